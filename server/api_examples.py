@@ -97,7 +97,6 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "region": ("us-east-1",),
     "role": ("submitter",),
     "scope": ("own",),
-    "scopes": ("submit", "read"),
     "seal": (SHA256,),
     "second": ("7fhwwsrtzbfm",),
     "secret": ("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",),

@@ -71,7 +71,7 @@ console/*.html        account (name, role), csrf, notice (text, once_only), type
                       of the fields), errors (a sentence by field), refusal (or None); and:
   account.html        me (MeView), submissions, before (whether later ones are on pages before),
                       older (address of the next page or None), tokens, quota,
-                      own_token, provider (or None), session_ends_at, roles, scopes,
+                      own_token, provider (or None), session_ends_at, roles,
                       may_change (tokens)
   overview.html       pending, under_way, out (workers), failed (attempts), calibrations
   submissions.html    as submissions.html
@@ -90,8 +90,8 @@ console/*.html        account (name, role), csrf, notice (text, once_only), type
   quotas.html         quotas (QuotaList), chosen (QuotaView or None)
   phases.html         benchmarks (id, title, phases), chosen (None, or such a one with its history)
   audit.html          rows, actions, filters, head, older (address of the next page or None)
-  tokens.html         tokens, own_token, roles (that may be given), filters, may_change
-  invitations.html    links (InvitationView), roles, organisations, may_change
+  tokens.html         tokens, own_token, roles (that may be given), filters
+  invitations.html    links (InvitationView), roles, organisations
   users.html          users (UserView), organisations, roles, filters, next_page (an address or
                       None)
   user.html           user (UserView), tokens, organisations, roles, address, is_self

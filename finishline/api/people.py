@@ -8,10 +8,7 @@ from pydantic import AfterValidator, ConfigDict, Field, StrictBool
 from finishline.api.schema import NO_FLAG, Schema
 from finishline.rules.roles import Role
 
-Scope = Literal["read", "submit", "organise", "administer", "work", "tokens"]
-
 LONGEST_DAYS = 3650
-LONGEST_OVERLAP_HOURS = 168
 # No name begins with a dot: "." and ".." are no step of an address.
 NAME_PATTERN = r"^[\w@ -][\w.@ -]*$"
 Days = Annotated[float, Field(gt=0, le=LONGEST_DAYS)]
@@ -28,11 +25,10 @@ def _printable(text: str) -> str:
 
 
 Label = Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_printable)]
-Scopes = Annotated[list[Scope], Field(min_length=1, max_length=20)]
 
 
 class TokenCreate(Schema):
-    """Token to make: its user, role, scopes and expiry. Without scopes it has all of its role."""
+    """Token to make: its user, role and expiry."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -43,7 +39,6 @@ class TokenCreate(Schema):
 
     user: UserName
     role: Role
-    scopes: Scopes | None = None
     label: Label | None = None
     expires_in_days: Days | None = None
 
@@ -54,22 +49,12 @@ class OwnTokenCreate(Schema):
     model_config = ConfigDict(
         extra="forbid",
         json_schema_extra={
-            "examples": [{"label": "nightly run", "scopes": ["submit"], "expires_in_days": 30}]
+            "examples": [{"label": "nightly run", "role": "submitter", "expires_in_days": 30}]
         },
     )
 
     label: Label | None = None
     role: Role | None = None
-    scopes: Scopes | None = None
-    expires_in_days: Days | None = None
-
-
-class TokenRotate(Schema):
-    """Rotation of a token: the old one ends at once, or after `overlap_hours`."""
-
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{}]})
-
-    overlap_hours: float = Field(default=0.0, ge=0, le=LONGEST_OVERLAP_HOURS)
     expires_in_days: Days | None = None
 
 
@@ -142,19 +127,17 @@ class InvitationList(Schema):
 class TokenView(Schema):
     """A token without its secret. `last_used_at` is accurate to about a minute.
 
-    It ends with the token it was `made_with`, and with the one it was `rotated_from`.
+    It ends with the token it was `made_with`.
     """
 
     id: int
     user: str
     role: str
-    scopes: list[str]
     label: str | None
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
     last_used_at: datetime | None
-    rotated_from: int | None
     made_with: int | None
 
 
@@ -165,7 +148,7 @@ class TokenCreated(TokenView):
 
 
 class TokensRevoked(Schema):
-    """Tokens revoked together: the one named, those rotated from it or made with it."""
+    """Tokens revoked together: the one named, and those made with it."""
 
     revoked: list[int]
 
@@ -177,7 +160,7 @@ class TokenList(Schema):
 
 
 class MeView(Schema):
-    """User, role, scopes and expiry of this request's token.
+    """User, role and expiry of this request's token.
 
     `role` is the token's, `highest_role` the highest that this user's tokens may have.
     """
@@ -190,7 +173,6 @@ class MeView(Schema):
     token_id: int
     label: str | None
     role: str
-    scopes: list[str]
     expires_at: datetime | None
 
 

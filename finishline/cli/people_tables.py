@@ -19,13 +19,12 @@ from finishline.cli.tables import (
 
 def token_table(tokens: Sequence[View]) -> RenderableType:
     """The tokens of a server, without their secrets."""
-    table = make_table("id", "user", "role", "scopes", "label", "last used", "expires", "revoked")
+    table = make_table("id", "user", "role", "label", "last used", "expires", "revoked")
     for item in tokens:
         table.add_row(
             or_dash(item.get("id")),
             or_dash(item.get("user")),
             or_dash(item.get("role")),
-            ", ".join(item.get("scopes") or ()) or ABSENT,
             or_dash(item.get("label")),
             minute_text(item.get("last_used_at")),
             minute_text(item.get("expires_at")),
@@ -102,7 +101,6 @@ def account_lines(view: View) -> list[RenderableType]:
         Text(
             f"role {role}" + (f"; your account allows up to {highest}" if highest != role else "")
         ),
-        Text(f"scopes {', '.join(view.get('scopes') or ()) or 'none'}"),
         Text(f"expires {minute_text(view.get('expires_at'))}"),
     ]
 

@@ -147,7 +147,7 @@ STATUS_STYLES = {
 # Columns that give way when the terminal is narrow; figures and ids never do.
 WIDE = (
     "model", "system", "submitter", "processor", "compared", "reason", "reasons",
-    "provider", "instance", "region", "source", "scopes", "label",
+    "provider", "instance", "region", "source", "label",
     "organisation", "e-mail", "address", "target", "divisions", "starts",
 )  # fmt: skip
 

@@ -325,7 +325,7 @@ class Client:
         return [worker for page in pages for worker in page.workers]
 
     def me(self) -> MeView:
-        """Your user name, and role, scopes and expiry of your token."""
+        """Your user name, and role and expiry of your token."""
         return read_view(MeView, self._transport.get("/me"))
 
     def queue(self) -> QueueView:

@@ -201,9 +201,7 @@ table(
     Column("expires_at", sa.DateTime(timezone=True)),
     Column("revoked_at", sa.DateTime(timezone=True)),
     Column("label", sa.String(100)),
-    Column("scopes", sa.JSON(), nullable=False, server_default="[]"),
     Column("last_used_at", sa.DateTime(timezone=True)),
-    Column("rotated_from", ForeignKey("tokens.id")),
     Column("made_with", ForeignKey("tokens.id")),
 )
 table(

@@ -24,7 +24,6 @@ from server.notices.fan_out import waiting_row
 from server.notices.pruning import forget_events
 from server.notices.subscribers import ALL, is_confirmed
 from server.notices.webhooks import check_url, new_secret
-from server.people.accounts import ORGANISERS
 from server.people.audit import Subject as AuditSubject
 from server.people.audit import record
 from server.people.dependencies import Caller
@@ -95,13 +94,8 @@ def require_wanted(services: Services, caller: Caller, wanted: Wanted) -> None:
     Notices include submissions under embargo that the caller may read, and go on after the token
     has ended.
     """
-    if not caller.may("read"):
-        raise NotAllowedError("Subscribing to events needs a token with the scope read.")
-    if wanted.scope == ALL and not (caller.role in ORGANISERS and caller.may("organise")):
-        raise NotAllowedError(
-            "Only an organiser with the scope organise may subscribe to all events; name a "
-            "benchmark."
-        )
+    if wanted.scope == ALL and not caller.is_organiser:
+        raise NotAllowedError("Only an organiser may subscribe to all events; name a benchmark.")
     if wanted.benchmark is not None:
         find_benchmark(services.benchmarks, wanted.benchmark)
 

@@ -17,8 +17,8 @@ from server.base.services import Services, ServicesDep
 from server.base.standing import OPEN, is_challenge
 from server.benchmarks.queries import find_benchmark
 from server.pages.console_page import filled, read_form
-from server.people.accounts import ORGANISERS
-from server.people.dependencies import Caller, require_allowed
+from server.people.accounts import SUBMITTERS
+from server.people.dependencies import Caller, require_one_of
 from server.people.sessions import csrf_token
 from server.people.signed_in import (
     FormDep,
@@ -43,7 +43,7 @@ def challenge_page(
     with services.database.read(viewer) as session:
         find_submission(session, submission_id)
         signed_in = get_signed_in(request, services)
-        caller = _submitter(signed_in.caller, request)
+        caller = _submitter(signed_in.caller)
         shown = _preview(session, services, caller, submission_id)
     return render("challenge.html", **shown, csrf=csrf_token(signed_in.secret))
 
@@ -53,11 +53,10 @@ def ask_to_challenge(
     submission_id: str,
     services: ServicesDep,
     signed_in: SignedInDep,
-    request: Request,
     form: FormDep,
 ) -> Response:
     """Challenge the holder that the page named."""
-    caller = _submitter(signed_in.caller, request)
+    caller = _submitter(signed_in.caller)
     wanted, errors = read_form(ChallengeCreate, filled(form))
     if wanted is None:
         raise ContentError(f"No challenge was made. {next(iter(errors.values()))}")
@@ -70,7 +69,7 @@ def ask_to_challenge(
 def entries_page(benchmark_id: str, services: ServicesDep, request: Request) -> str:
     """The reader's measured packages of a benchmark, each with its challenge or why it has none."""
     benchmark = find_benchmark(services.benchmarks, benchmark_id)
-    caller = _submitter(get_signed_in(request, services).caller, request)
+    caller = _submitter(get_signed_in(request, services).caller)
     with services.database.read(viewer_for(caller)) as session:
         own = session.scalars(
             select(Submission.id)
@@ -87,8 +86,8 @@ def entries_page(benchmark_id: str, services: ServicesDep, request: Request) -> 
     return render("challenges.html", benchmark=benchmark, entries=entries)
 
 
-def _submitter(caller: Caller, request: Request) -> Caller:
-    require_allowed(caller, request, ("submitter", *ORGANISERS), "submit")
+def _submitter(caller: Caller) -> Caller:
+    require_one_of(caller, SUBMITTERS)
     return caller
 
 

@@ -1,4 +1,4 @@
-"""A user's own account: role, submissions, quotas, and tokens to make, rotate and revoke."""
+"""A user's own account: role, submissions, quotas, and tokens to make and revoke."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -10,7 +10,7 @@ from fastapi.responses import HTMLResponse, Response
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from finishline.api.people import MeChange, OwnTokenCreate, Scope, TokenRotate
+from finishline.api.people import MeChange, OwnTokenCreate
 from finishline.api.submissions import CURSOR_PATTERN
 from server.base.database import utc_now
 from server.base.models import Pool, Submission, Token, User
@@ -21,14 +21,12 @@ from server.pages.console_page import Console, Done, OwnerDep, filled
 from server.people import erasure, token_issue, users
 from server.people.accounts import (
     ROLES,
-    SCOPES,
-    SCOPES_OF,
     is_expired,
     is_within,
     list_own_tokens,
 )
-from server.people.sessions import Notice, go_on_with
-from server.people.signed_in import Fields, FormDep
+from server.people.sessions import Notice
+from server.people.signed_in import FormDep
 from server.people.views import me_view, token_view
 from server.submissions.quota_admin import quota_of
 from server.submissions.service import submissions_page
@@ -39,21 +37,12 @@ TOKENS = ADDRESS + "/tokens"
 LATEST = 50
 CursorDep = Annotated[str | None, Query(pattern=CURSOR_PATTERN)]
 TokenId = Annotated[int, Path(ge=1, le=2**31 - 1)]
-SCOPE_MEANINGS: dict[Scope, str] = {
-    "read": "read protected data",
-    "submit": "upload submissions",
-    "organise": "organise",
-    "administer": "users, organisations and everybody's tokens",
-    "work": "work as a worker",
-    "tokens": "make, rotate and revoke your tokens",
-}
 
 
 @router.get(ADDRESS)
 def account(console: OwnerDep, before: CursorDep = None) -> HTMLResponse:
     """A person's own submissions and tokens, and the form that makes one."""
-    ticked = {f"scopes_{scope}": "on" for scope in console.caller.scopes}
-    return account_page(console, typed={"role": console.caller.role} | ticked, before=before)
+    return account_page(console, typed={"role": console.caller.role}, before=before)
 
 
 def account_page(
@@ -86,8 +75,7 @@ def account_page(
         **context,
         own_token=caller.token_id,
         roles=[(role, role) for role in ROLES if is_within(role, caller.role)],
-        scopes=[(scope, SCOPE_MEANINGS[scope]) for scope in context["me"].scopes],
-        may_change=caller.may("tokens"),
+        may_change=caller.is_submitter,
         provider=console.services.settings.oidc_issuer and console.services.settings.oidc_name,
         session_ends_at=console.signed_in.ends_at.isoformat(),
         **wrong,
@@ -125,8 +113,7 @@ def token_row(token: Token) -> dict[str, Any]:
         state = "revoked"
     elif is_expired(token, utc_now()):
         state = "expired"
-    has_all = set(token.scopes) == set(SCOPES_OF[token.role])
-    return token_view(token).model_dump(mode="json") | {"state": state, "has_all": has_all}
+    return token_view(token).model_dump(mode="json") | {"state": state}
 
 
 def revoked_words(token_id: int, ended: list[int]) -> str:
@@ -139,10 +126,7 @@ def revoked_words(token_id: int, ended: list[int]) -> str:
     )
     if not others:
         return f"{words}."
-    return (
-        f"{words}; also revoked: {len(others)} made with it or rotated from it: "
-        f"{', '.join(others)}."
-    )
+    return f"{words}; also revoked: {len(others)} made with it: {', '.join(others)}."
 
 
 def _submission_rows(
@@ -192,28 +176,7 @@ def make(console: OwnerDep, form: FormDep) -> Response:
         return ADDRESS, Notice(told, once_only=made.secret)
 
     page = partial(account_page, console, typed=form)
-    return console.submit(OwnTokenCreate, _asked(form), make_one, page)
-
-
-def _asked(form: Fields) -> dict[str, object]:
-    """A form's fields as the API takes them: each scope is a box of its own."""
-    scopes = [scope for scope in SCOPES if f"scopes_{scope}" in form]
-    named = {name: form[name] for name in form if not name.startswith("scopes_")}
-    return filled(named) | {"scopes": scopes}
-
-
-@router.post(TOKENS + "/{token_id}/rotate")
-def rotate(token_id: TokenId, console: OwnerDep, form: FormDep) -> Response:
-    """Have a fresh token take over; a session of the old one goes on with it."""
-
-    def replace(session: Session, wanted: TokenRotate) -> Done:
-        made = token_issue.rotate_own_token(session, console.caller, token_id, wanted)
-        if token_id == console.caller.token_id:
-            go_on_with(session, console.signed_in.secret, made.token.id)
-        told = f"Token {made.token.id} replaces {token_id}."
-        return ADDRESS, Notice(told, once_only=made.secret)
-
-    return console.submit(TokenRotate, filled(form), replace, partial(account_page, console))
+    return console.submit(OwnTokenCreate, filled(form), make_one, page)
 
 
 @router.post(TOKENS + "/{token_id}/revoke")

@@ -66,6 +66,5 @@ def _page(console: Console, typed: Fields, **wrong: Any) -> HTMLResponse:
         links=links,
         roles=[(role, role) for role in may_give(caller)],
         organisations=[("", "none"), *((name, name) for name in names)],
-        may_change=caller.may("organise"),
         **wrong,
     )

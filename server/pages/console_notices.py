@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Request
+from fastapi import APIRouter, Depends, Path
 from fastapi.responses import HTMLResponse, Response
 from sqlalchemy.orm import Session
 
@@ -22,8 +22,8 @@ from server.notices.subscriptions import (
 )
 from server.notices.views import delivery_view, webhook_view
 from server.pages.console_page import AnyoneDep, Console, Done, filled
-from server.people.accounts import ORGANISERS
-from server.people.dependencies import require_allowed
+from server.people.accounts import SUBMITTERS
+from server.people.dependencies import require_one_of
 from server.people.sessions import Notice
 from server.people.signed_in import Fields, FormDep
 
@@ -36,9 +36,9 @@ IdDep = Annotated[str, Path(max_length=20)]
 NumberDep = Annotated[int, Path(ge=1, le=2**31 - 1)]
 
 
-def _of_submitters(request: Request, console: AnyoneDep) -> Console:
+def _of_submitters(console: AnyoneDep) -> Console:
     """Require a user who may submit. Raises NotAllowedError."""
-    require_allowed(console.caller, request, ("submitter", *ORGANISERS), "submit")
+    require_one_of(console.caller, SUBMITTERS)
     return console
 
 

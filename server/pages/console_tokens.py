@@ -1,4 +1,4 @@
-"""Tokens of others from the console: make, list, rotate, revoke."""
+"""Tokens of others from the console: make, list, revoke."""
 
 from functools import partial
 from typing import Annotated, Any
@@ -8,11 +8,11 @@ from fastapi.responses import HTMLResponse, Response
 from pydantic import BaseModel, Field
 from sqlalchemy.orm import Session
 
-from finishline.api.people import TokenCreate, TokenRotate
+from finishline.api.people import TokenCreate
 from server.pages.console_account import revoked_words, token_row
 from server.pages.console_page import Console, Done, OrganiserDep, filled, read_query
 from server.people import token_issue
-from server.people.sessions import Notice, go_on_with
+from server.people.sessions import Notice
 from server.people.signed_in import Fields, FormDep
 
 router = APIRouter(include_in_schema=False)
@@ -46,20 +46,6 @@ def make(console: OrganiserDep, form: FormDep) -> Response:
     return console.submit(TokenCreate, filled(form), give, partial(_page, console, form))
 
 
-@router.post(ADDRESS + "/{token_id}/rotate")
-def rotate(token_id: TokenId, console: OrganiserDep, form: FormDep) -> Response:
-    """Have a fresh token take over; the next page shows it, once."""
-
-    def replace(session: Session, wanted: TokenRotate) -> Done:
-        made = token_issue.rotate_token(session, console.caller, token_id, wanted)
-        if token_id == console.caller.token_id:
-            go_on_with(session, console.signed_in.secret, made.token.id)
-        told = f"Token {made.token.id} of {made.token.user.name} replaces {token_id}."
-        return ADDRESS, Notice(told, once_only=made.secret)
-
-    return console.submit(TokenRotate, filled(form), replace, partial(_page, console, {}))
-
-
 @router.post(ADDRESS + "/{token_id}/revoke")
 def revoke(token_id: TokenId, console: OrganiserDep, _form: FormDep) -> Response:
     """End a token now."""
@@ -86,6 +72,5 @@ def _page(
         own_token=caller.token_id,
         roles=[(role, role) for role in token_issue.may_give(caller)],
         filters=filters,
-        may_change=caller.may("organise"),
         **wrong,
     )

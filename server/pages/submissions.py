@@ -40,8 +40,8 @@ from server.pages.queries import (
     verification_shown,
 )
 from server.pages.verifications import GhostQuery, shown_verification
-from server.people.accounts import ORGANISERS
-from server.people.dependencies import require_allowed
+from server.people.accounts import ORGANISERS, SUBMITTERS
+from server.people.dependencies import require_one_of
 from server.people.sessions import csrf_token
 from server.people.signed_in import (
     FormDep,
@@ -193,12 +193,11 @@ def waive_rule(
     submission_id: str,
     services: ServicesDep,
     signed_in: SignedInDep,
-    request: Request,
     form: FormDep,
 ) -> Response:
     """Waive a rule for a submission from its page, or take the waiver back, as an organiser."""
     caller = signed_in.caller
-    require_allowed(caller, request, ORGANISERS, "organise")
+    require_one_of(caller, ORGANISERS)
     wanted, errors = read_form(WaiverCreate, filled(form))
     if wanted is None:
         fault = next((f"{name}: {told}" for name, told in errors.items()), "fill it in")
@@ -235,7 +234,7 @@ def request_page(
         epochs_alone=kind == "replay" and claim.trained_with == "own",
         expected=asdict(expected),
         no_room=no_room,
-        free=not caller.may("organise"),
+        free=not caller.is_organiser,
         csrf=csrf_token(signed_in.secret),
     )
 
@@ -245,12 +244,11 @@ def verify_submission(
     submission_id: str,
     services: ServicesDep,
     signed_in: SignedInDep,
-    request: Request,
     form: FormDep,
 ) -> Response:
     """Ask for the first replay of a submission, or for more runs of an entry, from its page."""
     caller = signed_in.caller
-    require_allowed(caller, request, ("submitter", *ORGANISERS), "submit")
+    require_one_of(caller, SUBMITTERS)
     with services.database.write() as session:
         checks = kind_that_checks(find_submission(session, submission_id))
         wanted, errors = read_form(VerificationCreate, {"kind": form.get("kind") or checks})
@@ -276,7 +274,7 @@ def _for_its_owner(
     is_package = submission.trained_with == "package"
     unable = None if is_package else _why_not_replayed(session, submission)
     may_verify = may and unable is None and _may_be_verified(submission)
-    organises = caller is not None and caller.role in ORGANISERS and caller.may("organise")
+    organises = caller is not None and caller.is_organiser
     no_room = None
     if caller is not None and may_verify:
         no_room = why_no_room(session, services.settings, caller, submission)

@@ -1,10 +1,9 @@
-"""Accounts: tokens and their holders, roles, scopes and names."""
+"""Accounts: tokens and their holders, roles and names."""
 
 import hashlib
 import logging
 import re
 import secrets
-from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -24,7 +23,6 @@ from sqlalchemy import (
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from finishline.api.people import Scope
 from finishline.rules.roles import Role
 from finishline.rules.text import fault_in, skeletons
 from server.base.database import Database, insert_missing, utc_now
@@ -81,19 +79,12 @@ def require_new_name(session: Session, name: str, *, user_id: int | None = None)
 
 
 ROLES: tuple[Role, ...] = get_args(Role)
-SCOPES: tuple[Scope, ...] = get_args(Scope)
 # An admin may do whatever an organiser may.
 ORGANISERS: tuple[Role, ...] = ("organiser", "admin")
 # From the least to the most: a user's role is the highest that their tokens may have.
 RANK: dict[str, int] = {"worker": 0, "submitter": 1, "organiser": 2, "admin": 3}
-# Most scopes of a token by role. `read` is every GET that needs a token, `tokens` making, rotating
-# and revoking one's own; a worker's token has neither, for it lies on the host of a stranger.
-SCOPES_OF: dict[str, tuple[Scope, ...]] = {
-    "submitter": ("read", "submit", "tokens"),
-    "organiser": ("read", "submit", "organise", "tokens"),
-    "admin": ("read", "submit", "organise", "administer", "tokens"),
-    "worker": ("read", "work"),
-}
+# A worker's token lies on the host of a stranger: it opens nothing of these.
+SUBMITTERS: tuple[Role, ...] = ("submitter", *ORGANISERS)
 
 
 def may_hold(user_role: str, token_role: str) -> bool:
@@ -103,20 +94,14 @@ def may_hold(user_role: str, token_role: str) -> bool:
 
 def is_within(role: str, other: str) -> bool:
     """Whether the other role may do everything a role may do."""
-    return set(SCOPES_OF[role]) <= set(SCOPES_OF[other])
-
-
-def in_order(scopes: Iterable[str]) -> list[str]:
-    """Scopes in their stored form: each once, in a fixed order."""
-    wanted = set(scopes)
-    return [scope for scope in SCOPES if scope in wanted]
+    return role == other or 0 < RANK[role] < RANK[other]
 
 
 _TOKEN = select(Token).where(Token.token_sha256 == bindparam("sha256"))
 _TOKENS, _USERS, _SESSIONS = (cast(Table, each.__table__) for each in (Token, User, ConsoleSession))
 _HOLDERS = select(
     *(_TOKENS.c.id, _TOKENS.c.user_id, _USERS.c.name, _TOKENS.c.role, _USERS.c.role),
-    *(_TOKENS.c.scopes, _USERS.c.organisation_id),
+    _USERS.c.organisation_id,
     *(_TOKENS.c.expires_at, _TOKENS.c.revoked_at, _USERS.c.disabled_at),
     _TOKENS.c.last_used_at,
 ).join_from(_TOKENS, _USERS, _USERS.c.id == _TOKENS.c.user_id)
@@ -145,7 +130,6 @@ class Holder(NamedTuple):
     name: str
     role: str
     user_role: str
-    scopes: Sequence[str]
     organisation_id: int | None
     expires_at: datetime | None
     revoked_at: datetime | None
@@ -161,7 +145,7 @@ def hash_token(secret: str) -> str:
 def create_token(
     session: Session, *, user_name: str, role: str, expires_in: timedelta | None
 ) -> NewToken:
-    """Create a token with every scope of its role, and its user unless there is one.
+    """Create a token, and its user unless there is one.
 
     Checks no permission: a user with a lower role is raised to this one. Raises ConflictError if
     the user is disabled or a new name looks like another, ContentError about a new name.
@@ -176,7 +160,7 @@ def create_token(
         raise ConflictError(f"User {user_name} is disabled and gets no token.")
     user.role = max(user.role, role, key=RANK.__getitem__)
     expires_at = now + expires_in if expires_in is not None else None
-    made = add_token(session, user, role=role, scopes=SCOPES_OF[role], expires_at=expires_at)
+    made = add_token(session, user, role=role, expires_at=expires_at)
     return replace(made, new_user=not known)
 
 
@@ -185,10 +169,8 @@ def add_token(
     user: User,
     *,
     role: str,
-    scopes: Sequence[str],
     expires_at: datetime | None,
     label: str | None = None,
-    rotated_from: int | None = None,
     made_with: int | None = None,
 ) -> NewToken:
     """Add a token to a user."""
@@ -196,12 +178,10 @@ def add_token(
     token = Token(
         user=user,
         role=role,
-        scopes=in_order(scopes),
         label=label,
         token_sha256=hash_token(secret),
         created_at=utc_now(),
         expires_at=expires_at,
-        rotated_from=rotated_from,
         made_with=made_with,
     )
     session.add(token)
@@ -258,7 +238,6 @@ def holder_of(token: Token) -> Holder:
         name=user.name,
         role=token.role,
         user_role=user.role,
-        scopes=token.scopes,
         organisation_id=user.organisation_id,
         expires_at=token.expires_at,
         revoked_at=token.revoked_at,
@@ -334,15 +313,6 @@ def record_new_token(
     _record(session, actor, "token.create", token, before=None, after=after)
 
 
-def record_rotation(
-    session: Session, actor: Actor, fresh: Token, *, old: Token, before: dict[str, Any]
-) -> None:
-    """Write to the audit log that a token was replaced by another; it was as `before`."""
-    ends_at = old.revoked_at or old.expires_at
-    after = logged(fresh) | {"rotated_from": old.id, "old_ends_at": ends_at}
-    _record(session, actor, "token.rotate", fresh, before=before, after=after)
-
-
 def record_revocation(
     session: Session, actor: Actor, token: Token, *, at: datetime, named: int
 ) -> None:
@@ -371,7 +341,6 @@ def logged(token: Token) -> dict[str, Any]:
     return {
         "user": token.user.name,
         "role": token.role,
-        "scopes": token.scopes,
         "label": token.label,
         "expires_at": token.expires_at,
         "revoked_at": token.revoked_at,

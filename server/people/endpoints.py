@@ -11,14 +11,13 @@ from finishline.api.people import (
     TokenCreate,
     TokenCreated,
     TokenList,
-    TokenRotate,
     TokensRevoked,
 )
 from server.base.models import Token
 from server.base.services import ServicesDep
 from server.people import token_issue, users
 from server.people.accounts import NewToken, list_own_tokens
-from server.people.dependencies import CallerDep, OrganiserDep, OwnTokensDep
+from server.people.dependencies import CallerDep, OrganiserDep, SubmitterDep
 from server.people.views import me_view, token_view
 
 router = APIRouter(tags=["accounts"])
@@ -27,13 +26,13 @@ TokenId = Annotated[int, Path(ge=1, le=2**31 - 1)]
 
 @router.get("/me")
 def get_me(services: ServicesDep, caller: CallerDep) -> MeView:
-    """Read the user, role, scopes and expiry of this request's token."""
+    """Read the user, role and expiry of this request's token."""
     with services.database.read() as session:
         return me_view(session.get_one(Token, caller.token_id))
 
 
 @router.patch("/me")
-def change_me(services: ServicesDep, caller: OwnTokensDep, body: MeChange) -> MeView:
+def change_me(services: ServicesDep, caller: SubmitterDep, body: MeChange) -> MeView:
     """Change the name that readers see beside my results; null for that of the account."""
     with services.database.write() as session:
         users.change_me(session, caller, body.display_name)
@@ -41,7 +40,7 @@ def change_me(services: ServicesDep, caller: OwnTokensDep, body: MeChange) -> Me
 
 
 @router.get("/me/tokens")
-def list_my_tokens(services: ServicesDep, caller: OwnTokensDep) -> TokenList:
+def list_my_tokens(services: ServicesDep, caller: CallerDep) -> TokenList:
     """List my tokens without their secrets, newest first."""
     with services.database.read() as session:
         found = list_own_tokens(session, caller.user_id)
@@ -50,27 +49,18 @@ def list_my_tokens(services: ServicesDep, caller: OwnTokensDep) -> TokenList:
 
 @router.post("/me/tokens", status_code=201)
 def create_my_token(
-    services: ServicesDep, caller: OwnTokensDep, body: OwnTokenCreate
+    services: ServicesDep, caller: SubmitterDep, body: OwnTokenCreate
 ) -> TokenCreated:
     """Make a token for myself, no wider than the one of this request. Its secret is shown once."""
     with services.database.write() as session:
         return _created(token_issue.make_own_token(session, caller, body))
 
 
-@router.post("/me/tokens/{token_id}/rotate", status_code=201)
-def rotate_my_token(
-    token_id: TokenId, services: ServicesDep, caller: OwnTokensDep, body: TokenRotate
-) -> TokenCreated:
-    """Replace one of my tokens by a fresh one; the old one ends at once or after an overlap."""
-    with services.database.write() as session:
-        return _created(token_issue.rotate_own_token(session, caller, token_id, body))
-
-
 @router.delete("/me/tokens/{token_id}")
 def revoke_my_token(
-    token_id: TokenId, services: ServicesDep, caller: OwnTokensDep
+    token_id: TokenId, services: ServicesDep, caller: SubmitterDep
 ) -> TokensRevoked:
-    """Revoke one of my tokens, and every token that was made with it or rotated from it."""
+    """Revoke one of my tokens, and every token that was made with it."""
     with services.database.write() as session:
         return TokensRevoked(revoked=token_issue.revoke_own_token(session, caller, token_id))
 
@@ -94,18 +84,9 @@ def list_tokens(
         return TokenList(tokens=[token_view(token) for token in found])
 
 
-@router.post("/tokens/{token_id}/rotate", status_code=201)
-def rotate_token(
-    token_id: TokenId, services: ServicesDep, caller: OrganiserDep, body: TokenRotate
-) -> TokenCreated:
-    """Replace a user's token by a fresh one; the old one ends at once or after an overlap."""
-    with services.database.write() as session:
-        return _created(token_issue.rotate_token(session, caller, token_id, body))
-
-
 @router.delete("/tokens/{token_id}")
 def revoke_token(token_id: TokenId, services: ServicesDep, caller: OrganiserDep) -> TokensRevoked:
-    """Revoke a token, and every token that was made with it or rotated from it."""
+    """Revoke a token, and every token that was made with it."""
     with services.database.write() as session:
         return TokensRevoked(revoked=token_issue.revoke_token(session, caller, token_id))
 

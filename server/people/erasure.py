@@ -67,7 +67,7 @@ COLUMNS: tuple[InstrumentedAttribute[Any], ...] = (
     Invitation.name,
 )
 # Values that are no names, though somebody may be called "admin".
-WORDS = frozenset({"role", "scopes", "status", "state", "kind", "kinds", "division", "benchmark"})
+WORDS = frozenset({"role", "status", "state", "kind", "kinds", "division", "benchmark"})
 Rename = Callable[[Any], Any]
 
 

@@ -14,7 +14,6 @@ from server.base.database import utc_now
 from server.base.errors import ConflictError, ContentError, NotAllowedError
 from server.base.models import Token, User
 from server.people.accounts import (
-    SCOPES_OF,
     add_token,
     holder_of,
     is_expired,
@@ -66,7 +65,6 @@ def sign_in_as(
             session,
             user,
             role=user.role,
-            scopes=SCOPES_OF[user.role],
             expires_at=utc_now() + TOKEN_LIFETIME,
             label=LABEL,
         ).token

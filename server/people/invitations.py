@@ -31,7 +31,6 @@ from server.base.models import Invitation, User, WorkerRow
 from server.people.accounts import (
     ORGANISERS,
     RANK,
-    SCOPES_OF,
     NewToken,
     add_token,
     hash_token,
@@ -132,7 +131,7 @@ def _organisation(session: Session, caller: Caller, name: str | None) -> int | N
     if name is None:
         return None
     found = find_organisation(session, name).id
-    if found != caller.organisation_id and not caller.may("administer"):
+    if found != caller.organisation_id and not caller.is_admin:
         raise NotAllowedError("Only an admin adds people to an organisation that is not theirs.")
     return found
 
@@ -148,7 +147,7 @@ def list_invitations(session: Session, caller: Caller) -> list[Invitation]:
 def revoke_invitation(session: Session, caller: Caller, invitation_id: int) -> Invitation:
     """Revoke a link. Users who joined with it stay. Raises NotFoundError."""
     found = session.get(Invitation, invitation_id)
-    if found is None or (found.made_by != caller.user_id and not caller.may("administer")):
+    if found is None or (found.made_by != caller.user_id and not caller.is_admin):
         raise no_such("invitation", invitation_id, of="You have no")
     if found.revoked_at is None:
         found.revoked_at = utc_now()
@@ -224,7 +223,6 @@ def join(session: Session, code: str, wanted: Joining, *, source: str) -> NewTok
         session,
         user,
         role=found.role,
-        scopes=SCOPES_OF[found.role],
         expires_at=now + TOKEN_LIFETIME,
         label="first token",
         made_with=found.made_with,

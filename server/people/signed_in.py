@@ -11,8 +11,8 @@ from server.base.models import ConsoleSession
 from server.base.request_context import note_signed_in
 from server.base.services import Services, ServicesDep
 from server.base.viewer import ANYBODY, ORGANISER, Viewer
-from server.people.accounts import ORGANISERS, ROLES, find_holder, holder_of, note_use
-from server.people.dependencies import Caller, caller_of, require_allowed
+from server.people.accounts import ORGANISERS, SUBMITTERS, find_holder, holder_of, note_use
+from server.people.dependencies import READING, Caller, caller_of, require_one_of
 from server.people.sessions import (
     CSRF_FIELD,
     SignedIn,
@@ -81,21 +81,22 @@ def sign_in_first(request: Request) -> HTTPException | NotSignedInError:
 SignedInDep = Annotated[SignedIn, Depends(get_signed_in)]
 
 
-def get_organiser(request: Request, signed_in: SignedInDep) -> SignedIn:
-    """Require a signed-in organiser; for a change also the token's scope."""
-    require_allowed(signed_in.caller, request, ORGANISERS, "organise")
+def get_organiser(signed_in: SignedInDep) -> SignedIn:
+    """Require a signed-in organiser."""
+    require_one_of(signed_in.caller, ORGANISERS)
     return signed_in
 
 
-def get_admin(request: Request, signed_in: SignedInDep) -> SignedIn:
-    """Require a signed-in admin; for a change also the token's scope."""
-    require_allowed(signed_in.caller, request, ("admin",), "administer")
+def get_admin(signed_in: SignedInDep) -> SignedIn:
+    """Require a signed-in admin."""
+    require_one_of(signed_in.caller, ("admin",))
     return signed_in
 
 
 def get_token_owner(request: Request, signed_in: SignedInDep) -> SignedIn:
-    """Require a signed-in user; for a change also the token's scope `tokens`."""
-    require_allowed(signed_in.caller, request, ROLES, "tokens")
+    """Require a signed-in user; for a change one whose token is not a worker's."""
+    if request.method not in READING:
+        require_one_of(signed_in.caller, SUBMITTERS)
     return signed_in
 
 
@@ -137,11 +138,8 @@ BEARER = "bearer "
 def viewer_for(caller: Caller) -> Viewer:
     """Viewer of a caller: sees their own and their organisation's submissions, an organiser all.
 
-    A worker's token shows only its user's own, for it lies on a machine that others manage; a token
-    without the scope `read` shows nothing.
+    A worker's token shows only its user's own, for it lies on a machine that others manage.
     """
-    if not caller.may("read"):
-        return ANYBODY
     if caller.role in ORGANISERS:
         return ORGANISER
     organisation_id = None if caller.role == "worker" else caller.organisation_id

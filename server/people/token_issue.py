@@ -1,16 +1,15 @@
-"""Issue tokens to others: make, rotate and revoke them, with their lineage."""
+"""Make, list and revoke tokens, with their lineage."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session
 
-from finishline.api.people import OwnTokenCreate, TokenCreate, TokenRotate
+from finishline.api.people import OwnTokenCreate, TokenCreate
 from server.base.database import utc_now
 from server.base.errors import (
     ConflictError,
-    ContentError,
     NotAllowedError,
     NotSignedInError,
     no_such,
@@ -18,31 +17,26 @@ from server.base.errors import (
 from server.base.models import Invitation, Token, User
 from server.people.accounts import (
     ROLES,
-    SCOPES_OF,
     NewToken,
     add_token,
     create_token,
     find_own_token,
     find_user_or_none,
-    in_order,
-    is_expired,
     is_within,
-    logged,
     may_hold,
     record_new_token,
     record_revocation,
-    record_rotation,
 )
 from server.people.audit import Actor
 from server.people.dependencies import Caller
 
 
-def require_maker(session: Session, token_id: int, *also: int) -> Token:
-    """Lock the token that another is made with, and others, until that one is stored.
+def require_maker(session: Session, token_id: int) -> Token:
+    """Lock the token that another is made with until that one is stored.
 
     A revocation at the same time then includes it. Raises NotSignedInError if that came first.
     """
-    lock_tokens(session, {token_id, *also})
+    lock_tokens(session, {token_id})
     maker = session.get_one(Token, token_id)
     session.refresh(maker, ["revoked_at"])
     if maker.revoked_at is not None:
@@ -54,8 +48,6 @@ def revoke_line(session: Session, actor: Actor, token_id: int) -> list[int]:
     """Revoke a token and all that descend from it; return the ids of those that still worked.
 
     Links by which people join, made with any of them, end too.
-
-    A rotated token and its successor are one line: tokens made with either are revoked too.
     """
     ids: set[int] = set()
     # One that is made meanwhile is seen once its maker is locked.
@@ -77,14 +69,8 @@ def revoke_line(session: Session, actor: Actor, token_id: int) -> list[int]:
 
 
 def _line(session: Session, token_id: int) -> set[int]:
-    older = select(Token.id, Token.rotated_from).where(Token.id == token_id).cte(recursive=True)
-    older = older.union(
-        select(Token.id, Token.rotated_from).where(Token.id == older.c.rotated_from)
-    )
-    line = select(older.c.id).cte(recursive=True)
-    line = line.union(
-        select(Token.id).where(or_(Token.made_with == line.c.id, Token.rotated_from == line.c.id))
-    )
+    line = select(Token.id).where(Token.id == token_id).cte(recursive=True)
+    line = line.union(select(Token.id).where(Token.made_with == line.c.id))
     return set(session.scalars(select(line.c.id)))
 
 
@@ -98,8 +84,8 @@ ORGANISERS_GIVE = ("submitter", "worker")
 
 
 def may_give(caller: Caller) -> tuple[str, ...]:
-    """Roles of the tokens that a caller may make, rotate and revoke for others."""
-    return ROLES if caller.may("administer") else ORGANISERS_GIVE
+    """Roles of the tokens that a caller may make and revoke for others."""
+    return ROLES if caller.is_admin else ORGANISERS_GIVE
 
 
 def give_token(session: Session, caller: Caller, wanted: TokenCreate) -> NewToken:
@@ -107,15 +93,13 @@ def give_token(session: Session, caller: Caller, wanted: TokenCreate) -> NewToke
 
     Raises NotAllowedError, ConflictError if the user may have no such token, ContentError.
     """
-    scopes = _scopes_of(wanted.role, wanted.scopes)
-    _require_may_give(caller, wanted.role, scopes)
+    _require_may_give(caller, wanted.role)
     require_maker(session, caller.token_id)
     user = find_user_or_none(session, wanted.user)
     if user is not None:
         _require_may_get(caller, user, wanted.role)
     expires_in = _lifetime(wanted.expires_in_days)
     made = create_token(session, user_name=wanted.user, role=wanted.role, expires_in=expires_in)
-    made.token.scopes = scopes
     made.token.label = wanted.label
     made.token.made_with = caller.token_id
     record_new_token(session, caller, made.token, new_user=made.new_user)
@@ -143,34 +127,16 @@ def revoke_token(session: Session, caller: Caller, token_id: int) -> list[int]:
     return revoke_line(session, caller, _others_token(session, caller, token_id).id)
 
 
-def rotate_token(session: Session, caller: Caller, token_id: int, how: TokenRotate) -> NewToken:
-    """Rotate another user's token to a fresh one. It keeps the old one's expiry unless another is
-    given. Raises NotFoundError, NotAllowedError, ConflictError."""
-    require_maker(session, caller.token_id, token_id)
-    token = _others_token(session, caller, token_id)
-    _require_may_give(caller, token.role, token.scopes)
-    expires_in = _lifetime(how.expires_in_days)
-    expires_at = utc_now() + expires_in if expires_in is not None else token.expires_at
-    return _take_over(session, caller, token, how.overlap_hours, expires_at)
-
-
 def make_own_token(session: Session, caller: Caller, wanted: OwnTokenCreate) -> NewToken:
     """Make a token for oneself, within the one in use. Raises NotAllowedError, ContentError."""
     held = require_maker(session, caller.token_id)
     role = wanted.role or held.role
     if not is_within(role, held.role):
         raise NotAllowedError(f"A token of role {held.role} cannot make one of role {role}.")
-    scopes = (
-        in_order(set(SCOPES_OF[role]) & set(held.scopes))
-        if wanted.scopes is None
-        else _scopes_of(role, wanted.scopes)
-    )
-    _require_within(held, scopes)
     made = add_token(
         session,
         held.user,
         role=role,
-        scopes=scopes,
         label=wanted.label,
         expires_at=_own_expiry(held, wanted.expires_in_days),
         made_with=held.id,
@@ -187,51 +153,15 @@ def revoke_own_token(session: Session, caller: Caller, token_id: int) -> list[in
     return revoke_line(session, caller, find_own_token(session, caller.user_id, token_id).id)
 
 
-def rotate_own_token(session: Session, caller: Caller, token_id: int, how: TokenRotate) -> NewToken:
-    """Rotate one of one's own tokens to a fresh one, if that is within the one in use.
-
-    Raises NotFoundError, NotAllowedError, ConflictError.
-    """
-    held = require_maker(session, caller.token_id, token_id)
-    token = find_own_token(session, caller.user_id, token_id)
-    if not is_within(token.role, held.role):
-        raise NotAllowedError(
-            f"Token {token_id} is of role {token.role}, yours of role {held.role}: rotate it "
-            "with itself."
-        )
-    _require_within(held, token.scopes)
-    expires_at = _own_expiry(held, how.expires_in_days)
-    if how.expires_in_days is None and token.expires_at is not None:
-        expires_at = min(token.expires_at, expires_at or token.expires_at)
-    return _take_over(session, caller, token, how.overlap_hours, expires_at)
-
-
 def _lifetime(days: float | None) -> timedelta | None:
     return timedelta(days=days) if days is not None else None
 
 
-def _scopes_of(role: str, wanted: Sequence[str] | None) -> list[str]:
-    """Requested scopes; all of the role if there are none. Raises ContentError."""
-    known = SCOPES_OF[role]
-    if wanted is None:
-        return list(known)
-    if beyond := [scope for scope in wanted if scope not in known]:
-        raise ContentError(
-            f"A token of role {role} has no scope {beyond[0]}; expected some of {', '.join(known)}."
-        )
-    return in_order(wanted)
-
-
-def _require_may_give(caller: Caller, role: str, scopes: Sequence[str]) -> None:
+def _require_may_give(caller: Caller, role: str) -> None:
     allowed = may_give(caller)
     if role not in allowed:
         raise NotAllowedError(
             f"Only an admin can make tokens of role {role}; yours may make {' and '.join(allowed)}."
-        )
-    # An organiser's token may give the scope `work`, although it does not have it.
-    if beyond := [scope for scope in scopes if scope not in {*caller.scopes, "work"}]:
-        raise NotAllowedError(
-            f"Your token lacks the scope {beyond[0]}, so it cannot give it to another token."
         )
 
 
@@ -242,7 +172,7 @@ def _require_may_get(caller: Caller, user: User, role: str) -> None:
             f"that: `finishline admin user set`."
         )
     own = user.id == caller.user_id
-    if user.role not in ORGANISERS_GIVE and not own and not caller.may("administer"):
+    if user.role not in ORGANISERS_GIVE and not own and not caller.is_admin:
         raise NotAllowedError(f"{user.name} is {user.role}: only an admin can make their tokens.")
 
 
@@ -252,21 +182,12 @@ def _others_token(session: Session, caller: Caller, token_id: int) -> Token:
         raise no_such("token", token_id)
     own = token.user_id == caller.user_id
     theirs = token.role in ORGANISERS_GIVE and token.user.role in ORGANISERS_GIVE
-    if not (own or theirs or caller.may("administer")):
+    if not (own or theirs or caller.is_admin):
         raise NotAllowedError(
             f"Token {token_id} is {token.user.name}'s, who is {token.user.role}: only an admin "
             "can change it."
         )
     return token
-
-
-def _require_within(held: Token, scopes: Sequence[str]) -> None:
-    if not scopes:
-        raise ContentError("A token needs at least one scope.")
-    if beyond := [scope for scope in scopes if scope not in held.scopes]:
-        raise NotAllowedError(
-            f"Your token lacks the scope {beyond[0]}, so it cannot make a token with it."
-        )
 
 
 def _own_expiry(held: Token, days: float | None) -> datetime | None:
@@ -280,35 +201,3 @@ def _own_expiry(held: Token, days: float | None) -> datetime | None:
             "with it may not end later; ask an organiser for a longer one."
         )
     return expires_at
-
-
-def _take_over(
-    session: Session,
-    caller: Caller,
-    old: Token,
-    overlap_hours: float,
-    expires_at: datetime | None,
-) -> NewToken:
-    # Of two that rotate it at once, the second finds it ended: it was locked with its maker.
-    session.refresh(old, ["revoked_at", "expires_at"])
-    now = utc_now()
-    if old.revoked_at is not None or is_expired(old, now):
-        raise ConflictError(f"Token {old.id} has ended; make a fresh one instead.")
-    before = logged(old)
-    made = add_token(
-        session,
-        old.user,
-        role=old.role,
-        scopes=old.scopes,
-        label=old.label,
-        expires_at=expires_at,
-        rotated_from=old.id,
-        made_with=caller.token_id,
-    )
-    if overlap_hours:
-        end = now + timedelta(hours=overlap_hours)
-        old.expires_at = end if old.expires_at is None else min(old.expires_at, end)
-    else:
-        old.revoked_at = now
-    record_rotation(session, caller, made.token, old=old, before=before)
-    return made

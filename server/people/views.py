@@ -10,13 +10,11 @@ def token_view(token: Token) -> TokenView:
         id=token.id,
         user=token.user.name,
         role=token.role,
-        scopes=token.scopes,
         label=token.label,
         created_at=token.created_at,
         expires_at=token.expires_at,
         revoked_at=token.revoked_at,
         last_used_at=token.last_used_at,
-        rotated_from=token.rotated_from,
         made_with=token.made_with,
     )
 
@@ -33,6 +31,5 @@ def me_view(token: Token) -> MeView:
         token_id=token.id,
         label=token.label,
         role=token.role,
-        scopes=token.scopes,
         expires_at=token.expires_at,
     )

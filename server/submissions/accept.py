@@ -166,7 +166,7 @@ def submit(
 
 def require_may_send(caller: Caller, upload: Upload) -> None:
     """Raise NotAllowedError for an archive from somebody who may not organise."""
-    if upload.archive and not caller.may("organise"):
+    if upload.archive and not caller.is_organiser:
         raise NotAllowedError(
             "Only an organiser may hand in an archive: take an organiser's token, or send what is "
             "yours without the field archive."
@@ -329,7 +329,7 @@ def admit_new(session: Session, new: NewSubmission) -> None:
     settings = new.services.settings
     if not archive:
         require_own_class(session, new.scored.claim, file=new.upload.claim_file)
-    if not caller.may("organise"):
+    if not caller.is_organiser:
         require_room_for_submission(session, settings, user_id=caller.user_id)
     admission = admit(session, new.benchmark, settings.benchmarks_dir, archive=archive)
     row["embargoed"] = admission.embargoed
@@ -372,7 +372,7 @@ def _verify_by_policy(
     join_session(session, submission)
     user_id, reserved = caller.user_id, None
     try:
-        if not caller.may("organise"):
+        if not caller.is_organiser:
             reserved = reserve_replay(
                 session, services.settings, submission, user_id=user_id, kind="replay"
             )

@@ -156,7 +156,7 @@ def _insert(
     raise_board_version(session, benchmark.benchmark_id, submission_id=submission.id)
     emit(session, SubmissionAccepted(submission))
     reserved = None
-    if not caller.may("organise"):
+    if not caller.is_organiser:
         reserved = reserve_replay(
             session, settings, submission, user_id=caller.user_id, kind="entry"
         )
@@ -178,12 +178,12 @@ def new_entry(
 
     Raises as `hand_in` does.
     """
-    viewer = Viewer(user_ids=(caller.user_id,), sees_all=caller.may("organise"))
+    viewer = Viewer(user_ids=(caller.user_id,), sees_all=caller.is_organiser)
     require_parent(session, viewer, package)
     host = choose_host(session, caller, package.manifest.environment, hardware_class)
     _refuse_known(session, caller, package, host.hardware_class)
     settings = services.settings
-    if not caller.may("organise"):
+    if not caller.is_organiser:
         require_room_for_submission(session, settings, user_id=caller.user_id)
     admission = admit(session, benchmark, settings.benchmarks_dir, archive=False)
     original = _same_program(session, caller, package, host.hardware_class)

@@ -57,7 +57,7 @@ def preview_package(
 
     def view(session: Session, benchmark: Benchmark) -> SubmissionPreview:
         entry = new_entry(services, session, caller, package, benchmark, hardware_class)
-        if not caller.may("organise"):
+        if not caller.is_organiser:
             reserve_replay(
                 session,
                 services.settings,

@@ -82,8 +82,8 @@ def reinstate(session: Session, caller: Caller, submission_id: str, reason: str)
 
 def may_withdraw(caller: Caller, submission: Submission) -> bool:
     """Whether a caller may withdraw a submission: its submitter and organisers may."""
-    is_own = caller.role != "worker" and submission.user_id == caller.user_id
-    return caller.may("submit") and (is_own or caller.may("organise"))
+    is_own = caller.is_submitter and submission.user_id == caller.user_id
+    return is_own or caller.is_organiser
 
 
 def _find_own(session: Session, caller: Caller, submission_id: str) -> Submission:

@@ -181,20 +181,14 @@ def owned_attempt(session: Session, attempt_id: str, secret: str, fence: int) ->
 
 
 def _refuse_ended(session: Session, attempt: Attempt) -> None:
-    """Raise ConflictError if the account that claimed is disabled, or its token was revoked.
-
-    A rotated token goes on in its successor.
-    """
+    """Raise ConflictError if the account that claimed is disabled, or its token was revoked."""
     token = session.get(Token, attempt.claimed_by) if attempt.claimed_by is not None else None
     if token is None:
         return
     if token.user.disabled_at is not None:
         raise _unwanted(attempt, f"The account {token.user.name}", "disabled")
-    while token.revoked_at is not None:
-        fresh = session.scalar(select(Token).where(Token.rotated_from == token.id).limit(1))
-        if fresh is None:
-            raise _unwanted(attempt, f"The token of {token.user.name}", "revoked")
-        token = fresh
+    if token.revoked_at is not None:
+        raise _unwanted(attempt, f"The token of {token.user.name}", "revoked")
 
 
 def _unwanted(attempt: Attempt, whose: str, state: str) -> ConflictError:

@@ -64,7 +64,7 @@ def challenge(
     _require_chance(session, found, challenger, holder)
     benchmark = require_comparable(session, challenger, holder)
     cost = cost_of_duel(session, benchmark, (challenger, holder), pairs=RECORD_PAIRS)
-    if not caller.may("organise"):
+    if not caller.is_organiser:
         require_room_for_seconds(session, settings, cost.device_seconds, user_id=caller.user_id)
     body = DuelCreate(
         challenger=challenger.id, holder=holder.id, pairs=RECORD_PAIRS, reason=wanted.reason
@@ -107,14 +107,14 @@ def preview_challenge(
         cost = cost_of_duel(session, benchmark, (challenger, holder), pairs=RECORD_PAIRS)
         under_way = open_challenge(session, str(holder.pool_id))
         refuse_another_challenge(session, challenger, str(holder.pool_id))
-        if not caller.may("organise"):
+        if not caller.is_organiser:
             require_room_for_seconds(
                 session, settings, cost.device_seconds, user_id=caller.user_id, lock=False
             )
     except ServerError as error:
         refused = f"{error.detail.removesuffix(NOTHING_KEPT).removesuffix('.')}."
     left = None
-    if not caller.may("organise"):
+    if not caller.is_organiser:
         left = seconds_left(session, settings, caller.user_id)
     return ChallengeView(
         challenger=challenger.id,

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from functools import partial
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Header, Query, Request
+from fastapi import APIRouter, Depends, Header, Query
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from sqlalchemy.orm import Session
 
@@ -22,8 +22,7 @@ from server.base.models import Verification
 from server.base.request_context import note
 from server.base.services import Services, ServicesDep
 from server.base.standing import find_verification
-from server.people.accounts import ORGANISERS
-from server.people.dependencies import CallerDep, OrganiserDep, require_allowed
+from server.people.dependencies import OrganiserDep, SubmitterDep
 from server.people.signed_in import ViewerDep, viewer_for
 from server.verifications import challenges, duels, queries, reruns, views
 from server.verifications.event_stream import Feeds, parse_position, read_news
@@ -49,8 +48,7 @@ def _view(services: Services, session: Session, verification: Verification) -> V
 def request_verification(
     submission_id: str,
     services: ServicesDep,
-    request: Request,
-    caller: CallerDep,
+    caller: SubmitterDep,
     body: VerificationCreate | None = None,
 ) -> VerificationView:
     """Request a replay of a submission, or a measurement of its latency.
@@ -59,8 +57,6 @@ def request_verification(
     their own submission, which counts against their quota; organisers may request any.
     """
     asked = body or VerificationCreate()
-    if not caller.may("organise"):
-        require_allowed(caller, request, ("submitter", *ORGANISERS), "submit")
     with services.database.write() as session:
         verification = ask_as_caller(session, services.settings, caller, submission_id, asked)
         note(verification_id=verification.id)
@@ -214,10 +210,9 @@ def decide_verification(
 
 @router.get("/submissions/{submission_id}/challenge")
 def preview_challenge(
-    submission_id: str, services: ServicesDep, caller: CallerDep, request: Request
+    submission_id: str, services: ServicesDep, caller: SubmitterDep
 ) -> ChallengeView:
     """Read the cost of challenging the record with one's own entry, or why it is refused."""
-    require_allowed(caller, request, ("submitter", *ORGANISERS), "submit")
     with services.database.read(viewer_for(caller)) as session:
         return challenges.preview_challenge(session, services.settings, caller, submission_id)
 
@@ -226,8 +221,7 @@ def preview_challenge(
 def challenge_record(
     submission_id: str,
     services: ServicesDep,
-    caller: CallerDep,
-    request: Request,
+    caller: SubmitterDep,
     body: ChallengeCreate | None = None,
 ) -> VerificationView:
     """Challenge the holder of the division's record with one's own entry, a training package.
@@ -236,7 +230,6 @@ def challenge_record(
     against the caller's quota. 409 while another challenge of the record is under way, and for 30
     days after one that this entry lost.
     """
-    require_allowed(caller, request, ("submitter", *ORGANISERS), "submit")
     wanted = body or ChallengeCreate()
     with services.database.write() as session:
         duel = challenges.challenge(session, services.settings, caller, submission_id, wanted)

@@ -127,7 +127,7 @@ def ask_as_caller(
 
     Raises as `ask_for_verification` and `ask_for_own_verification` do.
     """
-    if caller.may("organise"):
+    if caller.is_organiser:
         return ask_for_verification(session, caller, submission_id, wanted)
     return ask_for_own_verification(session, settings, caller, submission_id, wanted)
 
@@ -180,7 +180,7 @@ def why_no_room(
 
     Reads without a lock, for a page: the request itself decides. Organisers have no quota.
     """
-    if caller.may("organise"):
+    if caller.is_organiser:
         return None
     kind = kind or kind_that_checks(submission)
     try:

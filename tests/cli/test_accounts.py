@@ -13,7 +13,7 @@ from finishline.cli.up.workers import LocalWorker
 from tests.support.submission_folder import write_submission
 
 MADE = {
-    "id": 7, "user": "ann", "role": "submitter", "scopes": ["submit"], "label": "nightly",
+    "id": 7, "user": "ann", "role": "submitter", "label": "nightly",
     "expires_at": "2026-12-21T18:00:59+01:00", "revoked_at": None, "last_used_at": None,
 }  # fmt: skip
 
@@ -28,14 +28,12 @@ def body_of(asked):
     return json.loads(asked.body)
 
 
-def test_own_tokens_are_shown_made_rotated_and_revoked(finishline, standin):
+def test_own_tokens_are_shown_made_and_revoked(finishline, standin):
     me = {"user": "ann", "organisation": "Example Labs", "highest_role": "organiser",
-          "token_id": 7, "label": None, "role": "submitter", "scopes": ["read"],
-          "expires_at": None}  # fmt: skip
+          "token_id": 7, "label": None, "role": "submitter", "expires_at": None}  # fmt: skip
     standin.answer("GET /api/v1/me", me)
     standin.answer("GET /api/v1/me/tokens", {"tokens": [MADE]})
     standin.answer("POST /api/v1/me/tokens", MADE | {"token": "fl_x"}, status=201)
-    standin.answer("POST /api/v1/me/tokens/7/rotate", MADE | {"token": "fl_y"}, status=201)
     standin.answer("DELETE /api/v1/me/tokens/8", {"revoked": [8]})
 
     shown = finishline("account", "show").out
@@ -43,13 +41,9 @@ def test_own_tokens_are_shown_made_rotated_and_revoked(finishline, standin):
     assert "role submitter; your account allows up to organiser" in shown
     listed = finishline("account", "tokens").out
     assert ("nightly" in listed, "2026-12-21 17:00" in listed) == (True, True)
-    made = finishline("account", "make", "--scope", "submit", "--scope", "read", "--days", "0.5")
+    made = finishline("account", "make", "--role", "submitter", "--days", "0.5")
     assert made.out.splitlines()[0] == "fl_x"
-    assert body_of(standin.asked[-1]) == {"scopes": ["submit", "read"], "expires_in_days": 0.5}
-    # Without an id it is the token that asks.
-    rotated = finishline("account", "rotate", "--overlap-hours", "2", "--token", "fl_a")
-    assert rotated.out.splitlines()[0] == "fl_y"
-    assert body_of(standin.asked[-1]) == {"overlap_hours": 2.0}
+    assert body_of(standin.asked[-1]) == {"role": "submitter", "expires_in_days": 0.5}
     assert finishline("account", "revoke", "8", "--json").json() == {"revoked": [8]}
 
 
@@ -122,7 +116,6 @@ def test_an_admin_keeps_organisations_and_tokens(finishline, standin):
     standin.answer("POST /api/v1/organisations", {"id": 1, "name": "Labs", "users": 0}, status=201)
     standin.answer("GET /api/v1/tokens", {"tokens": [MADE]})
     standin.answer("POST /api/v1/tokens", MADE | {"token": "fl_x"}, status=201)
-    standin.answer("POST /api/v1/tokens/7/rotate", MADE | {"token": "fl_y"}, status=201)
     standin.answer("DELETE /api/v1/tokens/7", {"revoked": [7, 9, 12]})
 
     assert "Labs" in finishline("admin", "organisation", "list").out
@@ -130,13 +123,12 @@ def test_an_admin_keeps_organisations_and_tokens(finishline, standin):
     assert body_of(standin.asked[-1]) == {"name": "Labs"}
     assert "fl_" not in finishline("admin", "token", "list", "--user", "ann").out
     assert standin.asked[-1].path == "/api/v1/tokens?user=ann"
-    finishline("admin", "token", "make", "ann", "--role", "worker", "--scope", "work")
-    assert body_of(standin.asked[-1]) == {"user": "ann", "role": "worker", "scopes": ["work"]}
-    rotated = finishline("admin", "token", "rotate", "7", "--days", "30")
-    assert rotated.out.splitlines()[0] == "fl_y"
-    assert body_of(standin.asked[-1]) == {"overlap_hours": 0.0, "expires_in_days": 30.0}
+    finishline("admin", "token", "make", "ann", "--role", "worker", "--days", "30")
+    assert body_of(standin.asked[-1]) == {
+        "user": "ann", "role": "worker", "expires_in_days": 30.0,
+    }  # fmt: skip
     assert finishline("admin", "token", "revoke", "7").out == (
-        "Token 7 is revoked.\nAlso revoked: 2 tokens made with it or rotated from it: 9, 12.\n"
+        "Token 7 is revoked.\nAlso revoked: 2 tokens made with it: 9, 12.\n"
     )
 
 

@@ -7,7 +7,6 @@ A route that has no line here fails test_access.py: add one, and say whom it let
   organiser, admin, worker
   expired, revoked    tokens that have ended, of an admin (of a worker for what is a worker's)
   disabled            the token of a disabled admin
-  narrow              a token of a role that may, with every scope but the one that this needs
 
   .  let in: a GET is answered 2xx, anything else by whatever its empty body deserves
   1  401    3  403    4  404: it is not theirs, which is all they are told    9  409
@@ -16,25 +15,23 @@ A route that has no line here fails test_access.py: add one, and say whom it let
 
 COLUMNS = (
     "anonymous", "owner", "other", "organiser", "admin", "worker",
-    "expired", "revoked", "disabled", "narrow",
+    "expired", "revoked", "disabled",
 )  # fmt: skip
 
-# anonymous | owner other organiser admin worker | expired revoked disabled | narrow
-PUBLIC = ". ..... ... ."  # asks for no token and looks at none
-WHO_AM_I = "1 ..... 111 ."  # every token tells whose it is
-READ_OWN_TOKENS = "1 ..... 111 3"
-OWN_TOKENS = "1 .. ..3 111 3"  # spaced apart: as SUBMITTERS, with another scope
-ONE_OWN_TOKEN = "1 .4443 111 3"
-SUBMITTERS = "1 ....3 111 3"
-OWN_ENTRY = "1 .3333 111 3"  # an organiser challenges with an entry of their own
-NOBODYS = "1 44443 111 3"  # whose it was is told nobody: it is not there
-ORGANISERS = "1 33..3 111 3"
-ADMINS = "1 333.3 111 3"
-WORKERS = "1 3333. 111 3"
-NO_PACKAGE = "4 44444 444 4"  # asks for no token; a claim with logs has no package
-NO_FILE = "4 44444 444 4"  # asks for no token; no benchmark has a file of that name
-NO_PROVIDER = "4 44444 444 4"  # asks for no token; the server has no OpenID provider
-CLAIM = "1 99999 999 9"  # the token of a claim and its fence: any other token is told to stop
+# anonymous | owner other organiser admin worker | expired revoked disabled
+PUBLIC = ". ..... ..."  # asks for no token and looks at none
+WHO_AM_I = "1 ..... 111"  # every token tells whose it is
+ONE_OWN_TOKEN = "1 .4443 111"
+SUBMITTERS = "1 ....3 111"
+OWN_ENTRY = "1 .3333 111"  # an organiser challenges with an entry of their own
+NOBODYS = "1 44443 111"  # whose it was is told nobody: it is not there
+ORGANISERS = "1 33..3 111"
+ADMINS = "1 333.3 111"
+WORKERS = "1 3333. 111"
+NO_PACKAGE = "4 44444 444"  # asks for no token; a claim with logs has no package
+NO_FILE = "4 44444 444"  # asks for no token; no benchmark has a file of that name
+NO_PROVIDER = "4 44444 444"  # asks for no token; the server has no OpenID provider
+CLAIM = "1 99999 999"  # the token of a claim and its fence: any other token is told to stop
 
 API = {
     "GET /api/v1/me": WHO_AM_I,
@@ -42,14 +39,12 @@ API = {
     "GET /api/v1/quotas": ORGANISERS,
     "GET /api/v1/quotas/{name}": ORGANISERS,
     "PUT /api/v1/quotas/{name}": ORGANISERS,
-    "PATCH /api/v1/me": OWN_TOKENS,
-    "GET /api/v1/me/tokens": READ_OWN_TOKENS,
-    "POST /api/v1/me/tokens": OWN_TOKENS,
-    "POST /api/v1/me/tokens/{token_id}/rotate": ONE_OWN_TOKEN,
+    "PATCH /api/v1/me": SUBMITTERS,
+    "GET /api/v1/me/tokens": WHO_AM_I,
+    "POST /api/v1/me/tokens": SUBMITTERS,
     "DELETE /api/v1/me/tokens/{token_id}": ONE_OWN_TOKEN,
     "GET /api/v1/tokens": ORGANISERS,
     "POST /api/v1/tokens": ORGANISERS,
-    "POST /api/v1/tokens/{token_id}/rotate": ORGANISERS,
     "DELETE /api/v1/tokens/{token_id}": ORGANISERS,
     "GET /api/v1/users": ORGANISERS,
     "POST /api/v1/users": ADMINS,
@@ -156,24 +151,23 @@ API = {
     "GET /readyz": PUBLIC,
 }
 
-# Sessions instead of tokens. Without the scope read nobody is signed in.
-SIGNED_IN_PAGE = "s ..... sss s"
-TOLD_PAGE = "s ....3 sss s"
-NOBODYS_PAGE = "s 44443 sss s"
-ORGANISERS_PAGE = "s 33..3 sss s"
+# Sessions instead of tokens.
+SIGNED_IN_PAGE = "s ..... sss"
+TOLD_PAGE = "s ....3 sss"
+NOBODYS_PAGE = "s 44443 sss"
+ORGANISERS_PAGE = "s 33..3 sss"
 
 CONSOLE = {
     "GET /console/sign-in": PUBLIC,
-    "POST /console/sign-in": "1 11111 111 1",  # without a token in the form
+    "POST /console/sign-in": "1 11111 111",  # without a token in the form
     "GET /console/sign-in/with": NO_PROVIDER,
     "GET /console/sign-in/callback": NO_PROVIDER,
     "POST /console/sign-out": WHO_AM_I,
     "GET /console": SIGNED_IN_PAGE,
     "GET /account": SIGNED_IN_PAGE,
-    "POST /account/display-name": OWN_TOKENS,
-    "POST /account/erasure": OWN_TOKENS,
-    "POST /account/tokens": OWN_TOKENS,
-    "POST /account/tokens/{token_id}/rotate": ONE_OWN_TOKEN,
+    "POST /account/display-name": SUBMITTERS,
+    "POST /account/erasure": SUBMITTERS,
+    "POST /account/tokens": SUBMITTERS,
     "POST /account/tokens/{token_id}/revoke": ONE_OWN_TOKEN,
     "GET /console/submissions": ORGANISERS_PAGE,
     "GET /console/benchmarks": ORGANISERS_PAGE,
@@ -218,7 +212,6 @@ CONSOLE = {
     "GET /console/audit/log.json": ORGANISERS_PAGE,
     "GET /console/tokens": ORGANISERS_PAGE,
     "POST /console/tokens": ORGANISERS,
-    "POST /console/tokens/{token_id}/rotate": ORGANISERS,
     "POST /console/tokens/{token_id}/revoke": ORGANISERS,
     "GET /console/invitations": ORGANISERS_PAGE,
     "POST /console/invitations": ORGANISERS,

@@ -12,24 +12,10 @@ import pytest
 from server.base.database import utc_now
 from server.base.models import Token
 from server.pages import endpoints as pages
-from server.people.accounts import SCOPES_OF, create_token
+from server.people.accounts import create_token
 from server.people.sessions import csrf_token
 from server.people.sign_in_throttle import FailedSignIns
-from tests.server.access_table import (
-    ADMINS,
-    API,
-    COLUMNS,
-    CONSOLE,
-    NOBODYS,
-    NOBODYS_PAGE,
-    ONE_OWN_TOKEN,
-    OWN_TOKENS,
-    READ_OWN_TOKENS,
-    SIGNED_IN_PAGE,
-    SUBMITTERS,
-    TOLD_PAGE,
-    WORKERS,
-)
+from tests.server.access_table import API, COLUMNS, CONSOLE, WORKERS
 from tests.support.services import services_of
 
 METHODS = ("get", "post", "put", "patch", "delete")
@@ -37,19 +23,6 @@ ENDED = ("expired", "revoked", "disabled")
 COOKIE = "finishline_console"
 Send = Callable[[str, str], Any]
 
-# The role that a policy is for, and what it asks for to change something; the others: organisers.
-NEEDED = {
-    READ_OWN_TOKENS: ("submitter", "read"),
-    OWN_TOKENS: ("submitter", "tokens"),
-    ONE_OWN_TOKEN: ("submitter", "tokens"),
-    SIGNED_IN_PAGE: ("submitter", "read"),
-    SUBMITTERS: ("submitter", "submit"),
-    NOBODYS: ("submitter", "submit"),
-    NOBODYS_PAGE: ("submitter", "read"),
-    TOLD_PAGE: ("submitter", "read"),
-    ADMINS: ("admin", "administer"),
-    WORKERS: ("worker", "work"),
-}
 QUERIES = {
     "GET /api/v1/compare": {"submissions": "{submission_id},{second}"},
     "GET /api/v1/verifications/compare": {"first": "{verification_id}", "second": "{rerun}"},
@@ -65,13 +38,11 @@ def settings(settings):
 
 @pytest.fixture
 def make_token(database):
-    """Makes tokens by role, with every scope of it but one."""
+    """Makes tokens by role."""
 
-    def make(name, role, *, without=None):
+    def make(name, role):
         with database.write() as session:
-            made = create_token(session, user_name=name, role=role, expires_in=None)
-            made.token.scopes = [scope for scope in SCOPES_OF[role] if scope != without]
-        return made.secret
+            return create_token(session, user_name=name, role=role, expires_in=None).secret
 
     return make
 
@@ -146,14 +117,8 @@ def secrets(alice, bob, olivia, ada, walter, make_token):
 
 def whose(column, policy):
     """Whose token or session a column stands for at a route."""
-    role, _ = NEEDED.get(policy, ("organiser", "organise"))
-    return f"{column} {'worker' if role == 'worker' else 'admin'}" if column in ENDED else column
-
-
-def lacking(route, policy):
-    """The role of a narrow token at a route, and the scope that it lacks."""
-    role, scope = NEEDED.get(policy, ("organiser", "organise"))
-    return role, "read" if route.startswith("GET") else scope
+    role = "worker" if policy == WORKERS else "admin"
+    return f"{column} {role}" if column in ENDED else column
 
 
 def mark_of(answer):
@@ -186,9 +151,8 @@ def differences(table, send):
 
 
 @pytest.fixture
-def ask_api(client, named, secrets, replay, make_token, make_report):
+def ask_api(client, named, secrets, replay, make_report):
     """Sends a request to the API as a column, with a body that says nothing."""
-    narrow = {}
     bodies = {
         "POST /api/v1/attempts/{attempt_id}/evaluations": {"events": []},
         "POST /api/v1/attempts/{attempt_id}/report": asdict(make_report(replay.seeds())),
@@ -198,12 +162,6 @@ def ask_api(client, named, secrets, replay, make_token, make_report):
         method, path = route.split(" ")
         headers = {"Finishline-Fence": "1"}
         secret = secrets.get(whose(column, API[route]))
-        if column == "narrow":
-            missing = lacking(route, API[route])
-            if missing not in narrow:
-                name = f"narrow {missing[0]}"
-                narrow[missing] = make_token(name, missing[0], without=missing[1])
-            secret = narrow[missing]
         if secret is not None:
             headers["Authorization"] = f"Bearer {secret}"
         query = {name: text.format(**named) for name, text in QUERIES.get(route, {}).items()}
@@ -242,7 +200,7 @@ def console_routes(router):
 
 
 @pytest.fixture
-def ask_console(client, named, secrets, make_token, end):
+def ask_console(client, named, secrets, end):
     """Sends a request to the console from the browser of a column, with an empty form."""
     origin = {"Origin": "http://testserver", "Accept": "text/html"}
 
@@ -252,7 +210,6 @@ def ask_console(client, named, secrets, make_token, end):
         client.post("/console/sign-in", data={"token": secret}, headers=origin)
         return client.cookies.get(COOKIE)
 
-    narrow = {}
     sessions = {name: sign_in(secret) for name, secret in secrets.items()}
     for column in ENDED:
         end(f"{column} admin", column)
@@ -260,12 +217,6 @@ def ask_console(client, named, secrets, make_token, end):
     def send(route, column):
         method, path = route.split(" ")
         session = sessions.get(whose(column, CONSOLE[route]))
-        if column == "narrow":
-            missing = lacking(route, CONSOLE[route])
-            if missing not in narrow:
-                secret = make_token(f"narrow {missing[0]}", missing[0], without=missing[1])
-                narrow[missing] = sign_in(secret)
-            session = narrow[missing]
         client.cookies.clear()
         services_of(client).put(FailedSignIns())
         cookie = {"Cookie": f"{COOKIE}={session}"} if session is not None else {}

@@ -22,8 +22,7 @@ def test_me_tells_user_and_role(client, alice, olivia):
     assert me == {
         "user": "alice", "display_name": None, "organisation": None, "email": None,
         "highest_role": "submitter",
-        "token_id": me["token_id"], "label": None, "role": "submitter",
-        "scopes": ["read", "submit", "tokens"], "expires_at": None,
+        "token_id": me["token_id"], "label": None, "role": "submitter", "expires_at": None,
     }  # fmt: skip
     assert client.get("/api/v1/me", headers=olivia.headers).json()["role"] == "organiser"
     assert client.get("/api/v1/me").status_code == 401
@@ -119,11 +118,8 @@ def test_an_organiser_makes_and_ends_tokens_of_submitters_and_workers_alone(
     for token in every:
         theirs = token["user"] in ("ada", "otto", "new admin", "new organiser")
         if token["user"] != "olivia":
-            address = f"{TOKENS}/{token['id']}"
-            rotated = client.post(f"{address}/rotate", json={}, headers=olivia.headers)
-            ended = client.delete(address, headers=olivia.headers)
-            wanted = (403, 403) if theirs else (201, 200)
-            assert (rotated.status_code, ended.status_code) == wanted, token
+            ended = client.delete(f"{TOKENS}/{token['id']}", headers=olivia.headers)
+            assert ended.status_code == (403 if theirs else 200), token
 
 
 def test_admins_end_anybodys_token_and_organisers_their_own_beside(
@@ -138,54 +134,18 @@ def test_admins_end_anybodys_token_and_organisers_their_own_beside(
     assert client.get(TOKENS, headers=olivia.headers).status_code == 401
 
 
-def test_what_takes_over_from_a_token_ends_as_told_or_as_that_would_have(client, olivia):
-    def rotate(**how):
-        body = {"user": "carol", "role": "submitter", "expires_in_days": 30}
-        made = client.post(TOKENS, json=body, headers=olivia.headers).json()
-        address = f"{TOKENS}/{made['id']}/rotate"
-        ends_at = client.post(address, json=how, headers=olivia.headers).json()["expires_at"]
-        left = datetime.fromisoformat(ends_at) - utc_now()
-        return round(left / timedelta(days=1), 2)
-
-    assert rotate() == 30
-    assert rotate(expires_in_days=7) == 7
-    assert rotate(expires_in_days=60) == 60
-
-
-def test_an_organiser_reaches_no_lesser_token_of_an_admin_nor_renews_their_own(client, ada, olivia):
+def test_an_organiser_ends_no_lesser_token_of_an_admin(client, ada, olivia):
     body = {"user": "ada", "role": "submitter"}
     lesser = client.post(TOKENS, json=body, headers=ada.headers).json()["id"]
-    listed = client.get(TOKENS, headers=olivia.headers).json()["tokens"]
-    (own,) = [token["id"] for token in listed]
-
-    for token_id in (lesser, own):
-        address = f"{TOKENS}/{token_id}/rotate"
-        assert client.post(address, json={}, headers=olivia.headers).status_code == 403
     assert client.delete(f"{TOKENS}/{lesser}", headers=olivia.headers).status_code == 403
 
 
-def test_no_token_goes_beyond_its_users_role_or_gives_what_its_maker_lacks(
-    client, ada, olivia, walter, database
-):
-    def make(person, **body):
-        return client.post(TOKENS, json={"user": "walter"} | body, headers=person.headers)
-
+def test_no_token_goes_beyond_its_users_role(client, ada, olivia, walter):
     for person in (ada, olivia):
-        beyond = make(person, role="submitter")
+        body = {"user": "walter", "role": "submitter"}
+        beyond = client.post(TOKENS, json=body, headers=person.headers)
         assert beyond.status_code == 409
         assert "walter is worker" in beyond.json()["detail"]
-    assert make(olivia, role="worker", scopes=["submit"]).status_code == 422
-    made = make(olivia, role="worker", scopes=["work"], label="node 3")
-    assert (made.json()["scopes"], made.json()["label"]) == (["work"], "node 3")
-    headers = {"Authorization": f"Bearer {made.json()['token']}"}
-    assert client.get("/api/v1/me/tokens", headers=headers).status_code == 403
-
-    with database.write() as session:
-        for token in session.scalars(select(Token).where(Token.role.in_(("admin", "organiser")))):
-            token.scopes = ["read", "organise"]
-    assert make(olivia, user="carol", role="submitter").status_code == 403
-    assert make(olivia, user="carol", role="submitter", scopes=["read"]).status_code == 201
-    assert make(ada, user="dora", role="organiser", scopes=["read"]).status_code == 403
 
 
 @pytest.mark.parametrize(
@@ -200,13 +160,11 @@ def test_no_token_goes_beyond_its_users_role_or_gives_what_its_maker_lacks(
         ({"user": "=cmd()", "role": "submitter"}, "body.user"),
         ({"user": ".x", "role": "submitter"}, "body.user"),
         ({"user": "x", "role": "king"}, "body.role"),
-        ({"user": "x", "role": "worker", "scopes": []}, "body.scopes"),
-        ({"user": "x", "role": "worker", "scopes": ["fly"]}, "body.scopes.0"),
         ({"user": "x", "role": "worker", "label": "a\nb"}, "body.label"),
         ({"user": "x", "role": "worker", "expires_in_days": 0}, "body.expires_in_days"),
         ({"user": "x", "role": "worker", "expires_in_days": -1}, "body.expires_in_days"),
         ({"user": "x", "role": "worker", "expires_in_days": 1e9}, "body.expires_in_days"),
-        ({"user": "x", "role": "worker", "scope": "all"}, "body.scope"),
+        ({"user": "x", "role": "worker", "scopes": ["work"]}, "body.scopes"),
     ],
 )
 def test_a_bad_body_is_422_and_makes_no_token(body, field, client, olivia):
@@ -264,67 +222,34 @@ def navigation(page):
     return re.findall(r'href="([^"]+)"', links)
 
 
-def test_everybody_makes_rotates_and_revokes_their_own_tokens(alices, client, alice):
+def test_everybody_makes_and_revokes_their_own_tokens(alices, client, alice):
     page = alices.get(ACCOUNT).text
-    assert (navigation(page), unnamed(page)) == (
-        [ACCOUNT],
-        [],
-    )
-    assert re.findall(r'name="scopes_(\w+)" value="on" checked', page) == [
-        "read",
-        "submit",
-        "tokens",
-    ]
+    assert (navigation(page), unnamed(page)) == ([ACCOUNT], [])
     for field, wrong in (("expires_in_days", "0"), ("label", "x" * 101), ("role", "king")):
-        fields = {"label": "nightly", "scopes_submit": "on"} | {field: wrong}
+        fields = {"label": "nightly"} | {field: wrong}
         answer = alices.post(f"{ACCOUNT}/tokens", **fields)
         assert (answer.status_code, error_of(answer.text, field) is None) == (422, False)
         assert f'value="{fields["label"]}"' in answer.text
-    none = alices.post(f"{ACCOUNT}/tokens", label="nightly")
-    assert (none.status_code, error_of(none.text, "scopes")) == (422, "This field is required.")
-    assert alices.post(f"{ACCOUNT}/tokens", scopes_organise="on").status_code == 422
-    assert alices.post(f"{ACCOUNT}/tokens", role="organiser", scopes_read="on").status_code == 403
+    assert alices.post(f"{ACCOUNT}/tokens", role="organiser").status_code == 403
 
-    page = alices.done(f"{ACCOUNT}/tokens", label="<b>nightly", scopes_submit="on")
-    nightly = me(client, secret_in(page)).json()
-    assert (nightly["user"], nightly["scopes"], nightly["label"]) == (
+    page = alices.done(f"{ACCOUNT}/tokens", label="<b>nightly")
+    secret = secret_in(page)
+    nightly = me(client, secret).json()
+    assert (nightly["user"], nightly["role"], nightly["label"]) == (
         "alice",
-        ["submit"],
+        "submitter",
         "<b>nightly",
     )
     assert ("<b>nightly" in page, "&lt;b&gt;nightly" in page) == (False, True)
-    address = f"{ACCOUNT}/tokens/{nightly['token_id']}"
-    fresh = secret_in(alices.done(f"{address}/rotate", overlap_hours="24"))
-    assert me(client, fresh).json()["label"] == "<b>nightly"
-    assert me(client, alice.secret).status_code == 200
-    alices.done(f"{address}/revoke")
-    assert alices.post(f"{address}/rotate").status_code == 409
+    alices.done(f"{ACCOUNT}/tokens/{nightly['token_id']}/revoke")
+    assert (me(client, secret).status_code, me(client, alice.secret).status_code) == (401, 200)
     assert alices.post(f"{ACCOUNT}/tokens/999/revoke").status_code == 404
 
 
-def test_a_session_goes_on_with_the_token_that_takes_over_from_its_own(alices, client, alice):
+def test_revoking_the_token_of_a_session_signs_out(alices, client, alice):
     number = me(client, alice.secret).json()["token_id"]
-    page = alices.done(f"{ACCOUNT}/tokens/{number}/rotate", overlap_hours="0")
-
-    assert me(client, alice.secret).status_code == 401
-    assert me(client, secret_in(page)).json()["token_id"] == number + 1
-    assert alices.get(ACCOUNT).status_code == 200
-    # Revoking the session's own signs out.
-    alices.post(f"{ACCOUNT}/tokens/{number + 1}/revoke")
+    alices.post(f"{ACCOUNT}/tokens/{number}/revoke")
     assert client.get(ACCOUNT, follow_redirects=False).status_code == 303
-
-
-def test_a_token_that_only_reads_shows_pages_and_changes_nothing(client, olivia):
-    made = client.post("/api/v1/me/tokens", json={"scopes": ["read"]}, headers=olivia.headers)
-    reader = Console(client, type("Reader", (), {"secret": made.json()["token"]}))
-
-    for page in (ACCOUNT, "/console/tokens"):
-        text = reader.get(page).text
-        assert "<h1>" in text
-        assert "Make the token" not in text
-    assert reader.get("/console/audit").status_code == 200
-    assert reader.post("/console/tokens", user="x", role="submitter").status_code == 403
-    assert reader.post(f"{ACCOUNT}/tokens", scopes_read="on").status_code == 403
 
 
 def test_an_admin_keeps_users_and_organisations(adas, client, alice, bob):

@@ -8,7 +8,7 @@ from sqlalchemy import update
 
 from server.app import create_app
 from server.base.database import utc_now
-from server.base.models import BenchmarkPhases, Token
+from server.base.models import BenchmarkPhases
 from server.benchmarks.phase_watch import PhaseWatch
 from server.benchmarks.phases import due_embargoes, lift_embargo
 from tests.support.every_address import (
@@ -112,33 +112,6 @@ def test_a_stranger_cannot_tell_a_hidden_submission_from_none(
         refused = client.post(address, json=body, headers=bob.headers)
         assert refused.status_code == 404, asked
         assert f"There is no submission {hidden!r};" in refused.json()["detail"], asked
-
-
-def test_what_a_token_may_read_is_its_users_as_far_as_its_scopes_go(
-    embargo, submit, digits_submission, client, alice, make_person, database
-):
-    embargo(HOUR)
-    hidden = submit(digits_submission).json()["id"]
-    narrow = make_person("nora", "organiser")
-
-    def gets(person, scopes, asked=""):
-        with database.write() as session:
-            for token in session.query(Token).filter(Token.user.has(name=person.name)):
-                token.scopes = scopes
-        address = f"/api/v1/submissions/{hidden}"
-        if not asked:
-            return int(client.get(address, headers=person.headers).status_code)
-        body = {"reason": "a try"} if asked == "withdrawal" else {}
-        answer = client.post(f"{address}/{asked}", json=body, headers=person.headers)
-        return int(answer.status_code)
-
-    assert gets(alice, ["read"]) == 200
-    assert gets(alice, ["submit"]) == 404
-    # An organiser sees it with a token that organises nothing, and changes nothing of it.
-    assert gets(narrow, ["read", "submit"]) == 200
-    for asked in ("withdrawal", "verifications"):
-        assert gets(narrow, ["read", "submit"], asked) == 403
-        assert gets(narrow, ["submit"], asked) == 404
 
 
 def test_only_an_embargo_that_is_over_is_lifted(

@@ -175,15 +175,6 @@ def test_a_link_on_another_site_leads_a_member_to_the_page(client, alice):
     assert answer.headers["location"] == "/prices"
 
 
-def test_a_token_reads_as_far_as_its_scopes_go(client, alice, walter, database):
-    with database.write() as session:
-        for token in session.query(Token):
-            token.scopes = ["work"] if token.role == "worker" else ["submit"]
-    for address, status in (("/api/v1/me", 200), ("/api/v1/benchmarks", 403), ("/", 403)):
-        assert client.get(address, headers=alice.headers).status_code == status, address
-    assert client.get("/api/v1/benchmarks", headers=walter.headers).status_code == 200
-
-
 def test_a_live_stream_is_a_members(replay, client, make_report, bob):
     replay.report(replay.claim().json(), make_report(replay.seeds()))
     address = f"/api/v1/verifications/{replay.verification_id}/events"

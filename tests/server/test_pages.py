@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import select
 
 from server.base.error_answers import NamedMethods
-from server.base.models import AuditRecord, Token
+from server.base.models import AuditRecord
 from web.assets import static_asset
 
 pytestmark = pytest.mark.usefixtures("claims_are_numbered", "shown_claims")
@@ -377,20 +377,6 @@ def test_only_its_submitter_and_organisers_withdraw_it(
         "/api/v1/submissions/nothing/reinstatement", json=REASON, headers=olivia.headers
     )
     assert back.status_code == 404
-
-
-def test_an_organisers_token_that_may_only_submit_withdraws_nothing_of_others(
-    client, submit, digits_submission, make_person, database
-):
-    submission_id = submit(digits_submission).json()["id"]
-    narrow = make_person("nora", "organiser")
-    with database.write() as session:
-        for token in session.query(Token).filter(Token.user.has(name="nora")):
-            token.scopes = ["read", "submit"]
-    address = f"/api/v1/submissions/{submission_id}/withdrawal"
-    answer = client.post(address, json={"reason": "a try"}, headers=narrow.headers)
-    assert answer.status_code == 403, answer.text
-    assert client.get(f"/api/v1/submissions/{submission_id}").json()["withdrawal"] is None
 
 
 def test_the_first_page_and_a_board_load_at_most_60_kb_in_all(digits_submission, submit, client):

@@ -234,15 +234,6 @@ def test_a_form_carries_the_token_of_its_own_session(client, olivia, alice, sett
     assert opens(client)
 
 
-def test_a_token_that_may_not_read_opens_no_session(client, olivia, database):
-    with database.write() as session:
-        session.query(Token).one().scopes = ["submit"]
-    answer = sign_in(client, olivia.secret)
-
-    assert (answer.status_code, "lacks the scope read" in answer.text) == (401, True)
-    assert not opens(client)
-
-
 def test_an_address_that_guesses_has_to_wait(client, olivia):
     answers = [sign_in(client, f"fl_wrong_{turn}") for turn in range(10)]
     assert {answer.status_code for answer in answers} == {401}

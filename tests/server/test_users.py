@@ -1,7 +1,5 @@
 """Users and organisations: kept by admins, and ended at once."""
 
-import threading
-
 import pytest
 
 from server.people.sessions import csrf_token
@@ -218,27 +216,6 @@ def test_a_bad_change_is_422_and_changes_nothing(body, field, as_ada, alice):
     assert answer.status_code == 422
     assert [problem["field"] for problem in answer.json()["problems"]] == [field][: bool(field)]
     assert as_ada("GET", f"{USERS}/alice").json() == before
-
-
-@on_both_databases
-def test_two_that_rotate_a_token_at_once_make_one(client, alice):
-    number = client.get(ME, headers=alice.headers).json()["token_id"]
-    address = f"{ME}/tokens/{number}/rotate"
-    both = threading.Barrier(2)
-    answers = []
-
-    def rotate():
-        both.wait(timeout=10)
-        answers.append(client.post(address, json={}, headers=alice.headers).status_code)
-
-    threads = [threading.Thread(target=rotate) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=30)
-    # The second finds the token ended: as the one it rotates, or already as the one it holds.
-    assert answers.count(201) == 1
-    assert set(answers) <= {201, 401, 409}
 
 
 def test_an_organiser_sees_the_members_of_a_course_without_their_addresses(client, olivia, ada):

@@ -8,11 +8,8 @@ from finishline.cli.client import ServerClient, segment
 from finishline.cli.commands.admin import (
     Days,
     Label,
-    Overlap,
-    Scopes,
     TokenId,
     given,
-    rotate,
     show_revoked,
     show_secret,
 )
@@ -27,7 +24,7 @@ app = typer.Typer(no_args_is_help=True, help="Your account and your own tokens."
 
 @app.command("show")
 def show_account(url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False) -> int:
-    """Show the token's user, role, scopes and expiry."""
+    """Show the token's user, role and expiry."""
     with ServerClient(url, token) as server:
         view = server.get("/me")
     open_screen(as_json=as_json).answer(view, account_lines(view))
@@ -65,7 +62,6 @@ def make_own_token(
         Role | None,
         typer.Option("--role", help="Role of the new token: at most that of the one in use."),
     ] = None,
-    scopes: Scopes = None,
     label: Label = None,
     days: Days = None,
     url: Url = DEFAULT_URL,
@@ -73,28 +69,9 @@ def make_own_token(
     as_json: Json = False,
 ) -> int:
     """Make a token for yourself, with at most your token's rights. It is shown only once."""
-    body = given(role=role, label=label, scopes=scopes, expires_in_days=days)
+    body = given(role=role, label=label, expires_in_days=days)
     with ServerClient(url, token) as server:
         view = server.post("/me/tokens", body)
-    show_secret(view, as_json=as_json)
-    return int(ExitCode.OK)
-
-
-@app.command("rotate")
-def rotate_own_token(
-    token_id: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="Id of a token (default: the one in use).")
-    ] = None,
-    overlap_hours: Overlap = 0.0,
-    days: Days = None,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
-    as_json: Json = False,
-) -> int:
-    """Replace one of your tokens by a fresh one. It is shown only once."""
-    with ServerClient(url, token) as server:
-        chosen = token_id if token_id is not None else str(server.get("/me")["token_id"])
-        view = rotate(server, f"/me/tokens/{segment(chosen)}", overlap_hours, days)
     show_secret(view, as_json=as_json)
     return int(ExitCode.OK)
 
@@ -103,7 +80,7 @@ def rotate_own_token(
 def revoke_own_token(
     token_id: TokenId, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False
 ) -> int:
-    """Revoke one of your tokens and every token made with it or rotated from it."""
+    """Revoke one of your tokens and every token made with it."""
     with ServerClient(url, token) as server:
         view = server.delete(f"/me/tokens/{segment(token_id)}")
     show_revoked(token_id, view, as_json=as_json)

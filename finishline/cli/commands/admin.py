@@ -21,23 +21,10 @@ from finishline.cli.screen import Screen, as_it_is, open_screen
 from finishline.rules.roles import Role
 from finishline.rules.text import count_text
 
-tokens_app = typer.Typer(no_args_is_help=True, help="Tokens of others: list, make, rotate, revoke.")
+tokens_app = typer.Typer(no_args_is_help=True, help="Tokens of others: list, make, revoke.")
 invitations = typer.Typer(no_args_is_help=True, help="Links by which people join: list, revoke.")
-Scopes = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--scope",
-        help="read, submit, organise, administer, work, tokens. Repeat for several; default: all.",
-    ),
-]
 Label = Annotated[str | None, typer.Option("--label", help="Purpose of the token.")]
 Days = Annotated[float | None, typer.Option("--days", min=0.001, help="Days until it expires.")]
-Overlap = Annotated[
-    float,
-    typer.Option(
-        "--overlap-hours", min=0, max=168, help="Hours for which the old token stays valid."
-    ),
-]
 TokenId = Annotated[str, typer.Argument(metavar="ID", help="Id of the token.")]
 
 
@@ -59,7 +46,6 @@ def list_tokens(
 def make_token(
     user: Annotated[str, typer.Argument(help="Name of the user.")],
     role: Annotated[Role, typer.Option("--role", help="Role of the token.")] = "submitter",
-    scopes: Scopes = None,
     label: Label = None,
     days: Days = None,
     url: Url = DEFAULT_URL,
@@ -67,25 +53,9 @@ def make_token(
     as_json: Json = False,
 ) -> int:
     """Make a token for a user. It is shown only once."""
-    body = given(user=user, role=role, label=label, scopes=scopes, expires_in_days=days)
+    body = given(user=user, role=role, label=label, expires_in_days=days)
     with ServerClient(url, token) as server:
         view = server.post("/tokens", body)
-    show_secret(view, as_json=as_json)
-    return int(ExitCode.OK)
-
-
-@tokens_app.command("rotate")
-def rotate_token(
-    token_id: TokenId,
-    overlap_hours: Overlap = 0.0,
-    days: Days = None,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
-    as_json: Json = False,
-) -> int:
-    """Replace a token by a fresh one. It is shown only once."""
-    with ServerClient(url, token) as server:
-        view = rotate(server, f"/tokens/{segment(token_id)}", overlap_hours, days)
     show_secret(view, as_json=as_json)
     return int(ExitCode.OK)
 
@@ -94,18 +64,11 @@ def rotate_token(
 def revoke_token(
     token_id: TokenId, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False
 ) -> int:
-    """Revoke a token and every token made with it or rotated from it."""
+    """Revoke a token and every token made with it."""
     with ServerClient(url, token) as server:
         view = server.delete(f"/tokens/{segment(token_id)}")
     show_revoked(token_id, view, as_json=as_json)
     return int(ExitCode.OK)
-
-
-def rotate(server: ServerClient, path: str, overlap_hours: float, days: float | None) -> View:
-    """The token that takes over from the one at a path."""
-    body = given(expires_in_days=days) | {"overlap_hours": overlap_hours}
-    view: View = server.post(f"{path}/rotate", body)
-    return view
 
 
 def given(**options: object) -> dict[str, object]:
@@ -125,7 +88,7 @@ def show_revoked(token_id: str, view: View, *, as_json: bool) -> None:
     lines = [f"Token {token_id} {'is revoked' if token_id in ended else 'had already ended'}."]
     if others := [each for each in ended if each != token_id]:
         told = count_text(len(others), "token")
-        lines.append(f"Also revoked: {told} made with it or rotated from it: {', '.join(others)}.")
+        lines.append(f"Also revoked: {told} made with it: {', '.join(others)}.")
     open_screen(as_json=as_json).answer(view, lines)
 
 

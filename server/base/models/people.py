@@ -50,10 +50,10 @@ class User(Base):
 
 
 class Token(Base):
-    """An API token; only its SHA-256 is kept. `role` and `scopes` are of server.people.accounts.
+    """An API token; only its SHA-256 is kept.
 
-    `last_used_at` is right to about a minute. `rotated_from` is the token this one took over from,
-    `made_with` the one that the request which made it was sent with: this one ends with either.
+    `last_used_at` is right to about a minute. This token ends with the one that the request which
+    made it was sent with, `made_with`.
     """
 
     __tablename__ = "tokens"
@@ -66,9 +66,7 @@ class Token(Base):
     expires_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]
     label: Mapped[str | None] = mapped_column(String(100))
-    scopes: Mapped[list[Any]] = mapped_column(server_default="[]")
     last_used_at: Mapped[datetime | None]
-    rotated_from: Mapped[int | None] = mapped_column(ForeignKey("tokens.id"))
     made_with: Mapped[int | None] = mapped_column(ForeignKey("tokens.id"))
 
     user: Mapped[User] = relationship(lazy="joined")

@@ -138,7 +138,7 @@ def filled(replay, variants, client, alice, olivia, ada, make_report, tell_canar
     ask("/organisations", {"name": LONG[:100]}, by=ada)
     ask("/users", person, by=ada)
     ask("/tokens", {"user": person["name"], "role": "submitter", "label": HOSTILE}, by=ada)
-    ask("/me/tokens", {"label": LONG[:100], "scopes": ["read"]}, by=ada)
+    ask("/me/tokens", {"label": LONG[:100]}, by=ada)
     hook = {"url": "https://hooks.example/" + LONG, "kinds": ["submission.verified"]}
     hook_id = ask("/webhooks", hook, by=ada)
     ask_test = client.post(f"/api/v1/webhooks/{hook_id}/test", headers=ada.headers)
