@@ -3,6 +3,7 @@
 import gc
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import tempfile
@@ -29,7 +30,7 @@ from tests.support.chromium import running_chromium
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 # Fixtures of the session that take seconds to make: one process makes each, and its tests use it.
-COSTLY = ("stack", "browser", "postgresql", "trained")
+COSTLY = ("stack", "postgresql", "trained")
 OWN_BENCHMARKS = sorted(path.stem for path in BENCHMARKS.glob("*.toml"))
 
 
@@ -38,6 +39,8 @@ def pytest_configure(config):
 
     Nobody is logged in to a server, whoever runs the tests.
     """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # A shell's background job is deaf to it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     nobodys = tempfile.TemporaryDirectory(prefix="finishline-nobody-")
     config.add_cleanup(nobodys.cleanup)
     os.environ["XDG_CONFIG_HOME"] = nobodys.name
@@ -49,15 +52,16 @@ def pytest_configure(config):
     settings.load_profile("finishline")
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in this hook.
 def pytest_collection_modifyitems(items):
-    """Give each file to one process, and what needs one costly server, browser or training too.
+    """Give each file to one process, and what needs one costly server or training too.
 
-    The costly ones start first: they wait for other programs most of the time.
+    Files of the browser and the costly ones start first: they take longest.
     """
     for item in items:
         if item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(group_of(item)))
-    items.sort(key=lambda item: item.get_closest_marker("xdist_group").args[0] not in COSTLY)
+    items.sort(key=lambda item: not ({"browser", *COSTLY} & set(item.fixturenames)))
 
 
 def group_of(item):

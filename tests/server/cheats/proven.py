@@ -20,7 +20,7 @@ PROVEN = {
     "test_fewer_runs_or_values_do_not_earn_the_better_number",
     "C44": "tests/server/test_verifications.py::"
     "test_the_seal_is_public_at_once_and_opened_at_the_end",
-    "C47": "tests/server/test_pages.py::test_a_page_escapes_what_a_stranger_wrote",
+    "C47": "tests/sweeps/test_hostile_text.py::test_no_text_becomes_markup",
     "C50": LIE + "[calibrated curves]",
     "C51": LIE + "[one curve for all runs]",
     "C52": LIE + "[the claim's own]",
