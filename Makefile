@@ -26,8 +26,8 @@ PROGRAMS := archives boards box dispatch harness_cost hellos overload packages s
 	submission_writes
 VISION_STAMP := $(VISION_VENV)/.installed
 # Threads of torch wait for each other in circles where processes share the processors. A test commits
-# a dozen times, so its files lie in memory where there is such a folder.
-PYTEST = folder=$$(mktemp -d /dev/shm/finishline-XXXXXX 2>/dev/null || mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
+# a dozen times, so its files lie in memory where there is such a folder. The sandbox, another user, reads them.
+PYTEST = folder=$$(mktemp -d /dev/shm/finishline-XXXXXX 2>/dev/null || mktemp -d) && chmod 755 "$$folder" && trap 'rm -rf "$$folder"' EXIT && \
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --basetemp="$$folder/tests"
 SIDE_BY_SIDE = -n 3 --dist loadgroup --no-loadscope-reorder --durations=10
 # The first Python that is new enough; `make PYTHON=/path/to/python3.12 install` chooses another.
