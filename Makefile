@@ -29,7 +29,7 @@ VISION_STAMP := $(VISION_VENV)/.installed
 # a dozen times, so its files lie in memory where there is such a folder. The sandbox, another user, reads them.
 PYTEST = folder=$$(mktemp -d /dev/shm/finishline-XXXXXX 2>/dev/null || mktemp -d) && chmod 755 "$$folder" && trap 'rm -rf "$$folder"' EXIT && \
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --basetemp="$$folder/tests"
-SIDE_BY_SIDE = -n 3 --dist loadgroup --no-loadscope-reorder --durations=10
+SIDE_BY_SIDE = -n 3 --dist loadfile --no-loadscope-reorder --durations=10
 # The first Python that is new enough; `make PYTHON=/path/to/python3.12 install` chooses another.
 PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \

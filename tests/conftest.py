@@ -29,7 +29,7 @@ from finishline.rules.scoring.run import Clock, Evaluation, Run
 from tests.support.chromium import running_chromium
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-# Fixtures of the session that take seconds to make: one process makes each, and its tests use it.
+# Fixtures of the session that take seconds to make, in each process that needs one.
 COSTLY = ("stack", "postgresql", "trained")
 OWN_BENCHMARKS = sorted(path.stem for path in BENCHMARKS.glob("*.toml"))
 
@@ -52,24 +52,15 @@ def pytest_configure(config):
     settings.load_profile("finishline")
 
 
-@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in this hook.
 def pytest_collection_modifyitems(items):
-    """Give each file to one process, and what needs one costly server or training too.
-
-    Files of the browser and the costly ones start first: they take longest.
-    """
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(group_of(item)))
-    items.sort(key=lambda item: not ({"browser", *COSTLY} & set(item.fixturenames)))
+    """Files of the browser and those with a costly fixture start first: they take longest."""
+    first = {path_of(item) for item in items if {"browser", *COSTLY} & set(item.fixturenames)}
+    items.sort(key=lambda item: path_of(item) not in first)
 
 
-def group_of(item):
-    """The name of the tests that run in one process with this one."""
-    callspec = getattr(item, "callspec", None)
-    values = list(callspec.params.values()) if callspec else []
-    names = {*item.fixturenames, *(each for each in values if isinstance(each, str))}
-    return next((name for name in COSTLY if name in names), str(item.path))
+def path_of(item):
+    """The file of a test. One process runs all tests of a file."""
+    return item.nodeid.partition("::")[0]
 
 
 def pytest_collection_finish():

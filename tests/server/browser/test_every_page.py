@@ -185,7 +185,6 @@ def visit(browser, site):
 
 
 # The two sweeps take longest of all tests, so they have a process each.
-@pytest.mark.xdist_group("public pages")
 def test_public_pages_break_no_rule(visit, pages, filled):
     for address in (*pages[0], "/console/sign-in"):
         visit.see(address)
@@ -194,7 +193,6 @@ def test_public_pages_break_no_rule(visit, pages, filled):
     assert not visit.complaints, "\n".join(visit.complaints)
 
 
-@pytest.mark.xdist_group("pages of people")
 def test_pages_of_people_break_no_rule(visit, pages, filled, alice, ada):
     signed_in, seen = pages[1], set()
     for person in (ada, alice):
