@@ -73,7 +73,9 @@ class ServerClient(Transport):
 
     def _document(self, answer: httpx2.Response) -> Any:
         found = super()._document(answer)
-        return found if found is None else _told(found, self.url)
+        if found is None:
+            return None
+        return Told(found if isinstance(found, dict) else {}, self.url)
 
     def _attempt(self, retries: Retries | Patience, request: Callable[[], Answer]) -> Answer:
         with cli_errors():

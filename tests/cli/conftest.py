@@ -32,6 +32,7 @@ class StandIn:
     url: str
     answers: dict[str, list[tuple[int, Any]]] = field(default_factory=dict)
     asked: list[Asked] = field(default_factory=list)
+    later: str | None = None
 
     def answer(self, request, document, *, status=200):
         """Answer this request; given several times, each answer is used once and the last kept."""
@@ -64,6 +65,8 @@ def _handler(standin):
             kind = "text/event-stream" if isinstance(document, bytes) else "application/json"
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
+            if standin.later is not None:
+                self.send_header("Retry-After", standin.later)
             self.end_headers()
             self.wfile.write(body)
 

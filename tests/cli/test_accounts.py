@@ -1,14 +1,12 @@
 """Accounts, tokens, quotas, webhooks, prices and phases, against a stand-in for the server."""
 
 import json
-from typing import Any
 
 import pytest
 
-from finishline.cli.errors import CliError
 from finishline.cli.up.paths import prepare_var
 from finishline.cli.up.services import read_token
-from finishline.cli.up.start import ensure_tokens, tokens_in, write_token
+from finishline.cli.up.start import ensure_tokens, write_token
 from finishline.cli.up.workers import LocalWorker
 from tests.support.submission_folder import write_submission
 
@@ -67,48 +65,35 @@ def test_a_link_to_join_is_made_listed_and_revoked(finishline, standin):
 
 
 def test_an_admin_keeps_users_over_every_page_of_them(finishline, standin):
+    known = {"name": "bob", "known_at": "2026-01-01T00:00:00Z"}
     standin.answer("GET /api/v1/users", {"users": [USER], "next_after": "ann lee"})
-    standin.answer("GET /api/v1/users", {"users": [USER | {"name": "bob"}], "next_after": None})
+    standin.answer("GET /api/v1/users", {"users": [USER | known], "next_after": None})
     standin.answer("POST /api/v1/users", USER, status=201)
     standin.answer("PATCH /api/v1/users/ann%20lee", USER | {"disabled_at": "2026-01-01T00:00:00Z"})
+    standin.answer("PUT /api/v1/users/ann%20lee/known", known | {"name": "ann lee"})
 
     listed = finishline("admin", "user", "list", "--json").json()["users"]
     assert [user["name"] for user in listed] == ["ann lee", "bob"]
     assert "after=ann+lee" in standin.asked[1].path
+    assert "enabled, known" in finishline("admin", "user", "list").out
     added = finishline("admin", "user", "add", "ann lee", "--organisation", "Example Labs")
-    assert ("ann lee" in added.out, "enabled" in added.out) == (True, True)
-    assert "without a memory cgroup" in added.out
     assert added.out.endswith("finishline admin user approve 'ann lee'\n")
     assert body_of(standin.asked[-1]) == {
         "name": "ann lee", "role": "submitter", "organisation": "Example Labs", "email": None,
     }  # fmt: skip
     for arguments, sent in (
-        (("set", "ann lee", "--role", "admin", "--no-email"), {"role": "admin", "email": None}),
-        (("set", "ann lee", "--no-organisation"), {"organisation": None}),
-        (("set", "ann lee", "--disable"), {"disabled": True}),
-        (("set", "ann lee", "--enable"), {"disabled": False}),
+        ("set --role admin --no-email", {"role": "admin", "email": None}),
+        ("set --no-organisation", {"organisation": None}),
+        ("set --disable", {"disabled": True}),
+        ("set --enable", {"disabled": False}),
+        ("approve", {"known": True}),
+        ("disapprove", {"known": False}),
     ):
-        ran = finishline("admin", "user", *arguments)
+        ran = finishline("admin", "user", *arguments.split(), "ann lee")
         assert (ran.code, body_of(standin.asked[-1])) == (0, sent)
-        assert "disabled" in ran.out
     asked = len(standin.asked)
-    nothing = finishline("admin", "user", "set", "ann lee")
-    assert (nothing.code, "--role" in nothing.err) == (2, True)
+    assert finishline("admin", "user", "set", "ann lee").code == 2
     assert len(standin.asked) == asked
-
-
-def test_an_organiser_approves_users(finishline, standin):
-    known = {"name": "ann lee", "known_at": "2026-01-01T00:00:00Z"}
-    standin.answer("PUT /api/v1/users/ann%20lee/known", known)
-    standin.answer("GET /api/v1/users", {"users": [USER | known], "next_after": None})
-
-    for order, sent, told in (
-        ("approve", True, "ann lee is known to the organisers.\n"),
-        ("disapprove", False, "ann lee is not known to the organisers.\n"),
-    ):
-        ran = finishline("admin", "user", order, "ann lee")
-        assert (ran.code, ran.out, body_of(standin.asked[-1])) == (0, told, {"known": sent})
-    assert "enabled, known" in finishline("admin", "user", "list").out
 
 
 def test_an_admin_keeps_organisations_and_tokens(finishline, standin):
@@ -132,77 +117,39 @@ def test_an_admin_keeps_organisations_and_tokens(finishline, standin):
     )
 
 
-@pytest.mark.parametrize(
-    ("status", "code"), [(401, 5), (403, 5), (404, 6), (409, 1), (422, 1), (503, 4)]
-)
-def test_a_refusal_is_told_with_its_exit_code(status, code, finishline, standin):
-    standin.refuse("PATCH /api/v1/users/ann", status, "Not so.")
-    ran = finishline("admin", "user", "set", "ann", "--disable")
-    assert (ran.code, "Not so." in ran.err, ran.out) == (code, True, "")
-
-
-def test_a_token_file_is_for_its_owner_alone(tmp_path):
-    path = tmp_path / "demo.token"
-    path.write_text("old")
-    path.chmod(0o644)
-    write_token(path, "fl_secret")
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert read_token(path) == "fl_secret"
-
-
-def test_missing_tokens_are_made_with_their_roles(tmp_path, standin):
-    made = []
+def test_missing_or_refused_tokens_are_made_with_their_roles(tmp_path, standin):
+    paths, made = prepare_var(tmp_path), []
+    for name in ("admin", "organiser"):
+        path = paths.tokens / f"{name}.token"
+        path.touch(mode=0o644)
+        write_token(path, f"fl_old_{name}")
+        assert path.stat().st_mode & 0o777 == 0o600
+    standin.answer("GET /api/v1/me", {"user": "admin", "role": "admin"})
+    standin.refuse("GET /api/v1/me", 401, "Unknown token.")
 
     def make(owners):
         made.extend(owners)
         return [f"fl_{user}" for user, _ in owners]
 
     workers = [LocalWorker("", "cpu"), LocalWorker("-cuda-1", "cuda:1", "GPU-1")]
-    files = ensure_tokens(prepare_var(tmp_path), workers, url=standin.url, make_tokens=make)
+    files = ensure_tokens(paths, workers, url=standin.url, make_tokens=make)
     assert made == [
-        ("admin", "admin"),
         ("organiser", "organiser"),
         ("demo", "submitter"),
         ("worker", "worker"),
         ("worker", "worker"),
     ]
-    assert {name: path.read_text() for name, path in files.items()} == {
-        "admin": "fl_admin\n",
-        "organiser": "fl_organiser\n",
-        "demo": "fl_demo\n",
-        "worker": "fl_worker\n",
-        "worker-cuda-1": "fl_worker\n",
+    assert {name: read_token(path) for name, path in files.items()} == {
+        "admin": "fl_old_admin",
+        "organiser": "fl_organiser",
+        "demo": "fl_demo",
+        "worker": "fl_worker",
+        "worker-cuda-1": "fl_worker",
     }
-
-
-def test_kept_tokens_are_used_again_unless_the_server_refuses_them(tmp_path, standin):
-    paths = prepare_var(tmp_path)
-    names = ("admin", "organiser", "demo")
-    for name in names:
-        write_token(paths.tokens / f"{name}.token", f"fl_old_{name}")
-    standin.answer("GET /api/v1/me", {"user": "admin", "role": "admin"})
-    standin.refuse("GET /api/v1/me", 401, "Unknown token.")
-    standin.answer("GET /api/v1/me", {"user": "demo", "role": "submitter"})
-
-    def make(owners):
-        return [f"fl_new_{user}" for user, _ in owners]
-
-    files = ensure_tokens(paths, [], url=standin.url, make_tokens=make)
-    assert [read_token(path) for path in files.values()] == [
-        "fl_old_admin",
-        "fl_new_organiser",
-        "fl_old_demo",
-    ]
     assert [asked.headers["Authorization"] for asked in standin.asked] == [
-        f"Bearer fl_old_{name}" for name in names
+        "Bearer fl_old_admin",
+        "Bearer fl_old_organiser",
     ]
-
-
-def test_tokens_are_found_among_other_lines():
-    output = 'a library says hello\n{"id": "1", "token": "fl_x", "role": "worker"}\n'
-    assert tokens_in(output, count=1) == ["fl_x"]
-    with pytest.raises(CliError, match="printed 0 of 1 tokens"):
-        tokens_in("nothing\n{}\n", count=1)
 
 
 USES = [
@@ -216,50 +163,33 @@ USES = [
 ALICE = {"user": "al [x]", "quotas": USES}
 
 
-def test_ones_own_quota_is_shown_in_hours(finishline, standin):
+def test_quotas_are_shown_in_hours_and_set(finishline, standin):
     standin.answer("GET /api/v1/me/quota", ALICE)
-    ran = finishline("quota", "--token", "fl_a")
-
-    assert ran.code == 0
-    assert standin.asked[0].headers["Authorization"] == "Bearer fl_a"
-    for shown in ("al [x]", "200", "2030-01-01 10:00Z", "1.50", "0.50", "no limit"):
-        assert shown in ran.out
-    assert json.loads(finishline("quota", "--json").out)["quotas"] == USES
-    standin.answers["GET /api/v1/me/quota"] = [(401, {"detail": "Who?"})]
-    assert finishline("quota").code == 5
-
-
-def test_an_organiser_sets_shows_and_lists(finishline, standin):
-    standin.answer("PUT /api/v1/quotas/al%20x", ALICE)
-    given = ["quota", "set", "al x"]
-    ran = finishline(
-        *given, "--reason", "course", "--submissions-per-day", "5", "--gpu-hours-per-month", "1.5"
-    )
-    assert ran.code == 0, ran.err
-    assert json.loads(standin.asked[0].body) == {
-        "reason": "course", "submissions_per_day": 5, "gpu_seconds_per_month": 5400,
-    }  # fmt: skip
-    finishline(*given, "--reason", "r", "--submissions-per-day", "default")
-    assert json.loads(standin.asked[1].body) == {"reason": "r", "submissions_per_day": "default"}
-
     standin.answer("GET /api/v1/quotas/bob", ALICE)
-    assert "no limit" in finishline("quota", "show", "bob").out
     rows = [{"user": "bob", "quotas": {"submissions_per_day": 777}}]
     listed = {"defaults": {"gpu_seconds_per_month": 360000}, "overrides": rows}
     standin.answer("GET /api/v1/quotas", listed)
-    out = finishline("quota", "list").out
-    assert "100.00" in out
-    assert "777" in out
+    for arguments, shown in (
+        ((), ("al [x]", "200", "2030-01-01 10:00Z", "1.50", "0.50", "no limit")),
+        (("show", "bob"), ("no limit",)),
+        (("list",), ("100.00", "777")),
+    ):
+        out = finishline("quota", *arguments).out
+        assert [word for word in shown if word not in out] == []
+    assert finishline("quota", "--json").json()["quotas"] == USES
 
-
-@pytest.mark.parametrize(
-    "options", [["--submissions-per-day", "x"], ["--gpu-hours-per-month", "-1"]]
-)
-def test_what_is_no_amount_is_told_before_anything_is_sent(options, finishline, standin):
-    ran = finishline("quota", "set", "bob", "--reason", "r", *options)
-
-    assert ran.code == 2
-    assert standin.asked == []
+    standin.answer("PUT /api/v1/quotas/al%20x", ALICE)
+    for options, sent in (
+        ("--submissions-per-day 5 --gpu-hours-per-month 1.5",
+         {"submissions_per_day": 5, "gpu_seconds_per_month": 5400}),
+        ("--submissions-per-day default", {"submissions_per_day": "default"}),
+    ):  # fmt: skip
+        ran = finishline("quota", "set", "al x", "--reason", "r", *options.split())
+        assert (ran.code, body_of(standin.asked[-1])) == (0, sent | {"reason": "r"})
+    asked = len(standin.asked)
+    for options in ("--submissions-per-day x", "--gpu-hours-per-month -1"):
+        assert finishline("quota", "set", "bob", "--reason", "r", *options.split()).code == 2
+    assert len(standin.asked) == asked
 
 
 HOOK = {
@@ -280,11 +210,10 @@ DELIVERY = {
 def test_a_webhook_is_made_and_its_secret_shown(finishline, standin):
     standin.answer("POST /api/v1/webhooks", HOOK | {"secret": "whsec_x"}, status=201)
     add = ("webhook", "add", "https://a.example", "--kind", "record.set")
-    ran = finishline(*add, "--kind", "submission.verified", "--token", "fl_a")
+    ran = finishline(*add, "--kind", "submission.verified")
 
-    assert ran.code == 0
-    assert ran.out.splitlines()[0] == "whsec_x"
-    assert json.loads(standin.asked[0].body) == {
+    assert (ran.code, ran.out.splitlines()[0]) == (0, "whsec_x")
+    assert body_of(standin.asked[0]) == {
         "url": "https://a.example",
         "kinds": ["record.set", "submission.verified"],
         "scope": "own",
@@ -292,40 +221,28 @@ def test_a_webhook_is_made_and_its_secret_shown(finishline, standin):
     }
     finishline(*add, "--benchmark", "digits")
     finishline(*add, "--all")
-    scopes = [json.loads(asked.body)["scope"] for asked in standin.asked]
-    assert scopes == ["own", "benchmark", "all"]
+    assert [body_of(asked)["scope"] for asked in standin.asked] == ["own", "benchmark", "all"]
     assert finishline("webhook", "add", "https://a.example").code == 2  # No kind.
 
 
-def test_webhooks_and_deliveries_are_listed(finishline, standin):
-    standin.answer("GET /api/v1/webhooks", {"webhooks": [HOOK]})
-    listed = finishline("webhook", "list")
-    assert "https://hooks.example/[a]" in listed.out
-    assert "It returned 410 Gone." in listed.out
-    standin.answer("GET /api/v1/webhooks/h1/deliveries", {"deliveries": [DELIVERY]})
-    sent = finishline("webhook", "deliveries", "h1", "--state", "waiting")
-    assert "No answer." in sent.out
-    assert standin.asked[-1].path == "/api/v1/webhooks/h1/deliveries?state=waiting&limit=50"
-    standin.answers["GET /api/v1/webhooks"] = [(200, {"webhooks": []})]
-    assert "No webhooks yet" in finishline("webhook", "list").out
-
-
-def test_what_is_asked_of_one_webhook(finishline, standin):
+def test_webhooks_and_deliveries_are_listed_and_changed(finishline, standin):
     own = "/api/v1/webhooks/h1"
-    standin.answer(f"POST {own}/test", DELIVERY, status=202)
-    standin.answer(f"POST {own}/secret", HOOK | {"secret": "whsec_y"})
-    standin.answer(f"POST {own}/enable", HOOK)
-    standin.answer(f"POST {own}/deliveries/7/resend", DELIVERY, status=202)
-    standin.answer(f"DELETE {own}", None, status=200)
-    for words in ("test h1", "secret h1", "enable h1", "resend h1 7", "delete h1"):
+    standin.answer("GET /api/v1/webhooks", {"webhooks": [HOOK]})
+    listed = finishline("webhook", "list").out
+    assert ("https://hooks.example/[a]" in listed, "410 Gone." in listed) == (True, True)
+    standin.answer(f"GET {own}/deliveries", {"deliveries": [DELIVERY]})
+    assert "No answer." in finishline("webhook", "deliveries", "h1", "--state", "waiting").out
+    assert standin.asked[-1].path == f"{own}/deliveries?state=waiting&limit=50"
+    for words, request, answer in (
+        ("test h1", f"POST {own}/test", DELIVERY),
+        ("secret h1", f"POST {own}/secret", HOOK | {"secret": "whsec_y"}),
+        ("enable h1", f"POST {own}/enable", HOOK),
+        ("resend h1 7", f"POST {own}/deliveries/7/resend", DELIVERY),
+        ("delete h1", f"DELETE {own}", None),
+    ):
+        standin.answer(request, answer)
         assert finishline("webhook", *words.split()).code == 0, words
-
-    assert [asked.path.removeprefix(own) for asked in standin.asked] == [
-        "/test", "/secret", "/enable", "/deliveries/7/resend", "",
-    ]  # fmt: skip
-    standin.refuse(f"POST {own}/test", 404, "You have no webhook 'h1'.")
-    finishline("webhook", "test", "h1")
-    assert finishline("webhook", "test", "h1").code == 6
+        assert f"{standin.asked[-1].method} {standin.asked[-1].path}" == request
 
 
 PRICE = {
@@ -348,30 +265,18 @@ HEADER = "provider,instance,region,usd_per_hour,effective_on,source_url"
 ROW = "cloud,gpu.8,north,12.5,2026-03-01,https://a.example"
 
 
-def test_prices_are_listed_with_what_supersedes_them(finishline, standin):
+def test_prices_are_listed_and_added(finishline, standin):
     standin.answer("GET /api/v1/prices", {"prices": [PRICE, PRICE | {"pricing": "spot"}]})
     ran = finishline("prices", "list", "--instance", "gpu.8", "--on", "2026-03-02")
-
-    assert ran.code == 0
     assert standin.asked[0].path == "/api/v1/prices?instance=gpu.8&on=2026-03-02"
-    assert "cloud [x]" in ran.out
-    assert "superseded by 9" in ran.out
-    standin.answers["GET /api/v1/prices"] = [(200, {"prices": []})]
-    assert "No prices yet" in finishline("prices", "list").out
+    assert ("cloud [x]" in ran.out, "superseded by 9" in ran.out) == (True, True)
 
-
-def test_a_price_is_added_with_its_source_and_day(finishline, standin):
     standin.answer("POST /api/v1/prices", PRICE, status=201)
-    given = ["cloud", "gpu.8", "north", "12.5", "--from", "2026-03-01"]
-    ran = finishline("prices", "add", *given, "--source", "https://a.example", "--token", "fl_o")
-
+    given = ("prices", "add", "cloud", "gpu.8", "north", "12.5", "--from", "2026-03-01")
+    ran = finishline(*given, "--source", "https://a.example")
     assert (ran.code, ran.out) == (0, "Price 7 added: 12.5 USD per hour.\n")
-    assert json.loads(standin.asked[0].body) == SENT
-    assert standin.asked[0].headers["Authorization"] == "Bearer fl_o"
-    assert finishline("prices", "add", *given).code == 2  # No source.
-    standin.refuse("POST /api/v1/prices", 409, "It is in the book already.")
-    assert finishline("prices", "add", *given, "--source", "https://a.example").code == 0
-    assert finishline("prices", "add", *given, "--source", "https://a.example").code == 1
+    assert body_of(standin.asked[-1]) == SENT
+    assert finishline(*given).code == 2  # No source.
 
 
 OWNED = (
@@ -459,71 +364,39 @@ def test_a_bad_file_is_refused_with_line_and_field_and_nothing_is_sent(
     assert told in ran.err
 
 
-def test_a_file_that_is_not_there_is_refused(finishline, tmp_path):
-    assert finishline("prices", "import", str(tmp_path / "gone.csv")).code == 1
-
-
-def test_the_help_of_an_import_names_the_tables_of_its_toml(finishline):
-    assert "[[prices]]" in finishline("prices", "import", "--help").out
-
-
 PATH = "/api/v1/benchmarks/digits/phases"
-
-
 DATES = {
     "opens_at": "2026-12-01T09:00:00Z",
     "freezes_at": None,
     "closes_at": "2027-01-15T00:00:00Z",
     "embargo_until": None,
-    "frozen_sha256": None,
 }
-
-
-FOUND: dict[str, Any] = {
+NOW = {"phase": "announced", "sentence": "Not open yet.", "takes_submissions": False}
+SET = {"reason": "the [winter] round", "set_by": "olivia", "set_at": "2026-11-21T18:00:00Z"}
+FOUND = {
     "benchmark": "digits",
-    "phases": DATES
-    | {"phase": "announced", "sentence": "Not open yet.", "takes_submissions": False},
-    "history": [
-        DATES
-        | {"reason": "the [winter] round", "set_by": "olivia", "set_at": "2026-11-21T18:00:00Z"}
-    ],
+    "phases": DATES | NOW | {"frozen_sha256": None},
+    "history": [DATES | SET | {"frozen_sha256": None}],
 }
 
 
-def test_phases_are_shown_with_their_history(finishline, standin):
-    standin.answer(f"GET {PATH}", FOUND)
-    ran = finishline("benchmark", "phases", "digits")
-    assert ran.code == 0
-    for word in ("Not open yet.", "2026-12-01 09:00Z", "the [winter] round", "olivia"):
-        assert word in ran.out
-    assert [asked.method for asked in standin.asked] == ["GET"]
-
-
-def test_a_date_that_is_not_given_stays_and_none_takes_it_away(finishline, standin):
+def test_phases_are_shown_and_a_date_that_is_not_given_stays(finishline, standin):
     standin.answer(f"GET {PATH}", FOUND)
     standin.answer(f"POST {PATH}", FOUND["phases"], status=201)
-    command = (
-        "benchmark",
-        "phases",
-        "digits",
-        "--closes",
-        "none",
-        "--freezes",
-        "2026-12-02T00:00Z",
-    )
-    assert finishline(*command).code == 2  # No reason.
-    ran = finishline(*command, "--reason", "open end", "--token", "fl_o")
-    assert ran.code == 0
+    phases = ("benchmark", "phases", "digits")
+    shown = finishline(*phases).out
+    for word in ("Not open yet.", "2026-12-01 09:00Z", "the [winter] round", "olivia"):
+        assert word in shown
+    change = (*phases, "--closes", "none", "--freezes", "2026-12-02T00:00Z")
+    assert finishline(*change).code == 2  # No reason.
+    assert finishline(*change, "--reason", "open end").code == 0
     [posted] = [asked for asked in standin.asked if asked.method == "POST"]
-    assert json.loads(posted.body) == {
-        "opens_at": "2026-12-01T09:00:00Z",
+    assert body_of(posted) == DATES | {
         "freezes_at": "2026-12-02T00:00Z",
         "closes_at": None,
-        "embargo_until": None,
         "reason": "open end",
         "unfreeze": False,
     }
-    assert posted.headers["Authorization"] == "Bearer fl_o"
 
 
 @pytest.mark.parametrize(
@@ -540,7 +413,7 @@ def test_a_submission_is_withdrawn_with_a_reason_and_comes_back_by_an_organiser(
     ran = finishline("withdraw", "abc", "--reason", "wrong clock", *more, "--token", "fl_a")
     assert ran.code == 0
     assert told in ran.out
-    assert json.loads(standin.asked[0].body) == {"reason": "wrong clock"}
+    assert body_of(standin.asked[0]) == {"reason": "wrong clock"}
     assert finishline("withdraw", "abc", *more).code == 2
 
 

@@ -74,10 +74,3 @@ def test_a_server_of_another_kind_is_told_with_the_field_that_it_lacks(finishlin
     assert (other.code, older.code) == (4, 4)
     assert f"Unexpected answer from {standin.url}: no field 'benchmarks'. Check --url" in other.err
     assert "no field 'benchmark'." in older.err
-
-
-def test_the_choices_of_a_missing_argument_are_told_in_one_line(finishline):
-    done = finishline("import")
-
-    assert (done.code, done.err.count("\n")) == (2, 1)
-    assert "Choose from: dawnbench, mlperf. See `finishline import --help`." in done.err

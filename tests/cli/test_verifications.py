@@ -5,9 +5,6 @@ import tomllib
 
 import pytest
 
-from finishline.cli.calibration_tables import watch_calibration
-from finishline.cli.client import ServerClient
-from finishline.cli.screen import open_screen
 from finishline.rules.verification.duel import P_CHALLENGER
 
 
@@ -52,22 +49,12 @@ def test_calibrate_asks_for_runs_at_each_batch_size(finishline, standin):
     assert "Calibration c1: number 3 of digits, running, 0 of 2 runs" in ran.out
 
 
-def test_a_calibration_of_an_earlier_definition_is_not_said_to_judge(finishline, standin):
-    for outdated in (True, False):
-        standin.answer(GET, DONE | {"judges": True, "outdated": outdated})
-    said = finishline("calibration", "show", "c1").out
-    assert "for an earlier definition: not used for new replays" in said
-    assert "2 of 2 runs, used for new replays" in finishline("calibration", "show", "c1").out
-
-
 @pytest.mark.parametrize(
     "options", ["", "--runs 2", "--batch-sizes 64", "--batch-sizes 6x4 --runs 2"]
 )
 def test_calibrate_says_what_it_needs(options, finishline, standin):
     ran = finishline("calibrate", "digits", *options.split())
-    assert ran.code == 2
-    assert "--batch-sizes" in ran.err
-    assert standin.asked == []
+    assert (ran.code, "--batch-sizes" in ran.err, standin.asked) == (2, True, [])
 
 
 @pytest.mark.parametrize(("state", "code"), [("done", 0), ("incomplete", 3), ("cancelled", 3)])
@@ -79,38 +66,23 @@ def test_watching_ends_with_the_calibration(state, code, finishline, standin):
     assert (ran.code, ran.json()["state"]) == (code, state)
 
 
-def test_every_step_is_told_once(standin, capsys):
-    one = RUNNING | {"sizes": [size(0, under_way=1)]}
-    for view in (RUNNING, one, one, DONE):
-        standin.answer(GET, view)
-    pauses = []
-    with ServerClient(standin.url) as server:
-        ended = watch_calibration(server, RUNNING, open_screen(as_json=False), wait=pauses.append)
-    assert ended == DONE
-    assert len(pauses) == 4
-    told = [line.strip() for line in capsys.readouterr().out.splitlines()]
-    assert told == ["0 of 2 runs trained", "1 of 2 runs trained", "2 of 2 runs trained"]
-
-
 def test_a_calibration_goes_on_with_more_runs(finishline, standin):
     standin.answer(GET, DONE)
     standin.answer(f"{POST}/c1/continue", RUNNING)
     ran = finishline("calibrate", "digits", "--continue", "c1", "--runs", "40", "--json")
     assert (ran.code, ran.json()["state"]) == (0, "running")
     assert json.loads(standin.asked[1].body) == {"batch_sizes": None, "runs": 40}
+    other = finishline("calibrate", "cifar10", "--continue", "c1")
+    assert (other.code, len(standin.asked)) == (2, 3)
 
 
-def test_a_calibration_of_another_benchmark_does_not_go_on(finishline, standin):
-    standin.answer(GET, DONE)
-    ran = finishline("calibrate", "cifar10", "--continue", "c1")
-    assert (ran.code, len(standin.asked)) == (2, 1)
-    assert "belongs to digits, not to cifar10" in ran.err
-
-
-def test_show_has_a_line_for_each_batch_size(finishline, standin):
-    standin.answer(GET, DONE | {"judges": True})
+def test_show_has_a_line_for_each_batch_size_and_says_what_judges(finishline, standin):
+    for outdated in (True, False):
+        standin.answer(GET, DONE | {"judges": True, "outdated": outdated})
+    earlier = finishline("calibration", "show", "c1").out
+    assert "for an earlier definition: not used for new replays" in earlier
     out = finishline("calibration", "show", "c1").out
-    assert "used for new replays" in out
+    assert "2 of 2 runs, used for new replays" in out
     assert out.splitlines()[-1].split() == ["64", "2/2", "2", "8.25", "0.50", "–"]
 
 
@@ -231,30 +203,21 @@ def test_watching_names_the_sides_and_ends_with_the_pairs_and_the_verdict(finish
     lines = [line.split() for line in ran.out.splitlines()]
     assert ["1", "0.832", "s", "1.632", "s", "0.510", "challenger"] in lines
     assert ["2", "0.832", "s", "missed", "–", "challenger"] in lines
-    assert ran.out.splitlines()[-2:] == [
-        "Verdict: challenger faster",
-        "  duel_time: the challenger is faster",
-    ]
+    assert lines[-2] == ["Verdict:", "challenger", "faster"]
 
 
 @pytest.mark.parametrize(
     ("outcome", "code"),
-    [
-        ("challenger_faster", 0),
-        ("holder_faster", 0),
-        ("not_separable", 0),
-        ("inconclusive", 3),
-        (None, 3),
-    ],
-)
+    [("challenger_faster", 0), ("holder_faster", 0), ("not_separable", 0), ("inconclusive", 3),
+     (None, 3)],
+)  # fmt: skip
 def test_a_duel_that_says_nothing_ends_with_code_3(finishline, standin, outcome, code):
     standin.answer("POST /api/v1/duels", QUEUED, status=201)
     end = ENDED | {"outcome": outcome, "duel": DUEL}
     standin.answer("GET /api/v1/verifications/d1/events", stream(("end", end)))
     ran = finishline("duel", "s1", "s2", "--watch", "--json")
 
-    assert ran.code == code
-    assert ran.json() == end
+    assert (ran.code, ran.json()) == (code, end)
 
 
 PREVIEW = {
@@ -303,12 +266,6 @@ def test_a_challenge_that_is_refused_says_why_and_asks_for_nothing(finishline, s
     assert (ran.code, "You hold this record yourself." in ran.err) == (1, True)
     assert finishline("training", "challenge", "s1", "--dry-run", "--json").json() == refused
     assert {each.method for each in standin.asked} == {"GET"}
-
-
-@pytest.mark.parametrize("pairs", ["1", "21", "x"])
-def test_pairs_outside_what_is_allowed_are_wrong_usage(finishline, standin, pairs):
-    assert finishline("duel", "s1", "s2", "--pairs", pairs).code == 2
-    assert standin.asked == []
 
 
 BATCH = {
@@ -381,11 +338,13 @@ def test_each_of_several_verifications_is_told_with_the_way_to_follow_and_cancel
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["s1", "--benchmark", "digits"], ["s1", "--status", "verified"], ["s1", "s2"],
-     ["s1", "s2", "--reason", "x", "--watch"], ["--benchmark", "digits"]],
+    ["verify", "verify s1 --benchmark digits", "verify s1 --status verified", "verify s1 s2",
+     "verify s1 s2 --reason x --watch", "verify --benchmark digits", "duel s1 s2 --pairs 1",
+     "duel s1 s2 --pairs 21", "decide v1 maybe --reason x", "decide v1 keep", "check-proof",
+     "check-proof v1 --log log.json"],
 )  # fmt: skip
-def test_a_batch_that_is_not_clear_is_wrong_usage(finishline, standin, arguments):
-    ran = finishline("verify", *arguments)
+def test_what_is_not_clear_is_wrong_usage(finishline, standin, arguments):
+    ran = finishline(*arguments.split())
 
     assert (ran.code, ran.out, standin.asked) == (2, "", [])
 
@@ -398,10 +357,6 @@ def test_a_decision_is_sent_with_its_reason(finishline, standin):
     assert (ran.code, ran.out) == (0, "The verdict of v1, rejected, is kept back: throttled\n")
     assert json.loads(standin.asked[0].body) == {"decision": "keep", "reason": "throttled"}
     assert "is published" in finishline("decide", "v1", "publish", "--reason", "x").out
-    for wrong in (["v1", "maybe", "--reason", "x"], ["v1", "keep"]):
-        assert finishline("decide", *wrong).code == 2
-    standin.refuse("POST /api/v1/verifications/v2/decide", 409, "It was decided.")
-    assert finishline("decide", "v2", "keep", "--reason", "x").code == 1
 
 
 def test_two_verifications_are_shown_side_by_side(finishline, standin):
@@ -443,11 +398,4 @@ def test_a_file_that_is_no_log_is_refused(finishline, tmp_path, content):
     path.write_text(content)
     ran = finishline("check-proof", "--log", str(path))
 
-    assert ran.code == 1
-    assert "No audit log in" in ran.err
-
-
-def test_audit_takes_a_proof_or_a_log(finishline, tmp_path):
-    assert finishline("check-proof").code == 2
-    assert finishline("check-proof", "v1", "--log", str(tmp_path / "log.json")).code == 2
-    assert finishline("check-proof", "--log", str(tmp_path / "gone.json")).code == 1
+    assert (ran.code, "No audit log in" in ran.err) == (1, True)
