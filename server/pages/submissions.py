@@ -180,6 +180,7 @@ def withdraw_submission(
     submission_id: str, services: ServicesDep, signed_in: SignedInDep, form: FormDep
 ) -> Response:
     """Withdraw a submission from its page, as its submitter or an organiser."""
+    require_one_of(signed_in.caller, SUBMITTERS)
     wanted, errors = read_form(WithdrawalCreate, filled(form))
     if wanted is None:
         raise ContentError(f"Nothing was withdrawn. Reason: {errors.get('reason', 'fill it in')}")

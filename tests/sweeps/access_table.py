@@ -1,16 +1,16 @@
-"""Who may do what: one line for each address of the API and of the console.
+"""Who may do what: one line for each address of the API and for each page that is not public.
 
-A route that has no line here fails test_access.py: add one, and say whom it lets in. The columns:
+A route without a line fails test_access.py: add one, and say whom it lets in. The columns:
 
-  anonymous           nobody's token
-  owner, other        two submitters; what the addresses name is the first one's
+  anonymous           has no token
+  owner, other        two submitters. The addresses name what the owner has
   organiser, admin, worker
-  expired, revoked    tokens that have ended, of an admin (of a worker for what is a worker's)
+  expired, revoked    ended tokens of an admin, or of a worker for what only workers may do
   disabled            the token of a disabled admin
 
-  .  let in: a GET is answered 2xx, anything else by whatever its empty body deserves
-  1  401    3  403    4  404: it is not theirs, which is all they are told    9  409
-  s  303 to the sign-in, of the console alone
+  .  let in: a GET is answered 2xx, and a change by what its empty body deserves
+  1  401    3  403    4  404: not theirs    9  409
+  s  303 to the sign-in, for pages only
 """
 
 COLUMNS = (
@@ -151,9 +151,9 @@ API = {
     "GET /readyz": PUBLIC,
 }
 
-# Sessions instead of tokens.
+# Pages: sessions instead of tokens. A page without a line is everybody's.
 SIGNED_IN_PAGE = "s ..... sss"
-TOLD_PAGE = "s ....3 sss"
+SUBMITTERS_PAGE = "s ....3 sss"
 NOBODYS_PAGE = "s 44443 sss"
 ORGANISERS_PAGE = "s 33..3 sss"
 
@@ -195,10 +195,10 @@ CONSOLE = {
     "POST /console/prices": ORGANISERS,
     "GET /console/quotas": ORGANISERS_PAGE,
     "POST /console/quotas": ORGANISERS,
-    "GET /submit": TOLD_PAGE,
+    "GET /submit": SUBMITTERS_PAGE,
     "POST /submit": SUBMITTERS,
     "POST /submit/send": SUBMITTERS,
-    "GET /console/notices": TOLD_PAGE,
+    "GET /console/notices": SUBMITTERS_PAGE,
     "POST /console/notices/webhooks": SUBMITTERS,
     "POST /console/notices/mails": SUBMITTERS,
     "POST /console/notices/mails/{mail_id}/end": NOBODYS,
@@ -224,4 +224,17 @@ CONSOLE = {
     "POST /console/users/{user_name}/erase": ADMINS,
     "POST /console/users/{user_name}/enable": ADMINS,
     "POST /console/organisations": ADMINS,
+    "POST /submissions/{submission_id}/withdraw": SUBMITTERS,
+    "POST /submissions/{submission_id}/waive": ORGANISERS,
+    "GET /submissions/{submission_id}/verify": SIGNED_IN_PAGE,
+    "POST /submissions/{submission_id}/verify": ORGANISERS,  # its owner had a verdict
+    "GET /submissions/{submission_id}/challenge": "s .3333 sss",
+    "POST /submissions/{submission_id}/challenge": OWN_ENTRY,
+    "GET /benchmarks/{benchmark_id}/challenge": SUBMITTERS_PAGE,
+}
+# Forms that need no session: the address has a secret.
+OPEN_FORMS = {
+    "POST /join/{code}",
+    "POST /mail/confirm/{confirm_token}",
+    "POST /mail/unsubscribe/{unsubscribe_token}",
 }

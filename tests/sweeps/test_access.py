@@ -1,0 +1,231 @@
+"""Every address for everybody, as access_table.py says."""
+
+import re
+import sqlite3
+from contextlib import closing
+from itertools import cycle
+
+import pytest
+
+from tests.support.addresses import walk
+from tests.sweeps.access_table import API, COLUMNS, CONSOLE, OPEN_FORMS, WORKERS
+
+ENDED = ("expired", "revoked", "disabled")
+PEOPLE = dict(zip(COLUMNS, (None, "alice", "bob", "olivia", "ada", "walter"), strict=False))
+SIGN_IN = "POST /console/sign-in"  # Its form needs no session.
+MULTIPART = {"POST /console/benchmarks", "POST /submit"}
+QUERIES = {
+    "GET /api/v1/compare": {"submissions": "{submission_id},{second}"},
+    "GET /api/v1/verifications/compare": {"first": "{verification_id}", "second": "{rerun}"},
+    "POST /api/v1/workers/{name}/next": {"wait": "0"},
+}
+BODIES = {"POST /api/v1/attempts/{attempt_id}/evaluations": {"events": []}}
+
+
+@pytest.fixture(scope="module")
+def known(world, worker):
+    """What the parameters of addresses stand for: things of alice's, and a verdict."""
+    submission_id = world.submit()
+    verification_id = world.verify(submission_id)
+    job, lease = worker.begin()
+    BODIES["POST /api/v1/attempts/{attempt_id}/report"] = {
+        "runs": [worker.train(k, each, job)[0] for k, each in enumerate(job["trainings"])],
+        "system": worker.system,
+    }
+    worker.report(job, lease)
+    world.submit_code()
+    worker.work()
+    board = world.get("/leaderboards/digits")["entries"]
+    calibration = {"benchmark": "digits", "batch_sizes": [64], "runs": 2, "reason": "new torch"}
+    # A user is called as the worker, because addresses have a {name} of either.
+    world.person(worker.name, "worker")
+    for column in ENDED:
+        for role in ("admin", "worker"):
+            world.person(f"{column} {role}", role)
+    return {
+        "benchmark_id": "digits",
+        "submission_id": submission_id,
+        "second": world.submit(by="bob"),
+        "pool_id": next(each["pool_id"] for each in board if each["pool_id"]),
+        "index": 0,
+        "rule": "no_seed",
+        "verification_id": verification_id,
+        "attempt_id": job["attempt_id"],
+        "rerun": world.verify(submission_id),
+        "calibration_id": world.post("/calibrations", calibration)["id"],
+        "token_id": world.post("/tokens", {"user": "alice", "role": "submitter"})["id"],
+        "invitation_id": world.post("/invitations", {})["id"],
+        "name": worker.name,
+        "user_name": worker.name,
+        "webhook_id": "none",
+        "delivery_id": 1,
+        "mail_id": "none",
+    }
+
+
+@pytest.fixture(scope="module")
+def sessions(world, known):
+    """The headers of each person's browser, and the token of their forms. All have signed in."""
+    ended = [f"{column} {role}" for column in ENDED for role in ("admin", "worker")]
+    made = {None: ({"Accept": "text/html", "Origin": str(world.client.base_url)}, "")}
+    for name in (*PEOPLE.values(), *ended):
+        if name is not None:
+            browser = world.browser(name)
+            page = world.client.get("/account", headers=browser).text
+            made[name] = browser, re.findall(r'name="csrf" value="(\w+)"', page)[0]
+    return made
+
+
+@pytest.fixture(scope="module")
+def tokens_end(world, known, sessions, folder):
+    """The tokens and sessions of the last three columns have ended."""
+    for role in ("admin", "worker"):
+        for token in world.get("/tokens", by="ada")["tokens"]:
+            if token["user"] == f"revoked {role}":
+                world.post(f"/tokens/{token['id']}", by="ada", method="DELETE")
+        world.post(f"/users/disabled {role}", {"disabled": True}, by="ada", method="PATCH")
+    with closing(sqlite3.connect(folder / "finishline.db")) as database, database:
+        database.execute(
+            "UPDATE tokens SET expires_at = '2026-01-01 00:00:00' WHERE user_id IN"
+            " (SELECT id FROM users WHERE name LIKE 'expired %')"
+        )
+
+
+def whose(column, policy):
+    """Whose token or session a column stands for at a route."""
+    role = "worker" if policy == WORKERS else "admin"
+    return f"{column} {role}" if column in ENDED else PEOPLE[column]
+
+
+def mark_of(answer):
+    """What an answer is in the table."""
+    if answer.headers.get("location", "").startswith("/console/sign-in?next="):
+        return "s"
+    refusal = {401: "1", 403: "3", 404: "4", 409: "9"}.get(answer.status_code)
+    fine = answer.is_success or answer.is_redirect or answer.request.method != "GET"
+    return refusal or ("." if fine and answer.status_code < 500 else str(answer.status_code))
+
+
+def differences(table, send):
+    """Each place where an answer differs from the table.
+
+    Tokens that have ended are answered alike. Each route is asked with one of them, by turns.
+    """
+    wrong = []
+    for (route, policy), asked in zip(table.items(), cycle(ENDED), strict=False):
+        marks = dict(zip(COLUMNS, policy.replace(" ", ""), strict=True))
+        assert len({marks[column] for column in ENDED}) == 1
+        for column, wanted in marks.items():
+            if column in ENDED and column != asked:
+                continue
+            answer = send(route, whose(column, policy))
+            mark = mark_of(answer)
+            let_in = wanted == "." and not route.startswith("GET") and mark in "49"
+            if mark != wanted and not let_in:
+                wrong.append(f"{route} as {column}: {mark}, not {wanted}: {answer.text[:200]}")
+    return wrong
+
+
+def test_api_lets_in_whom_the_table_says(world, known, tokens_end):
+    def send(route, person):
+        method, path = route.split(" ")
+        body = None if method in ("GET", "DELETE") else BODIES.get(route, {})
+        query = {name: text.format(**known) for name, text in QUERIES.get(route, {}).items()}
+        headers = world.headers(person) | {"Finishline-Fence": "1"}
+        return world.client.request(
+            method, path.format(**known), params=query, headers=headers, json=body,
+            follow_redirects=False,
+        )  # fmt: skip
+
+    assert differences(API, send) == []
+
+
+def test_document_names_the_routes_of_the_table(world):
+    document = world.client.get("/openapi.json").json()["paths"]
+    operations = {
+        f"{method.upper()} {path}": operation
+        for path, item in document.items()
+        for method, operation in item.items()
+    }
+    protected = {route for route, operation in operations.items() if "security" in operation}
+
+    assert set(operations) == set(API)
+    assert protected == {route for route, policy in API.items() if policy.startswith("1")}
+
+
+def test_pages_of_the_table_exist(world):
+    routes = {
+        f"{method} {path}"
+        for path, route in walk(world.client.app.routes)
+        for method in route.methods - {"HEAD"}
+    }
+    public = routes - set(API) - set(CONSOLE) - OPEN_FORMS
+
+    assert set(API) | set(CONSOLE) | OPEN_FORMS <= routes
+    assert not [
+        route for route in public if re.match(r"POST|.*(/console|/submit|/account)\b", route)
+    ]
+
+
+def test_console_lets_in_whom_the_table_says(world, known, sessions, tokens_end):
+    def send(route, person):
+        method, path = route.split(" ")
+        headers, csrf = sessions[person]
+        return world.client.request(
+            method, path.format(**known), headers=headers, follow_redirects=False,
+            data={"csrf": csrf} if method == "POST" else None,
+        )  # fmt: skip
+
+    # Signing out ends the sessions that the others need.
+    table = {route: policy for route, policy in CONSOLE.items() if "sign-out" not in route}
+    assert differences(table, send) == []
+
+
+# What a form of another page has: its headers and its token, of a session with this one.
+FOREIGN = {
+    "no token": ({}, ""),
+    "made-up token": ({}, "00" * 64),
+    "token of another session": ({}, None),
+    "other origin": ({"Origin": "https://evil.example"}, "own"),
+    "origin of a sandbox": ({"Origin": "null"}, "own"),
+    "other site": ({"Sec-Fetch-Site": "cross-site"}, "own"),
+    "no origin": ({"Origin": None}, "own"),
+}
+
+
+@pytest.mark.parametrize(("changed", "token"), FOREIGN.values(), ids=FOREIGN)
+def test_foreign_form_changes_nothing(changed, token, world, known, sessions):
+    headers, csrf = sessions["ada"]
+    headers = {name: value for name, value in (headers | changed).items() if value is not None}
+    sent = {"csrf": {"own": csrf, None: sessions["olivia"][1]}.get(token, token)}
+    before = world.get("/audit/head")
+    statuses = {}
+    for route in CONSOLE:
+        if route.startswith("POST") and (route != SIGN_IN or token == "own"):
+            form = {"files": {"none": b""}} if route in MULTIPART else {}
+            answer = world.client.post(
+                route[5:].format(**known), data=sent, headers=headers, **form
+            )
+            statuses[route] = answer.status_code
+
+    assert len(statuses) > 40
+    assert {route: status for route, status in statuses.items() if status != 403} == {}
+    assert world.get("/audit/head") == before
+
+
+def test_sign_in_leads_back(world, known):
+    browser = {"Accept": "text/html", "Origin": str(world.client.base_url)}
+    pages = [route[4:].format(**known) for route in CONSOLE if CONSOLE[route].startswith("s")]
+    targets = []
+    for page in pages:
+        first = world.client.get(page, headers=browser, follow_redirects=False)
+        form = world.client.get(first.headers["location"], headers=browser).text
+        targets += re.findall(r'name="next" value="([^"]*)"', form)
+
+    assert targets == pages
+    form = {"token": world.secrets["olivia"], "next": pages[-1]}
+    answer = world.client.post(
+        "/console/sign-in", data=form, headers=browser, follow_redirects=False
+    )
+    assert answer.headers["location"] == pages[-1]
+    world.client.cookies.clear()
