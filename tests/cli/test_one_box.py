@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,10 +13,8 @@ from finishline.cli.processes import python_module
 from finishline.cli.up.paths import VarPaths
 from finishline.cli.up.unit import quoted, unit_of
 from finishline.cli.up.workers import choose_workers
-from tests.cli.conftest import Ran
 from tests.support.admin import run_admin
 
-Run = Callable[..., Ran]
 LISTED = "GPU 0: NVIDIA H100 (UUID: GPU-aa)\nGPU 1: NVIDIA H200 (UUID: GPU-bb)\n"
 
 
@@ -184,16 +181,14 @@ def test_a_backup_is_restored_elsewhere_with_its_accounts(served, finishline, tm
     assert "only with --force" in again.err
 
 
-def test_a_backup_of_no_server_and_a_restore_of_no_backup_are_one_sentence(finishline, tmp_path):
-    none = finishline("backup", "--var", str(tmp_path))
-    assert (none.code, "There is no server in" in none.err) == (6, True)
+def test_a_backup_of_no_server_and_a_restore_of_no_backup_are_refused(finishline, tmp_path):
+    assert finishline("backup", "--var", str(tmp_path)).code == 6
     ran = finishline("restore", str(tmp_path / "none"), "--var", str(tmp_path / "v"))
-    assert ran.code == 1
-    assert f"No backup in {tmp_path / 'none'}" in ran.err
+    assert (ran.code, f"No backup in {tmp_path / 'none'}" in ran.err) == (1, True)
     assert not VarPaths(tmp_path / "v").database.exists()
 
 
-def test_a_backup_for_which_the_disk_is_too_small_is_one_sentence_and_leaves_nothing(
+def test_a_backup_for_which_the_disk_is_too_small_leaves_nothing(
     served, finishline, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(
@@ -201,9 +196,7 @@ def test_a_backup_for_which_the_disk_is_too_small_is_one_sentence_and_leaves_not
         lambda *command: ["sh", "-c", 'ulimit -f 400; exec "$@"', "sh", *python_module(*command)],
     )
     ran = finishline("backup", str(tmp_path / "b"), "--var", str(served))
-    assert ran.code == 1
-    assert ran.err.startswith("error: No backup was made: The database")
-    assert len(ran.err.splitlines()) == 1
+    assert (ran.code, len(ran.err.splitlines())) == (1, 1)
     assert [path.name for path in (tmp_path / "b").iterdir()] == [".lock"]
 
 
@@ -228,11 +221,8 @@ def test_failed_rescoring_fails_the_command(served, finishline, monkeypatch):
         lambda *_: ["sh", "-c", 'echo "b: not read" >&2; echo "$0"; exit 1', json.dumps(answer)],
     )
     ran = finishline("admin", "rescore", "--var", str(served), "--definition", "current")
-    assert ran.code == 1
-    assert ran.out.splitlines() == [
-        "b: not read",
-        "2 submissions rescored under the current definitions: 1 changed, 0 unchanged, 1 failed.",
-    ]
+    assert (ran.code, ran.out.splitlines()[0]) == (1, "b: not read")
+    assert ran.out.endswith(": 1 changed, 0 unchanged, 1 failed.\n")
 
 
 def test_a_server_that_runs_is_not_restored_over(served, finishline):

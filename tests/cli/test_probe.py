@@ -2,14 +2,11 @@
 
 import json
 import sys
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from finishline.cli.main import main
 
-Probed = Callable[..., tuple[int, Any]]
 LISTED = "\n".join(f"GPU {n}: NVIDIA H100 80GB HBM3 (UUID: GPU-{n}f0c-4a)" for n in range(2))
 SLICED = """GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-0f0c-4a)
   MIG 1g.10gb     Device  0: (UUID: MIG-aa11)"""
@@ -57,31 +54,25 @@ def probed(capsys):
     return run
 
 
-def test_every_visible_card_is_named_with_its_memory(driver, probed):
-    driver(LISTED)
-    code, view = probed()
+@pytest.mark.parametrize(
+    ("listed", "options", "hardware_class", "cards"),
+    [
+        (LISTED, (), "2x-nvidia-h100-80gb-hbm3",
+         [("GPU-0f0c-4a", 81559 * 2**20), ("GPU-1f0c-4a", 81559 * 2**20)]),
+        (LISTED, ("--device", "cuda:1"), "1x-nvidia-h100-80gb-hbm3",
+         [("GPU-1f0c-4a", 81559 * 2**20)]),
+        (SLICED, (), "1x-nvidia-h100-80gb-hbm3-mig-1g-10gb", [("MIG-aa11", None)]),
+        ("NVIDIA-SMI has failed", ("--device", "cpu"), "cpu-", []),
+    ],
+)  # fmt: skip
+def test_every_visible_card_is_named_with_its_memory(
+    driver, probed, listed, options, hardware_class, cards
+):
+    driver(listed, code=9 if cards == [] else 0)
+    code, view = probed(*options)
     assert (code, view["problems"]) == (0, [])
-    assert view["hardware_class"] == "2x-nvidia-h100-80gb-hbm3"
-    assert [each["memory_bytes"] for each in view["accelerators"]] == [81559 * 2**20] * 2
-    assert probed("--device", "cuda:1")[1]["accelerators"][0]["uuid"] == "GPU-1f0c-4a"
-
-
-def test_a_slice_is_a_class_of_its_own(driver, probed):
-    driver(SLICED)
-    _, view = probed()
-    assert view["hardware_class"] == "1x-nvidia-h100-80gb-hbm3-mig-1g-10gb"
-    assert view["accelerators"][0] | {"name": ""} == {
-        "uuid": "MIG-aa11",
-        "name": "",
-        "memory_bytes": None,
-    }
-
-
-def test_on_a_processor_no_driver_is_asked(driver, probed):
-    driver("NVIDIA-SMI has failed", code=9)
-    code, view = probed("--device", "cpu")
-    assert (code, view["accelerators"], view["problems"]) == (0, [], [])
-    assert view["hardware_class"].startswith("cpu-")
+    assert view["hardware_class"].startswith(hardware_class)
+    assert [(each["uuid"], each["memory_bytes"]) for each in view["accelerators"]] == cards
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import pytest
 from finishline.cli.up import supervisor
 from finishline.cli.up.lifecycle import Phase
 from finishline.cli.up.supervisor import Service
+from tests.support import processes
 
 pytestmark = pytest.mark.nightly
 
@@ -22,10 +23,7 @@ LIMIT_SECONDS = 60.0
 
 
 def wait_for(condition, what):
-    deadline = time.monotonic() + LIMIT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {LIMIT_SECONDS:g} s for {what}"
-        time.sleep(0.02)
+    return processes.wait_for(condition, seconds=LIMIT_SECONDS, what=what, pause=0.02)
 
 
 def is_alive(pid):
