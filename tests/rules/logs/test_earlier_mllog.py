@@ -1,7 +1,6 @@
 """Logs of MLPerf training v0.5 and v0.6."""
 
 import json
-from collections.abc import Callable
 
 import pytest
 
@@ -11,7 +10,6 @@ from finishline.rules.errors import LogFormatError
 from finishline.rules.logs import parse_run_log
 from finishline.rules.logs.mlp05 import read_mlp05_chunks
 from finishline.rules.logs.mlp06 import read_mlp06_chunks
-from finishline.rules.scoring.run import Run
 
 LOG = """\
 :::MLPv0.5.0 resnet 1541720383.838108063 (<string>:1) run_clear_caches
@@ -26,6 +24,7 @@ LOG = """\
 
 
 STOP = 'run_stop: {"success": true}'
+LAST = '{"value": 0.7511, "epoch": 62}'
 
 
 def read(log, *, names=("resnet",)):
@@ -45,29 +44,22 @@ def test_the_run_lasts_from_run_start_to_run_stop():
 
 
 @pytest.mark.parametrize(
-    ("stop", "status"),
+    ("old", "new", "status", "quality"),
     [
-        ("run_stop", None),
-        ("run_stop: {}", None),
-        ('run_stop: {"success": "true"}', "success"),
-        ('run_stop: {"success": false}', "aborted"),
+        (STOP, "run_stop", None, 0.7511),
+        (STOP, "run_stop: {}", None, 0.7511),
+        (STOP, 'run_stop: {"success": "true"}', "success", 0.7511),
+        (STOP, 'run_stop: {"success": false}', "aborted", 0.7511),
+        (LAST, "0.75", "success", 0.75),
+        (LAST, '{"epoch": 1, "value": {"BBOX": 0.38, "SEGM": 0.34}}', "success", 0.38),
+        (LAST, '{"epoch": -1, "value": 20}', "success", 20.0),
     ],
 )
-def test_run_stop_may_tell_of_success_or_not(stop, status):
-    assert read(LOG.replace(STOP, stop))[0].run.status == status
-
-
-@pytest.mark.parametrize(
-    ("value", "quality"),
-    [
-        ("0.75", 0.75),
-        ('{"epoch": 1, "value": {"BBOX": 0.38, "SEGM": 0.34}}', 0.38),
-        ('{"epoch": -1, "value": 20}', 20.0),
-    ],
-)
-def test_a_quality_is_a_number_or_one_of_several(value, quality):
-    reading, problems = read(LOG.replace('{"value": 0.7511, "epoch": 62}', value))
-    assert reading.run.evaluations[-1].quality == quality
+def test_run_stop_may_tell_of_success_and_a_quality_may_be_one_of_several(
+    old, new, status, quality
+):
+    reading, problems = read(LOG.replace(old, new))
+    assert (reading.run.status, reading.run.evaluations[-1].quality) == (status, quality)
     assert problems == []
 
 
@@ -97,9 +89,6 @@ def test_a_run_that_stops_twice_or_before_it_starts_is_not_trusted():
     assert not read(LOG.replace("run_final", "run_stop"))[0].trusted
     assert not read(LOG.replace("1541720701.25", "1541720301.25"))[0].trusted
     assert not read(LOG.replace("run_start", "run_begin"))[0].trusted
-
-
-def test_another_benchmark_is_reported():
     [problem] = read(LOG, names=("ssd",))[1]
     assert (problem.code, problem.line, problem.expected) == ("wrong_benchmark", 2, "ssd")
 
@@ -152,9 +141,6 @@ def test_an_evaluation_in_several_metrics_has_them_all(benchmarks_dir, value, qu
     )
     last = reading.run.evaluations[-1]
     assert ((last.quality, last.others), last.epoch, problems) == (qualities, 62.0, [])
-
-
-Parse = Callable[..., Run]
 
 
 MINIGO = LoggedQuality(offline=True, timed_by_result=True)
@@ -213,16 +199,18 @@ def test_a_run_has_its_times_in_seconds_and_says_what_it_was_made_with(read_06):
     assert (run.ledger.init, run.ledger.eval) == (10.0, 1.0)
 
 
-def test_metadata_in_the_spelling_of_python_is_read(read_06):
-    python = STOP_06.replace('{"status": "success"}', "{'lineno': 53, 'status': 'success'}")
-    assert python != STOP_06
-    assert read_06(LOG_06.replace(STOP_06, python)) == read_06(LOG_06)
-
-
-@pytest.mark.parametrize("value", ['"90.25"', '{"accuracy": 90.25}'])
-def test_a_quality_may_be_a_text_or_in_a_table(read_06, value):
-    log = LOG_06.replace("90.25", value)
-    assert read_06(log).evaluations == read_06(LOG_06).evaluations
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # Metadata in the spelling of Python.
+        ('{"status": "success"}', "{'lineno': 53, 'status': 'success'}"),
+        ("90.25", '"90.25"'),
+        ("90.25", '{"accuracy": 90.25}'),
+    ],
+)
+def test_another_spelling_is_read_alike(read_06, old, new):
+    assert old in LOG_06
+    assert read_06(LOG_06.replace(old, new)) == read_06(LOG_06)
 
 
 def offline(log, target):
