@@ -1,7 +1,6 @@
 """Trees of files that lie in memory."""
 
 import json
-from typing import Any
 
 import pytest
 
@@ -12,8 +11,6 @@ from finishline.rules.archive.files import Archive, ArchiveFile
 from finishline.rules.archive.mlperf import Reader, score_log, score_set
 from finishline.rules.archive.submissions import EntryFiles, ResultSet, find_submissions
 from finishline.rules.submissions.descriptions import REQUIRED_FIELDS
-
-Record = dict[str, Any]
 
 
 def archive_of(files, *, root=("/", "tree")):

@@ -1,8 +1,6 @@
 """Entries of archives as claims, whatever bytes their files hold."""
 
 import json
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,12 +9,6 @@ from hypothesis import strategies as st
 from finishline.rules.archive.claims import NOT_STATED, set_benchmark_id, set_claim
 from finishline.rules.submissions.claim import HARDWARE_CLASS, read_claim
 from finishline.rules.submissions.descriptions import read_system
-
-Record = dict[str, Any]
-
-
-Score = Callable[..., list[Record]]
-
 
 ENTRY = {"version": "v1.0", "author": "A", "authorEmail": "a@example.org", "framework": "F",
          "model": "M", "hardware": "H", "timestamp": "2018-4-20", "costPerHour": 3.0}  # fmt: skip
@@ -111,10 +103,6 @@ def test_every_bad_field_is_told_at_once(score_tree, changes, wanted):
         (("1\t1\t95", "2\t0.5\t95"), "hours_decrease", 3),
         (("1\t1\t0.95",), "wrong_unit", 2),
         (("1\tNA\t95",), "bad_tsv", 2),
-        (("1\t-1\t95",), "bad_tsv", 2),
-        (("1\t1\tnan",), "bad_tsv", 2),
-        (("1\t1e999\t95",), "bad_tsv", 2),
-        (("1\t\t1\t95",), "bad_tsv", 2),
         ((), "bad_tsv", 1),
     ],
 )
@@ -134,19 +122,17 @@ def test_both_halves_of_an_entry_must_be_there(score_tree):
         assert (codes(record), record["eligible"]) == ({code}, False)
 
 
-def test_the_folder_given_may_be_the_innermost_one(score_tree):
-    files = train("ImageNet", "1\t1\t70\t95")
-    inner = {path.rpartition("/")[2]: text for path, text in files.items()}
-    [record] = score_tree(inner, root=("/", "archive", "ImageNet", "train"))
-    assert (record["path"], record["benchmark"], record["kind"]) == ("x.json", "ImageNet", "train")
-
-
-def test_outside_such_folders_a_curve_tells_its_task_by_its_columns(score_tree):
-    rows = {"CIFAR10": "1\t1\t95", "ImageNet": "1\t1\t70\t95", "SQuAD": "1\t1\t0.8"}
-    for task, row in rows.items():
-        inner = {path.rpartition("/")[2]: text for path, text in train(task, row).items()}
-        [record] = score_tree(inner)
-        assert (record["benchmark"], record["eligible"]) == (task, True)
+@pytest.mark.parametrize(
+    ("task", "row"), [("CIFAR10", "1\t1\t95"), ("ImageNet", "1\t1\t70\t95"), ("SQuAD", "1\t1\t0.8")]
+)
+def test_a_task_is_told_by_the_folder_given_and_outside_of_such_by_its_columns(
+    score_tree, task, row
+):
+    inner = {path.rpartition("/")[2]: text for path, text in train(task, row).items()}
+    for root in (("/", "archive", task, "train"), ("/", "tree")):
+        [record] = score_tree(inner, root=root)
+        assert (record["path"], record["benchmark"]) == ("x.json", task)
+        assert (record["kind"], record["eligible"]) == ("train", True)
 
 
 def test_a_json_that_belongs_to_nothing_is_left_alone(score_tree):
@@ -187,6 +173,19 @@ def system_of(**others):
     return set_claim(RECORD, describe(**others))["system"]
 
 
+def test_without_a_description_the_system_is_what_its_folder_is_called():
+    claim = set_claim(RECORD | {"division": None}, None)
+    system = {"name": "hpf_n8", "hardware_class": "hpf-n8", "processor": NOT_STATED}
+    assert (claim["system"], claim["framework"]) == (system, NOT_STATED)
+    assert "division" not in claim
+
+
+def test_systems_without_accelerators_are_compared_by_their_processors():
+    system = system_of(accelerators_per_node="0", accelerator_model_name="N/A")
+    assert system["hardware_class"] == "16-intel-r-xeon-r-platinum-8592"
+    assert (system["accelerator_count"], "accelerator" in system) == (0, False)
+
+
 def test_a_set_claims_what_its_package_says():
     assert set_claim(RECORD, describe()) == {
         "benchmark": "mlperf-v5.1-dlrm_dcnv2",
@@ -216,34 +215,18 @@ def test_the_claim_is_one_that_the_rules_accept(benchmarks, description):
     assert (claim.organisation, claim.benchmark_id) == ("Cisco", "mlperf-v5.1-dlrm_dcnv2")
 
 
-def test_without_a_description_the_system_is_what_its_folder_is_called():
-    claim = set_claim(RECORD, None)
-    assert claim["system"] == {
-        "name": "hpf_n8",
-        "hardware_class": "hpf-n8",
-        "processor": NOT_STATED,
-    }
-    assert claim["framework"] == NOT_STATED
-
-
-def test_systems_without_accelerators_are_compared_by_their_processors():
-    system = system_of(accelerators_per_node="0", accelerator_model_name="N/A")
-    assert system["hardware_class"] == "16-intel-r-xeon-r-platinum-8592"
-    assert system["accelerator_count"] == 0
-    assert "accelerator" not in system
-
-
 @pytest.mark.parametrize(
     ("text", "gib"),
-    [("2 TB", 2048.0), ("512GB", 512.0), ("1,536 GiB", 1536.0), ("2.25 TB", 2304.0)],
+    [
+        ("2 TB", 2048.0),
+        ("512GB", 512.0),
+        ("1,536 GiB", 1536.0),
+        ("2.25 TB", 2304.0),
+        *((text, None) for text in ("", "N/A", "a lot", "24x 96GB", "2.048 TB", "-2 TB", "2 PB")),
+    ],
 )
-def test_memory_is_read_in_every_usual_unit(text, gib):
-    assert system_of(number_of_nodes=1, host_memory_capacity=text)["memory_gib"] == gib
-
-
-@pytest.mark.parametrize("text", ["", "N/A", "a lot", "24x 96GB", "2.048 TB", "-2 TB", "2 PB"])
-def test_memory_that_is_not_certain_is_left_out(text):
-    assert "memory_gib" not in system_of(host_memory_capacity=text)
+def test_memory_is_read_in_every_usual_unit_or_left_out(text, gib):
+    assert system_of(number_of_nodes=1, host_memory_capacity=text).get("memory_gib") == gib
 
 
 def test_any_name_makes_a_hardware_class():
@@ -264,13 +247,6 @@ def test_systems_of_v05_are_named_by_their_hardware_and_kept_apart():
 def test_a_benchmark_nobody_here_defines_is_named_by_round_and_name():
     record = RECORD | {"definition": None, "version": "4.1", "benchmark": "stable_diffusion"}
     assert set_benchmark_id(record) == "mlperf-v4.1-stable_diffusion"
-
-
-def test_what_is_missing_is_left_out():
-    assert "division" not in set_claim(RECORD | {"division": None}, None)
-
-
-ScoreBytes = Callable[..., list[dict[str, Any]]]
 
 
 calmly = settings(
@@ -395,9 +371,6 @@ def test_any_entry(score_tree, entry, curve, task):
     records = score_tree(files)
     assert len(records) == 2
     check(records)
-
-
-Log = Callable[..., str]
 
 
 START_MS = 1_700_000_000_000

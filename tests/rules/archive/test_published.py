@@ -14,7 +14,7 @@ from finishline.rules.archive.files import (
     published_on,
     source_name,
 )
-from finishline.rules.logs import mllog_lines, parse_run_log
+from finishline.rules.logs import parse_run_log
 from finishline.rules.logs.mllog import read_preparation_seconds
 from finishline.rules.scoring.scoring import score
 from finishline.rules.submissions.claim import read_claim
@@ -61,28 +61,23 @@ def test_a_claim_of_an_archive_is_of_its_rounds_day_unless_it_names_one(shipped_
 V51 = "4da2d1cd71eb30c855dad12712480ae5ac90dd89"
 
 
-def test_a_known_commit_names_its_archive():
-    source = find_source("mlperf-v5.1-llama31_8b", V51)
-    assert source is not None
-    assert (source.name, source.url.rpartition("/")[2]) == (
-        "MLPerf Training v5.1",
-        "training_results_v5.1",
-    )
-    assert source_name(V51) == "MLPerf Training v5.1"
-
-
 @pytest.mark.parametrize(
-    ("benchmark_id", "commit"),
+    ("benchmark_id", "commit", "known"),
     [
-        ("mlperf-v5.1-llama31_8b", None),
-        ("mlperf-v5.1-llama31_8b", V51[:39] + "0"),
-        ("mlperf-v5.0-bert", V51),
-        ("mlperf-v5x1-bert", V51),
-        ("digits", V51),
+        ("mlperf-v5.1-llama31_8b", V51, True),
+        ("mlperf-v5.1-llama31_8b", None, False),
+        ("mlperf-v5.1-llama31_8b", V51[:39] + "0", False),
+        ("mlperf-v5.0-bert", V51, False),
+        ("mlperf-v5x1-bert", V51, False),
+        ("digits", V51, False),
     ],
 )
-def test_an_archive_is_known_by_its_own_commit_for_its_own_benchmarks(benchmark_id, commit):
-    assert find_source(benchmark_id, commit) is None
+def test_an_archive_is_known_by_its_own_commit_for_its_own_benchmarks(benchmark_id, commit, known):
+    source = find_source(benchmark_id, commit)
+    assert (source is not None) == known
+    if known:
+        assert source.name == source_name(V51) == "MLPerf Training v5.1"
+        assert source.url.rpartition("/")[2] == "training_results_v5.1"
 
 
 def test_every_source_has_whole_commits_and_a_link():
@@ -97,54 +92,47 @@ def package(organisation, benchmark, log):
     return {f"{organisation}/results/big/{benchmark}/result_0.txt": log}
 
 
-def rounds(records):
-    return {record["path"].split("/")[0]: record["version"] for record in records}
-
-
 def told(records):
     return [p["code"] for record in records for p in record["problems"]]
 
 
 @pytest.mark.parametrize(
-    ("beside", "version"),
-    [(["gpt3"], "4.1"), (["bert", "retinanet"], "5.0"), (["flux1"], "5.1")],
-)
-def test_benchmarks_that_only_one_round_has_tell_the_round_of_those_beside_them(
-    score_tree, make_log, beside, version
-):
-    files = package("ACME", "llama2_70b_lora", make_log(benchmark="llama2_70b_lora"))
-    for name in beside:
-        files |= package("Other", name, make_log())
-    records = score_tree(files)
-    assert rounds(records) == {"ACME": version, "Other": version}
-    assert {record["version"] for record in records} == {version}
-    assert "round_not_told" not in told(records)
-
-
-def test_benchmarks_that_several_rounds_have_are_all_of_the_newest_of_those(score_tree, make_log):
-    files = package("ACME", "llama2_70b_lora", make_log(benchmark="llama2_70b_lora"))
-    files |= package("ACME", "bert", make_log(benchmark="bert"))
-    records = score_tree(files)
-    assert [record["version"] for record in records] == ["5.0", "5.0"]
-    problems = [p for r in records for p in r["problems"] if p["code"] == "round_not_told"]
-    assert [p["expected"] for p in problems] == ["a folder named after it: v4.1 or v5.0"] * 2
-
-
-def test_an_organisation_tells_its_own_round_in_a_folder_of_several(score_tree, make_log):
+    ("sets", "versions", "expected"),
+    [
+        # Benchmarks that only one round has tell the round of those beside them.
+        (["ACME/llama2_70b_lora", "Other/gpt3"], {"ACME": "4.1", "Other": "4.1"}, None),
+        (["ACME/llama2_70b_lora", "Other/bert", "Other/retinanet"],
+         {"ACME": "5.0", "Other": "5.0"}, None),
+        (["ACME/llama2_70b_lora", "Other/flux1"], {"ACME": "5.1", "Other": "5.1"}, None),
+        # Benchmarks that several rounds have are of the newest of those.
+        (["ACME/llama2_70b_lora", "ACME/bert"], {"ACME": "5.0"}, "v4.1 or v5.0"),
+        # An organisation tells its own round in a folder of several.
+        (["ACME/dlrm_dcnv2", "ACME/gpt3", "Other/dlrm_dcnv2", "Other/flux1"],
+         {"ACME": "4.1", "Other": "5.1"}, None),
+        # What nobody tells is scored by the newest round.
+        (["ACME/dlrm_dcnv2"], {"ACME": "5.1"}, "v4.1 or v5.0 or v5.1"),
+    ],
+)  # fmt: skip
+def test_sets_tell_the_round_of_those_beside_them(score_tree, make_log, sets, versions, expected):
     files = {}
-    for organisation, beside in (("ACME", "gpt3"), ("Other", "flux1")):
-        files |= package(organisation, "dlrm_dcnv2", make_log(benchmark="dlrm_dcnv2"))
-        files |= package(organisation, beside, make_log())
-    assert rounds(score_tree(files)) == {"ACME": "4.1", "Other": "5.1"}
+    for organisation, name in (each.split("/") for each in sets):
+        files |= package(organisation, name, make_log(benchmark=name))
+    records = score_tree(files)
+    assert {(r["path"].split("/")[0], r["version"]) for r in records} == set(versions.items())
+    unsure = [p for r in records for p in r["problems"] if p["code"] == "round_not_told"]
+    words = f"a folder named after it: {expected}"
+    wanted = [("warning", words)] * len(records) if expected is not None else []
+    assert [(p["severity"], p["expected"]) for p in unsure] == wanted
 
 
-def test_what_nobody_tells_is_scored_by_the_newest_round_with_a_warning(score_tree, make_log):
-    records = score_tree(package("ACME", "dlrm_dcnv2", make_log(benchmark="dlrm_dcnv2")))
-    [record] = records
-    assert record["version"] == "5.1"
-    [problem] = [p for p in record["problems"] if p["code"] == "round_not_told"]
-    assert problem["severity"] == "warning"
-    assert problem["expected"] == "a folder named after it: v4.1 or v5.0 or v5.1"
+def test_the_name_of_a_folder_stands_above_what_lies_in_it(score_tree, make_log):
+    log = make_log(benchmark="llama2_70b_lora")
+    files = package("ACME", "llama2_70b_lora", log) | package("ACME", "flux1", make_log())
+    records = score_tree({f"training_results_v4.1/{path}": log for path, log in files.items()})
+    assert {r["benchmark"]: r["version"] for r in records}["llama2_70b_lora"] == "4.1"
+    assert "round_not_told" not in told(records)
+    assert "round_not_told" in told(score_tree({"a.txt": make_log(benchmark="dlrm_dcnv2")}))
+    assert "round_not_told" not in told(score_tree({"a.txt": make_log(benchmark="flux1")}))
 
 
 @pytest.mark.parametrize("folder", ["v5.0", "training_results_v5.0"])
@@ -158,23 +146,7 @@ def test_the_benchmarks_of_v50_are_told_by_their_folder_from_those_of_other_roun
         assert "round_not_told" not in told([record])
 
 
-def test_the_name_of_a_folder_stands_above_what_lies_in_it(score_tree, make_log):
-    log = make_log(benchmark="llama2_70b_lora")
-    files = package("ACME", "llama2_70b_lora", log) | package("ACME", "flux1", make_log())
-    records = score_tree({f"training_results_v4.1/{path}": log for path, log in files.items()})
-    assert {r["benchmark"]: r["version"] for r in records}["llama2_70b_lora"] == "4.1"
-    assert "round_not_told" not in told(records)
-
-
-def test_the_round_of_a_log_by_itself_may_be_unknown(score_tree, make_log):
-    assert "round_not_told" in told(score_tree({"a.txt": make_log(benchmark="dlrm_dcnv2")}))
-    alone = make_log(benchmark="flux1")
-    assert "round_not_told" not in told(score_tree({"a.txt": alone}))
-
-
 START_MS = 1_700_000_000_000
-
-
 MINUTE_MS = 60_000
 
 
@@ -220,38 +192,19 @@ def test_an_open_run_has_four_hours(score_tree, prepared_log):
     for minutes, counted in ((239, 0), (245, 5)):
         log = prepared_log(minutes, division="open")
         assert only_run(score_tree({path: log}))[0] == (10 + counted) * 60
+    # A line that hides when it began is no way round.
+    hidden = 'a framework wrote "init_start"\n' + prepared_log(35)
+    assert only_run(score_tree({path: hidden}))[0] == 15 * 60
 
 
-def test_a_line_that_hides_when_it_began_is_no_way_round(score_tree, prepared_log):
-    log = 'a framework wrote "init_start"\n' + prepared_log(35)
-    path = "v5.1/ACME/results/big/retinanet/result_0.txt"
-    assert only_run(score_tree({path: log}))[0] == 15 * 60
-
-
-@pytest.fixture
-def parsed(monkeypatch):
-    """The texts of the lines that are parsed one by one."""
-    texts = []
-    read_record = mllog_lines.read_record
-
-    def spy(text, *args, **options):
-        texts.append(text)
-        return read_record(text, *args, **options)
-
-    monkeypatch.setattr(mllog_lines, "read_record", spy)
-    return texts
-
-
-def test_of_a_thousand_ranks_only_an_init_start_that_can_be_the_first_is_parsed(make_line, parsed):
+def test_preparation_begins_with_the_first_of_a_thousand_ranks(make_line):
     ranks = [make_line("init_start", START_MS + rank) for rank in range(1000)]
     broken = make_line("init_start", START_MS - 9000).replace("}", "")
     earlier = make_line("init_start", START_MS - 2000)
     started = make_line("run_start", START_MS + 5000)
     lines = [*ranks, broken, earlier, *ranks, started, make_line("init_start", 1000)]
     log = "".join(lines).replace("POINT_IN_TIME", "INTERVAL_START").encode()
-
     assert read_preparation_seconds([log], name="run.txt") == 7
-    assert len(parsed) == 4
 
 
 @pytest.mark.parametrize("key", ["init_start", "init_stop"])
