@@ -2,7 +2,6 @@
 
 import json
 from datetime import date
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -29,7 +28,7 @@ from finishline.rules.submissions.descriptions import (
     read_system,
 )
 
-GOOD: dict[str, Any] = dict.fromkeys(REQUIRED_FIELDS, "") | {
+GOOD = dict.fromkeys(REQUIRED_FIELDS, "") | {
     "submitter": "EXAMPLE",
     "division": "closed",
     "status": "Available on-premise",
@@ -109,48 +108,43 @@ def test_what_is_wrong_is_listed_and_the_rest_is_read(changes, code, field):
     assert system.system_name == "One node"
 
 
-def test_every_missing_field_is_listed():
-    system = read_system(b"{}", file="one.json")
-
-    assert codes(system) == [("missing_field", name) for name in REQUIRED_FIELDS]
-    assert system.accelerators is None
-
-
-def test_a_field_that_is_there_twice_is_listed():
-    content = json.dumps(GOOD)[:-1] + ', "division": "open"}'
-    system = read_system(content.encode(), file="one.json")
-
-    assert codes(system) == [("repeated_field", "division")]
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (b"{}", [("missing_field", name) for name in REQUIRED_FIELDS]),
+        (json.dumps(GOOD)[:-1].encode() + b', "division": "open"}',
+         [("repeated_field", "division")]),
+        (b"\xef\xbb\xbf" + json.dumps(GOOD).encode(), []),
+    ],
+    ids=["empty", "twice", "BOM"],
+)  # fmt: skip
+def test_what_a_file_lacks_or_has_twice_is_listed(content, found):
+    assert codes(read_system(content, file="one.json")) == found
 
 
 def test_control_characters_do_not_come_through():
     assert read(system_name="a\x1b[2Jb").system_name == "a [2Jb"
 
 
-def test_a_byte_order_mark_is_passed_over():
-    content = b"\xef\xbb\xbf" + json.dumps(GOOD).encode()
-
-    assert read_system(content, file="one.json").problems == ()
-
-
+@pytest.mark.parametrize("read_file", [read_system, read_entry_system])
 @pytest.mark.parametrize(
     "content",
     [b"", b"[]", b"{", b'{"a": NaN}', b" " * 2**21, b'{"a":' + b"[" * 5000 + b"]" * 5000 + b"}"],
 )
-def test_what_is_no_json_object_is_refused(content):
+def test_what_is_no_json_object_is_refused(read_file, content):
     with pytest.raises(RuleError) as caught:
-        read_system(content, file="one.json")
+        read_file(content, file="one.json")
     assert caught.value.file == "one.json"
 
 
-_JSON = st.recursive(
+ANY_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=8,
 )
 
 
-@given(changes=st.dictionaries(st.sampled_from(REQUIRED_FIELDS) | st.text(), _JSON))
+@given(changes=st.dictionaries(st.sampled_from(REQUIRED_FIELDS) | st.text(), ANY_JSON))
 def test_any_json_object_gives_a_description_or_a_rule_error(changes):
     try:
         system = read(**changes)
@@ -160,39 +154,34 @@ def test_any_json_object_gives_a_description_or_a_rule_error(changes):
 
 
 def test_every_published_description_is_read(archives):
-    """Expected: the figures the reference tools took from the same files."""
+    """Expected: the figures the reference tools took from the same files.
+
+    One of 21 files has a field twice.
+    """
     root = archives / "mlperf"
-    expected = json.loads((root / "expected_v51.json").read_text())
-    for group in expected["groups"]:
+    for group in json.loads((root / "expected_v51.json").read_text())["groups"]:
         path = root / "v5.1" / group["org"] / "systems" / f"{group['system']}.json"
         system = read_system(path.read_bytes(), file=path.name)
         assert system.number_of_nodes == int(group["nodes"])
         assert system.accelerators_per_node == int(group["accelerators_per_node"])
         assert system.accelerator_model_name == group["accelerator"]
-        assert system.status == group["availability"]
-        assert system.division == group["division"]
-
-
-def test_what_is_odd_about_the_published_descriptions(archives):
-    """One of 21 files has a field twice; nothing else is wrong with any."""
-    paths = sorted((archives / "mlperf").glob("*/*/systems/*.json"))
-    assert len(paths) == 21
-    odd = {
-        path.stem: codes(read_system(path.read_bytes(), file=path.name))
-        for path in paths
-        if read_system(path.read_bytes(), file=path.name).problems
+        assert (system.status, system.division) == (group["availability"], group["division"])
+    files = sorted(root.glob("*/*/systems/*.json"))
+    odd = {path.stem: codes(read_system(path.read_bytes(), file=path.name)) for path in files}
+    assert len(files) == 21
+    assert {name: problems for name, problems in odd.items() if problems} == {
+        "1xXE7745x8RTXPro6000-PCIe-96GB": [("repeated_field", "accelerator_frequency")]
     }
-    assert odd == {"1xXE7745x8RTXPro6000-PCIe-96GB": [("repeated_field", "accelerator_frequency")]}
 
 
-NODE: dict[str, Any] = {
+NODE = {
     "num_nodes": 80, "cpu": "2x Intel(R) Xeon(R) CPU E5-2698 v4 @ 2.20GHz", "num_cores": 40,
     "num_vcpus": 80, "accelerator": "Tesla V100-SXM2-16GB", "num_accelerators": 8,
     "sys_mem_size": 512,
 }  # fmt: skip
 
 
-ENTRY: dict[str, Any] = {
+ENTRY = {
     "division": "closed", "status": "on-prem", "hardware": "DGX-1V", "framework": "MXNet",
     "os": "Ubuntu 16.04", "libraries": "cuda 10", "power": "N/A",
 }  # fmt: skip
@@ -242,17 +231,14 @@ def test_a_system_without_accelerators_has_its_processors_in_its_name():
     assert system.problems == ()
 
 
-def test_accelerators_in_the_name_are_no_processors():
-    assert (
-        read_entry(NODE | {"cpu": "Skylake"}, hardware="w/8xV100").host_processors_per_node is None
-    )
-
-
 def test_nodes_of_several_kinds_are_added_up_and_keep_what_they_share():
     system = read_entry(NODE | {"num_nodes": 3}, NODE | {"num_nodes": 1, "num_cores": 8})
     assert (system.number_of_nodes, system.accelerators) == (4, 32)
     assert (system.host_processor_core_count, system.host_processors_per_node) == (None, 2)
     assert system.fields["nodes[1].num_cores"] == "8"
+    # Accelerators in the name are no processors.
+    named = read_entry(NODE | {"cpu": "Skylake"}, hardware="w/8xV100")
+    assert named.host_processors_per_node is None
 
 
 @pytest.mark.parametrize("nodes", [None, [], "two", [3], [NODE, 3]])
@@ -267,18 +253,8 @@ def test_counts_that_are_none_are_left_out():
     assert system.host_processor_core_count is None
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"{", b"[" * 9999])
-def test_what_is_no_object_is_refused(content):
-    with pytest.raises(RuleError):
-        read_entry_system(content, file="entry.json")
-
-
 CLOUD = {"provider": "cloud", "instance": "gpu.8", "region": "north", "count": 2}
-
-
 STATED = {"price_usd_per_hour": 30.0, "price_source": "a list", "cloud": CLOUD}
-
-
 MARCH = st.integers(1, 31).map(lambda day: date(2026, 3, day))
 
 
@@ -288,33 +264,28 @@ def entry(number, usd, starts, **others):
     return PriceEntry(number, Price(usd_per_hour=usd, effective_on=starts, **values))
 
 
-def test_the_book_goes_before_what_a_system_states_from_its_first_day_on():
-    found = entry(1, 12.5, date(2026, 3, 5))
-    book = PriceBook([found])
-
-    assert price_of_system(STATED, book, on=date(2026, 3, 5)) == SystemPrice(25.0, found, 2)
-    assert price_of_system(STATED, book, on=date(2026, 3, 4)) == SystemPrice(30.0)
-    elsewhere = STATED | {"cloud": CLOUD | {"region": "south"}}
-    assert price_of_system(elsewhere, book, on=date(2026, 3, 5)) == SystemPrice(30.0)
+BOOK = [entry(1, 12.5, date(2026, 3, 5))]
+SPOT = entry(2, 4.0, date(2026, 3, 1), pricing="spot")
+OWNED = {"price_usd_per_hour": 3.0, "price_source": "a list"}  # As stored before clouds.
 
 
-def test_a_spot_price_never_ranks_but_the_book_may_price_the_same_system():
-    spot = STATED | {"pricing": "spot"}
-    assert price_of_system(spot, PriceBook([]), on=date(2026, 3, 5)).usd_per_hour is None
-
-    both = PriceBook(
-        [entry(1, 4.0, date(2026, 3, 1), pricing="spot"), entry(2, 10.0, date(2026, 3, 1))]
-    )
-    assert price_of_system(spot, both, on=date(2026, 3, 5)).usd_per_hour == 20.0
-
-
-def test_a_system_that_was_not_rented_has_the_price_it_states():
-    book = PriceBook([entry(1, 12.5, date(2026, 3, 5))])
-    owned = {"price_usd_per_hour": 3.0, "price_source": "a list"}  # as stored before clouds
-    assert price_of_system(owned, book, on=date(2026, 3, 9)) == SystemPrice(3.0)
-    assert price_of_system(owned | {"price_usd_per_hour": None}, book, on=date(2026, 3, 9)) == (
-        SystemPrice(None)
-    )
+@pytest.mark.parametrize(
+    ("system", "book", "day", "price"),
+    [
+        # The book goes before what a system states, from its first day on.
+        (STATED, BOOK, 5, SystemPrice(25.0, BOOK[0], 2)),
+        (STATED, BOOK, 4, SystemPrice(30.0)),
+        (STATED | {"cloud": CLOUD | {"region": "south"}}, BOOK, 5, SystemPrice(30.0)),
+        # A spot price never ranks, but the book may price the same system.
+        (STATED | {"pricing": "spot"}, [], 5, SystemPrice(None)),
+        (STATED | {"pricing": "spot"}, [SPOT, *BOOK], 5, SystemPrice(25.0, BOOK[0], 2)),
+        # A system that was not rented has the price it states.
+        (OWNED, BOOK, 9, SystemPrice(3.0)),
+        (OWNED | {"price_usd_per_hour": None}, BOOK, 9, SystemPrice(None)),
+    ],
+)
+def test_the_price_of_a_system(system, book, day, price):
+    assert price_of_system(system, PriceBook(book), on=date(2026, 3, day)) == price
 
 
 @given(starts=st.lists(MARCH, max_size=8), on=MARCH, replaced=st.integers(1, 8))
@@ -371,58 +342,44 @@ ROW = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def make_price():
-    """Builds entries of one instance: number, price, and the day of March it starts on."""
-
-    def build(number, usd_per_hour, day, **others):
-        written = ROW | {"usd_per_hour": usd_per_hour, "effective_on": date(2026, 3, day)}
-        return PriceEntry(number, read_price(written | others, file="test"))
-
-    return build
-
-
-def usd(found):
-    return found.price.usd_per_hour if found is not None else None
-
-
 def on(book, day, name="gpu.8"):
-    return usd(price_on(book, "cloud", name, "north", on=date(2026, 3, day)))
+    found = price_on(book, "cloud", name, "north", on=date(2026, 3, day))
+    return found and found.price.usd_per_hour
 
 
-def test_the_latest_price_that_has_started_holds(make_price):
-    book = [make_price(2, 20.0, 10), make_price(1, 10.0, 5)]
-
-    assert [on(book, day) for day in (4, 5, 9, 10, 31)] == [None, 10.0, 10.0, 20.0, 20.0]
-    assert on(book, 31, "gpu.4") is None
-    assert price_on([], "cloud", "gpu.8", "north", on=date(2026, 3, 1)) is None
+def starting(number, usd, day, **others):
+    return entry(number, usd, date(2026, 3, day), **others)
 
 
-@pytest.mark.parametrize("field", ["provider", "instance", "region"])
-def test_a_price_of_another_name_does_not_hold(make_price, field):
-    assert on([make_price(1, 10.0, 5, **{field: "Other"})], 6) is None
-
-
-def test_spot_never_holds_however_late_it_is(make_price):
-    book = [make_price(1, 10.0, 5), make_price(2, 3.0, 6, pricing="spot")]
-
-    assert on(book, 7) == 10.0
-    assert on(book[1:], 7) is None
-
-
-def test_of_two_from_the_same_day_the_one_added_later_holds(make_price):
-    assert on([make_price(2, 11.0, 5), make_price(1, 10.0, 5)], 5) == 11.0
-
-
-def test_what_is_superseded_holds_on_no_day(make_price):
-    wrong, right = make_price(1, 100.0, 5), make_price(2, 10.0, 7, supersedes=1)
-
-    assert [on([wrong, right], day) for day in (5, 6, 7)] == [None, None, 10.0]
-    better = make_price(3, 9.0, 5, supersedes=2)
-    assert [on([wrong, right, better], day) for day in (5, 8)] == [9.0, 9.0]
-    # A correction of the name: the entry under the wrong one holds no more.
-    renamed = make_price(2, 100.0, 5, instance="gpu.4", supersedes=1)
-    assert (on([wrong, renamed], 6), on([wrong, renamed], 6, "gpu.4")) == (None, 100.0)
+@pytest.mark.parametrize(
+    ("book", "prices"),
+    [
+        # The latest price that has started holds.
+        ([starting(2, 20.0, 10), starting(1, 10.0, 5)],
+         {4: None, 5: 10.0, 9: 10.0, 10: 20.0, 31: 20.0}),
+        ([], {1: None}),
+        ([starting(1, 10.0, 5, provider="Other")], {6: None}),
+        ([starting(1, 10.0, 5, instance="Other")], {6: None}),
+        ([starting(1, 10.0, 5, region="Other")], {6: None}),
+        # Spot never holds, however late it is.
+        ([starting(1, 10.0, 5), starting(2, 3.0, 6, pricing="spot")], {7: 10.0}),
+        ([starting(2, 3.0, 6, pricing="spot")], {7: None}),
+        # Of two from the same day the one added later holds.
+        ([starting(2, 11.0, 5), starting(1, 10.0, 5)], {5: 11.0}),
+        # What is superseded holds on no day.
+        ([starting(1, 100.0, 5), starting(2, 10.0, 7, supersedes=1)],
+         {5: None, 6: None, 7: 10.0}),
+        ([starting(1, 100.0, 5), starting(2, 10.0, 7, supersedes=1),
+          starting(3, 9.0, 5, supersedes=2)], {5: 9.0, 8: 9.0}),
+        # A correction of the name: the entry under the wrong one holds no more.
+        ([starting(1, 100.0, 5), starting(2, 99.0, 5, instance="gpu.4", supersedes=1)],
+         {6: None}),
+    ],
+)  # fmt: skip
+def test_the_price_that_holds_on_a_day(book, prices):
+    assert {day: on(book, day) for day in prices} == prices
+    renamed = any(each.price.instance == "gpu.4" for each in book)
+    assert on(book, 31, "gpu.4") == (99.0 if renamed else None)
 
 
 def test_a_row_is_read_whole():
@@ -471,20 +428,16 @@ def test_cost_is_hours_to_the_target_times_the_price_per_hour():
     assert cost == pytest.approx(0.10500631, abs=1e-8)
 
 
-@pytest.mark.parametrize(("seconds", "price"), [(None, 3.06), (44.0, None), (None, None)])
-def test_without_a_time_or_a_price_there_is_no_cost(seconds, price):
-    assert training_cost_usd(seconds, price) is None
+@pytest.mark.parametrize(
+    ("seconds", "price", "cost"),
+    [(None, 3.06, None), (44.0, None, None), (None, None, None), (44.0, 0.0, 0.0)],
+)
+def test_a_free_system_costs_nothing_which_is_not_the_same_as_unknown(seconds, price, cost):
+    assert training_cost_usd(seconds, price) == cost
 
 
-def test_a_free_system_costs_nothing_which_is_not_the_same_as_unknown():
-    assert training_cost_usd(44.0, 0.0) == 0.0
-
-
-def test_inference_is_priced_by_ten_thousand_items():
+def test_inference_is_priced_by_ten_thousand_items_and_a_system_by_its_accelerators():
     assert inference_cost_usd_per_10000(1.5e-6) == pytest.approx(0.015)
     assert inference_cost_usd_per_10000(None) is None
-
-
-def test_a_system_costs_as_much_as_its_accelerators_and_without_any_as_one():
     assert system_price_usd_per_hour(2.5, 8) == 20.0
     assert system_price_usd_per_hour(2.5, 0) == 2.5
