@@ -4,7 +4,6 @@ import dataclasses
 import math
 import statistics
 
-import numpy
 import numpy as np
 import pytest
 import scipy.stats
@@ -84,28 +83,21 @@ def test_several_runs_are_averaged_olympically_and_their_spread_is_over_all(
 
 
 def test_every_step_of_a_score_is_kept(make_benchmark, five_runs):
-    result = score_of(five_runs, make_benchmark(count=5, dropped=1), price=3.6)
+    steps = score_of(five_runs, make_benchmark(count=5, dropped=1), price=3.6).steps
 
-    assert [step.name for step in result.steps] == [
+    assert [step.name for step in steps] == [
         *[f"TTA of run_{i}.log" for i in range(5)],
         "TTA",
         "coefficient of variation",
         "cost to accuracy",
     ]
-    first, tta, cost = result.steps[0], result.steps[5], result.steps[7]
-    assert "top1Accuracy >= 94 percent" in first.formula
+    first, tta, cost = steps[0], steps[5], steps[7]
+    assert "clock to the first evaluation with top1Accuracy >= 94 percent" in first.formula
     assert (first.value, first.unit) == (100.0, "s")
-    assert tta.numbers == {
-        "run_0.log": 100.0,
-        "run_1.log": 90.0,
-        "run_2.log": 105.0,
-        "run_3.log": 500.0,
-        "run_4.log": 101.0,
-    }
-    assert "the mean of the 3 runs left after dropping the fastest and the slowest" in tta.formula
+    seconds = [100.0, 90.0, 105.0, 500.0, 101.0]
+    assert tta.numbers == {f"run_{i}.log": each for i, each in enumerate(seconds)}
     assert tta.value == 102.0
-    assert cost.value == pytest.approx(0.102)
-    assert cost.unit == "USD"
+    assert (cost.value, cost.unit) == (pytest.approx(0.102), "USD")
     assert cost.numbers == {"TTA (s)": 102.0, "price (USD/h)": 3.6}
 
 
@@ -171,20 +163,6 @@ def test_one_failed_run_is_dropped_and_two_make_the_result_invalid(
     assert (two.reached, two.tta_seconds) == (3, None)
 
 
-def test_of_more_runs_than_needed_the_median_window_counts(make_benchmark, make_run):
-    times = [50.0, 51.0, 52.0, 90.0, 91.0]
-    runs = [
-        make_run([94.0], name=f"run_{i}.log", seconds_per_epoch=seconds)
-        for i, seconds in enumerate(times)
-    ]
-
-    result = score_of(runs, make_benchmark(count=3, dropped=1))
-
-    assert result.tta_seconds == 52.0
-    assert (result.started, result.reached) == (5, 5)
-    assert "of 3 runs in a row" in result.steps[5].formula
-
-
 def test_a_loss_is_scored_downwards(make_benchmark, make_run):
     benchmark = make_benchmark(value=0.8, direction="lower")
 
@@ -216,39 +194,25 @@ def test_a_clock_nobody_measured_gives_no_time_and_accuses_nobody(make_benchmark
 
 def test_a_step_says_what_its_time_is_taken_to(make_benchmark, make_run):
     stopped = make_run([94.0, 94.5], clock="mlperf", status="success", stop_seconds=30.0)
-    of_mlperf = make_benchmark(clock="mlperf")
-    [step, *_] = score_of([stopped], of_mlperf).steps
+    [step, *_] = score_of([stopped], make_benchmark(clock="mlperf")).steps
     assert step.value == 30.0
     assert step.formula.startswith("seconds on the mlperf clock to the run_stop of a run that")
-    [step, *_] = score_of([make_run([94.0, 94.5])], make_benchmark()).steps
-    assert "clock to the first evaluation with" in step.formula
 
 
 def test_runs_without_any_time_at_all_have_no_spread(make_benchmark, make_run):
     runs = [make_run([94.0], name=f"{i}.log", seconds_per_epoch=0.0) for i in range(3)]
-
     result = score_of(runs, make_benchmark(count=3, dropped=1))
-
     assert (result.tta_seconds, result.cv_percent) == (0.0, None)
 
 
-def test_too_few_runs_are_told_and_still_explained(make_benchmark, make_run):
-    result = score_of([make_run([94.0])], make_benchmark(count=5, dropped=1))
-
-    assert [v.code for v in result.violations] == ["too_few_runs"]
-    assert (result.eligible, result.tta_seconds) == (False, None)
-    assert result.violations[0].expected == "5 runs of cifar10"
-
-
-def test_runs_that_were_never_evaluated_did_not_converge(make_benchmark):
-    result = score_of([Run("a.log", "dawnbench", ())], make_benchmark())
-
-    assert (result.started, result.reached, result.tta_seconds) == (1, 0, None)
-    assert (result.best_quality, result.eligible) == (None, False)
-    assert [(v.code, v.file) for v in result.violations] == [("no_evaluation", "a.log")]
-
-
-def test_there_is_no_score_of_nothing(make_benchmark):
+def test_a_score_needs_runs_that_were_evaluated(make_benchmark, make_run):
+    few = score_of([make_run([94.0])], make_benchmark(count=5, dropped=1))
+    assert ([v.code for v in few.violations], few.eligible) == (["too_few_runs"], False)
+    assert few.tta_seconds is None
+    silent = score_of([Run("a.log", "dawnbench", ())], make_benchmark())
+    assert (silent.started, silent.reached, silent.tta_seconds) == (1, 0, None)
+    assert (silent.best_quality, silent.eligible) == (None, False)
+    assert [(v.code, v.file) for v in silent.violations] == [("no_evaluation", "a.log")]
     with pytest.raises(RuleError, match="no runs"):
         score_of([], make_benchmark())
 
@@ -260,13 +224,13 @@ def test_the_interval_of_a_claim_is_by_the_spread_of_the_calibrated_epochs(digit
     result = score(runs, digits, division="closed", price_usd_per_hour=None)
 
     groups = [
-        numpy.log([min(e for e, q in enumerate(r.quality, 1) if q >= 97.5) for r in of_size])
+        np.log([min(e for e, q in enumerate(r.quality, 1) if q >= 97.5) for r in of_size])
         for of_size in map(digits.reference_runs_at, (32, 64, 128))
     ]
     freedom = sum(len(group) - 1 for group in groups)
     spread = (sum(((group - group.mean()) ** 2).sum() for group in groups) / freedom) ** 0.5
     spread = max(spread, 7.0 / 8.0 / 12**0.5)  # Evaluations are that far apart.
-    half = numpy.exp(scipy.stats.t.ppf(0.975, freedom) * spread * 0.449**0.5)
+    half = np.exp(scipy.stats.t.ppf(0.975, freedom) * spread * 0.449**0.5)
     assert result.tta_seconds == 8.0
     assert (result.tta_low_seconds, result.tta_high_seconds) == pytest.approx((8 / half, 8 * half))
 
@@ -274,37 +238,27 @@ def test_the_interval_of_a_claim_is_by_the_spread_of_the_calibrated_epochs(digit
 SECONDS = st.floats(0.01, 1e7)
 
 
-def test_the_fastest_and_the_slowest_run_are_dropped():
-    """Source: MLPerf training_rules.adoc, "Benchmark results"."""
-    assert olympic_mean([90.0, 100.0, 101.0, 105.0, 500.0], dropped=1) == 102.0
+TIMES = [float(t) for t in range(36)]  # unet3d: 40 runs, 4 + 4 dropped
 
 
-def test_one_run_that_did_not_converge_is_dropped_as_the_slowest():
-    assert olympic_mean([100.0, None, 102.0, 90.0, 101.0], dropped=1) == 101.0
-
-
-def test_two_runs_that_did_not_converge_make_the_result_invalid():
-    assert olympic_mean([100.0, None, 102.0, None, 101.0], dropped=1) is None
-
-
-def test_four_may_fail_where_four_are_dropped():
-    times = [float(t) for t in range(36)]  # unet3d: 40 runs, 4 + 4 dropped
-
-    assert olympic_mean([*times, None, None, None, None], dropped=4) == mean(range(4, 36))
-    assert olympic_mean([*times[:35], *[None] * 5], dropped=4) is None
-
-
-def test_nothing_dropped_is_the_plain_mean_and_no_run_may_fail():
-    assert olympic_mean([1.0, 2.0, 6.0], dropped=0) == 3.0
-    assert olympic_mean([1.0, None], dropped=0) is None
-
-
-def test_one_run_alone_is_its_own_mean():
-    assert olympic_mean([27.9], dropped=0) == 27.9
-
-
-def test_equal_times_lose_one_at_each_end_all_the_same():
-    assert olympic_mean([5.0, 5.0, 5.0], dropped=1) == 5.0
+@pytest.mark.parametrize(
+    ("times", "dropped", "seconds"),
+    [
+        # Source: MLPerf training_rules.adoc, "Benchmark results".
+        ([90.0, 100.0, 101.0, 105.0, 500.0], 1, 102.0),
+        # One run that did not converge is dropped as the slowest, two make the result invalid.
+        ([100.0, None, 102.0, 90.0, 101.0], 1, 101.0),
+        ([100.0, None, 102.0, None, 101.0], 1, None),
+        ([*TIMES, *[None] * 4], 4, mean(range(4, 36))),
+        ([*TIMES[:35], *[None] * 5], 4, None),
+        ([1.0, 2.0, 6.0], 0, 3.0),
+        ([1.0, None], 0, None),
+        ([27.9], 0, 27.9),
+        ([5.0, 5.0, 5.0], 1, 5.0),
+    ],
+)
+def test_the_fastest_and_the_slowest_run_are_dropped(times, dropped, seconds):
+    assert olympic_mean(times, dropped=dropped) == seconds
 
 
 @pytest.mark.parametrize(("times", "dropped"), [([], 0), ([1.0, 2.0], 1), ([1.0] * 8, 4)])
@@ -314,18 +268,12 @@ def test_too_few_runs_to_drop_from_are_an_error(times, dropped):
 
 
 @given(st.lists(SECONDS, min_size=3, max_size=20), st.randoms(use_true_random=False))
-def test_the_olympic_mean_does_not_depend_on_the_order(times, random):
-    shuffled = list(times)
-    random.shuffle(shuffled)
-
-    assert olympic_mean(shuffled, dropped=1) == olympic_mean(times, dropped=1)
-
-
-@given(st.lists(SECONDS, min_size=3, max_size=20))
-def test_the_olympic_mean_is_that_of_a_trimmed_sample(times):
+def test_the_olympic_mean_is_that_of_a_trimmed_sample_in_any_order(times, random):
     oracle = scipy.stats.trim_mean(times, 1.0 / len(times) + 1e-9)
+    shuffled = random.sample(times, len(times))
 
     assert olympic_mean(times, dropped=1) == pytest.approx(oracle, rel=1e-9)
+    assert olympic_mean(shuffled, dropped=1) == olympic_mean(times, dropped=1)
 
 
 @pytest.mark.parametrize(("count", "dropped"), [(3, 1), (5, 1), (10, 1), (40, 4), (5, 0)])
@@ -336,48 +284,44 @@ def test_an_olympic_mean_scatters_less_than_the_mean_of_as_many_runs_as_it_is_wo
     assert 0.8 < variance * olympic_weight(count, dropped=dropped) < 1.03
 
 
-def window_of(times, *, count, dropped):
-    return times[median_window(times, count=count, dropped=dropped)]
+@pytest.mark.parametrize(
+    ("times", "window"),
+    [
+        # Source: MLPerf training_rules.adoc, "Benchmark results": N runs in a row out of M.
+        # Windows of 3, olympic: 51, 52, 90. The middle one is 51, 52, 90.
+        ([50.0, 51.0, 52.0, 90.0, 91.0], [51.0, 52.0, 90.0]),
+        # Here they are 50, 60, 45: the first.
+        ([50.0, 60.0, 40.0, 70.0, 45.0], [50.0, 60.0, 40.0]),
+        # Of an even number the slower of the middle two.
+        ([1.0, 2.0, 3.0, 4.0], [2.0, 3.0, 4.0]),
+        # Olympic means: 51, 52 (the failure dropped), invalid. The median is the second.
+        ([50.0, 51.0, 52.0, None, None], [51.0, 52.0, None]),
+        ([9.0, None, None, None, 9.0], None),
+        ([3.0, 1.0, 2.0], [3.0, 1.0, 2.0]),
+        ([3.0], [3.0]),
+    ],
+)
+def test_of_more_runs_the_window_with_the_median_score_counts(times, window):
+    found = times[median_window(times, count=3, dropped=1)]
+    if window is None:
+        assert olympic_mean(found, dropped=1) is None
+    else:
+        assert found == window
 
 
-def test_of_more_runs_the_window_with_the_median_score_counts():
-    """Source: MLPerf training_rules.adoc, "Benchmark results": N runs in a row out of M."""
-    times = [50.0, 51.0, 52.0, 90.0, 91.0]
-    # Windows of 3, olympic: 51, 52, 90. The middle one is 51, 52, 90.
-
-    assert window_of(times, count=3, dropped=1) == [51.0, 52.0, 90.0]
-    # Here they are 50, 60, 45: the first.
-    assert window_of([50.0, 60.0, 40.0, 70.0, 45.0], count=3, dropped=1) == [50.0, 60.0, 40.0]
-
-
-def test_of_an_even_number_of_windows_the_slower_middle_one_counts():
-    assert window_of([1.0, 2.0, 3.0, 4.0], count=3, dropped=1) == [2.0, 3.0, 4.0]
-
-
-def test_windows_with_too_many_failures_count_as_infinite():
-    times = [50.0, 51.0, 52.0, None, None]
-    # Olympic means: 51, 52 (the failure dropped), invalid. The median is the second.
-
-    assert window_of(times, count=3, dropped=1) == [51.0, 52.0, None]
-    assert (
-        olympic_mean(window_of([9.0, None, None, None, 9.0], count=3, dropped=1), dropped=1) is None
-    )
-
-
-def test_no_more_runs_than_needed_all_count():
-    assert window_of([3.0, 1.0, 2.0], count=3, dropped=1) == [3.0, 1.0, 2.0]
-    assert window_of([3.0], count=3, dropped=1) == [3.0]
-
-
-def test_variation_is_over_the_whole_population():
-    assert coefficient_of_variation_percent([2.0, 4.0]) == pytest.approx(100 / 3)
-
-
-def test_variation_takes_two_runs_and_a_time():
-    assert coefficient_of_variation_percent([]) is None
-    assert coefficient_of_variation_percent([5.0]) is None
-    assert coefficient_of_variation_percent([0.0, 0.0]) is None
-    assert coefficient_of_variation_percent([5.0, 5.0]) == 0.0
+@pytest.mark.parametrize(
+    ("values", "percent"),
+    [
+        ([2.0, 4.0], 100 / 3),  # over the whole population
+        ([], None),
+        ([5.0], None),
+        ([0.0, 0.0], None),
+        ([5.0, 5.0], 0.0),
+    ],
+)
+def test_variation_takes_two_runs_and_a_time(values, percent):
+    found = coefficient_of_variation_percent(values)
+    assert found == (None if percent is None else pytest.approx(percent))
 
 
 @given(st.lists(SECONDS, min_size=2, max_size=30))
@@ -397,46 +341,36 @@ def test_a_tenth_is_dropped_at_each_end_and_at_least_one(runs, dropped):
     assert dropped_at_each_end(runs) == dropped
 
 
-def test_three_runs_are_measured_by_the_middle_one():
-    assert measured_seconds([4.0, 2.0, 9.0]) == 4.0
+@pytest.mark.parametrize(
+    ("runs", "seconds"),
+    [
+        ([4.0, 2.0, 9.0], 4.0),
+        ([4.0, 2.0], None),
+        # A miss counts as the slowest, and two of three leave no time.
+        ([4.0, None, 2.0], 4.0),
+        ([4.0, None, None], None),
+        ([1.0, *[5.0] * 8, 100.0], 5.0),
+    ],
+)
+def test_sealed_runs_are_measured_by_their_olympic_mean(runs, seconds):
+    assert measured_seconds(runs) == seconds
 
 
-def test_two_runs_are_no_measurement():
-    assert measured_seconds([4.0, 2.0]) is None
-
-
-def test_a_miss_counts_as_the_slowest_and_two_of_three_leave_no_time():
-    assert measured_seconds([4.0, None, 2.0]) == 4.0
-    assert measured_seconds([4.0, None, None]) is None
-
-
-def test_ten_runs_drop_one_at_each_end():
-    assert measured_seconds([1.0, *[5.0] * 8, 100.0]) == 5.0
-
-
-@pytest.mark.parametrize(("runs", "c"), [(3, 0.449), (4, 0.298), (5, 0.227), (10, 0.105)])
+@pytest.mark.parametrize(
+    ("runs", "c"), [(3, 0.449), (4, 0.298), (5, 0.227), (10, 0.105), (6, 1 / 5), (1, None)]
+)
 def test_variance_of_the_olympic_mean_is_that_of_trimmed_means(runs, c):
     assert variance_of_mean(runs) == c
-
-
-def test_variance_between_the_known_numbers_is_one_over_runs_less_one():
-    assert variance_of_mean(6) == 1 / 5
-    assert variance_of_mean(1) is None
 
 
 def test_interval_is_symmetric_on_the_log_scale():
     """Worked by hand: t(0.975, 9) = 2.262157, s = 5 %, c = 0.449 at three runs."""
     interval = interval_of(10.0, runs=3, spread=Spread(0.05, 9))
-    assert interval is not None
     half = math.exp(2.262157 * 0.05 * math.sqrt(0.449))
     assert interval.high == pytest.approx(10.0 * half, rel=1e-6)
     assert interval.low == pytest.approx(10.0 / half, rel=1e-6)
-
-
-def test_no_interval_without_a_spread():
-    assert interval_of(10.0, runs=3, spread=None) is None
-    assert interval_of(10.0, runs=1, spread=Spread(0.05, 9)) is None
-    assert interval_of(10.0, runs=3, spread=Spread(1e4, 9)) is None
+    for runs, spread in ((3, None), (1, Spread(0.05, 9)), (3, Spread(1e4, 9))):
+        assert interval_of(10.0, runs=runs, spread=spread) is None
 
 
 def test_spread_is_within_pools_and_needs_ten_runs():
