@@ -77,20 +77,15 @@ def test_work_is_counted_of_a_step_that_is_not_compiled_even_where_the_training_
     plain, compiled = audit(told("cifar10", **small)), audit(told("cifar10", compile=1, **small))
     assert compiled["work"] == plain["work"]
     assert plain["work"]["step_flops"] > 0
-    assert (plain["precision"]["opaque"], compiled["precision"]["opaque"]) == (
-        [],
-        ["compiled code"],
-    )
+    assert [each["precision"]["opaque"] for each in (plain, compiled)] == [[], ["compiled code"]]
 
 
-def test_an_audit_answers_in_a_process_of_its_own():
-    answer = measure_apart("worker.precision_probe", told("digits"), 120.0)
-    assert answer["precision"]["lowest"] == "fp32"
-    assert answer["work"]["batch_size"] == 64
-
-
-def test_an_audit_of_settings_the_reference_refuses_is_absent():
-    assert measure_apart("worker.precision_probe", told("digits", batch_size=-1), 120.0) is None
+@pytest.mark.parametrize(("batch_size", "found"), [(64, True), (-1, False)])
+def test_an_audit_answers_in_a_process_of_its_own(batch_size, found):
+    order = told("digits", batch_size=batch_size)
+    answer = measure_apart("worker.precision_probe", order, 120.0)
+    assert (answer is not None) == found
+    assert not found or answer["work"]["batch_size"] == 64
 
 
 AUDIT = {
@@ -105,8 +100,6 @@ AUDIT = {
     },
     "work": {"batch_size": 64, "step_flops": 9e8, "step_bytes": 8e6},
 }
-
-
 OFF = ProbeAnswer(drifted=True, message="5.0 % slower than its own baseline")
 
 
@@ -134,21 +127,23 @@ def self_check():
 
 @pytest.fixture
 def audits():
-    """What was asked of the audit."""
-    return []
+    """What was asked of the audit, and its answer."""
+    return SimpleNamespace(asked=[], answer=AUDIT)
 
 
 @pytest.fixture
 def checks(self_check, audits):
     def measure(module, orders, limit_seconds):
-        audits.append((module, orders["reference"], orders["hyperparameters"]))
-        return AUDIT
+        audits.asked.append(orders["hyperparameters"])
+        return audits.answer
 
     return AttemptChecks(self_check, device="cpu", data_dir=Path("unused"), measure=measure)
 
 
 @pytest.fixture
-def report_of(server_client, fake_server, system, host, checks):
+def reports(server_client, fake_server, system, host, checks):
+    """Makes an attempt; its reports."""
+
     def make(job):
         replay(
             job,
@@ -158,52 +153,44 @@ def report_of(server_client, fake_server, system, host, checks):
             state=WorkerState(),
             checks=checks,
         )
-        return fake_server.bodies("report")[-1]
+        return fake_server.bodies("report")
 
     return make
 
 
-def test_a_report_has_both_canaries_and_the_audit(report_of, make_job, self_check):
-    report = report_of(make_job("climb", seeds=(1, 2)))
+def test_a_report_has_both_canaries_and_the_audit(reports, make_job, self_check):
+    [report] = reports(make_job("climb", seeds=(1, 2)))
     assert [canary["gflops"] for canary in report["canaries"]] == [100.0, 100.0]
     assert self_check.moments == [("before", "attempt-1"), ("after", "attempt-1")]
     assert report["precision"]["lowest"] == "fp32"
     assert report["work"]["step_flops"] == 9e8
-    assert report["drift"] is None
-    assert report["failure"] is None
+    assert (report["drift"], report["failure"]) == (None, None)
 
 
-def test_a_worker_that_is_off_before_an_attempt_trains_nothing(report_of, make_job, self_check):
+def test_a_worker_that_is_off_before_an_attempt_trains_nothing(reports, make_job, self_check):
     self_check.off = {"before"}
-    report = report_of(make_job("climb"))
+    [report] = reports(make_job("climb"))
     assert report["runs"] == []
-    assert report["failure"]["code"] == "worker_drifted"
-    assert report["failure"]["kind"] == "infrastructure"
-    assert "5.0 % slower" in report["failure"]["message"]
+    failure = report["failure"]
+    assert (failure["code"], failure["kind"]) == ("worker_drifted", "infrastructure")
+    assert "5.0 % slower" in failure["message"]
 
 
 def test_a_worker_that_is_off_afterwards_reports_its_runs_and_says_so(
-    report_of, make_job, self_check
+    reports, make_job, self_check
 ):
     self_check.off = {"after"}
-    report = report_of(make_job("climb"))
+    [report] = reports(make_job("climb"))
     assert [run["status"] for run in report["runs"]] == ["reached"]
     assert report["drift"].startswith("5.0 % slower")
     assert report["failure"] is None
 
 
 def test_a_worker_that_is_out_does_not_ask_for_an_attempt(
-    make_job, self_check, server_client, fake_server, system, host, checks
+    reports, make_job, self_check, fake_server
 ):
     self_check.fit = False
-    replay(
-        make_job(),
-        server=server_client,
-        system=system,
-        host=host,
-        state=WorkerState(),
-        checks=checks,
-    )
+    assert reports(make_job()) == []
     assert fake_server.posts == []
 
 
@@ -211,21 +198,16 @@ def test_a_training_with_the_same_settings_is_audited_once(checks, make_job, aud
     first = checks.audit(make_job("climb"))
     assert checks.audit(make_job("climb", seeds=(7,))) == first
     checks.audit(make_job("climb", hyperparameters={"batch_size": 32}))
-    assert [settings for _, _, settings in audits] == [{"batch_size": 64}, {"batch_size": 32}]
-
-
-def test_runs_that_differ_in_their_settings_have_no_common_audit(checks, make_job, audits):
-    tables = ({"batch_size": 64}, {"batch_size": 32})
-    job = make_job("climb", seeds=(1, 2), hyperparameters_by_run=tables)
+    assert audits.asked == [{"batch_size": 64}, {"batch_size": 32}]
+    # Runs that differ in their settings have no common audit.
+    job = make_job("climb", seeds=(1, 2), hyperparameters_by_run=tuple(audits.asked))
     assert checks.audit(job).precision is None
-    assert audits == []
+    assert len(audits.asked) == 2
 
 
 @pytest.mark.parametrize("answer", [None, {"precision": {"lowest": "fp33"}}])
-def test_an_audit_that_fails_is_absent(self_check, make_job, answer):
-    checks = AttemptChecks(
-        self_check, device="cpu", data_dir=Path("unused"), measure=lambda *_: answer
-    )
+def test_an_audit_that_fails_is_absent(checks, make_job, audits, answer):
+    audits.answer = answer
     assert checks.audit(make_job()).precision is None
 
 
@@ -249,50 +231,40 @@ def audited(run):
     return audit_step(run, "cpu", scope="one training step")
 
 
-def test_a_step_in_float32_touches_nothing_narrower(model):
-    audit = audited(step(model))
-    assert audit.lowest == "fp32"
-    # A convolution and a linear layer forward; backward the convolution is one operation and the
-    # linear layer two products.
-    assert audit.observed == {"fp32": 5}
-    assert audit.autocast is False
-    assert audit.opaque == []
+def times(dtype, *, product=True):
+    """A narrow product, or a narrow sum, as a step."""
+    narrow = torch.ones(32, 32).to(dtype)
+    if dtype is torch.int8:
+        return lambda: torch._int_mm(narrow, narrow)
+    return lambda: narrow @ narrow if product else narrow * 2
 
 
-@pytest.mark.parametrize(("dtype", "name"), [(torch.bfloat16, "bf16"), (torch.float16, "fp16")])
-def test_autocast_is_seen_by_what_it_makes_of_the_operands(model, dtype, name):
-    audit = audited(step(model, autocast=dtype))
-    assert audit.lowest == name
-    assert audit.autocast is True
+@pytest.mark.parametrize(
+    ("autocast", "more", "lowest", "observed"),
+    [
+        # A convolution and a linear layer forward. Backward the convolution is one operation and
+        # the linear layer two products.
+        (None, None, "fp32", {"fp32": 5}),
+        (torch.bfloat16, None, "bf16", None),
+        (torch.float16, None, "fp16", None),
+        (None, times(torch.bfloat16), "bf16", {"fp32": 5, "bf16": 1}),
+        (None, times(torch.bfloat16, product=False), "fp32", {"fp32": 5}),
+    ],
+)
+def test_the_lowest_precision_of_a_product_counts(model, autocast, more, lowest, observed):
+    audit = audited(lambda: (step(model, autocast=autocast)(), more and more()))
+    assert (audit.lowest, audit.autocast) == (lowest, autocast is not None)
+    assert observed is None or audit.observed == observed
+    assert autocast is not None or audit.opaque == []
 
 
-def test_one_narrow_product_among_wide_ones_is_found(model):
-    def run():
-        step(model)()
-        torch.ones(2, 2, dtype=torch.bfloat16) @ torch.ones(2, 2, dtype=torch.bfloat16)
-
-    audit = audited(run)
-    assert (audit.lowest, audit.observed["bf16"], audit.observed["fp32"]) == ("bf16", 1, 5)
-
-
-def test_narrow_types_outside_of_products_do_not_count(model):
-    def run():
-        step(model)()
-        torch.ones(2, dtype=torch.bfloat16) * 2
-
-    assert audited(run).lowest == "fp32"
-
-
-def test_integer_products_and_double_precision_are_told_apart():
-    def integers():
-        torch._int_mm(torch.ones(32, 32, dtype=torch.int8), torch.ones(32, 32, dtype=torch.int8))
-
-    assert audited(integers).lowest == "int8"
-    assert audited(lambda: torch.ones(2, 2).double() @ torch.ones(2, 2).double()).lowest == "fp64"
-
-
-def test_a_step_without_products_has_no_label():
-    assert audited(lambda: torch.ones(2) + 1).lowest is None
+@pytest.mark.parametrize(
+    ("run", "lowest"),
+    [(times(torch.int8), "int8"), (times(torch.float64), "fp64"),
+     (times(torch.float32, product=False), None)],
+)  # fmt: skip
+def test_integer_products_and_double_precision_are_told_apart(run, lowest):
+    assert audited(run).lowest == lowest
 
 
 def test_fused_attention_is_counted_and_its_inside_is_listed_as_opaque():
@@ -332,6 +304,9 @@ def test_a_product_in_secret_tf32_is_found_by_the_canary(model, monkeypatch):
     assert audit.lowest == "tf32"
 
 
+HIGHEST = {"float32_matmul_precision": "highest"}
+
+
 @pytest.mark.parametrize(
     ("capability", "flags", "expected"),
     [
@@ -339,20 +314,16 @@ def test_a_product_in_secret_tf32_is_found_by_the_canary(model, monkeypatch):
         ((9, 0), {"cuda.matmul": "tf32"}, "tf32"),
         ((9, 0), {"cuda.matmul.allow_tf32": "False", "cudnn.allow_tf32": "False"}, "fp32"),
         ((7, 0), {"cudnn.allow_tf32": "True"}, "fp32"),
+        (None, HIGHEST, "fp32"),  # A processor.
+        (None, HIGHEST | {"mkldnn.matmul": "bf16"}, "bf16"),
+        (None, {"float32_matmul_precision": "medium"}, "bf16"),
     ],
 )
-def test_an_accelerator_shortens_float32_where_it_can_and_is_allowed_to(
+def test_float32_is_shortened_where_it_can_be_and_is_allowed_to(
     monkeypatch, capability, flags, expected
 ):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
-    assert precision_by_flags(flags, "cuda") == expected
-
-
-def test_a_processor_shortens_float32_only_where_it_is_told_to():
-    highest = {"float32_matmul_precision": "highest"}
-    assert precision_by_flags(highest, "cpu") == "fp32"
-    assert precision_by_flags(highest | {"mkldnn.matmul": "bf16"}, "cpu") == "bf16"
-    assert precision_by_flags({"float32_matmul_precision": "medium"}, "cpu") == "bf16"
+    assert precision_by_flags(flags, "cpu" if capability is None else "cuda") == expected
 
 
 def test_a_flag_that_cannot_be_read_is_left_out(monkeypatch):

@@ -25,7 +25,7 @@ from finishline.rules.verification.messages import (
 from worker.app import make_app
 from worker.failures import death_of_child, ends_attempt, failure
 from worker.link import HelloThread, WorkerLink
-from worker.logs import FORMATTERS, attempt_in_logs
+from worker.logs import FORMATTERS
 from worker.outbox import Outbox
 from worker.state import WorkerState, guard_stop
 
@@ -72,21 +72,6 @@ def granted():
     )
 
 
-def test_claim_returns_the_grant_and_authorises_with_the_workers_token(talk):
-    client, requests = talk(granted())
-    grant = client.claim("attempt-1", CLAIM)
-    assert grant == Lease("attempt-1", 3, "secret", 8.0)
-    assert requests[0].url == "http://server/api/v1/attempts/attempt-1/claim"
-    assert requests[0].headers["authorization"] == "Bearer worker-token"
-
-
-def test_posts_of_an_attempt_authorise_with_the_token_of_the_claim(talk):
-    client, requests = talk(httpx2.Response(200, json={"proceed": True, "reason": None}))
-    assert client.post_events(GRANT, EvaluationBatch()) == BatchAnswer(proceed=True)
-    assert requests[0].headers["authorization"] == "Bearer attempt-token"
-    assert requests[0].content == b'{"events":[]}'
-
-
 @pytest.mark.parametrize(
     "trouble",
     [httpx2.ConnectError("refused"), httpx2.ReadTimeout("slow"), httpx2.Response(503),
@@ -96,7 +81,7 @@ def test_posts_of_an_attempt_authorise_with_the_token_of_the_claim(talk):
 def test_a_server_in_trouble_is_asked_again_with_growing_waits(talk, trouble):
     waits = []
     client, requests = talk(trouble, trouble, trouble, granted(), waits=waits)
-    client.claim("attempt-1", CLAIM)
+    assert client.claim("attempt-1", CLAIM) == Lease("attempt-1", 3, "secret", 8.0)
     assert len(requests) == 4
     assert waits == sorted(waits)
     assert waits[-1] > waits[0] > 0
@@ -114,20 +99,11 @@ def test_a_server_that_asks_for_a_pause_gets_it_as_long_as_a_try_is_left(talk, s
     assert 14 < waits[1] <= 15  # Half of the 30 s that a claim is tried for.
 
 
-@pytest.mark.parametrize("status", [401, 404, 422])
+@pytest.mark.parametrize("status", [401, 404, 409, 422])
 def test_a_refusal_is_not_asked_again_and_carries_the_servers_sentence(talk, status):
     client, requests = talk(httpx2.Response(status, json={"detail": "no such attempt"}))
     with pytest.raises(FinishlineError, match="no such attempt"):
         client.claim("attempt-1", CLAIM)
-    assert len(requests) == 1
-
-
-def test_a_conflict_means_fenced_off(talk, caplog):
-    caplog.set_level("INFO", logger="worker.link")
-    client, requests = talk(httpx2.Response(409, json={"detail": "taken"}))
-    with pytest.raises(Conflict):
-        client.post_events(GRANT, EvaluationBatch())
-    assert "answered 409" in caplog.text
     assert len(requests) == 1
 
 
@@ -163,59 +139,50 @@ def test_worker_says_hello_at_once_repeatedly_and_when_it_stops(fake_server, ser
     assert fake_server.tokens("hello") == {"Bearer worker-token"}
 
 
-def test_a_server_that_is_away_is_logged_once_and_again_when_it_is_back(system, caplog):
+@pytest.fixture
+def say(talk, system, caplog):
+    """Says one hello for each answer; the worker's state after each."""
     caplog.set_level("INFO", logger="worker.link")
-    answers = [httpx2.ConnectError("refused"), httpx2.ConnectError("refused"), httpx2.Response(204)]
 
-    def answer(request):
-        chosen = answers.pop(0) if len(answers) > 1 else answers[0]
-        if isinstance(chosen, Exception):
-            raise chosen
-        return chosen
-
-    with WorkerLink("http://server", token="t", transport=httpx2.MockTransport(answer)) as client:
-        hello = HelloThread(client, system, WorkerState())
-        for _ in range(4):
+    def say(*answers):
+        client, _ = talk(*answers)
+        state, states = WorkerState(), []
+        hello = HelloThread(client, system, state)
+        for _ in answers:
             hello._say()
+            states.append((state.paused, state.takes_nothing, state.refused))
+        return states
+
+    return say
+
+
+def test_a_server_that_is_away_is_logged_once_and_again_when_it_is_back(say, caplog):
+    away = httpx2.ConnectError("refused")
+    say(away, away, httpx2.Response(204), httpx2.Response(204))
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
 
 
-def test_a_hello_brings_an_organisers_order_and_takes_it_back(system, caplog):
-    caplog.set_level("INFO", logger="worker.link")
-    orders = [
-        {"order": "pause", "why": "paused by olivia: new fans"},
-        {"order": "work", "why": None},
-        None,
-    ]
-
-    def answer(request):
-        order = orders.pop(0)
-        return httpx2.Response(204) if order is None else httpx2.Response(200, json=order)
-
-    state = WorkerState()
-    with WorkerLink("http://server", token="t", transport=httpx2.MockTransport(answer)) as client:
-        hello = HelloThread(client, system, state)
-        held = []
-        while orders:
-            hello._say()
-            held.append((state.paused, state.takes_nothing))
-    nothing = (False, False)
+def test_a_hello_brings_an_organisers_order_and_takes_it_back(say, caplog):
+    pause = {"order": "pause", "why": "paused by olivia: new fans"}
+    work = {"order": "work", "why": None}
     # A server of the version before answers nothing, which is no order.
-    assert held == [(True, True), nothing, nothing]
+    answers = [*(httpx2.Response(200, json=order) for order in (pause, work)), httpx2.Response(204)]
+    assert [state[:2] for state in say(*answers)] == [(True, True), (False, False), (False, False)]
     assert "asked to pause: paused by olivia: new fans" in caplog.text
-    assert "asked to work" in caplog.text
 
 
-def test_an_unconfirmed_worker_says_once_that_it_waits_for_an_organiser(system, caplog):
-    caplog.set_level("INFO", logger="worker.link")
+def test_an_unconfirmed_worker_says_once_that_it_waits_for_an_organiser(say, system, caplog):
     told = [{"unconfirmed": True}, {"unconfirmed": True}, {"unconfirmed": False}, {}]
-    transport = httpx2.MockTransport(lambda request: httpx2.Response(200, json=told.pop(0)))
-    with WorkerLink("http://server", token="t", transport=transport) as client:
-        hello = HelloThread(client, system, WorkerState())
-        while told:
-            hello._say()
+    say(*(httpx2.Response(200, json=each) for each in told))
     command = f"finishline workers confirm {system.worker}"
     assert [command in each for each in caplog.messages] == [True, False]
+
+
+@pytest.mark.parametrize("status", [401, 422])
+def test_a_refused_hello_ends_the_worker_with_the_servers_sentence(say, caplog, status):
+    [(_, _, refused)] = say(httpx2.Response(status, json={"detail": "This is no worker."}))
+    assert refused.startswith("This is no worker. This worker ends")
+    assert refused in caplog.text
 
 
 def test_a_worker_that_has_become_free_says_so_at_once(fake_server, server_client, system):
@@ -223,24 +190,6 @@ def test_a_worker_that_has_become_free_says_so_at_once(fake_server, server_clien
         fake_server.wait_for(lambda: len(fake_server.bodies("hello")) == 1)
         hello.say_soon()
         fake_server.wait_for(lambda: len(fake_server.bodies("hello")) == 2)
-
-
-@pytest.mark.parametrize(
-    ("status", "detail", "said"),
-    [
-        (401, "This token is not known here.", "known here. This worker ends; give it a token"),
-        (422, "The worker's name 'a/b' has a slash.", "has a slash. This worker ends."),
-    ],
-    ids=["token", "name"],
-)
-def test_a_refused_hello_ends_the_worker_with_sentences(system, caplog, status, detail, said):
-    answer = httpx2.Response(status, json={"detail": detail})
-    transport = httpx2.MockTransport(lambda _: answer)
-    state = WorkerState()
-    with WorkerLink("http://server", token="t", transport=transport) as client:
-        HelloThread(client, system, state)._say()
-    assert said in caplog.text
-    assert state.refused in caplog.text
 
 
 class Server:
@@ -299,14 +248,15 @@ def test_what_the_server_times_is_posted_at_once(urgent, monkeypatch):
 
 
 def test_other_events_wait_for_one_that_is_posted_at_once(monkeypatch):
+    """Events of one post leave no heartbeat behind."""
     monkeypatch.setattr("worker.outbox.GATHER_SECONDS", 60)
     server = Server()
     with Outbox(server.post, heartbeat_seconds=60) as outbox:
-        outbox.put(ReplayEvent(sequence=0, run=0, kind="evaluation"))
-        server.wait_for(lambda: server.batches == [[0]])
-        outbox.put(ReplayEvent(sequence=1, run=0, kind="phase", phase="train"))
-        outbox.put(ReplayEvent(sequence=2, run=0, kind="evaluation"))
-        server.wait_for(lambda: server.batches == [[0], [1, 2]])
+        for number in (0, 2):
+            outbox.put(event(number))
+            outbox.put(ReplayEvent(sequence=number + 1, run=0, kind="evaluation"))
+            server.wait_for(lambda sent=number + 2: sum(map(len, server.batches)) == sent)
+    assert server.batches == [[0, 1], [2, 3]]
 
 
 def test_what_the_server_times_does_not_wait_for_the_answer_to_the_post_before():
@@ -365,28 +315,11 @@ def test_a_slow_server_does_not_hold_up_what_puts_events():
 )
 def test_the_servers_answer_becomes_the_reason_to_stop(answer, reason):
     server = Server(answer)
-    with Outbox(server.post, heartbeat_seconds=60) as outbox:
-        outbox.put(event(0))
-    assert outbox.stop_reason == reason
-
-
-def test_nothing_more_is_posted_after_being_fenced_off():
-    server = Server(Conflict("another worker has it", status=409))
     with Outbox(server.post, heartbeat_seconds=0.01) as outbox:
         server.wait_for(lambda: server.batches)
         outbox.put(event(0))
-    assert len(server.batches) == 1
-
-
-def test_events_of_one_post_leave_no_heartbeat_behind(monkeypatch):
-    server = Server()
-    monkeypatch.setattr("worker.outbox.GATHER_SECONDS", 60)
-    with Outbox(server.post, heartbeat_seconds=60) as outbox:
-        outbox.put(event(0))
-        outbox.put(event(1))
-        outbox.put(ReplayEvent(sequence=2, run=0, kind="evaluation"))
-        server.wait_for(lambda: server.batches)
-    assert server.batches == [[0, 1, 2]]
+    assert outbox.stop_reason == reason
+    assert (len(server.batches) == 1) == (reason == "fenced")
 
 
 @pytest.mark.parametrize("code", get_args(FailureCode))
@@ -396,22 +329,27 @@ def test_every_failure_code_has_a_kind_and_a_next_step(code):
     assert made.next_step.endswith(".")
 
 
-def test_a_kill_while_the_kernel_ran_out_of_memory_is_out_of_memory():
-    found = death_of_child(-signal.SIGKILL, oom_kills=1, batch_size=64.0)
-    assert (found.code, found.message) == (
-        "out_of_memory",
-        "the kernel killed the training at a batch size of 64: the host's memory is full",
-    )
-    assert death_of_child(-signal.SIGKILL, oom_kills=1).code == "out_of_memory"
-    assert death_of_child(-signal.SIGKILL, oom_kills=0).code == "child_died"
-    assert death_of_child(-signal.SIGSEGV, oom_kills=1).code == "child_died"
+@pytest.mark.parametrize(
+    ("number", "oom_kills", "code"),
+    [
+        (signal.SIGKILL, 1, "out_of_memory"),
+        (signal.SIGKILL, 0, "child_died"),
+        (signal.SIGSEGV, 1, "child_died"),
+    ],
+)
+def test_a_kill_while_the_kernel_ran_out_of_memory_is_out_of_memory(number, oom_kills, code):
+    found = death_of_child(-number, oom_kills=oom_kills, batch_size=64.0)
+    assert found.code == code
+    assert ("at a batch size of 64" in found.message) == (code == "out_of_memory")
 
 
-def test_a_run_that_is_a_result_does_not_end_its_attempt():
-    assert not ends_attempt(failure("training_diverged", ""))
-    assert not ends_attempt(failure("run_time_limit", ""))
-    assert ends_attempt(failure("child_died", ""))
-    assert ends_attempt(failure("bad_hyperparameter", ""))
+@pytest.mark.parametrize(
+    ("code", "ends"),
+    [("training_diverged", False), ("run_time_limit", False), ("child_died", True),
+     ("bad_hyperparameter", True)],
+)  # fmt: skip
+def test_a_run_that_is_a_result_does_not_end_its_attempt(code, ends):
+    assert ends_attempt(failure(code, "")) is ends
 
 
 def line(formatter, message="two\nlines"):
@@ -420,11 +358,16 @@ def line(formatter, message="two\nlines"):
 
 
 def test_lines_name_the_attempt_until_it_is_over(make_job):
-    formatter = FORMATTERS["json"]()
-    job = make_job()
-    with attempt_in_logs(job):
-        inside = json.loads(line(formatter))
-    outside = json.loads(line(formatter))
+    seen, job = [], make_job()
+    app = make_app(
+        "memory://",
+        name="grace",
+        make_attempt=lambda _: seen.extend(line(FORMATTERS[kind]()) for kind in ("json", "text")),
+        state=WorkerState(),
+    )
+    app.tasks[REPLAY_TASK](asdict(job))
+    inside, text = json.loads(seen[0]), seen[1]
+    outside = json.loads(line(FORMATTERS["json"]()))
 
     assert (inside["attempt_id"], inside["verification_id"]) == (
         job.attempt_id,
@@ -432,30 +375,9 @@ def test_lines_name_the_attempt_until_it_is_over(make_job):
     )
     assert (inside["level"], inside["message"]) == ("info", "two\nlines")
     assert set(outside) == {"time", "level", "logger", "message"}
-
-
-def test_text_has_one_line_for_a_message_and_the_ids_behind_it(make_job):
-    formatter = FORMATTERS["text"]()
-    job = make_job()
-    with attempt_in_logs(job):
-        text = line(formatter)
-
     ids = text.partition("INFO worker.outbox two\\nlines [")[2].rstrip("]").split()
     assert f"attempt_id={job.attempt_id}" in ids
-    assert line(formatter).endswith("two\\nlines")
-
-
-def test_a_message_becomes_an_attempt_that_the_lines_name(make_job):
-    seen = []
-    app = make_app(
-        "memory://",
-        name="grace",
-        make_attempt=lambda _: seen.append(json.loads(line(FORMATTERS["json"]()))),
-        state=WorkerState(),
-    )
-    job = make_job()
-    app.tasks[REPLAY_TASK](asdict(job))
-    assert [entry["attempt_id"] for entry in seen] == [job.attempt_id]
+    assert line(FORMATTERS["text"]()).endswith("two\\nlines")
 
 
 def test_a_worker_that_does_not_stop_is_ended(capfd):

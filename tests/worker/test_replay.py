@@ -31,41 +31,28 @@ def make_attempt(server_client, system, host, state):
 
 
 def test_attempt_is_claimed_trained_and_reported(make_attempt, fake_server, make_job):
-    make_attempt(make_job("climb", seeds=(11, 12, 13)))
+    """All that follows the claim carries its token and its fence."""
+    fake_server.fence = 7
+    make_attempt(make_job("climb", seeds=(11, 12)))
     [claim] = fake_server.bodies("claim")
     assert claim == {"worker": "grace", "hardware_class": "cpu-test"}
     [report] = fake_server.bodies("report")
-    assert report["failure"] is None
-    assert [run["status"] for run in report["runs"]] == ["reached"] * 3
-    assert [run["seed"] for run in report["runs"]] == [11, 12, 13]
-    assert report["system"]["worker"] == "grace"
-
-
-def test_events_are_numbered_without_gaps_across_the_runs(make_attempt, fake_server, make_job):
-    make_attempt(make_job("climb", seeds=(1, 2)))
+    assert (report["failure"], report["system"]["worker"]) == (None, "grace")
+    assert [(run["status"], run["seed"]) for run in report["runs"]] == [
+        ("reached", 11),
+        ("reached", 12),
+    ]
     events = fake_server.events()
     assert [event["sequence"] for event in events] == list(range(len(events)))
     assert [event["run"] for event in events if event["kind"] == "run_started"] == [0, 1]
     assert [event["quality"] for event in events if event["kind"] == "evaluation"] == (
         [50.0, 80.0, 96.0, 98.0] * 2
     )
-
-
-def test_everything_after_the_claim_carries_the_token_of_the_claim(
-    make_attempt, fake_server, make_job
-):
-    make_attempt(make_job())
-    assert fake_server.tokens("claim") == {"Bearer worker-token"}
-    assert fake_server.tokens("evaluations") == {"Bearer attempt-token"}
-    assert fake_server.tokens("report") == {"Bearer attempt-token"}
-
-
-def test_every_post_of_a_claim_carries_its_fence(make_attempt, fake_server, make_job):
-    fake_server.fence = 7
-    make_attempt(make_job())
-    assert fake_server.fences("evaluations") == {"7"}
-    assert fake_server.fences("report") == {"7"}
-    assert fake_server.fences("claim") == {None}
+    for kind, token, fence in (
+        ("claim", "worker", None), ("evaluations", "attempt", "7"), ("report", "attempt", "7")
+    ):  # fmt: skip
+        assert fake_server.tokens(kind) == {f"Bearer {token}-token"}
+        assert fake_server.fences(kind) == {fence}
 
 
 def test_each_run_trains_with_its_own_hyperparameters(make_attempt, fake_server, make_job):
@@ -76,42 +63,28 @@ def test_each_run_trains_with_its_own_hyperparameters(make_attempt, fake_server,
     assert report["runs"][1]["failure"]["code"] == "bad_hyperparameter"
 
 
-def test_attempt_that_is_taken_is_left_alone(make_attempt, fake_server, make_job):
-    fake_server.answers["claim"] = [(409, {"detail": "another worker has it"})]
-    make_attempt(make_job())
-    assert [kind for kind, _, _ in fake_server.posts] == ["claim"]
-
-
-@pytest.mark.parametrize("status", [401, 404])
+@pytest.mark.parametrize("status", [401, 404, 409])
 def test_refused_claim_trains_nothing(make_attempt, fake_server, make_job, status):
     fake_server.answers["claim"] = [(status, {"detail": "no"})]
     make_attempt(make_job())
     assert [kind for kind, _, _ in fake_server.posts] == ["claim"]
 
 
-def test_fenced_off_worker_kills_its_training_and_reports_nothing(
-    make_attempt, fake_server, make_job
-):
-    fake_server.answers["evaluations"] = [(409, {"detail": "the lease ran out"})]
-    make_attempt(make_job("hang", run_limit_seconds=60))
-    assert fake_server.bodies("report") == []
-    assert len(fake_server.bodies("evaluations")) == 1
-
-
-def test_cancelled_attempt_stops_and_reports_nothing(make_attempt, fake_server, make_job):
-    fake_server.answers["evaluations"] = [(200, {"proceed": False, "reason": "cancelled"})]
+@pytest.mark.parametrize(
+    ("status", "answer", "codes"),
+    [
+        (409, {"detail": "the lease ran out"}, []),
+        (200, {"proceed": False, "reason": "cancelled"}, []),
+        (200, {"proceed": False, "reason": "time_limit"}, ["run_time_limit"]),
+    ],
+)
+def test_server_ends_an_attempt(make_attempt, fake_server, make_job, status, answer, codes):
+    fake_server.answers["evaluations"] = [(status, answer)]
     make_attempt(make_job("hang", seeds=(1, 2), run_limit_seconds=60))
-    assert fake_server.bodies("report") == []
+    reports = fake_server.bodies("report")
+    assert [report["failure"]["code"] for report in reports] == codes
+    assert [len(report["runs"]) for report in reports] == [1] * len(codes)
     assert {event["run"] for event in fake_server.events()} == {0}
-    assert fake_server.events()[-1]["status"] == "cancelled"
-
-
-def test_attempt_over_the_servers_time_limit_fails_as_a_whole(make_attempt, fake_server, make_job):
-    fake_server.answers["evaluations"] = [(200, {"proceed": False, "reason": "time_limit"})]
-    make_attempt(make_job("hang", seeds=(1, 2), run_limit_seconds=60))
-    [report] = fake_server.bodies("report")
-    assert report["failure"]["code"] == "run_time_limit"
-    assert len(report["runs"]) == 1
 
 
 def test_hanging_training_does_not_stop_the_heartbeat(make_attempt, fake_server, make_job):
@@ -139,9 +112,9 @@ def test_stopped_worker_reports_the_attempt_as_stopped(make_attempt, fake_server
 def test_infrastructure_failure_ends_the_attempt(make_attempt, fake_server, make_job):
     make_attempt(make_job("killed", seeds=(1, 2, 3)))
     [report] = fake_server.bodies("report")
+    [run] = report["runs"]
     assert report["failure"]["code"] == "child_died"
-    assert len(report["runs"]) == 1
-    assert report["runs"][0]["failure"] == report["failure"]
+    assert run["failure"] == report["failure"]
 
 
 def test_diverged_run_counts_and_the_others_go_on(make_attempt, fake_server, make_job):
@@ -151,19 +124,15 @@ def test_diverged_run_counts_and_the_others_go_on(make_attempt, fake_server, mak
     assert [run["status"] for run in report["runs"]] == ["failed", "reached"]
 
 
-def test_report_is_sent_until_it_is_accepted(make_attempt, fake_server, make_job):
-    fake_server.answers["report"] = [(503, {}), (503, {}), (200, {})]
-    make_attempt(make_job())
-    first, second, third = fake_server.bodies("report")
-    assert first == second == third
-
-
-def test_events_survive_a_server_that_restarts(make_attempt, fake_server, make_job):
+def test_events_and_report_survive_a_server_that_restarts(make_attempt, fake_server, make_job):
     fake_server.answers["evaluations"] = [(503, {})] * 3 + [(200, {"proceed": True})]
+    fake_server.answers["report"] = [(503, {}), (503, {}), (200, {})]
     make_attempt(make_job())
     posted = {event["sequence"] for event in fake_server.events()}
     assert posted == set(range(max(posted) + 1))
-    assert fake_server.bodies("report")[0]["runs"][0]["status"] == "reached"
+    first, second, third = fake_server.bodies("report")
+    assert first == second == third
+    assert first["runs"][0]["status"] == "reached"
 
 
 DIGITS = Path(__file__).parents[2] / "benchmarks" / "digits.toml"
@@ -193,6 +162,7 @@ def test_local_training_writes_a_submission_and_logs_that_read_back(tmp_path, ca
         assert run.seed == 40 + index
         assert 0.0 < run.processor_share <= 1.0
         assert run.batch_size == 64
+        assert 5 <= len(run.evaluations) <= 12
         assert run.status == "success"
         assert [e.quality for e in run.evaluations] == pytest.approx(
             [e["quality"] for e in trained]
@@ -203,51 +173,27 @@ def test_local_training_writes_a_submission_and_logs_that_read_back(tmp_path, ca
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--set", "batch_size=8"], "hyperparameters.batch_size"),
-        (["--set", "batch_size=64.5"], "whole number"),
-        (["--set", "momentum=0.8"], "closed division"),
-        (["--set", "speed=2"], "unknown hyperparameter"),
-        (["--set", "batchsize=32"], "unknown hyperparameter (did you mean 'batch_size'?)"),
-        (["--division", "mixed"], "closed or open"),
+        ("digits.toml --set batch_size=8", "hyperparameters.batch_size"),
+        ("digits.toml --set batch_size=64.5", "whole number"),
+        ("digits.toml --set momentum=0.8", "closed division"),
+        ("digits.toml --set batchsize=32", "unknown hyperparameter (did you mean 'batch_size'?)"),
+        ("digits.toml --division mixed", "closed or open"),
+        ("cifar10.toml --device cpu --data-dir data", "finishline data fetch cifar10 --data data"),
+        ("digits.toml --device cpu --out /dev/null/out", "Cannot write in /dev/null/out"),
+        ("absent.toml", "absent.toml"),
+        ("digits.toml --device cuda", "no GPU can be used from here"),
     ],
 )
-def test_setting_that_is_not_allowed_is_refused_before_training(tmp_path, capsys, arguments, said):
-    assert main([str(DIGITS), "--out", str(tmp_path / "out"), *arguments]) == 2
-    assert said in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
-
-
-def test_absent_data_are_refused_before_a_run_is_told_or_a_folder_made(tmp_path, capsys):
-    out, data = tmp_path / "out", tmp_path / "data"
-    cifar = str(DIGITS.with_name("cifar10.toml"))
-    assert main([cifar, "--out", str(out), "--data-dir", str(data), "--device", "cpu"]) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert f"finishline data fetch cifar10 --data {data}" in told.err
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_card_that_torch_cannot_use_is_refused_before_a_folder_is_made(
-    tmp_path, capsys, monkeypatch
+def test_what_cannot_be_trained_is_refused_before_a_folder_is_made(
+    tmp_path, capsys, monkeypatch, arguments, said
 ):
-    monkeypatch.setattr("worker.local.choose_device", lambda _: "cuda:0")
+    monkeypatch.setattr("worker.local.choose_device", lambda device: device)
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    assert main([str(DIGITS), "--out", str(tmp_path / "out"), "--device", "cuda"]) == 2
+    name, *options = arguments.split()
+    assert main([str(DIGITS.with_name(name)), "--out", str(tmp_path / "out"), *options]) == 2
     told = capsys.readouterr()
-    assert (told.out, "no GPU can be used from here" in told.err) == ("", True)
+    assert (told.out, said in told.err) == ("", True)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_that_cannot_be_made_is_named_with_a_way_out(tmp_path, capsys):
-    out = tmp_path / "file" / "out"
-    out.parent.touch()
-    assert main([str(DIGITS), "--out", str(out), "--device", "cpu"]) == 2
-    assert f"Cannot write in {out}" in capsys.readouterr().err
-
-
-def test_missing_benchmark_file_is_named(tmp_path, capsys):
-    assert main([str(tmp_path / "absent.toml"), "--out", str(tmp_path)]) == 2
-    assert "absent.toml" in capsys.readouterr().err
 
 
 @pytest.fixture
@@ -282,15 +228,6 @@ def test_seconds_of_an_evaluation_count_on_the_benchmarks_clock(record):
     assert evaluation.ledger["init"] == 2.0
 
 
-def test_time_to_accuracy_is_taken_at_the_reaching_evaluation(record):
-    start(record)
-    evaluate(record, 105.0, 98.0)
-    assert record.status == "reached"
-    run = record.close("")
-    assert run.tta_seconds == 2.0
-    assert run.parent_seconds == 2.0
-
-
 def test_the_share_of_the_processor_is_told_once_the_clock_has_run_long_enough(record):
     start(record)
     tell(record, "phase", 107.0, phase="eval")
@@ -299,10 +236,35 @@ def test_the_share_of_the_processor_is_told_once_the_clock_has_run_long_enough(r
     assert record.processor_share(least_seconds=4.1) is None
 
 
-def test_no_event_has_seconds_before_the_clock_starts(record, events):
+def test_events_tell_the_seconds_and_the_ledger_so_far(record, events):
     start(record)
-    seconds = {event.phase: event.seconds for event in events if event.kind == "phase"}
-    assert seconds == {"warmup": None, "data": 0.0, "train": 0.5}
+    evaluate(record, 105.0, 98.0)
+    record.close("")
+    assert [event.sequence for event in events] == list(range(7))
+    ledgers = [event.ledger or {} for event in events]
+    told = [
+        (each.kind, each.seconds, ledger.get("train"), ledger.get("warmup"))
+        for each, ledger in zip(events, ledgers, strict=True)
+    ]
+    assert told == [
+        ("run_started", None, None, None),
+        ("phase", None, 0.0, 0.0),
+        ("phase", 0.0, 0.0, 1.0),
+        ("phase", 0.5, 0.0, 1.0),
+        ("phase", 1.75, 1.25, 1.0),
+        ("evaluation", 2.0, 1.25, 1.0),
+        ("run_finished", 2.0, 1.25, 1.0),
+    ]
+    assert events[-1].status == "reached"
+
+
+def test_the_end_tells_the_processor_time_and_why_the_run_failed(record, events):
+    start(record)
+    evaluate(record, 105.0, 50.0)
+    tell(record, "failure", 106.0, code="training_diverged", message="not a number")
+    run = record.close("")
+    assert events[-1].failure == run.failure is not None
+    assert events[-1].cpu_seconds == run.cpu_seconds is not None
 
 
 class CountingSensors:
@@ -347,55 +309,30 @@ def test_share_of_communication_is_that_of_the_train_seconds_so_far(make_job, an
     assert found.communication_how == "by hand"
 
 
-def test_events_of_a_run_are_numbered_without_gaps(record, events):
+DIVERGED = {"code": "training_diverged", "message": "not a number"}
+
+
+@pytest.mark.parametrize(
+    ("quality", "clock", "end", "status", "code"),
+    [
+        (98.0, 105.0, None, "reached", None),
+        (98.0, 104.92, None, "reached", None),  # Within the tolerance.
+        (98.0, 104.9, None, "failed", "clock_mismatch"),
+        (98.0, 103.0, None, "failed", "clock_mismatch"),  # It stands still.
+        (50.0, 105.0, ("end", 105.1, {}), "not_reached", None),
+        (50.0, 105.0, ("end", 106.0, {"clock": 104.0}), "failed", "clock_mismatch"),
+        (50.0, 103.6, ("failure", 106.0, DIVERGED), "failed", "training_diverged"),
+    ],
+)
+def test_a_run_is_held_to_two_clocks(record, quality, clock, end, status, code):
     start(record)
-    evaluate(record, 105.0, 98.0)
-    record.close("")
-    assert [event.sequence for event in events] == list(range(7))
-    assert [event.kind for event in events] == [
-        "run_started",
-        "phase",
-        "phase",
-        "phase",
-        "phase",
-        "evaluation",
-        "run_finished",
-    ]
-    assert events[-1].status == "reached"
-
-
-def test_child_whose_clock_ran_slower_fails_its_run(record):
-    start(record)
-    evaluate(record, 105.0, 98.0, clock=104.9)
+    evaluate(record, 105.0, quality, clock=clock)
+    if end is not None:
+        kind, at, fields = end
+        tell(record, kind, at, **fields)
     run = record.close("")
-    assert run.status == "failed"
-    assert run.failure.code == "clock_mismatch"
-    assert run.tta_seconds is None
-
-
-def test_a_clock_that_stands_still_fails_its_run(make_job, announcer):
-    record = RunRecorder(make_job(), 0, at=100.0, announcer=announcer)
-    tell(record, "phase", 103.0, phase="train", clock=7.0)
-    tell(record, "measurement", 105.0, epoch=1, samples=64, quality=98.0, clock=7.0)
-    run = record.close("")
-    assert (run.parent_seconds, run.child_seconds) == (2.0, 0.0)
-    assert (run.status, run.failure.code) == ("failed", "clock_mismatch")
-
-
-def test_a_run_that_did_not_reach_is_held_to_the_two_clocks_too(record):
-    start(record)
-    evaluate(record, 105.0, 50.0)
-    tell(record, "end", 106.0, clock=104.0)
-    run = record.close("")
-    assert (run.status, run.failure.code) == ("failed", "clock_mismatch")
-
-
-def test_what_a_run_failed_of_is_told_whatever_its_clock(record):
-    start(record)
-    evaluate(record, 105.0, 50.0, clock=103.6)
-    tell(record, "failure", 106.0, code="training_diverged", message="not a number")
-    run = record.close("")
-    assert (run.status, run.failure.code) == ("failed", "training_diverged")
+    assert (run.status, run.failure and run.failure.code) == (status, code)
+    assert run.tta_seconds == (2.0 if status == "reached" else None)
 
 
 def test_a_closed_run_tells_its_seconds_its_ledger_and_its_log(record):
@@ -420,44 +357,6 @@ def test_a_run_whose_clock_never_started_has_no_seconds(record, events):
     assert (events[-1].kind, events[-1].seconds) == ("run_finished", None)
 
 
-def test_the_end_tells_the_processor_time_and_why_the_run_failed(record, events):
-    start(record)
-    evaluate(record, 105.0, 50.0)
-    tell(record, "failure", 106.0, code="training_diverged", message="not a number")
-    run = record.close("")
-    assert events[-1].failure == run.failure is not None
-    assert events[-1].cpu_seconds == run.cpu_seconds is not None
-
-
-def test_phases_and_the_end_tell_the_ledger_so_far(record, events):
-    start(record)
-    evaluate(record, 105.0, 98.0)
-    record.close("")
-    told = [event for event in events if event.kind in ("phase", "run_finished")]
-    assert [(event.ledger["train"], event.ledger["warmup"]) for event in told] == [
-        *[(0.0, 0.0), (0.0, 1.0), (0.0, 1.0)],
-        *[(1.25, 1.0), (1.25, 1.0)],
-    ]
-    assert told[-1].seconds == 2.0
-
-
-def test_readings_count_from_the_start_of_the_clock(make_job, announcer):
-    class Noting(Telemetry):
-        def enter(self, phase, *, on_clock):
-            noted.append((phase.value, on_clock))
-
-    noted = []
-    record = RunRecorder(make_job(), 0, at=100.0, announcer=announcer, telemetry=Noting(None))
-    start(record)
-    assert noted == [("warmup", False), ("data", True), ("train", True)]
-
-
-def test_clocks_that_differ_within_the_tolerance_pass(record):
-    start(record)
-    evaluate(record, 105.0, 98.0, clock=104.92)
-    assert record.close("").status == "reached"
-
-
 @pytest.mark.parametrize(
     "line",
     [b"not json\n", b"[1, 2]\n", b'{"event": "applause"}\n', b'{"event": "phase"}\n', b"\xff\n"],
@@ -465,14 +364,6 @@ def test_clocks_that_differ_within_the_tolerance_pass(record):
 def test_a_line_that_is_no_event_fails_the_run(record, line):
     record.read(line, 101.0)
     assert record.failure.code == "child_died"
-
-
-def test_a_run_that_ends_short_of_the_target_did_not_reach(record):
-    start(record)
-    evaluate(record, 105.0, 50.0)
-    tell(record, "end", 105.1)
-    run = record.close("")
-    assert (run.status, run.tta_seconds) == ("not_reached", None)
 
 
 @pytest.fixture
@@ -509,28 +400,24 @@ def test_a_latency_that_is_none_fails_the_run(timed, broken):
     assert (timed.status, timed.failure.code) == ("failed", "child_died")
 
 
-@pytest.mark.parametrize("qualities", [[98.0, 97.9], [50.0, 60.0]])
+@pytest.mark.parametrize(
+    ("qualities", "end"),
+    [
+        ([98.0, 97.9], ("reached", 4.0)),
+        ([50.0, 60.0], ("reached", 4.0)),
+        ([], ("not_reached", None)),
+    ],
+)
 def test_at_a_fixed_stop_the_last_evaluation_counts_whatever_its_quality(
-    make_job, announcer, qualities
+    make_job, announcer, qualities, end
 ):
     job = make_job()
     job = replace(job, target=replace(job.target, fixed_stop=True))
     record = RunRecorder(job, 0, at=100.0, announcer=announcer)
     start(record)
-    for at, quality in zip((105.0, 107.0), qualities, strict=True):
+    for at, quality in zip((105.0, 107.0), qualities, strict=False):
         evaluate(record, at, quality)
         assert record.status is None
     tell(record, "end", 107.0)
     run = record.close("")
-    assert (run.status, run.tta_seconds) == ("reached", 4.0)
-
-
-def test_a_run_that_ends_before_its_first_evaluation_did_not_reach_a_fixed_stop(
-    make_job, announcer
-):
-    job = make_job()
-    job = replace(job, target=replace(job.target, fixed_stop=True))
-    record = RunRecorder(job, 0, at=100.0, announcer=announcer)
-    start(record)
-    tell(record, "end", 104.0)
-    assert record.close("").status == "not_reached"
+    assert (run.status, run.tta_seconds) == end

@@ -16,47 +16,33 @@ def environment(monkeypatch):
     return monkeypatch
 
 
-def test_missing_broker_stops_the_start_and_is_named(environment):
-    environment.delenv("FINISHLINE_BROKER_URL")
-    with pytest.raises(SystemExit, match=r"FINISHLINE_BROKER_URL.*--pull"):
-        load_settings().broker_address()
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("BROKER_URL", None, r"FINISHLINE_BROKER_URL.*--pull"),
+        ("BROKER_URL", "", "FINISHLINE_BROKER_URL"),
+        ("WORKER_TOKEN", None, "FINISHLINE_WORKER_TOKEN"),
+        ("WORKER_TOKEN_FILE", "/absent", "/absent"),
+        ("SERVER_URL", "localhost:8000", r"FINISHLINE_SERVER_URL.*http"),
+        ("PROCESSES", "0", "FINISHLINE_PROCESSES"),
+    ],
+)
+def test_missing_setting_stops_the_start_and_is_named(environment, name, value, said):
+    if value is None:
+        environment.delenv(f"FINISHLINE_{name}", raising=False)
+    else:
+        environment.setenv(f"FINISHLINE_{name}", value)
+    with pytest.raises(SystemExit, match=said):
+        _ = load_settings().broker_address(), load_settings().token()
 
 
-def test_an_empty_broker_is_missing_and_no_other_one_is_asked(environment):
-    environment.setenv("FINISHLINE_BROKER_URL", "")
-    with pytest.raises(SystemExit, match="FINISHLINE_BROKER_URL"):
-        load_settings().broker_address()
-
-
-def test_missing_token_stops_the_start_and_says_what_to_set():
-    with pytest.raises(SystemExit, match="FINISHLINE_WORKER_TOKEN"):
-        load_settings().token()
-
-
-def test_token_is_read_from_a_file(environment, tmp_path):
+def test_token_is_read_from_a_file_and_not_shown(environment, tmp_path):
     path = tmp_path / "token"
     path.write_text("fl_secret\n")
     environment.setenv("FINISHLINE_WORKER_TOKEN_FILE", str(path))
     assert load_settings().token() == "fl_secret"
-
-
-def test_token_file_that_cannot_be_read_is_named(environment, tmp_path):
-    environment.setenv("FINISHLINE_WORKER_TOKEN_FILE", str(tmp_path / "absent"))
-    with pytest.raises(SystemExit, match="absent"):
-        load_settings().token()
-
-
-def test_token_is_not_shown_when_settings_are_printed(environment):
     environment.setenv("FINISHLINE_WORKER_TOKEN", "fl_secret")
-    settings = load_settings()
-    assert settings.token() == "fl_secret"
-    assert "fl_secret" not in repr(settings)
-
-
-def test_server_address_without_a_scheme_is_refused(environment):
-    environment.setenv("FINISHLINE_SERVER_URL", "localhost:8000")
-    with pytest.raises(SystemExit, match=r"FINISHLINE_SERVER_URL.*http"):
-        load_settings()
+    assert "fl_secret" not in repr(load_settings())
 
 
 def test_broker_password_comes_from_a_file(environment, tmp_path):

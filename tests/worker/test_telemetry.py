@@ -78,26 +78,19 @@ def test_energy_is_that_of_the_phases_on_the_benchmarks_clock(clock, joules):
     assert summary.energy_source == "nvml"
 
 
-def test_a_counter_that_is_lost_during_a_run_makes_its_energy_absent():
+@pytest.mark.parametrize("then", [(None, 2_000.0), (3.0,)])
+def test_a_counter_that_is_lost_or_starts_again_makes_the_energy_absent(then):
     sensors = FakeSensors()
     telemetry = Telemetry(sensors, every_seconds=60.0)
     telemetry.enter(Phase.TRAIN, on_clock=True)
-    sensors.joules = None
-    telemetry.enter(Phase.EVAL, on_clock=True)
-    sensors.joules = 2_000.0
+    for joules in then[:-1]:
+        sensors.joules = joules
+        telemetry.enter(Phase.EVAL, on_clock=True)
+    sensors.joules = then[-1]
     telemetry.stop()
     summary = telemetry.summary(Clock("mlperf"), samples=1)
     assert (summary.energy_joules, summary.energy_source) == (None, None)
     assert summary.samples_per_joule is None
-
-
-def test_a_counter_that_starts_again_makes_the_energy_absent():
-    sensors = FakeSensors()
-    telemetry = Telemetry(sensors, every_seconds=60.0)
-    telemetry.enter(Phase.TRAIN, on_clock=True)
-    sensors.joules = 3.0  # The driver was loaded again.
-    telemetry.stop()
-    assert telemetry.summary(Clock("mlperf"), samples=1).energy_joules is None
 
 
 def test_readings_are_taken_while_the_clock_runs():
@@ -181,26 +174,25 @@ class FakeNvml:
         return answer
 
 
-def test_power_and_energy_are_sums_over_the_accelerators():
-    sensors = open_nvml(["GPU-a", "GPU-b"], library=FakeNvml())
-    assert sensors.energy_joules() == 6.0
-    assert sensors.read().watts == 700.0
+ENERGY, POWER = "nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetPowerUsage"
 
 
-def test_clock_and_utilisation_are_means_and_temperature_is_the_highest():
-    reading = open_nvml(["GPU-a", "GPU-b"], library=FakeNvml()).read()
-    assert (reading.clock_mhz, reading.utilisation_percent, reading.celsius) == (1490.0, 75.0, 61)
-
-
-def test_only_the_accelerators_of_a_training_are_counted():
-    assert open_nvml(["GPU-b"], library=FakeNvml()).energy_joules() == 5.0
-
-
-def test_a_sensor_that_is_not_supported_is_absent_and_the_others_are_there():
-    lacking = ("nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetPowerUsage")
-    sensors = open_nvml(["GPU-a", "GPU-b"], library=FakeNvml(lacking=lacking))
-    assert sensors.energy_joules() is None
-    assert (sensors.read().watts, sensors.read().celsius) == (None, 61)
+@pytest.mark.parametrize(
+    ("cards", "lacking", "joules", "watts", "means", "celsius"),
+    [
+        ("GPU-a GPU-b", (), 6.0, 700.0, (1490.0, 75.0), 61),
+        ("GPU-b", (), 5.0, 400.0, (1000.0, 50.0), 61),  # Only those of the training count.
+        ("GPU-a GPU-b", (ENERGY, POWER), None, None, (1490.0, 75.0), 61),
+    ],
+)
+def test_energy_is_a_sum_and_clock_a_mean_over_the_accelerators(
+    cards, lacking, joules, watts, means, celsius
+):
+    sensors = open_nvml(cards.split(), library=FakeNvml(lacking=lacking))
+    assert sensors.energy_joules() == joules
+    reading = sensors.read()
+    assert (reading.watts, reading.celsius) == (watts, celsius)
+    assert (reading.clock_mhz, reading.utilisation_percent) == means
 
 
 def test_an_accelerator_that_falls_off_the_bus_during_a_run_costs_its_energy_alone():
@@ -217,12 +209,9 @@ def test_an_accelerator_that_falls_off_the_bus_during_a_run_costs_its_energy_alo
     assert sensors.read() == Reading()
 
 
-def test_without_driver_or_accelerator_there_are_no_sensors():
+def test_without_driver_accelerator_or_library_there_are_no_sensors(monkeypatch):
     assert open_nvml(["GPU-a", "GPU-b"], library=FakeNvml(driver=False)) is None
     assert open_nvml([], library=FakeNvml()) is None
-
-
-def test_without_the_library_there_are_no_sensors(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert open_nvml(["GPU-a"]) is None
 
@@ -240,31 +229,19 @@ def package(tmp_path):
 
 
 def test_energy_counts_from_the_first_look_over_all_packages(package, tmp_path):
-    one, two = package(0, microjoules=100_000), package(1, microjoules=0)
+    """A counter may wrap around, and a part of a package does not count twice."""
+    one, two = package(0, microjoules=100_000), package(1, microjoules=900_000)
+    part = package("0:0", microjoules=0)
     sensors = open_powercap(tmp_path)
     assert sensors.energy_joules() == 0.0
     one.write_text("350000")
-    two.write_text("500000")
-    assert sensors.energy_joules() == pytest.approx(0.75)
-
-
-def test_a_counter_that_wraps_around_goes_on_counting(package, tmp_path):
-    counter = package(0, microjoules=900_000)
-    sensors = open_powercap(tmp_path)
-    sensors.energy_joules()
-    counter.write_text("50000")  # 100,000 up to its end, 50,000 after it.
-    assert sensors.energy_joules() == pytest.approx(0.15)
-    counter.write_text("60000")
-    assert sensors.energy_joules() == pytest.approx(0.16)
-
-
-def test_parts_of_a_package_are_not_counted_twice(package, tmp_path):
-    package(0, microjoules=0)
-    part = package("0:0", microjoules=0)
-    sensors = open_powercap(tmp_path)
-    sensors.energy_joules()
     part.write_text("500000")
-    assert sensors.energy_joules() == 0.0
+    two.write_text("50000")  # 100,000 up to its end, 50,000 after it.
+    assert sensors.energy_joules() == pytest.approx(0.4)
+    two.write_text("60000")
+    assert sensors.energy_joules() == pytest.approx(0.41)
+    one.unlink()
+    assert sensors.energy_joules() is None
 
 
 def test_a_host_without_readable_counters_has_no_sensors(package, tmp_path):
@@ -273,50 +250,26 @@ def test_a_host_without_readable_counters_has_no_sensors(package, tmp_path):
     assert open_powercap(tmp_path) is None
 
 
-def test_a_counter_that_vanishes_makes_the_energy_absent(package, tmp_path):
-    counter = package(0, microjoules=0)
-    sensors = open_powercap(tmp_path)
-    sensors.energy_joules()
-    counter.unlink()
-    assert sensors.energy_joules() is None
-
-
-DOCKER = "0::/system.slice/docker-" + "ab" * 32 + ".scope\n"
-
-
-@pytest.fixture
-def root(tmp_path):
+def test_container_nodes_governor_and_limit_are_read_from_the_host(tmp_path):
     def write(path, text):
         file = tmp_path / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
 
-    write("proc/self/cgroup", DOCKER)
+    assert (container_id(tmp_path), numa_nodes(tmp_path)) == (None, None)
+    assert processor_power_limit(tmp_path) is None
+    assert describe_surroundings(root=tmp_path)["governor"] is None
+    write("proc/self/cgroup", "0::/system.slice/docker-" + "ab" * 32 + ".scope\n")
     for node in range(11):
         write(f"sys/devices/system/node/node{node}/cpulist", f"{node}\n")
     write("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "performance\n")
     write("sys/class/powercap/intel-rapl:0/constraint_0_power_limit_uw", "350000000\n")
-    return tmp_path
-
-
-def test_container_nodes_governor_and_limit_are_read_from_the_host(root):
-    found = describe_surroundings(image_digest="sha256:1", root=root)
+    found = describe_surroundings(image_digest="sha256:1", root=tmp_path)
     assert found["container"] == "ab" * 32
-    assert found["governor"] == "performance"
-    assert found["processor_power_limit"] == "350 W"
+    assert (found["governor"], found["processor_power_limit"]) == ("performance", "350 W")
     assert found["image_digest"] == "sha256:1"
     assert found["kernel"]
-
-
-def test_memory_nodes_are_in_the_order_of_their_numbers(root):
-    assert numa_nodes(root).endswith("9: 9, 10: 10")
-
-
-def test_what_a_host_does_not_tell_is_absent(tmp_path):
-    assert container_id(tmp_path) is None
-    assert numa_nodes(tmp_path) is None
-    assert processor_power_limit(tmp_path) is None
-    assert describe_surroundings(root=tmp_path)["governor"] is None
+    assert numa_nodes(tmp_path).endswith("9: 9, 10: 10")
 
 
 @pytest.mark.parametrize(
@@ -341,16 +294,10 @@ def test_driver_memory_and_power_limit_come_from_the_drivers_tool(
 
 def test_peak_of_the_resident_set_is_in_bytes(tmp_path):
     status = tmp_path / "status"
+    assert resident_peak_bytes(status) is None
     status.write_text("Name:\tpython\nVmPeak:\t 900 kB\nVmHWM:\t   512 kB\nVmRSS:\t 400 kB\n")
     assert resident_peak_bytes(status) == 512 * 1024
-
-
-def test_this_process_has_a_peak_between_a_megabyte_and_the_memory_of_any_host():
     assert 2**20 < resident_peak_bytes() < 2**50
-
-
-def test_without_the_kernels_file_the_peak_is_absent(tmp_path):
-    assert resident_peak_bytes(tmp_path / "absent") is None
 
 
 def test_accelerators_are_added_up_once_torch_uses_them(monkeypatch):

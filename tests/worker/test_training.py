@@ -10,13 +10,11 @@ from pathlib import Path
 import orjson
 import pytest
 
-from finishline.rules.benchmarks.benchmark import load_benchmark
 from finishline.rules.scoring.run import Clock, Ledger, Phase
-from finishline.rules.verification.control_points import control_points
 from finishline.rules.verification.messages import ControlPoint, LatencyOrder, TargetSpec
 from reference_models import digits
+from tests.support.processes import wait_for
 from worker.child_process import Host
-from worker.settings import Settings
 from worker.stopwatch import Stopwatch, clocks_disagree, is_below_band, is_reached
 from worker.training import train_run
 
@@ -36,32 +34,35 @@ def is_running(pid):
         return False
 
 
-def wait_until(condition, seconds=20.0):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.01)
+def wait_until(condition):
+    wait_for(condition, seconds=20, what="an end", pause=0.01)
 
 
-def test_run_stops_at_the_first_evaluation_at_its_target(train, make_job):
-    run = train(make_job("climb", target=96.0))
-    assert run.status == "reached"
-    assert [item.quality for item in run.evaluations] == [50.0, 80.0, 96.0]
-    assert run.tta_seconds == run.evaluations[-1].seconds > 0
-    assert run.failure is None
+BAND = ControlPoint(index=2, mean=90, lower=85, upper=95)  # The second evaluation has 80.
+ABOVE = ControlPoint(index=1, mean=10, lower=5, upper=15)
+LATER = ControlPoint(index=5, mean=99, lower=98, upper=100)  # The fifth has 97.
 
 
-def test_sustained_target_goes_on_after_a_dip(train, make_job):
-    run = train(make_job("climb", target=96.0, evaluations_in_a_row=3))
-    assert run.status == "reached"
-    assert len(run.evaluations) == 5  # 96, 98, 97 in a row
-
-
-def test_run_that_never_reaches_its_target_has_all_evaluations(train, make_job):
-    run = train(make_job("climb", target=99.9))
-    assert run.status == "not_reached"
-    assert len(run.evaluations) == 6
-    assert run.tta_seconds is None
+@pytest.mark.parametrize(
+    ("asked", "status", "evaluations", "reached"),
+    [
+        ({"target": 96.0, "control_points": [ABOVE]}, "reached", 3, 3),
+        ({"target": 96.0, "evaluations_in_a_row": 3}, "reached", 5, 5),  # 96, 98, 97 in a row
+        ({"target": 99.9}, "not_reached", 6, None),
+        ({"control_points": [ABOVE, BAND]}, "below_band", 2, None),
+        ({"stop_at": "end", "control_points": [LATER]}, "reached", 6, 4),
+        ({"stop_at": "end", "target": 99.9}, "not_reached", 6, None),
+    ],
+)
+def test_run_stops_at_its_target_or_below_its_band(
+    train, make_job, asked, status, evaluations, reached
+):
+    run = train(make_job("climb", **asked))
+    assert (run.status, run.failure) == (status, None)
+    qualities = [50.0, 80.0, 96.0, 98.0, 97.0, 99.0]
+    assert [item.quality for item in run.evaluations] == qualities[:evaluations]
+    assert run.tta_seconds == (reached and run.evaluations[reached - 1].seconds)
+    assert reached is None or run.tta_seconds > 0
 
 
 def test_ledger_adds_up_to_the_time_of_the_run(train, make_job):
@@ -69,37 +70,9 @@ def test_ledger_adds_up_to_the_time_of_the_run(train, make_job):
     assert run.ledger["init"] > 0
     on_clock = sum(seconds for phase, seconds in run.ledger.items() if phase != "eval")
     assert run.tta_seconds == pytest.approx(on_clock)
-
-
-def test_run_below_its_band_is_stopped(train, make_job):
-    points = [
-        ControlPoint(index=1, mean=50, lower=40, upper=60),
-        ControlPoint(index=2, mean=90, lower=85, upper=95),
-    ]
-    run = train(make_job("climb", control_points=tuple(points)))
-    assert run.status == "below_band"
-    assert len(run.evaluations) == 2
-    assert run.failure is None
-
-
-def test_run_above_its_band_goes_on(train, make_job):
-    points = (ControlPoint(index=1, mean=10, lower=5, upper=15),)
-    assert train(make_job("climb", control_points=points)).status == "reached"
-
-
-def test_run_to_its_end_passes_target_and_band_and_keeps_the_first_crossing(train, make_job):
-    points = (ControlPoint(index=5, mean=99, lower=98, upper=100),)  # The fifth has 97.
-    run = train(make_job("climb", stop_at="end", control_points=points))
-    assert run.status == "reached"
-    assert [item.quality for item in run.evaluations] == [50.0, 80.0, 96.0, 98.0, 97.0, 99.0]
-    assert run.tta_seconds == run.evaluations[3].seconds
-    assert run.tta_seconds < run.evaluations[5].seconds
-
-
-def test_run_to_its_end_that_never_was_at_the_target_did_not_reach_it(train, make_job):
-    run = train(make_job("climb", stop_at="end", target=99.9))
-    assert (run.status, run.tta_seconds) == ("not_reached", None)
-    assert len(run.evaluations) == 6
+    assert 2**20 < run.telemetry.memory_peak_bytes < 2**40
+    assert run.telemetry.accelerator_memory_peak_bytes is None
+    assert run.telemetry.communication_share is None
 
 
 def test_what_a_trainer_prints_goes_to_the_log_and_not_into_the_events(train, make_job):
@@ -109,28 +82,22 @@ def test_what_a_trainer_prints_goes_to_the_log_and_not_into_the_events(train, ma
     assert "hello from a subprocess" in run.log_tail
 
 
-def test_a_run_tells_the_memory_its_training_took(train, make_job):
-    telemetry = train(make_job("climb")).telemetry
-    assert 2**20 < telemetry.memory_peak_bytes < 2**40
-    assert telemetry.accelerator_memory_peak_bytes is None
-    assert (telemetry.communication_share, telemetry.communication_how) == (None, None)
-    assert telemetry.energy_joules is None
-
-
-def test_killed_child_fails_its_run_and_keeps_its_evaluations(train, make_job):
-    run = train(make_job("killed"))
-    assert run.status == "failed"
-    assert run.failure.code == "child_died"
-    assert run.failure.kind == "infrastructure"
-    assert "signal 9" in run.failure.message
-    assert len(run.evaluations) == 1
-
-
-def test_crashed_child_fails_its_run_with_its_traceback(train, make_job):
-    run = train(make_job("crash"))
-    assert run.failure.code == "child_died"
-    assert "exit code 1" in run.failure.message
-    assert "KeyError: 'a bug in the trainer'" in run.log_tail
+@pytest.mark.parametrize(
+    ("reference", "message", "evaluations", "log"),
+    [
+        ("killed", "signal 9", 1, ""),
+        ("crash", "exit code 1", 0, "KeyError: 'a bug in the trainer'"),
+    ],
+)
+def test_dead_child_fails_its_run_and_keeps_its_evaluations(
+    train, make_job, reference, message, evaluations, log
+):
+    run = train(make_job(reference))
+    assert (run.status, run.failure.code, run.failure.kind) == (
+        "failed", "child_died", "infrastructure"
+    )  # fmt: skip
+    assert (message in run.failure.message, log in run.log_tail) == (True, True)
+    assert len(run.evaluations) == evaluations
 
 
 @pytest.mark.parametrize("reference", ["hang", "hang_at_start"])
@@ -156,59 +123,38 @@ def test_a_run_that_others_kept_from_the_processor_is_not_the_submitters(train, 
     assert len(run.evaluations) >= 2
 
 
-@pytest.mark.parametrize(
-    ("reference", "code", "kind"),
-    [
-        ("diverge", "training_diverged", "submitter"),
-        ("diverge_by_loss", "training_diverged", "submitter"),
-        ("out_of_memory", "out_of_memory", "infrastructure"),
-        ("fast_clock", "clock_mismatch", "infrastructure"),
-        ("no_such_reference", "unknown_reference", "rules"),
-    ],
-)
-def test_failures_are_typed_and_name_the_next_step(train, make_job, reference, code, kind):
-    run = train(make_job(reference))
-    assert run.status == "failed"
-    assert (run.failure.code, run.failure.kind) == (code, kind)
-    assert run.failure.next_step
-    assert run.tta_seconds is None
-
-
-def test_memory_that_runs_out_in_any_reference_is_said_with_its_batch_size(train, make_job):
-    run = train(make_job("out_of_memory", hyperparameters={"batch_size": 48}))
-    assert run.failure.message.startswith("cpu ran out of memory at a batch size of 48; choose")
-
-
-def test_reference_named_like_a_module_is_not_imported(train, make_job):
-    assert train(make_job("this")).failure.code == "unknown_reference"
-
-
-def test_refused_hyperparameter_is_named(train, make_job):
-    run = train(make_job("climb", hyperparameters={"batch_size": -1}))
-    assert run.failure.code == "bad_hyperparameter"
-    assert "hyperparameters.batch_size" in run.failure.message
+TIMED = LatencyOrder(items=64, warmup_items=1, output_tolerance=0.1)
 
 
 @pytest.mark.parametrize(
-    ("precision", "code", "words"),
+    ("reference", "asked", "code", "kind", "words"),
     [
-        ("tf32", "precision_missing", "cpu cannot train in tf32: a processor has no TF32"),
-        ("bf16", "bad_hyperparameter", "this reference chooses its own"),
+        ("diverge", {}, "training_diverged", "submitter", ""),
+        ("diverge_by_loss", {}, "training_diverged", "submitter", ""),
+        ("out_of_memory", {"hyperparameters": {"batch_size": 48}}, "out_of_memory",
+         "infrastructure", "cpu ran out of memory at a batch size of 48; choose"),
+        ("fast_clock", {}, "clock_mismatch", "infrastructure", ""),
+        ("no_such_reference", {}, "unknown_reference", "rules", ""),
+        ("this", {}, "unknown_reference", "rules", ""),  # A module of that name is not imported.
+        ("climb", {"hyperparameters": {"batch_size": -1}}, "bad_hyperparameter", "submitter",
+         "hyperparameters.batch_size"),
+        ("climb", {"data_set_sha256": "another"}, "data_set_differs", "rules", ""),
+        ("climb", {"precision": "tf32"}, "precision_missing", "rules",
+         "cpu cannot train in tf32: a processor has no TF32"),
+        ("climb", {"precision": "bf16"}, "bad_hyperparameter", "submitter",
+         "this reference chooses its own"),
+        ("climb", {"latency": TIMED}, "unknown_reference", "rules",
+         "provides no model to time"),
     ],
-)
-def test_precision_that_is_not_there_is_refused_before_a_phase(
-    train, make_job, precision, code, words
+)  # fmt: skip
+def test_failures_are_typed_and_name_the_next_step(
+    train, make_job, reference, asked, code, kind, words
 ):
-    run = train(make_job("climb", precision=precision))
-    assert (run.failure.code, run.evaluations) == (code, [])
-    assert run.ledger["init"] == sum(run.ledger.values()) < 10
+    run = train(make_job(reference, **asked))
+    assert (run.status, run.failure.code, run.failure.kind) == ("failed", code, kind)
+    assert run.failure.next_step
     assert words in run.failure.message
-
-
-def test_other_data_set_than_the_jobs_is_refused(train, make_job):
-    run = train(make_job("climb", data_set_sha256="another"))
-    assert run.failure.code == "data_set_differs"
-    assert run.evaluations == []
+    assert run.tta_seconds is None
 
 
 @pytest.mark.parametrize(
@@ -261,6 +207,7 @@ from finishline.rules.verification.messages import ReplayJob
 from worker.outbox import Announcer
 from worker.child_process import Host
 from worker.training import train_run
+from tests.support.processes import wait_for
 from worker.link import decode
 
 job = decode(sys.argv[1].encode(), ReplayJob)
@@ -290,41 +237,6 @@ def test_no_training_survives_a_worker_that_is_killed(host, make_job):
     wait_until(lambda: not is_running(child_pid))
 
 
-def test_a_reference_without_a_model_to_time_fails_by_name(train, make_job):
-    order = LatencyOrder(items=64, warmup_items=1, output_tolerance=0.1)
-    run = train(make_job("climb", latency=order))
-    assert (run.status, run.failure.code, run.failure.kind) == (
-        "failed",
-        "unknown_reference",
-        "rules",
-    )
-    assert "provides no model to time" in run.failure.message
-    assert run.latency == []
-
-
-BENCHMARK = load_benchmark(Path(__file__).parents[2] / "benchmarks" / "digits.toml")
-
-
-def test_digits_replay_reaches_its_target_within_its_band(make_job, announcer):
-    curves = [run.quality for run in BENCHMARK.reference_runs_at(64)]
-    points = control_points(curves, runs=3, alpha=0.01, resolution=BENCHMARK.target.resolution)
-    job = make_job(
-        "digits",
-        seeds=(5,),
-        hyperparameters=BENCHMARK.defaults(),
-        data_set_sha256=BENCHMARK.data_set.sha256,
-        control_points=tuple(points),
-        run_limit_seconds=120,
-    )
-    host = Host(device="cpu", data_dir=Path("unused"))
-    run = train_run(job, 0, host=host, announcer=announcer, stop=lambda: None)
-    assert run.status == "reached", run
-    assert 5 <= len(run.evaluations) <= 12
-    assert run.tta_seconds < run.ledger["data"] + run.ledger["train"] + run.ledger["eval"] + 0.01
-    assert run.ledger["init"] > run.ledger["data"]
-    assert 0 < run.cpu_seconds < 1.2 * run.child_seconds  # one thread
-
-
 @pytest.fixture
 def train_group(host, announcer, monkeypatch, tmp_path):
     """Train on two processes; their folders are made in `tmp_path`."""
@@ -335,26 +247,22 @@ def train_group(host, announcer, monkeypatch, tmp_path):
     )
 
 
-def test_the_first_process_alone_tells_what_happens(train_group, make_job, tmp_path):
-    run = train_group(make_job("climb", stop_at="end"))
-    assert run.failure is None, run.log_tail
-    assert [item.quality for item in run.evaluations] == [50.0, 80.0, 96.0, 98.0, 97.0, 99.0]
-    assert list(tmp_path.glob("finishline-run-*")) == []
-
-
 @pytest.mark.parametrize(
-    ("reference", "code"),
-    [("diverge_by_loss", "training_diverged"), ("fail_elsewhere", "device_unfit")],
+    ("reference", "code", "evaluations"),
+    [
+        ("climb", None, 6),
+        ("diverge_by_loss", "training_diverged", 0),
+        ("fail_elsewhere", "device_unfit", 0),
+        ("killed_elsewhere", "child_died", 1),
+    ],
 )
-def test_failure_of_any_process_is_the_failure_of_the_run(train_group, make_job, reference, code):
-    run = train_group(make_job(reference))
-    assert run.failure.code == code, run.log_tail
-
-
-def test_killed_process_ends_the_run_with_what_was_measured(train_group, make_job):
-    run = train_group(make_job("killed_elsewhere"))
-    assert run.failure.code == "child_died", run.log_tail
-    assert [item.quality for item in run.evaluations] == [50.0]
+def test_the_first_process_alone_tells_what_happens_to_any(
+    train_group, make_job, tmp_path, reference, code, evaluations
+):
+    run = train_group(make_job(reference, stop_at="end"))
+    assert (run.failure and run.failure.code) == code, run.log_tail
+    assert len(run.evaluations) == evaluations
+    assert list(tmp_path.glob("finishline-run-*")) == []
 
 
 def test_no_process_of_a_group_is_left_when_the_run_is_given_up(
@@ -376,63 +284,33 @@ def test_real_training_on_two_processes_reaches_its_target(make_job, announcer):
     job = make_job(
         "digits",
         data_set_sha256=digits.DATA_SET_SHA256,
-        target=90.0,
+        target=20.0,
         run_limit_seconds=120.0,
         seeds=(3,),
     )
     host = Host(device="cpu", data_dir=Path("unused"), processes=2)
     run = train_run(job, 0, host=host, announcer=announcer, stop=lambda: None)
     assert run.status == "reached", run.log_tail
-    assert run.evaluations[-1].quality >= 90.0
+    assert run.evaluations[-1].quality >= 20.0
     assert run.evaluations[-1].samples == len(run.evaluations) * (1198 // 64) * 64
     assert 0.0 < run.telemetry.communication_share < 1.0
     assert run.telemetry.communication_how.startswith("every exchange of gradients timed")
 
 
-def test_setting_says_how_many_processes_and_refuses_none(monkeypatch):
-    monkeypatch.setenv("FINISHLINE_PROCESSES", "2")
-    assert Settings(broker_url="redis://x").processes == 2
-    monkeypatch.setenv("FINISHLINE_PROCESSES", "0")
-    with pytest.raises(ValueError, match="greater than or equal to 1"):
-        Settings(broker_url="redis://x")
-
-
-@pytest.fixture
-def watch():
+def test_every_second_belongs_to_one_phase():
     """Started at 10 s: 2 s init, 3 s warm-up, 0.5 s data, 4 s training, 1 s evaluation."""
     watch = Stopwatch(10.0)
+    watch.enter(Phase.COMPILE, 12.0)
     watch.enter(Phase.WARMUP, 12.0)
+    assert watch.started_at is None
     watch.enter(Phase.DATA, 15.0)
     watch.enter(Phase.TRAIN, 15.5)
     watch.enter(Phase.EVAL, 19.5)
     watch.stamp(20.5)
-    return watch
-
-
-def test_every_second_belongs_to_one_phase(watch):
     assert watch.ledger == Ledger(init=2.0, warmup=3.0, data=0.5, train=4.0, eval=1.0)
-    assert watch.ledger.total() == 10.5
-
-
-def test_run_starts_at_the_first_phase_after_the_preparation(watch):
-    assert watch.started_at == 15.0
-
-
-def test_run_has_not_started_during_warm_up():
-    watch = Stopwatch(0.0)
-    watch.enter(Phase.INIT, 0.5)
-    watch.enter(Phase.COMPILE, 1.0)
-    watch.enter(Phase.WARMUP, 2.0)
-    assert watch.started_at is None
-
-
-@pytest.mark.parametrize(
-    ("clock", "seconds"),
-    [("mlperf", 5.5), ("dawnbench", 9.5), ("speedrun", 4.5)],
-    ids=lambda value: str(value),
-)
-def test_the_benchmarks_clock_says_which_phases_count(watch, clock, seconds):
-    assert watch.seconds(Clock(clock), division="closed") == pytest.approx(seconds)
+    assert (watch.ledger.total(), watch.started_at) == (10.5, 15.0)
+    for clock, seconds in (("mlperf", 5.5), ("dawnbench", 9.5), ("speedrun", 4.5)):
+        assert watch.seconds(Clock(clock), division="closed") == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(
@@ -453,33 +331,26 @@ def test_two_clocks_may_differ_by_two_percent_and_fifty_milliseconds(
 
 
 ACCURACY = TargetSpec("top1Accuracy", 97.5, "higher")
-
-
 LOSS = TargetSpec("loss", 1.0, "lower")
+TWICE = TargetSpec("top1Accuracy", 97.5, "higher", evaluations_in_a_row=2)
+FIXED = TargetSpec("loss", 1.0, "lower", fixed_stop=True)
 
 
 @pytest.mark.parametrize(
-    ("qualities", "reached"),
-    [([], False), ([97.4], False), ([97.5], True), ([90.0, 97.6], True)],
+    ("target", "qualities", "reached"),
+    [
+        (ACCURACY, [], False),
+        (ACCURACY, [97.4], False),
+        (ACCURACY, [90.0, 97.5], True),
+        (LOSS, [1.2, 1.0], True),
+        (LOSS, [1.2, 1.1], False),
+        (TWICE, [98.0, 97.0, 98.0], False),
+        (TWICE, [98.0, 97.0, 98.0, 97.5], True),
+        (FIXED, [0.9, 0.8], False),
+    ],
 )
-def test_target_is_reached_at_or_above_its_value(qualities, reached):
-    assert is_reached(qualities, ACCURACY) is reached
-
-
-def test_a_loss_reaches_its_target_downwards():
-    assert is_reached([1.2, 1.0], LOSS)
-    assert not is_reached([1.2, 1.1], LOSS)
-
-
-def test_sustained_target_needs_evaluations_in_a_row():
-    twice = TargetSpec("top1Accuracy", 97.5, "higher", evaluations_in_a_row=2)
-    assert not is_reached([98.0, 97.0, 98.0], twice)
-    assert is_reached([98.0, 97.0, 98.0, 97.5], twice)
-
-
-def test_a_run_with_a_fixed_stop_never_stops_at_its_target():
-    stop = TargetSpec("loss", 1.0, "lower", fixed_stop=True)
-    assert not is_reached([0.9, 0.8], stop)
+def test_target_is_reached_at_or_beyond_its_value(target, qualities, reached):
+    assert is_reached(qualities, target) is reached
 
 
 POINTS = [
@@ -489,21 +360,17 @@ POINTS = [
 
 
 @pytest.mark.parametrize(
-    ("qualities", "below"),
+    ("qualities", "target", "below"),
     [
-        ([40.0], False),  # on the edge is inside
-        ([39.9], True),
-        ([61.0], False),  # above is for the server to judge
-        ([50.0, 74.0], True),
-        ([30.0, 80.0], False),  # the first evaluation had its turn
-        ([50.0, 80.0, 1.0], False),  # no control point there
+        ([40.0], ACCURACY, False),  # on the edge is inside
+        ([39.9], ACCURACY, True),
+        ([61.0], ACCURACY, False),  # above is for the server to judge
+        ([50.0, 74.0], ACCURACY, True),
+        ([30.0, 80.0], ACCURACY, False),  # the first evaluation had its turn
+        ([50.0, 80.0, 1.0], ACCURACY, False),  # no control point there
+        ([61.0], LOSS, True),
+        ([39.0], LOSS, False),
     ],
 )
-def test_only_the_latest_evaluation_below_its_control_point_stops(qualities, below):
-    assert is_below_band(qualities, POINTS, ACCURACY) is below
-
-
-def test_a_loss_is_below_the_band_when_it_is_larger():
-    points = [ControlPoint(index=1, mean=2.0, lower=1.5, upper=2.5)]
-    assert is_below_band([2.6], points, LOSS)
-    assert not is_below_band([1.4], points, LOSS)
+def test_only_the_latest_evaluation_below_its_control_point_stops(qualities, target, below):
+    assert is_below_band(qualities, POINTS, target) is below
