@@ -9,7 +9,6 @@ import statistics
 import subprocess
 import sys
 from collections import Counter
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -17,12 +16,9 @@ import pytest
 import torch
 
 from finishline.rules.benchmarks.benchmark import load_benchmark
-from finishline.rules.scoring.run import Phase
 from reference_models import (
     DataSetError,
-    HyperparameterError,
     Measurement,
-    TrainingDivergedError,
     grammar,
     grammar_corpus,
     text,
@@ -50,24 +46,10 @@ def curve(training):
     return [item.quality for item in training if isinstance(item, Measurement)]
 
 
-@cache
-def one_epoch(seed):
-    """The quality after a training of one epoch: several tests look at the same one."""
-    return curve(start(seed=seed, epochs=1))
-
-
-def test_same_seed_gives_the_same_curve_bit_for_bit():
-    assert curve(start(seed=7, epochs=1)) == one_epoch(7)
-
-
 def test_two_processes_give_the_curve_of_one_at_the_same_global_batch(pair):
     first, second = (each["grammar"] for each in pair)
     assert first == second
-    assert first == pytest.approx(one_epoch(7), abs=1e-5)
-
-
-def test_another_seed_gives_another_curve():
-    assert one_epoch(7) != one_epoch(8)
+    assert first == pytest.approx(curve(start(seed=7, epochs=1)), abs=1e-5)
 
 
 def test_loss_falls_from_that_of_a_guess_and_stays_above_the_entropy():
@@ -95,33 +77,6 @@ def test_training_on_shuffled_bytes_does_not_get_below_their_frequencies(monkeyp
     best = min(curve(start(seed=3, epochs=3)))
     assert order_0 - 0.05 < best < order_0 + 0.2
     assert not BENCHMARK.target.is_reached(best)
-
-
-def test_corpus_is_first_read_after_the_clock_started(monkeypatch):
-    reads = []
-    real = grammar.read_corpus
-    monkeypatch.setattr(grammar, "read_corpus", lambda: reads.append(1) or real())
-    phases = []
-    for item in start(epochs=1, batch_size=256):
-        if isinstance(item, Phase):
-            phases.append(item)
-        if not phases or phases[-1] in (Phase.INIT, Phase.WARMUP, Phase.DATA):
-            assert reads == []  # What DATA does, it does when the next item is asked for.
-        else:
-            assert reads == [1]
-    assert phases == [Phase.WARMUP, Phase.DATA, Phase.TRAIN, Phase.EVAL]
-
-
-def test_warm_up_leaves_model_and_random_numbers_as_they_were(monkeypatch):
-    with_warm_up = one_epoch(7)
-    monkeypatch.setattr(grammar, "warm_up", lambda *arguments: None)
-    assert curve(start(seed=7, epochs=1)) == with_warm_up
-
-
-def test_measurements_count_epochs_and_windows():
-    training = start(epochs=2, batch_size=256)
-    items = [item for item in training if isinstance(item, Measurement)]
-    assert [(item.epoch, item.samples) for item in items] == [(1, 512), (2, 1024)]  # 640 // 256 = 2
 
 
 def test_a_place_sees_no_byte_after_it():
@@ -198,45 +153,7 @@ def test_gradients_are_clipped_before_the_step(corpus):
     assert norm == pytest.approx(0.01, rel=1e-3)
 
 
-def test_loss_that_is_no_number_ends_the_training(monkeypatch):
-    monkeypatch.setattr(grammar, "train_step", lambda *a, **k: torch.tensor(math.nan))
-    with pytest.raises(TrainingDivergedError, match="epoch 1"):
-        curve(start())
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("batch_size", 7),
-        ("batch_size", 32.5),
-        ("batch_size", True),
-        ("epochs", 0),
-        ("epochs", math.nan),
-        ("base_learning_rate", "0.1"),
-        ("gradient_clip", 0),
-        ("learning_rate", 0.003),
-    ],
-)
-def test_wrong_hyperparameter_is_refused_by_name(name, value):
-    with pytest.raises(HyperparameterError) as refused:
-        grammar.configure({name: value})
-    assert refused.value.field == f"hyperparameters.{name}"
-    assert refused.value.expected
-
-
-def test_a_configuration_made_by_hand_is_checked_too():
-    with pytest.raises(HyperparameterError, match="epochs"):
-        grammar.GrammarConfig(epochs=0)
-
-
-def test_benchmark_file_states_the_limits_and_defaults_of_the_reference():
-    stated = {
-        name: grammar.Limit(item.minimum, item.maximum, item.integer)
-        for name, item in BENCHMARK.hyperparameters.items()
-    }
-    assert stated == grammar.LIMITS
-    assert grammar.configure(BENCHMARK.defaults()) == grammar.GrammarConfig()
-    assert BENCHMARK.data_set.sha256 == grammar.DATA_SET_SHA256
+def test_benchmark_file_counts_the_test_items_of_the_reference():
     assert BENCHMARK.data_set.test_items == grammar.TEST_WINDOWS * grammar.CONTEXT_BYTES
 
 
@@ -264,46 +181,35 @@ def next_measurement(training):
     return next(item for item in training if isinstance(item, Measurement))
 
 
-@pytest.fixture
-def corpus_file(tmp_path, corpus):
-    folder = tmp_path / "text"
-    folder.mkdir()
-    (folder / "corpus.txt").write_bytes(corpus[:200_000])
-    return folder / "corpus.txt"
+OWN = grammar.read_corpus()[:200_000]
 
 
-def train_on_file(tmp_path):
+@pytest.mark.parametrize(
+    ("content", "beside", "refused"),
+    [
+        (OWN, None, None),
+        (OWN, f"{hashlib.sha256(OWN).hexdigest()}  corpus.txt\n", None),
+        (OWN, "0" * 64 + "  corpus.txt\n", "SHA-256"),
+        (OWN, "", "SHA-256"),
+        (None, None, r"text/corpus\.txt.*FINISHLINE_DATA_DIR"),
+        (b"short", None, r"5 bytes; expected at least 100,000"),
+    ],
+    ids=["own", "with its hash", "another hash", "no hash", "missing", "cut off"],
+)
+def test_a_file_of_ones_own_is_trained_on(tmp_path, content, beside, refused):
+    (tmp_path / "text").mkdir()
+    if content is not None:
+        (tmp_path / "text" / "corpus.txt").write_bytes(content)
+    if beside is not None:
+        (tmp_path / "text" / "corpus.txt.sha256").write_text(beside)
     config = text.configure({"epochs": 1, "batch_size": 256})
-    return curve(text.train(config, seed=0, device="cpu", data_dir=tmp_path))
-
-
-def test_a_file_of_ones_own_is_trained_on(corpus_file, tmp_path):
-    [quality] = train_on_file(tmp_path)
+    training = text.train(config, seed=0, device="cpu", data_dir=tmp_path)
+    if refused is not None:
+        with pytest.raises(DataSetError, match=refused):
+            curve(training)
+        return
+    [quality] = curve(training)
     assert quality < math.log(256)
-
-
-def test_a_missing_corpus_file_says_where_to_put_it(tmp_path):
-    with pytest.raises(DataSetError, match=r"text/corpus\.txt.*FINISHLINE_DATA_DIR"):
-        train_on_file(tmp_path)
-
-
-def test_a_corpus_file_that_was_cut_off_is_refused(corpus_file, tmp_path):
-    corpus_file.write_bytes(b"short")
-    with pytest.raises(DataSetError, match=r"5 bytes; expected at least 100,000"):
-        train_on_file(tmp_path)
-
-
-@pytest.mark.parametrize("beside", ["0" * 64 + "  corpus.txt\n", ""])
-def test_a_corpus_file_is_held_against_the_hash_beside_it(corpus_file, tmp_path, beside):
-    corpus_file.with_name("corpus.txt.sha256").write_text(beside)
-    with pytest.raises(DataSetError, match="SHA-256"):
-        train_on_file(tmp_path)
-
-
-def test_a_corpus_file_with_its_hash_is_accepted(corpus_file, tmp_path):
-    sha256 = hashlib.sha256(corpus_file.read_bytes()).hexdigest()
-    corpus_file.with_name("corpus.txt.sha256").write_text(f"{sha256}  corpus.txt\n")
-    assert len(train_on_file(tmp_path)) == 1
 
 
 @pytest.fixture(scope="module")
