@@ -32,19 +32,16 @@ from finishline.rules.statistics.significance import Reference, reference_of
 from finishline.rules.submissions.claim import Claim, System
 from finishline.rules.verification.replay_plan import band_for
 
-ENTROPY = bytes(range(32))
-
 
 def make_runs(*curves, batch_size=64):
     return [ReferenceRun(batch_size, seed, tuple(curve)) for seed, curve in enumerate(curves)]
 
 
-def epochs_by_hand(digits, batch_size):
+def whole_epochs(digits, batch_size):
     """The first evaluation at 97.5, counted by hand from the file's curves."""
     return [
         next(j for j, quality in enumerate(run.quality, 1) if quality >= 97.5)
-        for run in digits.reference_runs
-        if run.batch_size == batch_size
+        for run in digits.reference_runs_at(batch_size)
     ]
 
 
@@ -53,30 +50,29 @@ def test_the_table_has_mean_and_deviation_of_the_epochs_to_the_target(digits):
 
     assert [point.batch_size for point in table] == [32, 64, 128]
     for point in table:
-        epochs = epochs_by_hand(digits, point.batch_size)
+        epochs = whole_epochs(digits, point.batch_size)
         assert list(point.epochs) == epochs
         assert point.runs == 40
         assert point.mean == pytest.approx(statistics.mean(epochs))
         assert point.stdev == pytest.approx(statistics.stdev(epochs))
 
 
-def test_a_run_that_never_was_at_the_target_counts_as_a_run_without_epochs(digits):
-    (point,) = convergence_table(digits, make_runs([50.0, 97.5], [50.0, 97.4], [99.0, 99.0]))
-
-    assert (point.runs, point.epochs) == (3, (2.0, 1.0))
-    assert (point.mean, point.stdev) == (1.5, pytest.approx(math.sqrt(0.5)))
-
-
-def test_figures_that_nobody_measured_are_absent(digits):
-    (none,) = convergence_table(digits, make_runs([50.0]))
-    (one,) = convergence_table(digits, make_runs([98.0]))
-
-    assert (none.mean, none.stdev) == (None, None)
-    assert (one.mean, one.stdev) == (1.0, None)
+@pytest.mark.parametrize(
+    ("curves", "epochs", "mean", "stdev"),
+    [
+        # A run that never was at the target counts as a run without epochs.
+        (([50.0, 97.5], [50.0, 97.4], [99.0, 99.0]), (2.0, 1.0), 1.5, math.sqrt(0.5)),
+        (([50.0],), (), None, None),
+        (([98.0],), (1.0,), 1.0, None),
+    ],
+)
+def test_figures_that_nobody_measured_are_absent(digits, curves, epochs, mean, stdev):
+    (point,) = convergence_table(digits, make_runs(*curves))
+    assert (point.runs, point.epochs, point.mean) == (len(curves), epochs, mean)
+    assert point.stdev == (None if stdev is None else pytest.approx(stdev))
 
 
 def test_the_band_is_that_of_a_replay_judged_by_these_runs(digits):
-    assert digits.replay is not None
     runs = [run for run in digits.reference_runs if run.seed < 1015]
     claim = Claim("digits", "closed", "m", "f", System("s", "c", "p"), ("r",), {"batch_size": 32.0})
     judged = dataclasses.replace(digits, reference_runs=tuple(runs))
@@ -85,14 +81,9 @@ def test_the_band_is_that_of_a_replay_judged_by_these_runs(digits):
     assert band == band_for(judged, claim, runs=digits.replay.max_runs)
     assert len(band) == 20
     assert band != band_at(digits, digits.reference_runs, 32)
-
-
-def test_fewer_than_twice_the_runs_of_a_replay_make_no_band(digits):
-    """digits.toml: max_runs = 3."""
-    runs = digits.reference_runs_at(64)
-
-    assert band_at(digits, runs[:5], 64) == []
-    assert len(band_at(digits, runs[:6], 64)) == 20
+    # Fewer than twice the runs of a replay make none. digits.toml: max_runs = 3.
+    known = digits.reference_runs_at(64)
+    assert [len(band_at(digits, known[:count], 64)) for count in (5, 6)] == [0, 20]
 
 
 @pytest.mark.parametrize(
@@ -103,25 +94,16 @@ def test_chunks_are_even_and_of_at_most_ten_runs(runs, chunks):
     assert chunk_sizes(runs) == chunks
 
 
-def test_what_a_seal_covers_is_the_json_of_the_runs_whatever_their_order():
+def test_what_a_seal_covers_is_the_json_of_the_runs_whatever_their_order(digits):
     runs = make_runs([50.0, 98.5], [40.0, 97.5])
-    text = "[[64,0,[50.0,98.5]],[64,1,[40.0,97.5]]]"
+    sealed = hashlib.sha256(b"[[64,0,[50.0,98.5]],[64,1,[40.0,97.5]]]").hexdigest()
 
-    assert runs_sha256(runs) == hashlib.sha256(text.encode()).hexdigest()
-    assert runs_sha256(runs[::-1]) == runs_sha256(runs)
-    assert runs_sha256(runs[:1]) != runs_sha256(runs)
-
-
-def test_runs_of_a_calibration_stand_in_for_those_of_the_file(digits):
-    runs = make_runs([50.0, 98.5])
+    assert runs_sha256(runs) == runs_sha256(runs[::-1]) == sealed != runs_sha256(runs[:1])
+    # Runs of a calibration stand in for those of the file.
     judged = calibrated_by(digits, runs)
-    assert judged_beside("cal-1", judged) == {
-        "calibration": "cal-1",
-        "reference_runs_sha256": hashlib.sha256(b"[[64,0,[50.0,98.5]]]").hexdigest(),
-    }
-
-    assert judged.reference_runs == tuple(runs)
-    assert judged.sha256 == digits.sha256
+    beside = {"calibration": "cal-1", "reference_runs_sha256": sealed}
+    assert judged_beside("cal-1", judged) == beside
+    assert (judged.reference_runs, judged.sha256) == (tuple(runs), digits.sha256)
 
 
 def test_p_is_welchs_on_log_values():
@@ -153,18 +135,14 @@ def test_a_comparison_tells_means_difference_and_bands_by_common_batch_size(digi
     second = [run for run in digits.reference_runs if run.batch_size != 32 and run.seed >= 1020]
     (size,) = compare_calibrations(digits, first, second)
 
-    epochs = epochs_by_hand(digits, 64)
-    assert size.batch_size == 64
-    gap = statistics.mean(epochs[:20]) - statistics.mean(epochs[20:])
-    assert size.difference == pytest.approx(gap)
-    assert size.p_value is not None
+    def gap(values):
+        return pytest.approx(statistics.mean(values[:20]) - statistics.mean(values[20:]))
+
+    assert (size.batch_size, size.difference) == (64, gap(whole_epochs(digits, 64)))
     assert 0.0 < size.p_value <= 1.0
-    at_third = [run.quality[2] for run in digits.reference_runs_at(64)]
     third = size.band[2]
-    assert third.index == 3
-    assert third.mean_difference == pytest.approx(
-        statistics.mean(at_third[:20]) - statistics.mean(at_third[20:])
-    )
+    at_third = [run.quality[2] for run in digits.reference_runs_at(64)]
+    assert (third.index, third.mean_difference) == (3, gap(at_third))
     halves = (band_at(digits, first, 64)[2], band_at(digits, second, 64)[2])
     assert third.lower_difference == pytest.approx(halves[0].lower - halves[1].lower)
     assert third.upper_difference == pytest.approx(halves[0].upper - halves[1].upper)
@@ -184,19 +162,17 @@ def test_without_bands_the_means_still_compare(digits):
 
 def test_too_few_runs_cannot_judge(digits):
     """Twice max_runs = 3 at each batch size."""
-    runs = [*digits.reference_runs_at(32), *digits.reference_runs_at(64)[:5]]
-
-    assert why_not_adoptable(digits, runs) == "batch size 64 has 5 runs of at least 6"
-    assert why_not_adoptable(digits, [*runs, digits.reference_runs_at(64)[7]]) is None
-    assert why_not_adoptable(digits, []) == "it has no run"
-    unreplayed = dataclasses.replace(digits, replay=None)
-    assert why_not_adoptable(unreplayed, make_runs([98.0], [98.0])) is None
-    assert why_not_adoptable(unreplayed, make_runs([98.0])) == (
-        "batch size 64 has 1 run of at least 2"
-    )
-    assert band_at(unreplayed, runs, 32) == []
-    never = make_runs(*[[50.0]] * 8)
-    assert "fewer than two runs reached" in (why_not_adoptable(digits, never) or "")
+    known, unreplayed = digits.reference_runs_at, dataclasses.replace(digits, replay=None)
+    for benchmark, runs, why in (
+        (digits, [*known(32), *known(64)[:5]], "batch size 64 has 5 runs of at least 6"),
+        (digits, [*known(32), *known(64)[:6]], None),
+        (digits, [], "it has no run"),
+        (unreplayed, make_runs([98.0], [98.0]), None),
+        (unreplayed, make_runs([98.0]), "batch size 64 has 1 run of at least 2"),
+    ):
+        assert why_not_adoptable(benchmark, runs) == why
+    assert band_at(unreplayed, known(32), 32) == []
+    assert "fewer than two runs reached" in why_not_adoptable(digits, make_runs(*[[50.0]] * 8))
 
 
 def test_the_toml_of_a_run_is_read_back_by_a_benchmark_file(digits):
@@ -206,38 +182,25 @@ def test_the_toml_of_a_run_is_read_back_by_a_benchmark_file(digits):
     assert table == {"batch_size": 32, "seed": 1000, "quality": list(run.quality)}
 
 
-def whole_epochs(digits, batch_size):
-    """Counted here, by eye of the definition: the first evaluation of at least 97.5 %."""
-    return [
-        next(j for j, quality in enumerate(run.quality, 1) if quality >= 97.5)
-        for run in digits.reference_runs_at(batch_size)
-    ]
-
-
 def test_between_two_batch_sizes_mean_and_spread_lie_on_the_line(digits):
     """96 lies half way between 64 and 128, 80 a quarter; 2 x 3 runs stand for them."""
     low, high = whole_epochs(digits, 64), whole_epochs(digits, 128)
     means = statistics.mean(low), statistics.mean(high)
-    stdevs = statistics.stdev(low), statistics.stdev(high)
 
     half = interpolated_epochs(digits, 96, fractional=False)
     quarter = interpolated_epochs(digits, 80, fractional=False)
 
-    assert half is not None
-    assert quarter is not None
     assert half.mean == pytest.approx(sum(means) / 2)
-    assert half.stdev == pytest.approx(sum(stdevs) / 2)
+    assert half.stdev == pytest.approx((statistics.stdev(low) + statistics.stdev(high)) / 2)
     assert quarter.mean == pytest.approx(0.75 * means[0] + 0.25 * means[1])
     assert half.count == quarter.count == 6
 
 
-def test_the_interpolated_epochs_are_those_of_real_trainings(digits):
+@pytest.mark.parametrize(("batch_size", "mean", "stdev"), [(48, 7.38, 0.59), (96, 8.32, 0.69)])
+def test_the_interpolated_epochs_are_those_of_real_trainings(digits, batch_size, mean, stdev):
     """Forty trainings each took 7.38 +- 0.59 epochs at batch size 48 and 8.32 +- 0.69 at 96."""
-    for batch_size, measured, stdev in ((48, 7.38, 0.59), (96, 8.32, 0.69)):
-        found = interpolated_epochs(digits, batch_size, fractional=False)
-
-        assert found is not None
-        assert found.mean == pytest.approx(measured, abs=0.5 * stdev)
+    found = interpolated_epochs(digits, batch_size, fractional=False)
+    assert found.mean == pytest.approx(mean, abs=0.5 * stdev)
 
 
 @pytest.mark.parametrize("batch_size", [16, 32, 128, 256])
@@ -272,16 +235,9 @@ def test_crossings_lie_within_the_epoch_before_the_evaluation(digits):
 
 def test_pooling_two_references_is_as_taking_all_their_figures():
     first, second = [7.0, 8.0, 8.0, 9.0], [6.5, 7.5]
-    together = [*first, *second]
-
     found = pooled(reference_of(first), reference_of(second))
-
-    assert found.mean == pytest.approx(statistics.mean(together))
-    assert found.stdev == pytest.approx(statistics.stdev(together))
+    assert found.mean == pytest.approx(statistics.mean([*first, *second]))
+    assert found.stdev == pytest.approx(statistics.stdev([*first, *second]))
     assert found.count == 6
-
-
-def test_a_single_figure_is_pooled_too():
-    found = pooled(reference_of([7.0, 9.0]), Reference(8.0, 0.0, 1))
-
-    assert (found.mean, found.stdev, found.count) == (8.0, pytest.approx(1.0), 3)
+    single = pooled(reference_of([7.0, 9.0]), Reference(8.0, 0.0, 1))
+    assert (single.mean, single.stdev, single.count) == (8.0, pytest.approx(1.0), 3)

@@ -44,46 +44,42 @@ def run_of(qualities, *, pace=1.0, status="reached"):
 
 
 def test_the_draw_follows_from_nonce_and_report():
-    drawn = [drawn_runs(nonce, {"a": 1}, among=range(5), organisers=False) for nonce in NONCES]
-    assert drawn == [
-        drawn_runs(nonce, {"a": 1}, among=range(5), organisers=False) for nonce in NONCES
-    ]
+    def draw(told):
+        return [drawn_runs(nonce, told, among=range(5), organisers=False) for nonce in NONCES]
+
+    drawn = draw({"a": 1})
+    assert drawn == draw({"a": 1}) != draw({"a": 2})
     assert {len(each) for each in drawn} == {1}
     assert {each[0] for each in drawn} == {0, 1, 2, 3, 4}
-    other = [drawn_runs(nonce, {"a": 2}, among=range(5), organisers=False) for nonce in NONCES]
-    assert other != drawn
-
-
-def test_of_an_organisers_worker_one_run_in_ten_is_drawn():
+    # Only runs that count are drawn, and of an organiser's worker one in ten.
+    assert drawn_runs(NONCES[0], {}, among=[], organisers=False) == []
+    assert drawn_runs(NONCES[0], {}, among=[3], organisers=False) == [3]
     drawn = [drawn_runs(nonce, {}, among=range(5), organisers=True) for nonce in NONCES]
     assert 60 < sum(map(len, drawn)) < 140  # of 1000
 
 
-def test_only_runs_that_count_are_drawn():
-    assert drawn_runs(NONCES[0], {}, among=[], organisers=False) == []
-    assert drawn_runs(NONCES[0], {}, among=[3], organisers=False) == [3]
+SHORT = run_of([10.0, 50.0, 90.0], status="not_reached")
+LONG = run_of([10.0, 50.0, 90.0, 95.0])
 
 
-def test_pace_agrees_within_five_percent_and_a_quarter_second():
-    first = run_of([10.0, 50.0, 90.0])  # 3 s; 5 % of the longer + 0.25 s
-    assert compare_runs(first, run_of([10.0, 50.0, 90.0], pace=1.13), limit=None).paced
-    assert not compare_runs(first, run_of([10.0, 50.0, 90.0], pace=1.15), limit=None).paced
-
-
-def test_curves_agree_within_the_distance_of_equal_seeds():
-    first, other = run_of([10.0, 50.0, 90.0]), run_of([10.0, 50.3, 90.0, 95.0])
-    # rms of 0, 0.3, 0 is 0.173
-    assert compare_runs(first, other, limit=0.18).agrees
-    assert not compare_runs(first, other, limit=0.17).agrees
-    assert compare_runs(first, run_of([10.0, 50.0]), limit=0.2) is None
-
-
-def test_a_run_that_missed_the_target_ends_no_earlier_than_the_other():
-    short = run_of([10.0, 50.0, 90.0], status="not_reached")
-    other = run_of([10.0, 50.0, 90.0, 95.0])
-    assert not compare_runs(short, other, limit=0.2).agrees
-    assert not compare_runs(other, short, limit=0.2).agrees
-    assert compare_runs(short, run_of([10.0, 50.0, 90.0]), limit=0.2).agrees
+@pytest.mark.parametrize(
+    ("first", "other", "limit", "name", "agrees"),
+    [
+        # 3 s: 5 % of the longer and 0.25 s.
+        (run_of([10.0, 50.0, 90.0]), run_of([10.0, 50.0, 90.0], pace=1.13), None, "paced", True),
+        (run_of([10.0, 50.0, 90.0]), run_of([10.0, 50.0, 90.0], pace=1.15), None, "paced", False),
+        # The rms of 0, 0.3, 0 is 0.173.
+        (LONG, run_of([10.0, 50.3, 90.0]), 0.18, "agrees", True),
+        (LONG, run_of([10.0, 50.3, 90.0]), 0.17, "agrees", False),
+        # A run that missed the target ends no earlier than the other.
+        (SHORT, LONG, 0.2, "agrees", False),
+        (LONG, SHORT, 0.2, "agrees", False),
+        (SHORT, run_of([10.0, 50.0, 90.0]), 0.2, "agrees", True),
+    ],
+)
+def test_pace_and_curve_of_a_run_agree_within_their_limits(first, other, limit, name, agrees):
+    assert getattr(compare_runs(first, other, limit=limit), name) is agrees
+    assert compare_runs(LONG, run_of([10.0, 50.0]), limit=limit) is None
 
 
 def evaluations(quality):
@@ -94,7 +90,7 @@ def until_target(quality):
     return list(quality[: next(j for j, q in enumerate(quality, 1) if q >= 97.5)])
 
 
-def judged(digits, *own, again=None, missed=0.0):
+def judged(digits, *own, again=None):
     """Three shipped runs claimed, `own` the curves of the worker for their seeds."""
     known = [run.quality for run in digits.reference_runs_at(64)]
     curves = [evaluations(until_target(quality)) for quality in known[:3]]
@@ -102,22 +98,20 @@ def judged(digits, *own, again=None, missed=0.0):
         RunScore(f"run_{i}.log", i, True, c[-1].seconds, c[-1].epoch, 98.0, 0.11)
         for i, c in enumerate(curves)
     ]
-    trained = [_run(i, i, quality) for i, quality in enumerate(own)]
-    sealed = [_run(len(own) + i, 100 + i, until_target(known[10 + i])) for i in range(3)]
-    second = [_run(0, 0, again)] if again is not None else []
-    claim = Claim("digits", "closed", "m", "f", LAPTOP, (), {}, trained_with="reference")
+    of_own = [trained(i, i, quality) for i, quality in enumerate(own)]
+    sealed = [trained(len(own) + i, 100 + i, until_target(known[10 + i])) for i in range(3)]
     return judge(
         digits,
-        claim,
+        Claim("digits", "closed", "m", "f", LAPTOP, (), {}, trained_with="reference"),
         runs,
-        report([*trained, *sealed]),
+        report([*of_own, *sealed]),
         curves=curves,
         own_runs=len(own),
-        own_again=second,
+        own_again=[] if again is None else [trained(0, 0, again)],
     )
 
 
-def _run(index, seed, quality):
+def trained(index, seed, quality):
     return dataclasses.replace(replay(index, quality), seed=seed)
 
 
@@ -129,20 +123,20 @@ def noisy(digits, place, *, rms):
     return [q + float(n) for q, n in zip(curve, noise, strict=True)]
 
 
-def test_the_distance_is_that_of_the_epochs_both_have():
-    first = evaluations([10.0, 20.0, 30.0, 40.0])
-    second = evaluations([13.0, 24.0, 30.0])
-
-    assert curve_distance(first, second) == pytest.approx((25 / 3) ** 0.5)
-    assert curve_distance(first, second[:2]) is None
-
-
 @pytest.mark.parametrize("rms", [0.04, 0.19])
 def test_an_own_seed_as_another_host_gives_it_is_reproduced(digits, rms):
     found = judged(digits, noisy(digits, 0, rms=rms), noisy(digits, 1, rms=rms))
 
     assert found.outcome == "verified", found.reasons
     assert codes(found).count("curve_reproduced") == 2
+
+
+def test_the_distance_is_that_of_the_epochs_both_have():
+    first = evaluations([10.0, 20.0, 30.0, 40.0])
+    second = evaluations([13.0, 24.0, 30.0])
+
+    assert curve_distance(first, second) == pytest.approx((25 / 3) ** 0.5)
+    assert curve_distance(first, second[:2]) is None
 
 
 def test_any_two_shipped_seeds_are_further_apart_than_the_limit(digits):
@@ -158,43 +152,25 @@ def test_any_two_shipped_seeds_are_further_apart_than_the_limit(digits):
         assert nearest > limit
 
 
-def test_one_workers_word_leaves_a_claim_open(digits):
+def test_two_workers_against_a_claim_reject_it_and_one_leaves_it_open(digits):
     other = until_target(digits.reference_runs_at(64)[20].quality)
 
-    found = judged(digits, other)
+    alone, both = judged(digits, other), judged(digits, other, again=other)
+    kept = judged(digits, other, again=noisy(digits, 0, rms=0.1))
 
-    assert found.outcome == "inconclusive"
-    assert weight_of(found, "own_seed_not_confirmed") == "leaves_open"
-
-
-def test_two_workers_against_a_claim_reject_it(digits):
-    other = until_target(digits.reference_runs_at(64)[20].quality)
-
-    found = judged(digits, other, again=other)
-
-    assert found.outcome == "rejected"
-    assert weight_of(found, "curve_not_reproduced") == "rejects"
-
-
-def test_a_second_worker_that_reproduces_the_seed_keeps_the_claim(digits):
-    other = until_target(digits.reference_runs_at(64)[20].quality)
-
-    found = judged(digits, other, again=noisy(digits, 0, rms=0.1))
-
-    assert found.outcome == "inconclusive"
-    assert "not by the first" in next(
-        r.message for r in found.reasons if r.code == "own_seed_not_confirmed"
-    )
+    outcomes = [verdict.outcome for verdict in (alone, both, kept)]
+    assert outcomes == ["inconclusive", "rejected", "inconclusive"]
+    assert weight_of(alone, "own_seed_not_confirmed") == "leaves_open"
+    assert weight_of(both, "curve_not_reproduced") == "rejects"
+    (reason,) = [r for r in kept.reasons if r.code == "own_seed_not_confirmed"]
+    assert "not by the first" in reason.message
 
 
 def test_without_a_known_distance_there_is_a_note_that_leaves_nothing_open(digits):
-    assert digits.replay is not None
-    unknown = dataclasses.replace(
-        digits, replay=dataclasses.replace(digits.replay, equal_seed_distance=None)
-    )
+    bare = dataclasses.replace(digits.replay, equal_seed_distance=None)
     other = until_target(digits.reference_runs_at(64)[20].quality)
 
-    found = judged(unknown, other)
+    found = judged(dataclasses.replace(digits, replay=bare), other)
 
     assert found.outcome == "verified"
     assert weight_of(found, "own_seed_not_compared") == "note"
@@ -264,20 +240,12 @@ def test_times_on_other_hardware_are_not_compared_but_epochs_are(digits):
 
 
 def test_replays_without_a_time_have_no_means(digits):
-    times, epochs = compare_replays(
-        digits, replay_report([1.0]), replay_report([1.0, 2.0], quality=90.0)
-    )
+    missed = replay_report([1.0, 2.0], quality=90.0)
+    times, epochs = compare_replays(digits, replay_report([1.0]), missed)
 
-    assert (times.first_mean, times.second_mean, times.ratio, times.p_value) == (
-        1,
-        None,
-        None,
-        None,
-    )
-    assert epochs.p_value is None
-    assert [run.best_quality for run in figures_of(digits, replay_report([1.0], quality=90.0))] == [
-        90.0
-    ]
+    found = (times.first_mean, times.second_mean, times.ratio, times.p_value, epochs.p_value)
+    assert found == (1, None, None, None, None)
+    assert [run.best_quality for run in figures_of(digits, missed)] == [90.0, 90.0]
 
 
 @pytest.mark.parametrize(
@@ -300,8 +268,6 @@ def test_systems_differ_where_they_differ():
 
 
 CLAIM = Claim("digits", "closed", "m", "f", System("s", "cpu", "p"), ("run_0.log",))
-
-
 A100 = WorkerSystem("w", "other", "p", 1, 1.0, None, 0, 1, {})
 
 
@@ -318,9 +284,7 @@ def test_one_narrow_operation_names_the_whole_run():
     assert narrowest(["fp32", "fp32", "fp8", "bf16"]) == "fp8"
     assert narrowest(["fp32", "tf32"]) == "tf32"
     assert narrowest([]) is None
-
-
-def test_bfloat16_keeps_fewer_digits_than_float16():
+    # bfloat16 keeps fewer digits than float16.
     assert is_narrower("bf16", "fp16")
     assert not is_narrower("fp16", "bf16")
     assert not is_narrower("fp32", "fp32")
@@ -333,21 +297,21 @@ def test_bfloat16_inside_a_claim_of_float32_is_rejected():
     assert reason.numbers["operations_bf16"] == 1.0
 
 
-@pytest.mark.parametrize(("claim", "found"), [("bf16", "bf16"), ("bf16", "fp32"), ("tf32", "fp32")])
-def test_a_training_as_wide_as_claimed_or_wider_agrees(claim, found):
-    (reason,) = judge_precision(claiming(claim), replayed(found))
-    assert (reason.code, reason.weight) == ("precision_agrees", "supports")
-
-
-def test_tf32_inside_a_claim_of_float32_is_rejected():
-    (reason,) = judge_precision(claiming("fp32"), replayed("tf32"))
-    assert reason.weight == "rejects"
-
-
-def test_without_claim_or_audit_there_is_nothing_to_compare():
-    assert judge_precision(claiming(None), replayed("bf16")) == []
-    assert judge_precision(claiming("fp32"), replayed(None)) == []
-    assert judge_precision(claiming("fp32"), ReplayReport(runs=[], system=A100)) == []
+@pytest.mark.parametrize(
+    ("claim", "found", "weights"),
+    [
+        ("bf16", "bf16", ["supports"]),
+        ("bf16", "fp32", ["supports"]),
+        ("tf32", "fp32", ["supports"]),
+        ("fp32", "tf32", ["rejects"]),
+        (None, "bf16", []),
+        ("fp32", None, []),
+    ],
+)
+def test_a_training_as_wide_as_claimed_or_wider_agrees(claim, found, weights):
+    reasons = judge_precision(claiming(claim), replayed(found))
+    assert [reason.weight for reason in reasons] == weights
+    assert judge_precision(claiming(claim), ReplayReport(runs=[], system=A100)) == []
 
 
 def test_a_verdict_holds_the_precision_too(digits):

@@ -35,28 +35,25 @@ from finishline.rules.verification.messages import (
 WORK = ModelWork(batch_size=64, step_flops=1e9, step_bytes=1e7)
 
 
-def test_utilisation_is_achieved_by_the_measured_roof():
-    point = roofline(WORK, seconds_per_step=0.01, roof_flops=4e11, bytes_per_second=1e11)
-    assert point.achieved_flops == pytest.approx(1e11)
-    assert point.utilisation == pytest.approx(0.25)
-    assert point.intensity == pytest.approx(100.0)
-
-
-def test_above_the_ridge_the_compute_roof_binds_and_below_it_the_bandwidth():
-    high = roofline(WORK, seconds_per_step=0.01, roof_flops=4e11, bytes_per_second=1e11)
-    assert (high.bound, high.attainable_flops) == ("compute", 4e11)
-    low = roofline(WORK, seconds_per_step=0.01, roof_flops=4e11, bytes_per_second=2e9)
-    assert low.bound == "bandwidth"
-    assert low.attainable_flops == pytest.approx(2e11)
-    assert low.of_attainable == pytest.approx(0.5)
-
-
-def test_what_has_no_measured_roof_is_absent():
-    point = roofline(WORK, seconds_per_step=0.01, roof_flops=None, bytes_per_second=1e11)
-    assert (point.utilisation, point.attainable_flops, point.bound) == (None, None, None)
-    no_copy = roofline(WORK, seconds_per_step=0.01, roof_flops=4e11, bytes_per_second=None)
-    assert no_copy.utilisation == pytest.approx(0.25)
-    assert no_copy.attainable_flops is None
+@pytest.mark.parametrize(
+    ("step_bytes", "roof", "bandwidth", "figures"),
+    [
+        (1e7, 4e11, 1e11, {"achieved_flops": 1e11, "utilisation": 0.25, "intensity": 100.0}),
+        # Above the ridge the compute roof binds, and below it the bandwidth.
+        (1e7, 4e11, 1e11, {"bound": "compute", "attainable_flops": 4e11}),
+        (1e7, 4e11, 2e9, {"bound": "bandwidth", "attainable_flops": 2e11, "of_attainable": 0.5}),
+        # What has no measured roof is absent.
+        (1e7, None, 1e11, {"utilisation": None, "attainable_flops": None, "bound": None}),
+        (1e7, 4e11, None, {"utilisation": 0.25, "attainable_flops": None}),
+        (None, 4e11, 1e11, {"utilisation": 0.25, "intensity": None}),
+    ],
+)
+def test_utilisation_is_achieved_by_the_measured_roof(step_bytes, roof, bandwidth, figures):
+    work = replace(WORK, step_bytes=step_bytes)
+    point = roofline(work, seconds_per_step=0.01, roof_flops=roof, bytes_per_second=bandwidth)
+    for name, value in figures.items():
+        found = getattr(point, name)
+        assert found == (pytest.approx(value) if isinstance(value, float) else value), name
 
 
 def test_a_step_without_time_is_refused():
@@ -81,8 +78,6 @@ def test_the_roof_is_the_best_of_matmul_and_convolution_in_the_same_type():
 
 
 SYSTEM = WorkerSystem("w", "cpu-test", "p", 2, 1.0, None, 0, 1, {})
-
-
 FIGURES = {"gemm_fp32": figure(0.2), "convolution_fp32": figure(0.4), "gemm_bf16": figure(9.0)}
 
 
@@ -108,9 +103,7 @@ def test_a_replay_is_held_against_the_roof_of_its_worker_in_its_precision():
     assert found.utilisation == pytest.approx(0.025)
     assert found.intensity == pytest.approx(100.0)
     assert (found.run, found.missing) == (0, None)
-
-
-def test_several_processes_have_a_roof_each():
+    # Several processes have a roof each.
     [found] = run_utilisations(replayed(processes=2), FIGURES)
     assert found.utilisation == pytest.approx(0.0125)
 
@@ -144,16 +137,6 @@ def test_what_is_not_known_of_a_replay_is_absent_with_its_reason(report, figures
     assert found.samples_per_second == (None if rate is None else pytest.approx(rate))
 
 
-def test_a_step_whose_bytes_nobody_counted_has_no_intensity():
-    point = roofline(
-        replace(WORK, step_bytes=None),
-        seconds_per_step=0.01,
-        roof_flops=4e11,
-        bytes_per_second=1e11,
-    )
-    assert (point.intensity, point.utilisation) == (None, pytest.approx(0.25))
-
-
 def test_the_rate_is_that_up_to_the_last_evaluation():
     seconds = [(1, 640, 1.0), (2, 1280, 2.0), (3, 1920, 4.0)]
     told = [ReplayEvaluation(float(j), n, s, 98.0, {"train": s}) for j, n, s in seconds]
@@ -167,31 +150,34 @@ def test_a_run_without_an_evaluation_has_no_utilisation():
     assert run_utilisations(replace(none, runs=[]), FIGURES) == ()
 
 
-def test_baseline_is_the_median_of_the_first_five_readings():
-    assert baseline_of([100, 90, 110, 101, 99, 50, 50, 50, 50, 50, 50]) == 100
-
-
-@pytest.mark.parametrize("readings", [[], [100.0], [100.0, 101.0]])
-def test_two_readings_are_no_baseline(readings):
-    assert baseline_of(readings) is None
-
-
-def test_three_readings_are_a_baseline():
-    assert baseline_of([100.0, 104.0, 101.0]) == 101.0
+@pytest.mark.parametrize(
+    ("readings", "baseline"),
+    [
+        ([100, 90, 110, 101, 99, 50, 50, 50, 50, 50, 50], 100),
+        ([], None),
+        ([100.0], None),
+        ([100.0, 101.0], None),
+        ([100.0, 104.0, 101.0], 101.0),
+    ],
+)
+def test_baseline_is_the_median_of_the_first_five_readings(readings, baseline):
+    assert baseline_of(readings) == baseline
 
 
 @pytest.mark.parametrize(
-    ("reading", "is_too_far"),
-    [(97.1, False), (96.9, True), (102.9, False), (103.1, True), (100.0, False)],
+    ("reading", "is_too_far", "words"),
+    [
+        (97.1, False, "2.9 % slower"),
+        (96.9, True, "3.1 % slower"),
+        (102.9, False, "2.9 % faster"),
+        (103.1, True, "3.1 % faster"),
+        (80.0, True, "20.0 % slower than its own baseline of 100 GFLOP/s"),
+    ],
 )
-def test_a_worker_may_be_three_percent_off_in_either_direction(reading, is_too_far):
-    assert drift_of(reading, 100.0).is_too_far is is_too_far
-
-
-def test_the_sentence_says_how_far_which_way_and_from_what():
-    slower = drift_of(80.0, 100.0).sentence()
-    assert slower.startswith("20.0 % slower than its own baseline of 100 GFLOP/s")
-    assert "5.0 % faster" in drift_of(105.0, 100.0).sentence()
+def test_a_worker_may_be_three_percent_off_in_either_direction(reading, is_too_far, words):
+    drift = drift_of(reading, 100.0)
+    assert drift.is_too_far is is_too_far
+    assert drift.sentence().startswith(words)
 
 
 def test_without_a_baseline_there_is_no_drift():
@@ -242,40 +228,27 @@ def test_a_share_is_processor_seconds_over_seconds_for_each_thread(
     assert processor_share(cpu_seconds, seconds, threads=threads) == expected
 
 
-def logged(digits, share):
-    run = Run("run_0.log", "mlperf", (Evaluation(1.0, 0.8, 97.6),), "success", 0.8)
-    text = write_run_log(
-        Run(**{**vars(run), "processor_share": share}), benchmark=digits, started_at_ms=1000
-    )
+def logged(digits, *, more="", **others):
+    run = Run("run_0.log", "mlperf", (Evaluation(1.0, 0.8, 97.6),), "success", 0.8, **others)
+    text = write_run_log(run, benchmark=digits, started_at_ms=1000) + more
     return parse_run_log(text.encode(), name="run_0.log", benchmark=digits)
 
 
 @pytest.mark.parametrize(("share", "remarks"), [(0.62, 1), (0.899, 1), (0.9, 0), (None, 0)])
 def test_a_run_with_less_than_nine_tenths_of_its_processor_is_remarked_on(digits, share, remarks):
-    run = logged(digits, share)
+    run = logged(digits, processor_share=share)
 
     assert run.processor_share == share
-    assert len(find_shared([run])) == remarks
-
-
-def test_the_remark_says_the_share_and_what_to_do(digits):
-    [remark] = find_shared([logged(digits, 0.62)])
-    assert "62% of its processor" in str(remark)
-    assert "train again" in str(remark)
+    found = find_shared([run])
+    assert len(found) == remarks
+    assert all(f"{share:.0%} of its processor" in str(remark) for remark in found)
 
 
 @pytest.mark.parametrize("value", ["-0.1", "1.5", '"half"', "true"])
 def test_a_share_that_is_none_is_refused(digits, value):
-    text = write_run_log(
-        Run("run_0.log", "mlperf", (Evaluation(1.0, 0.8, 97.6),), "success", 0.8),
-        benchmark=digits,
-        started_at_ms=1000,
-    )
     line = ':::MLLOG {"time_ms": 2000, "event_type": "POINT_IN_TIME", "key": "processor_share", '
     with pytest.raises(LogFormatError) as caught:
-        parse_run_log(
-            (text + line + f'"value": {value}}}\n').encode(), name="run_0.log", benchmark=digits
-        )
+        logged(digits, more=line + f'"value": {value}}}\n')
     assert caught.value.field == "processor_share"
     assert caught.value.expected == "a number from 0 to 1"
 
@@ -294,25 +267,25 @@ JOULES = {
 
 
 @pytest.mark.parametrize(
-    ("clock", "joules"),
-    [("dawnbench", 11_011_111.0), ("mlperf", 11_111_000.0), ("speedrun", 11_011_000.0)],
+    ("joules", "clock", "timed"),
+    [
+        (JOULES, "dawnbench", 11_011_111.0),
+        (JOULES, "mlperf", 11_111_000.0),
+        (JOULES, "speedrun", 11_011_000.0),
+        (JOULES | {"cooling": 5.0}, "mlperf", 11_111_000.0),  # No phase of a ledger.
+        ({"init": 1e6, "train": 5.0}, "mlperf", 5.0),
+    ],
 )
-def test_energy_counts_over_the_phases_on_the_clock(clock, joules):
-    assert timed_joules(JOULES, Clock(clock)) == joules
-    assert timed_joules(JOULES | {"cooling": 5.0}, Clock(clock)) == joules  # no phase of a ledger
+def test_energy_counts_over_the_phases_on_the_clock(joules, clock, timed):
+    assert timed_joules(joules, Clock(clock)) == timed
 
 
-def test_the_thirty_free_minutes_of_preparation_are_no_joules():
-    assert timed_joules({"init": 1e6, "train": 5.0}, Clock("mlperf")) == 5.0
-
-
-def test_a_counter_that_went_on_counts_the_difference():
-    assert counted_since(10.0, 12.5, wraps_at=100.0) == 2.5
-    assert counted_since(10.0, 10.0, wraps_at=100.0) == 0.0
-
-
-def test_a_counter_that_wrapped_counts_to_its_end_and_from_zero():
-    assert counted_since(90.0, 4.0, wraps_at=100.0) == 14.0
+@pytest.mark.parametrize(
+    ("before", "after", "joules"),
+    [(10.0, 12.5, 2.5), (10.0, 10.0, 0.0), (90.0, 4.0, 14.0)],
+)
+def test_a_counter_that_went_on_or_wrapped_counts_the_difference(before, after, joules):
+    assert counted_since(before, after, wraps_at=100.0) == joules
 
 
 @pytest.mark.parametrize("wraps_at", [None, 80.0])
@@ -321,14 +294,9 @@ def test_a_counter_that_went_back_without_wrapping_is_refused(wraps_at):
         counted_since(90.0, 4.0, wraps_at=wraps_at)
 
 
-def test_samples_per_joule_is_absent_without_energy():
-    assert samples_per_joule(100, None) is None
-    assert samples_per_joule(100, 0.0) is None
-    assert samples_per_joule(100, 50.0) == 2.0
-    assert samples_per_joule(100, 0.5) == 200.0
-
-
-def test_the_energy_to_the_target_is_the_mean_of_runs_that_were_all_measured():
-    assert energy_to_target_joules([100.0, 200.0, 600.0]) == 300.0
-    assert energy_to_target_joules([100.0, None, 600.0]) is None
-    assert energy_to_target_joules([]) is None
+def test_figures_of_energy_are_absent_without_energy():
+    for joules, figure in ((None, None), (0.0, None), (50.0, 2.0), (0.5, 200.0)):
+        assert samples_per_joule(100, joules) == figure
+    # The mean of runs that were all measured.
+    for runs, mean in (([100.0, 200.0, 600.0], 300.0), ([100.0, None, 600.0], None), ([], None)):
+        assert energy_to_target_joules(runs) == mean

@@ -51,17 +51,13 @@ def problems_of(files):
 
 def test_files_to_compile_need_an_environment_with_a_compiler():
     compiled = GOOD | {"fast.cpp": b"int one() { return 1; }\n", "fast.h": b"int one();\n"}
-    with_gcc = MANIFEST.replace(b"numpy-2.4", b"numpy-2.4-gcc")
+    with_gcc = {"training.toml": MANIFEST.replace(b"numpy-2.4", b"numpy-2.4-gcc")}
+    refused = "a kind of file that is not allowed; expected .py .toml .md .txt"
 
-    assert problems_of(compiled | {"training.toml": with_gcc}) == []
-    assert problems_of(compiled)[0] == (
-        "fast.cpp: a kind of file that is not allowed; expected .py .toml .md .txt; .cpp .h in an "
-        "environment such as torch-2.13-cpu-gcc"
-    )
-    cuda = GOOD | {"training.toml": with_gcc, "fast.cu": b"\n"}
-    assert problems_of(cuda) == [
-        "fast.cu: a kind of file that is not allowed; expected .py .toml .md .txt .cpp .h"
-    ]
+    assert problems_of(compiled | with_gcc) == []
+    first = f"fast.cpp: {refused}; .cpp .h in an environment such as torch-2.13-cpu-gcc"
+    assert problems_of(compiled)[0] == first
+    assert problems_of(GOOD | with_gcc | {"fast.cu": b"\n"}) == [f"fast.cu: {refused} .cpp .h"]
 
 
 def test_a_package_without_problems_has_a_hash_over_its_sorted_files():
@@ -139,18 +135,12 @@ def test_every_problem_names_file_line_and_the_expected(change, expected):
     assert any(problem.startswith(expected) for problem in problems_of(files)), problems_of(files)
 
 
-def test_all_problems_are_listed_at_once():
+def test_all_problems_are_listed_at_once_a_misspelt_field_once():
     files = GOOD | {"train.py": b"import torch\nimport pandas\n", "a.bin": b"\0"}
+    assert len(problems_of(files)) == 6  # Two imports, two functions, the name and NUL of a.bin.
 
-    found = problems_of(files)
-
-    assert len(found) == 6  # two imports, two functions, the binary's name and its NUL
-
-
-def test_all_wrong_fields_of_a_manifest_are_listed_at_once_a_misspelt_one_once():
     manifest = MANIFEST.replace(b"license", b"licence").replace(b'"numpy-2.4"', b"4")
     manifest += b'speed = 1\n[factors]\nMuon = "x"\nwide = 3\n'
-
     assert [each.split(":")[0] for each in problems_of(GOOD | {"training.toml": manifest})] == [
         "training.toml line 5, field environment",
         "training.toml, field license",
@@ -191,24 +181,17 @@ def test_a_text_of_the_manifest_is_one_line(field):
         read_manifest(two_lines)
 
 
-def test_factors_are_at_most_eight_with_a_word_each():
-    good = read_manifest(MANIFEST + b'[factors]\nmuon = "Muon instead of SGD"\n')
-    nine = b"[factors]\n" + b"".join(b'f%d = "idea"\n' % n for n in range(9))
-
-    assert good.factors == {"muon": "Muon instead of SGD"}
-    with pytest.raises(PackageError, match="too many factors"):
-        read_manifest(MANIFEST + nine)
-
-
-def test_a_factor_that_no_file_reads_is_refused_with_its_line():
+def test_factors_are_at_most_eight_and_read_by_a_file():
     manifest = MANIFEST + b'[factors]\nmuon = "Muon instead of SGD"\n'
+    nine = b"[factors]\n" + b"".join(b'f%d = "idea"\n' % n for n in range(9))
     reads = b'def prepare(task): return task["factors"]["muon"]\n'
     train = b"def train(prepared, data, seed): yield\n"
 
+    assert read_manifest(manifest).factors == {"muon": "Muon instead of SGD"}
+    with pytest.raises(PackageError, match="too many factors"):
+        read_manifest(MANIFEST + nine)
     (problem,) = problems_of(GOOD | {"training.toml": manifest})
-
-    assert "factors.muon" in problem
-    assert "a factor that no file reads" in problem
+    assert "factors.muon: a factor that no file reads" in problem
     assert problems_of({"training.toml": manifest, "train.py": reads + train}) == []
 
 
@@ -216,22 +199,15 @@ def conversation():
     return Conversation(599, max_evaluations=2)
 
 
-def test_a_conversation_goes_from_hello_to_done():
+@pytest.mark.parametrize("hello", [2, 20, 4096])
+def test_a_conversation_goes_from_hello_to_done(hello):
     talk = conversation()
-    frames = [(1, 20), (2, 0), (4, 0), (6, 599), (4, 0), (6, 599), (7, 0)]
+    frames = [(1, hello), (2, 0), (4, 0), (6, 599), (4, 0), (6, 599), (7, 0)]
 
     for sequence, (kind, length) in enumerate(frames):
         assert talk.accept(header_of(FrameType(kind), sequence, length)) == (kind, length)
 
-    assert talk.state is None
-    assert talk.asks == 2
-
-
-@pytest.mark.parametrize("length", [2, 4096])
-def test_a_hello_has_2_to_4096_bytes(length):
-    header = header_of(FrameType.HELLO, 0, length)
-
-    assert conversation().accept(header) == (FrameType.HELLO, length)
+    assert (talk.state, talk.asks) == (None, 2)
 
 
 @pytest.mark.parametrize(
@@ -284,23 +260,27 @@ def test_arrays_begin_at_multiples_of_64_bytes():
     assert offsets(specs) == {"x": 0, "y": 76_672}  # 1,198 x 64 = 76,672
     assert size_of(specs) == 77_888  # 19 x 64 = 1,216 more
     assert ArraySpec("float64", (1, 1)).nbytes == 8
-    with pytest.raises(ValueError, match="whole dimensions"):
-        ArraySpec("uint8", ())
-    with pytest.raises(ValueError, match="dimensions of at least 1"):
-        ArraySpec("uint8", (0,))
-    with pytest.raises(ValueError, match="whole dimensions"):
-        ArraySpec("uint8", tuple(json.loads("[4.5]")))
-    with pytest.raises(ValueError, match="expected one of"):
-        ArraySpec("float16", (1,))
 
 
-def test_preparing_may_take_three_times_its_processor_seconds_by_the_clock():
-    assert Limits(prepare_seconds=20).prepare_clock_seconds == 60
+@pytest.mark.parametrize(
+    ("kind", "shape", "words"),
+    [
+        ("uint8", (), "whole dimensions"),
+        ("uint8", (0,), "dimensions of at least 1"),
+        ("uint8", (4.5,), "whole dimensions"),
+        ("float16", (1,), "expected one of"),
+    ],
+)
+def test_an_array_of_no_size_or_an_unknown_kind_is_refused(kind, shape, words):
+    with pytest.raises(ValueError, match=words):
+        ArraySpec(kind, shape)
 
 
-def test_processor_seconds_are_counted_for_each_thread_with_a_minute_to_spare():
+def test_limits_of_the_clock_and_of_the_processor():
+    """Three times the seconds of preparing, and for each thread with a minute to spare."""
     limits = Limits(prepare_seconds=20, run_seconds=80, cpu_factor=2.5, threads=3)
 
+    assert limits.prepare_clock_seconds == 60
     assert limits.cpu_seconds == 810  # 2.5 x 100 x 3 + 60
 
 
