@@ -346,7 +346,6 @@ def test_one_training_is_drawn_and_the_job_says_how_to_time_its_model():
     job = build_job(DIGITS, claim(), planned, purpose="latency", **ids)
 
     assert (len(planned), planned[0].seed != other[0].seed) == (1, True)
-    assert job.latency is not None
     assert (job.latency.items, job.latency.warmup_items) == (1000, 30)
     (training,) = job.trainings
     assert (training.stop_at, training.settings["batch_size"]) == ("target", 64)

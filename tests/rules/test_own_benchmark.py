@@ -26,7 +26,6 @@ def test_a_folder_without_problems_is_a_benchmark():
     found, problems = read_own_benchmark(files)
 
     assert problems == []
-    assert found is not None
     assert found.benchmark.benchmark_id == "mine"
     assert found.benchmark.sha256 == hashlib.sha256(files["benchmark.toml"]).hexdigest()
     assert found.files == FILES

@@ -377,7 +377,6 @@ def test_spread_is_within_pools_and_needs_ten_runs():
     """Two pools far apart scatter no more for it: each holds x and x * e^0.2 five times."""
     pool = [1.0, math.exp(0.2)] * 3
     spread = pooled_spread([pool, [100 * seconds for seconds in pool]])
-    assert spread is not None
     assert spread.degrees_of_freedom == 10
     assert spread.stdev == pytest.approx(math.sqrt(12 * 0.01 / 10))
     assert pooled_spread([pool, pool[:3]]) is None

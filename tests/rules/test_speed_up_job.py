@@ -54,7 +54,6 @@ def test_speed_up_is_the_paired_ratio_with_student_s_interval(digits):
 
     logs = np.log(reference) - np.log(package)
     interval = stats.t.interval(0.95, 3, loc=logs.mean(), scale=stats.sem(logs))
-    assert found is not None
     assert (found.ratio, found.low, found.high) == pytest.approx(
         (np.exp(logs.mean()), *np.exp(interval))
     )

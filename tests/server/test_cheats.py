@@ -9,10 +9,10 @@ import pytest
 from tests.server.cheats.claims import CLAIMS
 from tests.server.cheats.others import OTHERS
 from tests.server.cheats.proven import PROVEN
-from tests.server.cheats.scene import Cheats, Scene
+from tests.server.cheats.scene import Scene
 
 ROOT = Path(__file__).parents[2]
-RUN: Cheats = CLAIMS | OTHERS
+RUN = CLAIMS | OTHERS
 FEWEST_CHEATS, FEWEST_RUN = 40, 25
 ROW = re.compile(r"^\| (C\d\d) \| (.+) \| (.+) \| (.+) \|$", re.MULTILINE)
 OUTCOME = re.compile(

@@ -2,12 +2,20 @@
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
-
-Answer = TypeVar("Answer")
+from functools import wraps
 
 
 def run_async(coroutine):
     """What a coroutine returns, run to its end in a thread with a loop of its own."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, coroutine).result()
+
+
+def in_loop(test):
+    """Runs an asynchronous test in an event loop."""
+
+    @wraps(test)
+    def run(*given, **named):
+        return run_async(test(*given, **named))
+
+    return run

@@ -195,7 +195,6 @@ def test_a_run_has_its_times_in_seconds_and_says_what_it_was_made_with(read_06):
     assert (evaluation.epoch, evaluation.seconds, evaluation.quality) == (1.0, 21.0, 90.25)
     assert (run.benchmark, run.division, run.seed, run.batch_size) == ("resnet9", "closed", 41, 256)
     assert run.hyperparameters == {"opt_base_learning_rate": 0.5}
-    assert run.ledger is not None
     assert (run.ledger.init, run.ledger.eval) == (10.0, 1.0)
 
 

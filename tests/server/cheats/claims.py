@@ -1,8 +1,8 @@
 """Cheats of claims: forged, edited, copied and relabelled logs."""
 
-from tests.server.cheats.scene import Cheats, Met, edited, listed, scaled
+from tests.server.cheats.scene import BOARD, Met, edited, listed, scaled
 
-CLAIMS: Cheats = {}
+CLAIMS = {}
 FORGED = 0.08
 
 
@@ -274,25 +274,24 @@ def own_code_said_to_be_the_reference(scene):
     return scene.ranked_at_our_time(sent, seconds)
 
 
-@cheat("C23")
-def a_spot_price(scene):
-    system = {"price_usd_per_hour": 0.001, "pricing": "spot"}
+def priced(scene, **system):
+    """The row of a cheap system on the board of cost."""
     sent = scene.stored(scene.claims(scene.parts(), system=system))
     scene.trained(sent)
-    found = scene.client.get("/api/v1/leaderboards/digits", params={"metric": "cost"}).json()
+    found = scene.client.get(BOARD, params={"metric": "cost"}).json()
     (row,) = found["entries"]
     assert row["rank"] is None, row
     return Met("unranked", str(row))
+
+
+@cheat("C23")
+def a_spot_price(scene):
+    return priced(scene, price_usd_per_hour=0.001, pricing="spot")
 
 
 @cheat("C81")
 def a_low_price_of_ones_own(scene):
-    sent = scene.stored(scene.claims(scene.parts(), system={"price_usd_per_hour": 0.001}))
-    scene.trained(sent)
-    found = scene.client.get("/api/v1/leaderboards/digits", params={"metric": "cost"}).json()
-    (row,) = found["entries"]
-    assert row["rank"] is None, row
-    return Met("unranked", str(row))
+    return priced(scene, price_usd_per_hour=0.001)
 
 
 @cheat("C34")

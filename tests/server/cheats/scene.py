@@ -5,7 +5,6 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import orjson
 from fastapi.testclient import TestClient
@@ -22,8 +21,6 @@ from tests.server.conftest import (
 
 BOARD = "/api/v1/leaderboards/digits"
 MARK = b":::MLLOG "
-Line = dict[str, Any]
-Edit = Callable[[Line], Line | None]
 
 
 @dataclass(frozen=True)
@@ -32,10 +29,6 @@ class Met:
 
     outcome: str
     said: str
-
-
-Cheat = Callable[["Scene"], Met]
-Cheats = dict[str, Cheat]
 
 
 def listed(cheats, cheat_id):

@@ -270,7 +270,6 @@ def test_a_password_is_not_sent_in_clear_to_another_machine(post, smtp_url, monk
     mail = EmailMessage()
     mail["From"], mail["To"] = "a@finishline.example", "ada@example.org"
     answer = send_mail(parse_smtp_url(smtp_url), mail)
-    assert answer.error is not None
     assert "password was not sent" in answer.error
     assert (post.mails, post.signed_in) == ([], [])
 

@@ -37,9 +37,6 @@ def broker_answers(monkeypatch):
     monkeypatch.setattr(Dispatcher, "ask_broker", lambda _: None)
 
 
-Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
-
-
 def scrape(client):
     """Every sample by name and labels, read by Prometheus' own parser."""
     answer = client.get("/metrics")

@@ -44,7 +44,6 @@ def test_the_latest_exports_stay_and_their_logs_are_stored_once(
 ):
     monkeypatch.setattr(Dispatcher, "ask_broker", lambda _: None)
     folder = settings.exports_dir
-    assert folder is not None
     assert metric(client, "export_last_success_timestamp_seconds") == 0
     folder.mkdir()
     for other in ("notes", "finishline-20290101T020000Z", ".finishline-x.partial-killed"):

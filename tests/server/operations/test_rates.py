@@ -7,6 +7,9 @@ from types import SimpleNamespace
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy.exc import OperationalError
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.routing import Route
 
 from server.app import create_app
 from server.base.request_metrics import RequestMetrics
@@ -21,7 +24,6 @@ from server.operations.rates import (
     rate_limits,
 )
 from server.people.sessions import HOST_PREFIX, NAME
-from tests.support.loops import run_async
 from tests.support.services import services_of
 
 SECRET = hashlib.sha256(b"fl_secret").hexdigest()
@@ -141,12 +143,19 @@ def test_a_made_up_token_beside_a_good_session_is_no_good_one(client, alice):
 
 
 @pytest.mark.parametrize("settings", [{"rate_reads": "2400/minute"}], indirect=True)
+@pytest.mark.parametrize("seen_before", [True, False])
 @pytest.mark.usefixtures("within_one_hour")
-def test_a_good_token_that_is_seen_first_passes_where_others_guess(client, alice):
-    wrong = [read(client, Authorization=f"Bearer fl_guess-{number}") for number in range(5)]
-    assert wrong == [401, 401, 401, 401, 429]
+def test_tokens_that_are_not_known_are_refused_after_a_few_and_good_ones_are_not(
+    client, alice, seen_before
+):
+    if seen_before:
+        assert read(client, **alice.headers) == 200
+    wrong = [read(client, Authorization=f"Bearer fl_guess-{number}") for number in range(6)]
+    assert wrong == [401, 401, 401, 401, 429, 429]
+    refused = client.get("/api/v1/me", headers={"Authorization": "Bearer fl_guess"})
+    assert "unknown token" in refused.json()["detail"]
     assert read(client, **alice.headers) == 200
-    assert read(client, Authorization="Bearer fl_guess") == 429
+    assert read(client) == 401  # Without a token nothing was guessed.
 
 
 @pytest.mark.usefixtures("within_one_hour")
@@ -163,80 +172,49 @@ def test_a_good_token_is_no_guess_while_the_database_is_away(client, alice, monk
     assert read(client, **alice.headers) == 503
 
 
-@pytest.mark.parametrize("settings", [{"rate_reads": "2400/minute"}], indirect=True)
-@pytest.mark.usefixtures("within_one_hour")
-def test_tokens_that_are_not_known_are_refused_after_a_few_and_good_ones_are_not(client, alice):
-    assert read(client, **alice.headers) == 200
-    wrong = [read(client, Authorization=f"Bearer fl_guess-{number}") for number in range(6)]
-    assert wrong == [401, 401, 401, 401, 429, 429]
-    refused = client.get("/api/v1/me", headers={"Authorization": "Bearer fl_guess"})
-    assert "unknown token" in refused.json()["detail"]
-    assert read(client, **alice.headers) == 200
-    assert read(client) == 401  # Without a token nothing was guessed.
-
-
 @pytest.mark.usefixtures("within_one_hour")
 def test_the_token_of_an_attempt_is_good_once_a_post_with_it_was_taken():
     """It is no user's token: what tells that it is good is that the attempt takes the post."""
-    few = Settings(rate_worker_posts="3/hour", rate_reads="3/hour")
-    statuses = []
+    status = 200
 
-    async def app(scope, receive, send):
-        await send({"type": "http.response.start", "status": answered[0], "headers": []})
-        await send({"type": "http.response.body", "body": b""})
+    async def attempt(request):
+        return Response(status_code=status)
 
-    async def send(message):
-        if message["type"] == "http.response.start":
-            statuses.append(message["status"])
-
-    async def receive():
-        return {"type": "http.request", "body": b"", "more_body": False}
-
-    async def ask(method, token, *, times):
-        statuses.clear()
-        for _ in range(times):
-            await limited(
-                {
-                    "type": "http", "method": method, "path": "/api/v1/attempts/a/events",
-                    "query_string": b"", "client": ("192.0.2.1", 1),
-                    "headers": [(b"authorization", b"Bearer " + token.encode())],
-                },
-                receive,
-                send,
-            )  # fmt: skip
-        return list(statuses)
-
-    limited = RateLimiting(
-        app,
-        limits=rate_limits(few),
+    limits = rate_limits(Settings(rate_worker_posts="3/hour", rate_reads="3/hour"))
+    app = RateLimiting(
+        Starlette(routes=[Route("/api/v1/attempts/a/events", attempt, methods=["GET", "POST"])]),
+        limits=limits,
         metrics=RequestMetrics(),
         enforced=True,
         find_signed_in=lambda _: None,
     )
-    answered = [200]
+    client = TestClient(app)
+
+    def ask(method, token, *, times):
+        headers = {"Authorization": f"Bearer {token}"}
+        address = "/api/v1/attempts/a/events"
+        return [client.request(method, address, headers=headers).status_code for _ in range(times)]
+
     # One of the address, before it was known, and three of its own.
-    assert run_async(ask("POST", "fla_good", times=5)) == [200] * 4 + [429]
-    answered[0] = 409
-    assert run_async(ask("POST", "fla_late", times=3)) == [409] * 2 + [429]
-    answered[0] = 200
-    assert run_async(ask("GET", "fla_reads", times=4)) == [200] * 3 + [429]
+    assert ask("POST", "fla_good", times=5) == [200] * 4 + [429]
+    status = 409
+    assert ask("POST", "fla_late", times=3) == [409] * 2 + [429]
+    status = 200
+    assert ask("GET", "fla_reads", times=4) == [200] * 3 + [429]
 
 
 @pytest.mark.usefixtures("within_one_hour")
 def test_writes_have_a_limit_of_their_own_and_workers_another(client, walter):
-    assert [client.post("/api/v1/tokens", json={}).status_code for _ in range(4)] == [
-        *[401] * 3,
-        429,
-    ]
-    posts = [
-        client.post(
-            "/api/v1/attempts/none/evaluations",
-            json={"events": []},
-            headers=walter.headers | {"Finishline-Fence": "1"},
-        ).status_code
-        for _ in range(20)
-    ]
-    assert set(posts) == {404}
+    writes = [client.post("/api/v1/tokens", json={}).status_code for _ in range(4)]
+    assert writes == [401, 401, 401, 429]
+    address, headers = (
+        "/api/v1/attempts/none/evaluations",
+        walter.headers | {"Finishline-Fence": "1"},
+    )
+    posts = {
+        client.post(address, json={"events": []}, headers=headers).status_code for _ in range(20)
+    }
+    assert posts == {404}
 
 
 def test_without_rate_limits_nothing_is_counted(settings):
@@ -246,53 +224,46 @@ def test_without_rate_limits_nothing_is_counted(settings):
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "name"),
+    ("method", "path", "role", "name"),
     [
-        ("GET", "/healthz", None),
-        ("GET", "/readyz", None),
-        ("GET", "/metrics", None),
-        ("GET", "/favicon.ico", None),
-        ("GET", "/robots.txt", None),
-        ("HEAD", "/healthz", None),
-        ("OPTIONS", "/api/v1/submissions", "reads"),
-        ("GET", "/static/style.css", None),
-        ("GET", "/docs-assets/swagger-ui.css", None),
-        ("GET", "/statics", "reads"),
-        ("POST", "/healthz", "writes"),
-        ("GET", "/api/v1/submissions", "reads"),
-        ("POST", "/api/v1/submissions", "writes"),
-        ("GET", "/api/v1/verifications/v/proof", "expensive_reads"),
-        ("GET", "/api/v1/verifications/v/events", "reads"),
-        ("GET", "/benchmarks/digits/charts/times", "expensive_reads"),
-        ("GET", "/api/v1/submissions/s/runs.json", "expensive_reads"),
-        ("GET", "/api/v1/submissions/s/runs/0/log.json", "expensive_reads"),
-        ("GET", "/api/v1/prices.csv", "expensive_reads"),
-        ("GET", "/benchmarks/digits/convergence", "expensive_reads"),
-        ("GET", "/compare", "expensive_reads"),
-        ("DELETE", "/api/v1/tokens/7", "writes"),
-        ("POST", "/api/v1/attempts/a/report", "worker_posts"),
-        ("POST", "/api/v1/workers/hello", "worker_posts"),
-        ("POST", "/api/v1/workers/probes", "worker_posts"),
-        ("POST", "/api/v1/workers/w/baseline", "writes"),
-        ("GET", "/api/v1/workers/hello", "reads"),
+        ("GET", "/healthz", None, None),
+        ("GET", "/readyz", None, None),
+        ("GET", "/metrics", None, None),
+        ("GET", "/favicon.ico", None, None),
+        ("GET", "/robots.txt", None, None),
+        ("HEAD", "/healthz", None, None),
+        ("OPTIONS", "/api/v1/submissions", None, "reads"),
+        ("GET", "/static/style.css", None, None),
+        ("GET", "/docs-assets/swagger-ui.css", None, None),
+        ("GET", "/statics", None, "reads"),
+        ("POST", "/healthz", None, "writes"),
+        ("GET", "/api/v1/submissions", None, "reads"),
+        ("POST", "/api/v1/submissions", None, "writes"),
+        ("GET", "/api/v1/verifications/v/proof", None, "expensive_reads"),
+        ("GET", "/api/v1/verifications/v/events", None, "reads"),
+        ("GET", "/benchmarks/digits/charts/times", None, "expensive_reads"),
+        ("GET", "/api/v1/submissions/s/runs.json", None, "expensive_reads"),
+        ("GET", "/api/v1/submissions/s/runs/0/log.json", None, "expensive_reads"),
+        ("GET", "/api/v1/prices.csv", None, "expensive_reads"),
+        ("GET", "/benchmarks/digits/convergence", None, "expensive_reads"),
+        ("GET", "/compare", None, "expensive_reads"),
+        ("DELETE", "/api/v1/tokens/7", None, "writes"),
+        ("POST", "/api/v1/attempts/a/report", None, "worker_posts"),
+        ("POST", "/api/v1/workers/hello", None, "worker_posts"),
+        ("POST", "/api/v1/workers/probes", None, "worker_posts"),
+        ("POST", "/api/v1/workers/w/baseline", None, "writes"),
+        ("GET", "/api/v1/workers/hello", None, "reads"),
+        # Organisers have a limit of their own, for writes alone.
+        ("POST", "/api/v1/submissions", "submitter", "writes"),
+        ("POST", "/api/v1/submissions", "worker", "writes"),
+        ("POST", "/api/v1/submissions", "organiser", "organiser_writes"),
+        ("POST", "/api/v1/submissions", "admin", "organiser_writes"),
+        ("GET", "/api/v1/submissions", "organiser", "reads"),
+        ("POST", "/api/v1/attempts/a/report", "organiser", "worker_posts"),
     ],
 )
-def test_the_limit_follows_from_method_and_address(method, path, name):
-    assert limit_of({"type": "http", "method": method, "path": path}, None) == name
-
-
-@pytest.mark.parametrize(
-    ("role", "name"),
-    [("submitter", "writes"), ("worker", "writes"), ("organiser", "organiser_writes"),
-     ("admin", "organiser_writes")],
-)  # fmt: skip
-def test_organisers_have_a_limit_of_their_own_for_writes_alone(role, name):
-    def of(method, path):
-        return limit_of({"type": "http", "method": method, "path": path}, role)
-
-    assert of("POST", "/api/v1/submissions") == name
-    assert of("GET", "/api/v1/submissions") == "reads"
-    assert of("POST", "/api/v1/attempts/a/report") == "worker_posts"
+def test_the_limit_follows_from_method_address_and_role(method, path, role, name):
+    assert limit_of({"type": "http", "method": method, "path": path}, role) == name
 
 
 def test_a_window_counts_each_key_and_begins_anew(monkeypatch):
@@ -323,47 +294,36 @@ def scope_of(*headers, client=("198.51.100.7", 50000)):
 
 
 @pytest.mark.parametrize(
-    "headers",
+    ("headers", "secret"),
     [
-        [("authorization", "Bearer fl_secret")],
-        [("authorization", "bearer  fl_secret ")],
-        [("cookie", f"{NAME}=fl_secret")],
-        [("cookie", f"theme=dark; {HOST_PREFIX}{NAME}=fl_secret; other=1")],
-        [("cookie", f"{NAME}=another"), ("authorization", "Bearer fl_secret")],
-        [("authorization", "Bearer fl_secret"), ("cookie", f"{NAME}=another")],
+        # A secret is the bearer token, else the cookie.
+        ([("authorization", "Bearer fl_secret")], SECRET),
+        ([("authorization", "bearer  fl_secret ")], SECRET),
+        ([("cookie", f"{NAME}=fl_secret")], SECRET),
+        ([("cookie", f"theme=dark; {HOST_PREFIX}{NAME}=fl_secret; other=1")], SECRET),
+        ([("cookie", f"{NAME}=another"), ("authorization", "Bearer fl_secret")], SECRET),
+        ([("authorization", "Bearer fl_secret"), ("cookie", f"{NAME}=another")], SECRET),
+        ([], None),
+        ([("authorization", "Basic fl_secret")], None),
+        ([("cookie", "theme=dark")], None),
+        ([("cookie", f"{NAME}")], None),
+        ([("cookie", f"my_{NAME}=fl_secret")], None),
     ],
 )
-def test_a_secret_is_the_bearer_token_else_the_cookie(headers):
+def test_requests_count_for_a_known_secret_else_for_their_address(headers, secret):
     known = KnownSecrets()
     unproven = known.requester(scope_of(*headers))
-    assert unproven == Requester("198.51.100.7", SECRET, None)
-    assert (unproven.is_unproven, unproven.key) == (True, "address:198.51.100.7")
+    assert unproven == Requester("198.51.100.7", secret, None)
+    assert unproven.key == "address:198.51.100.7"
+    assert unproven.is_unproven == (secret is not None)
 
     known.note(SECRET, "submitter")
     proven = known.requester(scope_of(*headers))
-    assert (proven.role, proven.is_unproven) == ("submitter", False)
-    assert proven.key == known.requester(scope_of(*headers, client=("2001:db8::1", 1))).key
+    elsewhere = known.requester(scope_of(*headers, client=("2001:db8::1", 1)))
+    assert (proven.key == elsewhere.key, proven.is_unproven) == (secret is not None, False)
     assert proven.key != Requester("198.51.100.7", "f" * 64, "submitter").key
-
     known.forget(SECRET)
     assert known.requester(scope_of(*headers)) == unproven
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [
-        [],
-        [("authorization", "Basic fl_secret")],
-        [("cookie", "theme=dark")],
-        [("cookie", f"{NAME}")],
-        [("cookie", f"my_{NAME}=fl_secret")],
-    ],
-)
-def test_without_a_secret_it_is_the_address(headers):
-    found = KnownSecrets().requester(scope_of(*headers))
-
-    assert found == Requester("198.51.100.7", None, None)
-    assert (found.is_unproven, found.key) == (False, "address:198.51.100.7")
 
 
 def test_of_an_address_its_network_counts_and_a_local_socket_has_none():
