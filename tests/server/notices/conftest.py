@@ -80,11 +80,13 @@ def _handler(receiver):
 
 @pytest.fixture
 def make_receiver():
-    """Starts receivers."""
+    """Starts receivers, with a certificate if they are given one."""
     running = []
 
-    def make():
+    def make(context=None):
         server = ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
+        if context is not None:
+            server.socket = context.wrap_socket(server.socket, server_side=True)
         receiver = Receiver(url=f"http://127.0.0.1:{server.server_port}/hook")
         server.RequestHandlerClass = _handler(receiver)
         threading.Thread(

@@ -1,18 +1,19 @@
 """Addresses and certificates of webhooks, and the signatures as docs/notices.md has them."""
 
 import base64
+import inspect
 import re
 import socket
 import ssl
 import threading
 import time
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.message import EmailMessage
 from pathlib import Path
 
 import pytest
+from aiosmtpd.controller import Controller
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -36,6 +37,7 @@ from server.notices.webhooks import (
     resolve,
     signature_headers,
 )
+from tests.support.processes import free_port
 
 NOT_PUBLIC = [
     "127.0.0.1", "127.8.9.1", "0.0.0.0", "10.1.2.3", "172.16.0.1", "172.31.255.255",  # noqa: S104
@@ -199,19 +201,6 @@ def test_who_is_not_there_and_who_speaks_no_tls_are_failures(receiver):
 HERE, ELSEWHERE = "localhost", "elsewhere.example"
 
 
-MAY_SIGN = x509.KeyUsage(
-    digital_signature=False,
-    content_commitment=False,
-    key_encipherment=False,
-    data_encipherment=False,
-    key_agreement=False,
-    key_cert_sign=True,
-    crl_sign=True,
-    encipher_only=False,
-    decipher_only=False,
-)
-
-
 @dataclass(frozen=True)
 class Authority:
     """An authority of one's own: what it signs is believed by whoever has its certificate."""
@@ -220,18 +209,13 @@ class Authority:
     key: ec.EllipticCurvePrivateKey
     certificate: x509.Certificate
 
-    @property
-    def file(self):
-        """Its certificate, as SSL_CERT_FILE names one."""
-        return self.folder / "authority.pem"
-
     def serve_as(self, name):
         """What a server of a name shows."""
         key = ec.generate_private_key(ec.SECP256R1())
         names = x509.SubjectAlternativeName([x509.DNSName(name)])
         signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
         leaf = (
-            _build(name, key, self.certificate.subject)
+            certificate_of(name, key, self.certificate.subject)
             .add_extension(names, critical=False)
             .add_extension(signer, critical=False)  # Asked for from Python 3.13 on.
         )
@@ -243,11 +227,11 @@ class Authority:
         return context
 
 
-def _build(name, key, issuer):
+def certificate_of(name, key, issuer):
     now = datetime.now(UTC)
     return (
         x509.CertificateBuilder()
-        .subject_name(_named(name))
+        .subject_name(named(name))
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
@@ -256,7 +240,7 @@ def _build(name, key, issuer):
     )
 
 
-def _named(name):
+def named(name):
     return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
 
 
@@ -265,22 +249,24 @@ def authority(tmp_path):
     """One whose certificate nobody has unless it is handed to them."""
     key = ec.generate_private_key(ec.SECP256R1())
     own = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    uses = dict.fromkeys(inspect.signature(x509.KeyUsage).parameters, False)
+    may_sign = x509.KeyUsage(**uses | {"key_cert_sign": True, "crl_sign": True})
     builder = (
-        _build("an authority", key, _named("an authority"))
+        certificate_of("an authority", key, named("an authority"))
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(MAY_SIGN, critical=True)
+        .add_extension(may_sign, critical=True)
         .add_extension(own, critical=False)
     )
-    made = Authority(tmp_path, key, builder.sign(key, SHA256()))
-    made.file.write_bytes(made.certificate.public_bytes(Encoding.PEM))
-    return made
+    return Authority(tmp_path, key, builder.sign(key, SHA256()))
 
 
 @pytest.fixture
-def trusted(monkeypatch):
+def trust(monkeypatch, tmp_path):
     """Has this process believe an authority, and the rest of the tests not."""
 
-    def trust(file):
+    def trust(authority):
+        file = tmp_path / "authority.pem"
+        file.write_bytes(authority.certificate.public_bytes(Encoding.PEM))
         monkeypatch.setenv("SSL_CERT_FILE", str(file))
         posting._trust.cache_clear()
 
@@ -289,142 +275,77 @@ def trusted(monkeypatch):
     posting._trust.cache_clear()
 
 
-def _whole_request(secured):
-    """A request with its body: closed before all is read, a connection may lose the answer too."""
-    found = b""
-    while more := secured.recv(65536):
-        found += more
-        head, _, body = found.partition(b"\r\n\r\n")
-        length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
-        if length is not None and len(body) >= int(length[1]):
-            break
-    return found
+class Mails:
+    """A mail server: what was handed in."""
 
+    def __init__(self):
+        self.read = []
 
-@dataclass
-class Server:
-    """Takes connections one after the other; `read` is what came over encrypted ones."""
-
-    context: ssl.SSLContext
-    is_mail: bool
-    starts_plain: bool = False
-    read: list[bytes] = field(default_factory=list)
-    listener: socket.socket = field(default_factory=lambda: socket.create_server(("127.0.0.1", 0)))
-
-    @property
-    def port(self):
-        """Where it listens."""
-        return int(self.listener.getsockname()[1])
-
-    def serve(self):
-        """Until the listener is closed; a handshake that fails ends its connection."""
-        while True:
-            try:
-                plain, _ = self.listener.accept()
-            except OSError:
-                return
-            with suppress(OSError), plain:  # ssl.SSLError is one.
-                plain.settimeout(10)
-                self._talk(plain)
-
-    def _talk(self, plain):
-        if self.starts_plain:
-            plain.sendall(b"220 here\r\n")
-            while not plain.recv(1024).upper().startswith(b"STARTTLS"):
-                plain.sendall(b"250-here\r\n250 STARTTLS\r\n")
-            plain.sendall(b"220 go on\r\n")
-        with self.context.wrap_socket(plain, server_side=True) as secured:
-            if self.is_mail:
-                self._take_mail(secured)
-            else:
-                self.read.append(_whole_request(secured))
-                secured.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-
-    def _take_mail(self, secured):
-        if not self.starts_plain:
-            secured.sendall(b"220 here\r\n")
-        while line := secured.recv(1024):
-            self.read.append(line)
-            if line.upper().startswith(b"DATA"):
-                secured.sendall(b"354 go on\r\n")
-                content = b""
-                while not content.endswith(b"\r\n.\r\n"):
-                    content += secured.recv(65536)
-                self.read.append(content)
-            if line.upper().startswith(b"QUIT"):
-                secured.sendall(b"221 bye\r\n")
-                return
-            secured.sendall(b"250 fine\r\n")
+    async def handle_DATA(self, _server, _session, envelope):
+        self.read.append(envelope.content)
+        return "250 fine"
 
 
 @pytest.fixture
-def serve():
-    """Starts servers, and stops them."""
+def serve(make_receiver):
+    """Starts servers with a certificate: the port of each, and the list of what it read."""
     started = []
 
-    def start(context, *, is_mail, starts_plain=False):
-        server = Server(context, is_mail, starts_plain)
-        thread = threading.Thread(target=server.serve, daemon=True)
-        thread.start()
-        started.append((server, thread))
-        return server
+    def start(scheme, context):
+        if scheme == "https":
+            receiver = make_receiver(context)
+            return int(receiver.url.split(":")[2].split("/")[0]), receiver.posts
+        mails, port = Mails(), free_port()
+        secured = {"smtps": {"ssl_context": context},
+                   "starttls": {"tls_context": context, "require_starttls": True}}  # fmt: skip
+        started.append(Controller(mails, hostname="127.0.0.1", port=port, **secured[scheme]))
+        started[-1].start()
+        return port, mails.read
 
     yield start
-    for server, thread in started:
-        server.listener.shutdown(socket.SHUT_RDWR)
-        server.listener.close()
-        thread.join(timeout=10)
+    for controller in started:
+        controller.stop()
 
 
-def deliver(server, scheme):
+def deliver(port, scheme):
     """Post or mail something to a server at localhost: the status, and what went wrong."""
+    address = f"{scheme}://{HERE}:{port}"
     if scheme == "https":
-        address = f"https://{HERE}:{server.port}/"
-        answer = posting.post(address, {"Content-Length": "2"}, b"{}", private_allowed=True)
+        answer = post(f"{address}/", {"Content-Length": "2"}, b"{}", private_allowed=True)
     else:
         mail = EmailMessage()
         mail["From"], mail["To"] = "a@finishline.example", "ada@example.org"
         mail.set_content("a secret of yours")
-        address = f"{scheme}://{HERE}:{server.port}"
         answer = send_mail(parse_smtp_url(address), mail)
     return answer.status, answer.error or ""
 
 
-@pytest.mark.parametrize("scheme", ["https", "smtps", "starttls"])
+@pytest.mark.parametrize(("scheme", "taken"), [("https", 200), ("smtps", 250), ("starttls", 250)])
 def test_only_a_trusted_certificate_of_the_right_name_gets_what_is_sent(
-    scheme, authority, trusted, serve
+    scheme, taken, authority, trust, serve
 ):
-    kind = {"is_mail": scheme != "https", "starts_plain": scheme == "starttls"}
-    right = serve(authority.serve_as(HERE), **kind)
-    of_another = serve(authority.serve_as(ELSEWHERE), **kind)
+    right, read = serve(scheme, authority.serve_as(HERE))
+    of_another, misread = serve(scheme, authority.serve_as(ELSEWHERE))
 
     status, error = deliver(right, scheme)
-    assert (status, right.read) == (None, [])
+    assert (status, read) == (None, [])
     assert "CERTIFICATE_VERIFY_FAILED" in error
 
-    trusted(authority.file)
+    trust(authority)
     status, error = deliver(of_another, scheme)
-    assert (status, of_another.read) == (None, [])
+    assert (status, misread) == (None, [])
     assert "Hostname mismatch" in error
 
-    status, error = deliver(right, scheme)
-    assert (status, error) == (250 if kind["is_mail"] else 200, "")
-    assert any((b"secret" if kind["is_mail"] else b"POST /") in piece for piece in right.read)
+    assert deliver(right, scheme) == (taken, "")
+    assert len(read) == 1
 
 
 PAGE = (Path(__file__).parents[3] / "docs" / "notices.md").read_text()
 
-
 # The key, id, second and body of an example that was signed with `openssl dgst -sha256 -hmac`.
 SECRET = "whsec_" + base64.b64encode(b"a key of thirty-two bytes it is!").decode()
-
-
 BODY = b'{"type":"webhook.test"}'
-
-
 SECONDS = 1_800_000_000
-
-
 SIGNATURE = "v1,2hLWQ3+V0DlgH8ESTeLq1hpWwhDTtseuBxeu7gz1aa4="
 
 

@@ -11,6 +11,7 @@ import threading
 import time
 from datetime import timedelta
 from importlib.metadata import version
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import text, update
@@ -36,14 +37,17 @@ from server.operations.integrity import check_server, look_first
 from server.operations.readiness import Readiness, drained_before_stop
 from server.verifications import dispatch
 from server.verifications.dispatch import Dispatcher
-from tests.support.loops import run_async
+from tests.support.loops import in_loop
+from tests.support.processes import wait_for
 from tests.support.services import services_of
 
 
-def test_a_process_that_answers_is_alive_whatever_its_database_does(client, monkeypatch):
-    def away(_, *_viewer):
-        raise OperationalError("SELECT 1", {}, Exception("connection refused"))
+def away(_, *_viewer):
+    """A database that does not answer."""
+    raise OperationalError("SELECT 1", {}, Exception("connection to db.internal refused"))
 
+
+def test_a_process_that_answers_is_alive_whatever_its_database_does(client, monkeypatch):
     monkeypatch.setattr(Database, "read", away)
     response = client.get("/healthz")
 
@@ -72,26 +76,17 @@ def found(answer, name):
     return dict(check)
 
 
-def test_a_server_that_works_is_ready(look):
+def test_a_server_that_works_is_ready_and_its_probe_leaves_no_file(look, stored_files):
     answer = look()
 
     assert (answer.status_code, answer.json()["status"]) == (200, "ready"), answer.text
     needed = {check["name"]: check["needed"] for check in answer.json()["checks"]}
-    assert needed == {
-        "database": True,
-        "artifacts": True,
-        "broker": False,
-        "dispatch": False,
-        "clock": False,
-        "queue": False,
-        "definitions": False,
-    }
+    names = ("database", "artifacts", "broker", "dispatch", "clock", "queue", "definitions")
+    assert needed == {name: name in ("database", "artifacts") for name in names}
+    assert stored_files() == []
 
 
 def test_a_database_that_is_away_makes_it_not_ready_and_names_no_host(look, monkeypatch, caplog):
-    def away(_, *_viewer):
-        raise OperationalError("SELECT 1", {}, Exception("connection to db.internal refused"))
-
     with monkeypatch.context() as patched:
         patched.setattr(Database, "read", away)
         answers = [look(), look()]
@@ -108,22 +103,36 @@ def test_a_database_that_is_away_makes_it_not_ready_and_names_no_host(look, monk
     assert back.json()["status"] == "ready"
 
 
-def test_a_database_at_another_revision_makes_it_not_ready(look, database):
+def at_another_revision(database, settings, monkeypatch):
     with database.write() as session:
         session.execute(text("UPDATE alembic_version SET version_num = '0001'"))
-    answer = look()
-
-    assert answer.status_code == 503
-    assert "0001" in found(answer, "database")["detail"]
 
 
-def test_a_database_that_cannot_be_written_makes_it_not_ready(look, monkeypatch):
+def read_only(database, settings, monkeypatch):
     # A file system that is read-only: for whoever is root no mode of the file stands for it.
     monkeypatch.setattr(os, "access", lambda _path, mode: mode != os.W_OK)
+
+
+def without_folder(database, settings, monkeypatch):
+    shutil.rmtree(settings.artifacts_dir / "incoming")
+
+
+@pytest.mark.parametrize(
+    ("harm", "check", "words"),
+    [
+        (at_another_revision, "database", "0001"),
+        (read_only, "database", "database is read-only"),
+        (without_folder, "artifacts", ""),
+    ],
+)
+def test_what_is_needed_and_fails_makes_it_not_ready(
+    look, database, settings, monkeypatch, harm, check, words
+):
+    harm(database, settings, monkeypatch)
     answer = look()
 
-    assert answer.status_code == 503
-    assert "database is read-only" in found(answer, "database")["detail"]
+    assert (answer.status_code, found(answer, check)["state"]) == (503, "failing")
+    assert words in found(answer, check)["detail"]
 
 
 @pytest.mark.nightly
@@ -174,19 +183,6 @@ class Silent:
         """Nothing to close."""
 
 
-def test_a_folder_that_takes_no_file_makes_it_not_ready(look, settings):
-    shutil.rmtree(settings.artifacts_dir / "incoming")
-    answer = look()
-
-    assert answer.status_code == 503
-    assert found(answer, "artifacts")["state"] == "failing"
-
-
-def test_a_probe_leaves_no_file(look, stored_files):
-    assert look().status_code == 200
-    assert stored_files() == []
-
-
 def test_a_bucket_that_refuses_and_a_disk_with_little_room_are_told(settings, monkeypatch):
     class Refusing:
         def check(self):
@@ -216,23 +212,18 @@ def test_without_a_broker_or_a_loop_submissions_are_taken_all_the_same(look, mon
     assert found(answer, "dispatch")["state"] == "degraded"
 
 
-def test_a_loop_whose_last_round_is_long_ago_is_told():
-    class Hanging:
-        is_running = True
-        seconds_since_round = 31.0
+def test_a_loop_whose_last_round_is_long_ago_is_told(database, settings):
+    hanging = SimpleNamespace(is_running=True, seconds_since_round=31.0)
+    assert check_dispatch(hanging).state == "degraded"
 
-    assert check_dispatch(Hanging()).state == "degraded"
-
-
-def test_the_dispatcher_knows_when_its_last_round_was(database, settings):
     dispatcher = Dispatcher(database, Silent(), settings)
     assert (dispatcher.is_running, dispatcher.seconds_since_round) == (False, None)
     dispatcher.start()
-    limit = time.monotonic() + 20
-    while dispatcher.seconds_since_round is None and time.monotonic() < limit:
-        time.sleep(0.005)
+    wait_for(
+        lambda: dispatcher.seconds_since_round is not None, seconds=20, what="a round", pause=0.01
+    )
     assert dispatcher.is_running
-    assert 0 <= (dispatcher.seconds_since_round or -1) < 20
+    assert 0 <= dispatcher.seconds_since_round < 20
     dispatcher.stop()
     assert not dispatcher.is_running
 
@@ -241,27 +232,17 @@ def test_the_dispatcher_knows_when_its_last_round_was(database, settings):
 def test_an_attempt_that_waits_beside_an_idle_worker_is_told(
     state, expected, replay, look, database
 ):
-    replay.change(replay.attempt_id, created_at=utc_now() - timedelta(seconds=300))
+    now = utc_now()
+    replay.change(replay.attempt_id, created_at=now - timedelta(seconds=300))
+    seen = {"first_seen_at": now, "last_seen_at": now, "confirmed_at": now}
     with database.write() as session:
-        session.add(seen_worker(state))
+        session.add(
+            WorkerRow(name="w-1", hardware_class="cpu-test", state=state, system={}, **seen)
+        )
     check = found(look(), "queue")
 
     assert check["state"] == expected
     assert re.search(r"\b3[0-5]\d s\b", check["detail"])
-
-
-def seen_worker(state):
-    """A worker that said hello a moment ago."""
-    now = utc_now()
-    return WorkerRow(
-        name="w-1",
-        hardware_class="cpu-test",
-        state=state,
-        system={},
-        first_seen_at=now,
-        last_seen_at=now,
-        confirmed_at=now,
-    )
 
 
 @pytest.fixture
@@ -272,7 +253,8 @@ def released():
     event.set()
 
 
-def test_a_question_that_hangs_is_answered_in_time_and_asked_once(released):
+@in_loop
+async def test_a_question_that_hangs_is_answered_in_time_and_asked_once(released):
     asked = []
 
     def hang():
@@ -284,21 +266,13 @@ def test_a_question_that_hangs_is_answered_in_time_and_asked_once(released):
         asked.append("count")
         return Said("well")
 
-    async def look_often():
-        readiness = Readiness(
-            [Check("database", hang, needed=True), Check("broker", count, needed=False)],
-            keep_seconds=0.0,
-            limit_seconds=0.05,
-        )
-        readiness._checks[1][1]._limit_seconds = 60.0  # It does answer, however busy a machine is.
-        began = time.monotonic()
-        looks = [await readiness.look() for _ in range(3)]
-        seconds = time.monotonic() - began
-        return readiness, looks, seconds
+    checks = [Check("database", hang, needed=True), Check("broker", count, needed=False)]
+    readiness = Readiness(checks, keep_seconds=0.0, limit_seconds=0.05)
+    readiness._checks[1][1]._limit_seconds = 60.0  # It does answer, however busy a machine is.
+    began = time.monotonic()
+    looks = [await readiness.look() for _ in range(3)]
 
-    readiness, looks, seconds = run_async(look_often())
-
-    assert seconds < 10
+    assert time.monotonic() - began < 10
     assert [finding.state for finding in looks[-1]] == ["failing", "ok"]
     assert looks[-1][0].detail == "No response within 0.05 s."
     assert not readiness.is_ready(looks[-1])
@@ -426,9 +400,8 @@ def test_what_was_changed_in_the_database_is_named(served, replay):
         session.execute(update(SigningKey).values(public_key="ab" * 32))
         session.execute(update(BenchmarkDefinition).values(content="title = 'changed'"))
     faults = check_server(services, files=False, proofs=False).faults
-    assert [fault.split(":")[0].split(" ")[0] for fault in faults] == [
-        "audit", "signing", "definition",
-    ]  # fmt: skip
+    kinds = [fault.split(":")[0].split(" ")[0] for fault in faults]
+    assert kinds == ["audit", "signing", "definition"]
     assert "record 1.sha256" in faults[0]
 
 
