@@ -69,21 +69,42 @@ def test_a_wakeup_has_a_step_at_once_and_each_is_seen(make):
     steps.wait()
 
 
-def test_a_wakeup_during_a_step_has_another_step(make):
-    steps, begun, go_on = Steps(), threading.Event(), threading.Event()
+class Held(Steps):
+    """A step that is under way until it may go on."""
 
-    def step():
-        begun.set()
-        assert go_on.wait(20)
-        steps()
+    def __init__(self):
+        super().__init__()
+        self.begun, self.go_on = threading.Event(), threading.Event()
 
-    thread = make(step)
+    def __call__(self):
+        self.begun.set()
+        assert self.go_on.wait(20)
+        return super().__call__()
+
+
+@pytest.fixture
+def held(make):
+    """A thread in the midst of its step."""
+    steps = Held()
+    thread = make(steps)
     thread.wake()
     thread.start()
-    assert begun.wait(20)
+    assert steps.begun.wait(20)
+    yield thread, steps
+    steps.go_on.set()
+
+
+def test_a_wakeup_during_a_step_has_another_step(held):
+    thread, steps = held
     thread.wake()
-    go_on.set()
+    steps.go_on.set()
     steps.wait(2)
+
+
+def test_a_stop_waits_no_longer_than_its_bound(held):
+    thread, _ = held
+    thread.stop(join_seconds=0.0)
+    assert thread.is_running
 
 
 def test_a_step_says_how_long_to_wait_after_it(make):
@@ -95,7 +116,7 @@ def test_a_step_says_how_long_to_wait_after_it(make):
 
 
 def test_it_stops_at_once_and_is_started_once(make):
-    steps = Steps()
+    steps, seen = Steps(), []
     with make(steps) as thread:
         assert thread.is_running
     assert not thread.is_running
@@ -103,12 +124,7 @@ def test_it_stops_at_once_and_is_started_once(make):
     with pytest.raises(RuntimeError):
         thread.start()
     make(steps).stop()  # It was never started.
-
-
-def test_a_last_step_is_taken_at_the_stop(make):
-    seen = []
-    thread = make(lambda: seen.append(thread.is_stopping), last_step=True)
-    with thread:
+    with make(lambda: seen.append(last.is_stopping), last_step=True) as last:
         pass
     assert seen == [True]
 
@@ -128,35 +144,17 @@ def test_a_step_may_end_its_thread(make):
 
 
 def test_a_pause_of_a_step_ends_with_the_stop(make):
-    begun, wakeup = threading.Event(), threading.Event()
+    begun = threading.Event()
 
     def step():
         begun.set()
         thread.pause(NEVER)
-        wakeup.clear()
 
-    thread = make(step, wakeup=wakeup)
-    thread.wake()
+    thread = make(step, seconds=0.0)
     thread.start()
     assert begun.wait(20)
     thread.stop()
     assert not thread.is_running
-
-
-def test_a_stop_waits_no_longer_than_its_bound(make):
-    begun, go_on = threading.Event(), threading.Event()
-
-    def step():
-        begun.set()
-        assert go_on.wait(20)
-
-    thread = make(step)
-    thread.wake()
-    thread.start()
-    assert begun.wait(20)
-    thread.stop(join_seconds=0.0)
-    assert thread.is_running
-    go_on.set()
 
 
 def test_errors_are_logged_once_a_kind_and_so_is_the_recovery(make, caplog):

@@ -70,59 +70,46 @@ def test_the_pause_is_the_one_the_server_asks_for():
     assert min(server.pauses[2:]) > 0
 
 
-def test_a_pause_of_hours_is_not_waited_for():
-    server = Server(answer(429, retry_after="7200"))
-    with server.client() as client, pytest.raises(finishline.TooManyRequests) as caught:
+@pytest.mark.parametrize(
+    ("status", "kind", "asked"),
+    [
+        (401, finishline.NotSignedIn, 1),
+        (403, finishline.NotAllowed, 1),
+        (404, finishline.NotFound, 1),
+        (409, finishline.Conflict, 1),
+        (413, finishline.Refused, 1),
+        (422, finishline.Refused, 1),
+        (302, finishline.Unavailable, 1),
+        (500, finishline.Unavailable, 1),
+        (503, finishline.Unavailable, 3),  # The last failure, once all tries are used.
+    ],
+)
+def test_each_status_has_its_error(status, kind, asked):
+    server = Server(answer(status, json={"detail": "no"}))
+    with server.client(retries=2) as client, pytest.raises(FinishlineError) as caught:
         client.benchmarks()
-    assert caught.value.retry_after_seconds == 7200
-    assert server.pauses == []
-
-
-def test_the_last_failure_is_raised_once_all_tries_are_used():
-    server = Server(answer(503, json={"detail": "The database does not answer."}))
-    with server.client(retries=2) as client, pytest.raises(finishline.Unavailable) as caught:
-        client.benchmarks()
-    assert (caught.value.status, caught.value.detail) == (503, "The database does not answer.")
-    assert len(server.asked) == 3
+    assert type(caught.value) is kind
+    assert (caught.value.status, caught.value.detail) == (status, "no")
+    assert len(server.asked) == asked
 
 
 @pytest.mark.parametrize(
-    ("status", "kind"),
+    ("answers", "kind", "asked", "pauses"),
     [
-        (401, finishline.NotSignedIn),
-        (403, finishline.NotAllowed),
-        (404, finishline.NotFound),
-        (409, finishline.Conflict),
-        (413, finishline.Refused),
-        (422, finishline.Refused),
-        (302, finishline.Unavailable),
-        (500, finishline.Unavailable),
+        ([(503, None)], finishline.Unavailable, 1, []),  # It must not happen twice.
+        ([(429, "7"), (422, None)], finishline.Refused, 2, [7]),
+        ([(503, "7"), (422, None)], finishline.Refused, 2, [7]),
+        ([(429, "7200")], finishline.TooManyRequests, 1, []),
     ],
 )
-def test_each_status_has_its_error_and_is_not_tried_again(status, kind):
-    server = Server(answer(status, json={"detail": "no"}))
-    with server.client() as client, pytest.raises(FinishlineError) as caught:
-        client.benchmarks()
-    assert type(caught.value) is kind
-    assert caught.value.status == status
-    assert len(server.asked) == 1
-
-
-def test_what_must_not_happen_twice_is_sent_once():
-    server = Server(answer(503))
-    with server.client() as client, pytest.raises(finishline.Unavailable):
-        client.verify("abc")
-    assert len(server.asked) == 1
-
-
-@pytest.mark.parametrize("status", [429, 503])
-def test_what_the_server_refused_and_says_when_to_send_again_is_sent_again(status):
+def test_a_change_is_sent_again_only_where_the_server_says_when(answers, kind, asked, pauses):
     server = Server(
-        answer(status, retry_after="7"), answer(422, json={"detail": "no"}), answer(503)
+        *(answer(status, retry_after=later, json={"detail": "no"}) for status, later in answers)
     )
-    with server.client() as client, pytest.raises(finishline.Refused):
+    with server.client() as client, pytest.raises(kind) as caught:
         client.verify("abc")
-    assert (len(server.asked), server.pauses) == (2, [7])
+    assert (len(server.asked), server.pauses) == (asked, pauses)
+    assert kind is not finishline.TooManyRequests or caught.value.retry_after_seconds == 7200
 
 
 def test_a_submission_is_sent_again_whole_and_under_the_same_key(folder):
@@ -149,20 +136,21 @@ def test_an_answer_of_another_shape_is_one_sentence(content):
     assert "\n" not in no.value.detail
 
 
-def test_a_problem_of_other_types_is_told_in_a_line():
-    told = {"message": "odd", "file": 3, "line": "x", "field": {}, "expected": ["y"]}
-    server = Server(answer(422, json={"detail": "no", "problems": [told]}))
+@pytest.mark.parametrize(
+    ("detail", "problems", "told"),
+    [
+        ("no", [{"message": "odd", "file": 3, "line": "x", "field": {}, "expected": ["y"]}],
+         "no\n  3, field {}: odd; expected ['y']"),
+        ("body.role: odd", [{"field": "body.role", "message": "odd"},
+                            {"field": "query.limit", "message": "large"}],
+         "role: odd\n  field role: odd\n  field limit: large"),
+    ],
+)  # fmt: skip
+def test_a_problem_is_told_in_a_line(detail, problems, told):
+    server = Server(answer(422, json={"detail": detail, "problems": problems}))
     with server.client() as client, pytest.raises(finishline.Refused) as no:
         client.benchmarks()
-    assert str(no.value) == "no\n  3, field {}: odd; expected ['y']"
-
-
-def test_a_field_is_named_without_the_part_of_the_request_that_it_stood_in():
-    told = [{"field": "body.role", "message": "odd"}, {"field": "query.limit", "message": "large"}]
-    server = Server(answer(422, json={"detail": "body.role: odd", "problems": told}))
-    with server.client() as client, pytest.raises(finishline.Refused) as no:
-        client.benchmarks()
-    assert str(no.value) == "role: odd\n  field role: odd\n  field limit: large"
+    assert str(no.value) == told
 
 
 def test_a_log_larger_than_any_server_takes_is_left(monkeypatch):
@@ -235,24 +223,20 @@ def events_of(*chunks):
     return list(parse_events(split_lines(chunks)))
 
 
-def test_the_standards_second_example_gives_two_events():
-    """HTML Living Standard, 9.2.6: the stream with a test comment, ids and a data line."""
-    stream = (
-        b": test stream\n\ndata: first event\nid: 1\n\ndata:second event\nid\n\n"
-        b"data:  third event\n"
-    )
-    assert events_of(stream) == [
-        ServerEvent("message", "first event", "1"),
-        ServerEvent("message", "second event", ""),
-    ]
-
-
-def test_data_lines_of_one_event_are_joined_by_newlines():
-    assert events_of(b"data: YHOO\ndata: +2\ndata: 10\n\n")[0].text == "YHOO\n+2\n10"
-
-
-def test_event_without_data_is_none():
-    assert events_of(b"event: state\n\ndata: x\n\n") == [ServerEvent("message", "x", None)]
+@pytest.mark.parametrize(
+    ("stream", "events"),
+    [
+        # HTML Living Standard, 9.2.6: the stream with a test comment, ids and a data line.
+        (b": test stream\n\ndata: first event\nid: 1\n\ndata:second event\nid\n\n"
+         b"data:  third event\n",
+         [("message", "first event", "1"), ("message", "second event", "")]),
+        (b"data: YHOO\ndata: +2\ndata: 10\n\n", [("message", "YHOO\n+2\n10", None)]),
+        (b"event: state\n\ndata: x\n\n", [("message", "x", None)]),
+        ('data: "a\u2028b"\n\n'.encode(), [("message", '"a\u2028b"', None)]),
+    ],
+)  # fmt: skip
+def test_events_are_read_as_the_standard_says(stream, events):
+    assert events_of(stream) == [ServerEvent(*each) for each in events]
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
@@ -262,10 +246,6 @@ def test_every_line_end_of_the_standard_is_read_wherever_chunks_break(end):
     assert [(event.name, event.text) for event in whole] == [("a", "1"), ("b", "2")]
     for at in range(len(stream)):
         assert events_of(stream[:at], stream[at:]) == whole
-
-
-def test_a_line_separator_inside_json_does_not_end_the_line():
-    assert events_of('data: "a\u2028b"\n\n'.encode())[0].json() == "a\u2028b"
 
 
 def test_an_event_that_is_not_json_is_refused_by_name():
@@ -309,21 +289,17 @@ def test_a_broken_stream_goes_on_after_the_last_event_seen():
     assert pauses == [0.5, 1.0]
 
 
-def test_following_ends_when_connections_bring_nothing():
-    connections = Connections(b"id: 1\ndata: a\n\n")
-    with pytest.raises(Unavailable, match="failed 3 times in a row"):
+@pytest.mark.parametrize(
+    ("streams", "kind", "said", "asked"),
+    [
+        ([b"id: 1\ndata: a\n\n"], Unavailable, "failed 3 times in a row", [None, "1", "1"]),
+        ([b"id: 1\ndata: a\n\n"] * 10, Unavailable, "times in a row", None),
+        ([NotFound("no such verification")], NotFound, "no such verification", [None]),
+    ],
+    ids=["nothing comes", "the same for ever", "a refusal"],
+)
+def test_following_ends(streams, kind, said, asked):
+    connections = Connections(*streams)
+    with pytest.raises(kind, match=said):
         follow(connections)
-    assert connections.asked == [None, "1", "1"]
-
-
-def test_a_server_that_sends_the_same_event_for_ever_is_left():
-    connections = Connections(*[b"id: 1\ndata: a\n\n"] * 10)
-    with pytest.raises(Unavailable, match="times in a row"):
-        follow(connections)
-
-
-def test_a_refusal_is_not_tried_again():
-    connections = Connections(NotFound("no such verification"))
-    with pytest.raises(NotFound, match="no such verification"):
-        follow(connections)
-    assert connections.asked == [None]
+    assert asked is None or connections.asked == asked

@@ -61,15 +61,9 @@ def test_the_worker_is_idle_again_after_an_attempt_that_raised(make_job):
     assert state.word() == "idle"
 
 
-def test_messages_are_acknowledged_early_and_taken_one_at_a_time(made):
-    app, _, _ = made
-    assert app.conf.task_acks_late is False
-    assert app.conf.task_ignore_result is True
-    assert app.conf.worker_prefetch_multiplier == 1
-
-
 def test_a_broker_that_refuses_or_vanishes_does_not_end_a_worker(made):
     app, _, _ = made
+    assert app.conf.worker_prefetch_multiplier == 1
     # Redis that is full, or only reads, refuses commands: an error of the channel.
     assert app.conf.broker_channel_error_retry is True
     with app.connection_for_read() as connection:
@@ -224,30 +218,24 @@ def test_a_wrong_token_ends_the_worker_with_a_sentence(start_worker, fake_server
 
 
 @pytest.mark.nightly
-def test_sigterm_ends_the_training_at_once_and_reports_it(
-    start_worker, send, fake_server, make_job
+@pytest.mark.parametrize(
+    ("trainer", "grace", "code", "status"),
+    [("hang", "0", "worker_stopped", "failed"), ("stroll", "60", None, "reached")],
+)
+def test_sigterm_ends_the_training_after_its_grace_and_reports_it(
+    start_worker, send, fake_server, make_job, monkeypatch, trainer, grace, code, status
 ):
+    monkeypatch.setenv("FINISHLINE_STOP_GRACE_SECONDS", grace)
     worker = start_worker()
-    send(make_job("hang", run_limit_seconds=600))
+    send(make_job(trainer, run_limit_seconds=600))
     fake_server.wait_for(
         lambda: any(event["kind"] == "evaluation" for event in fake_server.events()), seconds=60
     )
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(timeout=60) == 0
     [report] = fake_server.bodies("report")
-    assert report["failure"]["code"] == "worker_stopped"
-
-
-@pytest.mark.nightly
-def test_an_attempt_goes_on_for_the_grace(start_worker, send, fake_server, make_job, monkeypatch):
-    monkeypatch.setenv("FINISHLINE_STOP_GRACE_SECONDS", "60")
-    worker = start_worker()
-    send(make_job("stroll"))
-    fake_server.wait_for(lambda: fake_server.events(), seconds=60)
-    worker.send_signal(signal.SIGTERM)
-    assert worker.wait(timeout=60) == 0
-    [report] = fake_server.bodies("report")
-    assert (report["failure"], report["runs"][0]["status"]) == (None, "reached")
+    assert (report["failure"] and report["failure"]["code"]) == code
+    assert report["runs"][0]["status"] == status
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from finishline.rules.verification.messages import Node
-from tests.support.processes import free_port
+from tests.support.processes import free_port, wait_for
 from worker.follower import join
 from worker.host_channel import Channel, read_endpoint
 from worker.hosts import Arrival, Hosts, HostsError
@@ -30,61 +29,50 @@ def an_arrival(name="first", **other):
     return Arrival(node, **(told | other))
 
 
-def connect(first_key=KEY, follower_key=KEY):
-    """Both ends of a channel, made at the same time as each waits for the other."""
+@contextmanager
+def connected(follower_key=KEY):
+    """Both ends of a channel, made at the same time as each waits for the other, and the wire."""
     ends, made = socket.socketpair(), {}
     thread = threading.Thread(
-        target=lambda: made.update(first=Channel(ends[0], first_key, is_first=True))
+        target=lambda: made.update(first=Channel(ends[0], KEY, is_first=True))
     )
     thread.start()
     follower = Channel(ends[1], follower_key, is_first=False)
     thread.join()
-    return made["first"], follower, ends[1]
+    yield made["first"], follower, ends[1]
+    made["first"].close()
+    ends[1].close()
 
 
 def test_hosts_of_one_key_hear_each_other_in_order():
-    first, follower, _ = connect()
-    for number in (1, 2):
-        follower.send({"idle": number})
-        assert first.receive() == {"idle": number}
-    first.send({"stop": 1})
-    assert follower.receive() == {"stop": 1}
-    first.close()
-    with pytest.raises(ConnectionError):
-        follower.receive()
-    follower.close()
-
-
-def test_a_message_under_another_key_is_refused():
-    first, follower, _ = connect(follower_key=b"a guess at the secret")
-    follower.send({"node": "mallory"})
-    with pytest.raises(ValueError, match="without the allocation's key"):
-        first.receive()
-    first.close()
-    follower.close()
+    with connected() as (first, follower, _):
+        for number in (1, 2):
+            follower.send({"idle": number})
+            assert first.receive() == {"idle": number}
+        first.send({"stop": 1})
+        assert follower.receive() == {"stop": 1}
+        first.close()
+        with pytest.raises(ConnectionError):
+            follower.receive()
 
 
 def test_a_line_that_comes_again_is_refused():
-    first, follower, wire = connect()
-    sent = []
-    follower._connection = type("Tap", (), {"sendall": lambda _, line: sent.append(line)})()
-    follower.send({"idle": 1})
-    wire.sendall(sent[0] * 2)
-    assert first.receive() == {"idle": 1}
-    with pytest.raises(ValueError, match="without the allocation's key"):
-        first.receive()
-    first.close()
-    wire.close()
+    with connected() as (first, follower, wire):
+        sent = []
+        follower._connection = type("Tap", (), {"sendall": lambda _, line: sent.append(line)})()
+        follower.send({"idle": 1})
+        wire.sendall(sent[0] * 2)
+        assert first.receive() == {"idle": 1}
+        with pytest.raises(ValueError, match="without the allocation's key"):
+            first.receive()
 
 
 def test_a_message_nested_too_deeply_is_refused():
-    first, follower, wire = connect()
-    text = b"[" * 100_000
-    wire.sendall(follower._seal(b"follower", 0, text) + text + b"\n")
-    with pytest.raises(ValueError, match="too deeply"):
-        first.receive()
-    first.close()
-    follower.close()
+    with connected() as (first, follower, wire):
+        text = b"[" * 100_000
+        wire.sendall(follower._seal(b"follower", 0, text) + text + b"\n")
+        with pytest.raises(ValueError, match="too deeply"):
+            first.receive()
 
 
 @contextmanager
@@ -114,22 +102,18 @@ def test_the_nodes_are_listed_by_name_behind_the_first():
 
 
 @pytest.mark.parametrize(
-    ("arrival", "sentence"),
+    ("key", "arrival", "sentence"),
     [
-        (an_arrival("first"), "a host first is here already"),
-        (an_arrival("b", processes=4), "FINISHLINE_PROCESSES: 4; expected 8 as on first"),
-        (an_arrival("b", software={"torch": "2.12.0"}), "torch: 2.12.0; expected 2.13.0"),
-        (an_arrival("b", hardware_class="4x-nvidia"), "hardware_class: 4x-nvidia; expected 8x"),
+        (KEY, an_arrival("first"), "a host first is here already"),
+        (KEY, an_arrival("b", processes=4), "FINISHLINE_PROCESSES: 4; expected 8 as on first"),
+        (KEY, an_arrival("b", software={"torch": "2.12.0"}), "torch: 2.12.0; expected 2.13.0"),
+        (KEY, an_arrival("b", hardware_class="4x-nvidia"), "hardware_class: 4x-nvidia; expected"),
+        (b"another", an_arrival("b"), "FINISHLINE_HOSTS_KEY"),
     ],
 )
-def test_a_host_unlike_the_first_is_refused_with_the_difference(arrival, sentence):
+def test_a_host_unlike_the_first_is_refused_with_the_difference(key, arrival, sentence):
     with listening() as (_, endpoint, _), pytest.raises(SystemExit, match=sentence):
-        join(endpoint, key=KEY, arrival=arrival, seconds=10)
-
-
-def test_a_host_without_the_key_is_told_what_is_expected():
-    with listening() as (_, endpoint, _), pytest.raises(SystemExit, match="FINISHLINE_HOSTS_KEY"):
-        join(endpoint, key=b"another", arrival=an_arrival("b"), seconds=10)
+        join(endpoint, key=key, arrival=arrival, seconds=10)
 
 
 def test_hosts_that_do_not_come_are_counted():
@@ -222,7 +206,4 @@ def test_a_lost_host_costs_the_attempt_and_the_worker_asks_again_once_it_is_back
 
 
 def _wait_for(path):
-    deadline = time.monotonic() + 180
-    while not path.exists():
-        assert time.monotonic() < deadline, f"no {path}"
-        time.sleep(0.01)
+    wait_for(path.exists, seconds=180, what=path.name, pause=0.01)

@@ -60,38 +60,27 @@ def test_a_gentle_measurement_leaves_the_processor_to_others(module):
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "limit", "stop", "said"),
     [
-        ("import sys; sys.exit('no such device')", "no such device"),
-        ("print('no json')", "no JSON object"),
-        ("print('[1]')", "no JSON object"),
-        ("", "no JSON object"),
+        ("import sys; sys.exit('no such device')", 30.0, False, "no such device"),
+        ("print('no json')", 30.0, False, "no JSON object"),
+        ("print('[1]')", 30.0, False, "no JSON object"),
+        ("import time; time.sleep(600)", 0.3, False, "longer than"),
+        ("import time; time.sleep(600)", 500.0, True, ""),  # The worker ends.
     ],
 )
-def test_a_module_that_fails_is_absent_and_the_log_says_why(module, caplog, body, said):
+def test_a_module_that_fails_is_absent_and_the_log_says_why(
+    module, caplog, body, limit, stop, said
+):
+    started = time.monotonic()
     with caplog.at_level(logging.WARNING):
-        assert measure_apart(module(body), {}, 30.0) is None
+        assert measure_apart(module(body), {}, limit, stop=lambda: stop) is None
+    assert time.monotonic() - started < 30
     assert said in caplog.text
-
-
-def test_a_module_that_takes_too_long_is_killed(module, caplog):
-    started = time.monotonic()
-    assert measure_apart(module("import time; time.sleep(600)"), {}, 0.3) is None
-    assert time.monotonic() - started < 30
-    assert "longer than" in caplog.text
-
-
-def test_a_worker_that_is_told_to_stop_does_not_wait_for_its_measurement(module, caplog):
-    started = time.monotonic()
-    name = module("import time; time.sleep(600)")
-    assert measure_apart(name, {}, 500.0, stop=lambda: True) is None
-    assert time.monotonic() - started < 30
-    assert caplog.text == ""
+    assert bool(caplog.text) is not stop
 
 
 DIGITS = str(Path(__file__).parents[2] / "benchmarks" / "digits.toml")
-
-
 THROUGHPUT = {
     "items_per_second": 6400.0,
     "slowest": 6000.0,
@@ -100,8 +89,6 @@ THROUGHPUT = {
     "items_per_call": 64,
     "calls": 70,
 }
-
-
 ANSWERS = {
     "worker.throughput": {
         "training": THROUGHPUT,
@@ -127,23 +114,21 @@ def result(answers, *arguments):
     return run_bench(read_arguments([DIGITS, *arguments]), lambda module, *_: answers[module])
 
 
-def test_utilisation_is_held_against_the_best_roof_of_the_same_type():
-    found = result(ANSWERS)
+def test_utilisation_and_time_to_the_target_follow_from_what_is_measured(capsys, monkeypatch):
+    monkeypatch.setattr("worker.bench.measure_apart", lambda module, *_: ANSWERS[module])
+    assert main([DIGITS]) == 0
+    *doing, last = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert [event["doing"] for event in doing] == ["throughput", "audit", "roofs"]
+    found = last["result"]
     # 1 GFLOP in 10 ms are 0.1 TFLOP/s, of the 0.4 that a convolution reaches here.
     assert found["roofline"]["utilisation"] == pytest.approx(0.25)
     assert found["roofline"]["intensity"] == pytest.approx(100.0)
     assert found["roofline"]["bound"] == "compute"
-
-
-def test_time_to_the_target_is_epochs_of_the_reference_by_steps_here():
-    found = result(ANSWERS)["to_target"]
     # The docstring of the reference: 7.67 epochs at 64, mean over 40 seeds.
-    assert found["epochs"] == pytest.approx(7.67, abs=0.01)
-    assert found["epoch_seconds"] == pytest.approx(0.18)
-    assert found["training_seconds"] == pytest.approx(0.18 * found["epochs"])
-
-
-def test_a_batch_size_without_reference_runs_has_no_time_to_the_target():
+    aim = found["to_target"]
+    assert aim["epochs"] == pytest.approx(7.67, abs=0.01)
+    assert aim["epoch_seconds"] == pytest.approx(0.18)
+    assert aim["training_seconds"] == pytest.approx(0.18 * aim["epochs"])
     assert result(ANSWERS, "--set", "batch_size=48")["to_target"] is None
 
 
@@ -166,29 +151,17 @@ def test_without_a_throughput_there_is_no_result(answer, said):
         result(ANSWERS | {"worker.throughput": answer})
 
 
-def test_what_is_measured_next_is_told_and_then_the_result(capsys, monkeypatch):
-    monkeypatch.setattr("worker.bench.measure_apart", lambda module, *_: ANSWERS[module])
-    assert main([DIGITS]) == 0
-    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [event.get("doing") for event in events] == ["throughput", "audit", "roofs", None]
-    assert events[-1]["result"]["benchmark"] == "digits"
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--set", "momentun=1"], "hyperparameters.momentun"),
-        (["--set", "batch_size=7"], "a whole number from 16 to 256"),
+        ([DIGITS, "--set", "momentun=1"], "hyperparameters.momentun"),
+        ([DIGITS, "--set", "batch_size=7"], "a whole number from 16 to 256"),
+        ([str(shipped_file("mlperf-v0.5-gnmt"))], "has no reference training"),
     ],
 )
-def test_a_wrong_setting_is_refused_by_name(arguments, said, capsys):
-    assert main([DIGITS, *arguments]) == 2
+def test_what_cannot_be_measured_is_refused_by_name(arguments, said, capsys):
+    assert main(arguments) == 2
     assert said in capsys.readouterr().err
-
-
-def test_a_benchmark_without_a_reference_is_refused(capsys):
-    assert main([str(shipped_file("mlperf-v0.5-gnmt"))]) == 2
-    assert "has no reference training" in capsys.readouterr().err
 
 
 class Host:
@@ -219,10 +192,17 @@ def measured(host, **settings):
     )
 
 
-def test_throughput_is_items_by_seconds():
-    found = measured(Host(seconds=0.1))
-    assert found.items_per_second == pytest.approx(640)
-    assert found.seconds_per_call == pytest.approx(0.1)
+@pytest.mark.parametrize(
+    ("each", "asked", "calls"),
+    [(0.125, 7.0, 56), (3.0, 7.0, 2), (100.0, 1.0, 1)],  # One is longer than the time.
+)
+def test_it_takes_about_as_long_as_asked_and_waits_at_the_edges_alone(each, asked, calls):
+    host = Host(seconds=each)
+    found = measured(host, seconds=asked)
+    assert (found.calls, found.seconds_per_call) == (calls, pytest.approx(each))
+    assert found.items_per_second == pytest.approx(64 / each)
+    # After the first call, after the warm-up, after a step that tells how long it takes.
+    assert host.waits == 3 + min(ROUNDS, calls)
 
 
 def test_rounds_beside_a_busy_neighbour_do_not_move_the_median():
@@ -230,25 +210,6 @@ def test_rounds_beside_a_busy_neighbour_do_not_move_the_median():
     assert found.items_per_second == pytest.approx(640)
     assert found.slowest == pytest.approx(64)
     assert found.fastest == pytest.approx(640)
-
-
-def test_it_takes_about_as_long_as_asked_and_waits_at_the_edges_alone():
-    host = Host(seconds=0.125)
-    found = measured(host, seconds=7.0)
-    assert found.calls == 56
-    # After the first call, after the warm-up, after a step that tells how long it takes.
-    assert host.waits == 3 + ROUNDS
-
-
-def test_a_step_longer_than_the_time_is_called_three_times_and_measured_once():
-    host = Host(seconds=100.0)
-    found = measured(host, seconds=1.0)
-    assert (found.calls, found.warm_up_calls, host.calls) == (1, 1, 3)
-    assert found.seconds_per_call == pytest.approx(100.0)
-
-
-def test_a_step_of_half_the_time_is_measured_twice():
-    assert measured(Host(seconds=3.0), seconds=7.0).calls == 2
 
 
 @pytest.mark.parametrize(
@@ -289,9 +250,6 @@ def test_a_matmul_has_two_flops_for_each_product_and_moves_its_operands_and_resu
     assert work.step_flops == 2 * 2 * 3 * 5
     assert work.step_bytes == 4 * (2 * 3 + 3 * 5 + 2 * 5)
     assert work.batch_size == 2
-
-
-def test_what_is_no_matmul_or_convolution_is_no_work():
     assert count_work(lambda: torch.ones(4).exp().sum(), batch_size=1) is None
 
 

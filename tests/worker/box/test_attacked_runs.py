@@ -139,6 +139,7 @@ def test_an_attack_ends_the_run(run_code, attack):
     assert time.monotonic() - begun < 10  # Long before a run that nobody ends.
 
 
+@pytest.mark.nightly
 @attacks
 def test_the_attack_goes_on_without_its_protection(run_code, attack, monkeypatch, tmp_path):
     remove(attack.without, monkeypatch, tmp_path)

@@ -205,6 +205,7 @@ def test_a_box_refuses_an_attempt(attempt, outcomes):
     assert outcomes(None)[attempt] == attempt.outcome
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "attempt", [one for one in TABLE if one.without], ids=lambda one: f"{one.row} {one.does}"
 )

@@ -15,6 +15,7 @@ GET_ATTRIBUTES = {"x86_64": 315, "aarch64": 275}
 KERNEL = tuple(int(part) for part in os.uname().release.split(".")[:2] if part.isdigit())
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("lies", [False, True], ids=["honest clocks", "lying clocks"])
 def test_stamps_are_never_early_and_as_late_as_the_transfer(lies):
     late = sorted(

@@ -19,6 +19,7 @@ def slow_share_right(predictions):
     return share_right(predictions)
 
 
+@pytest.mark.nightly
 def test_a_slow_score_delays_neither_the_answer_nor_the_stamp(run_code):
     result = run_code(
         """
