@@ -23,7 +23,7 @@ import orjson
 from finishline.devices import choose_device
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
 from finishline.rules.errors import RuleError
-from finishline.rules.logs.mllog import write_run_log
+from finishline.rules.logs.mllog_write import write_run_log
 from finishline.rules.scoring.measurements import PrecisionName
 from finishline.rules.scoring.run import Evaluation, Ledger, Run
 from finishline.rules.scoring.utilisation import processor_share

@@ -284,7 +284,7 @@ def test_check_lists_every_problem_and_its_place(finishline, package, tree):
     document = ran.json()
     assert document["refused"] == ["ACME/results/big/retinanet"]
     [problem] = [p for p in document["problems"] if p["severity"] == "error"]
-    assert (problem["line"], problem["code"]) == (9, "bad_json")
+    assert (problem["line"], problem["code"]) == (9, "not_finite")
     assert problem["file"].endswith("retinanet/result_1.txt")
 
 

@@ -10,7 +10,6 @@ from finishline.rules.archive.agreement import (
     read_description,
     read_scaling,
 )
-from finishline.rules.archive.claims import note_same_trainings
 from finishline.rules.archive.definitions import (
     Definitions,
     general_runs,
@@ -36,6 +35,7 @@ from finishline.rules.scoring.convergence import RcpVerdict
 from finishline.rules.scoring.normalisation import check_set
 from finishline.rules.scoring.run import Run
 from finishline.rules.scoring.scoring import scored_places
+from finishline.rules.submissions.claim_checks import check_same_logs
 
 KEYS = (
     "path", "organisation", "system", "benchmark", "division", "runs", "n_runs",
@@ -112,9 +112,9 @@ def _read_runs(
     benchmark = definitions.of_mlperf(name, version) if name else None
     read_as = quality_in_logs(name, benchmark)
     readings, told = _read_files(files, name, benchmark, reader)
-    old_format = next((format_version for _, format_version in readings if format_version), None)
+    old_format = next((reading.version for reading in readings if reading.version), None)
     version = old_format or version
-    name = name or next((r.run.benchmark for r, _ in readings if r.run.benchmark), None)
+    name = name or next((r.run.benchmark for r in readings if r.run.benchmark), None)
     known = definitions.of_mlperf(name, version) if name else None
     quality = quality_in_logs(name, known)
     if quality is not None and quality.logged_names and quality != read_as:
@@ -124,16 +124,15 @@ def _read_runs(
     if name and known and old_format is None:
         rounds = possible or definitions.rounds_of([name])
         note_unnamed_round(files[0].path, known, rounds, problems)
-    note_same_trainings(
-        files, [reading for reading, _ in readings], reader.archive, known, problems
-    )
-    return [judge_run(r, v, known, problems) for r, v in readings], known
+    for violation in check_same_logs([reading.run for reading in readings]):
+        problems.violate(violation, file=None)
+    return [judge_run(reading, known, problems) for reading in readings], known
 
 
 def _read_files(
     files: Sequence[ArchiveFile], name: str | None, benchmark: Benchmark | None, reader: Reader
-) -> tuple[list[tuple[Reading, str | None]], Problems]:
-    """Read every log as one of a benchmark; return the readings with rounds, and the problems."""
+) -> tuple[list[Reading], Problems]:
+    """Read every log as one of a benchmark. Return the readings and the problems."""
     problems = Problems()
     names = names_of(name, benchmark) if name else reader.definitions.mlperf_names()
     allowed = {"submission_benchmark": names, "submission_division": DIVISIONS}
@@ -143,8 +142,7 @@ def _read_files(
             read_run(
                 file,
                 reader.archive,
-                name=name,
-                benchmark=benchmark,
+                target=quality_in_logs(name, benchmark),
                 allowed=allowed,
                 every_line=reader.every_line,
                 problems=problems,

@@ -1,17 +1,18 @@
 """Evaluations of an MLPerf log: measured quality, and the seconds of measuring."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from finishline.rules.errors import LogFormatError
-from finishline.rules.logs.mllog_lines import Report
 from finishline.rules.logs.mllog_record import MllogRecord, is_number
 from finishline.rules.scoring.run import Evaluation
 
 # A double counts whole epochs exactly up to here. Published logs count samples as epochs.
 MAX_COUNT = 2**53
 COUNTS = "a number from 0 to 2^53"
+
+Report = Callable[[LogFormatError], None]
 
 
 class EvaluationTime:
@@ -51,24 +52,17 @@ class EvaluationTime:
         return self._total_ms + time_ms - self._opened_ms
 
 
-def read_measurement(record: MllogRecord, *, file: str) -> tuple[float | None, int | None, float]:
+def read_measurement(
+    record: MllogRecord, *, file: str, first_epoch: int | None = None
+) -> tuple[float | None, int | None, float]:
     """Epoch, samples and quality of an eval_accuracy or eval_error line.
 
-    One of epoch_num and samples_count must be there. Raises LogFormatError.
+    One of epoch_num and samples_count must be there. With a `first_epoch`, as in v0.5, neither need
+    be, and epochs count from it. Raises LogFormatError.
     """
-    value = record.value
-    if type(value) is float:
-        metadata = record.metadata
-        epoch, samples = metadata.get("epoch_num"), metadata.get("samples_count")
-        # Most lines have one or both of them, of the usual types.
-        if type(samples) is int and 0 <= samples <= MAX_COUNT:
-            if epoch is None:
-                return None, samples, value
-            if type(epoch) is float and 0 <= epoch <= MAX_COUNT:
-                return epoch, samples, value
-    epoch = _count(record, "epoch_num", file=file)
+    epoch = _count(record, "epoch_num", file=file, lowest=first_epoch or 0)
     samples = _count(record, "samples_count", file=file)
-    if epoch is None and samples is None:
+    if epoch is None and samples is None and first_epoch is None:
         raise _fail(record, "metadata", "no epoch_num", "epoch_num or samples_count", file=file)
     if samples is not None and samples % 1:
         raise _fail(
@@ -98,9 +92,9 @@ def read_status(record: MllogRecord, *, file: str) -> str | None:
     raise _fail(record, "metadata.status", repr(status)[:60], "success or aborted", file=file)
 
 
-def _count(record: MllogRecord, name: str, *, file: str) -> Any:
+def _count(record: MllogRecord, name: str, *, file: str, lowest: int = 0) -> Any:
     value = record.metadata.get(name)
-    if value is None or (is_number(value) and 0 <= value <= MAX_COUNT):
+    if value is None or (is_number(value) and lowest <= value <= MAX_COUNT):
         return value
     raise _fail(record, f"metadata.{name}", repr(value)[:60], COUNTS, file=file)
 

@@ -1,150 +1,115 @@
-"""The lines of an MLPerf log as typed records."""
+"""The lines of an MLPerf log as records, whichever of the three marks they have."""
 
 import re
-import string
-from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from typing import NamedTuple
 
 from finishline.rules.errors import LogFormatError
-from finishline.rules.logs.mllog_record import (
-    MllogItem,
-    MllogRecord,
-    WholeEvaluation,
-    line_error,
-    read_at_once,
-    read_record,
-)
+from finishline.rules.logs.earlier_lines import read_record_05, read_record_06
+from finishline.rules.logs.mllog_record import MllogRecord, line_error, read_record
 from finishline.rules.logs.text import Block, whole_line_blocks
 
-__all__ = [
-    "MAX_MLLOG_LINES",
-    "MLLOG_MARK",
-    "LineFinder",
-    "MllogRecord",
-    "Report",
-    "every_line",
-    "lines_that_count",
-    "read_mllog",
-]
-
-MLLOG_MARK = b":::MLLOG"
 MAX_MLLOG_LINES = 200_000
-AT_ONCE_BYTES = 256 * 1024  # A block takes many times its size in memory.
 # The published checker finds these anywhere in a line.
-MISLEADING_KEYS = (b'"global_batch_size"', b'"eval_accuracy"', b'"eval_error"', b'"run_stop"')
+MISLEADING_KEYS = ("global_batch_size", "eval_accuracy", "eval_error", "run_stop")
 
-EVALUATION = rb' \{ANY{57}+"POINT_IN_TIME", "key": "eval_accuracy", "value": [-+.0-9e]++, "'
-_KEY_LETTERS = frozenset(string.ascii_letters + string.digits + "_")
-
-Report = Callable[[LogFormatError], None]
-SetAside = Callable[[re.Match[bytes], Block], bool]
+# A line as MLPerf's own logger spells it, up to its key.
+_HEAD = rb' \{"namespace": "", "time_ms": [0-9]{13}, "event_type": "[A-Z_]{1,20}", "key": '
+_NAME = rb"([A-Za-z0-9_]{1,60})"
 
 
-@dataclass(frozen=True)
-class LineFinder:
-    """Finds the MLLOG lines of a block that are to be read; a carriage return ends a line too.
+class Format(NamedTuple):
+    """A format of MLPerf's logs. `version` is its round, None for v0.7 and all later ones.
 
-    To look for one ending is several times faster than for either of two, and few logs have both.
+    `read` decodes the text after the mark. It returns None for a line that no rule knows. `key`
+    finds the key of a line that cannot be read.
     """
 
-    plain: re.Pattern[bytes]
-    with_returns: re.Pattern[bytes]
+    mark: bytes
+    version: str | None
+    read: Callable[[bytes, Block, int], MllogRecord | None]
+    key: re.Pattern[bytes]
 
-    def find_in(self, content: bytes) -> Iterator[re.Match[bytes]]:
-        """The lines, in order; the last group of each is its text after the mark."""
-        return (self.with_returns if b"\r" in content else self.plain).finditer(content)
-
-
-def every_line() -> LineFinder:
-    """Finder of every MLLOG line; its group is the text after the mark."""
-    return _finder(MLLOG_MARK + rb"(REST)")
+    def key_of(self, text: bytes) -> str | None:
+        """The key of a line that cannot be read, where its logger would write it."""
+        found = self.key.match(text)
+        return found[1].decode() if found is not None else None
 
 
-def lines_that_count(keys: Collection[str], *, repeated: bytes = EVALUATION) -> LineFinder:
-    """Finder of the MLLOG lines with one of some keys, and of all with unusual spelling.
-
-    Most lines of a log are not needed for one figure. A line with another key, in the spelling of
-    MLPerf's own logger, is skipped without being parsed. Its groups are the text of a line that
-    begins with the pattern `repeated`, or else the text of any other line.
-    """
-    counted = b"|".join(re.escape(key.encode()) for key in sorted(keys))
-    others = "".join(sorted(_KEY_LETTERS - {key[0] for key in keys})).encode()
-    # Up to the event type every line of this spelling is equally long: the time has 13 digits.
-    # Most keys differ from those that count in their first letter.
-    head = rb' \{ANY{57}+"(?:POINT_IN_TIME|INTERVAL_(?:START|END))", "key": "'
-    other = head + rb"(?:[" + others + rb"]|(?!(?:" + counted + rb')"))[A-Za-z0-9_]++"'
-    # The engine looks for the first letter of a pattern, and colons are everywhere.
-    mark = rb"LLOG(?!" + other + rb")(?<=" + MLLOG_MARK + rb")"
-    return _finder(mark + rb"(?:(" + repeated + rb"REST)|(REST))")
+MLLOG = Format(b":::MLLOG", None, read_record, re.compile(_HEAD + b'"%b"' % _NAME))
+MLP05 = Format(b":::MLPv0.5", "0.5", read_record_05, re.compile(rb".{0,400}?\) %b" % _NAME))
+MLP06 = Format(b":::MLL ", "0.6", read_record_06, re.compile(rb"[0-9.]{1,30} %b ?:" % _NAME))
 
 
-def _finder(pattern: bytes) -> LineFinder:
-    """The finder of a pattern in which ANY is a byte of the line and REST its rest."""
-    pattern = pattern.replace(b"REST", b"ANY*+")
-    plain, with_returns = (pattern.replace(b"ANY", any_byte) for any_byte in (b".", rb"[^\r\n]"))
-    return LineFinder(re.compile(plain), re.compile(with_returns))
+def format_of(content: bytes) -> Format | None:
+    """The format whose mark a text has. None without any."""
+    return next((each for each in (MLLOG, MLP05, MLP06) if each.mark in content), None)
 
 
-def read_mllog(
+def read_lines(
     chunks: Iterable[bytes],
+    form: Format,
     *,
     file: str,
-    lines: LineFinder,
-    counted_keys: frozenset[str],
-    report: Report,
-    notice: Report | None = None,
-    set_aside: SetAside | None = None,
-    at_once: bool = False,
-) -> Iterator[MllogItem]:
-    """The MLLOG lines that `lines` finds, in order.
+    wanted: frozenset[bytes] | None,
+    report: Callable[[LogFormatError, bytes], None],
+) -> Iterator[MllogRecord]:
+    """The records of a log, in order.
 
-    Lines with a key in `counted_keys` may not hold a key twice; nor may a line that tries to have
-    two readings as to which key it has. A line that is none is reported, with file, line and field,
-    and left out; `report` may raise. A line that is sound but names a key that counts where a
-    careless reader would take it for one goes to `notice`. `set_aside` is shown each line that is
-    in the first of two groups of `lines`, and says whether to leave it out.
-
-    With `at_once`, for a reader that gives no notice and finds every line, lines that are all in
-    order are read together, and an evaluation may come whole.
+    With `wanted` only the lines with one of these keys are decoded, and lines in a spelling that is
+    not MLPerf's own logger's.
+    A line that cannot be read goes to `report` with its text, and is left out. `report` may raise.
     """
     found = 0
-    for block in whole_line_blocks(chunks, mark=MLLOG_MARK):
-        read = read_at_once(block) if at_once and len(block.content) <= AT_ONCE_BYTES else None
-        if read is not None and (count := found + _count_lines(read)) <= MAX_MLLOG_LINES:
-            found = count
-            yield from read
-            continue
-        for match in lines.find_in(block.content):
-            group = match.lastindex or 1
-            if group == 1 and set_aside is not None and set_aside(match, block):
+    for block, offset, text in _marked(chunks, form.mark, wanted):
+        try:
+            record = form.read(text, block, offset)
+            if record is None:
                 continue
             found += 1
-            text, offset = match[group], match.start()
-            try:
-                record = read_record(text, block, offset, counted_keys=counted_keys)
-            except LogFormatError as error:
-                error.file, error.line = file, block.line_at(offset)
-                report(error)
-                continue
             if found > MAX_MLLOG_LINES:
-                expected = f"at most {MAX_MLLOG_LINES:,} MLLOG lines"
-                report(line_error("too many lines", None, expected, "too_many_lines", file, record))
-                return
-            if notice is not None and record.key not in counted_keys:
-                _notice_hidden(text, record, file, notice)
+                expected = f"at most {MAX_MLLOG_LINES:,} lines"
+                raise line_error("too many lines", None, expected, "too_many_lines")
             yield record
+        except LogFormatError as error:
+            error.file, error.line = file, block.line_at(offset)
+            report(error, text)
+            if found > MAX_MLLOG_LINES:
+                return
 
 
-def _count_lines(read: Iterable[MllogItem]) -> int:
-    return sum(3 if isinstance(each, WholeEvaluation) else 1 for each in read)
+def _marked(
+    chunks: Iterable[bytes], mark: bytes, wanted: frozenset[bytes] | None
+) -> Iterator[tuple[Block, int, bytes]]:
+    """The text after each mark, up to the next one or the end of the line, and where it is.
+
+    Ranks that write at once leave out the end of a line.
+    """
+    lines = _pattern(mark, wanted)
+    for block in whole_line_blocks(chunks, mark=mark):
+        for line in lines.finditer(block.content):
+            offset = line.start()
+            for text in line[1].split(mark):
+                yield block, offset, text
+                offset += len(mark) + len(text)
 
 
-def _notice_hidden(text: bytes, record: MllogRecord, file: str, notice: Report) -> None:
-    for key in MISLEADING_KEYS:
-        if key in text:
-            name = key.decode().strip('"')
-            message = f"a line of {record.key!r} with {name} in it"
-            expected = f"{name} as a key, or not at all"
-            code = "misleading_line"
-            notice(line_error(message, record.key, expected, code, file, record))
-            return
+@cache
+def _pattern(mark: bytes, wanted: frozenset[bytes] | None) -> re.Pattern[bytes]:
+    """A mark with the text after it. A carriage return ends a line too.
+
+    With `wanted` the lines that MLPerf's own logger wrote with another key are passed over.
+    """
+    if wanted is None:
+        return re.compile(mark + rb"([^\r\n]*+)")
+    other = b'%b"(?!(?:%b)")%b"' % (_HEAD, b"|".join(sorted(wanted)), _NAME[1:-1])
+    return re.compile(rb"%b(?!%b)([^\r\n]*+)" % (mark, other))
+
+
+def find_misleading(record: MllogRecord) -> str | None:
+    """A key that counts for a careless reader of this line. None where there is none."""
+    content, start = record.block.content, record.offset
+    end = content.find(b"\n", start)
+    line = content[start : end if end >= 0 else None]
+    return next((key for key in MISLEADING_KEYS if b'"%b"' % key.encode() in line), None)

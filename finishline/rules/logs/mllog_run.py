@@ -1,6 +1,5 @@
 """The run that the lines of an MLPerf log add up to."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -8,28 +7,20 @@ from finishline.rules.benchmarks.quality import LoggedQuality, QualityTarget
 from finishline.rules.errors import LogFormatError
 from finishline.rules.logs.mllog_clock import RunClock
 from finishline.rules.logs.mllog_evaluation import (
+    Report,
     SeveralMetrics,
     first_quality,
     read_measurement,
     read_status,
 )
-from finishline.rules.logs.mllog_lines import Report
-from finishline.rules.logs.mllog_record import (
-    MllogItem,
-    MllogRecord,
-    WholeEvaluation,
-    is_number,
-    read_record,
-)
+from finishline.rules.logs.mllog_record import MllogRecord, is_number
 from finishline.rules.logs.mllog_settings import PROCESSOR_SHARE, SETTING_KEYS, LogSettings
-from finishline.rules.logs.text import Block
 from finishline.rules.scoring.run import Evaluation, Ledger, Run
 
 QUALITY_KEYS = frozenset({"eval_accuracy", "eval_error"})
 RUN_KEYS = frozenset({"run_start", "run_stop"})
 PHASE_KEYS = frozenset({"init_start", "init_stop", "eval_start", "eval_stop"})
 COUNTED_KEYS = QUALITY_KEYS | RUN_KEYS | SETTING_KEYS | PHASE_KEYS
-FIGURE_KEYS = COUNTED_KEYS - PHASE_KEYS - {"submission_platform"}
 
 
 @dataclass(frozen=True)
@@ -37,28 +28,23 @@ class Reading:
     """Contents of one log: its run, and every seed it names.
 
     `trusted` is whether the log tells without contradiction when its run started and stopped.
-    `evaluations` counts those it has, which may be more than were read. `started_ms` is the time of
-    its run_start, in milliseconds since 1970. `before_last` counts the epochs or samples of the
-    evaluation before the last one, where that alone was read; see `RunReader`.
+    `version` is the round of a format that one round has: "0.5" or "0.6".
     """
 
     run: Run
-    seeds: tuple[int, ...]
-    trusted: bool
-    evaluations: int
-    started_ms: float | None = None
-    before_last: float | None = None
+    seeds: tuple[int, ...] = ()
+    trusted: bool = False
+    version: str | None = None
 
 
 class RunReader:
-    """State of a log up to one line; contradictions are reported.
+    """State of a log up to one line. Contradictions are reported.
 
     Where the reporting does not raise, the line that contradicts is left out and reading goes on.
-    Oddities of published logs that no figure rests on go to `odd`, where there is one. `told` is
-    whether the lines of the phases are read too, so that there is a ledger, and whether evaluations
-    are to know their line. `target` tells whether an evaluation is several metrics, and whether it
-    is made once the run is over; without it, a line may have several qualities. `counts` finds the
-    epochs or samples in the line of an evaluation that is passed over.
+    Oddities of published logs that no figure rests on go to `odd`. `target` tells whether an
+    evaluation is several metrics, and whether it is made once the run is over. Without it, a line
+    may have several qualities, the main one first. `first_epoch` is that of v0.5. `with_lines` says
+    whether evaluations are to know their line, which takes some counting.
     """
 
     def __init__(
@@ -66,17 +52,18 @@ class RunReader:
         file: str,
         allowed: Mapping[str, Sequence[str]],
         *,
-        told: bool,
         report: Report,
-        odd: Report | None = None,
+        odd: Report,
         target: QualityTarget | LoggedQuality | None = None,
-        counts: re.Pattern[bytes] | None = None,
+        first_epoch: int | None = None,
+        with_lines: bool = True,
     ) -> None:
         self._file = file
-        self._told = told
+        self._with_lines = with_lines
         self._report = report
-        self._odd = odd or report
-        self._settings = LogSettings(allowed, file=file, report=report, odd=self._odd)
+        self._odd = odd
+        self._first_epoch = first_epoch
+        self._settings = LogSettings(allowed, file=file, report=report, odd=odd)
         self._clock = RunClock()
         self._start: MllogRecord | None = None
         self._stop: MllogRecord | None = None
@@ -95,42 +82,9 @@ class RunReader:
         self._offline = target is not None and target.offline
         self._tables = target is None
         self._contradicted = False
-        self._counts = counts
-        self._aside: tuple[re.Match[bytes], Block] | None = None
-        self._before: tuple[re.Match[bytes], Block] | None = None
-        self._passed_over = 0
-        self._before_last: float | None = None
 
-    def set_aside(self, line: re.Match[bytes], block: Block) -> bool:
-        """Keep the line of an evaluation within the run until it is known to be the last."""
-        if self._start is None or self._stop is not None:
-            return False
-        self._passed_over += 1
-        self._before, self._aside = self._aside, (line, block)
-        return True
-
-    def _read_aside(self) -> None:
-        if self._aside is None:
-            return
-        if self._before is not None and self._counts is not None:
-            count = self._counts.search(self._before[0][1])
-            self._before_last = float(count[1]) if count is not None else None
-        (line, block), self._before, self._aside = self._aside, None, None
-        self._passed_over -= 1
-        offset = line.start()
-        try:
-            record = read_record(line[1], block, offset, counted_keys=COUNTED_KEYS)
-        except LogFormatError as error:
-            error.file, error.line = self._file, block.line_at(offset)
-            self._report(error)
-        else:
-            self._read_evaluation(record)
-
-    def read(self, record: MllogItem) -> None:
-        """Take one line in, or the three of a whole evaluation."""
-        if type(record) is WholeEvaluation:
-            self._read_whole(record)
-            return
+    def read(self, record: MllogRecord) -> None:
+        """Take one line in."""
         key = record.key
         if key in QUALITY_KEYS:
             self._read_evaluation(record)
@@ -147,9 +101,8 @@ class RunReader:
         elif record.point_in_time and self._start is None and is_number(record.value):
             self._settings.read_hyperparameter(record)
 
-    def reading(self) -> Reading:
+    def reading(self, version: str | None) -> Reading:
         """The run, after the last line."""
-        self._read_aside()
         if self._start is None:
             begun = "submission_benchmark" in self._settings.texts
             (self._odd if begun else self._report)(
@@ -164,15 +117,11 @@ class RunReader:
         self._settings.report_nameless()
         if self._several is not None:
             self._evaluations += self._several.evaluations()
-        run = self._run()
-        trusted = self._start is not None and not self._contradicted
         return Reading(
-            run=run,
+            run=self._run(),
             seeds=tuple(self._settings.seeds),
-            trusted=trusted,
-            evaluations=len(self._evaluations) + self._passed_over,
-            started_ms=self._start.time_ms if self._start else None,
-            before_last=self._before_last,
+            trusted=self._start is not None and not self._contradicted,
+            version=version,
         )
 
     def _run(self) -> Run:
@@ -192,7 +141,7 @@ class RunReader:
             platform=texts.get("submission_platform"),
             hyperparameters=self._settings.hyperparameters,
             ledger=self._whole_ledger(),
-            preparation_seconds=self._clock.preparation_seconds if self._told else None,
+            preparation_seconds=self._clock.preparation_seconds,
             processor_share=self._settings.processor_share,
         )
 
@@ -205,37 +154,34 @@ class RunReader:
             return None
 
     def _whole_ledger(self) -> Ledger | None:
-        if not self._told or self._start is None or self._clock.last is None:
+        if self._start is None or self._clock.last is None:
             return None
         if self._evaluations and not self._clock.evaluating.told:
             return None
         return self._clock.ledger(self._clock.last[1])
 
     def _read_phase(self, record: MllogRecord) -> None:
-        if record.key == "init_start":
-            self._read_init_start(record)
+        if record.key == "init_start" and self._start is not None:
+            self._refuse(record, "init_start after run_start", expected="init_start first")
+        elif record.key == "init_start":
+            self._clock.init_start(record.time_ms)
         elif record.key == "init_stop":
-            self._check_time(record, self._clock.phase(record), report=self._odd)
+            self._report_time(record, self._clock.phase(record), self._odd)
         elif self._offline or self._start is None or self._stop is not None:
             return  # Offline, quality is measured after the run, off its clock.
-        elif self._check_time(record, self._clock.phase(record), report=self._odd):
-            if record.key == "eval_start":
-                self._clock.evaluating.start(record.time_ms)
-            else:
-                self._clock.evaluating.stop(record.time_ms)
-
-    def _read_init_start(self, record: MllogRecord) -> None:
-        if self._start is not None:
-            self._refuse(record, "init_start after run_start", expected="init_start first")
-            return
-        self._clock.init_start(record.time_ms)
+        elif (fault := self._clock.phase(record)) is not None:
+            self._report_time(record, fault, self._odd)
+        elif record.key == "eval_start":
+            self._clock.evaluating.start(record.time_ms)
+        else:
+            self._clock.evaluating.stop(record.time_ms)
 
     def _read_run_start(self, record: MllogRecord) -> None:
         if self._start is not None:
             self._contradicted = True
             self._refuse(record, "a second run_start", expected="exactly one run_start")
             return
-        self._check_time(record, self._clock.run_start(record), report=self._odd)
+        self._report_time(record, self._clock.run_start(record), self._odd)
         self._start = record
 
     def _read_run_stop(self, record: MllogRecord) -> None:
@@ -246,9 +192,7 @@ class RunReader:
             self._contradicted = True
             self._refuse(record, "run_stop before run_start", expected="run_start first")
         else:
-            self._read_aside()
-            lenient = self._odd if self._clock.is_rounded(record) else None
-            self._check_time(record, self._clock.advance(record), report=lenient)
+            self._advance(record, self._odd if self._clock.is_rounded(record) else self._report)
             self._contradicted |= record.time_ms < self._start.time_ms
             self._stop = record
 
@@ -259,85 +203,61 @@ class RunReader:
             expected = "evaluations within the run"
             self._refuse(record, f"{record.key} {where}", expected=expected, report=self._odd)
             return
-        self._read_aside()
         if self._quality_key not in (None, record.key):
             message = f"{record.key} after {self._quality_key}"
             self._refuse(record, message, expected="one of the two")
             return
         self._quality_key = record.key
-        if self._several is not None:
-            if not self._offline:
-                self._check_time(record, self._clock.advance(record))
-            self._several.read(record, seconds=_seconds(start, record.time_ms))
+        # Offline its time is when it was measured, after the run.
+        if not self._offline and not self._advance(record, self._report):
             return
-        if not self._offline:  # There its time is that of the measuring.
-            self._check_time(record, self._clock.advance(record))
+        seconds = _seconds(start, record.time_ms)
+        if self._several is not None:
+            self._several.read(record, seconds=seconds)
+            return
         others = None
         if self._tables and type(record.value) is dict:
             record, others = first_quality(record)
         try:
-            epoch, samples, quality = read_measurement(record, file=self._file)
+            epoch, samples, quality = read_measurement(
+                record, file=self._file, first_epoch=self._first_epoch
+            )
         except LogFormatError as error:
             self._report(error)
             return
         evaluating = self._clock.evaluating
-        if self._told:
-            evaluating.measure(record.time_ms)
+        evaluating.measure(record.time_ms)
+        ledger = self._clock.ledger(record.time_ms) if evaluating.told else None
         self._evaluations.append(
             Evaluation(
                 epoch,
-                _seconds(start, record.time_ms),
+                seconds,
                 quality,
                 samples,
-                self._clock.ledger(record.time_ms) if evaluating.told else None,
-                record.line() if self._told else None,
+                ledger,
+                record.line() if self._with_lines else None,
                 others,
             )
         )
 
-    def _read_whole(self, lines: WholeEvaluation) -> None:
-        """Take in three lines together where each goes on from the one before, else one by one."""
-        start = self._start
-        if start is None or not self._goes_on(lines):
-            for record in lines.records():
-                self.read(record)
-            return
-        self._quality_key = "eval_accuracy"
-        self._clock.evaluating.start(lines.start_ms)
-        self._evaluations.append(
-            Evaluation(
-                lines.epoch,
-                _seconds(start, lines.time_ms),
-                lines.quality,
-                lines.samples,
-                self._clock.ledger(lines.time_ms),
-                lines.line(),
-            )
-        )
-        self._clock.evaluating.stop(lines.stop_ms)
-        self._clock.last = ("eval_stop", lines.stop_ms)
+    def _advance(self, record: MllogRecord, report: Report) -> bool:
+        """Whether a line that a figure rests on goes on in time.
 
-    def _goes_on(self, lines: WholeEvaluation) -> bool:
-        """Whether these lines can follow in a run that has started."""
-        last = self._clock.last
-        return (
-            self._stop is None
-            and self._quality_key in (None, "eval_accuracy")
-            and self._several is None
-            and not self._offline
-            and last is not None
-            and last[1] <= lines.start_ms <= lines.time_ms <= lines.stop_ms
-        )
+        One that is behind the line of a phase alone is odd: ranks wrote them in disorder.
+        """
+        fault = self._clock.fault(record)
+        if fault is not None:
+            figure_fault = self._clock.fault(record, figure=True)
+            self._report_time(record, figure_fault or fault, report if figure_fault else self._odd)
+            if figure_fault:
+                return False
+        self._clock.advance(record)
+        return True
 
-    def _check_time(
-        self, record: MllogRecord, problem: str | None, *, report: Report | None = None
-    ) -> bool:
-        """Whether nothing is wrong with the time of a line; report it if something is."""
-        if problem is None:
-            return True
-        expected = "times that do not decrease"
-        self._refuse(record, problem, field="time_ms", expected=expected, report=report)
-        return False
+    def _report_time(self, record: MllogRecord, fault: str | None, report: Report) -> None:
+        if fault is not None:
+            expected = "times that do not decrease"
+            self._refuse(record, fault, field="time_ms", expected=expected, report=report)
 
     def _refuse(
         self,

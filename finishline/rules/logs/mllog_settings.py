@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from finishline.rules.errors import LogFormatError
-from finishline.rules.logs.mllog_lines import Report
+from finishline.rules.logs.mllog_evaluation import Report
 from finishline.rules.logs.mllog_record import MllogRecord, is_number
 from finishline.rules.text import shown
 

@@ -7,7 +7,7 @@ import orjson
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
-from finishline.rules.logs.mllog_lines import MLLOG_MARK
+from finishline.rules.logs.mllog_lines import MLLOG
 from finishline.rules.logs.mllog_settings import PROCESSOR_SHARE
 from finishline.rules.scoring.run import Evaluation, Ledger, Run
 
@@ -61,7 +61,7 @@ def mllog_line(
         "value": value,
         "metadata": metadata or {},
     }
-    return MLLOG_MARK + b" " + orjson.dumps(line) + b"\n"
+    return MLLOG.mark + b" " + orjson.dumps(line) + b"\n"
 
 
 class _Writer:

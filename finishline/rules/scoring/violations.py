@@ -119,19 +119,16 @@ def first_beyond_floor(
     return next((e for e in evaluations if benchmark.target.is_beyond_floor(e.quality)), None)
 
 
-def find_gone_back(
-    run: Run, *, unit: ConvergenceUnit, before_last: float | None = None
-) -> Violation | None:
+def find_gone_back(run: Run, *, unit: ConvergenceUnit) -> Violation | None:
     """The last evaluation, if it came after fewer epochs (or samples) than one before it.
 
-    The convergence of a run rests on its last evaluation. `before_last` is the count of an
-    evaluation that the run lacks.
+    The convergence of a run rests on its last evaluation.
     """
     counts = [e.samples if unit == "samples_count" else e.epoch for e in run.evaluations]
     last = counts[-1] if counts else None
     if last is None:
         return None
-    highest = max([before_last or 0, *(count or 0 for count in counts)])
+    highest = max(count or 0 for count in counts)
     if highest <= last:
         return None
     name = "samples" if unit == "samples_count" else "epoch"

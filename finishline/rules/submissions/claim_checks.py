@@ -169,17 +169,11 @@ def check_figures(run: Run, benchmark: Benchmark) -> list[Violation]:
     return [violation for violation in found if violation is not None]
 
 
-def check_published_run(
-    run: Run, benchmark: Benchmark, *, before_last: float | None = None
-) -> list[Violation]:
-    """Find the first impossible quality in a published log, and an end that is behind its middle.
-
-    `before_last` is the count of an evaluation before the last that was not read, in epochs or
-    samples as the benchmark counts convergence.
-    """
+def check_published_run(run: Run, benchmark: Benchmark) -> list[Violation]:
+    """An impossible quality of a published log, and an end that is behind its middle."""
     found = list(islice(_impossible_qualities(run, benchmark.target), 1))
     if run.clock == "mlperf" and not benchmark.target.offline:
-        gone_back = find_gone_back(run, unit=benchmark.convergence_unit, before_last=before_last)
+        gone_back = find_gone_back(run, unit=benchmark.convergence_unit)
         found += [] if gone_back is None else [gone_back]
     return found
 

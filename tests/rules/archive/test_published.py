@@ -15,7 +15,8 @@ from finishline.rules.archive.files import (
     source_name,
 )
 from finishline.rules.logs import parse_run_log
-from finishline.rules.logs.mllog import read_preparation_seconds
+from finishline.rules.logs.mllog import read_log
+from finishline.rules.logs.mllog_lines import MLLOG
 from finishline.rules.scoring.scoring import score
 from finishline.rules.submissions.claim import read_claim
 
@@ -197,6 +198,13 @@ def test_an_open_run_has_four_hours(score_tree, prepared_log):
     assert only_run(score_tree({path: hidden}))[0] == 15 * 60
 
 
+def preparation_of(log):
+    problems = []
+    report = problems.append
+    reading = read_log([log], MLLOG, name="r", allowed={}, report=report, odd=report)
+    return reading.run.preparation_seconds
+
+
 def test_preparation_begins_with_the_first_of_a_thousand_ranks(make_line):
     ranks = [make_line("init_start", START_MS + rank) for rank in range(1000)]
     broken = make_line("init_start", START_MS - 9000).replace("}", "")
@@ -204,11 +212,11 @@ def test_preparation_begins_with_the_first_of_a_thousand_ranks(make_line):
     started = make_line("run_start", START_MS + 5000)
     lines = [*ranks, broken, earlier, *ranks, started, make_line("init_start", 1000)]
     log = "".join(lines).replace("POINT_IN_TIME", "INTERVAL_START").encode()
-    assert read_preparation_seconds([log], name="run.txt") == 7
+    assert preparation_of(log) == 7
 
 
 @pytest.mark.parametrize("key", ["init_start", "init_stop"])
 def test_a_preparation_that_begins_or_ends_after_the_run_starts_is_not_told(make_line, key):
     began = "" if key == "init_start" else make_line("init_start", START_MS)
     log = began + make_line(key, START_MS + 2) + make_line("run_start", START_MS + 1)
-    assert read_preparation_seconds([log.encode()], name="run.txt") is None
+    assert preparation_of(log.encode()) is None

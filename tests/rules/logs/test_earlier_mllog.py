@@ -8,8 +8,8 @@ from finishline.rules.archive.definitions import shipped_definition
 from finishline.rules.benchmarks.quality import LoggedQuality
 from finishline.rules.errors import LogFormatError
 from finishline.rules.logs import parse_run_log
-from finishline.rules.logs.mlp05 import read_mlp05_chunks
-from finishline.rules.logs.mlp06 import read_mlp06_chunks
+from finishline.rules.logs.mllog import read_log
+from finishline.rules.logs.mllog_lines import MLP05, MLP06
 
 LOG = """\
 :::MLPv0.5.0 resnet 1541720383.838108063 (<string>:1) run_clear_caches
@@ -27,10 +27,16 @@ STOP = 'run_stop: {"success": true}'
 LAST = '{"value": 0.7511, "epoch": 62}'
 
 
-def read(log, *, names=("resnet",)):
+def read(log, *, names=("resnet",), odd=None, target=None):
     problems = []
-    reading = read_mlp05_chunks(
-        [log.encode()], name="r", allowed={"submission_benchmark": names}, report=problems.append
+    reading = read_log(
+        [log.encode()],
+        MLP05,
+        name="r",
+        allowed={"submission_benchmark": names},
+        report=problems.append,
+        odd=problems.append if odd is None else odd.append,
+        target=target,
     )
     return reading, problems
 
@@ -89,7 +95,7 @@ def test_a_run_that_stops_twice_or_before_it_starts_is_not_trusted():
     assert not read(LOG.replace("run_final", "run_stop"))[0].trusted
     assert not read(LOG.replace("1541720701.25", "1541720301.25"))[0].trusted
     assert not read(LOG.replace("run_start", "run_begin"))[0].trusted
-    [problem] = read(LOG, names=("ssd",))[1]
+    problem = read(LOG, names=("ssd",))[1][0]
     assert (problem.code, problem.line, problem.expected) == ("wrong_benchmark", 2, "ssd")
 
 
@@ -109,15 +115,9 @@ def test_a_line_that_two_loggers_wrote_counts_once():
 
 def test_an_evaluation_outside_the_run_is_left_out_and_noticed():
     """Source: a published log of a TPU pod, which evaluates while it warms up."""
-    problems = []
     notices = []
-    reading = read_mlp05_chunks(
-        [LOG.replace("run_clear_caches", 'eval_accuracy: {"value": 0.9, "epoch": 3}').encode()],
-        name="r",
-        allowed={},
-        report=problems.append,
-        notice=notices.append,
-    )
+    outside = 'eval_accuracy: {"value": 0.9, "epoch": 3}'
+    reading, problems = read(LOG.replace("run_clear_caches", outside), odd=notices)
     assert [e.quality for e in reading.run.evaluations] == [0.25282, 0.7511]
     assert (problems, [notice.line for notice in notices]) == ([], [1])
 
@@ -135,10 +135,7 @@ def test_an_evaluation_outside_the_run_is_left_out_and_noticed():
 def test_an_evaluation_in_several_metrics_has_them_all(benchmarks_dir, value, qualities):
     maskrcnn = shipped_definition("mlperf-v0.5-maskrcnn")
     log = LOG.replace('{"value": 0.7511, "epoch": 62}', f'{{"epoch": 62, "value": {value}}}')
-    problems = []
-    reading = read_mlp05_chunks(
-        [log.encode()], name="r", allowed={}, report=problems.append, target=maskrcnn.target
-    )
+    reading, problems = read(log, target=maskrcnn.target)
     last = reading.run.evaluations[-1]
     assert ((last.quality, last.others), last.epoch, problems) == (qualities, 62.0, [])
 
@@ -216,8 +213,8 @@ def offline(log, target):
     def refuse(error):
         raise error
 
-    return read_mlp06_chunks(
-        [log.encode()], name="r.txt", allowed={}, report=refuse, target=target
+    return read_log(
+        [log.encode()], MLP06, name="r.txt", allowed={}, report=refuse, odd=refuse, target=target
     ).run
 
 
@@ -261,7 +258,7 @@ def test_nobody_else_can_name_the_moment_it_stopped(read_06):
 @pytest.mark.parametrize(
     ("old", "new", "number", "code"),
     [
-        ('"status": "success"', '"status": "success', 12, "bad_json"),
+        ('"value": 90.25', '"value": 90.25"', 10, "bad_json"),
         ('"status": "success"', '"status": "aborted", "status": "success"', 12, "repeated_key"),
         (":::MLL 1558635921.125", ":::MLL 1558635900.5", 12, "times_decrease"),
         (":::MLL 1558635921.125", ":::MLL 1558635880.25", 12, "times_decrease"),
