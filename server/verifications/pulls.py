@@ -16,6 +16,7 @@ from finishline.rules.verification.messages import ReplayJob
 from server.base.database import OUTAGES, Database, utc_now
 from server.base.errors import NotFoundError
 from server.base.models import Attempt, WorkerRow
+from server.base.viewer import ORGANISER
 from server.people.dependencies import Caller
 from server.verifications.queue_order import build_sending
 from server.verifications.workers import require_own_name
@@ -35,7 +36,7 @@ def note_asking(database: Database, name: str, caller: Caller) -> None:
 
 def job_of(database: Database, attempt_id: str, name: str) -> ReplayJob | None:
     """The job of an attempt that waits for this worker; None if it no longer does."""
-    with database.read() as session:
+    with database.read(ORGANISER) as session:
         attempt = session.get(Attempt, attempt_id)
         if attempt is None or (attempt.state, attempt.sent_to) != ("queued", name):
             return None
