@@ -12,7 +12,7 @@ from server.base.models import Pool, PoolRun, Submission, Verification
 from server.base.viewer import ANYBODY, ORGANISER
 from server.verifications.event_stream import Position, read_news
 from server.verifications.overdue import expire_leases
-from tests.support.every_address import NAMES, addresses
+from tests.support.addresses import addresses
 from tests.support.services import services_of
 
 BOARD = "/api/v1/leaderboards/digits"
@@ -220,13 +220,12 @@ def claim(digits_submission, make_log, submit, alice):
 
 
 def known(claim, verification_id):
-    return NAMES | {
+    return {
+        "benchmark_id": "digits",
+        "index": 0,
+        "name": "walter-1",
         "submission_id": claim["id"],
-        "public": claim["id"],
         "verification_id": verification_id,
-        "rerun": verification_id,
-        "waiting": verification_id,
-        "duel": verification_id,
     }
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from collections import defaultdict
 
 # The names of ids that an address is asked for with, by the parameter that they stand for.
 IDS = {
@@ -13,15 +14,10 @@ IDS = {
 # Values of parameters that name nothing of a submission's.
 VALUES = {
     "accelerator": "cpu",
-    "confirm_token": "none",
-    "attempt_id": "none",
     "file": "style.css",
-    "import_code": "none",
     "path": "style.css",
     "round_id": "open",
     "submitter": "bob",
-    "ticket_id": "none",
-    "unsubscribe_token": "none",
 }
 # Parameters that stand for something else under this start of a path.
 NAMES = {
@@ -65,7 +61,10 @@ def readable(client):
 
 
 def addresses(client, known):
-    """Every readable path with the addresses under it that are asked for."""
+    """Every readable path with the addresses under it that are asked for.
+
+    A parameter that is not known is "none".
+    """
     known = VALUES | {name: str(value) for name, value in known.items()}
     listed = client.get(f"/benchmarks/{known['benchmark_id']}/charts").text
     charts = sorted(set(re.findall(r"/charts/(\w+)", listed)))
@@ -76,6 +75,7 @@ def addresses(client, known):
         if path.startswith("/benchmarks/{benchmark_id}/charts/{name}"):
             faces.append([("name", chart) for chart in charts])
         for face in itertools.product(*faces):
-            yield path, path.format_map(values | dict(face))
+            named = defaultdict(lambda: "none", values | dict(face))
+            yield path, path.format_map(named)
             for query in QUERIES.get(path, ()):
-                yield path, f"{path}?{query}".format_map(values | dict(face))
+                yield path, f"{path}?{query}".format_map(named)
