@@ -106,13 +106,16 @@ DESCRIPTION = (
 NOT_TEXT = (*DEFAULT_EXCLUDED_CONTENT_TYPES, "application/octet-stream")
 
 
-def create_app(settings: Settings, *, dispatch: bool = True) -> FastAPI:
+def create_app(
+    settings: Settings, *, dispatch: bool = True, database: Database | None = None
+) -> FastAPI:
     """The application for these settings; without `dispatch` it starts no thread of its own.
 
-    Raises RuntimeError if the database is not migrated.
+    `database` is an open database at the address of the settings. The application closes it when
+    it stops. Raises RuntimeError if the database is not migrated.
     """
     connect_rooms()
-    database = Database(settings.database_url, lock_seconds=LOCK_SECONDS)
+    database = database or Database(settings.database_url, lock_seconds=LOCK_SECONDS)
     benchmarks = load_definitions(settings.benchmarks_dir, database)
     services = Services(
         settings=settings,

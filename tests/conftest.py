@@ -2,20 +2,16 @@
 
 import gc
 import os
-import pickle
 import signal
 import subprocess
 import sys
 import tempfile
 from datetime import timedelta
-from functools import cache
 from pathlib import Path
 
 import pytest
-import typer.main
 
 from finishline.rules.archive.definitions import shipped_definitions
-from finishline.rules.benchmarks import benchmark as definitions
 from finishline.rules.benchmarks.benchmark import (
     Benchmark,
     DataSet,
@@ -165,35 +161,6 @@ def trained(tmp_path_factory):
     )
     assert done.returncode == 0, done.stderr
     return folder
-
-
-@pytest.fixture(scope="session", autouse=True)
-def definitions_parsed_once():
-    """Parses each text of a benchmark file once: hundreds of tests read all, and proofs theirs.
-
-    A benchmark is frozen, a table is handed out as a copy, and a refused text is parsed again.
-    """
-    parse_text = definitions.parse_toml
-
-    @cache
-    def pickled(content, **named):
-        return pickle.dumps(parse_text(content, **named))
-
-    def parse_once(content, **named):
-        return pickle.loads(pickled(content, **named))  # noqa: S301 - of the line before
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(definitions, "parse_benchmark", cache(definitions.parse_benchmark))
-        patch.setattr(definitions, "parse_toml", parse_once)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def commands_built_once():
-    """Builds the tree of commands once: hundreds of tests run one, and each would build all."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(typer.main, "get_command", cache(typer.main.get_command))
-        yield
 
 
 @pytest.fixture(scope="module")

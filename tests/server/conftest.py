@@ -7,6 +7,7 @@ from collections import Counter
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -23,14 +24,12 @@ from finishline.rules.verification.messages import (
     WorkerSystem,
 )
 from server.app import create_app
-from server.base.database import Database, insert_missing, utc_now
+from server.base.database import Database, RoomState, insert_missing, utc_now
 from server.base.models import Attempt, Base, Submission, Verification, WorkerRow
 from server.base.schema import migrate
 from server.base.settings import MIB, Settings
 from server.people.accounts import create_token
 from server.reactions import connect_rooms
-from tests.support.closed import databases_closed
-from tests.support.made_once import made_once
 from tests.support.postgresql import running_postgresql
 from tests.support.run_logs import make_run_log
 from tests.support.services import services_of
@@ -43,23 +42,9 @@ SECONDS_PER_EPOCH = 0.11
 
 
 @pytest.fixture(scope="session", autouse=True)
-def servers_share_what_is_the_same():
-    """Hundreds of tests start a server: what they have in common is made by the first."""
-    with made_once():
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
 def rooms_are_connected():
     """Rooms react to each other's events also where a test needs no application."""
     connect_rooms()
-
-
-@pytest.fixture(autouse=True)
-def every_database_is_closed():
-    """A test closes what it opens. Set up before all else it looks when all else is ended."""
-    with databases_closed():
-        yield
 
 
 @pytest.fixture(autouse=True)
@@ -88,11 +73,21 @@ def migrated_file(tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="session")
+def sqlite_database(tmp_path_factory):
+    """The database of one file for all tests. Its engine compiles each statement once."""
+    return Database(f"sqlite:///{tmp_path_factory.mktemp('sqlite') / 'finishline.db'}")
+
+
 @pytest.fixture
-def sqlite_url(tmp_path, migrated_file):
-    """A migrated SQLite file of the test's own."""
-    shutil.copy(migrated_file, tmp_path / "finishline.db")
-    return f"sqlite:///{tmp_path / 'finishline.db'}"
+def sqlite_url(sqlite_database, migrated_file):
+    """The address of that file, which is new and migrated for each test."""
+    file = Path(sqlite_database.url.database)
+    for old in file.parent.iterdir():
+        old.unlink()
+    shutil.copy(migrated_file, file)
+    yield f"sqlite:///{file}"
+    sqlite_database.close()
 
 
 @pytest.fixture(scope="session")
@@ -174,9 +169,13 @@ def settings(tmp_path, database_url):
 
 
 @pytest.fixture
-def client(settings):
+def client(settings, request):
     """The application, without its dispatch loop."""
-    with TestClient(create_app(settings, dispatch=False)) as made:
+    database = None
+    if settings.database_url.startswith("sqlite:"):
+        database = request.getfixturevalue("sqlite_database")
+        database.state = RoomState()
+    with TestClient(create_app(settings, dispatch=False, database=database)) as made:
         yield made
 
 

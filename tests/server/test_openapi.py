@@ -11,6 +11,7 @@ from jsonschema import Draft202012Validator, FormatChecker
 
 from server.base.places import SOURCE
 from tests.support.copies import serving
+from tests.support.served import served
 from tests.support.services import services_of
 
 RENEW = "FINISHLINE_RENEW=1 python -m pytest tests/server/test_openapi.py"
@@ -18,9 +19,11 @@ STORED = Path(__file__).parents[1] / "data" / "openapi.json"
 METHODS = ("get", "post", "put", "patch", "delete")
 
 
-@pytest.fixture
-def schema(client):
-    return client.get("/openapi.json").json()
+@pytest.fixture(scope="module")
+def schema(tmp_path_factory):
+    """The document, which takes half a second to write."""
+    with served(tmp_path_factory.mktemp("described")) as (client, _):
+        return client.get("/openapi.json").json()
 
 
 def operations(schema):
@@ -178,16 +181,15 @@ def test_applications_of_a_process_share_the_routes_that_were_analysed(client, s
         assert services_of(client) is not services_of(other)
 
 
-def test_operations_are_grouped_by_task_and_named_in_words(client):
-    described = client.get("/openapi.json").json()
-    groups = [tag["name"] for tag in described["tags"]]
+def test_operations_are_grouped_by_task_and_named_in_words(schema):
+    groups = [tag["name"] for tag in schema["tags"]]
     operations = [
-        operation for methods in described["paths"].values() for operation in methods.values()
+        operation for methods in schema["paths"].values() for operation in methods.values()
     ]
 
     assert (groups[0], groups[-1]) == ("leaderboards", "health")
     assert {tag for operation in operations for tag in operation["tags"]} == set(groups)
-    reads = described["paths"]["/api/v1/leaderboards/{benchmark_id}"]["get"]
+    reads = schema["paths"]["/api/v1/leaderboards/{benchmark_id}"]["get"]
     assert reads["summary"].startswith("A benchmark's leaderboard")
     assert not [o["summary"] for o in operations if "\n" in o["summary"] or o["summary"][-1] == "."]
 

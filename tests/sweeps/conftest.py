@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.server.conftest import servers_share_what_is_the_same  # noqa: F401  a fixture
 from tests.support.everything import fill
 from tests.support.served import served
 from tests.support.world import Worker, World

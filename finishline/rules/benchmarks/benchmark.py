@@ -4,7 +4,7 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import cast, get_args
 
@@ -215,6 +215,12 @@ def read_benchmark(content: bytes, *, file: str) -> Benchmark:
     only checks that no benchmark can do without belong here. Raises a RuleError with the first
     wrong field of each table.
     """
+    return _read_once(content, file)
+
+
+@lru_cache(maxsize=256)
+def _read_once(content: bytes, file: str) -> Benchmark:
+    """The server, the checks and every proof read the same few definitions again and again."""
     table = parse_toml(content, file=file, error=BenchmarkError)
     root = Fields(table, file=file, error=BenchmarkError)
     parts, problems = read_each(
