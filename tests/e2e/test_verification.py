@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from tests.e2e.conftest import finishline, run_cli
-from tests.server.conftest import build_log
+from tests.support.build import build_log
 from tests.support.processes import asking, wait_for
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]

@@ -10,7 +10,7 @@ import finishline
 from finishline import Client
 from finishline.api.submissions import ResultView
 from finishline.cli.main import main
-from tests.server.conftest import Replay, build_report
+from tests.support.build import Replay, build_report
 from tests.support.trainings import trained_anew
 
 pytestmark = pytest.mark.usefixtures("shown_claims")

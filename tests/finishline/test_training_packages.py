@@ -17,7 +17,6 @@ from finishline.cli.commands import entry
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.main import main
 from finishline.cli.package_sources import fetch_package
-from tests.server.conftest import WORKER_SYSTEM
 from tests.server.test_entries import FILES, Entries
 from tests.support.processes import wait_for
 
@@ -25,13 +24,11 @@ Command = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def entries(site, database, walter, olivia):
+def entries(site, database, walter):
     """A confirmed worker that trains packages of anyone, over the network."""
     with httpx2.Client(base_url=site) as http:
         found = Entries(cast("TestClient", http), database, walter)
         found.greet()
-        confirm = f"/api/v1/workers/{WORKER_SYSTEM.worker}/confirm"
-        assert http.post(confirm, json={}, headers=olivia.headers).status_code == 200
         yield found
 
 

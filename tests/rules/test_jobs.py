@@ -29,7 +29,7 @@ from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES, purpose_
 from finishline.rules.verification.replay import plan_replay
 from finishline.rules.verification.replay_plan import band_for
 from finishline.rules.verification.sealed_runs import sealed_runs, streamed_runs, why_fresh_runs
-from tests.server.conftest import build_report
+from tests.support.build import build_report
 
 ENTROPY = bytes(range(32))
 

@@ -1,66 +1,47 @@
 """A server with a real, migrated database, and the people who use it."""
 
-import json
 import secrets
 import shutil
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from copy import deepcopy
+from dataclasses import replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
-import orjson
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import NullPool, create_engine, func, select
 
 from finishline.rules.archive.definitions import shipped_definition
-from finishline.rules.verification.messages import (
-    ReplayEvaluation,
-    ReplayReport,
-    ReplayRun,
-    WorkerSystem,
-)
 from server.app import create_app
-from server.base.database import Database, RoomState, insert_missing, utc_now
-from server.base.models import Attempt, Base, Submission, Verification, WorkerRow
+from server.base.database import Database, RoomState, utc_now
+from server.base.models import Base
 from server.base.schema import migrate
 from server.base.settings import MIB, Settings
 from server.people.accounts import create_token
 from server.reactions import connect_rooms
+from tests.support.build import (
+    SECONDS_PER_EPOCH,
+    Person,
+    SubmissionParts,
+    ask_for_replay,
+    build_log,
+    build_report,
+    measure,
+)
 from tests.support.postgresql import running_postgresql
-from tests.support.run_logs import make_run_log
 from tests.support.services import services_of
-from tests.support.streams import stream_report
 from tests.support.trainings import trained_anew
-from tests.support.workers import greet_as_servers, latest_attempt, send_to
-
-REFERENCE = [14.8, 45.8, 73.0, 85.5, 90.8, 95.6, 97.4, 98.1]
-SECONDS_PER_EPOCH = 0.11
+from tests.support.workers import say_hello
 
 
 @pytest.fixture(scope="session", autouse=True)
 def rooms_are_connected():
     """Rooms react to each other's events also where a test needs no application."""
     connect_rooms()
-
-
-@pytest.fixture(autouse=True)
-def workers_are_confirmed(request, monkeypatch):
-    """Each worker is confirmed, as by the server for its own, when it first says hello.
-
-    Not in tests marked `unconfirmed`, which are about that.
-    """
-    if request.node.get_closest_marker("unconfirmed") is not None:
-        return
-
-    def insert_confirmed(session, model, **values):
-        confirmed = {"confirmed_at": utc_now(), "confirmed_by": None}
-        return insert_missing(session, model, **(values | confirmed))
-
-    monkeypatch.setattr("server.verifications.workers.insert_missing", insert_confirmed)
 
 
 @pytest.fixture(scope="session")
@@ -196,19 +177,6 @@ def database(client):
     return services_of(client).database
 
 
-@dataclass(frozen=True)
-class Person:
-    """Somebody with a token."""
-
-    name: str
-    secret: str
-
-    @property
-    def headers(self):
-        """What makes a request this person's."""
-        return {"Authorization": f"Bearer {self.secret}"}
-
-
 @pytest.fixture
 def make_person(database):
     """Makes people by name and role."""
@@ -251,54 +219,6 @@ def walter(make_person):
     return make_person("walter", "worker")
 
 
-def build_log(
-    digits,
-    seed,
-    *,
-    name="run_0.log",
-    epochs=8,
-    qualities=None,
-    division="closed",
-    batch_size=64,
-    seconds_per_epoch=SECONDS_PER_EPOCH,
-):
-    """An MLLOG of one digits run that reaches 98.1 % at epoch `epochs`."""
-    curve = qualities or REFERENCE[-epochs:] if epochs <= len(REFERENCE) else REFERENCE
-    if not qualities and len(curve) > 2:
-        # Nor in every quality: early ones differ most.
-        curve = [curve[0], curve[1] + seed % 7, *curve[2:]]
-
-    def train_seconds(epoch):
-        # No two trainings agree in every time: two evaluations differ by the seed, which they
-        # tell to the base of 20.
-        digit = {2: seed % 20, 3: seed // 20 % 20}.get(epoch, 0)
-        return epoch * seconds_per_epoch + 0.4 * seconds_per_epoch * digit / 20
-
-    return make_run_log(
-        digits,
-        curve,
-        train_seconds,
-        name=name,
-        seed=seed,
-        batch_size=batch_size,
-        division=division,
-    )
-
-
-@dataclass
-class SubmissionParts:
-    """A submission that can be changed before it is sent."""
-
-    claim: dict[str, Any]
-    logs: dict[str, bytes]
-    form: dict[str, str] = field(default_factory=dict)
-
-    def files(self):
-        """The multipart parts."""
-        parts = [("submission", ("submission.json", orjson.dumps(self.claim)))]
-        return parts + [("logs", (name, content)) for name, content in self.logs.items()]
-
-
 @pytest.fixture
 def digits_submission(digits):
     """Three honest digits runs in the closed division."""
@@ -332,6 +252,16 @@ def digits_submission(digits):
 
 
 @pytest.fixture
+def hello(client, walter):
+    """Says hello as a worker of walter's, or of another person: see say_hello."""
+
+    def say(name="walter-1", *, person=walter, **how):
+        return say_hello(client, person, worker=name, **how)
+
+    return say
+
+
+@pytest.fixture
 def submit(client, alice):
     """Sends a submission as alice, or as somebody else, and returns the response.
 
@@ -355,70 +285,6 @@ def submit(client, alice):
         )
 
     return send
-
-
-WORKER_SYSTEM = WorkerSystem(
-    worker="walter-1",
-    hardware_class="cpu-test",
-    processor="test processor",
-    processor_count=2,
-    memory_gib=24.0,
-    accelerator=None,
-    accelerator_count=0,
-    threads=1,
-    software={"torch": "2.13.0"},
-)
-
-
-def curve_of(seed, curve):
-    """A curve that only this seed has; one that stands still is that of every seed."""
-    if len(set(curve)) < 2:
-        return curve
-    # A claim's own seed follows its log (build_log); the server draws no seed as small, and none
-    # of 2**32 or more.
-    shift = seed % 7 if seed < 10_000 else seed * 1e-11
-    return [curve[0], curve[1] + shift, *curve[2:]]
-
-
-def build_report(
-    seeds,
-    *,
-    qualities=None,
-    seconds_per_epoch=SECONDS_PER_EPOCH,
-    cpu_share=1.0,
-    system=WORKER_SYSTEM,
-):
-    """The report of an honest replay of the reference."""
-    runs = []
-    for index, seed in enumerate(seeds):
-        curve = curve_of(seed, qualities or REFERENCE)
-        pace = seconds_per_epoch * (1 + 0.01 * index)
-        evaluations = [
-            ReplayEvaluation(
-                epoch=float(j),
-                samples=1152 * j,
-                seconds=j * (pace + 0.004),
-                quality=quality,
-                ledger={"init": 2.0, "warmup": 0.2, "train": j * pace, "eval": j * 0.004},
-            )
-            for j, quality in enumerate(curve, start=1)
-        ]
-        last = evaluations[-1]
-        reached = last.quality >= 97.5
-        runs.append(
-            ReplayRun(
-                index=index,
-                seed=seed,
-                status="reached" if reached else "not_reached",
-                evaluations=evaluations,
-                ledger=last.ledger,
-                tta_seconds=last.seconds if reached else None,
-                parent_seconds=last.seconds,
-                child_seconds=last.seconds,
-                cpu_seconds=cpu_share * last.seconds,
-            )
-        )
-    return ReplayReport(runs=runs, system=system)
 
 
 def list_stored_files(settings):
@@ -479,100 +345,45 @@ def row_counts(database):
     return count
 
 
-def claim_headers(grant):
-    """What makes a post that of a claim."""
-    return {"Authorization": f"Bearer {grant['token']}", "Finishline-Fence": str(grant["fence"])}
-
-
-@dataclass
-class Replay:
-    """A verification of a digits submission, and what a worker sends about it."""
-
-    client: TestClient
-    database: Database
-    worker: Person
-    submission_id: str
-    verification_id: str
-
-    def view(self):
-        """The verification as the API shows it."""
-        return self.client.get(f"/api/v1/verifications/{self.verification_id}").json()
-
-    def status(self):
-        """The submission's status."""
-        view = self.client.get(f"/api/v1/submissions/{self.submission_id}").json()
-        return str(view["status"])
-
-    def seeds(self):
-        """The seeds that were drawn, as a worker finds them in its job."""
-        with self.database.read() as session:
-            found = session.get_one(Verification, self.verification_id)
-            return list(found.seeds)
-
-    def pool_id(self):
-        """The pool that measures the submission."""
-        with self.database.read() as session:
-            return session.get_one(Submission, self.submission_id).pool_id
-
-    def change(self, attempt_id, **values):
-        """Change an attempt's row behind the server's back: time that passed, for example."""
-        with self.database.write() as session:
-            attempt = session.get_one(Attempt, attempt_id)
-            for name, value in values.items():
-                setattr(attempt, name, value)
-
-    @property
-    def attempt_id(self):
-        """The latest attempt."""
-        return latest_attempt(self.database, self.verification_id)
-
-    def claim(self, attempt_id=None, *, worker="walter-1"):
-        """Ask for an attempt, the latest if none is named, as the worker it was sent to."""
-        wanted = attempt_id or self.attempt_id
-        send_to(self.database, wanted, worker)
-        return self.client.post(
-            f"/api/v1/attempts/{wanted}/claim",
-            json={"worker": worker, "hardware_class": "cpu-test"},
-            headers=self.worker.headers,
-        )
-
-    def post(self, grant, events):
-        """Post events with a claim's token."""
-        return self.client.post(
-            f"/api/v1/attempts/{grant['attempt_id']}/evaluations",
-            content=json.dumps({"events": events}),  # The client itself would refuse NaN.
-            headers=claim_headers(grant) | {"Content-Type": "application/json"},
-        )
-
-    def report(self, grant, report):
-        """Send a report with a claim's token, after the events of its trainings."""
-        stream_report(self.database, grant["attempt_id"], report, fence=grant["fence"])
-        with self.database.read() as session:
-            unknown = session.get(WorkerRow, report.system.worker) is None
-        if unknown:
-            greet_as_servers(self.database, report.system.worker, report.system.hardware_class)
-        return self.post_report(grant, report)
-
-    def post_report(self, grant, report):
-        """Send a report alone."""
-        return self.client.post(
-            f"/api/v1/attempts/{grant['attempt_id']}/report",
-            json=asdict(report),
-            headers=claim_headers(grant),
-        )
-
-
 @pytest.fixture
 def replay(digits_submission, submit, client, database, olivia, walter):
     """A digits submission whose verification an organiser has asked for."""
     submission_id = submit(digits_submission).json()["id"]
-    answer = client.post(
-        f"/api/v1/submissions/{submission_id}/verifications",
-        json={"reason": "record claim"},
-        headers=olivia.headers,
-    )
-    assert answer.status_code == 201, answer.text
-    return Replay(client, database, walter, submission_id, answer.json()["id"])
+    return ask_for_replay(client, database, submission_id, by=olivia, worker=walter)
+
+
+@pytest.fixture
+def measured(digits_submission, digits, submit, client, database, olivia, walter):
+    """Sends three digits runs of a pace and has them measured at it; the id of the submission.
+
+    Each is of a hardware class of its own, so that each is a row of its own. `report` has changes
+    of the report, and other arguments are fields of the claim.
+    """
+    numbers = count(1)
+
+    def make(*, seconds_per_epoch=SECONDS_PER_EPOCH, by=None, system=None, report=None, **claim):
+        number = next(numbers)
+        parts = deepcopy(digits_submission)
+        parts.claim |= claim
+        system = {"hardware_class": f"cpu-{number}"} | (system or {})
+        parts.claim["system"] |= system
+        for index, name in enumerate(parts.logs):
+            parts.logs[name] = build_log(
+                digits,
+                100 * number + index,
+                name=name,
+                division=parts.claim["division"],
+                seconds_per_epoch=seconds_per_epoch,
+            )
+        answer = submit(parts, by=by)
+        assert answer.status_code == 201, answer.text
+        submission_id = answer.json()["id"]
+        found = ask_for_replay(client, database, submission_id, by=olivia, worker=walter)
+        how = {"seconds_per_epoch": seconds_per_epoch} | (report or {})
+        measure(found, hardware_class=system["hardware_class"], **how)
+        return submission_id
+
+    return make
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from server.base.models import Attempt, ReplayEventRow, Token, Verification, Wor
 from server.base.request_context import CURRENT
 from server.operations import bodies
 from server.verifications.overdue import end_overdue, expire_leases
-from tests.server.conftest import claim_headers
-from tests.support.workers import send_to
+from tests.support.build import claim_headers
+from tests.support.workers import say_hello, send_to
 
 LATE = timedelta(hours=1)
 
@@ -78,8 +78,7 @@ def test_a_claim_holds_for_its_whole_lease_though_nothing_is_posted(replay, data
 
 def test_a_worker_is_busy_from_its_claim_to_its_report(replay, client, database, make_report):
     report = make_report(replay.seeds())
-    hello = {"system": asdict(report.system), "state": "idle"}
-    client.post("/api/v1/workers/hello", json=hello, headers=replay.worker.headers)
+    say_hello(client, replay.worker)
 
     def state():
         with database.read() as session:
@@ -578,8 +577,7 @@ def test_a_post_without_a_fence_is_422(replay, client):
 
 
 def test_a_worker_claims_under_its_own_name_only(replay, client, make_person, make_report):
-    hello = {"system": asdict(make_report([]).system), "state": "idle"}
-    client.post("/api/v1/workers/hello", json=hello, headers=replay.worker.headers)
+    say_hello(client, replay.worker)
     wilma = make_person("wilma", "worker")
     address = f"/api/v1/attempts/{replay.attempt_id}/claim"
     body = {"worker": "walter-1", "hardware_class": "cpu-test"}
@@ -621,8 +619,7 @@ def test_a_report_names_the_worker_that_claimed_its_class_and_a_possible_system(
 ):
     """A verdict names whose measurement it stands on; times are compared within one class."""
     report = make_report(replay.seeds())
-    hello = {"system": asdict(report.system), "state": "idle"}
-    client.post("/api/v1/workers/hello", json=hello, headers=replay.worker.headers)
+    say_hello(client, replay.worker)
     grant = replay.claim().json()
     false = replace(report, system=replace(report.system, **{field: told}))
 

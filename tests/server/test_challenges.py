@@ -22,7 +22,6 @@ from server.base.models import (
 )
 from server.notices.mailing import post_body
 from tests.server.browser.test_proof_verifier import Case, Proofs, require_agreement, run_node
-from tests.server.conftest import WORKER_SYSTEM, Person, claim_headers
 from tests.server.test_console import Console
 from tests.server.test_duels import scored_under
 from tests.server.test_entries import (  # noqa: F401  a fixture
@@ -32,9 +31,11 @@ from tests.server.test_entries import (  # noqa: F401  a fixture
     boxed_report,
     entries,
 )
+from tests.support.build import Person, claim_headers
 from tests.support.pages import words_of
 from tests.support.proofs import predicate_in, seal_again
 from tests.support.statements import statements_of
+from tests.support.workers import WORKER_SYSTEM
 
 RECORDS = "/api/v1/benchmarks/digits/records"
 

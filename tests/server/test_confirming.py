@@ -1,6 +1,6 @@
 """Workers that wait for a confirmation."""
 
-from dataclasses import asdict, replace
+from functools import partial
 
 import pytest
 
@@ -10,24 +10,15 @@ from server.people.audit import Administrator
 from server.verifications.queue_order import take_due
 from server.verifications.worker_probes import confirm_worker
 from server.verifications.workers import is_organisers_worker
-from tests.server.conftest import WORKER_SYSTEM
 from tests.support.pages import BROWSER
-
-pytestmark = pytest.mark.unconfirmed
 
 WORKERS, CLASSES = "/api/v1/workers", "/api/v1/hardware-classes"
 
 
 @pytest.fixture
-def hello(client, walter):
-    """Says hello as a worker of walter's."""
-
-    def say(name="walter-1", *, person=walter, **changes):
-        system = asdict(replace(WORKER_SYSTEM, worker=name, **changes))
-        body = {"system": system, "state": "idle"}
-        return client.post(f"{WORKERS}/hello", json=body, headers=person.headers)
-
-    return say
+def hello(hello):
+    """Says hello, and waits for an organiser's confirmation."""
+    return partial(hello, confirmed=False)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from server.app import create_app
 from server.base.database import utc_now
 from server.base.models import Attempt, Calibration, WorkerRow
 from server.people.audit import Administrator, Subject, record
+from tests.support.workers import say_hello
 
 ORIGIN = {"Origin": "http://testserver", "Accept": "text/html"}
 HOSTILE = '<script>alert("x")</script>\'"><img src=x onerror=alert(1)>'
@@ -205,8 +206,7 @@ def test_an_organiser_sets_a_quota_sees_what_is_used_and_keeps_what_was_refused(
 def test_the_overview_names_what_waits_and_the_next_step(
     console, waiting, client, olivia, walter, database, make_report
 ):
-    hello = {"system": vars(make_report([]).system), "state": "idle"}
-    client.post("/api/v1/workers/hello", json=hello, headers=walter.headers)
+    say_hello(client, walter)
     body = {"benchmark": "digits", "batch_sizes": [64], "runs": 1}
     client.post("/api/v1/calibrations", json=body, headers=olivia.headers)
     failure = {"kind": "infrastructure", "code": "x", "message": "The fan stopped.",
@@ -496,8 +496,7 @@ def test_workers_have_pages_and_a_chosen_one_is_offered_on_each(
 ):
     monkeypatch.setattr("server.pages.console_workers.SHOWN_PER_PAGE", 1)
     for name in ("w-1", "w-2"):
-        hello = {"system": vars(make_report([]).system) | {"worker": name}, "state": "idle"}
-        console.client.post("/api/v1/workers/hello", json=hello, headers=walter.headers)
+        say_hello(console.client, walter, worker=name)
     first = console.get("/console/workers").text
     second = console.get(unescape(re.findall(r'class="next" href="([^"]+)"', first)[0])).text
 
@@ -517,9 +516,7 @@ def test_workers_have_pages_and_a_chosen_one_is_offered_on_each(
 
 def test_workers_and_everything_are_paused(console, replay, walter, make_report, records):
     name = HOSTILE.replace("/", "")  # No address can hold a slash in a name.
-    system = vars(make_report([]).system) | {"worker": name}
-    hello = {"system": system, "state": "idle"}
-    console.client.post("/api/v1/workers/hello", json=hello, headers=walter.headers)
+    say_hello(console.client, walter, worker=name)
     page = console.get("/console/workers", what=f"worker:{name}").text
     assert name not in page
     assert unnamed(page) == []

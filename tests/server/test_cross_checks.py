@@ -22,6 +22,7 @@ from server.base.models import (
 from server.verifications.overdue import UNMADE, end_unmade_cross_checks
 from server.verifications.queue_order import take_due
 from tests.support.proofs import predicate_in
+from tests.support.workers import say_hello
 
 
 @pytest.fixture
@@ -32,9 +33,7 @@ def workers(client, database, make_person, make_report, replay):
         people = {}
         for name in names:
             person = people[name] = make_person(name, "worker")
-            system = vars(replace(make_report([]).system, worker=f"{name}-1"))
-            hello = {"system": system, "state": "idle"}
-            client.post("/api/v1/workers/hello", json=hello, headers=person.headers)
+            say_hello(client, person, worker=f"{name}-1")
         with database.write() as session:
             session.execute(
                 update(WorkerRow).values(confirmed_at=utc_now(), confirmed_by=WorkerRow.user_id)
@@ -354,8 +353,7 @@ def test_a_worker_that_changes_its_class_while_it_trains_is_checked_like_others(
     report = make_report(replay.seeds())
     report = replace(report, system=replace(report.system, worker="anna-1"))
     for name in ("cpu-other", "cpu-test"):
-        hello = {"system": vars(replace(report.system, hardware_class=name)), "state": "busy"}
-        client.post("/api/v1/workers/hello", json=hello, headers=anna.headers)
+        say_hello(client, anna, worker="anna-1", hardware_class=name, state="busy")
     replay.report(grant, report)
 
     assert replay.view()["outcome"] is None

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -46,28 +46,12 @@ def dispatcher(database, settings, broker):
     return Dispatcher(database, broker, settings)
 
 
-@pytest.fixture
-def hello(client, walter, make_report):
-    """Lets a worker say hello."""
-
-    def say(*, hardware_class="cpu-test", state="idle", worker="w-1"):
-        system = replace(make_report([]).system, hardware_class=hardware_class, worker=worker)
-        answer = client.post(
-            "/api/v1/workers/hello",
-            json={"system": vars(system), "state": state},
-            headers=walter.headers,
-        )
-        assert answer.status_code == 200
-
-    return say
-
-
 def test_a_living_worker_is_sent_the_whole_job(replay, dispatcher, broker, hello):
     hello()
     dispatcher.run_once()
 
     ((name, job, queue),) = broker.sent
-    assert (name, queue) == ("finishline.replay", "replay.w-1")
+    assert (name, queue) == ("finishline.replay", "replay.walter-1")
     assert job["attempt_id"] == replay.attempt_id
     assert job["verification_id"] == replay.verification_id
     assert job["submission_id"] == replay.submission_id
@@ -84,12 +68,12 @@ def test_a_worker_of_another_class_gets_it_where_there_is_none_of_its_class(
     hello(hardware_class="cpu-other")
     dispatcher.run_once()
 
-    assert [queue for _, _, queue in broker.sent] == ["replay.w-1"]
+    assert [queue for _, _, queue in broker.sent] == ["replay.walter-1"]
 
 
 def test_one_worker_of_the_class_is_enough_for_its_queue(replay, dispatcher, broker, hello):
-    hello(hardware_class="cpu-other", worker="w-1")
-    hello(hardware_class="cpu-test", worker="w-2")
+    hello(hardware_class="cpu-other")
+    hello("w-2")
     dispatcher.run_once()
 
     assert [queue for _, _, queue in broker.sent] == ["replay.w-2"]
@@ -101,7 +85,7 @@ def test_nothing_is_sent_without_a_living_worker(replay, dispatcher, broker, hel
     dispatcher.run_once()
     hello()
     with database.write() as session:
-        session.get_one(WorkerRow, "w-1").last_seen_at = utc_now() - LATE
+        session.get_one(WorkerRow, "walter-1").last_seen_at = utc_now() - LATE
     dispatcher.run_once()
     assert broker.sent == []
 
@@ -130,21 +114,21 @@ def test_what_nobody_claimed_goes_to_another_class_only_where_its_own_is_gone(
         dispatcher.run_once()
         return [queue.removeprefix("replay.") for _, _, queue in broker.sent]
 
-    for worker, hardware_class in (("w-3", "gpu-z"), ("w-1", "cpu-test"), ("w-2", "cpu-a")):
-        hello(worker=worker, hardware_class=hardware_class)
+    for worker, hardware_class in (("w-3", "gpu-z"), ("walter-1", "cpu-test"), ("w-2", "cpu-a")):
+        hello(worker, hardware_class=hardware_class)
     dispatcher.run_once()
-    assert send_again() == ["w-1"] * 2
-    hello(worker="w-1", state="busy")
-    assert send_again() == ["w-1"] * 2  # It waits for its own class while that is there.
+    assert send_again() == ["walter-1"] * 2
+    hello(state="busy")
+    assert send_again() == ["walter-1"] * 2  # It waits for its own class while that is there.
     with database.write() as session:
-        session.get_one(WorkerRow, "w-1").last_seen_at = utc_now() - LATE
-    assert send_again() == ["w-1", "w-1", "w-2"]
+        session.get_one(WorkerRow, "walter-1").last_seen_at = utc_now() - LATE
+    assert send_again() == ["walter-1", "walter-1", "w-2"]
 
 
 def test_a_claimed_attempt_is_not_sent_again(replay, dispatcher, broker, hello):
     hello()
     dispatcher.run_once()
-    replay.claim(worker="w-1")
+    replay.claim(worker="walter-1")
     replay.change(replay.attempt_id, send_after=utc_now() - LATE)
     dispatcher.run_once()
 
@@ -178,7 +162,7 @@ def test_a_round_tries_a_broker_out_of_reach_once_however_much_is_due(
 def test_the_server_draws_the_worker_and_another_may_not_claim(replay, dispatcher, broker, hello):
     names = [f"w-{number}" for number in range(3)]
     for name in names:
-        hello(worker=name)
+        hello(name)
     early = replay.client.post(
         f"/api/v1/attempts/{replay.attempt_id}/claim",
         json={"worker": "w-1", "hardware_class": "cpu-test"},
@@ -222,7 +206,7 @@ def test_each_free_worker_is_sent_one_and_submitters_take_turns(
     alices = [replay.verification_id, ask(), ask()]
     bobs = [ask(bob), ask(bob)]
     for number in range(3):
-        hello(worker=f"w-{number}")
+        hello(f"w-{number}")
     dispatcher.run_once()
     dispatcher.run_once()
     sent = [job["verification_id"] for _, job, _ in broker.sent]
@@ -231,7 +215,7 @@ def test_each_free_worker_is_sent_one_and_submitters_take_turns(
     shown = client.get("/api/v1/queue").json()["classes"][0]["waiting"]
     places = [item["verification_id"] for item in shown]
     assert (set(places[:3]), places[3:]) == (set(sent), [bobs[1], alices[2]])
-    hello(worker="w-3")
+    hello("w-3")
     dispatcher.run_once()
     assert broker.sent[-1][1]["verification_id"] == bobs[1]
 
@@ -251,7 +235,7 @@ def test_a_worker_is_sent_again_what_was_lost_and_nothing_beside_it(
 def test_an_attempt_that_follows_a_lost_one_keeps_its_place(
     replay, dispatcher, broker, hello, client, olivia, digits_submission, submit
 ):
-    hello()
+    hello("w-1")
     grant = replay.claim().json()
     submission_id = submit(digits_submission).json()["id"]
     client.post(f"/api/v1/submissions/{submission_id}/verifications", headers=olivia.headers)
@@ -281,13 +265,14 @@ def test_the_loop_wakes_when_a_worker_is_free_and_when_something_waits(
     monkeypatch.setattr(dispatcher._settings, "dispatch_interval_seconds", 3600.0)
     dispatcher.start()
     try:
-        hello(worker="walter-1")
-        wait_for(lambda: len(broker.sent) == 1, seconds=10, what="a hello to wake it")
+        hello(confirmed=False)
+        client.post("/api/v1/workers/walter-1/confirm", json={}, headers=olivia.headers)
+        wait_for(lambda: len(broker.sent) == 1, seconds=10, what="a confirmation to wake it")
         grant = replay.claim().json()
         ask()
         replay.report(grant, make_report(replay.seeds()))
         wait_for(lambda: len(broker.sent) == 2, seconds=10, what="a report to wake it")
-        hello(worker="w-2")
+        hello("w-2")
         ask()
         wait_for(lambda: len(broker.sent) == 3, seconds=10, what="a request to wake it")
     finally:
@@ -295,7 +280,7 @@ def test_the_loop_wakes_when_a_worker_is_free_and_when_something_waits(
 
 
 def test_a_lost_attempt_is_replaced_and_sent_in_the_same_round(replay, dispatcher, broker, hello):
-    hello()
+    hello("w-1")
     first = replay.claim().json()["attempt_id"]
     replay.change(first, lease_expires_at=utc_now() - LATE)
     dispatcher.run_once()
@@ -366,7 +351,7 @@ def test_a_database_that_is_away_is_told_once_and_its_return_too(dispatcher, mon
 
 def test_a_process_with_another_time_ends_no_lease(replay, dispatcher, broker, hello):
     hello()
-    grant = replay.claim(worker="w-1").json()
+    grant = replay.claim(worker="walter-1").json()
     replay.change(grant["attempt_id"], lease_expires_at=utc_now() - LATE)
     dispatcher.clock_ahead_seconds = -3.0
     dispatcher.run_once()

@@ -16,6 +16,7 @@ from server.base.models import BenchmarkDefinition, Pool, Submission, User, Veri
 from server.base.models.visibility import reveal
 from server.verifications.dispatch import take_due
 from tests.server.test_fresh_runs import fresh_of, measure  # noqa: F401  a fixture
+from tests.support.workers import say_hello
 
 Ask = Callable[..., Any]
 
@@ -85,8 +86,7 @@ def test_a_duel_is_sealed_before_its_first_run(ask, two, client):
 def test_a_job_trains_each_side_with_all_of_its_own_settings(
     duel, client, database, walter, make_report
 ):
-    hello = {"system": vars(make_report([]).system), "state": "idle"}
-    client.post("/api/v1/workers/hello", json=hello, headers=walter.headers)
+    say_hello(client, walter)
     with database.write() as session:
         (sending,) = take_due(session, alive_seconds=20.0)
 

@@ -18,7 +18,6 @@ from finishline.rules.verification.messages import (
     ReplayEvaluation,
     ReplayReport,
     ReplayRun,
-    WorkerHello,
 )
 from finishline.rules.verification.replay_plan import FRESH_RUNS
 from server.base.database import Database
@@ -26,13 +25,13 @@ from server.base.models import Attempt, PoolRun, TrainingPackage, Verification
 from server.operations.export import export_everything
 from server.submissions.rescoring import rescore_submissions
 from server.verifications.queue_order import take_due
-from tests.server.conftest import WORKER_SYSTEM, Person, claim_headers
 from tests.server.test_console import Console
+from tests.support.build import Person, claim_headers
 from tests.support.pages import words_of
 from tests.support.proofs import seal_again
 from tests.support.services import services_of
 from tests.support.streams import stream_report
-from tests.support.workers import latest_attempt, send_to
+from tests.support.workers import WORKER_SYSTEM, latest_attempt, say_hello, send_to
 from worker.failures import entry_failure
 
 ENVIRONMENT = "numpy-2.4"
@@ -68,10 +67,7 @@ class Entries:
     def greet(self, *, entries="anyone", sha256=ENVIRONMENT_SHA256):
         """Say hello as a confirmed worker with a box."""
         box = BoxWord(entries, None, {ENVIRONMENT: sha256})
-        hello = WorkerHello(WORKER_SYSTEM, "idle", box)
-        answer = self.client.post(
-            "/api/v1/workers/hello", json=asdict(hello), headers=self.worker.headers
-        )
+        answer = say_hello(self.client, self.worker, box=box, database=self.database)
         assert answer.status_code == 200, answer.text
 
     def hand_in(self, person, files=FILES, *, key=None, dry_run=False, **fields):

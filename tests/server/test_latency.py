@@ -13,7 +13,7 @@ from finishline.rules.verification.messages import Absence, BackendLatency
 from server.base.models import Attempt, Submission, User, Verification, WorkerRow
 from server.verifications.dispatch import take_due
 from server.verifications.jobs import why_over_limit
-from tests.support.workers import greet_as_servers
+from tests.support.workers import greet_as_servers, say_hello
 
 SUBMISSIONS = "/api/v1/submissions"
 BOARD = "/api/v1/leaderboards/digits"
@@ -106,8 +106,7 @@ def test_a_latency_is_one_sealed_run_whose_job_says_how_to_measure(
     view = measured.view()
     assert (view["kind"], view["runs_planned"], view["seeds"]) == ("latency", 1, None)
     assert (view["control_points"], view["backends"], view["reason"]) == ([], [], "a record")
-    hello = {"system": vars(make_report([]).system), "state": "idle"}
-    client.post("/api/v1/workers/hello", json=hello, headers=walter.headers)
+    say_hello(client, walter)
     with database.write() as session:
         (sending,) = take_due(session, alive_seconds=20.0)
         limit = session.get_one(Verification, measured.verification_id).limit_seconds

@@ -29,9 +29,10 @@ from server.verifications.jobs import queue_attempt
 from server.verifications.overdue import expire_leases
 from server.verifications.pools import take_out_runs
 from server.verifications.record_candidates import ask_for_fresh_runs
-from tests.server.conftest import curve_of
+from tests.support.build import curve_of
 from tests.support.services import services_of
 from tests.support.streams import stream_report, streamed
+from tests.support.workers import say_hello
 
 OWN = 2
 
@@ -46,9 +47,7 @@ class Attempts:
     def greet(self, person, *, organisers):
         """Let a person's worker say hello; an organisers' one was confirmed by the server."""
         name = f"{person.name}-1"
-        system = vars(replace(self.make_report([]).system, worker=name))
-        body = {"system": system, "state": "idle"}
-        assert self.client.post("/api/v1/workers/hello", json=body, headers=person.headers)
+        assert say_hello(self.client, person, worker=name).is_success
         with self.database.write() as session:
             by = None if organisers else WorkerRow.user_id
             row = update(WorkerRow).where(WorkerRow.name == name)
@@ -364,8 +363,7 @@ def calibration(replay, client, database, settings, olivia):
 def test_a_job_says_what_each_run_trains_and_that_it_goes_on_to_the_end(
     calibration, database, client, walter, make_report
 ):
-    hello = {"system": vars(make_report([]).system), "state": "idle"}
-    client.post("/api/v1/workers/hello", json=hello, headers=walter.headers)
+    say_hello(client, walter)
     with database.write() as session:
         (sending,) = take_due(session, alive_seconds=20.0)
 

@@ -10,7 +10,9 @@ from sqlalchemy import select
 from finishline.rules.scoring.measurements import RunTelemetry
 from finishline.rules.verification.messages import ReplayReport
 from server.base.models import AuditRecord
+from tests.support.build import REFERENCE, curve_of
 from tests.support.streams import Streamed, stream_report, streamed
+from tests.support.workers import say_hello
 
 Lie = Callable[[ReplayReport, Any], tuple[ReplayReport, Streamed]]
 
@@ -176,8 +178,7 @@ def lied_to(replay, digits, make_log):
     """The fixture `replay`, which knows the benchmark and the curves of its claim."""
     replay.digits = digits
     replay.claimed_curves = lambda files: [
-        [14.8, 45.8 + (100 + index) % 7, 73.0, 85.5, 90.8, 95.6, 97.4, 98.1]
-        for index, _ in enumerate(files)
+        curve_of(100 + index, REFERENCE) for index, _ in enumerate(files)
     ]
     return replay
 
@@ -240,8 +241,7 @@ def test_the_replays_of_another_verification_are_refused(replay, olivia, make_re
 
 def test_the_report_of_another_worker_is_refused(replay, client, make_report):
     report = make_report(replay.seeds())
-    hello = {"system": vars(report.system), "state": "idle"}
-    client.post("/api/v1/workers/hello", json=hello, headers=replay.worker.headers)
+    say_hello(client, replay.worker)
     other = replace(report, system=replace(report.system, worker="another-1"))
     answer = replay.report(replay.claim().json(), other)
 

@@ -1,7 +1,7 @@
 """Owners of workers: barred from their boards, paused where they fail, and held by organisers."""
 
-from dataclasses import asdict, replace
 from datetime import timedelta
+from functools import cache
 
 import pytest
 from sqlalchemy import select
@@ -14,27 +14,14 @@ from server.verifications.pool_runs import follow_owners
 from server.verifications.queue_order import take_due
 from server.verifications.worker_probes import confirm_worker
 from server.verifications.workers import is_organisers_worker, owner_of
-from tests.server.conftest import WORKER_SYSTEM
 from tests.server.test_cross_checks import checks_of, train, workers  # noqa: F401  fixtures
+from tests.support.workers import WORKER_SYSTEM
 
 
-@pytest.fixture
-def greet(client):
-    """Says hello as a worker of somebody's."""
-
-    def say(person, name):
-        hello = {"system": asdict(replace(WORKER_SYSTEM, worker=name)), "state": "idle"}
-        answer = client.post("/api/v1/workers/hello", json=hello, headers=person.headers)
-        assert answer.status_code == 200, answer.text
-
-    return say
-
-
-@pytest.mark.unconfirmed
-def test_a_worker_of_an_organiser_is_the_organisers(greet, make_person, database, walter):
+def test_a_worker_of_an_organiser_is_the_organisers(hello, make_person, database, walter):
     make_person("olivia", "organiser")
-    greet(make_person("olivia", "worker"), "hers")
-    greet(walter, "walter-1")
+    hello("hers", person=make_person("olivia", "worker"), confirmed=False)
+    hello(confirmed=False)
 
     with database.read() as session:
         assert is_organisers_worker(session, "hers")
@@ -44,8 +31,8 @@ def test_a_worker_of_an_organiser_is_the_organisers(greet, make_person, database
         assert owner_of(session, "never seen") is None
 
 
-def test_a_worker_that_an_organiser_confirmed_stays_its_owners(greet, database, walter):
-    greet(walter, "walter-1")
+def test_a_worker_that_an_organiser_confirmed_stays_its_owners(hello, database, walter):
+    hello()
     with database.write() as session:
         worker = session.get_one(WorkerRow, "walter-1")
         worker.confirmed_at, worker.confirmed_by = utc_now(), worker.user_id
@@ -141,17 +128,12 @@ def test_one_owners_workers_alone_hold_no_record_until_an_organisers_stands_behi
 
 
 @pytest.fixture
-def hello(client, make_person):
+def greet(hello, make_person):
     """Says hello as a worker of somebody's, with their name."""
-    people = {}
+    person_of = cache(lambda name: make_person(name, "worker"))
 
     def say(name, state="idle"):
-        if name not in people:
-            people[name] = make_person(name, "worker")
-        system = asdict(replace(WORKER_SYSTEM, worker=name))
-        body = {"system": system, "state": state}
-        answer = client.post("/api/v1/workers/hello", json=body, headers=people[name].headers)
-        assert answer.status_code == 200, answer.text
+        assert hello(name, person=person_of(name), state=state).is_success
 
     return say
 
@@ -168,22 +150,22 @@ def drawn(replay):
 
 
 def test_nobody_replays_a_board_where_they_compete_while_another_can(
-    replay, hello, submit, digits_submission, bob
+    replay, greet, submit, digits_submission, bob
 ):
-    hello("walter")
+    greet("walter")
     assert submit(digits_submission, by=bob).status_code == 201
-    hello("bob")  # A rival of the claim that waits.
-    hello("alice")  # The claimant.
+    greet("bob")  # A rival of the claim that waits.
+    greet("alice")  # The claimant.
     assert drawn(replay) == {"walter"}
-    hello("walter", "busy")
+    greet("walter", "busy")
     assert drawn(replay) == set()  # It waits for the worker that is there.
-    hello("walter", "stopping")
+    greet("walter", "stopping")
     assert drawn(replay) == {"bob", "alice"}
 
 
-def test_a_member_of_a_rivals_organisation_is_a_rival(replay, hello, client, ada):
-    hello("walter")
-    hello("wilma")
+def test_a_member_of_a_rivals_organisation_is_a_rival(replay, greet, client, ada):
+    greet("walter")
+    greet("wilma")
     made = client.post("/api/v1/organisations", json={"name": "Lab"}, headers=ada.headers).json()
     with replay.database.write() as session:
         for user in session.scalars(select(User).where(User.name.in_(("alice", "wilma")))):
@@ -191,9 +173,9 @@ def test_a_member_of_a_rivals_organisation_is_a_rival(replay, hello, client, ada
     assert drawn(replay) == {"walter"}
 
 
-def test_a_failed_attempt_does_not_go_back_to_that_owner_while_there_is_another(replay, hello):
-    hello("walter")
-    hello("wilma")
+def test_a_failed_attempt_does_not_go_back_to_that_owner_while_there_is_another(replay, greet):
+    greet("walter")
+    greet("wilma")
     first = replay.attempt_id
     assert drawn(replay) == {"walter", "wilma"}
     with replay.database.write() as session:
@@ -216,19 +198,19 @@ def test_a_failed_attempt_does_not_go_back_to_that_owner_while_there_is_another(
             )
         )
     assert drawn(replay) == {"wilma"}
-    hello("wilma", "stopping")
+    greet("wilma", "stopping")
     assert drawn(replay) == {"walter"}
 
 
-def test_a_duel_goes_to_the_organisers_worker_while_it_is_there(replay, hello):
-    hello("walter")
-    hello("wilma")
+def test_a_duel_goes_to_the_organisers_worker_while_it_is_there(replay, greet):
+    greet("walter")
+    greet("wilma")
     with replay.database.write() as session:
         session.get_one(Verification, replay.verification_id).kind = "duel"
         organiser = session.scalars(select(User).where(User.name == "olivia")).one()
         session.get_one(WorkerRow, "walter").confirmed_by = organiser.id  # Walter's own, then.
     assert drawn(replay) == {"wilma"}
-    hello("wilma", "stopping")
+    greet("wilma", "stopping")
     assert drawn(replay) == {"walter"}
 
 
@@ -323,20 +305,6 @@ NEW_FANS = {"reason": "new fans"}
 
 
 @pytest.fixture
-def say_hello(client, walter, make_report):
-    """A worker says hello; what it is answered."""
-
-    def say(*, state="idle", name="walter-1", hardware_class="cpu-test"):
-        system = replace(make_report([]).system, worker=name, hardware_class=hardware_class)
-        body = {"system": asdict(system), "state": state}
-        answer = client.post("/api/v1/workers/hello", json=body, headers=walter.headers)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
-
-    return say
-
-
-@pytest.fixture
 def sent(database):
     """Where one round of the dispatch loop sends what is due."""
 
@@ -364,9 +332,9 @@ def test_only_organisers_hold_and_resume(address, client, alice, walter):
         assert client.post(address, json=NEW_FANS, headers=person.headers).status_code == 403
 
 
-def test_what_is_not_there_or_not_held_is_refused(order, say_hello):
+def test_what_is_not_there_or_not_held_is_refused(order, hello):
     assert [order(address).status_code for address in ADDRESSES[:2]] == [404] * 2
-    say_hello()
+    hello()
     assert "is not paused" in order(f"{WORKER}/resume").json()["detail"]
     assert order(f"{WORKER}/resume").status_code == 409
     assert order(f"{QUEUE}/resume", {}).status_code == 409
@@ -379,9 +347,9 @@ def test_a_hold_without_a_reason_is_422(body, order):
 
 
 def test_a_paused_worker_hears_of_it_takes_nothing_and_is_shown_with_who_and_why(
-    replay, order, say_hello, sent, client, olivia
+    replay, order, hello, sent, client, olivia
 ):
-    assert say_hello() == {
+    assert hello().json() == {
         "order": "work",
         "why": None,
         "roof_wanted": False,
@@ -394,7 +362,10 @@ def test_a_paused_worker_hears_of_it_takes_nothing_and_is_shown_with_who_and_why
         "olivia",
         "new fans",
     )
-    assert (say_hello()["order"], say_hello()["why"]) == ("pause", "paused by olivia: new fans")
+    assert (hello().json()["order"], hello().json()["why"]) == (
+        "pause",
+        "paused by olivia: new fans",
+    )
     refused = replay.claim()
     assert refused.status_code == 409
     assert "paused by olivia: new fans" in refused.json()["detail"]
@@ -405,25 +376,25 @@ def test_a_paused_worker_hears_of_it_takes_nothing_and_is_shown_with_who_and_why
     assert (waits["workers"], waits["held"]) == (0, 1)
     assert "is paused" in waits["waiting"][0]["why_unknown"]
 
-    say_hello(name="walter-2")
+    hello("walter-2")
     assert sent() == ["replay.walter-2"]  # At once: the refused claim gave it back.
     assert order(f"{WORKER}/resume", {}).json()["worker"]["held"] is None
-    assert say_hello()["order"] == "work"
+    assert hello().json()["order"] == "work"
     records = client.get("/api/v1/audit", headers=olivia.headers).json()["records"]
     actions = [item["action"] for item in records]
     assert actions[:2] == ["worker.resume", "worker.pause"]
 
 
-def test_a_paused_worker_that_is_started_again_stays_paused(order, say_hello):
-    say_hello()
+def test_a_paused_worker_that_is_started_again_stays_paused(order, hello):
+    hello()
     order(f"{WORKER}/pause")
-    say_hello(state="stopping")
-    assert say_hello()["order"] == "pause"
+    hello(state="stopping")
+    assert hello().json()["order"] == "pause"
 
 
-def test_nothing_starts_while_everything_is_paused(replay, order, say_hello, sent, client):
-    say_hello()
-    say_hello(name="other-1", hardware_class="cpu-other")
+def test_nothing_starts_while_everything_is_paused(replay, order, hello, sent, client):
+    hello()
+    hello("other-1", hardware_class="cpu-other")
     paused = order(f"{QUEUE}/pause").json()
     assert paused["paused"]["by"] == "olivia"
     (waits,) = [item for one in paused["classes"] for item in one["waiting"]]

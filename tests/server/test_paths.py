@@ -13,6 +13,7 @@ from server.verifications.dispatch import Dispatcher
 from tests.support.copies import serving
 from tests.support.services import services_of
 from tests.support.streams import stream_report, streamed
+from tests.support.workers import say_hello
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("server", "finishline/rules")
@@ -91,8 +92,7 @@ def verify(client, olivia, walter, make_report, monkeypatch):
     def run(submission_id):
         address = f"/submissions/{submission_id}/verifications"
         post(address, {"reason": "record claim"}, olivia.headers, status=201)
-        hello = {"system": asdict(system), "state": "idle"}
-        post("/workers/hello", hello, walter.headers)
+        say_hello(client, walter)
         dispatcher.run_once()
         job = broker.jobs[-1]
         attempt = f"/attempts/{job['attempt_id']}"

@@ -22,19 +22,6 @@ QUEUE = "/api/v1/queue"
 
 
 @pytest.fixture
-def hello(client, walter, make_report):
-    """A worker says hello."""
-
-    def say(name="walter-1", hardware_class="cpu-test"):
-        system = replace(make_report([]).system, worker=name, hardware_class=hardware_class)
-        body = {"system": asdict(system), "state": "idle"}
-        answer = client.post("/api/v1/workers/hello", json=body, headers=walter.headers)
-        assert answer.status_code == 200
-
-    return say
-
-
-@pytest.fixture
 def ask_again(replay, digits_submission, submit, client, olivia):
     """Asks for a verification of another submission; its id."""
 
@@ -82,7 +69,7 @@ def test_what_waits_has_its_place_and_an_expected_start(
 
 
 def test_a_class_without_a_worker_says_so_and_since_when(replay, hello, client, database):
-    hello("gpu-1", "gpu-test")
+    hello("gpu-1", hardware_class="gpu-test")
     page = client.get("/workers").text
     assert "no worker of this class is connected, none was ever seen" in page
     with database.write() as session:

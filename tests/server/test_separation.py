@@ -165,7 +165,7 @@ def test_rows_of_inference_are_not_separated(client, alice):
 
 
 def cifar10_entry():
-    from tests.server.conftest import SubmissionParts
+    from tests.support.build import SubmissionParts
 
     return SubmissionParts(
         claim={

@@ -2,19 +2,18 @@
 
 import csv
 import io
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from sqlalchemy import select
 
 from finishline.rules.trainings.policy import TrainingPolicy
-from finishline.rules.verification.messages import BoxWord, WorkerHello
+from finishline.rules.verification.messages import BoxWord
 from finishline.rules.verification.speed_up import side_of_run
 from server.base.database import utc_now
 from server.base.models import Attempt, Verification, WorkerRow
 from server.verifications.overdue import end_waited, expire_leases, make_room
-from tests.server.conftest import WORKER_SYSTEM, claim_headers
 from tests.server.test_entries import (
     ENVIRONMENT,
     ENVIRONMENT_SHA256,
@@ -22,6 +21,8 @@ from tests.server.test_entries import (
     Entries,
     paced_report,
 )
+from tests.support.build import claim_headers
+from tests.support.workers import WORKER_SYSTEM, say_hello
 
 TORCH, TORCH_SHA256 = "torch-2.99-cpu", "7" * 64
 
@@ -31,8 +32,7 @@ def entries(client, database, walter):
     """A server with a worker that has the environments of entries and of the reference."""
     found = Entries(client, database, walter)
     box = BoxWord("anyone", None, {ENVIRONMENT: ENVIRONMENT_SHA256, TORCH: TORCH_SHA256})
-    hello = asdict(WorkerHello(WORKER_SYSTEM, "idle", box))
-    client.post("/api/v1/workers/hello", json=hello, headers=walter.headers)
+    say_hello(client, walter, box=box)
     return found
 
 

@@ -5,7 +5,8 @@ import threading
 import pytest
 
 from server.base.models import Submission
-from tests.server.conftest import Replay, without_place
+from tests.server.conftest import without_place
+from tests.support.build import Replay
 from tests.support.statements import statements_of
 
 

@@ -292,15 +292,13 @@ def test_the_list_is_newest_first_by_state_and_without_reports(replay, client, o
         assert client.get("/api/v1/verifications", params=query).status_code == 422
 
 
-def test_a_queued_verification_tells_what_it_waits_for(replay, client, walter, make_report):
-    system = make_report([]).system
+def test_a_queued_verification_tells_what_it_waits_for(replay, hello):
     for state, sentence in (
         ("idle", "A worker is about to lease it."),
         ("busy", "Next in line; 1 of 1 worker busy."),
         ("stopping", "No worker is connected"),
     ):
-        hello = {"system": vars(system), "state": state}
-        client.post("/api/v1/workers/hello", json=hello, headers=walter.headers)
+        hello(state=state)
         assert sentence in replay.view()["waiting_for"]
     replay.claim()
     assert replay.view()["waiting_for"] is None

@@ -24,21 +24,8 @@ WORKERS = "/api/v1/workers"
 JSON = {"Content-Type": "application/json"}
 
 
-@pytest.fixture
-def hello(client, make_report):
-    """Says hello as a person."""
-
-    def say(person, *, state="idle", **changes):
-        system = replace(make_report([]).system, **changes)
-        headers = person.headers if person is not None else {}
-        body = {"system": asdict(system), "state": state}
-        return client.post(f"{WORKERS}/hello", json=body, headers=headers)
-
-    return say
-
-
 def test_a_worker_is_listed_with_its_system(hello, client, walter):
-    assert hello(walter).status_code == 200
+    assert hello().status_code == 200
 
     (worker,) = client.get(WORKERS).json()["workers"]
     assert (worker["name"], worker["hardware_class"]) == ("walter-1", "cpu-test")
@@ -47,17 +34,17 @@ def test_a_worker_is_listed_with_its_system(hello, client, walter):
 
 
 def test_another_hello_changes_the_same_worker(hello, client, walter):
-    hello(walter)
-    hello(walter, state="busy", hardware_class="cpu-new")
+    hello()
+    hello(state="busy", hardware_class="cpu-new")
 
     (worker,) = client.get(WORKERS).json()["workers"]
     assert (worker["state"], worker["hardware_class"]) == ("unconfirmed", "cpu-new")
 
 
 def test_a_worker_that_went_silent_or_is_stopping_is_not_alive(hello, client, walter, database):
-    hello(walter, worker="silent")
-    hello(walter, worker="stopping", state="stopping")
-    hello(walter, worker="well")
+    hello("silent")
+    hello("stopping", state="stopping")
+    hello("well")
     with database.write() as session:
         session.get_one(WorkerRow, "silent").last_seen_at = utc_now() - timedelta(hours=1)
 
@@ -74,7 +61,7 @@ def test_no_worker_is_missing_or_repeated_on_the_pages_of_a_list_while_they_say_
     hello, client, walter, database
 ):
     for name in ("gone-1", "gone-2", "a", "b", "c.é", "d"):
-        hello(walter, worker=name)
+        hello(name)
     with database.write() as session:
         for minutes, name in ((10, "gone-1"), (5, "gone-2")):
             moment = utc_now() - timedelta(minutes=minutes)
@@ -84,8 +71,8 @@ def test_no_worker_is_missing_or_repeated_on_the_pages_of_a_list_while_they_say_
         page = client.get(WORKERS, params={"limit": 1} | cursor).json()
         names += [worker["name"] for worker in page["workers"]]
         cursor = {"cursor": page["next_cursor"]} if page["next_cursor"] else None
-        assert hello(walter, worker=names[-1] if "gone" not in names[-1] else "d").is_success
-        assert hello(walter, worker="d").is_success
+        assert hello(names[-1] if "gone" not in names[-1] else "d").is_success
+        assert hello("d").is_success
 
     assert names == ["a", "b", "c.é", "d", "gone-2", "gone-1"]
 
@@ -97,7 +84,7 @@ def test_a_cursor_of_workers_that_no_page_gave_is_422(cursor, client):
 
 
 def test_the_page_of_workers_has_a_hundred_and_leads_to_the_rest(hello, client, walter, database):
-    hello(walter, worker="w000")
+    hello("w000")
     with database.write() as session:
         first = session.get_one(WorkerRow, "w000")
         columns = {each.key: getattr(first, each.key) for each in WorkerRow.__table__.columns}
@@ -114,22 +101,22 @@ def test_the_page_of_workers_has_a_hundred_and_leads_to_the_rest(hello, client, 
 
 
 def test_a_user_brings_so_many_workers_and_no_more(hello, client, walter, database):
-    assert {hello(walter, worker=f"w{number}").status_code for number in range(100)} == {200}
-    refused = hello(walter, worker="w100")
+    assert {hello(f"w{number}").status_code for number in range(100)} == {200}
+    refused = hello("w100")
 
     assert refused.status_code == 409
     assert "100 workers" in refused.json()["detail"]
     assert len(client.get(WORKERS).json()["workers"]) == 100
-    assert hello(walter, worker="w7").status_code == 200
+    assert hello("w7").status_code == 200
     with database.write() as session:  # One that went away makes room: containers change names.
         session.get_one(WorkerRow, "w0").last_seen_at = utc_now() - timedelta(days=2)
-    assert hello(walter, worker="w100").status_code == 200
+    assert hello("w100").status_code == 200
 
 
 def test_only_a_workers_token_says_hello(hello, client, alice, olivia):
-    assert hello(None).status_code == 401
-    assert hello(alice).status_code == 403
-    assert hello(olivia).status_code == 403
+    assert client.post(f"{WORKERS}/hello", json={}).status_code == 401
+    assert hello(person=alice).status_code == 403
+    assert hello(person=olivia).status_code == 403
     assert client.get(WORKERS).json()["workers"] == []
 
 
@@ -163,7 +150,7 @@ def test_a_bad_hello_is_422(body, field, client, walter):
 
 
 def test_a_hello_in_an_unknown_state_is_422(hello, walter):
-    response = hello(walter, state="asleep")
+    response = hello(state="asleep")
 
     assert response.status_code == 422
     assert response.json()["problems"][0]["field"] == "body.state"
@@ -172,9 +159,9 @@ def test_a_hello_in_an_unknown_state_is_422(hello, walter):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"worker": ""},
-        {"worker": "walter-1\nERROR all is lost"},
-        {"worker": "w" * 201},
+        {"name": ""},
+        {"name": "walter-1\nERROR all is lost"},
+        {"name": "w" * 201},
         {"hardware_class": "h\0"},
         {"accelerator_count": -3},
         {"accelerator_count": 10**40},
@@ -184,7 +171,7 @@ def test_a_hello_in_an_unknown_state_is_422(hello, walter):
 )
 def test_a_hello_of_no_machine_is_422_and_keeps_nothing(changes, hello, client, walter):
     """A negative number of accelerators would give a quota back more than it has."""
-    assert hello(walter, **changes).status_code == 422
+    assert hello(**changes).status_code == 422
     assert client.get(WORKERS).json()["workers"] == []
 
 
@@ -202,7 +189,7 @@ def test_a_worker_is_busy_from_claim_to_report(replay, hello, client, walter, ma
     def state():
         return str(client.get(WORKERS).json()["workers"][0]["state"])
 
-    hello(walter)
+    hello()
     grant = replay.claim().json()
     assert state() == "busy"
     replay.report(grant, make_report(replay.seeds()))
@@ -210,28 +197,28 @@ def test_a_worker_is_busy_from_claim_to_report(replay, hello, client, walter, ma
 
 
 def test_a_name_is_its_first_users(hello, client, walter, make_person):
-    assert hello(walter).status_code == 200
+    assert hello().status_code == 200
     wilma = make_person("wilma", "worker")
-    refused = hello(wilma, hardware_class="cpu-wilma")
+    refused = hello(person=wilma, hardware_class="cpu-wilma")
 
     assert refused.status_code == 403
     assert "FINISHLINE_WORKER_NAME" in refused.json()["detail"]
     (worker,) = client.get(WORKERS).json()["workers"]
     assert worker["hardware_class"] == "cpu-test"
     another_token = make_person("walter", "worker")
-    assert hello(another_token, state="busy").status_code == 200
+    assert hello(person=another_token, state="busy").status_code == 200
 
 
 def test_a_worker_from_before_names_had_owners_is_its_next_users(
     hello, walter, database, make_person
 ):
-    hello(walter)
+    hello()
     with database.write() as session:
         session.get_one(WorkerRow, "walter-1").user_id = None
 
     wilma = make_person("wilma", "worker")
-    assert hello(wilma).status_code == 200
-    assert hello(walter).status_code == 403
+    assert hello(person=wilma).status_code == 200
+    assert hello().status_code == 403
 
 
 @pytest.mark.parametrize(
@@ -246,20 +233,19 @@ def test_a_worker_from_before_names_had_owners_is_its_next_users(
     ids=["case", "confusable", "space", "invisible", "slash"],
 )
 def test_a_name_that_looks_like_anothers_is_refused(name, status, told, hello, walter, make_person):
-    assert hello(walter).status_code == 200
-    refused = hello(make_person("wilma", "worker"), worker=name)
+    assert hello().status_code == 200
+    refused = hello(name, person=make_person("wilma", "worker"))
     assert (refused.status_code, told in refused.json()["detail"]) == (status, True)
-    assert hello(walter, worker="WALTER-1").status_code == 200  # One's own may be alike.
+    assert hello("WALTER-1").status_code == 200  # One's own may be alike.
 
 
 PROBES = f"{WORKERS}/probes"
 
 
 @pytest.fixture
-def greeted(client, make_report, walter):
+def greeted(hello):
     """The worker walter-1 said hello."""
-    body = {"system": asdict(make_report([]).system), "state": "idle"}
-    assert client.post(f"{WORKERS}/hello", json=body, headers=walter.headers).status_code == 200
+    assert hello().status_code == 200
 
 
 @pytest.fixture
@@ -457,7 +443,7 @@ def test_a_proof_holds_the_precision_that_was_claimed(digits_submission, submit,
 
 
 def test_a_replay_is_held_against_the_roofs_its_worker_had_measured(
-    replay, client, walter, make_report
+    replay, client, walter, hello, make_report
 ):
     roofs = {
         "gemm_fp32": Figure(0.1, "TFLOP/s", "best of 3"),
@@ -469,8 +455,7 @@ def test_a_replay_is_held_against_the_roofs_its_worker_had_measured(
         work=ModelWork(batch_size=64, step_flops=64e6, step_bytes=64e4),
     )
     worker_name = {"worker": report.system.worker}
-    hello = {"system": asdict(report.system), "state": "idle"}
-    assert client.post(f"{WORKERS}/hello", json=hello, headers=walter.headers).status_code == 200
+    assert hello().status_code == 200
     assert replay.view()["utilisation"] == []
     for moment, figures in (("start", roofs), ("start", {}), ("before", {})):
         probe = WorkerProbe(**worker_name, moment=moment, figures=figures)

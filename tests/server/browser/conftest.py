@@ -16,6 +16,7 @@ from tests.server.test_entries import FILES, Entries
 from tests.support.pages import BROWSER
 from tests.support.processes import free_port, wait_for
 from tests.support.services import services_of
+from tests.support.workers import say_hello
 
 HOSTILE = '<script>alert("x")</script>\'"><img src=x onerror=alert(1)>'
 LONG = "a_name_without_a_single_space_" * 6
@@ -62,8 +63,7 @@ def variants(digits_submission, submit, make_log, bob):
 @pytest.fixture
 def tell_canary(client, make_report, walter):
     """Tells a canary of the worker walter-1, which has a baseline around 100 GFLOP/s."""
-    hello = {"system": asdict(make_report([]).system), "state": "idle"}
-    client.post("/api/v1/workers/hello", json=hello, headers=walter.headers)
+    say_hello(client, walter)
 
     def tell(gflops):
         probe = WorkerProbe(

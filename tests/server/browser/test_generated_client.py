@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.server.conftest import Replay
+from tests.support.build import Replay
 
 PROGRAM = Path(__file__).parents[2] / "support" / "use_generated_client.py"
 VERB_AND_NOUN = re.compile("[a-z]+(_[a-z0-9]+)+")

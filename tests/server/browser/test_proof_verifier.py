@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from finishline.cli.bundles import check_bundle, keys_in
-from tests.server.conftest import REFERENCE
+from tests.support.build import REFERENCE
 from tests.support.proofs import take_apart, zip_of
 from tests.support.tamperings import TAMPERINGS
 from web.assets import STATIC_FOLDER

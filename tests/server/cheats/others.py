@@ -4,8 +4,8 @@ from dataclasses import replace
 from functools import partial
 
 from tests.server.cheats.scene import Met, listed
-from tests.server.conftest import build_report
 from tests.server.test_archives import send_entry
+from tests.support.build import build_report
 
 OTHERS = {}
 

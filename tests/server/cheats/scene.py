@@ -11,13 +11,7 @@ from fastapi.testclient import TestClient
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.base.database import Database
-from tests.server.conftest import (
-    Person,
-    Replay,
-    SubmissionParts,
-    build_log,
-    build_report,
-)
+from tests.support.build import Person, Replay, SubmissionParts, build_log, build_report
 
 BOARD = "/api/v1/leaderboards/digits"
 MARK = b":::MLLOG "

@@ -22,6 +22,7 @@ from server.verifications.overdue import expire_leases
 from server.verifications.service import set_status
 from tests.support.both_databases import database_url, on_sqlite  # noqa: F401
 from tests.support.statements import statements_of
+from tests.support.workers import say_hello
 
 FAR_BELOW = [10.0] * 8
 SYSTEM = WorkerSystem(
@@ -111,8 +112,7 @@ class TestOnOneDatabase:
         self, hooks, receiver, olivia, replay, walter, make_receiver
     ):
         owners = make_receiver()
-        hello = {"system": asdict(SYSTEM), "state": "idle"}
-        replay.client.post("/api/v1/workers/hello", json=hello, headers=walter.headers)
+        say_hello(replay.client, walter)
         hooks.make(olivia, receiver.url, scope="all")
         benchmark = {"scope": "benchmark", "benchmark": "digits"}
         hooks.make(olivia, owners.url, "worker.lost", "verification.lost", **benchmark)
@@ -305,8 +305,7 @@ def _calibration(submission):
 
 
 def _tell_canaries(client, walter, *gflops):
-    hello = {"system": asdict(SYSTEM), "state": "idle"}
-    client.post("/api/v1/workers/hello", json=hello, headers=walter.headers)
+    say_hello(client, walter)
     for value in gflops:
         canary = Canary(value, "numpy", "best of 0.5 s")
         probe = WorkerProbe(worker="walter-1", moment="before", canary=canary, figures={})

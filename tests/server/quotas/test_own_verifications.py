@@ -11,7 +11,7 @@ from server.submissions.quotas import Spent, _room_at
 from server.verifications.overdue import expire_leases
 from tests.server.test_phases import ORIGIN, sign_in
 from tests.support.pages import words_of
-from tests.support.workers import send_to
+from tests.support.workers import say_hello, send_to
 
 
 def ask(client, submission_id, person, **body):
@@ -208,8 +208,7 @@ def test_a_claim_keeps_the_accelerators_of_its_worker(
     system = {"worker": "walter-1", "hardware_class": "gpu-h200", "processor": "p",
               "processor_count": 2, "memory_gib": 24.0, "accelerator": "H200",
               "accelerator_count": 8, "threads": 1, "software": {}}  # fmt: skip
-    hello = {"system": system, "state": "idle"}
-    said = client.post("/api/v1/workers/hello", json=hello, headers=walter.headers)
+    said = say_hello(client, walter, **system)
     assert said.status_code == 200, said.text
     with database.read() as session:
         attempt_id = session.scalar(select(Attempt.id))

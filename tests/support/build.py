@@ -1,0 +1,237 @@
+"""Submissions, logs and reports of digits, and rows of its board that were measured."""
+
+import json
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import orjson
+from fastapi.testclient import TestClient
+
+from finishline.rules.verification.messages import (
+    ReplayEvaluation,
+    ReplayReport,
+    ReplayRun,
+)
+from server.base.database import Database
+from server.base.models import Attempt, Submission, Verification, WorkerRow
+from tests.support.run_logs import make_run_log
+from tests.support.streams import stream_report
+from tests.support.workers import WORKER_SYSTEM, greet_as_servers, latest_attempt, send_to
+
+REFERENCE = [14.8, 45.8, 73.0, 85.5, 90.8, 95.6, 97.4, 98.1]
+SECONDS_PER_EPOCH = 0.11
+
+
+@dataclass(frozen=True)
+class Person:
+    """Somebody with a token."""
+
+    name: str
+    secret: str
+
+    @property
+    def headers(self):
+        """What makes a request this person's."""
+        return {"Authorization": f"Bearer {self.secret}"}
+
+
+def build_log(
+    digits,
+    seed,
+    *,
+    name="run_0.log",
+    epochs=8,
+    qualities=None,
+    division="closed",
+    batch_size=64,
+    seconds_per_epoch=SECONDS_PER_EPOCH,
+):
+    """An MLLOG of one digits run that reaches 98.1 % at epoch `epochs`."""
+    curve = qualities or REFERENCE[-epochs:] if epochs <= len(REFERENCE) else REFERENCE
+    if not qualities and len(curve) > 2:
+        curve = curve_of(seed, curve)
+
+    def train_seconds(epoch):
+        # No two trainings agree in every time: two evaluations differ by the seed, which they
+        # tell to the base of 20.
+        digit = {2: seed % 20, 3: seed // 20 % 20}.get(epoch, 0)
+        return epoch * seconds_per_epoch + 0.4 * seconds_per_epoch * digit / 20
+
+    return make_run_log(
+        digits,
+        curve,
+        train_seconds,
+        name=name,
+        seed=seed,
+        batch_size=batch_size,
+        division=division,
+    )
+
+
+@dataclass
+class SubmissionParts:
+    """A submission that can be changed before it is sent."""
+
+    claim: dict[str, Any]
+    logs: dict[str, bytes]
+    form: dict[str, str] = field(default_factory=dict)
+
+    def files(self):
+        """The multipart parts."""
+        parts = [("submission", ("submission.json", orjson.dumps(self.claim)))]
+        return parts + [("logs", (name, content)) for name, content in self.logs.items()]
+
+
+def curve_of(seed, curve):
+    """A curve that only this seed has. It differs in its second evaluation.
+
+    A curve that stands still is the same for every seed. Seeds of claims are below 10,000, and the
+    server draws seeds from there to 2**32.
+    """
+    if len(set(curve)) < 2:
+        return curve
+    shift = seed % 7 + seed * 1e-5 if seed < 10_000 else seed * 1e-11
+    return [curve[0], curve[1] + shift, *curve[2:]]
+
+
+def build_report(
+    seeds,
+    *,
+    qualities=None,
+    seconds_per_epoch=SECONDS_PER_EPOCH,
+    cpu_share=1.0,
+    system=WORKER_SYSTEM,
+):
+    """The report of an honest replay of the reference."""
+    runs = []
+    for index, seed in enumerate(seeds):
+        curve = curve_of(seed, qualities or REFERENCE)
+        pace = seconds_per_epoch * (1 + 0.01 * index)
+        evaluations = [
+            ReplayEvaluation(
+                epoch=float(j),
+                samples=1152 * j,
+                seconds=j * (pace + 0.004),
+                quality=quality,
+                ledger={"init": 2.0, "warmup": 0.2, "train": j * pace, "eval": j * 0.004},
+            )
+            for j, quality in enumerate(curve, start=1)
+        ]
+        last = evaluations[-1]
+        reached = last.quality >= 97.5
+        runs.append(
+            ReplayRun(
+                index=index,
+                seed=seed,
+                status="reached" if reached else "not_reached",
+                evaluations=evaluations,
+                ledger=last.ledger,
+                tta_seconds=last.seconds if reached else None,
+                parent_seconds=last.seconds,
+                child_seconds=last.seconds,
+                cpu_seconds=cpu_share * last.seconds,
+            )
+        )
+    return ReplayReport(runs=runs, system=system)
+
+
+def claim_headers(grant):
+    """What makes a post that of a claim."""
+    return {"Authorization": f"Bearer {grant['token']}", "Finishline-Fence": str(grant["fence"])}
+
+
+@dataclass
+class Replay:
+    """A verification of a digits submission, and what a worker sends about it."""
+
+    client: TestClient
+    database: Database
+    worker: Person
+    submission_id: str
+    verification_id: str
+
+    def view(self):
+        """The verification as the API shows it."""
+        return self.client.get(f"/api/v1/verifications/{self.verification_id}").json()
+
+    def status(self):
+        """The submission's status."""
+        view = self.client.get(f"/api/v1/submissions/{self.submission_id}").json()
+        return str(view["status"])
+
+    def seeds(self):
+        """The seeds that were drawn, as a worker finds them in its job."""
+        with self.database.read() as session:
+            found = session.get_one(Verification, self.verification_id)
+            return list(found.seeds)
+
+    def pool_id(self):
+        """The pool that measures the submission."""
+        with self.database.read() as session:
+            return session.get_one(Submission, self.submission_id).pool_id
+
+    def change(self, attempt_id, **values):
+        """Change an attempt's row behind the server's back: time that passed, for example."""
+        with self.database.write() as session:
+            attempt = session.get_one(Attempt, attempt_id)
+            for name, value in values.items():
+                setattr(attempt, name, value)
+
+    @property
+    def attempt_id(self):
+        """The latest attempt."""
+        return latest_attempt(self.database, self.verification_id)
+
+    def claim(self, attempt_id=None, *, worker="walter-1", hardware_class="cpu-test"):
+        """Ask for an attempt, the latest if none is named, as the worker it was sent to."""
+        wanted = attempt_id or self.attempt_id
+        send_to(self.database, wanted, worker)
+        return self.client.post(
+            f"/api/v1/attempts/{wanted}/claim",
+            json={"worker": worker, "hardware_class": hardware_class},
+            headers=self.worker.headers,
+        )
+
+    def post(self, grant, events):
+        """Post events with a claim's token."""
+        return self.client.post(
+            f"/api/v1/attempts/{grant['attempt_id']}/evaluations",
+            content=json.dumps({"events": events}),  # The client itself would refuse NaN.
+            headers=claim_headers(grant) | {"Content-Type": "application/json"},
+        )
+
+    def report(self, grant, report):
+        """Send a report with a claim's token, after the events of its trainings."""
+        stream_report(self.database, grant["attempt_id"], report, fence=grant["fence"])
+        with self.database.read() as session:
+            unknown = session.get(WorkerRow, report.system.worker) is None
+        if unknown:
+            greet_as_servers(self.database, report.system.worker, report.system.hardware_class)
+        return self.post_report(grant, report)
+
+    def post_report(self, grant, report):
+        """Send a report alone."""
+        return self.client.post(
+            f"/api/v1/attempts/{grant['attempt_id']}/report",
+            json=asdict(report),
+            headers=claim_headers(grant),
+        )
+
+
+def ask_for_replay(client, database, submission_id, *, by, worker):
+    """Request a verification as an organiser."""
+    address = f"/api/v1/submissions/{submission_id}/verifications"
+    answer = client.post(address, json={"reason": "record claim"}, headers=by.headers)
+    assert answer.status_code == 201, answer.text
+    return Replay(client, database, worker, submission_id, answer.json()["id"])
+
+
+def measure(replay, *, hardware_class="cpu-test", seconds_per_epoch=SECONDS_PER_EPOCH, **how):
+    """Lease and report a replay, which an idle worker of a class trained at this pace."""
+    worker = f"walter-{hardware_class}"
+    system = replace(WORKER_SYSTEM, worker=worker, hardware_class=hardware_class)
+    greet_as_servers(replay.database, worker, hardware_class)
+    lease = replay.claim(worker=worker, hardware_class=hardware_class).json()
+    how = {"system": system, "seconds_per_epoch": seconds_per_epoch} | how
+    answer = replay.report(lease, build_report(replay.seeds(), **how))
+    assert answer.status_code == 200, answer.text
