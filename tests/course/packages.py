@@ -96,13 +96,16 @@ def _train(body, end=GUESS):
     return f"def train(prepared, data, seed):\n{lines}\n    {end}\n"
 
 
-def _at_the_wire(body, end=GUESS):
-    return "import time\nfrom wire import channel, frame\n\n" + _train(
-        f"end = channel()\n{body.strip()}", end
+AND_TRAIN = "yield from honest(prepared, data, seed)"
+
+
+def _at_the_wire(kind, body, end=AND_TRAIN):
+    code = _train(f"end = channel()\n{body}", end)
+    return Cheat(
+        kind, f"import time\nfrom wire import channel, frame\n\n{code}", more={"wire.py": WIRE}
     )
 
 
-AND_TRAIN = "yield from honest(prepared, data, seed)"
 LOOK = """
 def tried(paths):
     found = b""
@@ -116,30 +119,14 @@ def tried(paths):
 """
 CHEATS = (
     Cheat("guess", _train("pass")),
-    Cheat(
-        "quality told",
-        _at_the_wire("end.sendall(frame(8, 2, bytes(8)))", AND_TRAIN),
-        more={"wire.py": WIRE},
-    ),
-    Cheat(
-        "answers not asked for",
-        _at_the_wire("end.sendall(frame(6, 2, bytes(16_384)))", AND_TRAIN),
-        more={"wire.py": WIRE},
-    ),
-    Cheat(
-        "frame of 4 EiB",
-        _at_the_wire("end.sendall(frame(4, 2, length=2**62))", AND_TRAIN),
-        more={"wire.py": WIRE},
-    ),
-    Cheat(
-        "noise",
-        _at_the_wire("end.sendall(bytes(range(256)) * 8)", AND_TRAIN),
-        more={"wire.py": WIRE},
-    ),
-    Cheat(
+    _at_the_wire("quality told", "end.sendall(frame(8, 2, bytes(8)))"),
+    _at_the_wire("answers not asked for", "end.sendall(frame(6, 2, bytes(16_384)))"),
+    _at_the_wire("frame of 4 EiB", "end.sendall(frame(4, 2, length=2**62))"),
+    _at_the_wire("noise", "end.sendall(bytes(range(256)) * 8)"),
+    _at_the_wire(
         "drip",
-        _at_the_wire("for byte in frame(4, 2):\n    end.sendall(bytes([byte]))\n    time.sleep(2)"),
-        more={"wire.py": WIRE},
+        "for byte in frame(4, 2):\n    end.sendall(bytes([byte]))\n    time.sleep(2)",
+        GUESS,
     ),
     Cheat("silence", "import time\n\n" + _train("time.sleep(3600)")),
     Cheat(

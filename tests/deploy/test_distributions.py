@@ -15,30 +15,17 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 ROOT = Path(__file__).parents[2]
-
-
 OURS = {"finishline", "server", "worker", "web", "reference_models", "migrations"}
-
-
 HEAVY = {"torch", "plotly", "scipy", "numpy", "celery", "sqlalchemy", "fastapi", "redis", "alembic"}
-
-
 BINARY = (".png", ".gz", ".zip", ".pyc")
-
-
-# Under fastapi, boto3, pydantic, celery, jinja2, torchvision and lightning; psutil comes
-# with the server that `finishline up` starts. setuptools builds both.
+# Under fastapi, boto3, pydantic, celery, jinja2, torchvision and lightning. psutil comes with the
+# server that `finishline up` starts. setuptools builds both.
 UNDER = {
-    "starlette",
-    "botocore",
-    "pydantic-core",
-    "kombu",
-    "markupsafe",
-    "pil",
-    "psutil",
-    "pytorch-lightning",
-    "setuptools",
-}
+    "starlette", "botocore", "pydantic-core", "kombu", "markupsafe", "pil", "psutil",
+    "pytorch-lightning", "setuptools",
+}  # fmt: skip
+# Of the build that fits torch's on a machine, and of no use without its driver; or a participant's.
+NOT_PINNED = {"torchvision", "nvidia-ml-py", "keyring", "lightning", "transformers"}
 
 
 def project(path):
@@ -166,34 +153,15 @@ def test_no_file_names_a_registry_or_installs_a_bare_finishline():
     assert found == []
 
 
-CHECKOUT = Path(__file__).parents[2]
-
-
-# Of the build that fits torch's on a machine, and of no use without its driver; or a participant's.
-NOT_PINNED = {"torchvision", "nvidia-ml-py", "keyring", "lightning", "transformers"}
-
-
-def read_pins():
-    """Version by name, of each line that is no comment."""
-    lines = (CHECKOUT / "constraints.txt").read_text().splitlines()
-    pairs = [line.split("==") for line in lines if not line.startswith("#")]
-    return {canonicalize_name(name): Version(version) for name, version in pairs}
-
-
-def test_no_pin_is_of_a_build_that_only_one_machine_has():
-    """A local version, as in 2.13.0+cpu, is not in the registry."""
-    assert {name: pin for name, pin in read_pins().items() if pin.local is not None} == {}
-
-
 def test_what_the_project_asks_for_is_pinned_within_its_range():
-    asked = []
-    for path in ("pyproject.toml", "finishline/pyproject.toml"):
-        project = tomllib.loads((CHECKOUT / path).read_text())["project"]
-        extras = project["optional-dependencies"].values()
-        asked += [Requirement(each) for each in sum(extras, project["dependencies"])]
-    pins = read_pins()
-
-    for requirement in asked:
-        name = canonicalize_name(requirement.name)
-        if name not in NOT_PINNED | {"finishline-server", "finishline-tta"}:
-            assert requirement.specifier.contains(pins[name]), requirement
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pairs = [line.split("==") for line in lines if not line.startswith("#")]
+    pins = {canonicalize_name(name): Version(version) for name, version in pairs}
+    # A local version, as in 2.13.0+cpu, is not in the registry.
+    assert {name: pin for name, pin in pins.items() if pin.local is not None} == {}
+    for listed in (PARTICIPANT, SERVER):
+        extras = listed["optional-dependencies"].values()
+        for requirement in map(Requirement, sum(extras, listed["dependencies"])):
+            name = canonicalize_name(requirement.name)
+            if name not in NOT_PINNED | {"finishline-server", "finishline-tta"}:
+                assert requirement.specifier.contains(pins[name]), requirement

@@ -1,11 +1,11 @@
 """Logs that a training script of one's own writes, read by the rules and the command."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -16,7 +16,6 @@ from finishline.rules.benchmarks.benchmark import load_benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.logs import parse_run_log
 from tests.conftest import BENCHMARKS
-from tests.support.processes import wait_for
 
 DIGITS = load_benchmark(BENCHMARKS / "digits.toml")
 CURVE = (60.0, 90.0, 96.4, 98.1)
@@ -44,21 +43,10 @@ def train_three(folder, **options):
             train(run, [*CURVE, 98.0 + seed / 10])
 
 
-def test_importing_it_loads_no_training_library_server_or_rules():
+def test_a_whole_run_loads_no_training_library_or_server(tmp_path):
     script = (
         "import sys, finishline.log\n"
-        "heavy = {'torch', 'numpy', 'fastapi', 'sqlalchemy', 'pydantic', 'httpx2', 'typer'}\n"
-        "print(sorted(heavy & set(sys.modules)), 'finishline.rules' in sys.modules)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == ["[]", "False"]
-
-
-def test_a_whole_run_loads_no_training_library_either(tmp_path):
-    script = (
-        "import sys, finishline.log\n"
+        "print('finishline.rules' in sys.modules)\n"
         f"with finishline.log.run('digits', seed=1, out={str(tmp_path)!r}) as run:\n"
         "    run.evaluation(epoch=1, quality=98.0)\n"
         "heavy = {'torch', 'numpy', 'fastapi', 'sqlalchemy', 'pydantic', 'httpx2', 'typer'}\n"
@@ -67,7 +55,7 @@ def test_a_whole_run_loads_no_training_library_either(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip() == "[]"
+    assert done.stdout.split() == ["False", "[]"]
     assert len(read(tmp_path / "run_0.log").evaluations) == 1
 
 
@@ -115,63 +103,45 @@ def test_model_and_framework_are_filled_in_from_the_process(tmp_path, monkeypatc
     assert claim["system"]["processor_count"] >= 1
 
 
-def test_each_line_is_written_at_once_and_survives_kill_9(tmp_path):
-    script = (
-        "import finishline.log, time\n"
-        f"with finishline.log.run('digits', seed=5, out={str(tmp_path)!r}) as run:\n"
-        "    run.start()\n"
-        "    run.evaluation(epoch=1, quality=61.5)\n"
-        "    run.evaluation(epoch=2, quality=88.25)\n"
-        "    print('trained', flush=True)\n"
-        "    time.sleep(100)\n"
-    )
-    child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
-    assert child.stdout is not None
-    assert child.stdout.readline().strip() == b"trained"
-    os.kill(child.pid, signal.SIGKILL)
-    child.wait()
-    child.stdout.close()
-    run = read(tmp_path / "run_0.log")
-    assert [(each.epoch, each.quality) for each in run.evaluations] == [(1, 61.5), (2, 88.25)]
-    assert (run.seed, run.status) == (5, None)
-
-    with finishline.log.run("digits", seed=6, out=tmp_path) as again:
-        train(again)
-    assert claim_in(tmp_path)["runs"] == ["run_0.log", "run_1.log"]
-
-
-def test_a_run_killed_before_its_clock_started_is_none(tmp_path):
+@pytest.mark.parametrize(
+    ("trained", "curve", "kept"),
+    [
+        ("run.start()\n    run.evaluation(epoch=1, quality=61.5)\n"
+         "    run.evaluation(epoch=2, quality=88.25)",
+         [(1, 61.5), (2, 88.25)], ["run_0.log", "run_1.log"]),
+        ("pass", [], ["run_1.log"]),  # Its clock never started: it is no run.
+    ],
+)  # fmt: skip
+def test_each_line_is_written_at_once_and_survives_kill_9(tmp_path, trained, curve, kept):
     script = (
         "import finishline.log, os, signal\n"
-        f"with finishline.log.run('digits', seed=5, out={str(tmp_path)!r}):\n"
+        f"with finishline.log.run('digits', seed=5, out={str(tmp_path)!r}) as run:\n"
+        f"    {trained}\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    subprocess.run([sys.executable, "-c", script], check=False)
-    wait_for(lambda: (tmp_path / "run_0.log").exists(), seconds=5, what="the log")
-    with finishline.log.run("digits", seed=6, out=tmp_path) as run:
-        train(run)
-    assert claim_in(tmp_path)["runs"] == ["run_1.log"]
+    done = subprocess.run([sys.executable, "-c", script], check=False)
+    assert done.returncode == -signal.SIGKILL
+    if curve:
+        run = read(tmp_path / "run_0.log")
+        assert [(each.epoch, each.quality) for each in run.evaluations] == curve
+        assert (run.seed, run.status) == (5, None)
+    with finishline.log.run("digits", seed=6, out=tmp_path) as again:
+        train(again)
+    assert claim_in(tmp_path)["runs"] == kept
 
 
-def test_an_exception_ends_the_log_as_aborted_though_the_target_was_reached(tmp_path):
-    def train_and_fail():
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_run_below_the_target_or_with_an_exception_is_no_success(tmp_path, fails):
+    def train_and_end():
         with finishline.log.run("digits", seed=1, out=tmp_path) as run:
-            train(run)
-            assert run.reached
-            raise ZeroDivisionError
+            for epoch, quality in ((1, 97.0), (1.49, 97.49), *([(2, 98.0)] if fails else [])):
+                assert run.evaluation(epoch=epoch, quality=quality) is (quality == 98.0)
+            assert run.reached is fails
+            if fails:
+                raise ZeroDivisionError
 
-    with pytest.raises(ZeroDivisionError):
-        train_and_fail()
-    assert read(tmp_path / "run_0.log").status == "aborted"
-
-
-def test_a_run_below_the_target_is_no_success(tmp_path):
-    with finishline.log.run("digits", seed=1, out=tmp_path) as run:
-        assert [run.evaluation(epoch=each, quality=96.0 + each) for each in (1, 1.49)] == [
-            False,
-            False,
-        ]
-        assert not run.reached
+    with suppress(ZeroDivisionError):
+        train_and_end()
     assert read(tmp_path / "run_0.log").status == "aborted"
 
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from finishline.devices import Devices, accelerators_of, choose_device, find_devices
+from finishline.devices import Devices, choose_device, find_devices
 from finishline.rules.errors import RuleError
 
 EIGHT = "\n".join(f"GPU {n}: NVIDIA H100 80GB HBM3 (UUID: GPU-{n}f0c-4a)" for n in range(8))
@@ -91,15 +91,6 @@ def test_a_host_without_the_tool_has_none(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert find_devices() == Devices(())
     assert choose_device(None, Devices(())) == "cpu"
-
-
-@pytest.mark.parametrize(
-    ("device", "numbers"),
-    [(None, [0, 1]), ("cuda", [0, 1]), ("cuda:1", [1]), ("cuda:7", []), ("cpu", [])],
-)
-def test_a_device_name_stands_for_accelerators(listing, device, numbers):
-    found = listing("\n".join(EIGHT.splitlines()[:2])).accelerators
-    assert list(accelerators_of(device, found)) == [found[number] for number in numbers]
 
 
 @pytest.mark.parametrize(

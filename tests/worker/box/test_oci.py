@@ -5,6 +5,7 @@ import json
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,22 +43,16 @@ def test_a_container_has_no_network_no_rights_and_no_writable_place_but_two():
         "--security-opt mask=/proc/1:/dev/mqueue:/dev/zero:/sys:", "--ipc none ", "--pid private ",
         "--ulimit nofile=256:256 ", "--volume /made:/package:ro ", "--rootfs /root-of-box ",
         f"--tmpfs /scratch:rw,size={256 << 20},mode=1777,nosuid,nodev,notmpcopyup,noexec ",
+        "--userns keep-id:uid=1000,gid=1000 ", "--cgroups disabled",
     ):  # fmt: skip
         assert flag in said
     assert said.count("--tmpfs") == 2
     assert said.count("--volume") == said.count(":ro ") == 1
-
-
-def test_limits_are_the_cgroups_where_podman_has_them():
-    order = Order(Path("/made"), "train", {}, limits=Limits(memory_bytes=5 << 20, processes=7))
-
-    assert "--cgroups disabled" in flags(order)
-    assert "--memory 5242880 --memory-swap 5242880 --pids-limit 8 " in flags(order, has_cgroup=True)
-
-
-def test_a_container_runs_as_its_user_and_that_of_root_as_the_uid_of_boxes():
-    assert "--userns keep-id:uid=1000,gid=1000 " in flags(ORDER)
+    # Root's runs as the uid of boxes, and limits are the cgroup's where podman has one.
     assert "--uidmap 0:64998:1 --uidmap 1000:64999:1 " in flags(ORDER, as_root=True)
+    limited = replace(ORDER, limits=Limits(memory_bytes=5 << 20, processes=7))
+    said = flags(limited, has_cgroup=True)
+    assert "--memory 5242880 --memory-swap 5242880 --pids-limit 8 " in said
 
 
 def test_a_gpu_comes_by_its_cdi_name(monkeypatch):
@@ -87,27 +82,35 @@ def test_the_keeper_repeats_the_constants_of_the_worker():
     assert ast.literal_eval(line.value) == tuple(getattr(oci, name) for name in names)
 
 
+@pytest.fixture
+def podman(monkeypatch):
+    """Lets podman answer a text."""
+    caches = (check_box, oci.has_cgroup)
+
+    def answer(said):
+        for cached in caches:
+            cached.cache_clear()
+        monkeypatch.setattr(oci, "_ask", lambda *_: said)
+
+    yield answer
+    for cached in caches:
+        cached.cache_clear()
+
+
 @pytest.mark.parametrize("version", ["", "podman version 4.2.1", "podman version dev"])
-def test_an_old_podman_is_off(monkeypatch, version):
-    check_box.cache_clear()
-    monkeypatch.setattr(oci, "_ask", lambda *_: version)
-
+def test_an_old_podman_is_off(podman, version):
+    podman(version)
     assert str(check_box("oci")).startswith("off: podman 4.3 with crun is needed; on Debian 12")
-    check_box.cache_clear()
 
 
-def test_a_host_with_memory_cgroups_takes_anyone(monkeypatch):
-    for said, has_cgroup in (
-        ("v2 [cpuset cpu io memory pids]", True),
-        ("v2 [pids]", False),
-        ("v1 [memory pids]", False),
-        ("", False),
-    ):
-        oci.has_cgroup.cache_clear()
-        monkeypatch.setattr(oci, "_ask", lambda *_, said=said: said)
-
-        assert oci.has_cgroup() is has_cgroup
-    oci.has_cgroup.cache_clear()
+@pytest.mark.parametrize(
+    ("said", "has_cgroup"),
+    [("v2 [cpuset cpu io memory pids]", True), ("v2 [pids]", False), ("v1 [memory pids]", False),
+     ("", False)],
+)  # fmt: skip
+def test_a_host_with_memory_cgroups_takes_anyone(podman, said, has_cgroup):
+    podman(said)
+    assert oci.has_cgroup() is has_cgroup
 
 
 def test_a_container_ends_with_its_worker(containers, tmp_path):
