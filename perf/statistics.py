@@ -1,4 +1,4 @@
-"""Simulate how often verdicts, intervals, second halves and head-to-heads are wrong.
+"""Simulate how often verdicts, intervals and second halves are wrong.
 
 `python -m perf.statistics [--trials 10000] [--processes 2]` draws trainings and hands them to the
 rules that the server uses. Seeds are fixed. Exits with 1 where a bar is missed.
@@ -34,7 +34,6 @@ from finishline.rules.benchmarks.benchmark import (
     load_benchmark,
 )
 from finishline.rules.benchmarks.quality import Direction
-from finishline.rules.ranking.records import DUEL_ALPHA
 from finishline.rules.scoring.measured_time import (
     Spread,
     dropped_at_each_end,
@@ -47,14 +46,6 @@ from finishline.rules.scoring.violations import FIXED_STOP_P_VALUE
 from finishline.rules.statistics.significance import p_value_of_mean_beyond
 from finishline.rules.submissions.claim import Claim, System
 from finishline.rules.trainings.halves import judge_halves
-from finishline.rules.verification.duel import RECORD_PAIRS
-from finishline.rules.verification.duel_pairs import (
-    DuelRun,
-    Pair,
-    interleave,
-    judge_duel,
-    p_challenger_no_faster,
-)
 from finishline.rules.verification.judge import judge
 from finishline.rules.verification.messages import (
     ReplayEvaluation,
@@ -81,8 +72,6 @@ STOP_REFERENCE_RUNS, STOP_CLAIMED, STOP_REPLAYS, STOP_MARGIN = 20, 5, 3, 4.0
 FIRST_RUNS, TRIES = 3, 20
 DEGREES_OF_FREEDOM = 60.0  # Many replays of a class: its spread is known well.
 COVERED_BAR = 94.0
-VARIATIONS, GAINS, DRIFT = (0.02, 0.05, 0.08), (0.0, 0.05, 0.1, 0.2), 0.05
-FASTER_BAR = 95.0
 HALF_TARGET, HALF_ITEMS, HALF_RUNS, RELABELLINGS = 96.5, 16_384, 5, 20
 
 Numbers = NDArray[np.float64]
@@ -150,7 +139,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     hold_fixed_stops(bars, max(1, chosen.trials // 10))
     hold_intervals(bars, chosen.trials)
     hold_halves(bars, max(1, chosen.trials // 10))
-    hold_head_to_heads(bars, chosen.trials)
     return bars.exit_code
 
 
@@ -453,46 +441,6 @@ def measured_share(
         return judge_halves(values, target=target, direction=direction).outcome == "confirmed"
 
     return sum(map(is_measured, reached, judged_at)) / trials
-
-
-def hold_head_to_heads(bars: Bars, trials: int) -> None:
-    """Compare error and power of a head-to-head of ten pairs with their bars.
-
-    Luck that a pair shares, such as its drawn data, cancels in the ratio and is left out. The host
-    is steady, or slows down over the whole head-to-head.
-    """
-    error = 3 * math.sqrt(DUEL_ALPHA * (1 - DUEL_ALPHA) / trials)
-    equal_bar = round(100 * (DUEL_ALPHA + error), 2)
-    for drift in (0.0, DRIFT):
-        for variation in VARIATIONS:
-            for gain in GAINS:
-                share = 100 * share_won(trials, variation, gain, drift)
-                name = f"head-to-head won, variation {variation:.0%}, host slows by {drift:.0%}, "
-                name += f"{gain:.0%} faster" if gain else "equal"
-                most = None if gain else equal_bar
-                least = FASTER_BAR if gain >= GAINS[-1] else None
-                bars.hold(name, share, " %", at_most=most, at_least=least)
-
-
-def share_won(trials: int, variation: float, gain: float, drift: float) -> float:
-    """Share of head-to-heads won by a package that takes `gain` less time."""
-    seed = [SEED + 3, *(round(figure * 1000) for figure in (variation, gain, drift))]
-    sigma = math.sqrt(math.log(1 + variation**2))
-    order = interleave(RECORD_PAIRS)
-    pace = np.array([1.0 - gain if side == "challenger" else 1.0 for side in order])
-    slower = 1.0 + drift * np.arange(len(order)) / (len(order) - 1)
-    noise = np.random.default_rng(seed).normal(0, sigma, (trials, len(order)))
-    return sum(is_won(row.tolist()) for row in pace * slower * np.exp(noise)) / trials
-
-
-def is_won(seconds: list[float]) -> bool:
-    """Whether the challenger wins by these times, in the order in which runs are trained."""
-    order, pairs = interleave(RECORD_PAIRS), []
-    for at in range(0, len(order), 2):
-        runs = {order[i]: DuelRun(i, i, "reached", seconds[i]) for i in (at, at + 1)}
-        pairs.append(Pair(at // 2 + 1, runs["challenger"], runs["holder"]))
-    p_value = p_challenger_no_faster(judge_duel(pairs))
-    return p_value is not None and p_value < DUEL_ALPHA
 
 
 if __name__ == "__main__":

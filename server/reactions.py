@@ -3,7 +3,6 @@
 from server.base.events import (
     AuditDayEnded,
     CalibrationAdopted,
-    RecordChallenged,
     StatusChanged,
     SubmissionAccepted,
     SubmissionReinstated,
@@ -27,7 +26,6 @@ def connect_rooms() -> None:
             SubmissionReinstated: [confirm_reinstated],
             StatusChanged: [announce.tell_status],
             VerificationChanged: [announce.tell_verification],
-            RecordChallenged: [announce.tell_challenged],
             CalibrationAdopted: [announce.tell_calibration],
             WorkerOut: [announce.tell_worker],
             AuditDayEnded: [announce.tell_audit_head],

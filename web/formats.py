@@ -1,7 +1,6 @@
 """Numbers, times and addresses as people read them. Absent is a dash."""
 
 import math
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -18,7 +17,6 @@ _GAP = "\u00a0"  # A number never parts from its unit at the end of a line.
 SMALLEST_PLAIN, LARGEST_PLAIN = 1e-15, 1e15
 SMALLEST_PRICE = 1e-6
 SHORTEST_IN_MINUTES = 120.0
-_ADDRESS = re.compile(r"(/(?:submissions|verifications)/[0-9a-z]+)")
 _AGES = ((86_400.0, "day"), (3_600.0, "hour"), (60.0, "minute"), (1.0, "second"))
 
 
@@ -237,13 +235,6 @@ def web_address(text: object) -> str | None:
 def web_host(address: str) -> str:
     """The host of a web address, to be shown in place of the whole."""
     return urlsplit(address).hostname or address
-
-
-def linked(text: str) -> Markup:
-    """A sentence in which the addresses of submissions and verifications are links."""
-    link = Markup('<a href="{0}">{0}</a>')
-    parts = enumerate(_ADDRESS.split(text))
-    return Markup("").join(link.format(part) if place % 2 else part for place, part in parts)
 
 
 def visible(text: str) -> str:

@@ -31,12 +31,7 @@ KINDS_ASKED_FOR = [(name, _word_asked_for(name), PURPOSES[name].words.about) for
 
 
 def kind_word(verification: Mapping[str, Any]) -> str:
-    """Name of a set of sealed runs: a verification where it checks a submission.
-
-    A duel that its submitter asked for is a challenge, where the view says so.
-    """
-    if verification.get("is_challenge") or (verification.get("duel") or {}).get("challenge"):
-        return "challenge"
+    """Name of a set of sealed runs: a verification where it checks a submission."""
     kind = str(verification["kind"])
     return PURPOSES[kind].words.name or kind
 

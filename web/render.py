@@ -52,8 +52,6 @@ verification.html  shown (verification, race, picture or None, ghost (its role),
                    of the test items judges an entry), untimed (names of its runs that measure no
                    time, by index)), submission (or None), benchmark_title;
                    optional against (a duel's holder)
-challenge.html     preview (ChallengeView), challenger, holder (or None; names), csrf
-challenges.html    benchmark, entries (each as challenge.html has it)
 workers.html       workers; optional queue, readings (of canaries, newest first, by worker)
 worker.html        worker, attempts, roofline, probes
 api_reference.html openapi_url, assets (where Swagger UI is served)
@@ -126,7 +124,6 @@ from finishline.rules.ranking.evidence import (
 from finishline.rules.scoring.waivers import WAIVABLE
 from finishline.rules.submissions.accelerators import accelerator_of_system
 from finishline.rules.text import count_text, device_time_text
-from finishline.rules.verification.challenge_end import challenge_sentence
 from finishline.rules.verification.purposes import has_proof, is_in_box
 from web import board_table, formats, names
 from web.assets import static_url, style_ids
@@ -258,7 +255,6 @@ def environment() -> Environment:
         day=formats.day,
         device_time=device_time_text,
         duration=formats.duration,
-        linked=formats.linked,
         milliseconds=formats.milliseconds,
         minute=formats.minute,
         money=formats.money,
@@ -335,7 +331,6 @@ def environment() -> Environment:
         unfiltered_link=board_table.unfiltered_link,
         kind_word=kind_word,
         may_cancel=may_cancel,
-        challenge_sentence=challenge_sentence,
         kinds_asked_for=KINDS_ASKED_FOR,
         left_out=left_out,
         largest_shift=largest_shift,

@@ -30,45 +30,6 @@ class DuelCreate(Schema):
     reason: str | None = Field(default=None, max_length=2000)
 
 
-class ChallengeCreate(Schema):
-    """Request for a challenge: the holder that was previewed, and the reason.
-
-    Another holder by then answers 409; without `holder` the record's holder of the moment is
-    challenged.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={"examples": [{"holder": "7wyexdafxm0d", "reason": "shorter warm-up"}]},
-    )
-
-    holder: str | None = Field(default=None, min_length=1, max_length=20)
-    reason: str | None = Field(default=None, max_length=2000)
-
-
-class ChallengeView(Schema):
-    """A challenge of a division's record before it starts: both sides, its cost, or its refusal.
-
-    `holder` is the submission that holds the record, None where nobody does. Times are measured.
-    `device_seconds` is an estimate for all `runs` together, by `basis`. `quota_seconds_left` is the
-    caller's, None without a limit. `refused` says why it cannot start, and the next step;
-    `open_challenge` is the duel that challenges the record already.
-    """
-
-    challenger: str
-    holder: str | None
-    division: str
-    challenger_seconds: float | None
-    holder_seconds: float | None
-    pairs: int
-    runs: int
-    device_seconds: float | None
-    basis: list[str]
-    quota_seconds_left: float | None
-    open_challenge: str | None
-    refused: str | None
-
-
 class DuelRunView(Schema):
     """One run: "missed" is a run that did not reach the target, "void" one that says nothing."""
 
@@ -111,15 +72,11 @@ class GapView(Schema):
 class DuelView(Schema):
     """A duel: the two sides, the side that each run trains, and the result once reported.
 
-    `challenge` says that its submitter challenged a record with it, at the cost of her quota, and
-    `won` whether it took the record; None of another duel, before its end and without a result.
     `test` is "paired_t" or, where a side missed the target, "count", and `p_value` its one-sided
     p-value for the side that is ahead, as in the verdict's sentence. `pairs_needed` is about how
     many pairs would separate the sides if they differ as they did here.
     """
 
-    challenge: bool = False
-    won: bool | None = None
     challenger: str
     holder: str
     order: list[Side]

@@ -23,8 +23,6 @@ EventKind = Literal[
     "verification.failed",
     "verification.cancelled",
     "record.set",
-    "record.challenged",
-    "challenge.ended",
     "calibration.adopted",
     "decision.published",
     "worker.drifted",

@@ -8,9 +8,9 @@ class RecordView(Schema):
     """A submission that took the record of its division.
 
     `p_value` is the one-sided p-value of being no faster than the holder it beat, None where that
-    was not tested: for the first, and where the holder had a single run. It is of this submission
-    alone: `tries` says how many its submitter had handed in to the division up to then, this one
-    included. `pool` holds the runs that measured it, `duel` is the duel that won it the record.
+    was not tested: for the first, for a measured time, and where the holder had a single run.
+    `tries` says how many its submitter had handed in to the division up to then, this one included.
+    `pool` holds the runs that measured it.
     """
 
     submission_id: str
@@ -29,14 +29,10 @@ class RecordView(Schema):
     margin_percent: float | None
     p_value: float | None
     pool: str | None = None
-    duel: str | None = None
 
 
 class NoRecordView(Schema):
-    """A submission with a lower time than the `holder` of its day that took no record, and why.
-
-    `holder` is null where nobody held one.
-    """
+    """A submission with a lower time than the `holder` of its day that took no record, and why."""
 
     submission_id: str
     submitter: str
@@ -48,7 +44,7 @@ class NoRecordView(Schema):
     check: str | None = None
     date: str
     tta_seconds: float
-    holder: str | None
+    holder: str
     p_value: float | None
     reason: str
 

@@ -33,7 +33,6 @@ from finishline.cli.commands import (
 )
 from finishline.cli.commands.bench import bench
 from finishline.cli.commands.calibration import calibrate
-from finishline.cli.commands.challenge import challenge
 from finishline.cli.commands.check import check
 from finishline.cli.commands.check_proof import audit_log, check_proof_of
 from finishline.cli.commands.convert import convert
@@ -94,7 +93,6 @@ app.command("compare-verifications")(compare_verifications)
 training.app.command("submit")(entry.submit)
 training.app.command("run-again")(entry.run_again)
 training.app.command("factors")(entry.factors)
-training.app.command("challenge")(challenge)
 for registered in (*app.registered_commands, *training.app.registered_commands):
     registered.help = flowing(inspect.getdoc(registered.callback) or "")
 app.add_typer(account.app, name="account")

@@ -25,8 +25,7 @@ from finishline.cli.tables import (
 from finishline.client import files
 from finishline.client.files import CLAIM_NAME, SubmissionFiles
 from finishline.rules.proof.check import Check
-from finishline.rules.text import count_text, device_time_text
-from finishline.rules.verification.challenge_end import challenge_sentence
+from finishline.rules.text import count_text
 
 
 def submission_lines(view: View) -> list[RenderableType]:
@@ -225,28 +224,10 @@ def find_submission_files(path: Path) -> SubmissionFiles:
         return files.find_submission_files(path)
 
 
-def challenge_lines(preview: View) -> list[RenderableType]:
-    """Both sides of a challenge, its cost and the quota left, or why it is refused."""
-    if preview.get("refused"):
-        return [str(preview["refused"])]
-    times = [seconds_text(preview.get(f"{side}_seconds")) for side in ("challenger", "holder")]
-    left = preview.get("quota_seconds_left")
-    return [
-        f"{preview.get('challenger')} ({times[0]}) challenges {preview.get('holder')} "
-        f"({times[1]}), which holds the record of the {preview.get('division')} division.",
-        f"{preview.get('pairs')} pairs, {preview.get('runs')} runs, about "
-        f"{device_time_text(preview['device_seconds'])} by the "
-        f"{' and the '.join(preview.get('basis') or [])}; your quota has "
-        f"{'no limit' if left is None else device_time_text(left) + ' left'}.",
-    ]
-
-
 def duel_lines(view: View) -> list[RenderableType]:
-    """The table of pairs where there are any, the verdict with every reason, a challenge's end."""
+    """The table of pairs where there are any, and the verdict with every reason."""
     pairs = (view.get("duel") or {}).get("pairs") or []
-    end = challenge_sentence(view)
-    ends = [] if end is None else [end]
-    return [*([pair_table(pairs)] if pairs else []), *verdict_lines(view), *ends]
+    return [*([pair_table(pairs)] if pairs else []), *verdict_lines(view)]
 
 
 def pair_table(pairs: list[View]) -> Table:

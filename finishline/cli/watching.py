@@ -35,8 +35,7 @@ def watch_verification(server: ServerClient, view: View, screen: Screen) -> View
     """Show a verification's replay until it ends; its last view. Raises CliError."""
     # Tells a person who stops watching where it goes on.
     screen.say(f"Verification {view['id']}: {server.url}/verifications/{view['id']}")
-    is_challenge = bool((view.get("duel") or {}).get("challenge"))  # Of packages, as an entry.
-    step = "ask" if is_challenge or is_in_box(str(view.get("kind"))) else "epoch"
+    step = "ask" if is_in_box(str(view.get("kind"))) else "epoch"
     progress = ReplayProgress(target=read_target(view["target"]), step=step)
     try:
         return _watch(server, view, screen, progress)

@@ -343,7 +343,6 @@ table(
     Column("measured_at", sa.DateTime(timezone=True)),
     Column("owners", sa.Integer(), nullable=False),
     Column("by_organisers", sa.Boolean(), nullable=False),
-    Column("attested_at", sa.DateTime(timezone=True)),
     Index(None, "benchmark_id", "hardware_class"),
     Index(None, "configuration_sha256", "closed_at"),
 )

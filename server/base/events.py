@@ -76,14 +76,6 @@ class VerificationChanged:
 
 
 @dataclass(frozen=True)
-class RecordChallenged:
-    """A submitter challenged the record of `holder` with a duel."""
-
-    duel: Verification
-    holder: Submission
-
-
-@dataclass(frozen=True)
 class CalibrationAdopted:
     """A calibration judges from now on."""
 

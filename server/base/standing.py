@@ -12,10 +12,9 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.scoring.measurements import PrecisionName
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.submissions.claim import Claim, TrainedWith, stored_system
-from finishline.rules.verification.duel import P_CHALLENGER, RECORD_PAIRS
 from finishline.rules.verification.job import Purpose
 from finishline.rules.verification.messages import ReplayReport
-from finishline.rules.verification.purposes import DUEL, PURPOSES
+from finishline.rules.verification.purposes import PURPOSES
 from finishline.rules.verification.replay_plan import why_not_replayable
 from server.base.database import utc_now
 from server.base.errors import ConflictError, no_such
@@ -199,23 +198,6 @@ def verification_under_way(
         Verification.submission_id == submission_id, Verification.state.in_(OPEN)
     )
     return session.scalar(query if kind is None else query.where(Verification.kind == kind))
-
-
-def p_of_record_duel(duel: Verification) -> float | None:
-    """One-sided p-value of a duel that may decide about a record, None of any other.
-
-    Such a duel has ten pairs on the class of worker that both were measured on.
-    """
-    codes = {reason["code"]: reason["numbers"] for reason in duel.reasons}
-    if len(duel.seeds) != 2 * RECORD_PAIRS or "hardware_differs" in codes:
-        return None
-    p_value: float | None = codes.get("duel_time", {}).get(P_CHALLENGER)
-    return p_value
-
-
-def is_challenge(verification: Verification) -> bool:
-    """Whether a submitter challenges a record by a duel: no other one takes from a quota."""
-    return verification.kind == DUEL.name and verification.gpu_seconds_reserved is not None
 
 
 def claim_of(submission: Submission) -> Claim:

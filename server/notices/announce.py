@@ -18,7 +18,6 @@ from server.base.errors import NotFoundError
 from server.base.events import (
     AuditDayEnded,
     CalibrationAdopted,
-    RecordChallenged,
     StatusChanged,
     SubmissionAccepted,
     SubmissionWithdrawn,
@@ -35,10 +34,9 @@ from server.base.models import (
     Webhook,
     WorkerRow,
 )
-from server.base.standing import ENDED, is_challenge, purpose_of
+from server.base.standing import purpose_of
 from server.base.wakeup import NoticeWakeup, wake_after_commit
 from server.notices.subscribers import is_confirmed
-from server.verifications.duels import has_won
 
 ABOUT: dict[str, str] = {
     "submission.accepted": "A submission is stored and scored.",
@@ -53,9 +51,7 @@ ABOUT: dict[str, str] = {
     "verification.done": "It ended with an outcome.",
     "verification.failed": "It ended without one.",
     "verification.cancelled": "It was cancelled.",
-    "record.set": "A measured time or a duel took the record of its division.",
-    "record.challenged": "A submitter challenged the record that a submission holds.",
-    "challenge.ended": "The challenge of a record ended.",
+    "record.set": "A measured time took the record of its division.",
     "calibration.adopted": "A calibration is used for replays planned from now on.",
     "decision.published": "An organiser published the verdict of a rerun.",
     "worker.drifted": "A worker is off its baseline speed and gets no work.",
@@ -261,29 +257,8 @@ def tell_verification(session: Session, event: VerificationChanged) -> None:
     announce(
         session, "decision.published" if published else f"verification.{event.moment}", describe
     )
-    if event.moment in ENDED and is_challenge(verification):
-        _announce_challenge(session, "challenge.ended", verification)
-    if event.moment == "done" and purpose_of(verification).may_set_record:
+    if event.moment == "done" and purpose_of(verification).fills_pool:
         _announce_record_check(session, verification)
-
-
-def tell_challenged(session: Session, event: RecordChallenged) -> None:
-    """Announce a challenge to the holder of its record, and to those who watch the benchmark."""
-    _announce_challenge(session, "record.challenged", event.duel)
-
-
-def _announce_challenge(session: Session, kind: EventKind, duel: Verification) -> None:
-    holder = duel.against
-    if holder is None:
-        return
-
-    def describe() -> Subject:
-        content = verification_content(session, duel, attempt=None)
-        held = submission_content(holder)["submission"]
-        content |= {"holder": held, "won": has_won(session, duel)}
-        return Subject(holder.user_id, watched_benchmark(holder), content)
-
-    announce(session, kind, describe)
 
 
 def _announce_record_check(session: Session, verification: Verification) -> None:

@@ -128,9 +128,6 @@ STATES = {
 }
 
 
-CHALLENGE_ENDS = {True: "has won", False: "has lost", None: "has no result"}
-
-
 def post_body(url: str, event: NoticeEvent, *, site: str) -> bytes:
     """JSON of an event: type, timestamp and data, as Standard Webhooks recommends.
 
@@ -206,13 +203,6 @@ def _sentence(event: NoticeEvent) -> str:
     if kind == "record.set":
         own = content["submission"]
         return f"{own['model']} holds the record of {own['benchmark']} ({own['division']})"
-    if kind in ("record.challenged", "challenge.ended"):
-        own, held = content["submission"], content["holder"]
-        ended = "" if kind == "record.challenged" else f", and {CHALLENGE_ENDS[content['won']]}"
-        return (
-            f"{own['benchmark']}: {own['model']} challenges {held['model']}, which holds the "
-            f"record ({held['division']}){ended}"
-        )
     if kind.startswith("submission."):
         own = content["submission"]
         return f"{own['benchmark']}: {own['model']} is {kind.partition('.')[2]}"

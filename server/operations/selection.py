@@ -129,7 +129,7 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
     "pools": _included(
         "id benchmark_id benchmark_sha256 division hardware_class configuration_sha256 settings "
         "opened_at closed_at closed_because measured_seconds low_seconds high_seconds runs state "
-        "measured_at owners by_organisers attested_at"
+        "measured_at owners by_organisers"
     ),
     "pool_runs": _included(
         "verification_id index pool_id attempt_id seed seconds epochs fresh counted"

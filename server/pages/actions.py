@@ -18,7 +18,6 @@ class Role:
     may_withdraw: bool
     may_verify: bool
     organises: bool
-    may_challenge: bool = False
     may_measure_factors: bool = False
 
 
@@ -52,8 +51,6 @@ def actions_of(
         actions.append(Action(words, "/console/verify", fields, is_main=True))
         if submission["kind"] == "train" and not is_package:
             actions.append(Action("Duel", "/console/duels", {"challenger": name}))
-    if role.may_challenge:
-        actions.append(Action("Challenge the record", f"{here}/challenge"))
     if role.may_measure_factors:
         actions.append(Action("Measure factors", f"{here}/verify", {"kind": ABLATION.name}))
     beside = [other["submission_id"] for other in (place or {}).get("others", ())][:1]

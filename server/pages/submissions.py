@@ -9,17 +9,20 @@ from urllib.parse import quote
 import orjson
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
+from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from finishline.api.submissions import WaiverCreate, WithdrawalCreate
 from finishline.api.verifications import AskedFor, VerificationCreate
 from finishline.rules.ranking.evidence import Evidence
 from finishline.rules.scoring.waivers import WAIVABLE, broken_rules
+from finishline.rules.submissions.accelerators import hardware_words
+from finishline.rules.verification.purposes import DUEL
 from finishline.rules.verification.replay_plan import why_not_replayable
 from server.base.addresses import site_address
 from server.base.errors import ContentError
 from server.base.middleware import reader_has
-from server.base.models import Submission
+from server.base.models import Submission, Verification
 from server.base.models.visibility import is_source_public
 from server.base.replay_estimate import Estimator
 from server.base.services import Services, ServicesDep
@@ -27,9 +30,8 @@ from server.base.standing import OPEN, claim_of, kind_that_checks
 from server.benchmarks.phase_queries import current_phases
 from server.benchmarks.queries import definition
 from server.benchmarks.views import benchmark_view
-from server.boards.service import count_numbered, held_record, list_records, read_ghosts
+from server.boards.service import count_numbered, held_record, read_ghosts
 from server.pages.actions import Role, actions_of
-from server.pages.challenges import duels_under_way
 from server.pages.console_page import filled, read_form
 from server.pages.entries import entry_context
 from server.pages.queries import (
@@ -53,7 +55,6 @@ from server.people.signed_in import (
 from server.submissions.service import find_submission
 from server.submissions.waivers import revoke_waiver, waive
 from server.submissions.withdrawals import may_withdraw, withdraw
-from server.verifications.challenges import is_theirs
 from server.verifications.requests import ask_as_caller, why_no_room
 from web.citation import badge_endpoint, badge_svg
 from web.race import runs_picture
@@ -80,7 +81,7 @@ def submission_page(
         context = submission_page_context(session, services, submission_id)
         context["site"] = site_address(request, services.settings)
         context["held"] = _held(session, services, submission)
-        context["duels"] = duels_under_way(session, submission)
+        context["duels"] = _duels_under_way(session, submission)
         context |= _for_its_owner(session, request, services, submission, context)
         context["entry"] = None
         if context["submission"]["package"] is not None:
@@ -99,6 +100,45 @@ def _held(session: Session, services: Services, submission: Submission) -> Conte
     if held is None or submission.id not in (held.submission_id, *held.lower):
         return None
     return vars(held)
+
+
+def _duels_under_way(session: Session, submission: Submission) -> list[Context]:
+    """Queued and running duels of a submission, each with its other side."""
+    both = (Verification.submission_id, Verification.against_id)
+    statement = (
+        select(Verification)
+        .where(
+            Verification.kind == DUEL.name,
+            Verification.state.in_(OPEN),
+            or_(*(side == submission.id for side in both)),
+        )
+        .order_by(Verification.created_at, Verification.id)
+    )
+    return [_under_way(duel, submission) for duel in session.scalars(statement)]
+
+
+def _under_way(duel: Verification, submission: Submission) -> Context:
+    other = duel.against if duel.submission_id == submission.id else duel.submission
+    attempt = duel.attempts[-1] if duel.attempts and duel.state == "running" else None
+    last = (attempt.last_evaluation if attempt is not None else None) or {}
+    return {
+        "id": duel.id,
+        "state": duel.state,
+        "runs": duel.runs,
+        "run": last.get("run"),
+        "other": None if other is None else _named(other),
+    }
+
+
+def _named(submission: Submission) -> Context:
+    return {
+        "id": submission.id,
+        "model": submission.model,
+        "hardware": hardware_words(submission.system),
+        "trained_with": submission.trained_with,
+        "submitter": submission.submitter,
+        "display_name": submission.display_name,
+    }
 
 
 def _shown(
@@ -284,12 +324,6 @@ def _for_its_owner(
         may_withdraw=may and submission.withdrawn_at is None,
         may_verify=may_ask,
         organises=organises,
-        may_challenge=caller is not None
-        and submission.user_id == caller.user_id
-        and is_package
-        and context["submission"]["evidence"] == "measured"
-        and not any(duel["is_challenger"] for duel in context["duels"])
-        and not _holds_record(session, services, submission),
         may_measure_factors=(may_ask or organises) and _has_public_factors(submission),
     )
     return {
@@ -300,18 +334,6 @@ def _for_its_owner(
         "no_room": no_room,
         "unable": unable,
     }
-
-
-def _holds_record(session: Session, services: Services, submission: Submission) -> bool:
-    """Whether the record of a submission's division is theirs, by the board's cached records."""
-    benchmark = services.benchmarks.get(submission.benchmark_id)
-    divisions = [] if benchmark is None else list_records(session, benchmark).divisions
-    holders = [
-        find_submission(session, one.records[-1].submission_id)
-        for one in divisions
-        if one.records and (one.division, one.evidence) == (submission.division, "measured")
-    ]
-    return any(is_theirs(holder, submission) for holder in holders)
 
 
 def _has_public_factors(submission: Submission) -> bool:

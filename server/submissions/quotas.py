@@ -105,14 +105,6 @@ def reserve_replay(
         submission, benchmark, claim_of(submission)
     )
     wanted = expected.seconds * PURPOSES[kind].devices(expected.accelerators)
-    require_room_for_seconds(session, settings, wanted, user_id=user_id, lock=lock)
-    return wanted
-
-
-def require_room_for_seconds(
-    session: Session, settings: Settings, wanted: float, *, user_id: int, lock: bool = True
-) -> None:
-    """Raise as `reserve_replay` does unless the user's quota has room for so many seconds."""
     allowed = allowances(session, settings, user_id, lock=lock)["gpu_seconds_per_month"]
     if allowed is not None:
         use = use_of_gpu_seconds(session, user_id, allowed=allowed, wanted=wanted)
@@ -122,15 +114,7 @@ def require_room_for_seconds(
             f"about {wanted:.0f}."
         )
         _require(use, wanted, told)
-
-
-def seconds_left(session: Session, settings: Settings, user_id: int) -> float | None:
-    """Accelerator seconds that a user's quota has left; None without a limit."""
-    allowed = allowances(session, settings, user_id)["gpu_seconds_per_month"]
-    if allowed is None:
-        return None
-    use = use_of_gpu_seconds(session, user_id, allowed=allowed)
-    return max(0.0, allowed - use.used)
+    return wanted
 
 
 def _require(use: UseView, wanted: float, told: str) -> None:

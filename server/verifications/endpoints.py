@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Header, Query
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from sqlalchemy.orm import Session
 
-from finishline.api.duels import ChallengeCreate, ChallengeView, DuelCreate
+from finishline.api.duels import DuelCreate
 from finishline.api.pools import PoolClose, PoolView
 from finishline.api.reruns import BatchCreate, BatchView, DecisionCreate, VerificationComparison
 from finishline.api.verifications import (
@@ -23,8 +23,8 @@ from server.base.request_context import note
 from server.base.services import Services, ServicesDep
 from server.base.standing import find_verification
 from server.people.dependencies import OrganiserDep, SubmitterDep
-from server.people.signed_in import ViewerDep, viewer_for
-from server.verifications import challenges, duels, queries, reruns, views
+from server.people.signed_in import ViewerDep
+from server.verifications import duels, queries, reruns, views
 from server.verifications.event_stream import Feeds, parse_position, read_news
 from server.verifications.pool_requests import (
     ask_again_for_fresh_runs,
@@ -206,36 +206,6 @@ def decide_verification(
     with services.database.write() as session:
         verification = reruns.decide(session, caller, verification_id, body)
         return _view(services, session, verification)
-
-
-@router.get("/submissions/{submission_id}/challenge")
-def preview_challenge(
-    submission_id: str, services: ServicesDep, caller: SubmitterDep
-) -> ChallengeView:
-    """Read the cost of challenging the record with one's own entry, or why it is refused."""
-    with services.database.read(viewer_for(caller)) as session:
-        return challenges.preview_challenge(session, services.settings, caller, submission_id)
-
-
-@router.post("/submissions/{submission_id}/challenge", status_code=201)
-def challenge_record(
-    submission_id: str,
-    services: ServicesDep,
-    caller: SubmitterDep,
-    body: ChallengeCreate | None = None,
-) -> VerificationView:
-    """Challenge the holder of the division's record with one's own entry, a training package.
-
-    A duel of ten pairs, sealed beforehand, decides; won, the record moves. Its device seconds count
-    against the caller's quota. 409 while another challenge of the record is under way, and for 30
-    days after one that this entry lost.
-    """
-    wanted = body or ChallengeCreate()
-    with services.database.write() as session:
-        duel = challenges.challenge(session, services.settings, caller, submission_id, wanted)
-        note(verification_id=duel.id)
-        session.refresh(duel)
-        return _view(services, session, duel)
 
 
 @router.post("/duels", status_code=201)

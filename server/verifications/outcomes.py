@@ -9,22 +9,20 @@ from finishline.rules.verification.cross_check import unreproduced
 from finishline.rules.verification.job import Case, measures
 from finishline.rules.verification.latency import measured_figures
 from finishline.rules.verification.messages import ReplayReport
-from finishline.rules.verification.purposes import DUEL, ENTRY
+from finishline.rules.verification.purposes import ENTRY
 from finishline.rules.verification.verdict import Reason, Verdict
-from server.base.board_versions import lock_boards, raise_board_version
+from server.base.board_versions import lock_boards
 from server.base.models import Submission, Verification
 from server.base.standing import (
     claim_of,
     claimed_runs,
     is_pending,
     is_published,
-    p_of_record_duel,
     purpose_of,
     report_of,
 )
 from server.benchmarks.calibrations import benchmark_of
 from server.benchmarks.queries import definition
-from server.verifications.duels import challenge_record
 from server.verifications.jobs import trainings_of
 from server.verifications.pools import follow_evidence, keep_sealed_runs
 from server.verifications.queries import claimed_curves, own_again
@@ -103,7 +101,6 @@ def conclude_replay(
     keep_sealed_runs(session, verification, believed)
     end_with_verdict(session, verification, open_because(verdict, why))
     follow_measurement(session, verification)
-    challenge_record(session, verification)
     show_energy(verification)
     show_determinism(submission, verdict)
     if verification.kind == ENTRY.name:
@@ -129,13 +126,8 @@ def end_measured(
     end_with_verdict(session, verification, verdict)
     show_speed_up(session, verification)
     submission = verification.submission
-    if submission is None:
-        return
-    if not is_pending(verification, submission):
+    if submission is not None and not is_pending(verification, submission):
         show_latency(session, verification)
-    if verification.kind == DUEL.name and p_of_record_duel(verification) is not None:
-        # It may have moved a record.
-        raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
 
 
 def show_latency(session: Session, verification: Verification) -> None:

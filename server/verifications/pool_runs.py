@@ -17,7 +17,6 @@ from finishline.rules.verification.report_check import check_report
 from finishline.rules.verification.report_stream import CLOCK_SLACK_SECONDS
 from finishline.rules.verification.sealed_runs import SealedRun, sealed_runs, streamed_runs
 from server.base.board_versions import raise_board_version
-from server.base.database import utc_now
 from server.base.models import (
     Attempt,
     Pool,
@@ -138,13 +137,9 @@ THE_ORGANISERS = None
 
 
 def count_owners(session: Session, pool: Pool) -> None:
-    """Count the owners behind a pool's runs, and date when they sufficed for a record."""
+    """Count the owners behind a pool's runs."""
     owners = _owners(session, pool)
     pool.owners, pool.by_organisers = len(owners), THE_ORGANISERS in owners
-    if not (pool.by_organisers or pool.owners > 1):
-        pool.attested_at = None
-    elif pool.attested_at is None:
-        pool.attested_at = utc_now()
 
 
 def follow_owners(session: Session, pool: Pool) -> None:

@@ -17,7 +17,6 @@ from finishline.api.verifications import ReasonView
 from finishline.rules.scoring.run import Evaluation, evaluation_of
 from finishline.rules.submissions.accelerators import hardware_words
 from finishline.rules.verification.messages import ReplayRun
-from finishline.rules.verification.purposes import DUEL
 from server.base.database import utc_now
 from server.base.errors import no_such
 from server.base.models import (
@@ -139,8 +138,6 @@ def own_again(session: Session, verification: Verification) -> list[ReplayRun]:
 
 
 # Weight of the reasons that decide an outcome; other outcomes are left open by some reason.
-# A submitter's own duel takes from a quota, an organiser's does not.
-IS_CHALLENGE = (Verification.kind == DUEL.name) & Verification.gpu_seconds_reserved.is_not(None)
 DECIDING_WEIGHTS = {
     "verified": "supports",
     "rejected": "rejects",
@@ -164,7 +161,6 @@ class VerdictLine(BaseModel):
     submitter: str
     display_name: str | None = None
     trained_with: str | None = None
-    is_challenge: bool = False
     outcome: str
     reason: ReasonView | None
     ended_at: datetime
@@ -184,7 +180,6 @@ class LiveLine(BaseModel):
     submitter: str | None
     display_name: str | None = None
     trained_with: str | None = None
-    is_challenge: bool = False
     state: str
     runs_planned: int
     worker: str | None
@@ -253,7 +248,6 @@ def _lines(*columns: Any) -> Select[Any]:
             Submission.model,
             Submission.system,
             Submission.trained_with,
-            IS_CHALLENGE.label("is_challenge"),
             SUBMITTER,
             DISPLAY_NAME,
             *columns,

@@ -5,12 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import select
-from sqlalchemy.orm import Session, aliased, undefer
+from sqlalchemy.orm import Session
 
-from finishline.rules.benchmarks.phases import rules_of
 from finishline.rules.ranking.evidence import Evidence
 from finishline.rules.ranking.ranking import POSSIBLE
-from finishline.rules.ranking.records import Contender, RecordDuel, measured_history
+from finishline.rules.ranking.records import Contender, measured_history
 from finishline.rules.verification.purposes import PURPOSES
 from finishline.rules.verification.replay_plan import FRESH_RUNS
 from finishline.rules.verification.sealed_runs import (
@@ -21,21 +20,17 @@ from finishline.rules.verification.sealed_runs import (
 )
 from server.base.board_versions import lock_boards, raise_board_version
 from server.base.models import (
-    Attempt,
     Pool,
     PoolRun,
     PublishedResult,
     Submission,
-    User,
     Verification,
-    WorkerRow,
 )
 from server.base.models.visibility import ranks
-from server.base.standing import OPEN, kind_that_checks, p_of_record_duel
+from server.base.standing import OPEN, kind_that_checks
 from server.benchmarks.queries import definition
 from server.submissions.service import convergence_factor, run_times
 from server.verifications.jobs import is_uncalibrated, order_about, queue_job
-from server.verifications.workers import is_organisers
 
 # A division, and the evidence behind its list: the two are never one list.
 List = tuple[str, Evidence]
@@ -57,7 +52,7 @@ def contenders(session: Session, benchmark_id: str) -> ByList:
 def _measured(session: Session, benchmark_id: str) -> list[tuple[str, Contender]]:
     """Earliest submission of each measured configuration, dated by its verdict."""
     statement = (
-        select(Submission.id, Submission.division, Submission.trained_with, Pool)
+        select(Submission.id, Submission.division, Pool)
         .join(Pool, Pool.id == Submission.pool_id)
         .where(
             Submission.benchmark_id == benchmark_id,
@@ -69,76 +64,22 @@ def _measured(session: Session, benchmark_id: str) -> list[tuple[str, Contender]
         )
         .order_by(Submission.submitted_at, Submission.id)
     )
-    runs, duels = _pool_runs(session, benchmark_id), _record_duels(session, benchmark_id)
+    runs = _pool_runs(session, benchmark_id)
     found: dict[str, tuple[str, Contender]] = {}
-    for submission_id, division, trained_with, pool in session.execute(statement):
+    for submission_id, division, pool in session.execute(statement):
         if pool.id in found or pool.measured_at is None:
             continue
         own = runs[pool.id]
         contender = Contender(
             submission_id=submission_id,
-            date=max(pool.measured_at, pool.attested_at or pool.measured_at).isoformat(),
+            date=pool.measured_at.isoformat(),
             tta_seconds=pool.measured_seconds,
             runs=[run.seconds for run in own if run.seconds is not None],
             eligible=True,
-            fresh=any(run.fresh for run in own),
             pool=pool.id,
-            duels=duels[pool.id],
-            duels_on=_duels_on(session, pool, trained_with),
-            attested=pool.attested_at is not None,
         )
         found[pool.id] = (division, contender)
     return list(found.values())
-
-
-def _duels_on(session: Session, pool: Pool, trained_with: str) -> tuple[object, ...] | None:
-    """Key of pools that can have a duel: rules, class of worker, and whether it is a package.
-
-    None with a fixed stop.
-    """
-    benchmark = definition(session, pool.benchmark_sha256)
-    if benchmark.reach.name == "fixed_stop":
-        return None
-    return (trained_with, pool.hardware_class, *rules_of(benchmark))
-
-
-def _record_duels(session: Session, benchmark_id: str) -> defaultdict[str, list[RecordDuel]]:
-    """Finished duels of ten pairs on organisers' workers, by the challenger's pool."""
-    challenger, holder = aliased(Submission), aliased(Submission)
-    statement = (
-        select(
-            Verification,
-            challenger.pool_id,
-            holder.pool_id,
-            User.role,
-            WorkerRow.confirmed_at,
-            WorkerRow.confirmed_by,
-        )
-        .join(challenger, challenger.id == Verification.submission_id)
-        .join(holder, holder.id == Verification.against_id)
-        .join(Attempt, Attempt.verification_id == Verification.id)
-        .join(WorkerRow, WorkerRow.name == Attempt.worker)
-        .outerjoin(User, User.id == WorkerRow.user_id)
-        .where(
-            Attempt.state == "done",
-            challenger.benchmark_id == benchmark_id,
-            Verification.kind == "duel",
-            Verification.state == "done",
-        )
-        .options(undefer(Verification.reasons))
-        .order_by(Verification.ended_at)
-    )
-    found: defaultdict[str, list[RecordDuel]] = defaultdict(list)
-    for row in session.execute(statement):
-        duel, challenging, held = row[:3]
-        p_value = p_of_record_duel(duel)
-        if p_value is None or duel.ended_at is None or challenging is None or held is None:
-            continue
-        if not is_organisers(row):
-            continue
-        date = duel.ended_at.isoformat()
-        found[challenging].append(RecordDuel(duel.id, held, date, p_value))
-    return found
 
 
 def _pool_runs(session: Session, benchmark_id: str) -> defaultdict[str, list[PoolRun]]:

@@ -7,7 +7,6 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from finishline.rules.verification.duel import WITHDRAWN
 from finishline.rules.verification.job import Purpose
 from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.purposes import PURPOSES, REPLAY
@@ -111,22 +110,10 @@ def end_withdrawn(session: Session, event: SubmissionWithdrawn) -> None:
         verification = find_verification(session, verification_id)
         stops = verification.state == "queued" or purpose_of(verification).stops_when_withdrawn
         if verification.state in OPEN and stops:
-            if _gives_up(verification, event):
-                verification.reasons = [asdict(WITHDRAWN)]
             cancel_verification(session, verification)
     pool = _pool_of(session, event.submission)
     if pool is not None:
         confirm_risen(session, pool, requested_by=event.user_id)
-
-
-def _gives_up(verification: Verification, event: SubmissionWithdrawn) -> bool:
-    """Whether the submitter of a duel's challenger withdraws it after the first run has begun."""
-    withdrawn = event.submission
-    is_challenger = verification.against_id is not None and (
-        verification.submission_id == withdrawn.id
-    )
-    began = any(attempt.started_at is not None for attempt in verification.attempts)
-    return is_challenger and began and event.user_id == withdrawn.user_id
 
 
 def confirm_reinstated(session: Session, event: SubmissionReinstated) -> None:

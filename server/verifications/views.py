@@ -42,7 +42,6 @@ from server.base.models.visibility import hidden_runs, is_hidden, sees_source
 from server.base.standing import (
     ENDED,
     decision_word,
-    is_challenge,
     is_published,
     purpose_of,
     report_of,
@@ -51,7 +50,6 @@ from server.base.viewer import ANYBODY, ORGANISER, viewer_of
 from server.benchmarks.prices import price_of_submission
 from server.benchmarks.queries import definition
 from server.benchmarks.views import target_view
-from server.verifications.duels import has_won
 from server.verifications.jobs import trainings_of
 from server.verifications.queries import is_of_latest_report
 from server.verifications.queue import Waits
@@ -130,7 +128,7 @@ def view(
         attempts=[attempt_view(attempt) for attempt in verification.attempts],
         outcome=verification.outcome,
         reasons=[ReasonView(**reason) for reason in verification.reasons],
-        duel=_duel_view(session, verification, benchmark, report),
+        duel=_duel_view(verification, benchmark, report),
         factors=factor_views(verification, benchmark, report),
         speed_up=speed_up_view(verification, benchmark, report),
         report=None if is_cancelled or report is None else shown_report(verification),
@@ -180,15 +178,13 @@ def decision_view(verification: Verification) -> DecisionView | None:
 
 
 def _duel_view(
-    session: Session, verification: Verification, benchmark: Benchmark, report: ReplayReport | None
+    verification: Verification, benchmark: Benchmark, report: ReplayReport | None
 ) -> DuelView | None:
     """View of a stored duel, with its result if it is reported; None for another job."""
     if verification.against_id is None:
         return None
     duel = None if report is None else judge_duel(pair_runs(benchmark, report))
     return DuelView(
-        challenge=is_challenge(verification),
-        won=has_won(session, verification),
         challenger=str(verification.submission_id),
         holder=verification.against_id,
         order=list(interleave(verification.runs // 2)),

@@ -5,8 +5,6 @@ import tomllib
 
 import pytest
 
-from finishline.rules.verification.duel import P_CHALLENGER
-
 
 def size(finished, **changes):
     return {
@@ -218,54 +216,6 @@ def test_a_duel_that_says_nothing_ends_with_code_3(finishline, standin, outcome,
     ran = finishline("duel", "s1", "s2", "--watch", "--json")
 
     assert (ran.code, ran.json()) == (code, end)
-
-
-PREVIEW = {
-    "challenger": "s1", "holder": "s2", "division": "open", "challenger_seconds": 2.04,
-    "holder_seconds": 4.08, "pairs": 10, "runs": 20, "device_seconds": 63.2,
-    "basis": ["replays of the submission"], "quota_seconds_left": 359_997.4, "open_challenge": None,
-    "refused": None,
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("won", "code"), [(True, 0), (False, 3), (None, 3)])
-def test_a_challenge_tells_its_cost_first_and_ends_by_whether_it_is_won(
-    finishline, standin, won, code
-):
-    standin.answer("GET /api/v1/submissions/s1", {"id": "s1"})
-    standin.answer("GET /api/v1/submissions/s1/challenge", PREVIEW)
-    standin.answer("POST /api/v1/submissions/s1/challenge", QUEUED, status=201)
-    p_value = {"code": "duel_time", "message": "faster", "numbers": {P_CHALLENGER: 0.021}}
-    end = ENDED | {
-        "duel": DUEL | {"challenge": True, "won": won}, "reasons": [p_value],
-        "ended_at": "2026-11-27T06:00:00Z",
-    }  # fmt: skip
-    standin.answer("GET /api/v1/verifications/d1/events", stream(("end", end)))
-
-    ran = finishline("training", "challenge", "s1", "--token", "fl_a")
-
-    assert ran.code == code
-    assert "20 runs, about 63 device seconds" in ran.err + ran.out
-    assert "your quota has 359,997 device seconds (100 hours) left" in ran.err + ran.out
-    assert json.loads(standin.asked[2].body) == {"holder": "s2", "reason": None}
-    words = " ".join(ran.out.split())
-    if won is None:
-        assert "The challenge has no result" in words
-        return
-    assert f"The challenge is {'won' if won else 'lost'}: one-sided p = 0.021" in words
-    assert ("may challenge it again from 2026-12-27 on." in words) is not won
-
-
-def test_a_challenge_that_is_refused_says_why_and_asks_for_nothing(finishline, standin):
-    standin.answer("GET /api/v1/submissions/s1", {"id": "s1"})
-    refused = PREVIEW | {"refused": "You hold this record yourself."}
-    standin.answer("GET /api/v1/submissions/s1/challenge", refused)
-
-    ran = finishline("training", "challenge", "s1", "--token", "fl_a")
-
-    assert (ran.code, "You hold this record yourself." in ran.err) == (1, True)
-    assert finishline("training", "challenge", "s1", "--dry-run", "--json").json() == refused
-    assert {each.method for each in standin.asked} == {"GET"}
 
 
 BATCH = {

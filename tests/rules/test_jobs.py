@@ -124,8 +124,6 @@ def test_a_duel_of_packages_pairs_them_on_the_same_data(digits):
     assert [training.data_nonce for training in planned] == [first, first, second, second]
     assert DUEL.why_not(digits, (mine, other)) is None
     assert "the challenger is a package" in str(DUEL.why_not(digits, (mine, claim_of())))
-    # On a worker without an accelerator too: its processor was busy for as long.
-    assert [DUEL.devices(count) for count in (0, 8)] == [1, 8]
 
 
 def test_a_cross_check_trains_one_finished_run_again(digits):

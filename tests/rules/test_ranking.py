@@ -17,9 +17,7 @@ from finishline.rules.ranking.ranking import (
     why_unranked,
 )
 from finishline.rules.ranking.records import (
-    ONE_OWNER,
     Contender,
-    RecordDuel,
     measured_history,
     record_history,
 )
@@ -355,92 +353,23 @@ def test_a_single_run_holds_until_anybody_is_faster():
     assert (last.submission_id, last.single_run) == ("c", False)
 
 
-def measured(name, date, seconds, *, duels=(), on="cpu", attested=True):
-    """A configuration with ten fresh runs close to its time; its pool has its name."""
-    runs = [seconds * (1 + 0.001 * (number - 4.5)) for number in range(10)]
-    return Contender(
-        name,
-        date,
-        seconds,
-        runs,
-        True,
-        True,
-        pool=name,
-        duels=duels,
-        duels_on=None if on is None else (on,),
-        attested=attested,
-    )
-
-
-def test_what_one_owners_workers_alone_measured_holds_and_takes_no_record():
-    won = RecordDuel("d1", holder="b", date="5", p_value=0.001)
-    alone = measured("a", "1", 50.0, attested=False)
-    faster = measured("c", "3", 30.0, duels=[won], attested=False)
-    history = measured_history([alone, measured("b", "2", 60.0), faster])
-
-    assert [record.submission_id for record in history.records] == ["b"]
-    assert [(one.submission_id, one.holder) for one in history.not_records] == [
-        ("a", None),
-        ("c", "b"),
-    ]
-    assert {one.reason for one in history.not_records} == {ONE_OWNER}
-
-
-def test_a_record_between_configurations_that_may_duel_falls_by_a_duel_alone():
-    history = measured_history([measured("a", "1", 50.0), measured("b", "2", 40.0)])
-
-    assert [record.submission_id for record in history.records] == ["a"]
-    assert history.not_records[0].reason == "no duel with the holder has decided yet"
-
-
-def test_a_duel_won_below_p_001_takes_the_record_on_its_own_date():
-    won = RecordDuel("d1", holder="a", date="5", p_value=0.009)
-    history = measured_history([measured("a", "1", 50.0), measured("b", "2", 40.0, duels=[won])])
-
-    last = history.records[-1]
-    assert (last.submission_id, last.date, last.beaten) == ("b", "5", "a")
-    assert (last.p_value, last.duel, last.pool) == (0.009, "d1", "b")
-    assert history.not_records == ()
-
-
-def test_a_lost_duel_takes_nothing_and_a_later_one_may():
-    lost = RecordDuel("d1", holder="a", date="5", p_value=0.01)
-    won = RecordDuel("d2", holder="a", date="9", p_value=0.001)
-    first = measured("a", "1", 50.0)
-
-    history = measured_history([first, measured("b", "2", 40.0, duels=[lost])])
-    assert len(history.records) == 1
-    assert "p = 0.01, must be below 0.01" in history.not_records[0].reason
-    history = measured_history([first, measured("b", "2", 40.0, duels=[lost, won])])
-    assert (history.records[-1].duel, history.records[-1].date) == ("d2", "9")
-
-
-def test_a_duel_with_one_that_lost_the_record_meanwhile_takes_nothing():
-    early = RecordDuel("d1", holder="a", date="3", p_value=0.001)
-    late = RecordDuel("d2", holder="a", date="4", p_value=0.001)
-    rivals = [
-        measured("a", "1", 50.0),
-        measured("b", "2", 40.0, duels=[early]),
-        measured("c", "2", 39.0, duels=[late]),
-    ]
-
-    assert [r.submission_id for r in measured_history(rivals).records] == ["a", "b"]
-
-
-def test_where_no_duel_is_possible_welch_counts_the_configurations_since():
-    """Two of another class: the second is the second draw since the record."""
+def test_a_lower_measured_time_takes_the_record_at_once():
+    day, next_day, later = DAYS[:3]
     history = measured_history(
         [
-            measured("a", "1", 50.0),
-            measured("b", "2", 60.0, on="x"),
-            measured("c", "3", 40.0, on="y"),
+            Contender("b", next_day, 40.0, (40.0, 60.0), True, pool="p2"),
+            Contender("a", day, 50.0, (50.0, 51.0), True, pool="p1"),
+            Contender("slower", later, 45.0, (45.0, 45.1), True, pool="p3"),
+            Contender("not eligible", later, 1.0, (1.0, 1.0), False, pool="p4"),
         ]
     )
-    logs = [[math.log(run) for run in measured("", "", t).runs] for t in (40.0, 50.0)]
-    alone = scipy.stats.ttest_ind(*logs, equal_var=False, alternative="less").pvalue
 
-    assert history.records[-1].submission_id == "c"
-    assert history.records[-1].p_value == pytest.approx(2 * alone, rel=1e-6)
+    assert [(one.submission_id, one.date, one.beaten, one.pool) for one in history.records] == [
+        ("a", day, None, "p1"),
+        ("b", next_day, "a", "p2"),
+    ]
+    assert history.records[-1].margin_percent == pytest.approx(20.0)
+    assert history.not_records == ()
 
 
 def test_the_p_value_of_a_duel_is_that_of_the_paired_t_test_on_log_times():

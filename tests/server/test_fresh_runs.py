@@ -197,15 +197,6 @@ def test_nobody_rises_where_nobody_left_the_first_three(
     assert [fresh_of(database, each) for each in five] == [None] * 5
 
 
-def test_a_second_that_would_take_the_record_is_trained_again(measure, database):
-    first, second = measure("cpu-a", 0.12), measure("cpu-b", 0.10)
-
-    assert measure.pools.entry(second)["rank"] is None
-    assert measure.pools.entry(first)["rank"] == 1
-    assert fresh_of(database, second).reason == "fresh runs: would take the record"
-
-
-@pytest.mark.parametrize("end", ["cancelled", "failed", "busy worker"])
 def test_fresh_runs_without_a_measurement_are_asked_for_again_at_the_next(
     end, four, measure, client, database, olivia
 ):

@@ -23,7 +23,6 @@ PUBLIC = ". ..... ..."  # asks for no token and looks at none
 WHO_AM_I = "1 ..... 111"  # every token tells whose it is
 ONE_OWN_TOKEN = "1 .4443 111"
 SUBMITTERS = "1 ....3 111"
-OWN_ENTRY = "1 .3333 111"  # an organiser challenges with an entry of their own
 NOBODYS = "1 44443 111"  # whose it was is told nobody: it is not there
 ORGANISERS = "1 33..3 111"
 ADMINS = "1 333.3 111"
@@ -98,8 +97,6 @@ API = {
     "POST /api/v1/verifications/{verification_id}/decide": ORGANISERS,
     "POST /api/v1/verifications/{verification_id}/cancel": ORGANISERS,
     "POST /api/v1/duels": ORGANISERS,
-    "GET /api/v1/submissions/{submission_id}/challenge": OWN_ENTRY,
-    "POST /api/v1/submissions/{submission_id}/challenge": OWN_ENTRY,
     "GET /api/v1/pools/{pool_id}": PUBLIC,
     "POST /api/v1/pools/{pool_id}/close": ORGANISERS,
     "POST /api/v1/pools/{pool_id}/fresh-runs": ORGANISERS,
@@ -228,9 +225,6 @@ CONSOLE = {
     "POST /submissions/{submission_id}/waive": ORGANISERS,
     "GET /submissions/{submission_id}/verify": SIGNED_IN_PAGE,
     "POST /submissions/{submission_id}/verify": ORGANISERS,  # its owner had a verdict
-    "GET /submissions/{submission_id}/challenge": "s .3333 sss",
-    "POST /submissions/{submission_id}/challenge": OWN_ENTRY,
-    "GET /benchmarks/{benchmark_id}/challenge": SUBMITTERS_PAGE,
 }
 # Forms that need no session: the address has a secret.
 OPEN_FORMS = {

@@ -24,7 +24,7 @@ NOT_FREE = re.compile(
     | /report\ (system|all_reduce|canaries|precision\.scope|runs\.\[\]\.telemetry)
     | \ figures\.\*\.unit$ | \ canary\.configuration$ | environments\.\*$ | nodes\.\[\]
     | erasure\ name$ | division$ | source_commit$ | organisation$
-    | /challenge\ reason$ | /witness-token\ reason$ """
+    | /witness-token\ reason$ """
 )
 
 

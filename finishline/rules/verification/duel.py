@@ -23,7 +23,6 @@ from finishline.rules.verification.replay_plan import precision_of, why_not_repl
 from finishline.rules.verification.verdict import Reason, Verdict, Weight
 
 FEWEST_PAIRS, MOST_PAIRS = 2, 20
-RECORD_PAIRS = 10  # A duel for a record has so many, fixed before its first run.
 
 
 def why_no_duel(benchmark: Benchmark, challenger: Claim, holder: Claim) -> str | None:
@@ -52,17 +51,6 @@ def why_no_duel(benchmark: Benchmark, challenger: Claim, holder: Claim) -> str |
 
 def _why_no_replay(benchmark: Benchmark, claims: Sequence[Claim]) -> str | None:
     return why_not_replayable(benchmark, claims[0])
-
-
-# Else whoever sees the runs go badly would withdraw and challenge again at once.
-WITHDRAWN = Reason(
-    "duel_withdrawn",
-    "note",
-    "the challenger's submitter withdrew it while it was trained: a challenge of a record is lost "
-    "by that",
-)
-# Among the numbers of the first reason: how likely is such a duel if the challenger is no faster?
-P_CHALLENGER = "p_challenger_no_faster"
 
 
 def duel_reasons(duel: Duel, *, claimed_on: System, trained_on: WorkerSystem) -> list[Reason]:
@@ -162,7 +150,7 @@ def _time_numbers(duel: Duel) -> dict[str, float]:
         numbers["p_value"] = min(1.0, 2 * duel.p_value)  # Two-sided, as in every proof so far.
     one_sided = p_challenger_no_faster(duel)
     if one_sided is not None:
-        numbers[P_CHALLENGER] = one_sided
+        numbers["p_challenger_no_faster"] = one_sided
     for side in SIDES:
         numbers[f"{side}_won"] = float(duel.won_by(side))
     if duel.pairs_needed is not None:
@@ -247,6 +235,4 @@ DUEL = Purpose(
     seals_settings=True,
     organisers_first=True,
     stops_when_withdrawn=True,
-    may_set_record=True,
-    charges_processors=True,
 )

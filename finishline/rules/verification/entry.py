@@ -214,7 +214,6 @@ ENTRY = Purpose(
     checks_claims="package",
     fills_pool=True,
     organisers_first=True,
-    may_set_record=True,
     may_be_repeated=True,
     in_box=True,
 )

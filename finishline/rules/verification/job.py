@@ -135,14 +135,13 @@ class Purpose:
     configuration. One `by_other_owners` goes only to workers of owners who have not trained its
     claim, one with `organisers_first` to an organisers' worker if there is any. If
     `organisers_decide`, the word of other workers leaves the verdict open. One that
-    `stops_when_withdrawn` is cancelled while it runs, if one of its claims is withdrawn. The end of
-    one that `may_set_record` can change the holder of a record. One that `may_be_repeated` is asked
-    for by its submitter as often as the quota lasts: all its runs count together. One
-    `asked_by_owners` is theirs to request on quota, although it checks no claim. One `in_box`
-    trains packages: its runs count evaluations in the place of epochs. It and one that
-    `charges_processors` take from a quota on a worker without accelerators too. One
-    `beside_reference` trains the benchmark's reference package too, on the worker that measured the
-    entry: it is for nobody's quota, and starts when nothing else waits.
+    `stops_when_withdrawn` is cancelled while it runs, if one of its claims is withdrawn. One that
+    `may_be_repeated` is asked for by its submitter as often as the quota lasts: all its runs count
+    together. One `asked_by_owners` is theirs to request on quota, although it checks no claim. One
+    `in_box` trains packages: its runs count evaluations in the place of epochs, and take from a
+    quota on a worker without accelerators too. One `beside_reference` trains the benchmark's
+    reference package too, on the worker that measured the entry: it is for nobody's quota, and
+    starts when nothing else waits.
     """
 
     name: str
@@ -161,17 +160,14 @@ class Purpose:
     organisers_first: bool = False
     organisers_decide: bool = False
     stops_when_withdrawn: bool = False
-    may_set_record: bool = False
     may_be_repeated: bool = False
     asked_by_owners: bool = False
     in_box: bool = False
     beside_reference: bool = False
-    charges_processors: bool = False
 
     def devices(self, accelerators: int) -> int:
         """Devices of a worker whose seconds a quota is charged with."""
-        charges = self.in_box or self.charges_processors
-        return max(accelerators, 1) if charges else accelerators
+        return max(accelerators, 1) if self.in_box else accelerators
 
 
 @dataclass(frozen=True)

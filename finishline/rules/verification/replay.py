@@ -78,5 +78,4 @@ REPLAY = Purpose(
     checks_claims="train",
     is_evidence=True,
     fills_pool=True,
-    may_set_record=True,
 )

@@ -38,7 +38,6 @@ ReasonCode = Literal[
     "duel_pace",
     "duel_epochs",
     "duel_missed",
-    "duel_withdrawn",
     "latency_agrees",
     "latency_slower_than_claimed",
     "latency_not_measured",

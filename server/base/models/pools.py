@@ -20,7 +20,7 @@ class Pool(Base):
     of one key the latest that is not closed holds.
 
     `owners` of workers stand behind its counted runs. All organisers are one of them, and
-    `by_organisers` tells whether they are. Since `attested_at` these are enough for a record.
+    `by_organisers` tells whether they are.
     """
 
     __tablename__ = "pools"
@@ -47,7 +47,6 @@ class Pool(Base):
     measured_at: Mapped[datetime | None]
     owners: Mapped[int] = mapped_column(default=0)
     by_organisers: Mapped[bool] = mapped_column(default=False)
-    attested_at: Mapped[datetime | None]
 
 
 class PoolRun(Base):

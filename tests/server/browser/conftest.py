@@ -30,7 +30,6 @@ ADDRESSES = {
     "/benchmarks/{benchmark_id}/charts/{name}": "/benchmarks/{benchmark_id}/charts/pareto",
     "/compare": "/compare?ids={submission_id},{third_submission}",
     "/docs/{name:path}": "/docs/rules",
-    "/submissions/{submission_id}/challenge": "/submissions/{entry}/challenge",
     "/submitters/{submitter:path}": "/submitters/alice",
     "/verifications/compare": "/verifications/compare?first={verification_id}&second={rerun}",
     "/workers/{name:path}": "/workers/{name}",

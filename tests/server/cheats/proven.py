@@ -5,7 +5,6 @@ LIE = LYING + "test_a_report_that_is_a_lie_is_refused"
 CONFIRMING = "tests/server/test_confirming.py::"
 BARRED = "tests/server/test_owners.py::"
 CROSS = "tests/server/test_cross_checks.py::"
-DUELS = "tests/server/test_duels.py::"
 
 PROVEN = {
     "C21": CONFIRMING + "test_a_claim_of_another_machine_than_its_class_is_refused",
@@ -15,7 +14,6 @@ PROVEN = {
     "test_no_address_tells_strangers_the_runs_of_a_claim_and_its_owner_and_organisers_read_them",
     "C35": "tests/rules/test_cross_check.py::test_bfloat16_inside_a_claim_of_float32_is_rejected",
     "C41": "tests/server/test_fresh_runs.py::test_the_fresh_runs_are_the_pool_and_no_verdict",
-    "C42": DUELS + "test_fresh_runs_that_beat_the_holder_have_their_duel_queued",
     "C43": "tests/rules/test_statistics.py::"
     "test_fewer_runs_or_values_do_not_earn_the_better_number",
     "C44": "tests/server/test_verifications.py::"
@@ -38,7 +36,6 @@ PROVEN = {
     "C78": LYING + "test_the_replays_of_another_verification_are_refused",
     "C79": LIE + "[nothing posted]",
     "C80": LYING + "test_the_report_of_another_worker_is_refused",
-    "C82": DUELS + "test_a_lost_duel_may_be_asked_for_again_after_thirty_days",
     "C83": CROSS + "test_a_member_of_ones_organisation_is_no_second_owner",
     "C84": CROSS
     + "test_a_claimants_own_worker_confirms_no_claim_and_has_no_other_worker_taken_out",
@@ -51,7 +48,5 @@ PROVEN = {
     "C93": LIE + "[0.2 s off each run]",
     "C94": "tests/rules/test_text.py::test_a_wrong_value_is_shown_with_its_file_and_field",
     "C95": "tests/server/test_latency.py::test_a_strangers_worker_alone_decides_about_no_latency",
-    "C96": "tests/server/test_duels.py::"
-    "test_a_duel_on_a_worker_that_is_not_the_organisers_decides_about_no_record",
     "C97": "tests/server/test_workers.py::test_a_name_that_looks_like_anothers_is_refused",
 }

@@ -19,8 +19,8 @@ from tests.support.services import services_of
 EVERY_KIND = [
     "submission.accepted", "submission.verifying", "submission.verified", "submission.rejected",
     "verification.queued", "verification.started", "verification.lost", "verification.done",
-    "verification.failed", "verification.cancelled", "record.set", "record.challenged",
-    "challenge.ended", "calibration.adopted", "decision.published", "worker.drifted",
+    "verification.failed", "verification.cancelled", "record.set", "calibration.adopted",
+    "decision.published", "worker.drifted",
     "worker.lost", "worker.paused", "worker.refused",
 ]  # fmt: skip
 
