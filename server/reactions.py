@@ -5,7 +5,6 @@ from server.base.events import (
     CalibrationAdopted,
     StatusChanged,
     SubmissionAccepted,
-    SubmissionReinstated,
     SubmissionWithdrawn,
     VerificationChanged,
     VerificationWanted,
@@ -13,7 +12,7 @@ from server.base.events import (
     connect,
 )
 from server.notices import announce
-from server.verifications.service import confirm_reinstated, end_withdrawn, verify_by_policy
+from server.verifications.service import end_withdrawn, verify_by_policy
 
 
 def connect_rooms() -> None:
@@ -23,7 +22,6 @@ def connect_rooms() -> None:
             SubmissionAccepted: [announce.tell_accepted],
             VerificationWanted: [verify_by_policy],
             SubmissionWithdrawn: [end_withdrawn, announce.tell_withdrawn],
-            SubmissionReinstated: [confirm_reinstated],
             StatusChanged: [announce.tell_status],
             VerificationChanged: [announce.tell_verification],
             CalibrationAdopted: [announce.tell_calibration],

@@ -93,7 +93,6 @@ INFERENCE = (
     Column("date", "Date", "wide"),
 )
 NUMBERED, CLAIMED = "", "Claimed, not measured here"
-UNCONFIRMED = "Measured, without a number yet"
 UNCHECKED = "Published, source not checked"
 COLUMNS = {"train": TRAIN, "inference": INFERENCE}
 FIGURES = frozenset(name for columns in COLUMNS.values() for c in columns for name in c.needs)
@@ -193,8 +192,7 @@ def _section(entry: Entry) -> str:
         return NUMBERED
     if entry.get("provisional_rank") is None:
         return "Not ranked"
-    evidence = entry.get("evidence")
-    return {"published": UNCHECKED, "measured": UNCONFIRMED}.get(str(evidence), CLAIMED)
+    return UNCHECKED if entry.get("evidence") == "published" else CLAIMED
 
 
 def nothing_measured(entries: Sequence[Entry]) -> str | None:

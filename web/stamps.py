@@ -166,11 +166,6 @@ def place_sentence(submission: View, place: View) -> str:
     where = f"in the {submission['division']} division"
     if place["rank"] is not None:
         text = f"Rank {place['rank']} of {place['ranked']} {where}."
-    elif place["provisional_rank"] is not None and place["evidence"] == "measured":
-        text = (
-            f"Provisional place ({place['provisional_rank']}) {where}: fresh runs have to confirm "
-            "a time among the first before it is numbered."
-        )
     elif place["provisional_rank"] is not None:
         text = (
             f"Provisional place ({place['provisional_rank']}) {where}: only measured and published "

@@ -254,14 +254,11 @@ def _evidence(place: View) -> str:
 
 
 def _pool(place: View) -> str:
-    runs = place.get("pool") or {}
     if not place.get("pool_id"):
         return "None: no sealed run of this configuration was trained here."
-    counted, nominating = runs.get("counted", 0), runs.get("not_counted", 0)
-    text = f"{count_text(counted, 'sealed run')} counted."
-    if nominating:
-        text += f" {count_text(nominating, 'run')} nominated it for fresh runs and no longer count."
-    if counted < 3:
+    runs = place.get("pool_runs", 0)
+    text = f"{count_text(runs, 'sealed run')} counted."
+    if runs < 3:
         text += " Fewer than three give no measured time."
     if place["also_by"]:
         text += f" Also submitted by {', '.join(place['also_by'])}."

@@ -7,7 +7,7 @@ from pydantic import ConfigDict, Field
 
 from finishline.api.schema import Schema
 
-PoolState = Literal["collecting", "measured", "missed", "waiting", "confirming", "unconfirmed"]
+PoolState = Literal["collecting", "measured", "missed"]
 
 
 class PoolClose(Schema):
@@ -19,25 +19,17 @@ class PoolClose(Schema):
 
 
 class PoolRunView(Schema):
-    """A sealed run; `seconds` is null of one that missed the target, which counts as infinite.
-
-    Runs that nominated a configuration for `fresh` ones are not `counted` any more.
-    """
+    """A sealed run; `seconds` is null of one that missed the target, which counts as infinite."""
 
     verification_id: str
     run: int
     seed: int
     seconds: float | None
     epochs: float | None
-    fresh: bool
-    counted: bool
 
 
 class PoolView(Schema):
-    """The sealed runs of one configuration, and the time they measure.
-
-    `fresh_runs` is the verification that trains its fresh runs while the state is "confirming".
-    """
+    """The sealed runs of one configuration, and the time they measure."""
 
     id: str
     benchmark: str
@@ -54,5 +46,4 @@ class PoolView(Schema):
     closed_at: datetime | None
     closed_because: str | None
     submissions: list[str]
-    fresh_runs: str | None
     runs: list[PoolRunView]

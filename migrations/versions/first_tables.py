@@ -496,7 +496,6 @@ table(
     Column("ended_at", sa.DateTime(timezone=True)),
     Column("pool_id", ForeignKey("pools.id"), index=True),
     Column("own_runs", sa.Integer(), nullable=False),
-    Column("fresh", sa.Boolean(), nullable=False),
     Column("checks_id", ForeignKey("verifications.id"), index=True),
     Column("gpu_seconds_reserved", sa.Double()),
     Column("decision", sa.String(10)),
@@ -580,8 +579,6 @@ table(
     Column("seed", sa.BigInteger(), nullable=False),
     Column("seconds", sa.Double()),
     Column("epochs", sa.Double()),
-    Column("fresh", sa.Boolean(), nullable=False),
-    Column("counted", sa.Boolean(), nullable=False),
 )
 table(
     "replay_events",

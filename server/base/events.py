@@ -42,19 +42,10 @@ class VerificationWanted:
 
 @dataclass(frozen=True)
 class SubmissionWithdrawn:
-    """A submission was withdrawn by `user_id`; its `verifications` that end with it are locked."""
+    """A submission was withdrawn; its `verifications` that end with it are locked."""
 
     submission: Submission
     verifications: Sequence[str]
-    user_id: int
-
-
-@dataclass(frozen=True)
-class SubmissionReinstated:
-    """A submission that was withdrawn or broke a rule may rank again, by `user_id`."""
-
-    submission: Submission
-    user_id: int
 
 
 @dataclass(frozen=True)

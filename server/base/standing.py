@@ -41,9 +41,9 @@ def report_of(verification: Verification) -> ReplayReport | None:
 def checks_claim(verification: Verification, submission: Submission) -> bool:
     """Whether a submission's status follows this verification.
 
-    A duel and the latency of a training say nothing of it, and fresh runs measure its pool alone.
+    A duel and the latency of a training say nothing of it.
     """
-    return not verification.fresh and verification.kind == kind_that_checks(submission)
+    return verification.kind == kind_that_checks(submission)
 
 
 def kind_that_checks(submission: Submission) -> str:

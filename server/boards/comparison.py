@@ -98,7 +98,6 @@ def _measured_times(session: Session, ids: Sequence[str]) -> dict[str, list[floa
         .where(
             Submission.id.in_(ids),
             Submission.trained_with == "package",
-            PoolRun.counted.is_(True),
         )
         .order_by(Submission.id, PoolRun.verification_id, PoolRun.index)
     )

@@ -164,9 +164,7 @@ def _with_gains(session: Session, nodes: Sequence[_Node]) -> list[_Node]:
 
 def _run_times(session: Session, pools: Collection[str]) -> Times:
     found: defaultdict[str, list[float | None]] = defaultdict(list)
-    counted = select(PoolRun.pool_id, PoolRun.seconds).where(
-        PoolRun.pool_id.in_(pools), PoolRun.counted.is_(True)
-    )
+    counted = select(PoolRun.pool_id, PoolRun.seconds).where(PoolRun.pool_id.in_(pools))
     for pool_id, seconds in session.execute(counted):
         found[pool_id].append(seconds)
     return found

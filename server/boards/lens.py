@@ -119,7 +119,7 @@ def _times_of_pools(
 
     Their curves are in the reports of its replays; those of a lost attempt as it posted them.
     """
-    measured = (*which, Submission.evidence == "measured", PoolRun.counted.is_(True))
+    measured = (*which, Submission.evidence == "measured")
     joined = select(
         Submission.id,
         Submission.division,

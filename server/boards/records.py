@@ -1,6 +1,7 @@
 """Records of a benchmark: who held one when, and how often each holder had tried."""
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, get_args
@@ -11,12 +12,22 @@ from sqlalchemy.orm import Session
 from finishline.api.records import DivisionRecords, NoRecordView, RecordList, RecordView
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking.evidence import Evidence
-from finishline.rules.ranking.records import Record, RecordHistory, measured_history, record_history
+from finishline.rules.ranking.ranking import POSSIBLE
+from finishline.rules.ranking.records import (
+    Contender,
+    Record,
+    RecordHistory,
+    measured_history,
+    record_history,
+)
 from finishline.rules.submissions.accelerators import hardware_words
 from server.base.board_versions import board_version, board_versions, cached_for_board
-from server.base.models import DISPLAY_NAME, SUBMITTER, PublishedResult, Submission
-from server.verifications.record_candidates import List, contenders
+from server.base.models import DISPLAY_NAME, SUBMITTER, Pool, PublishedResult, Submission
+from server.base.models.visibility import ranks
+from server.submissions.service import convergence_factor, run_times
 
+# A division, and the evidence behind its list: the two are never one list.
+List = tuple[str, Evidence]
 Histories = dict[List, RecordHistory]
 
 
@@ -149,7 +160,7 @@ def _histories(session: Session, benchmark: Benchmark, version: int) -> Historie
 
 def _find_histories(session: Session, benchmark: Benchmark) -> Histories:
     """Record history of each division; measured and published times have one each."""
-    found = contenders(session, benchmark.benchmark_id)
+    found = _contenders(session, benchmark.benchmark_id)
     histories: Histories = {}
     for division in benchmark.divisions:
         published = found.get((division, "published"), ())
@@ -294,3 +305,80 @@ def _up_to(row: Any) -> ColumnElement[bool]:
         else PublishedResult.organisation == row.organisation,
         not_later,
     )
+
+
+# Evidence whose own logs hold a record.
+OWN_TIMES: tuple[str, ...] = ("published",)
+
+
+def _contenders(session: Session, benchmark_id: str) -> dict[List, list[Contender]]:
+    """Trainings of a board that may hold a record, by division and evidence."""
+    found: defaultdict[List, list[Contender]] = defaultdict(list)
+    for division, one in _measured(session, benchmark_id):
+        found[division, "measured"].append(one)
+    for division, one in _published(session, benchmark_id):
+        found[division, "published"].append(one)
+    return found
+
+
+def _measured(session: Session, benchmark_id: str) -> Iterator[tuple[str, Contender]]:
+    """Earliest submission of each measured configuration, dated by its verdict."""
+    statement = (
+        select(Submission.id, Submission.division, Pool)
+        .join(Pool, Pool.id == Submission.pool_id)
+        .where(
+            Submission.benchmark_id == benchmark_id,
+            Submission.evidence == "measured",
+            Submission.eligible.is_(True),
+            Pool.measured_seconds.between(*POSSIBLE["tta_seconds"]),
+            ranks(),
+        )
+        .order_by(Submission.submitted_at, Submission.id)
+    )
+    seen: set[str] = set()
+    for submission_id, division, pool in session.execute(statement):
+        if pool.id not in seen and pool.measured_at is not None:
+            seen.add(pool.id)
+            date = pool.measured_at.isoformat()
+            yield division, Contender(submission_id, date, pool.measured_seconds, (), True, pool.id)
+
+
+def _published(session: Session, benchmark_id: str) -> list[tuple[str, Contender]]:
+    which = [
+        Submission.benchmark_id == benchmark_id,
+        Submission.kind == "train",
+        Submission.evidence.in_(OWN_TIMES),
+        Submission.tta_seconds.between(*POSSIBLE["tta_seconds"]),
+        Submission.eligible.is_(True),
+        Submission.status.not_in(("rejected", "inconclusive")),
+        ranks(),
+    ]
+    times = run_times(session, *which)
+    columns = (
+        Submission.id,
+        Submission.division,
+        Submission.tta_seconds,
+        Submission.result,
+        Submission.submitted_at,
+        Submission.evidence,
+        PublishedResult.published_on,
+        PublishedResult.source,
+    )
+    statement = select(*columns).outerjoin(Submission.published).where(*which)
+    return [
+        (
+            row.division,
+            Contender(
+                submission_id=row.id,
+                date=(row.published_on or row.submitted_at).isoformat(),
+                tta_seconds=row.tta_seconds,
+                runs=[
+                    seconds * convergence_factor(row.tta_seconds, row.result)
+                    for seconds in times.get(row.id, ())
+                ],
+                eligible=True,
+            ),
+        )
+        for row in session.execute(statement)
+        if row.source is not None or row.evidence != "published"
+    ]

@@ -21,7 +21,6 @@ from finishline.rules.scoring.tta import display_seconds
 from finishline.rules.statistics.comparison import log_times
 from finishline.rules.submissions.accelerators import Accelerator, accelerator_of_system
 from finishline.rules.submissions.claim import Kind
-from finishline.rules.verification.sealed_runs import why_held_back
 from server.base.models import (
     DISPLAY_NAME,
     SUBMITTER,
@@ -45,7 +44,7 @@ STANDING_COLUMNS = (
     *(Submission.tta_seconds, Submission.latency_ms, Submission.measured_latency_ms),
     *(Submission.cost_usd_per_10000, Submission.evidence, Submission.check_word),
     *(Submission.pool_id, PublishedResult.source),
-    *(Pool.measured_seconds, Pool.state.label("pool_state")),
+    Pool.measured_seconds,
 )
 # Fields of a board entry that are columns of the submission.
 OWN_FIELDS = tuple(name for name in BoardEntry.model_fields if name in Submission.__table__.c)
@@ -203,34 +202,27 @@ def read_standings(
     which = which_submissions(benchmark.benchmark_id, kind, among=among)
     statement = select(*STANDING_COLUMNS).outerjoin_from(Submission, PublishedResult)
     joined = statement.outerjoin(Pool, Submission.pool_id == Pool.id).where(*which)
-    runs = benchmark.ranking.confirm_runs
-    return {row.id: _standing(row, kind, confirm_runs=runs) for row in session.execute(joined)}
+    return {row.id: _standing(row, kind) for row in session.execute(joined)}
 
 
-def standing_of_new(submission: Submission, *, confirm_runs: int) -> Standing:
+def standing_of_new(submission: Submission) -> Standing:
     """Standing that a submission which is not stored would have."""
     columns = {column.key: getattr(submission, column.key, None) for column in STANDING_COLUMNS}
     columns["source"] = submission.published and submission.published.source
-    kind = cast(Kind, submission.kind)
-    return _standing(SimpleNamespace(**columns), kind, confirm_runs=confirm_runs)
+    return _standing(SimpleNamespace(**columns), cast(Kind, submission.kind))
 
 
 def _standing(
     row: Any,
     kind: Kind,
     *,
-    confirm_runs: int,
     cost_usd: float | None = None,
     price_is_own: bool = False,
     energy_joules: float | None = None,
 ) -> Standing:
     evidence, day = row.evidence, row.published_on or row.submitted_at
     is_measured = evidence == "measured"
-    held_back = None
-    if is_measured:
-        held_back = why_held_back(row.pool_state, runs=confirm_runs)
-    elif evidence == "published" and row.source is None:
-        held_back = SOURCE_NOT_CHECKED
+    is_unchecked = evidence == "published" and row.source is None
     is_ours = is_measured and row.measured_seconds is not None
     # An inference board ranks our median where it was measured, else the claimed one.
     ours_first = is_measured and kind == "inference"
@@ -246,7 +238,7 @@ def _standing(
         withdrawn=row.withdrawn_at is not None,
         evidence=evidence,
         check=row.check_word,
-        held_back=held_back,
+        held_back=SOURCE_NOT_CHECKED if is_unchecked else None,
         price_is_own=price_is_own,
         division=row.division,
         pool_id=row.pool_id if is_measured else None,
@@ -325,7 +317,7 @@ def _measured_runs(
     statement = (
         select(Submission.id, PoolRun.seconds, PoolRun.epochs)
         .join(PoolRun, PoolRun.pool_id == Submission.pool_id)
-        .where(*which, Submission.evidence == "measured", PoolRun.counted.is_(True))
+        .where(*which, Submission.evidence == "measured")
         .order_by(Submission.id, PoolRun.verification_id, PoolRun.index)
     )
     found: defaultdict[str, list[Any]] = defaultdict(list)
@@ -387,7 +379,6 @@ def _row(
     standing = _standing(
         row,
         reading.kind,
-        confirm_runs=reading.benchmark.ranking.confirm_runs,
         cost_usd=cost,
         price_is_own=is_own_price(price, row.evidence),
         energy_joules=row.energy_joules,

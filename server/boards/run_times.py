@@ -21,7 +21,6 @@ def times_of_runs(session: Session, submission_ids: Sequence[str]) -> dict[str, 
         .where(
             Submission.id.in_(submission_ids),
             Submission.evidence == "measured",
-            PoolRun.counted.is_(True),
         )
         .order_by(PoolRun.verification_id, PoolRun.index)
     )

@@ -149,7 +149,7 @@ def place_of_new(session: Session, benchmark: Benchmark, submission: Submission)
     version = board_version(session, benchmark.benchmark_id)
     query = query_of(benchmark, submission)
     board = ranked_board(session, benchmark, query, version=version)
-    standing = standing_of_new(submission, confirm_runs=benchmark.ranking.confirm_runs)
+    standing = standing_of_new(submission)
     order = board.order.changed(gone=(), come=(standing,))
     place = order.place(order.position(standing))
     return {name: getattr(place, name) for name in OF_NEW} | {"entries": len(order)}

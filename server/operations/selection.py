@@ -120,7 +120,7 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
         "id kind submission_id against_id calibration_id benchmark_sha256 requested_by reason "
         "state seal nonce runs control_points max_attempts lease_seconds "
         "limit_seconds outcome reasons report created_at ended_at pool_id own_runs "
-        "fresh checks_id decision decided_by decided_at decision_reason",
+        "checks_id decision decided_by decided_at decision_reason",
         gpu_seconds_reserved="an account between a submitter and one server",
     ),
     "job_trainings": _included(
@@ -131,9 +131,7 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
         "opened_at closed_at closed_because measured_seconds low_seconds high_seconds runs state "
         "measured_at owners by_organisers"
     ),
-    "pool_runs": _included(
-        "verification_id index pool_id attempt_id seed seconds epochs fresh counted"
-    ),
+    "pool_runs": _included("verification_id index pool_id attempt_id seed seconds epochs"),
     "calibration_runs": _included(
         "calibration_id batch_size seed verification_id status quality seconds system"
     ),

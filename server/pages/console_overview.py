@@ -31,7 +31,6 @@ def pending_verdicts(session: Session) -> list[Row]:
         .where(
             Verification.state == "done",
             Verification.kind.in_(("replay", "entry", "latency")),
-            Verification.fresh.is_(False),
             Verification.decision.is_(None),
         )
         .order_by(Verification.ended_at)

@@ -101,13 +101,11 @@ def _place(session: Session, services: Services, submission: Submission) -> Cont
         return None
     places = places_of(session, benchmark, query_of(benchmark, submission))
     place = place_of(session, places, submission.id)
-    return None if place is None else place | {"pool": _pool(session, place["pool_id"])}
+    return None if place is None else place | {"pool_runs": _pool_runs(session, place["pool_id"])}
 
 
-def _pool(session: Session, pool_id: str | None) -> Context:
-    """Number of runs of a pool that count, and of those that only nominated it for fresh ones."""
-    runs = session.scalars(select(PoolRun.counted).where(PoolRun.pool_id == pool_id)).all()
-    return {"counted": sum(runs), "not_counted": len(runs) - sum(runs)}
+def _pool_runs(session: Session, pool_id: str | None) -> int:
+    return session.scalar(select(func.count()).where(PoolRun.pool_id == pool_id)) or 0
 
 
 def submission_with_curves(session: Session, submission_id: str) -> list[Context]:

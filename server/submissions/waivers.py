@@ -11,7 +11,6 @@ from finishline.rules.scoring.waivers import broken_rules
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.base.errors import ConflictError, NotFoundError
-from server.base.events import SubmissionReinstated, emit
 from server.base.models import Submission
 from server.base.request_context import note
 from server.base.services import ServicesDep
@@ -41,8 +40,6 @@ def waive(
     at = utc_now().isoformat()
     waiver = {"rule": rule, "reason": reason, "by": caller.name, "at": at}
     _set(session, caller, submission, "submission.waive", reason, added=waiver)
-    if submission.eligible:
-        emit(session, SubmissionReinstated(submission, caller.user_id))
     return submission
 
 

@@ -13,7 +13,7 @@ from finishline.rules.verification.purposes import names_where
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.base.errors import ConflictError, NotAllowedError, no_such
-from server.base.events import SubmissionReinstated, SubmissionWithdrawn, emit
+from server.base.events import SubmissionWithdrawn, emit
 from server.base.models import Submission, Verification
 from server.base.models.visibility import may_see
 from server.base.request_context import note
@@ -51,7 +51,7 @@ def withdraw(session: Session, caller: Caller, submission_id: str, reason: str) 
     submission.withdrawn_by = caller.name
     submission.withdrawn_because = reason
     raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
-    emit(session, SubmissionWithdrawn(submission, cancelled, caller.user_id))
+    emit(session, SubmissionWithdrawn(submission, cancelled))
     after = _logged(submission) | {
         "cancelled": [name for name in cancelled if _is_cancelled(session, name)],
         "consequence": f"the row, {evidence_words(standing(submission))}, leaves the board and the "
@@ -73,7 +73,6 @@ def reinstate(session: Session, caller: Caller, submission_id: str, reason: str)
     before = _logged(submission)
     submission.withdrawn_at = submission.withdrawn_by = submission.withdrawn_because = None
     raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
-    emit(session, SubmissionReinstated(submission, caller.user_id))
     words = evidence_words(standing(submission))
     after = {"consequence": f"the row comes back to the board as {words}"}
     _record(session, caller, "submission.reinstate", submission, reason, before=before, after=after)

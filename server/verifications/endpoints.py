@@ -27,7 +27,6 @@ from server.people.signed_in import ViewerDep
 from server.verifications import duels, queries, reruns, views
 from server.verifications.event_stream import Feeds, parse_position, read_news
 from server.verifications.pool_requests import (
-    ask_again_for_fresh_runs,
     close_as_organiser,
     view_pool,
 )
@@ -178,14 +177,6 @@ def close_pool(
     """
     with services.database.write() as session:
         close_as_organiser(session, caller, pool_id, body.reason)
-        return view_pool(session, pool_id)
-
-
-@router.post("/pools/{pool_id}/fresh-runs", status_code=201)
-def request_fresh_runs(pool_id: str, services: ServicesDep, caller: OrganiserDep) -> PoolView:
-    """Request the fresh runs of a pool again, after some that ended without a measurement."""
-    with services.database.write() as session:
-        ask_again_for_fresh_runs(session, caller, pool_id)
         return view_pool(session, pool_id)
 
 

@@ -20,11 +20,11 @@ from finishline.rules.verification.job import (
 )
 from finishline.rules.verification.messages import PACKAGE_PREFIX, Training
 from finishline.rules.verification.purposes import REPLAY
-from finishline.rules.verification.replay_plan import FRESH_RUNS, band_for, precision_of
+from finishline.rules.verification.replay_plan import band_for, precision_of
 from server.base.database import utc_now
 from server.base.errors import ContentError
 from server.base.events import VerificationChanged, emit
-from server.base.models import Attempt, JobTraining, Pool, Submission, Verification
+from server.base.models import Attempt, JobTraining, Submission, Verification
 from server.base.standing import claim_of, purpose_of
 from server.base.wakeup import DispatchWakeup, wake_after_commit
 from server.benchmarks.calibrations import adopted_calibration, judging_benchmark
@@ -64,8 +64,7 @@ NOBODY_YET = ""
 class Order:
     """Job to queue: its purpose and request, the requester, and the rows that it is about.
 
-    `sealed` is sealed with the draw, the purpose and the settings. Runs of a job that `confirms` a
-    pool are the pool's fresh runs.
+    `sealed` is sealed with the draw, the purpose and the settings.
     """
 
     purpose: Purpose
@@ -77,7 +76,6 @@ class Order:
     calibration_id: str | None = None
     sealed: Mapping[str, Any] = field(default_factory=dict)
     checks: Verification | None = None
-    confirms: Pool | None = None
 
 
 def new_id() -> str:
@@ -93,7 +91,6 @@ def order_about(
     wishes: Mapping[str, Any],
     requested_by: int,
     reason: str | None,
-    confirms: Pool | None = None,
 ) -> Order:
     """Order about one submission; evidence is judged by the calibration of its precision.
 
@@ -106,8 +103,6 @@ def order_about(
     judged_by = adopted.id if adopted is not None and purpose.is_evidence else None
     benchmark = judging_benchmark(session, submission.benchmark_sha256, judged_by)
     sealed: dict[str, Any] = {} if judged_by is None else judged_beside(judged_by, benchmark)
-    if FRESH_RUNS in wishes:
-        sealed[FRESH_RUNS] = wishes[FRESH_RUNS]
     reference = reference_package(session, benchmark) if purpose.beside_reference else None
     return Order(
         purpose,
@@ -124,7 +119,6 @@ def order_about(
         submission=submission,
         calibration_id=judged_by,
         sealed=sealed,
-        confirms=confirms,
     )
 
 
@@ -187,8 +181,6 @@ def queue_job(session: Session, order: Order) -> Verification:
         reasons=[],
         checks_id=order.checks.id if order.checks is not None else None,
         created_at=utc_now(),
-        pool_id=None if order.confirms is None else order.confirms.id,
-        fresh=order.confirms is not None,
     )
     session.add(verification)
     session.flush()

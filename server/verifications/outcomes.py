@@ -26,7 +26,6 @@ from server.benchmarks.queries import definition
 from server.verifications.jobs import trainings_of
 from server.verifications.pools import follow_evidence, keep_sealed_runs
 from server.verifications.queries import claimed_curves, own_again
-from server.verifications.record_candidates import follow_measurement
 from server.verifications.service import end_with_verdict
 from server.verifications.speed_ups import follow_with_speed_up, show_speed_up
 from server.verifications.workers import is_organisers_worker
@@ -100,7 +99,6 @@ def conclude_replay(
         submission.precision_measured = report.precision.lowest
     keep_sealed_runs(session, verification, believed)
     end_with_verdict(session, verification, open_because(verdict, why))
-    follow_measurement(session, verification)
     show_energy(verification)
     show_determinism(submission, verdict)
     if verification.kind == ENTRY.name:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from sqlalchemy import ColumnElement, exists, or_, select, update
+from sqlalchemy import ColumnElement, select, update
 from sqlalchemy.orm import Session
 
 from finishline.rules.verification.messages import Failure
@@ -15,7 +15,7 @@ from finishline.rules.verification.purposes import names_where
 from finishline.rules.verification.verdict import Reason
 from server.base.database import Database, utc_now
 from server.base.events import VerificationChanged, WorkerOut, emit
-from server.base.models import Attempt, ReplayEventRow, Verification, WorkerRow
+from server.base.models import Attempt, ReplayEventRow, Verification
 from server.base.models.visibility import hidden_runs, without_quality
 from server.base.standing import lock_verification
 from server.base.viewer import ANYBODY, ORGANISER
@@ -188,19 +188,13 @@ def _has_other_owner(session: Session, attempt: Attempt) -> bool:
 
 
 def end_waited(database: Database, *, now: datetime | None = None) -> int:
-    """End each speed-up that waited for seven days: its worker is gone, or never without work.
-
-    And fresh runs, for which slower rows wait, if no worker of their class came in that time.
-    """
+    """End each speed-up that waited for seven days: its worker is gone, or never without work."""
     since = (now or utc_now()) - LONGEST_WAIT
-    seen = exists().where(
-        WorkerRow.hardware_class == Attempt.hardware_class, WorkerRow.last_seen_at >= since
-    )
     waiting = _ids_of(
         database,
         Attempt.state == "queued",
         Attempt.asked_at < since,
-        or_(Verification.kind.in_(BESIDE_REFERENCE), Verification.fresh.is_(True) & ~seen),
+        Verification.kind.in_(BESIDE_REFERENCE),
     )
     return _end_each(database, waiting, partial(_end_waiting, why=NOBODY_CAME))
 

@@ -1,4 +1,4 @@
-"""Organisers' requests about pools: read, close after a change, request fresh runs again."""
+"""Organisers' requests about pools: read, and close after a change."""
 
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
@@ -8,17 +8,9 @@ from finishline.rules.text import count_text
 from server.base.board_versions import raise_board_version
 from server.base.errors import ConflictError, no_such
 from server.base.models import Pool, PoolRun, Submission, Verification
-from server.base.standing import lock_verification
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
 from server.verifications.pools import close_pool, follow_evidence
-from server.verifications.record_candidates import (
-    ask_for_fresh_runs,
-    confirm_risen,
-    earliest_live,
-    fresh_runs_under_way,
-)
-from server.verifications.service import cancel_verification
 
 
 def find_pool(session: Session, pool_id: str) -> Pool:
@@ -49,7 +41,6 @@ def view_pool(session: Session, pool_id: str) -> PoolView:
     seen = session.scalars(statement.order_by(Submission.submitted_at, Submission.id)).all()
     if not seen:
         raise no_such("pool", pool_id)
-    fresh = fresh_runs_under_way(session, pool)
     return PoolView(
         id=pool.id,
         benchmark=pool.benchmark_id,
@@ -66,7 +57,6 @@ def view_pool(session: Session, pool_id: str) -> PoolView:
         closed_at=pool.closed_at,
         closed_because=pool.closed_because,
         submissions=list(seen),
-        fresh_runs=None if fresh is None else fresh.id,
         runs=[_run_view(run) for run in _runs(session, pool)],
     )
 
@@ -89,31 +79,21 @@ def _run_view(run: PoolRun) -> PoolRunView:
         seed=run.seed,
         seconds=run.seconds,
         epochs=run.epochs,
-        fresh=run.fresh,
-        counted=run.counted,
     )
 
 
 def close_as_organiser(session: Session, caller: Caller, pool_id: str, reason: str) -> Pool:
     """Close a pool, so that the next replay of its configuration opens another one.
 
-    Its submissions are claimed until then. Its fresh runs under way are cancelled.
+    Its submissions are claimed until then.
     Raises NotFoundError, ConflictError if it is closed.
     """
-    fresh = fresh_runs_under_way(session, find_pool(session, pool_id))
-    if fresh is not None:  # Before the board, as for a report.
-        lock_verification(session, fresh.id)
     pool = _lock_pool(session, pool_id)
     if pool.closed_at is not None:
         raise ConflictError(f"Pool {pool.id} is closed ({pool.closed_because}).")
-    if fresh_runs_under_way(session, pool) is not fresh:
-        raise ConflictError("Its fresh runs began or ended at the same time; try again.")
-    if fresh is not None:
-        cancel_verification(session, fresh)
     before = {"state": pool.state, "measured_seconds": pool.measured_seconds, "runs": pool.runs}
     close_pool(pool, reason)
     dropped = _let_go(session, pool)
-    confirm_risen(session, pool, requested_by=caller.user_id)
     record(
         session,
         caller,
@@ -140,30 +120,3 @@ def _let_go(session: Session, pool: Pool) -> list[str]:
         submission.pool_id = None
         follow_evidence(session, submission)
     return dropped
-
-
-def ask_again_for_fresh_runs(session: Session, caller: Caller, pool_id: str) -> Verification:
-    """Request the fresh runs of an unconfirmed pool again; written to the audit log.
-
-    Raises NotFoundError, ConflictError if the pool does not wait for any.
-    """
-    pool = _lock_pool(session, pool_id)
-    submission = earliest_live(session, pool)
-    if pool.state != "unconfirmed" or pool.closed_at is not None or submission is None:
-        raise ConflictError(
-            f"Pool {pool.id} waits for no fresh runs ({pool.state}); expected a pool that is "
-            "unconfirmed, with a submission that ranks."
-        )
-    verification = ask_for_fresh_runs(
-        session, pool, submission, requested_by=caller.user_id, reason="fresh runs: asked again"
-    )
-    record(
-        session,
-        caller,
-        "pool.fresh_runs",
-        Subject("pool", pool.id),
-        reason=None,
-        before={"state": "unconfirmed"},
-        after={"verification": verification.id, "seal": verification.seal},
-    )
-    return verification

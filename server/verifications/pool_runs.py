@@ -169,9 +169,8 @@ def follow_worker(session: Session, name: str) -> None:
 
 
 def _owners(session: Session, pool: Pool) -> set[int | None]:
-    counted = (PoolRun.pool_id == pool.id, PoolRun.counted.is_(True))
-    trained = select(PoolRun.attempt_id).where(*counted)
-    behind = select(PoolRun.verification_id).where(*counted)
+    trained = select(PoolRun.attempt_id).where(PoolRun.pool_id == pool.id)
+    behind = select(PoolRun.verification_id).where(PoolRun.pool_id == pool.id)
     agreed = and_(
         Verification.checks_id.in_(behind),
         Verification.outcome == "verified",

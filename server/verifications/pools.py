@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Iterable
 from typing import Any, cast
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
@@ -29,7 +29,7 @@ from finishline.rules.submissions.claim import Kind
 from finishline.rules.submissions.settings import configuration_of
 from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.replay_plan import is_uncalibrated
-from finishline.rules.verification.sealed_runs import HELD_BACK, SealedRun
+from finishline.rules.verification.sealed_runs import SealedRun
 from server.base.board_versions import lock_boards, raise_board_version
 from server.base.database import utc_now
 from server.base.models import Attempt, Pool, PoolRun, Submission, Verification
@@ -65,9 +65,6 @@ def keep_sealed_runs(
         return
     before = Spreads(session, benchmark).of(pool.hardware_class)
     _add(session, pool, verification, found)
-    # A few of its fresh runs confirm no pool, or somebody would stop when lucky.
-    if verification.fresh and len(found) == len(verification.seeds):
-        _count_fresh_alone(session, pool)
     submission.pool_id = verification.pool_id = pool.id
     measure_class(session, benchmark, pool, before=before)
 
@@ -146,8 +143,6 @@ def _add(
                     seed=run.seed,
                     seconds=run.seconds,
                     epochs=run.epochs,
-                    fresh=False,
-                    counted=True,
                 )
             )
     session.flush()
@@ -163,20 +158,6 @@ def take_out_runs(session: Session, worker: str) -> None:
         session.execute(delete(PoolRun).where(PoolRun.pool_id == pool.id, trained))
         session.flush()
         measure_class(session, benchmark, pool, before=before)
-
-
-def _count_fresh_alone(session: Session, pool: Pool) -> None:
-    """Count only the fresh runs of a pool from here on; the runs that nominated it are kept.
-
-    Runs of fresh verifications that ended early count, so that none is redrawn for being slow.
-    """
-    confirming = select(Verification.id).where(
-        Verification.pool_id == pool.id, Verification.fresh.is_(True)
-    )
-    of_pool = update(PoolRun).where(PoolRun.pool_id == pool.id)
-    session.execute(of_pool.where(PoolRun.verification_id.in_(confirming)).values(fresh=True))
-    session.execute(of_pool.where(PoolRun.fresh.is_(False)).values(counted=False))
-    pool.state, pool.measured_at = "collecting", None
 
 
 def measure_class(
@@ -201,26 +182,21 @@ def measure_class(
 
 
 def _measure(session: Session, pool: Pool, spreads: Spreads) -> None:
-    runs = session.scalars(
-        select(PoolRun).where(PoolRun.pool_id == pool.id, PoolRun.counted.is_(True))
-    ).all()
+    runs = session.scalars(select(PoolRun).where(PoolRun.pool_id == pool.id)).all()
     times = [run.seconds for run in runs]
     seconds = measured_seconds(times)
     if seconds is not None and pool.measured_at is None:
         pool.measured_at = utc_now()
     pool.runs = len(times)
     pool.measured_seconds = seconds
-    pool.state = _state(pool, seconds, len(times))
+    if seconds is not None:
+        pool.state = "measured"
+    else:
+        pool.state = "collecting" if len(times) < FEWEST_SEALED_RUNS else "missed"
     count_owners(session, pool)
     interval = _interval(pool, runs, spreads)
     pool.low_seconds = None if interval is None else interval.low
     pool.high_seconds = None if interval is None else interval.high
-
-
-def _state(pool: Pool, seconds: float | None, runs: int) -> str:
-    if seconds is not None:
-        return pool.state if pool.state in HELD_BACK else "measured"
-    return "collecting" if runs < FEWEST_SEALED_RUNS else "missed"
 
 
 def _interval(pool: Pool, runs: Iterable[PoolRun], spreads: Spreads) -> Interval | None:

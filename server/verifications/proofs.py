@@ -27,7 +27,6 @@ from finishline.rules.submissions.claim import TrainedWith, stored_system
 from finishline.rules.verification.entry import REPEAT
 from finishline.rules.verification.messages import Failure
 from finishline.rules.verification.purposes import REPLAY
-from finishline.rules.verification.replay_plan import FRESH_RUNS
 from server.base.code_version import code_version
 from server.base.database import insert_missing, moment_text, state_of, utc_now
 from server.base.errors import ConflictError
@@ -127,8 +126,7 @@ def _draw_part(session: Session, verification: Verification) -> DrawPart:
         runs=verification.runs,
         seeds=verification.seeds,
         own_runs=verification.own_runs,
-        beside=({FRESH_RUNS: verification.runs} if verification.fresh else {})
-        | ({} if verification.kind == REPLAY.name else {"kind": verification.kind})
+        beside=({} if verification.kind == REPLAY.name else {"kind": verification.kind})
         | ({REPEAT: True} if verification.repeat_runs else {})
         | ({} if verification.against_id is None else _sealed_of_duel(verification))
         | (

@@ -53,7 +53,6 @@ from server.people.audit import Subject, record
 from server.people.dependencies import Caller
 from server.submissions.service import lock_submissions
 from server.verifications.outcomes import show_energy, show_latency
-from server.verifications.record_candidates import follow_measurement
 from server.verifications.service import request_verification, set_status
 
 
@@ -210,7 +209,6 @@ def decide(
     if wanted.decision == PUBLISH:
         emit(session, VerificationChanged(verification, "decision_published"))
         set_status(session, submission, str(verification.outcome))
-        follow_measurement(session, verification)
         show_latency(session, verification)
         show_energy(verification)
     record(

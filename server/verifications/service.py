@@ -15,13 +15,12 @@ from server.base.database import utc_now
 from server.base.errors import ConflictError, ContentError
 from server.base.events import (
     StatusChanged,
-    SubmissionReinstated,
     SubmissionWithdrawn,
     VerificationChanged,
     VerificationWanted,
     emit,
 )
-from server.base.models import Calibration, CalibrationRunRow, Pool, Submission, Verification
+from server.base.models import Calibration, CalibrationRunRow, Submission, Verification
 from server.base.models.visibility import reveal
 from server.base.standing import (
     OPEN,
@@ -38,7 +37,6 @@ from server.submissions.service import lock_submissions
 from server.verifications.jobs import is_uncalibrated, order_about, queue_job
 from server.verifications.pools import follow_evidence, keep_sealed_runs
 from server.verifications.proofs import keep_evidence
-from server.verifications.record_candidates import confirm_rank, confirm_risen, follow_measurement
 
 
 def request_verification(
@@ -102,7 +100,7 @@ def verify_by_policy(session: Session, event: VerificationWanted) -> None:
 
 
 def end_withdrawn(session: Session, event: SubmissionWithdrawn) -> None:
-    """Cancel the verifications that a withdrawal ends; confirm the pool that rises by it.
+    """Cancel the verifications that a withdrawal ends.
 
     A replay that has started goes on: its sealed runs count.
     """
@@ -111,20 +109,6 @@ def end_withdrawn(session: Session, event: SubmissionWithdrawn) -> None:
         stops = verification.state == "queued" or purpose_of(verification).stops_when_withdrawn
         if verification.state in OPEN and stops:
             cancel_verification(session, verification)
-    pool = _pool_of(session, event.submission)
-    if pool is not None:
-        confirm_risen(session, pool, requested_by=event.user_id)
-
-
-def confirm_reinstated(session: Session, event: SubmissionReinstated) -> None:
-    """Request the fresh runs that the rank of a reinstated submission needs."""
-    pool = _pool_of(session, event.submission)
-    if pool is not None:
-        confirm_rank(session, pool, requested_by=event.user_id)
-
-
-def _pool_of(session: Session, submission: Submission) -> Pool | None:
-    return None if submission.pool_id is None else session.get(Pool, submission.pool_id)
 
 
 def refresh_to_check(session: Session, submission: Submission) -> None:
@@ -211,7 +195,6 @@ def settle_without_verdict(session: Session, verification: Verification) -> None
     submission = _checked(verification)
     if submission is not None:
         set_status(session, submission, published_status(submission))
-    follow_measurement(session, verification)
 
 
 def set_status(session: Session, submission: Submission, status: str) -> None:

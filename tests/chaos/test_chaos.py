@@ -128,7 +128,7 @@ def cluster(tmp_path, exercise):
         made.stop()
 
 
-ASKED_FOR = (Verification.kind.in_(("replay", "entry")), Verification.fresh.is_(False))
+ASKED_FOR = Verification.kind.in_(("replay", "entry"))
 
 
 class Campaign:
@@ -161,14 +161,14 @@ class Campaign:
     def asked(self):
         """How many verifications were asked for; others belong to one of them."""
         with self._cluster.database.read() as session:
-            return len(session.scalars(select(Verification.id).where(*ASKED_FOR)).all())
+            return len(session.scalars(select(Verification.id).where(ASKED_FOR)).all())
 
     def fill_up(self):
         """Ask for one more verification if fewer than a few are open."""
         with self._cluster.database.read() as session:
             is_open = Verification.state.not_in(ENDED)
             open_ones = set(
-                session.scalars(select(Verification.submission_id).where(*ASKED_FOR, is_open))
+                session.scalars(select(Verification.submission_id).where(ASKED_FOR, is_open))
             )
             packages = len(session.scalars(select(TrainingPackage.submission_id)).all())
         self.leave_few_speed_ups()

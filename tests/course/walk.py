@@ -234,10 +234,9 @@ def hand_in(url, token, one):
 
 
 def wait_for_verdicts(client, handed, begun):
-    """Wait until every package has its verdict, and the fresh runs of the first three too."""
+    """Wait until every package has its verdict."""
     told = time.monotonic()
     while True:
-        # What has ended may have to be confirmed because another one ended: each is asked again.
         open_ones = [one for one in handed if one.submission_id and not look_up(client, one)]
         if not open_ones:
             return

@@ -386,10 +386,10 @@ limit_seconds = 240
 """
 
 
-def test_a_file_may_say_what_is_numbered_and_how_many_runs_confirm():
-    assert parse(GOOD).ranking == RankingRule(numbers=None, confirm_runs=10)
-    said = parse(GOOD + '\n[ranking]\nnumbers = ["measured"]\nconfirm_runs = 5\n')
-    assert said.ranking == RankingRule(numbers=("measured",), confirm_runs=5)
+def test_a_file_may_say_what_is_numbered():
+    assert parse(GOOD).ranking == RankingRule(numbers=None)
+    said = parse(GOOD + '\n[ranking]\nnumbers = ["measured"]\n')
+    assert said.ranking == RankingRule(numbers=("measured",))
 
 
 @pytest.mark.parametrize(
@@ -398,9 +398,7 @@ def test_a_file_may_say_what_is_numbered_and_how_many_runs_confirm():
         ('numbers = ["claimed"]', "ranking.numbers"),
         ("numbers = []", "ranking.numbers"),
         ('numbers = ["measured", "epochs_agree"]', "ranking.numbers"),
-        ("confirm_runs = 2", "ranking.confirm_runs"),
-        ("confirm_runs = 101", "ranking.confirm_runs"),
-        ("confirms = 10", "ranking.confirms"),
+        ("confirm_runs = 10", "ranking.confirm_runs"),
     ],
 )
 def test_a_wrong_ranking_table_names_its_field(line, field):

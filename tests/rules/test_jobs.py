@@ -28,7 +28,7 @@ from finishline.rules.verification.messages import Failure
 from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES, purpose_named
 from finishline.rules.verification.replay import plan_replay
 from finishline.rules.verification.replay_plan import band_for
-from finishline.rules.verification.sealed_runs import sealed_runs, streamed_runs, why_fresh_runs
+from finishline.rules.verification.sealed_runs import sealed_runs, streamed_runs
 from tests.support.build import build_report
 
 ENTROPY = bytes(range(32))
@@ -81,12 +81,10 @@ def test_a_replay_trains_two_own_seeds_and_then_sealed_ones(digits):
     assert draw_of_trainings(planned, ENTROPY.hex()).own_runs == 2
 
 
-def test_fresh_runs_and_those_of_code_that_we_do_not_have_are_sealed_alone(digits):
+def test_runs_of_code_that_we_do_not_have_are_sealed_alone(digits):
     own_code = plan_replay(request(digits, replace(claim_of(), trained_with="own")))
-    fresh = plan_replay(request(digits, claim_of(), fresh_runs=5))
 
-    assert not any(training.own for training in [*own_code, *fresh])
-    assert len(fresh) == 5
+    assert not any(training.own for training in own_code)
 
 
 def test_a_calibration_trains_one_batch_size_to_the_end(digits):
@@ -280,25 +278,6 @@ def test_stopping_and_going_on_from_the_turns_is_the_same_order(ones, cut):
     first = [one for one in (queue.take() for _ in range(cut)) if one is not None]
     rest = [one for one in ones if one not in first]
     assert first + fair_order(rest, queue.turns()) == whole
-
-
-@pytest.mark.parametrize(
-    ("seconds", "others", "record", "why"),
-    [
-        (9.0, [10.0, 11.0, 12.0], None, "would enter the first three"),
-        (11.5, [10.0, 11.0, 12.0], None, "would enter the first three"),
-        (12.0, [10.0, 11.0, 12.0], None, "would enter the first three"),  # Equal times share it.
-        (12.5, [10.0, 11.0, 12.0], None, None),
-        (11.5, [10.0, 11.0], None, None),  # Of three configurations each is in the first three.
-        (9.0, [], None, None),
-        # A lower time than the record is trained again, however few there are.
-        (9.9, [10.0], 10.0, "would take the record"),
-        (10.0, [10.0], 10.0, None),
-        (10.1, [10.0], 10.0, None),
-    ],
-)
-def test_the_first_three_of_more_than_three_are_trained_again(seconds, others, record, why):
-    assert why_fresh_runs(seconds, others=others, record_seconds=record) == why
 
 
 SEEDS = [11, 12, 13]

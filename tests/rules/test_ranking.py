@@ -242,7 +242,7 @@ UNDECIDED = {"evidence": "claimed", "check": "undecided"}
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"held_back": "its 10 fresh runs are under way"}, "its 10 fresh runs are under way"),
+        ({"evidence": "published", "held_back": "not checked"}, "not checked"),
         (UNDECIDED | {"status": "inconclusive"}, "claimed: its verification could not decide"),
         (UNDECIDED | {"status": "verified"},
          "claimed, undecided: not calibrated at its batch size"),

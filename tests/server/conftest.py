@@ -302,9 +302,7 @@ def claims_are_numbered(monkeypatch):
     monkeypatch.setattr(
         "finishline.rules.ranking.ranking.NUMBERED", ("measured", "published", "claimed")
     )
-    monkeypatch.setattr(
-        "server.verifications.record_candidates.OWN_TIMES", ("published", "claimed")
-    )
+    monkeypatch.setattr("server.boards.records.OWN_TIMES", ("published", "claimed"))
     monkeypatch.setattr("server.boards.rows.is_own_price", lambda *_: False)
 
 

@@ -12,7 +12,6 @@ from finishline.rules.verification.messages import Failure
 from server.base.models import BenchmarkDefinition, Pool, Submission
 from server.base.models.visibility import reveal
 from server.verifications.dispatch import take_due
-from tests.server.test_fresh_runs import fresh_of, measure  # noqa: F401  a fixture
 from tests.support.workers import say_hello
 
 Ask = Callable[..., Any]

@@ -648,9 +648,14 @@ def test_the_proof_of_an_entry_is_derived_again_from_its_contents(entries, alice
         halved(forged)
         forged["report"]["runs"][4]["evaluations"][1]["second_half"] = None
 
+    def earlier(forged):
+        forged["draw"]["beside"]["fresh_runs"] = len(forged["draw"]["seeds"])
+        seal_again(forged)
+
     def billion(forged):
         forged["draw"]["beside"]["fresh_runs"] = forged["draw"]["runs"] = 10**9
 
+    assert failed(earlier) == {"verdict"}  # Its fresh runs have no control: each counts.
     assert {"seal", "seeds", "verdict"} <= failed(billion)
     assert "runs" not in failed(halved)
     assert "runs" in failed(half_left_out)

@@ -28,7 +28,6 @@ from server.verifications.dispatch import take_due
 from server.verifications.jobs import queue_attempt
 from server.verifications.overdue import expire_leases
 from server.verifications.pools import take_out_runs
-from server.verifications.record_candidates import ask_for_fresh_runs
 from tests.support.build import curve_of
 from tests.support.services import services_of
 from tests.support.streams import stream_report, streamed
@@ -254,41 +253,6 @@ def test_a_shared_processor_measures_nothing_in_a_lost_attempt_either(attempts, 
     attempts.report(ours, pace=0.1)
 
     assert attempts.pooled() == pytest.approx(attempts.seconds(0.1, ours))
-
-
-def test_a_few_fresh_runs_confirm_nothing_and_are_not_drawn_again(attempts, ours, database):
-    attempts.report(ours, pace=0.1)
-    with database.write() as session:
-        verification = session.get_one(Verification, attempts.replay.verification_id)
-        pool_id, seeds = verification.pool_id, verification.seeds
-        assert verification.submission is not None
-        pool = session.get_one(Pool, pool_id)
-        asked = ask_for_fresh_runs(
-            session, pool, verification.submission, requested_by=verification.requested_by,
-            reason="fresh runs: wanted",
-        )  # fmt: skip
-        attempts.replay.verification_id, fresh = asked.id, len(asked.seeds)
-    attempts.lose(ours, runs=4, pace=0.08)
-    attempts.fail(ours)
-    attempts.fail(ours)
-
-    view = attempts.client.get(f"/api/v1/pools/{pool_id}").json()
-    assert view["state"] == "unconfirmed"
-    assert all(run["counted"] and not run["fresh"] for run in view["runs"])
-    assert len(view["runs"]) == len(seeds) - OWN + 4
-    with database.write() as session:
-        again = ask_for_fresh_runs(
-            session, session.get_one(Pool, pool_id),
-            session.get_one(Verification, attempts.replay.verification_id).submission,
-            requested_by=1, reason="fresh runs: asked again",
-        )  # fmt: skip
-        attempts.replay.verification_id = again.id
-    attempts.report(ours, pace=0.1)
-    view = attempts.client.get(f"/api/v1/pools/{pool_id}").json()
-
-    assert view["state"] == "measured"
-    assert sum(run["counted"] for run in view["runs"]) == 4 + fresh
-    assert all(run["counted"] == run["fresh"] for run in view["runs"])
 
 
 def test_what_a_worker_posts_of_a_runs_end_is_stored(attempts, ours, client):

@@ -99,7 +99,6 @@ API = {
     "POST /api/v1/duels": ORGANISERS,
     "GET /api/v1/pools/{pool_id}": PUBLIC,
     "POST /api/v1/pools/{pool_id}/close": ORGANISERS,
-    "POST /api/v1/pools/{pool_id}/fresh-runs": ORGANISERS,
     "GET /api/v1/keys": PUBLIC,
     "GET /api/v1/calibrations": PUBLIC,
     "POST /api/v1/calibrations": ORGANISERS,

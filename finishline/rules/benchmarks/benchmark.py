@@ -139,13 +139,9 @@ class ReferenceRun:
 
 @dataclass(frozen=True)
 class RankingRule:
-    """Evidence that is numbered, and the fresh runs that confirm a place among the first three.
-
-    `numbers` is None where the file does not say: measured and published results.
-    """
+    """Evidence that is numbered; None stands for measured and published results."""
 
     numbers: tuple[str, ...] | None = None
-    confirm_runs: int = 10
 
 
 # Version and name of a benchmark of a published round.
@@ -438,9 +434,8 @@ def _ranking(table: Fields | None) -> RankingRule:
     if numbers is not None and (not numbers or not set(numbers) <= set(NUMBERED_EVIDENCE)):
         expected = "measured, published or both"
         raise table.fail("numbers", shown(list(numbers)), expected=expected)
-    runs = table.optional_integer("confirm_runs", minimum=3, maximum=MOST_RUNS)
     table.refuse_unknown()
-    return RankingRule(numbers, RankingRule.confirm_runs if runs is None else runs)
+    return RankingRule(numbers)
 
 
 def _reference_run(table: Fields) -> ReferenceRun:

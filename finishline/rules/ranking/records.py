@@ -10,9 +10,9 @@ from finishline.rules.statistics.comparison import ALPHA, log_gap, log_times
 class Contender:
     """A submission that may hold the record of its benchmark and division.
 
-    `runs` holds the seconds of the runs that reached the target, on the scale of `tta_seconds`.
-    `eligible` is False for one that breaks a rule. Dates are ordered as text. `pool` is the pool
-    that measured it.
+    `runs` holds the seconds of the runs of a published one that reached the target, on the scale of
+    `tta_seconds`. `eligible` is False for one that breaks a rule. Dates are ordered as text. `pool`
+    is the pool that measured it, of several runs.
     """
 
     submission_id: str
@@ -150,7 +150,7 @@ def _record(
         submission_id=contender.submission_id,
         date=contender.date,
         tta_seconds=tta_seconds,
-        single_run=len(contender.runs) < 2,
+        single_run=contender.pool is None and len(contender.runs) < 2,
         beaten=None if holder is None else holder.submission_id,
         margin_percent=None if not before else (1 - tta_seconds / before) * 100.0,
         p_value=p_value,

@@ -37,7 +37,7 @@ def plan_entry(request: Request) -> list[Training]:
     """Plan as many runs as the benchmark wants, each with a seed and data of its own.
 
     Then comes the control, if the benchmark has one. Last is a repeat of the first run, if the
-    package says that it is deterministic. Fresh runs of a known package have neither.
+    package says that it is deterministic. The fresh runs of earlier proofs have neither.
     """
     policy, claim = request.benchmark.trainings, request.claims[0]
     if policy is None or claim.package is None:

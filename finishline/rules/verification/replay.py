@@ -4,11 +4,10 @@ from collections.abc import Sequence
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.submissions.claim import Claim
-from finishline.rules.verification.job import Case, Purpose, Request, Words, draw, trainings_of
+from finishline.rules.verification.job import Case, Purpose, Request, Words, trainings_of
 from finishline.rules.verification.judge import judge
 from finishline.rules.verification.messages import Training
 from finishline.rules.verification.replay_plan import (
-    FRESH_RUNS,
     OWN_SEEDS,
     draw_replay,
     precision_of,
@@ -18,19 +17,16 @@ from finishline.rules.verification.verdict import Verdict
 
 
 def plan_replay(request: Request) -> list[Training]:
-    """Up to two of the claim's own seeds, then the sealed ones; fresh runs are sealed alone."""
+    """Up to two of the claim's own seeds, then the sealed ones."""
     claim, wishes = request.claims[0], request.wishes
-    if FRESH_RUNS in wishes:
-        drawn = draw(request.entropy, runs=wishes[FRESH_RUNS])
-    else:
-        own = wishes.get("own_seeds", OWN_SEEDS) if claim.trained_with == "reference" else 0
-        drawn = draw_replay(
-            request.benchmark,
-            claim,
-            entropy=request.entropy,
-            claimed_seeds=request.claimed_seeds,
-            own_seeds=own,
-        )
+    own = wishes.get("own_seeds", OWN_SEEDS) if claim.trained_with == "reference" else 0
+    drawn = draw_replay(
+        request.benchmark,
+        claim,
+        entropy=request.entropy,
+        claimed_seeds=request.claimed_seeds,
+        own_seeds=own,
+    )
     return trainings_of(
         drawn,
         request.package,

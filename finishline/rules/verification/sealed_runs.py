@@ -1,4 +1,4 @@
-"""Sealed runs of a replay: which count in a pool, which finished, which are trained afresh."""
+"""Sealed runs of a replay: which count in a pool, and which finished."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -112,49 +112,3 @@ def _evaluation(event: Event) -> ReplayEvaluation:
 
 def _failure(told: Mapping[str, Any] | None) -> Failure | None:
     return None if told is None else Failure(**told)
-
-
-FIRST = 3
-# The states of a pool that has no number before its fresh runs.
-HELD_BACK = ("waiting", "confirming", "unconfirmed")
-
-
-def why_fresh_runs(
-    seconds: float, *, others: Sequence[float], record_seconds: float | None
-) -> str | None:
-    """Reason why this configuration is trained again first, or None if it is not.
-
-    `others` has the measured times of the other configurations of its division, `record_seconds`
-    that of the one that holds the record. The best of many pools of three runs is partly luck, and
-    luck does not last for ten more. Among three configurations or fewer all are in the first three:
-    there only a record asks for fresh runs.
-    """
-    faster = sum(other < seconds for other in others)
-    if len(others) >= FIRST and faster < FIRST:
-        return "would enter the first three"
-    if record_seconds is not None and seconds < record_seconds:
-        return "would take the record"
-    return None
-
-
-def waits_for_others(
-    seconds: float, *, others: Sequence[float], confirming: Sequence[float]
-) -> bool:
-    """Whether a configuration waits while faster ones, which would keep it out, are trained afresh.
-
-    `confirming` has the measured times of those whose fresh runs are under way. Without this
-    nearly each of hundreds that are measured before the first fresh run would ask for its own.
-    """
-    ahead = sum(other < seconds for other in (*others, *confirming))
-    return ahead >= FIRST and any(other < seconds for other in confirming)
-
-
-def why_held_back(pool_state: str | None, *, runs: int) -> str | None:
-    """Reason why a measured row has no number yet, or None if it may have one."""
-    if pool_state == "waiting":
-        return "the fresh runs of faster ones are under way"
-    if pool_state == "confirming":
-        return f"its {runs} fresh runs are under way"
-    if pool_state == "unconfirmed":
-        return f"its {runs} fresh runs were not finished"
-    return None

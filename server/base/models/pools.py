@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, Boolean, ForeignKey, Index, String, Text
+from sqlalchemy import BigInteger, ForeignKey, Index, String, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from server.base.models.base import Base
@@ -13,13 +13,11 @@ class Pool(Base):
     """The sealed runs of one configuration, over all its submitters.
 
     `configuration_sha256` is the key (rules/submissions/settings). `measured_seconds` is the
-    olympic mean of the counted `runs`, since `measured_at`, with its interval. `state` is
-    "collecting" below three runs, "measured", "missed" where more runs missed the target than are
-    dropped, "confirming" while fresh runs are under way, "unconfirmed" where these ended without a
-    measurement, and "waiting" while those of faster pools may make its own needless. Of the pools
-    of one key the latest that is not closed holds.
+    olympic mean of its `runs`, since `measured_at`, with its interval. `state` is
+    "collecting" below three runs, "measured", or "missed" where more runs missed the target than
+    are dropped. Of the pools of one key the latest that is not closed holds.
 
-    `owners` of workers stand behind its counted runs. All organisers are one of them, and
+    `owners` of workers stand behind its runs. All organisers are one of them, and
     `by_organisers` tells whether they are.
     """
 
@@ -53,7 +51,6 @@ class PoolRun(Base):
     """One sealed run of a pool: run `index` of its verification, as `attempt_id` trained it.
 
     `seconds` is None of a run that missed the target or its time limit: it counts as infinite.
-    Runs that nominated a configuration for fresh ones are no longer `counted`.
     """
 
     __tablename__ = "pool_runs"
@@ -66,5 +63,3 @@ class PoolRun(Base):
     seed: Mapped[int] = mapped_column(BigInteger)
     seconds: Mapped[float | None]
     epochs: Mapped[float | None]
-    fresh: Mapped[bool] = mapped_column(Boolean, default=False)
-    counted: Mapped[bool] = mapped_column(Boolean, default=True)

@@ -23,8 +23,8 @@ class Verification(Base):
     Its ordered `trainings` are sealed. A replay is judged by its `calibration_id`.
 
     The first `own_runs` of its `runs` have the claim's own seeds; the sealed runs after them belong
-    to `pool_id`. A `fresh` one confirms a result among the first of its division. One on the quota
-    of who requested it has `gpu_seconds_reserved`, its estimate until it ends.
+    to `pool_id`. One on the quota of who requested it has `gpu_seconds_reserved`, its estimate
+    until it ends.
 
     Its `decision` is publish or keep. The first verdict of a submission is published automatically,
     without `decided_by`. A submission's status rests on the verdict published last.
@@ -63,7 +63,6 @@ class Verification(Base):
     ended_at: Mapped[datetime | None]
     pool_id: Mapped[str | None] = mapped_column(ForeignKey("pools.id"), index=True)
     own_runs: Mapped[int] = mapped_column(default=0)
-    fresh: Mapped[bool] = mapped_column(default=False)
     checks_id: Mapped[str | None] = mapped_column(ForeignKey("verifications.id"), index=True)
     gpu_seconds_reserved: Mapped[float | None]
     decision: Mapped[Literal["publish", "keep"] | None] = mapped_column(String(10))

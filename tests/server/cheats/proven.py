@@ -13,7 +13,6 @@ PROVEN = {
     "C31": "tests/server/test_measured_rows.py::"
     "test_no_address_tells_strangers_the_runs_of_a_claim_and_its_owner_and_organisers_read_them",
     "C35": "tests/rules/test_cross_check.py::test_bfloat16_inside_a_claim_of_float32_is_rejected",
-    "C41": "tests/server/test_fresh_runs.py::test_the_fresh_runs_are_the_pool_and_no_verdict",
     "C43": "tests/rules/test_statistics.py::"
     "test_fewer_runs_or_values_do_not_earn_the_better_number",
     "C44": "tests/server/test_verifications.py::"

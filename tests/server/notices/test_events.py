@@ -239,7 +239,7 @@ class TestOnOneDatabase:
         hooks.make(alice, receiver.url, "submission.withdrawn")
         with hooks.database.write() as session:
             submission = session.get_one(Submission, replay.submission_id)
-            emit(session, SubmissionWithdrawn(submission, [], submission.user_id))
+            emit(session, SubmissionWithdrawn(submission, []))
         hooks.run(lambda: receiver.posts)
 
         assert receiver.kinds == ["submission.withdrawn"]
