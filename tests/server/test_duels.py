@@ -217,12 +217,6 @@ def test_a_duel_leaves_a_verification_of_its_challenger_alone(ask, two, client, 
     assert shown["status"] == "verifying"
 
 
-def test_a_duel_without_a_token_is_401_and_a_submitters_403(ask, alice, walter):
-    assert ask(headers={}).status_code == 401
-    assert ask(headers=alice.headers).status_code == 403
-    assert ask(headers=walter.headers).status_code == 403
-
-
 def test_a_submission_that_is_missing_is_404(ask):
     assert "'gone'" in ask(holder="gone").json()["detail"]
     assert ask(challenger="gone").status_code == 404

@@ -304,9 +304,6 @@ def test_the_same_program_as_a_published_one_is_measured_and_does_not_rank_unles
         (copied, None, reason),
     ]
     assert rows[1]["same_program_as"] == original
-    lines = client.get("/api/v1/leaderboards/digits.csv").text.splitlines()
-    table = [dict(zip(lines[0].split(","), line.split(","), strict=True)) for line in lines[1:]]
-    assert [(row["rank"], row["same_program_as"]) for row in table] == [("1", ""), ("", original)]
     records = client.get("/api/v1/benchmarks/digits/records").text
     assert original in records
     assert copied not in records
@@ -562,12 +559,6 @@ def test_an_entry_waits_for_a_worker_with_its_environment(entries, alice, databa
     assert len(entries.sent()) == 1
     with database.read() as session:
         assert session.get_one(TrainingPackage, entry_id).environment_sha256 == ENVIRONMENT_SHA256
-
-
-def test_only_a_submitter_hands_a_package_in(entries, client):
-    parts = [("files", ("train.py", b""))]
-    assert client.post("/api/v1/trainings", files=parts).status_code == 401
-    assert entries.hand_in(entries.worker).status_code == 403
 
 
 def test_a_package_takes_device_seconds_from_the_quota_on_a_processor_too(

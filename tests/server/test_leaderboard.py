@@ -1,7 +1,5 @@
 """Leaderboards as JSON and CSV, with costs, energy and other measured figures."""
 
-import csv
-import io
 from copy import deepcopy
 from dataclasses import replace
 from datetime import date
@@ -193,8 +191,6 @@ def test_a_price_of_ones_own_ranks_by_what_the_accelerators_cost(enter, client, 
     assert board["price"]["note"].startswith("Not the official costs: at $2.50 per accelerator")
     assert read(client, metric="cost")["price"] is None
     assert places(read(client, metric="cost")) == [(eight, 1, False), (one, None, False)]
-    rows = csv.DictReader(io.StringIO(client.get(f"{BOARD}.csv?price=2.5").text))
-    assert {row["price_usd_per_accelerator_hour"] for row in rows} == {"2.5"}
     under_lens = read(client, price=2.5, target=95.0, metric="cost")["entries"][0]
     assert under_lens["cost_usd"] == pytest.approx(under_lens["tta_seconds"] / 3600 * 2.5)
 
@@ -362,47 +358,6 @@ def test_the_version_rises_with_each_write_that_can_change_the_board(
     assert client.get("/api/v1/leaderboards/cifar10").json()["version"] == 0
 
 
-def test_csv_says_the_same_as_json(enter, client):
-    enter(seconds_per_epoch=0.1)
-    enter(seconds_per_epoch=0.2, spread=0.01, model='Net, "big"\nand wide')
-    enter(reached=False, price=None)
-    response = client.get(BOARD + ".csv")
-    assert response.headers["content-type"] == "text/csv; charset=utf-8"
-    rows = list(csv.DictReader(io.StringIO(response.content.decode(), newline="")))
-
-    entries = read(client)["entries"]
-    assert len(rows) == len(entries) == 3
-    assert entries[0].keys() - rows[0].keys() == {
-        "tta_display",
-        "rcp",
-        "tuning",
-        "source",
-    }
-    for row, entry in zip(rows, entries, strict=True):
-        system = entry["system"]
-        entry |= {name: system[name] for name in ("hardware_class", "accelerator")}
-        entry |= {"accelerator_count": system["accelerator_count"], "system": system["name"]}
-        entry["rcp_verdict"] = entry["rcp"] and entry["rcp"]["verdict"]
-        entry |= {"lens_clock": None, "lens_target": None}
-        entry |= {"tuning_trials": None, "tuning_seconds": None}
-        entry["also_by"] = "; ".join(entry["also_by"])
-        entry |= {"price_usd_per_accelerator_hour": None, "prices_on": None}
-        for name, text in row.items():
-            value = entry[name]
-            assert text == ("" if value in (None, []) else str(value)), name
-    sorted_rows = client.get(BOARD + ".csv", params={"sort": "tta", "order": "desc", "limit": 1})
-    assert len(sorted_rows.text.splitlines()) == 3  # The header, and a model of two lines.
-
-
-@pytest.mark.parametrize("start", ["=", "+", "-", "@"])
-def test_csv_text_is_no_formula(start, enter, client):
-    enter(model=f'{start}HYPERLINK("http://example.org")')
-    rows = list(csv.DictReader(io.StringIO(client.get(BOARD + ".csv").text)))
-
-    assert rows[0]["model"] == f'\'{start}HYPERLINK("http://example.org")'
-    assert read(client)["entries"][0]["model"].startswith(start)
-
-
 CLOUD = {"provider": "cloud", "instance": "gpu.8", "region": "north", "count": 2}
 
 
@@ -495,8 +450,6 @@ def test_a_board_may_be_asked_for_at_the_prices_of_a_day(client, rented, add_pri
     assert board["price"]["prices_on"] == "2999-06-01"
     page = client.get("/benchmarks/digits", params={"prices_on": "2999-06-01"}).text
     assert board["price"]["note"].split(":")[0] in page
-    csv = client.get(f"{BOARD}.csv", params={"prices_on": "2999-06-01"}).text
-    assert "2999-06-01" in csv
     both = client.get(BOARD, params={"prices_on": "2026-06-01", "price": "2"})
     assert both.status_code == 422
     assert client.get(BOARD, params={"prices_on": "June"}).status_code == 422

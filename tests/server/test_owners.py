@@ -65,8 +65,6 @@ def test_two_owners_stand_behind_a_time_that_another_owner_checked(
     page = client.get("/benchmarks/digits?columns=cv").text
     assert "checked by 2 owners" in page
     assert "checked by 2 owners" in client.get(f"/submissions/{replay.submission_id}").text
-    lines = client.get(f"{BOARD}.csv").text.splitlines()
-    assert dict(zip(lines[0].split(","), lines[1].split(","), strict=True))["owners"] == "2"
 
 
 def test_an_organisers_worker_or_one_owner_alone_is_named(replay, workers, train, database, client):
@@ -289,13 +287,6 @@ def order(client, olivia):
         return client.post(address, json=body, headers=olivia.headers)
 
     return post
-
-
-@pytest.mark.parametrize("address", [*ADDRESSES, f"{QUEUE}/resume"])
-def test_only_organisers_hold_and_resume(address, client, alice, walter):
-    assert client.post(address, json=NEW_FANS).status_code == 401
-    for person in (alice, walter):
-        assert client.post(address, json=NEW_FANS, headers=person.headers).status_code == 403
 
 
 def test_what_is_not_there_or_not_held_is_refused(order, hello):

@@ -1,9 +1,7 @@
 """The pages: each answers and trusts no stranger; and withdrawals, with what stays."""
 
-import csv
 import gzip
 import html
-import io
 import re
 
 import pytest
@@ -283,9 +281,6 @@ def test_a_withdrawn_submission_ranks_nowhere_and_stays_readable(
         True,
     )
     assert board(client, "?withdrawn=show&target=90")[first]["rank"] is None
-    text = client.get("/api/v1/leaderboards/digits.csv?withdrawn=show").text
-    rows = {row["submission_id"]: row["withdrawn"] for row in csv.DictReader(io.StringIO(text))}
-    assert rows == {first: "True", second: "False"}
     assert first not in client.get("/api/v1/benchmarks/digits/records").text
     for address in (
         "/feed.atom",
@@ -353,10 +348,7 @@ def test_only_its_submitter_and_organisers_withdraw_it(
     submit, digits_submission, client, withdraw, bob, walter, olivia
 ):
     submission_id = submit(digits_submission).json()["id"]
-    address = f"/api/v1/submissions/{submission_id}/withdrawal"
-    assert client.post(address, json=REASON).status_code == 401
-    for person in (bob, walter):
-        assert withdraw(submission_id, by=person).status_code == 403
+    assert withdraw(submission_id, by=bob).status_code == 403
     assert withdraw("nothing").status_code == 404
     for body in (
         {},

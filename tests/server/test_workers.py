@@ -113,13 +113,6 @@ def test_a_user_brings_so_many_workers_and_no_more(hello, client, walter, databa
     assert hello("w100").status_code == 200
 
 
-def test_only_a_workers_token_says_hello(hello, client, alice, olivia):
-    assert client.post(f"{WORKERS}/hello", json={}).status_code == 401
-    assert hello(person=alice).status_code == 403
-    assert hello(person=olivia).status_code == 403
-    assert client.get(WORKERS).json()["workers"] == []
-
-
 @pytest.mark.parametrize("body", [{}, [], {"system": {"worker": "\ud800"}}])
 def test_a_bad_hello_without_permission_is_refused_for_the_permission(body, client, alice, walter):
     statuses = {

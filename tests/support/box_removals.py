@@ -23,7 +23,6 @@ from worker.box.packages import SITE, Bind
 
 ALLOW_ALL = struct.pack("HBBI", 6, 0, 0, 0x7FFF0000)
 OTHER_NAMESPACES = ("ipc", "net", "uts", "cgroup-try")
-Arguments = list[str]
 Removal = Callable[[pytest.MonkeyPatch, Path], None]
 
 

@@ -1,7 +1,5 @@
 """Claims and replays of digits to be judged, and what a verdict says of them."""
 
-from collections.abc import Callable
-
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.submissions.claim import System
 from finishline.rules.verification.messages import (
@@ -10,13 +8,10 @@ from finishline.rules.verification.messages import (
     ReplayRun,
     WorkerSystem,
 )
-from finishline.rules.verification.verdict import Verdict
 
 LAPTOP = System("laptop", "cpu-x86_64", "any")
 HONEST_EPOCHS = [7, 8, 8]
 SECONDS_PER_EPOCH = 0.11
-
-Judge = Callable[..., Verdict]
 
 
 def claimed(epochs, *, seconds=None):

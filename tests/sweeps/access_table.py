@@ -22,8 +22,9 @@ COLUMNS = (
 PUBLIC = ". ..... ..."  # asks for no token and looks at none
 WHO_AM_I = "1 ..... 111"  # every token tells whose it is
 ONE_OWN_TOKEN = "1 .4443 111"
+OWN_WEBHOOK = "1 .4443 111"
 SUBMITTERS = "1 ....3 111"
-NOBODYS = "1 44443 111"  # whose it was is told nobody: it is not there
+NOBODYS = "1 44443 111"
 ORGANISERS = "1 33..3 111"
 ADMINS = "1 333.3 111"
 WORKERS = "1 3333. 111"
@@ -133,13 +134,13 @@ API = {
     "POST /api/v1/prices/import": ORGANISERS,
     "GET /api/v1/webhooks": SUBMITTERS,
     "POST /api/v1/webhooks": SUBMITTERS,
-    "GET /api/v1/webhooks/{webhook_id}": NOBODYS,
-    "DELETE /api/v1/webhooks/{webhook_id}": NOBODYS,
-    "POST /api/v1/webhooks/{webhook_id}/secret": NOBODYS,
-    "POST /api/v1/webhooks/{webhook_id}/enable": NOBODYS,
-    "POST /api/v1/webhooks/{webhook_id}/test": NOBODYS,
-    "GET /api/v1/webhooks/{webhook_id}/deliveries": NOBODYS,
-    "POST /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/resend": NOBODYS,
+    "GET /api/v1/webhooks/{webhook_id}": OWN_WEBHOOK,
+    "POST /api/v1/webhooks/{webhook_id}/secret": OWN_WEBHOOK,
+    "POST /api/v1/webhooks/{webhook_id}/enable": OWN_WEBHOOK,
+    "POST /api/v1/webhooks/{webhook_id}/test": OWN_WEBHOOK,
+    "GET /api/v1/webhooks/{webhook_id}/deliveries": OWN_WEBHOOK,
+    "POST /api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/resend": OWN_WEBHOOK,
+    "DELETE /api/v1/webhooks/{webhook_id}": OWN_WEBHOOK,
     "GET /api/v1/audit": ORGANISERS,
     "GET /api/v1/audit/head": PUBLIC,
     "GET /api/v1/audit/check": ORGANISERS,
@@ -150,7 +151,7 @@ API = {
 # Pages: sessions instead of tokens. A page without a line is everybody's.
 SIGNED_IN_PAGE = "s ..... sss"
 SUBMITTERS_PAGE = "s ....3 sss"
-NOBODYS_PAGE = "s 44443 sss"
+OWN_PAGE = "s .4443 sss"
 ORGANISERS_PAGE = "s 33..3 sss"
 
 CONSOLE = {
@@ -198,12 +199,12 @@ CONSOLE = {
     "POST /console/notices/webhooks": SUBMITTERS,
     "POST /console/notices/mails": SUBMITTERS,
     "POST /console/notices/mails/{mail_id}/end": NOBODYS,
-    "GET /console/notices/{webhook_id}": NOBODYS_PAGE,
-    "POST /console/notices/{webhook_id}/test": NOBODYS,
-    "POST /console/notices/{webhook_id}/secret": NOBODYS,
-    "POST /console/notices/{webhook_id}/enable": NOBODYS,
-    "POST /console/notices/{webhook_id}/delete": NOBODYS,
-    "POST /console/notices/{webhook_id}/deliveries/{delivery_id}/resend": NOBODYS,
+    "GET /console/notices/{webhook_id}": OWN_PAGE,
+    "POST /console/notices/{webhook_id}/test": OWN_WEBHOOK,
+    "POST /console/notices/{webhook_id}/secret": OWN_WEBHOOK,
+    "POST /console/notices/{webhook_id}/enable": OWN_WEBHOOK,
+    "POST /console/notices/{webhook_id}/deliveries/{delivery_id}/resend": OWN_WEBHOOK,
+    "POST /console/notices/{webhook_id}/delete": OWN_WEBHOOK,
     "GET /console/audit": ORGANISERS_PAGE,
     "GET /console/audit/log.json": ORGANISERS_PAGE,
     "GET /console/tokens": ORGANISERS_PAGE,

@@ -13,6 +13,7 @@ from tests.sweeps.access_table import API, COLUMNS, CONSOLE, OPEN_FORMS, WORKERS
 ENDED = ("expired", "revoked", "disabled")
 PEOPLE = dict(zip(COLUMNS, (None, "alice", "bob", "olivia", "ada", "walter"), strict=False))
 SIGN_IN = "POST /console/sign-in"  # Its form needs no session.
+HOOK = {"url": "https://hooks.example/", "kinds": ["submission.verified"]}
 MULTIPART = {"POST /console/benchmarks", "POST /submit"}
 QUERIES = {
     "GET /api/v1/compare": {"submissions": "{submission_id},{second}"},
@@ -57,7 +58,7 @@ def known(world, worker):
         "invitation_id": world.post("/invitations", {})["id"],
         "name": worker.name,
         "user_name": worker.name,
-        "webhook_id": "none",
+        "webhook_id": world.post("/webhooks", HOOK, by="alice")["id"],
         "delivery_id": 1,
         "mail_id": "none",
     }
@@ -168,11 +169,14 @@ def test_pages_of_the_table_exist(world):
 
 
 def test_console_lets_in_whom_the_table_says(world, known, sessions, tokens_end):
+    hook = world.post("/webhooks", HOOK | {"url": "https://hooks.example/2"}, by="alice")["id"]
+    values = known | {"webhook_id": hook}
+
     def send(route, person):
         method, path = route.split(" ")
         headers, csrf = sessions[person]
         return world.client.request(
-            method, path.format(**known), headers=headers, follow_redirects=False,
+            method, path.format(**values), headers=headers, follow_redirects=False,
             data={"csrf": csrf} if method == "POST" else None,
         )  # fmt: skip
 

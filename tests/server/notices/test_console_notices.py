@@ -5,7 +5,7 @@ import re
 import pytest
 from pydantic import SecretStr
 
-from tests.server.test_console import ORIGIN, Console
+from tests.server.test_console import Console
 
 NOTICES = "/console/notices"
 FORM = {"url": "https://hooks.example/<b>", "submission.verified": "on", "scope": "own"}
@@ -69,16 +69,3 @@ def test_an_address_is_asked_for_and_ended(client, alice):
     assert "not confirmed yet" not in console.done(end)
     bad = fields | {"address": "ada@example.org\nBcc: x@example.org", "scope": "own"}
     assert console.post(f"{NOTICES}/mails", **bad).status_code == 422
-
-
-def test_another_person_and_no_form_of_ours_change_nothing(client, alice, bob, walter):
-    own = Console(client, alice).post(f"{NOTICES}/webhooks", **FORM).headers["location"]
-    other = Console(client, bob)
-    assert other.get(own).status_code == 404
-    for step in ("test", "secret", "enable", "delete", "deliveries/1/resend"):
-        assert other.post(f"{own}/{step}").status_code == 404
-        assert client.post(f"{own}/{step}", headers=ORIGIN).status_code == 403
-    worker = Console(client, walter)
-    assert worker.get(NOTICES).status_code == 403
-    assert worker.post(f"{NOTICES}/webhooks", **FORM).status_code == 403
-    assert Console(client, alice).get(own).status_code == 200

@@ -48,36 +48,6 @@ def test_a_webhook_is_made_listed_read_and_deleted(client, alice, database):
     assert client.delete(f"{WEBHOOKS}/{hook['id']}", headers=alice.headers).status_code == 404
 
 
-CALLS = [
-    ("get", ""), ("post", ""), ("get", "/{id}"), ("delete", "/{id}"), ("post", "/{id}/secret"),
-    ("post", "/{id}/enable"), ("post", "/{id}/test"), ("get", "/{id}/deliveries"),
-    ("post", "/{id}/deliveries/{delivery}/resend"),
-]  # fmt: skip
-
-
-def test_nobody_reaches_what_is_somebody_elses(client, alice, bob, olivia, walter):
-    hook = client.post(WEBHOOKS, json=BODY, headers=alice.headers).json()
-    sent = client.post(f"{WEBHOOKS}/{hook['id']}/test", headers=alice.headers).json()
-
-    def ask(call, headers, hook_id=hook["id"]):
-        method, path = call
-        body = {"json": BODY} if call == ("post", "") else {}
-        address = WEBHOOKS + path.format(id=hook_id, delivery=sent["id"])
-        return getattr(client, method)(address, headers=headers, **body).status_code
-
-    for call in CALLS:
-        assert ask(call, {}) == 401, call
-        assert ask(call, walter.headers) == 403, call
-        if call[1]:
-            assert ask(call, bob.headers) == ask(call, olivia.headers) == 404, call
-            assert ask(call, alice.headers, "nothing") == 404, call
-    missing = f"{WEBHOOKS}/{hook['id']}/deliveries/{sent['id'] + 1}/resend"
-    assert client.post(missing, headers=alice.headers).status_code == 404
-    assert hook["id"] not in client.get(WEBHOOKS, headers=bob.headers).text
-    view = client.get(f"{WEBHOOKS}/{hook['id']}", headers=alice.headers).json()
-    assert view == {name: value for name, value in hook.items() if name != "secret"}
-
-
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"url": None}, "url"),
     ({"url": "http://hooks.example/"}, "url:"),

@@ -2,7 +2,6 @@
 
 import os
 import textwrap
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from worker.box.bubblewrap import find_bubblewrap
 from worker.box.check import check_box
 from worker.box.order import BoxUnavailableError, Order
 from worker.box.packages import requirements_of
-from worker.box.race import Course, RaceResult, race
+from worker.box.race import Course, race
 
 TRUTH = bytes(range(8))
 CLASSES = ArraySpec("uint8", (8,))
@@ -56,9 +55,6 @@ def containers():
         pytest.skip(f"{state.why}; containers are not tested")
 
 
-Score = Callable[[bytes], tuple[float, float]]
-
-
 def share_right(predictions):
     """The share of the eight items that is right."""
     right = sum(a == b for a, b in zip(predictions, TRUTH, strict=True))
@@ -90,9 +86,6 @@ def kill_boxes():
         seconds=30,
         what="the end of what is in a box",
     )
-
-
-RunCode = Callable[..., RaceResult]
 
 
 @pytest.fixture

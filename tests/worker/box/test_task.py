@@ -3,7 +3,6 @@
 import importlib.util
 import math
 import textwrap
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -43,7 +42,6 @@ USUAL = """
     def draw(nonce):
         return Task()
 """
-WriteTask = Callable[[str], TaskModule]
 
 
 @pytest.fixture
