@@ -169,7 +169,11 @@ def _seen(row: BoardRow, times: Sequence[LensTime], lens: Lens, benchmark: Bench
     ours = row.is_measured
     found = result_of_set(times, lens, benchmark, factor=row.factor, sealed=ours)
     tta = found.tta_seconds
-    interval = None if tta is None else interval_of(tta, runs=len(times), spread=row.spread)
+    interval = (
+        None
+        if tta is None
+        else interval_of(tta, runs=row.runs, dropped=row.dropped, spread=row.spread)
+    )
     low, high = (None, None) if interval is None else (interval.low, interval.high)
     changed = {
         "tta_seconds": tta,

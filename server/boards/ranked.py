@@ -374,6 +374,7 @@ def _ranked_time(details: Mapping[str, BoardRow], place: Ranked) -> RankedTime:
         place.rank or 0,
         place.value or 0.0,
         runs=row.runs,
+        dropped=row.dropped,
         spread=row.spread,
         convergence_values=row.convergence_values,
     )

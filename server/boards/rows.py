@@ -16,7 +16,12 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.prices import SystemPrice, training_cost_usd
 from finishline.rules.ranking.ranking import Standing
 from finishline.rules.scoring.aggregate import coefficient_of_variation_percent, mean
-from finishline.rules.scoring.measured_time import Spread, claimed_interval, resolution_of
+from finishline.rules.scoring.measured_time import (
+    Spread,
+    claimed_interval,
+    dropped_at_each_end,
+    resolution_of,
+)
 from finishline.rules.scoring.tta import display_seconds
 from finishline.rules.statistics.comparison import log_times
 from finishline.rules.submissions.accelerators import Accelerator, accelerator_of_system
@@ -96,9 +101,10 @@ class BoardRow:
 
     `shown` has the fields of a board entry that do not depend on the ranking, `changed` those of
     them that a lens or another price gives another value. `lens_reason` says why a lens leaves the
-    submission without a time, None where its runs did not get there. `runs` started, `spread` is
-    that of the log of one's time, `convergence_values` counts their distinct epochs (or samples) to
-    the target. The time is `factor` times that of the runs.
+    submission without a time, None where its runs did not get there. `runs` make the time, of which
+    so many are `dropped` at each end, `spread` is that of the log of one's time, and
+    `convergence_values` counts their distinct epochs (or samples) to the target. The time is
+    `factor` times that of the runs.
     """
 
     standing: Standing
@@ -107,6 +113,7 @@ class BoardRow:
     price_usd_per_hour: float | None
     factor: float
     runs: int
+    dropped: int
     accelerator: Accelerator
     spread: Spread | None
     convergence_values: int
@@ -384,6 +391,8 @@ def _row(
         energy_joules=row.energy_joules,
     )
     factor = 1.0 if is_measured else convergence_factor(row.tta_seconds, row.result)
+    rule, started = reading.benchmark.runs, shown["runs_started"]
+    runs_of_time = started if is_measured else min(started, rule.count)
     own_times = [] if is_measured else [seconds * factor for seconds in runs.seconds]
     return BoardRow(
         standing=standing,
@@ -391,7 +400,8 @@ def _row(
         search_text="\n".join(texts).casefold(),
         price_usd_per_hour=price.usd_per_hour,
         factor=factor,
-        runs=shown["runs_started"],
+        runs=runs_of_time,
+        dropped=dropped_at_each_end(runs_of_time) if is_measured else rule.dropped,
         accelerator=accelerator_of_system(system),
         spread=_spread(row, shown, own_times, reading),
         convergence_values=len(epochs if is_measured else runs.convergence),
@@ -446,9 +456,11 @@ def _measured(row: Any, sealed: Sequence[Any]) -> dict[str, Any]:
 
 def _claimed_interval(row: Any, reading: _Reading) -> dict[str, Any]:
     """The interval of a claimed or published time, by the spread of its class."""
+    rule = reading.benchmark.runs
     interval = claimed_interval(
         row.tta_seconds,
-        runs=row.result.get("started", 0),
+        runs=min(row.result.get("started", 0), rule.count),
+        dropped=rule.dropped,
         spread=reading.spreads.of(row.system.get("hardware_class", "")),
         step_seconds=row.result.get("evaluation_interval_seconds"),
     )

@@ -19,6 +19,7 @@ from finishline.rules.submissions.claim import Claim, System
 from finishline.rules.verification.job import Request, build_job
 from finishline.rules.verification.judge import judge
 from finishline.rules.verification.messages import (
+    Failure,
     ReplayEvaluation,
     ReplayReport,
     ReplayRun,
@@ -125,6 +126,16 @@ def test_an_honest_claim_is_verified_by_the_mean_at_its_stop(stopping):
     expected = student.cdf((mean(finals) - 0.80) / error, freedom)
     assert found.reasons[0].numbers["p_value"] == pytest.approx(expected)
     assert found.reasons[2].numbers["reference_mean"] == pytest.approx(LOSS, abs=0.01)
+
+
+def test_a_replay_that_the_machinery_ended_is_not_held_against_the_band(stopping):
+    """A run that stopped early, or whose machine failed, tells nothing about the claim."""
+    rng = random.Random(5)
+    failure = Failure("infrastructure", "worker_lost", "The worker went away.", "Wait.")
+    lost = replace(replay(4, curve(rng, gain=-9.0), status="failed"), failure=failure)
+    found = verdict(stopping, [curve(rng) for _ in range(5)], [*honest_replays(rng), lost])
+    assert "below_band" not in weights(found)
+    assert weights(found)["within_band"] == "supports"
 
 
 def test_honest_claims_are_hardly_ever_left_unverified(stopping):

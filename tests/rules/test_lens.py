@@ -127,13 +127,13 @@ def test_the_own_clock_and_target_are_no_lens(on_mlperf):
     ("unit", "outside", "expected"),
     [
         *(
-            ("percent", value, "from 0 to 100 ")
+            ("percent", value, "from 0 to 100")
             for value in (math.nan, math.inf, -math.inf, -0.5, 100.5)
         ),
-        ("fraction", 1.1, "from 0 to 1 "),
-        ("BLEU", 100.5, "from 0 to 100 "),
-        ("nats/token", -0.1, "at least 0 "),
-        ("nats/token", math.inf, "at least 0 "),
+        ("fraction", 1.1, "from 0 to 1"),
+        ("BLEU", 100.5, "from 0 to 100"),
+        ("nats/token", -0.1, "0, or 1e-12 to 1e+06"),
+        ("nats/token", math.inf, "0, or 1e-12 to 1e+06"),
     ],
 )
 def test_a_target_outside_the_range_of_the_metric_is_refused(unit, outside, expected, on_mlperf):
@@ -143,6 +143,11 @@ def test_a_target_outside_the_range_of_the_metric_is_refused(unit, outside, expe
         make_lens(benchmark, clock=None, target=outside, field="query.target")
     assert raised.value.field == "query.target"
     assert expected in raised.value.expected
+
+
+def test_a_target_may_be_negative_where_the_metric_may_be(on_mlperf):
+    benchmark = replace(on_mlperf, target=QualityTarget("score", -5.0, "score", "higher"))
+    assert make_lens(benchmark, clock=None, target=-4.0).target.value == -4.0
 
 
 def test_a_clock_that_is_none_is_refused(on_mlperf):

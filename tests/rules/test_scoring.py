@@ -357,10 +357,36 @@ def test_sealed_runs_are_measured_by_their_olympic_mean(runs, seconds):
 
 
 @pytest.mark.parametrize(
-    ("runs", "c"), [(3, 0.449), (4, 0.298), (5, 0.227), (10, 0.105), (6, 1 / 5), (1, None)]
+    ("runs", "dropped", "c"),
+    [(1, 0, None), (2, 1, None), (2, 0, 1 / 2), (3, 0, 1 / 3), (3, 1, 0.449), (10, 1, 0.105)],
 )
-def test_variance_of_the_olympic_mean_is_that_of_trimmed_means(runs, c):
-    assert variance_of_mean(runs) == c
+def test_variance_of_the_olympic_mean_is_that_of_trimmed_means(runs, dropped, c):
+    assert variance_of_mean(runs, dropped=dropped) == c
+
+
+@pytest.mark.parametrize(
+    ("runs", "dropped"), [(3, 1), (4, 1), (5, 2), (6, 1), (7, 2), (10, 2), (25, 3), (40, 4)]
+)
+def test_variance_of_the_olympic_mean_is_what_a_simulation_gives(runs, dropped):
+    figures = np.sort(np.random.default_rng(0).normal(size=(100_000, runs)), axis=1)
+    variance = figures[:, dropped : runs - dropped].mean(axis=1).var()
+    assert variance_of_mean(runs, dropped=dropped) == pytest.approx(variance, rel=0.03)
+
+
+def test_interval_of_a_claim_is_that_of_the_runs_that_were_scored(digits):
+    """Source: MLPerf v0.5 NCF counts the first 50 of 100 runs."""
+    curve = (Evaluation(1.0, 1.0, 50.0), Evaluation(8.0, 8.0, 98.0))
+
+    def interval_of_first(count, rule):
+        runs = [Run(f"{n}.log", "mlperf", curve, status="success", seed=n) for n in range(count)]
+        benchmark = dataclasses.replace(digits, runs=rule)
+        result = score(runs, benchmark, division="closed", price_usd_per_hour=None)
+        return result.tta_low_seconds, result.tta_high_seconds
+
+    alone = interval_of_first(50, RunsRule(50, 1))
+    assert None not in alone
+    assert interval_of_first(100, RunsRule(50, 1, started=100)) == alone
+    assert interval_of_first(10, RunsRule(10, 1)) != interval_of_first(10, RunsRule(10, 3))
 
 
 def test_interval_is_symmetric_on_the_log_scale():

@@ -548,7 +548,7 @@ def test_wins_are_counted_as_by_an_independent_test(won, of):
 SPREAD = Spread(0.05, 20)
 
 
-ROW = RankedTime("a", 1, 10.0, runs=3, spread=SPREAD, convergence_values=3)
+ROW = RankedTime("a", 1, 10.0, runs=3, dropped=1, spread=SPREAD, convergence_values=3)
 
 
 def row(name, rank, figure, **other):

@@ -164,7 +164,7 @@ def test_a_lens_that_makes_no_sense_is_422(query, field, suffix, client):
 def test_a_range_that_is_left_is_told(client):
     (problem,) = client.get(BOARD, params={"target": 101}).json()["problems"]
 
-    assert problem["expected"] == "a top1Accuracy from 0 to 100 (percent)"
+    assert problem["expected"] == "a top1Accuracy: a percent from 0 to 100"
 
 
 def test_pages_of_a_lens_follow_each_other(two, client):

@@ -64,7 +64,7 @@ def test_the_api_answers_json_to_a_browser_too(path, client):
     [
         ({"sort": "luck"}, "Sort “luck”: expected 'rank'", "luck"),
         ({"target": "high", "q": "cnn"}, "Target “high”: expected a number", 'value="high"'),
-        ({"target": "140"}, "expected a top1Accuracy from 0 to 100 (percent)", 'value="140"'),
+        ({"target": "140"}, "expected a top1Accuracy: a percent from 0 to 100", 'value="140"'),
         ({"date_from": "May"}, "From “May”: no day; expected one like 2026-11-21", 'value="May"'),
         ({"price": "-1"}, "Your price “-1”: expected greater than 0", 'value="-1"'),
         ({"cursor": "7.7"}, "Cursor “7.7”: The board has changed", ""),

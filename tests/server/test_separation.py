@@ -8,13 +8,12 @@ from copy import deepcopy
 import numpy as np
 import pytest
 import scipy.stats
-from sqlalchemy import select
 from sqlalchemy.orm.attributes import flag_modified
 
 from finishline.rules.scoring.measured_time import calibrated_spread
 from finishline.rules.scoring.run import EPOCH, LEDGER, QUALITY, SECONDS
 from server.base.board_versions import raise_board_version
-from server.base.models import RunRow, Submission
+from server.base.models import Submission
 from server.pages.home import EVIDENCE_OF_ROUND
 from tests.server.test_console import Console
 from tests.server.test_inference import enter as enter_inference
@@ -93,22 +92,6 @@ def test_the_board_says_which_rows_its_runs_cannot_tell_apart(enter, client, dig
     half = scipy.stats.t.ppf(0.975, spread.degrees_of_freedom) * spread.stdev
     assert gaps[1] == pytest.approx(100 * np.expm1(half * np.sqrt(2 * 0.449)), rel=1e-6)
     assert not {"group", "group_rank", "p_same_as_leader", "single_run"} & set(entries[0])
-
-
-def test_rows_of_five_runs_with_varied_convergence_share_a_number(enter, client, database):
-    paces = (0.100, 0.101, 0.102, 0.103, 0.104)
-    ids = [enter(*paces), enter(*(pace + 0.001 for pace in paces)), enter(*FAR)]
-    with database.write() as session:
-        for run in session.scalars(select(RunRow).where(RunRow.submission_id.in_(ids[:2]))):
-            run.convergence = 6.0 + run.index % 3
-
-    entries = read(client)["entries"]
-
-    assert [(e["submission_id"], e["rank"], e["tied"]) for e in entries] == [
-        (ids[0], 1, True),
-        (ids[1], 1, True),
-        (ids[2], 3, False),
-    ]
 
 
 def test_separation_by_cost_is_of_what_the_runs_cost(enter, client):

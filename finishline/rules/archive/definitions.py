@@ -103,7 +103,7 @@ def general_runs(name: str) -> RunsRule:
     name = common_name(name)
     if name == "unet3d":
         return RunsRule(count=40, dropped=4)
-    if name in ("gpt3", "llama31_405b"):
+    if name in ("gpt3", "llama31_405b", "deepseekv3_671b", "qwen35_397b_grpo"):
         return RunsRule(count=3, dropped=1)
     few = ("dlrm", "maskrcnn", "resnet", "retinanet")
     return RunsRule(count=5 if name in few else 10, dropped=1)

@@ -107,10 +107,8 @@ def make_lens(
 
 def _checked(value: float, benchmark: Benchmark, *, field: str) -> float:
     target = benchmark.target
-    largest = target.greatest
-    limits = "at least 0" if largest is None else f"from 0 to {largest:g}"
-    if not math.isfinite(value) or not 0.0 <= value <= (largest or math.inf):
-        expected = f"a {target.metric} {limits} ({target.unit})"
+    if not math.isfinite(value) or not target.is_possible(value):
+        expected = f"a {target.metric}: {target.possible_in_words}"
         raise RuleError(f"{value:g}", field=field, expected=expected)
     if benchmark.reach.name == "fixed_stop" and value != target.value:
         message = "every run of this benchmark stops at the same step, whatever its quality"

@@ -137,7 +137,7 @@ def score(
     step = max(intervals) if intervals else None
     spread = calibrated_spread(benchmark)
     interval = (
-        claimed_interval(tta, runs=len(scores), spread=spread, step_seconds=step)
+        claimed_interval(tta, runs=len(places), dropped=dropped, spread=spread, step_seconds=step)
         if with_interval
         else None
     )

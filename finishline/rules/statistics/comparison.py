@@ -18,13 +18,15 @@ FEWEST_VALUES_TO_SHARE = 3
 class RankedTime:
     """A numbered row, its figure, and the runs behind it.
 
-    `convergence_values` counts the distinct epochs (or samples) to the target of its runs.
+    So many of the runs are `dropped` at each end. `convergence_values` counts the distinct epochs
+    (or samples) to the target of its runs.
     """
 
     submission_id: str
     rank: int
     figure: float
     runs: int
+    dropped: int
     spread: Spread | None
     convergence_values: int
 
@@ -80,7 +82,8 @@ def _in_turn(rows: Iterable[RankedTime]) -> Iterator[Separated]:
 
 def visible_gap(first: RankedTime, second: RankedTime) -> float | None:
     """The least relative gap that the runs of two rows can show at 95 %; None without a spread."""
-    one, other = variance_of_mean(first.runs), variance_of_mean(second.runs)
+    one = variance_of_mean(first.runs, dropped=first.dropped)
+    other = variance_of_mean(second.runs, dropped=second.dropped)
     if first.spread is None or second.spread is None or one is None or other is None:
         return None
     variance = first.spread.stdev**2 * one + second.spread.stdev**2 * other

@@ -139,7 +139,8 @@ def _judge_band(
     points = band_for(benchmark, claim, runs=planned)
     higher = benchmark.target.direction == "higher"
     breaks = []
-    for run in report.runs:
+    runs = [run for run in report.runs if not is_excused(run)]
+    for run in runs:
         broken = first_break([e.quality for e in run.evaluations], points, higher_is_better=higher)
         if broken is not None:
             breaks.append((run, broken))
@@ -148,7 +149,7 @@ def _judge_band(
         below = sum(broken.side == "below" for _, broken in breaks)
         weight: Weight = "rejects" if below > benchmark.runs.dropped else "note"
         return [_band_reason(run, broken, below=weight) for run, broken in breaks]
-    judged = sum(min(len(run.evaluations), len(points)) for run in report.runs)
+    judged = sum(min(len(run.evaluations), len(points)) for run in runs)
     if judged == 0:
         return []
     return [
