@@ -2,6 +2,7 @@
 
 import csv
 import io
+import sys
 from collections.abc import Iterator
 
 from finishline.rules.errors import LogFormatError
@@ -10,6 +11,7 @@ from finishline.rules.logs.text import MAX_FILE_BYTES
 
 MOST_COLUMNS = 1000
 MOST_ROWS = 1_000_000
+LONGEST_CELL = 100_000
 
 
 def read_csv(content: bytes, *, file: str, time: str | None) -> list[SourceRow]:
@@ -22,6 +24,7 @@ def read_csv(content: bytes, *, file: str, time: str | None) -> list[SourceRow]:
         raise LogFormatError(
             f"{len(content):,} bytes", file=file, expected=f"at most {MAX_FILE_BYTES:,} bytes"
         )
+    csv.field_size_limit(sys.maxsize)  # The module's own limit is the process's, and others set it.
     text = content.decode("utf-8-sig", "replace")
     table = csv.reader(io.StringIO(text, newline=""))
     try:
@@ -56,6 +59,10 @@ def _rows(
         if number > MOST_ROWS:
             expected = f"at most {MOST_ROWS:,}"
             raise LogFormatError("too many rows", file=file, line=number, expected=expected)
+        longest = max(map(len, cells), default=0)
+        if longest > LONGEST_CELL:
+            message, expected = f"a cell of {longest:,} characters", f"at most {LONGEST_CELL:,}"
+            raise LogFormatError(message, file=file, line=number, expected=expected)
         named = dict(zip(header, cells, strict=False))
         seconds = None
         if time is not None and (told := named.pop(time, "").strip()):
