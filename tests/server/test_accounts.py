@@ -320,11 +320,6 @@ def test_ones_own_submissions_go_on_where_a_page_ends_and_say_what_was_verified(
     assert alices.get(ACCOUNT, before="yesterday").status_code == 422
 
 
-def test_ones_own_submission_that_was_measured_is_shown_as_measured(judged, alices):
-    judged()
-    assert '<span class="evidence is-measured"' in alices.get(ACCOUNT).text
-
-
 ME = "/api/v1/me"
 
 

@@ -24,7 +24,7 @@ from server.base.board_versions import (
     raise_board_version,
 )
 from server.base.database import Database, utc_now
-from server.base.models import BenchmarkDefinition, RunRow, Submission, User, Verification
+from server.base.models import BenchmarkDefinition, RunRow, Submission, User
 from server.boards import records as queries
 from tests.support.statements import statements_of
 
@@ -438,17 +438,6 @@ def words_of(page):
     return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", page)))
 
 
-def test_an_empty_server_says_how_to_begin(client):
-    page = client.get("/").text
-    words = words_of(page)
-
-    for address in ("/submit", "/docs/importing", "/docs/start"):
-        assert f'href="{address}"' in page
-    assert "finishline up --demo" in words
-    assert "No replays running." in words
-    assert "No verdict yet" in words
-
-
 def test_a_replay_is_seen_from_the_queue_to_its_verdict(replay, make_report, client):
     link = f'href="/verifications/{replay.verification_id}"'
     queued = client.get("/").text
@@ -470,26 +459,6 @@ def test_a_replay_is_seen_from_the_queue_to_its_verdict(replay, make_report, cli
     assert ended.count(link) == 3  # The race, the last verdict among the counters, and its line.
     assert "No replays running." in words_of(ended)
     assert re.search(r"(\d) of \1 replays reached top1Accuracy 97.5", words_of(ended))
-
-
-def test_a_rejection_shows_the_reason_that_made_it_one(replay, make_report, client):
-    never = [14.8, 45.8, 73.0, 85.5, 90.8, 91.0, 91.2, 91.3]
-    replay.report(replay.claim().json(), make_report(replay.seeds(), qualities=never))
-
-    verdict = client.get(f"/api/v1/verifications/{replay.verification_id}").json()
-    assert verdict["outcome"] == "rejected"
-    first = next(r["message"] for r in verdict["reasons"] if r["weight"] == "rejects")
-    page = client.get("/").text
-    assert first in words_of(page)
-    assert "rejected" in words_of(page)
-
-    # Where no reason has the outcome's weight one that leaves open stands for it, or the first.
-    with replay.database.write() as session:
-        session.get_one(Verification, replay.verification_id).outcome = "not_separable"
-    page = client.get("/").text
-    assert "not separable" in words_of(page)
-    open_ones = [r for r in verdict["reasons"] if r["weight"] == "leaves_open"]
-    assert [*open_ones, *verdict["reasons"]][0]["message"] in words_of(page)
 
 
 def test_records_are_derived_once_a_version_and_again_after_a_submission(

@@ -224,14 +224,6 @@ def test_every_page_takes_a_benchmark_that_has_inference_alone(send, client):
         page(path)
 
 
-def test_a_benchmark_with_a_reference_band_shows_an_inference_without_it(send, client):
-    submission_id = enter(send, form={"benchmark": "digits"}, top1Accuracy=98.0)
-
-    page = client.get(f"/submissions/{submission_id}").text
-    assert "98\u00a0%" in page
-    assert "control-point band" not in page
-
-
 def test_rescoring_derives_an_inference_again_from_its_entry(send, client, database):
     submission_id = enter(send)
     before = client.get(f"{SUBMISSIONS}/{submission_id}").json()

@@ -231,17 +231,6 @@ def test_every_chart_has_a_figure_and_a_page_with_the_same_as_a_table(two_system
         assert f'href="{PAGE}/{name}?division=closed"' in first
 
 
-def test_without_a_submission_every_chart_says_what_it_needs(client):
-    for name in NAMES:
-        page = client.get(f"{PAGE}/{name}").text
-        if name == "curves":  # The reference alone has something to show.
-            assert figure(client, name)["data"]
-            continue
-        assert figure(client, name)["layout"]["meta"]["empty"] in page
-        assert "data-chart" not in page
-        assert 'id="figures"' in page
-
-
 def test_the_reference_stands_beside_the_curves(two_systems, client):
     drawn = figure(client, "curves")
     mean = next(trace for trace in drawn["data"] if trace["name"] == "reference mean")

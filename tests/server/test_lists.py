@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from server.base.models import Submission
 from tests.server.test_phases import sign_in
 from tests.support.pages import BROWSER, HOSTILE, words_of
 
@@ -60,17 +59,6 @@ def test_a_page_of_a_list_leads_to_the_older_ones(three, client, monkeypatch):
     monkeypatch.setattr("server.base.paging.CHUNK", 1)
     monkeypatch.setattr("server.base.paging.MOST_LOOKED_AT", 1)
     assert "None among the latest." in client.get("/submissions?accelerator=H100").text
-
-
-def test_a_list_and_a_search_hide_what_is_under_embargo(three, client, alice, database):
-    with database.write() as session:
-        session.get_one(Submission, three[1]).embargoed = True
-
-    assert three[1] not in listed(client, "/submissions")
-    assert "wide net" not in client.get("/search?q=wide").text.partition("<main")[2]
-    client.headers.update(alice.headers)
-    assert three[1] in listed(client, "/submissions")
-    assert "wide net" in client.get("/search?q=wide").text.partition("<main")[2]
 
 
 def test_verifications_are_listed_by_verdict(replay, client):

@@ -145,13 +145,6 @@ def test_the_methods_of_an_address_are_those_that_are_described(client):
     assert app_of(client).state.services.of(NamedMethods) == described
 
 
-def test_the_chart_of_a_replay_is_a_figure(replay, client):
-    response = client.get(f"/verifications/{replay.verification_id}/charts/replay.json")
-
-    assert response.status_code == 200
-    assert {"data", "layout"} <= response.json().keys()
-
-
 @pytest.fixture
 def static_paths(replay, client):
     """The addresses of the static files of a page that has all of them."""

@@ -314,16 +314,6 @@ def test_a_feed_that_did_not_change_is_304_and_one_that_did_is_not(
     assert b"<script>" not in changed.content
 
 
-def test_pages_name_their_feeds_and_an_unknown_benchmark_has_none(client):
-    link = '<link rel="alternate" type="application/atom+xml"'
-    page = client.get("/benchmarks/digits").text
-
-    assert page.count(link) == 2
-    assert 'href="/benchmarks/digits/feed.atom"' in page
-    assert client.get("/").text.count(link) == 1
-    assert client.get("/benchmarks/nothing/feed.atom").status_code == 404
-
-
 def test_links_are_those_of_the_public_address_where_one_is_set(settings):
     public = settings.model_copy(update={"public_url": "https://finishline.example.org/"})
     with TestClient(create_app(public, dispatch=False)) as client:

@@ -15,7 +15,7 @@ from finishline.rules.scoring.measurements import (
 )
 from finishline.rules.verification.fair_queue import NOBODY, Turns
 from server.base.database import utc_now
-from server.base.models import User, WorkerRow
+from server.base.models import User
 from server.verifications.queue_order import keep_turns, lock_queues, read_turns
 
 QUEUE = "/api/v1/queue"
@@ -66,17 +66,6 @@ def test_what_waits_has_its_place_and_an_expected_start(
     assert "before run 1 of" in page
     (worker,) = client.get("/api/v1/workers").json()["workers"]
     assert worker["under_way"]["verification_id"] == second
-
-
-def test_a_class_without_a_worker_says_so_and_since_when(replay, hello, client, database):
-    hello("gpu-1", hardware_class="gpu-test")
-    page = client.get("/workers").text
-    assert "no worker of this class is connected, none was ever seen" in page
-    with database.write() as session:
-        session.get_one(WorkerRow, "gpu-1").last_seen_at = utc_now() - timedelta(hours=2)
-    page = client.get("/workers").text
-    assert "no worker of this class has been seen since" in page
-    assert "no worker that could take it is connected" in page
 
 
 def test_a_worker_says_which_run_it_is_at(replay, hello, client):

@@ -123,15 +123,6 @@ def test_a_decision_publishes_or_keeps_and_is_logged(
 
 
 @on_sqlite
-def test_a_submission_page_shows_what_is_published_and_what_waits(rerun_below, client):
-    page = client.get(f"/submissions/{rerun_below.submission_id}").text
-
-    assert page.count("published") >= 1
-    assert "waits for a decision" in page
-    assert f'href="/console/decide/{rerun_below.verification_id}"' in page
-
-
-@on_sqlite
 def test_only_a_verdict_that_waits_is_decided_about(replay, client, olivia, make_report):
     assert decide(replay, olivia, "publish").status_code == 409
     finish(replay, make_report(replay.seeds()))

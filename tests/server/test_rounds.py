@@ -38,13 +38,6 @@ def test_a_round_shows_its_systems_by_its_benchmarks(systems, client):
     assert client.get("/rounds/v99.0").status_code == 404
 
 
-def test_a_round_without_results_names_its_boards(client):
-    page = client.get("/rounds/open").text
-
-    assert "No results yet." in page
-    assert 'href="/benchmarks/digits"' in page
-
-
 def test_an_accelerator_and_a_submitter_list_their_results(systems, client):
     assert "did you mean &#39;alice&#39;" in client.get("/submitters/alic", headers=BROWSER).text
     v100 = client.get("/accelerators/v100").text

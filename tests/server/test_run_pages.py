@@ -35,24 +35,3 @@ def test_a_run_has_a_page_with_its_curve_its_phases_and_its_log_by_lines(
     assert re.findall(r'<a id="L(\d+)"', second) == ["6", "7", "8", "9", "10"]
     assert f'href="{address}/runs/0?page=3#log"' in second
     assert client.get(f"{address}/runs/9").status_code == 404
-
-
-def test_a_log_that_is_hidden_is_shown_to_nobody_else(digits_submission, submit, client):
-    address = f"/submissions/{submit(digits_submission).json()['id']}/runs/0"
-    assert client.get(address).status_code == 404
-
-
-def test_a_race_has_a_lane_for_each_run_and_ghost(replay, client, make_report):
-    address = f"/verifications/{replay.verification_id}/race"
-    waiting = client.get(address).text
-    assert 'data-live="yes"' in waiting
-    report = make_report(replay.seeds())
-    assert replay.report(replay.claim().json(), report).status_code == 200
-
-    page = client.get(address).text
-    lanes = page.partition('<div class="lanes">')[2].partition("</section>")[0]
-    names = [words_of(lane).strip() for lane in lanes.split('<div class="ledger lane">')[1:]]
-    assert len([name for name in names if name.startswith("run ")]) == len(report.runs)
-    assert any(name.startswith("the claim") for name in names)
-    assert 'data-live=""' in page
-    assert f'href="{address}"' in client.get(f"/verifications/{replay.verification_id}").text

@@ -73,10 +73,3 @@ def test_board_leads_to_its_numbers_as_filtered(claim, client):
         links = re.findall(f'href="({re.escape(address)}\\?[^"]*)"', page)
         assert any("division=closed&q=digits&sort=cv" in link for link in links), address
     assert 'href="/benchmarks/digits/charts?division=closed&q=digits&sort=cv"' in page
-
-
-def test_home_links_every_benchmark(client):
-    page = read(client, "/?round=all")
-
-    for benchmark in client.get("/api/v1/benchmarks").json()["benchmarks"]:
-        assert page.count(f'href="/benchmarks/{benchmark["id"]}"') == 1, benchmark["id"]

@@ -2,13 +2,11 @@
 
 import re
 from dataclasses import replace
-from xml.etree import ElementTree
 
 import pytest
 
 from server.base.models import Submission
 from tests.support.pages import BROWSER, HOSTILE, words_of
-from web.stamps import TABS
 
 
 @pytest.fixture(autouse=True)
@@ -29,42 +27,6 @@ def judged(replay, make_report):
         return f"/submissions/{replay.submission_id}"
 
     return judge
-
-
-def test_a_verified_page_shows_its_place_its_verdict_its_steps_and_its_proof(
-    judged, replay, client
-):
-    address = judged()
-    tabs = [client.get(f"{address}?tab={name}", headers=BROWSER).text for name, _ in TABS]
-    page = "".join(tabs)
-    words = words_of(page)
-
-    assert "Rank 1 of 1 in the closed division." in words
-    assert "dropped as fastest" in words
-    assert "of 3 replays reached" in words or "of 4 replays reached" in words
-    assert "waits for a decision" not in words
-    proof = f"/api/v1/verifications/{replay.verification_id}/proof"
-    assert f'href="{proof}"' in page
-    assert f"finishline check-proof proof-{replay.verification_id}.zip --key keys" in page
-    assert f"[![Finishline: digits](http://testserver{address}/badge.svg)]" in page
-    assert f"@misc{{finishline-{replay.submission_id}," in page
-    # Each tab has an address, and a strict policy finds nothing inline to refuse.
-    assert all(f'href="{address}?tab={name}"' in page for name, _ in TABS[1:])
-    for tab in tabs:
-        assert all(f'id="{anchor}"' in tab for anchor in re.findall(r'href="#([^"]+)"', tab))
-    assert 'style="' not in page
-    assert not re.search(r"<script(?![^>]* src=)", page)
-
-
-def test_a_claim_whose_epochs_agree_says_why_its_time_was_not_compared(judged, client):
-    address = judged(hardware_class="gpu-elsewhere")
-    page = client.get(address, headers=BROWSER).text
-
-    told = "A replay took as many epochs; time was not compared: the claim was made on"
-    assert told in words_of(page)
-    assert 'class="evidence is-claimed"' in page
-    badge = ElementTree.fromstring(client.get(f"{address}/badge.svg").content)  # noqa: S314  ours
-    assert "digits: claimed" in "".join(badge.itertext())
 
 
 def test_a_badge_is_asked_for_again_and_follows_the_evidence(replay, client, database):
@@ -97,27 +59,6 @@ def test_a_raw_log_is_shown_as_text_and_can_be_kept(digits_submission, submit, c
     assert log.headers["x-content-type-options"] == "nosniff"
     assert "run_0.log" in log.headers["content-disposition"]
     assert log.content == digits_submission.logs["run_0.log"]
-
-
-def test_neighbours_on_the_board_are_offered_for_comparison(
-    digits_submission, submit, make_log, client, claims_are_numbered
-):
-    faster = submit(digits_submission).json()["id"]
-    alone = client.get(f"/submissions/{faster}", headers=BROWSER).text
-    assert "Rank 1 of 1" in words_of(alone)
-    for index, name in enumerate(digits_submission.logs):
-        slow = make_log(200 + index, name=name, seconds_per_epoch=0.3 + index * 0.002)
-        digits_submission.logs[name] = slow
-    slower = submit(digits_submission).json()["id"]
-
-    page = client.get(f"/submissions/{slower}", headers=BROWSER).text
-    assert "Rank 2 of 2" in words_of(page)
-    assert "Rank 1 of 2" in words_of(client.get(f"/submissions/{faster}", headers=BROWSER).text)
-    assert f'<input type="hidden" name="ids" value="{slower},{faster}">' in page
-    around = page.split('<ol class="among">')[1].split("</ol>")[0]
-    first, second = (words_of(row) for row in around.split("</li>")[:2])
-    assert first.startswith(" 1 CPU · alice 0.9")
-    assert second.startswith(" 2 this one 2.4")
 
 
 def test_of_very_many_evaluations_a_page_shows_an_even_sample(
@@ -153,40 +94,6 @@ def two(digits_submission, submit, make_log):
             200 + index, name=name, seconds_per_epoch=pace, batch_size=32
         )
     return [*ids, submit(digits_submission).json()["id"]]
-
-
-def test_two_submissions_stand_side_by_side_with_what_differs_and_who_is_faster(two, client):
-    address = f"/compare?ids={two[0]},{two[1]}"
-    answer = client.get(address, headers=BROWSER)
-    words = words_of(answer.text)
-
-    assert answer.status_code == 200
-    assert "A is significantly faster than B" in words
-    assert "batch_size differs 64 32 0.500 × A" in words
-    assert "Hardware class same" in words
-    assert "than B" in words
-    assert "The board may tell the same two apart or not: it counts other tests" in words
-    assert 'style="' not in answer.text
-    assert f'href="/api/v1/compare?submissions={two[0]}%2C{two[1]}"' in answer.text
-    different = words_of(client.get(address + "&rows=different", headers=BROWSER).text)
-    assert "batch_size differs" in different
-    assert "Hardware class same" not in different
-    for chart in ("curves-chart", "times-chart"):
-        assert f'id="{chart}"' in answer.text
-
-
-def test_beside_each_one_stands_how_it_is_known(two, client, database):
-    known = (("claimed", "epochs_agree"), ("measured", None))
-    for submission_id, (evidence, check) in zip(two, known, strict=True):
-        with database.write() as session:
-            submission = session.get_one(Submission, submission_id)
-            submission.evidence, submission.check_word = evidence, check
-    page = client.get(f"/compare?ids={two[0]},{two[1]}", headers=BROWSER).text
-    sides = page.split('class="sides"')[1].split("</ol>")[0]
-
-    first, second = (words_of(each) for each in sides.split("</li>")[:2])
-    assert "claimed · epochs agree" in first
-    assert "measured" in second
 
 
 def test_what_a_form_sends_leads_to_one_address(two, client):

@@ -4,7 +4,6 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from web.board_marks import not_separated, time_bars
 from web.board_table import (
     asks_what_if,
     board_query,
@@ -88,21 +87,6 @@ def test_archive_has_a_tab():
     ]
     row = {"benchmark": "cifar10", "division": "open", "evidence": "published"}
     assert board_address(row) == "/benchmarks/cifar10?division=open&round=archive"
-
-
-def test_bars_are_logarithmic():
-    def row(rank, seconds, beside=None):
-        ends = {"tta_low_seconds": None, "tta_high_seconds": 100.0}
-        known = {"submission_id": f"s{rank}", "rank": rank, "tta_seconds": seconds}
-        return known | ends | {"not_separated_from": beside}
-
-    rows = [row(1, 1.0), row(2, 10.0), row(3, 11.0, 2)]
-    bars = time_bars(rows)
-    # Ten is halfway from one to a hundred; the shortest bar is 6 percent.
-    assert (bars["s1"].percent, bars["s2"].percent, bars["s2"].high) == (6.0, 53.0, 100.0)
-    assert bars["s2"].low is None
-    assert time_bars(rows[:1]) == {}
-    assert not_separated(rows) == {"s2", "s3"}
 
 
 def board(*, entries, total, first):

@@ -5,11 +5,10 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.web.views import submission
-from web.citation import badge_svg, bibtex, escape_tex, plain_citation, text_width
+from web.citation import badge_svg, bibtex, escape_tex, plain_citation
 from web.feed import ATOM, Feed, FeedEntry, atom_feed
 
 ADDRESS = "https://example.org/submissions/a"
-SVG = "{http://www.w3.org/2000/svg}"
 NAMES = {"a": ATOM}
 GREEN = "#126b3a"
 
@@ -59,15 +58,6 @@ def drawn(of):
     return ElementTree.fromstring(badge_svg(of).encode())  # noqa: S314  our own
 
 
-def test_badge_says_benchmark_evidence_and_our_time():
-    root = drawn(submission())
-
-    assert [text.text for text in root.iter(f"{SVG}text")] == ["digits", "measured · 0.900 s"]
-    title = root.find(f"{SVG}title")
-    assert root.get("aria-labelledby") == title.get("id")
-    assert "measured · 0.900 s" in title.text
-
-
 @pytest.mark.parametrize("check", ["none", "epochs_agree", "undecided", "contradicted"])
 def test_badge_of_a_claim_has_no_time(check):
     svg = badge_svg(submission(evidence="claimed", check=check, measured_seconds=None))
@@ -86,14 +76,6 @@ def test_badge_says_why_it_has_no_time(result, words):
     of["result"] |= result
 
     assert words in "".join(drawn(of).itertext())
-
-
-# By the advance widths of Verdana: i 562, W 2025, m 1992 of 2048 to the em, at 11 px.
-@pytest.mark.parametrize(
-    ("text", "pixels"), [("i", 3.02), ("W", 10.88), ("mm", 21.4), ("名", 11.0), ("e\u0301", 6.55)]
-)
-def test_text_is_as_wide_as_its_font_makes_it(text, pixels):
-    assert text_width(text) == pytest.approx(pixels, abs=0.02)
 
 
 def entry(**changes):

@@ -22,7 +22,7 @@ from web.compare import (
     probability,
     side_names,
 )
-from web.decisions import decision_rows, ratio_words, run_dots
+from web.decisions import decision_rows, ratio_words
 from web.names import byline, hardware
 from web.progress import (
     chosen_ghost,
@@ -132,12 +132,6 @@ def test_new_figures_stand_beside_the_published():
     assert shown["Epochs"] == ("8", "8", "no change")
     assert shown["Reached"] == ("2 of 2", "2 of 3", "")
     assert [ratio_words(r, "slower", "faster") for r in (0.5, 1.004)] == ["2× faster", "no change"]
-
-
-def test_dots_of_both_sides_have_one_scale():
-    old, new = run_dots(side(5.0), side(10.0, None))
-    assert (old.places, new.places) == ((49.0,), (97.0,))
-    assert run_dots(side(None), side(None)) == []
 
 
 def test_splits_are_against_a_ghost():

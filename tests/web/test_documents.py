@@ -142,15 +142,6 @@ def test_links_and_images_are_led():
     assert '<img src="/here/images/a.svg" alt="what it shows"' in page.html
 
 
-def test_table_scrolls_without_style():
-    page = markdown_page(TEXT)
-
-    label = 'role="group" aria-label="Table 1: key, seconds"'
-    assert f'<div class="scroll" tabindex="0" {label}>\n<table>' in page.html
-    assert '<td class="r num">12</td>' in page.html
-    assert "style=" not in page.html
-
-
 def test_code_is_text():
     page = markdown_page("```\na < b && c\n```\n")
 
@@ -163,10 +154,6 @@ def test_option_keeps_its_hyphens():
     assert html == (
         "<p><code>verify A-B <span>--dry-run</span> &lt;x&gt; <span>-q</span></code></p>\n"
     )
-
-
-def test_wide_code_scrolls_by_keyboard():
-    assert '<pre class="command" tabindex="0"><code>finishline' in markdown_page(TEXT).html
 
 
 def test_no_tag_of_a_text_gets_through():

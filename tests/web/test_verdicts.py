@@ -4,25 +4,14 @@ import pytest
 
 from web.run_measurements import (
     Setting,
-    ledger_bars,
     measured_columns,
-    phases_used,
     stated_settings,
 )
 from web.steps import addends_over_count, convergence_unit, run_uses, shown_steps
 from web.verdicts import (
     reads_between_evaluations,
-    standing_words,
     verdict_checks,
 )
-
-
-def test_row_stands_as_its_evidence():
-    claim = {"evidence": "claimed", "check": "epochs_agree", "withdrawal": None}
-    assert standing_words(claim | {"evidence": "measured", "check": None}) == "measured"
-    assert standing_words(claim) == "claimed · epochs agree"
-    assert standing_words(claim | {"check": "none"}) == "claimed"
-    assert standing_words(claim | {"withdrawal": {"by": "alice"}}) == "withdrawn"
 
 
 def test_epochs_between_evaluations_are_marked():
@@ -233,18 +222,3 @@ def test_runs_that_differ_show_every_value():
 
 def test_run_without_settings_states_none():
     assert stated_settings({"hyperparameters": {}, "runs": [{"settings": None}]}) == []
-
-
-def test_bars_share_the_longest_runs_scale():
-    short, long = {"train": 1.0, "init": 1.0}, {"train": 3.0, "init": 1.0, "idle": 0.0}
-    bars = ledger_bars([{"ledger": short}, {"ledger": long}])
-    assert [(s.phase, s.percent) for s in bars[0].segments] == [("init", 25.0), ("train", 25.0)]
-    assert [s.start_percent for s in bars[0].segments] == [0.0, 25.0]
-    assert sum(s.percent for s in bars[1].segments) == pytest.approx(100.0)
-    assert [bar.total_seconds for bar in bars] == [2.0, 4.0]
-
-
-def test_run_without_a_ledger_has_an_empty_bar():
-    runs = [{"ledger": None}, {"ledger": {"train": 0.0}}]
-    assert [bar.segments for bar in ledger_bars(runs)] == [(), ()]
-    assert phases_used(runs) == []
