@@ -94,16 +94,7 @@ def exercise(tmp_path, benchmarks_dir):
 
 def train_digits(folder):
     """A submission of three real trainings."""
-    command = [
-        sys.executable,
-        "-m",
-        "finishline.cli.main",
-        "run",
-        "digits",
-        "--runs",
-        "3",
-        "--json",
-    ]
+    command = [sys.executable, "-m", "finishline.cli.main", "run", "digits", "--runs", "3"]
     subprocess.run([*command, "--out", str(folder)], check=True, capture_output=True, timeout=120)
     claim = folder / "submission.json"
     logs = [("logs", (path.name, path.read_bytes())) for path in sorted(folder.glob("*.log"))]

@@ -2,15 +2,14 @@
 
 import json
 import os
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
 from finishline.cli.main import main
+from tests.support.serving import serving
 from worker.box.bubblewrap import find_bubblewrap
 from worker.box.order import BoxUnavailableError
 
@@ -51,44 +50,21 @@ class StandIn:
         return given.pop(0) if len(given) > 1 else given[0]
 
 
-def _handler(standin):
-    class Handler(BaseHTTPRequestHandler):
-        def _answer(self):
-            length = int(self.headers.get("Content-Length") or 0)
-            asked = Asked(
-                self.command, self.path, dict(self.headers.items()), self.rfile.read(length)
-            )
-            standin.asked.append(asked)
-            status, document = standin.take(f"{self.command} {self.path.partition('?')[0]}")
-            body = document if isinstance(document, bytes) else json.dumps(document).encode()
-            self.send_response(status)
-            kind = "text/event-stream" if isinstance(document, bytes) else "application/json"
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            if standin.later is not None:
-                self.send_header("Retry-After", standin.later)
-            self.end_headers()
-            self.wfile.write(body)
-
-        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _answer  # noqa: N815  (http.server's names)
-
-        def log_message(self, format, *args):  # noqa: A002
-            """Write nothing: a test's output is its own."""
-
-    return Handler
-
-
 @pytest.fixture
 def standin():
-    server = ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
-    standin = StandIn(url=f"http://127.0.0.1:{server.server_port}")
-    server.RequestHandlerClass = _handler(standin)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield standin
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    def respond(request, body):
+        asked = Asked(request.command, request.path, dict(request.headers.items()), body)
+        standin.asked.append(asked)
+        status, document = standin.take(f"{asked.method} {asked.path.partition('?')[0]}")
+        is_stream = isinstance(document, bytes)
+        headers = {"Content-Type": "text/event-stream" if is_stream else "application/json"}
+        if standin.later is not None:
+            headers["Retry-After"] = standin.later
+        return status, headers, document if is_stream else json.dumps(document).encode()
+
+    with serving(respond) as url:
+        standin = StandIn(url)
+        yield standin
 
 
 @dataclass(frozen=True)

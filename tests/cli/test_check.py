@@ -13,6 +13,7 @@ import pytest
 
 from finishline.rules.archive import records
 from finishline.rules.archive.definitions import shipped_file
+from tests.support.archive_folders import ENTRY, retinanet_log, write_entries, write_package
 from tests.support.submission_folder import BENCHMARKS, write_submission
 
 
@@ -91,9 +92,7 @@ def test_a_broken_log_line_is_named(finishline, tmp_path):
 
 
 def test_a_dawnbench_entry_needs_its_benchmark_named(finishline, tmp_path):
-    entry = {"version": "v1.0", "author": "A", "authorEmail": "a@example.org", "framework": "F",
-             "model": "M", "hardware": "H", "timestamp": "2018-04-20"}  # fmt: skip
-    (tmp_path / "entry.json").write_text(json.dumps(entry))
+    (tmp_path / "entry.json").write_text(json.dumps(ENTRY))
     rows = ["epoch\thours\ttop1Accuracy", "1\t0.05\t50.0", "2\t0.1\t94.0"]
     (tmp_path / "entry.tsv").write_text("\n".join(rows) + "\n")
     path = str(tmp_path / "entry.json")
@@ -113,55 +112,14 @@ def test_benchmark_definitions_that_are_not_there_are_one_sentence(finishline, t
     assert "no benchmark definition" in ran.err
 
 
-ENTRY = {"version": "v1.0", "author": "A", "authorEmail": "a@example.org", "framework": "F",
-         "model": "M", "hardware": "H", "timestamp": "2018-04-20"}  # fmt: skip
-
-
-START = 1_700_000_000_000
-
-
-def log(minutes, *, seed, status="success"):
-    stop = START + minutes * 60_000
-    lines = [
-        ("submission_benchmark", START, "retinanet", {}),
-        ("submission_division", START, "closed", {}),
-        ("submission_org", START, "ACME", {}),
-        ("seed", START, seed, {}),
-        ("global_batch_size", START, 256, {}),
-        ("run_start", START, None, {}),
-        ("eval_accuracy", stop, 0.35, {"epoch_num": 4}),
-        ("run_stop", stop, None, {"status": status}),
-    ]
-    return "".join(
-        f":::MLLOG {json.dumps({'time_ms': ms, 'key': key, 'value': value, 'metadata': more})}\n"
-        for key, ms, value, more in lines
-    )
-
-
 @pytest.fixture
 def package(tmp_path):
-    """One retinanet set of five runs, 10 to 14 minutes."""
-    folder = tmp_path / "package"
-    results = folder / "ACME" / "results" / "big" / "retinanet"
-    results.mkdir(parents=True)
-    for number in range(5):
-        (results / f"result_{number}.txt").write_text(log(10 + number, seed=number))
-    systems = folder / "ACME" / "systems"
-    systems.mkdir()
-    (systems / "big.json").write_text('{"division": "closed"}')
-    return folder
+    return write_package(tmp_path / "package")
 
 
 @pytest.fixture
 def tree(tmp_path):
-    """Two DAWNBench entries, of which one has no TSV."""
-    folder = tmp_path / "dawnbench"
-    train = folder / "CIFAR10" / "train"
-    train.mkdir(parents=True)
-    for name in ("good", "half"):
-        (train / f"{name}.json").write_text(json.dumps(ENTRY))
-    (train / "good.tsv").write_text("epoch\thours\ttop1Accuracy\n1\t0.5\t94.0\n")
-    return folder
+    return write_entries(tmp_path / "dawnbench")
 
 
 def lines(text):
@@ -244,7 +202,7 @@ def test_links_pipes_and_folders_are_not_read(finishline, package):
 def test_a_name_that_is_not_text_is_told_and_hinders_nothing(finishline, package):
     odd = os.fsencode(package) + b"/O\xff\n/results/big/retinanet"
     Path(os.fsdecode(odd)).mkdir(parents=True)
-    (Path(os.fsdecode(odd)) / "result_0.txt").write_text(log(10, seed=1))
+    (Path(os.fsdecode(odd)) / "result_0.txt").write_text(retinanet_log(1, minutes=10))
     ran = finishline("score", str(package))
     assert ran.code == 0
     first, second = lines(ran.out)

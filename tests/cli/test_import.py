@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx2
 import pytest
@@ -20,16 +19,14 @@ from finishline.cli.archive_files import list_archive
 from finishline.cli.client import ServerClient
 from finishline.cli.errors import CliError
 from finishline.rules.archive.parcels import Parcel
+from tests.support.archive_folders import CURVE, ENTRY, retinanet_log, write_entries, write_package
 from tests.support.processes import wait_for
+from tests.support.serving import serving
 
-ENTRY = {"version": "v1.0", "author": "A", "authorEmail": "a@example.org", "framework": "F",
-         "model": "M", "hardware": "H", "timestamp": "2018-04-20"}  # fmt: skip
 INFERENCE = ENTRY | {"latency": 2.5, "cost": 4e-6, "top1Accuracy": 94.5}
-CURVE = "epoch\thours\ttop1Accuracy\n1\t0.5\t90.0\n2\t1.0\t94.5\n"
 SYSTEM = {"division": "closed", "system_name": "Big", "number_of_nodes": "2",
           "accelerators_per_node": "8", "accelerator_model_name": "H100",
           "framework": "torch 2.9"}  # fmt: skip
-START = 1_700_000_000_000
 Form = dict[str, list[tuple[str | None, bytes]]]
 
 
@@ -72,29 +69,6 @@ class Keeper:
             return 201, {"id": key[:12], "result": {"eligible": True}}, repeated
 
 
-def _handler(keeper):
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self):
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            keeper.tokens.add(self.headers.get("Authorization"))
-            form = read_form(self.headers["Content-Type"], body)
-            status, document, repeated = keeper.answer(self.headers["Idempotency-Key"], body, form)
-            content = json.dumps(document).encode()
-            self.send_response(status)
-            if repeated:
-                self.send_header("Idempotent-Replayed", "true")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, format, *args):  # noqa: A002
-            """Write nothing: a test's output is its own."""
-
-    return Handler
-
-
 def read_form(kind, body):
     """The parts of a multipart form, by name: (file name, content)."""
     message = email.message_from_bytes(
@@ -109,16 +83,18 @@ def read_form(kind, body):
 
 @pytest.fixture
 def keeper(monkeypatch):
-    keeper = Keeper()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(keeper))
-    keeper.url = f"http://127.0.0.1:{server.server_port}"
+    def respond(request, body):
+        keeper.tokens.add(request.headers.get("Authorization"))
+        form = read_form(request.headers["Content-Type"], body)
+        answer = keeper.answer(request.headers["Idempotency-Key"], body, form)
+        status, document, repeated = answer
+        headers = {"Idempotent-Replayed": "true"} if repeated else {}
+        return status, headers, json.dumps(document).encode()
+
     monkeypatch.setattr(importing, "RETRY_SECONDS", (0.0, 0.0, 0.0))
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield keeper
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(respond) as url:
+        keeper = Keeper(url)
+        yield keeper
 
 
 @pytest.fixture
@@ -134,48 +110,15 @@ def import_it(finishline, keeper):
 @pytest.fixture
 def tree(tmp_path):
     """Three DAWNBench entries: one whole, one of inference, one without its TSV."""
-    train = tmp_path / "dawnbench" / "CIFAR10" / "train"
-    inference = tmp_path / "dawnbench" / "CIFAR10" / "inference"
-    train.mkdir(parents=True)
-    inference.mkdir()
-    (train / "good.json").write_text(json.dumps(ENTRY, indent=3))
-    (train / "good.tsv").write_text(CURVE)
-    (train / "half.json").write_text(json.dumps(ENTRY))
-    (inference / "fast.json").write_text(json.dumps(INFERENCE))
-    return tmp_path / "dawnbench"
-
-
-def log(seed, organisation):
-    lines = [
-        ("submission_benchmark", "retinanet", {}),
-        ("submission_division", "closed", {}),
-        ("submission_org", organisation, {}),
-        ("seed", seed, {}),
-        ("global_batch_size", 256, {}),
-        ("run_start", None, {}),
-        ("eval_accuracy", 0.35, {"epoch_num": 4}),
-        ("run_stop", None, {"status": "success"}),
-    ]
-    return "".join(
-        f":::MLLOG {json.dumps({'time_ms': ms, 'key': key, 'value': value, 'metadata': more})}\n"
-        for ms, (key, value, more) in enumerate(lines, START)
-    )
-
-
-def write_package(folder, organisation):
-    results = folder / organisation / "results" / "big" / "retinanet"
-    results.mkdir(parents=True)
-    for number in range(5):
-        (results / f"result_{number}.txt").write_text(log(number, organisation))
-    systems = folder / organisation / "systems"
-    systems.mkdir()
-    (systems / "big.json").write_text(json.dumps(SYSTEM))
+    folder = write_entries(tmp_path / "dawnbench")
+    (folder / "CIFAR10" / "inference").mkdir()
+    (folder / "CIFAR10" / "inference" / "fast.json").write_text(json.dumps(INFERENCE))
     return folder
 
 
 def write_packages(folder, number):
     for place in range(number):
-        write_package(folder, f"Org{place:02}")
+        write_package(folder, f"Org{place:02}", system=SYSTEM)
     return folder
 
 
@@ -184,7 +127,7 @@ def packages(tmp_path):
     """One retinanet set of five runs of each of three organisations."""
     folder = tmp_path / "training_results_v5.1"
     for organisation in ("ACME", "Bolt", "Core"):
-        write_package(folder, organisation)
+        write_package(folder, organisation, system=SYSTEM)
     return folder
 
 
@@ -253,7 +196,7 @@ def test_a_round_that_was_guessed_is_told(packages, tmp_path, keeper, import_it)
     ("changed", "content", "imported"),
     [
         (None, "", []),
-        ("results/big/retinanet/result_3.txt", log(99, "ACME"), ["ACME/results/big/retinanet"]),
+        ("results/big/retinanet/result_3.txt", retinanet_log(99), ["ACME/results/big/retinanet"]),
         ("systems/big.json", json.dumps(SYSTEM | {"framework": "torch 3.0"}),
          ["ACME/results/big/retinanet"]),
     ],
@@ -431,7 +374,7 @@ def test_a_link_among_the_logs_is_refused_and_never_followed(packages, tmp_path,
 
 def test_compressed_logs_are_told_and_not_read(packages, import_it):
     folder = packages / "ACME" / "results" / "big" / "retinanet"
-    (folder / "result_9.txt.gz").write_bytes(gzip.compress(log(9, "ACME").encode()))
+    (folder / "result_9.txt.gz").write_bytes(gzip.compress(retinanet_log(9).encode()))
     (folder / "weights.gz").write_bytes(gzip.compress(b""))
     ran = import_it("mlperf", str(packages), "--dry-run")
     path = "ACME/results/big/retinanet/result_9.txt.gz"
@@ -439,7 +382,7 @@ def test_compressed_logs_are_told_and_not_read(packages, import_it):
 
 
 def test_logs_outside_a_package_are_skipped(tmp_path, keeper, import_it):
-    (tmp_path / "alone.txt").write_text(log(1, "ACME"))
+    (tmp_path / "alone.txt").write_text(retinanet_log(1))
     ran = import_it("mlperf", str(tmp_path / "alone.txt"), "--json")
     assert ran.code == 0
     assert "outside a package" in ran.json()["skipped"][0]["reason"]

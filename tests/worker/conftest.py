@@ -4,7 +4,6 @@ import json
 import sys
 import threading
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -16,6 +15,7 @@ from finishline.rules.verification.messages import (
     Training,
     WorkerSystem,
 )
+from tests.support.serving import serving
 from worker.child_process import Host
 from worker.link import WorkerLink
 from worker.outbox import Announcer
@@ -155,44 +155,20 @@ class FakeServer:
 def fake_server():
     fake = FakeServer()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def respond(request, body):
+        kind = urlsplit(request.path).path.rsplit("/", 1)[-1]
+        with fake.changed:
+            status, answer = fake.answer_to(kind)
+            if request.command == "POST":
+                fake.posts.append((kind, request.headers["authorization"], json.loads(body)))
+                fake.fence_headers.append((kind, request.headers["finishline-fence"]))
+            fake.changed.notify_all()
+        if isinstance(answer, bytes):
+            return status, {}, answer
+        return status, {}, json.dumps(answer).encode() if status != 204 else b""
 
-        def do_POST(self):
-            content = self.rfile.read(int(self.headers["content-length"]))
-            kind = urlsplit(self.path).path.rsplit("/", 1)[-1]
-            with fake.changed:
-                status, answer = fake.answer_to(kind)
-                fake.posts.append((kind, self.headers["authorization"], json.loads(content)))
-                fake.fence_headers.append((kind, self.headers["finishline-fence"]))
-                fake.changed.notify_all()
-            body = json.dumps(answer).encode() if status != 204 else b""
-            self.send_response(status)
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def do_GET(self):
-            with fake.changed:
-                status, answer = fake.answer_to(self.path.rsplit("/", 1)[-1])
-            body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-            self.send_response(status)
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *args):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    fake.url = f"http://127.0.0.1:{server.server_port}"
-    yield fake
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(respond) as fake.url:
+        yield fake
 
 
 @pytest.fixture

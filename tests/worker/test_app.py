@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -331,11 +332,13 @@ class LoopConsumer:
     add_task_queue = Consumer.add_task_queue
     cancel_task_queue = Consumer.cancel_task_queue
 
-    def __init__(self, app, channel):
-        self.app = app
+    def __init__(self, app, connection):
+        self.app, self.connection = app, connection
         self.taken = []
         app.amqp.queues.select([QUEUE])
-        self.task_consumer = app.amqp.TaskConsumer(channel, callbacks=[self._take])
+        self.task_consumer = app.amqp.TaskConsumer(
+            connection.default_channel, callbacks=[self._take]
+        )
         self.task_consumer.consume()
         self.asked = threading.Event()
 
@@ -343,100 +346,79 @@ class LoopConsumer:
         self.asking = lambda: ask(*arguments)
         self.asked.set()
 
+    def follow(self):
+        """Do what it is asked for next."""
+        self.asked.clear()
+        assert self.asked.wait(10)
+        self.asking()
+
     def _take(self, body, message):
         self.taken.append(body)
         message.ack()
 
+    def send(self):
+        self.app.send_task(REPLAY_TASK, args=[{}], queue=QUEUE, ignore_result=True)
+
+    def drain(self):
+        """How many messages it has taken so far."""
+        with suppress(TimeoutError):
+            while True:
+                self.connection.drain_events(timeout=0.1)
+        return len(self.taken)
+
 
 @pytest.fixture
-def broker():
+def consumer():
     app = Celery("taker", broker="memory://", set_as_current=False)
     with app.connection_for_read() as connection:
-        yield app, connection
+        yield LoopConsumer(app, connection)
     app.close()
 
 
-def test_a_worker_that_is_out_takes_nothing_and_takes_it_all_once_it_is_in(broker):
-    app, connection = broker
-    consumer = LoopConsumer(app, connection.default_channel)
-    state = WorkerState()
-    worker = SimpleNamespace(consumer=consumer)
-
-    def send():
-        for _ in range(2):
-            app.send_task(REPLAY_TASK, args=[{}], queue=QUEUE, ignore_result=True)
-
-    def drain():
-        try:
-            while True:
-                connection.drain_events(timeout=0.1)
-        except TimeoutError:
-            return len(consumer.taken)
-
-    with Intake(worker, QUEUE, state):
-        state.out = True
-        assert consumer.asked.wait(10)
-        consumer.asking()
-        send()
-        assert drain() == 0
-        consumer.asked.clear()
-        state.out = False
-        assert consumer.asked.wait(10)
-        consumer.asking()
-        assert drain() == 2
-        send()
-        assert drain() == 4
-
-
-def test_without_a_connection_it_asks_again_later():
+def test_a_worker_that_is_out_takes_nothing_and_takes_it_all_once_it_is_in(consumer):
     state = WorkerState(out=True)
-    asked = []
-    enough = threading.Event()
-
-    def call_soon(ask, *arguments):
-        asked.append(ask)
-        ask(*arguments)
-        if len(asked) == 2:
-            enough.set()
-
-    consumer = SimpleNamespace(task_consumer=None, call_soon=call_soon)
     with Intake(SimpleNamespace(consumer=consumer), QUEUE, state):
-        assert enough.wait(10)
+        consumer.follow()
+        consumer.send()
+        assert consumer.drain() == 0
+        state.out = False
+        consumer.follow()
+        assert consumer.drain() == 1
+        consumer.send()
+        assert consumer.drain() == 2
 
 
-def test_worker_at_its_limit_ends(broker):
-    app, connection = broker
-    consumer = LoopConsumer(app, connection.default_channel)
+def test_without_a_connection_it_asks_again_later(consumer):
+    consumer.task_consumer = None
+    with Intake(SimpleNamespace(consumer=consumer), QUEUE, WorkerState(out=True)):
+        consumer.follow()
+        consumer.follow()
+
+
+def test_worker_at_its_limit_ends(consumer):
     state = WorkerState(paused=True)
     ended = threading.Event()
-    worker = SimpleNamespace(consumer=consumer)
-    with Intake(worker, QUEUE, state, end=ended.set):
-        assert consumer.asked.wait(10)
-        consumer.asking()
+    with Intake(SimpleNamespace(consumer=consumer), QUEUE, state, end=ended.set):
+        consumer.follow()
         assert not ended.is_set()  # A pause alone ends nothing.
         state.paused, state.limits = False, Limits(attempts=0)
-        consumer.asked.clear()
-        assert consumer.asked.wait(10)
-        consumer.asking()
+        consumer.follow()
     assert ended.is_set()
     assert not consumer.task_consumer.consuming_from(QUEUE)
 
 
-def test_a_connection_whose_message_cannot_be_acknowledged_is_given_up(broker):
+def test_a_connection_whose_message_cannot_be_acknowledged_is_given_up(consumer):
     """As where the broker is away at the moment an attempt ends: nothing else would ever come."""
-    app, connection = broker
-    consumer = LoopConsumer(app, connection.default_channel)
     consumer.task_consumer.qos(prefetch_count=1)
     held = []
     consumer.task_consumer.callbacks = [lambda _body, message: held.append(message)]
     state = WorkerState(busy=True)
     with Intake(SimpleNamespace(consumer=consumer), QUEUE, state):
-        app.send_task(REPLAY_TASK, args=[{}], queue=QUEUE, ignore_result=True)
-        connection.drain_events(timeout=1)
+        consumer.send()
+        consumer.connection.drain_events(timeout=1)
         assert not consumer.asked.wait(1.2)  # The attempt is under way: its message may wait.
         state.busy = False
-        assert consumer.asked.wait(10)
         with pytest.raises(ConnectionError, match="acknowledged"):
-            consumer.asking()
+            consumer.follow()
         held[0].ack()
         consumer.asking()  # Acknowledged after all, so the connection is kept.

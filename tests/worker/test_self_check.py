@@ -4,7 +4,6 @@ import itertools
 import json
 import subprocess
 import sys
-import time
 
 import pytest
 import torch
@@ -12,6 +11,7 @@ import torch
 from finishline.client.transport import FinishlineError
 from finishline.machine import hardware_class_of
 from finishline.rules.scoring.measurements import ProbeAnswer
+from tests.support.processes import wait_for
 from worker import roofs
 from worker.canary import best_seconds, canary_gflops
 from worker.measuring import measure_apart
@@ -105,11 +105,8 @@ def self_check(server, measure, system, state):
     return make
 
 
-def wait_until(condition, seconds=20.0):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.005)
+def wait_until(condition):
+    wait_for(condition, seconds=20, what="a measurement", pause=0.005)
 
 
 def test_a_canary_is_told_with_its_moment_and_attempt(self_check, server):

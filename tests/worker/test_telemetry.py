@@ -129,6 +129,18 @@ class NVMLError(Exception):
     """What the library raises."""
 
 
+NVML_ANSWERS = {
+    "nvmlDeviceGetTotalEnergyConsumption": {"GPU-a": 1_000, "GPU-b": 5_000},
+    "nvmlDeviceGetPowerUsage": {"GPU-a": 300_000, "GPU-b": 400_000},
+    "nvmlDeviceGetClockInfo": {"GPU-a": 1980, "GPU-b": 1000},
+    "nvmlDeviceGetTemperature": {"GPU-a": 50, "GPU-b": 61},
+    "nvmlDeviceGetUtilizationRates": {
+        "GPU-a": SimpleNamespace(gpu=100), "GPU-b": SimpleNamespace(gpu=50)
+    },
+    "nvmlDeviceGetHandleByUUID": {"GPU-a": "GPU-a", "GPU-b": "GPU-b"},
+}  # fmt: skip
+
+
 class FakeNvml:
     """Two accelerators; `lacking` names the calls that they do not support."""
 
@@ -138,38 +150,19 @@ class FakeNvml:
 
     def __init__(self, *, lacking=(), driver=True):
         self.lacking, self.driver, self.fallen = lacking, driver, None
-        self.millijoules = {"GPU-a": 1_000, "GPU-b": 5_000}
 
     def nvmlInit(self):
         if not self.driver:
             raise NVMLError("driver not loaded")
 
-    def nvmlDeviceGetHandleByUUID(self, name):
-        return name
-
     def __getattr__(self, name):
-        answers = {
-            "nvmlDeviceGetTotalEnergyConsumption": lambda h: self.millijoules[h],
-            "nvmlDeviceGetPowerUsage": lambda h: 300_000 if h == "GPU-a" else 400_000,
-            "nvmlDeviceGetClockInfo": lambda h, kind: 1980 if h == "GPU-a" else 1000,
-            "nvmlDeviceGetTemperature": lambda h, kind: 50 if h == "GPU-a" else 61,
-            "nvmlDeviceGetUtilizationRates": lambda h: SimpleNamespace(
-                gpu=100 if h == "GPU-a" else 50
-            ),
-        }
-        if name not in answers:
+        if name not in NVML_ANSWERS:
             raise AttributeError(name)
-        if name in self.lacking:
 
-            def refuse(*_):
+        def answer(handle, *_):
+            if name in self.lacking or handle == self.fallen:
                 raise NVMLError("not supported")
-
-            return refuse
-
-        def answer(handle, *more):
-            if handle == self.fallen:
-                raise NVMLError("GPU is lost")
-            return answers[name](handle, *more)
+            return NVML_ANSWERS[name][handle]
 
         return answer
 
