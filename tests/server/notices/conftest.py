@@ -151,6 +151,26 @@ class Hooks:
         address = f"/api/v1/webhooks/{hook['id']}/deliveries"
         return self.client.get(address, headers=by.headers).json()["deliveries"]
 
+    def ping(self, by, hook):
+        """Ask for a test message."""
+        answer = self.client.post(f"/api/v1/webhooks/{hook['id']}/test", headers=by.headers)
+        assert answer.status_code == 202, answer.text
+        return answer.json()
+
+    def read(self, by, hook):
+        """A webhook as its owner sees it."""
+        return self.client.get(f"/api/v1/webhooks/{hook['id']}", headers=by.headers).json()
+
+    def delivered(self, by, hook):
+        """Rounds until the latest message is delivered."""
+        self.run(lambda: self.log(by, hook)[0]["state"] == "delivered")
+        return self.log(by, hook)[0]
+
+    def tried(self, by, hook, tries):
+        """Rounds until the latest message was tried so often."""
+        self.run(lambda: len(self.log(by, hook)[0]["tries"]) == tries)
+        return self.log(by, hook)[0]
+
     def run(self, until):
         """Rounds of the loop until something is so."""
 

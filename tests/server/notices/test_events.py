@@ -53,12 +53,8 @@ def test_a_submission_tells_its_owner_of_each_step(
     replay.report(replay.claim().json(), make_report(replay.seeds()))
     hooks.run(lambda: len(receiver.posts) == 4 and everybodys.posts)
 
-    assert receiver.kinds == [
-        "verification.started",
-        "verification.done",
-        "submission.verified",
-        "record.set",
-    ]
+    kinds = ["verification.started", "verification.done", "submission.verified", "record.set"]
+    assert receiver.kinds == kinds
     started, done, verified, _ = (post.event for post in receiver.posts)
     assert started["data"]["attempt"] == {"number": 1, "worker": "walter-1"}
     assert started["data"]["verification"]["id"] == replay.verification_id
@@ -256,26 +252,22 @@ def test_everybody_may_keep_the_head_that_the_audit_log_had_at_the_end_of_a_day(
 ):
     hooks.make(alice, receiver.url, "audit.head")
 
-    def write_a_record():
-        made = client.post("/api/v1/invitations", json={}, headers=olivia.headers)
-        assert made.status_code == 201, made.text
+    def write_two_records():
+        for _ in range(2):
+            made = client.post("/api/v1/invitations", json={}, headers=olivia.headers)
+            assert made.status_code == 201, made.text
 
-    write_a_record()
-    write_a_record()
+    write_two_records()
     head = client.get("/api/v1/audit/head").json()
     tomorrow = utc_now() + timedelta(days=1)
     monkeypatch.setattr(audit, "utc_now", lambda: tomorrow)
-    write_a_record()
-    write_a_record()
+    write_two_records()
     hooks.run(lambda: receiver.posts)
 
     (post,) = receiver.posts
     told = post.event["data"]["head"]
-    assert (post.event["type"], told["id"], told["sha256"]) == (
-        "audit.head",
-        head["id"],
-        head["sha256"],
-    )
+    assert post.event["type"] == "audit.head"
+    assert (told["id"], told["sha256"]) == (head["id"], head["sha256"])
 
 
 def test_every_kind_says_what_it_means():
@@ -332,26 +324,18 @@ EVENT = NoticeEvent(
 
 
 @pytest.mark.parametrize(
-    ("url", "expected"),
+    ("url", "field", "model", "more"),
     [
-        (
-            "https://hooks.slack.com/services/T0/B0/x",
-            {"text": "&lt;!channel&gt; @everyone &amp; co holds the record of digits (closed)"},
-        ),
-        (
-            "https://discord.com/api/webhooks/1/x",
-            {
-                "content": "<!channel> @everyone & co holds the record of digits (closed)",
-                "allowed_mentions": {"parse": []},
-            },
-        ),
+        ("https://hooks.slack.com/services/T0/B0/x", "text",
+         "&lt;!channel&gt; @everyone &amp; co", {}),
+        ("https://discord.com/api/webhooks/1/x", "content", "<!channel> @everyone & co",
+         {"allowed_mentions": {"parse": []}}),
     ],
-)
-def test_a_chat_gets_an_event_as_a_message_that_calls_nobody(url, expected):
+)  # fmt: skip
+def test_a_chat_gets_an_event_as_a_message_that_calls_nobody(url, field, model, more):
     body = json.loads(post_body(url, EVENT, site="https://finishline.example"))
-    (field,) = {"text", "content"} & set(body)
-    first, *figures, page = body[field].splitlines()
-    assert body | {field: first} == expected
+    first, *figures, page = body.pop(field).splitlines()
+    assert (first, body) == (f"{model} holds the record of digits (closed)", more)
     assert "Time to accuracy: 0.91 s" in figures
     assert page == "https://finishline.example/submissions/3f9k2m7q1xyz"
     elsewhere = json.loads(post_body("https://hooks.example.org", EVENT, site=""))
