@@ -4,7 +4,6 @@ import json
 import shutil
 import tarfile
 import threading
-from typing import Any
 
 import pytest
 from sqlalchemy import func, select
@@ -55,23 +54,15 @@ def served(replay, make_report, client, olivia, settings):
     return client
 
 
-def sessions_in(database):
+def rows_in(database, table):
     with database.read() as session:
-        return len(session.scalars(select(ConsoleSession)).all())
-
-
-def submissions_in(settings):
-    database = Database(settings.database_url)
-    with database.read() as session:
-        count = len(session.scalars(select(Submission.id)).all())
-    database.close()
-    return count
+        return session.scalar(select(func.count()).select_from(table))
 
 
 def test_a_restored_server_is_the_same_and_takes_the_old_token(served, fresh, tmp_path, alice):
     services = services_of(served)
     expected = answers(served)
-    assert sessions_in(services.database) == 1
+    assert rows_in(services.database, ConsoleSession) == 1
     path, _ = back_up(services, tmp_path / "backups", Choice())
     assert {oct(each.stat().st_mode)[-3:] for each in path.rglob("*") if each.is_file()} == {"600"}
     assert oct(path.stat().st_mode)[-3:] == "700"
@@ -81,7 +72,7 @@ def test_a_restored_server_is_the_same_and_takes_the_old_token(served, fresh, tm
     assert oct(fresh.signing_key_path.stat().st_mode)[-3:] == "600"
     with serving(fresh) as second:
         assert answers(second) == expected
-        assert sessions_in(services_of(second).database) == 0
+        assert rows_in(services_of(second).database, ConsoleSession) == 0
         me = second.get("/api/v1/me", headers=alice.headers)
         assert (me.status_code, me.json()["user"]) == (200, "alice")
         assert second.get("/api/v1/keys").json() == served.get("/api/v1/keys").json()
@@ -105,7 +96,7 @@ def test_tables_of_sqlite_go_into_postgresql_with_the_tokens(
 
 
 def test_a_second_backup_copies_only_what_is_new(served, tmp_path, digits_submission, submit):
-    root, said = tmp_path / "backups", list[str]()
+    root, said = tmp_path / "backups", []
     first, _ = back_up(services_of(served), root, Choice(), said.append)
     before = {path: path.stat().st_ino for path in root.glob("logs/*/*")}
     submit(digits_submission)  # The same claim, and three trainings of their own.
@@ -146,7 +137,7 @@ def test_what_is_there_is_replaced_only_by_force_and_kept(
         restore(services, tmp_path / "backups")
     other = Database(settings.database_url)
     with other.read() as session:
-        assert len(session.scalars(select(Submission.id)).all()) == 2
+        assert session.scalar(select(func.count()).select_from(Submission)) == 2
         with pytest.raises(ConflictError, match="stop"):
             restore(services, tmp_path / "backups", force=True)
     other.close()
@@ -161,7 +152,9 @@ def test_what_is_there_is_replaced_only_by_force_and_kept(
         assert second.get("/api/v1/me", headers=alice.headers).status_code == 200
     if services.database.is_sqlite:
         old = kept.removeprefix("The previous data is kept as ").split(";")[0]
-        assert submissions_in(settings_of(tmp_path, f"sqlite:///{old}")) == 2
+        database = Database(f"sqlite:///{old}")
+        assert rows_in(database, Submission) == 2
+        database.close()
 
 
 @on_sqlite
@@ -181,6 +174,14 @@ def test_a_damaged_backup_is_named_and_changes_nothing(served, settings, fresh, 
         assert [each for each in fresh.artifacts_dir.rglob("*") if each.is_file()] == []
     with unserved(fresh) as empty, pytest.raises(NotFoundError, match=path.name):
         restore(empty, root, name="finishline-20200101T000000Z")
+
+
+def change(path, old, new):
+    """Change one text of a file."""
+    content = path.read_bytes()
+    assert old in content
+    path.write_bytes(content.replace(old, new, 1))
+    return content
 
 
 def sign_again(backup):
@@ -207,8 +208,7 @@ def refuse_restore(fresh, root, kind=ContentError):
 @on_sqlite
 def test_backup_of_another_schema_is_refused(served, fresh, tmp_path):
     path, manifest = back_up(services_of(served), tmp_path / "backups", Choice())
-    changed = (path / "manifest.json").read_text().replace(manifest.schema_revision, "0061")
-    (path / "manifest.json").write_text(changed)
+    change(path / "manifest.json", manifest.schema_revision.encode(), b"0061")
     sign_again(path)
 
     told = refuse_restore(fresh, tmp_path / "backups", ConflictError)
@@ -219,16 +219,13 @@ def test_backup_of_another_schema_is_refused(served, fresh, tmp_path):
 @on_sqlite
 def test_a_row_that_was_changed_and_signed_again_is_named_by_file_and_line(served, fresh, tmp_path):
     path, _ = back_up(services_of(served), tmp_path / "backups", Choice(tables=True))
-    changes = {
-        "tables/users.csv line 2, field created_at": ("users", b"+00:00", b""),
-        "tables/runs.csv line 3, field index": ("runs", b",1,run_1.log", b",one,run_1.log"),
-        "tables/runs.csv line 4: ": ("runs", b",2,run_2.log", b",1,run_2.log"),
-    }
-    for words, (table, old, new) in changes.items():
+    for words, table, old, new in (
+        ("tables/users.csv line 2, field created_at", "users", b"+00:00", b""),
+        ("tables/runs.csv line 3, field index", "runs", b",1,run_1.log", b",one,run_1.log"),
+        ("tables/runs.csv line 4: ", "runs", b",2,run_2.log", b",1,run_2.log"),
+    ):
         changed = path / "tables" / f"{table}.csv"
-        content = changed.read_bytes()
-        assert old in content
-        changed.write_bytes(content.replace(old, new, 1))
+        content = change(changed, old, new)
         sign_again(path)
         assert words in refuse_restore(fresh, tmp_path / "backups")
         changed.write_bytes(content)
@@ -247,8 +244,7 @@ def test_a_restore_reads_plain_files_that_the_manifest_lists_and_unpacks_nothing
 
     users.unlink()
     shutil.copy(outside, users)
-    manifest = path / "manifest.json"
-    manifest.write_text(manifest.read_text().replace('"tables/users.csv",', f'"{outside}",'))
+    change(path / "manifest.json", b'"tables/users.csv",', f'"{outside}",'.encode())
     sign_again(path)
     assert "tables.users.file" in refuse_restore(fresh, root)
 
@@ -262,7 +258,7 @@ def test_a_restore_reads_plain_files_that_the_manifest_lists_and_unpacks_nothing
 
 def test_a_store_that_fails_leaves_no_row_and_no_file(served, fresh, tmp_path, monkeypatch):
     back_up(services_of(served), tmp_path / "backups", Choice())
-    settle, settled = ArtifactStore.settle, list[Any]()
+    settle, settled = ArtifactStore.settle, []
 
     def fail_late(store, staged):
         settled.append(staged)
@@ -295,7 +291,7 @@ def test_ids_go_on_after_the_last_one(served, fresh, tmp_path):
 def test_a_backup_under_writes_has_every_log_of_every_row(
     served, fresh, tmp_path, digits_submission, submit, make_log
 ):
-    stop, statuses = threading.Event(), list[int]()
+    stop, statuses = threading.Event(), []
 
     def go_on_submitting():
         while not stop.is_set():
@@ -319,12 +315,9 @@ def test_a_backup_under_writes_has_every_log_of_every_row(
 @pytest.mark.nightly
 def test_a_connection_that_is_just_being_closed_is_nobody_else(another_postgresql_url):
     other = Database(another_postgresql_url)
-    closing = threading.Timer(0.3, other.close)
     with other.engine.connect():
         pass
+    closing = threading.Timer(0.3, other.close)
     closing.start()
-    place = PostgresqlPlace(Database(another_postgresql_url))
-
-    place.require_unused()
-
+    PostgresqlPlace(Database(another_postgresql_url)).require_unused()
     closing.join()

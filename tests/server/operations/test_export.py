@@ -27,11 +27,7 @@ from tests.support.both_databases import database_url, on_sqlite  # noqa: F401
 from tests.support.services import services_of
 
 TABLES = {table.name: table for table in Base.metadata.sorted_tables}
-
-
 SECRET_WORDS = ("token", "secret", "password", "email", "e_mail", "session", "claimed_by")
-
-
 STRANGE = "=cmd|'/c calc'!A1,\r\n\"é\U0001f3c1\" '"
 
 
@@ -56,12 +52,8 @@ def full(replay, make_report, digits_submission, make_log, submit, client, olivi
     return client
 
 
-def tables_of(folder, *, without=()):
-    return {
-        path.name: path.read_bytes()
-        for path in sorted((folder / "tables").glob("*.csv"))
-        if path.stem not in without
-    }
+def tables_of(folder):
+    return {path.name: path.read_bytes() for path in sorted((folder / "tables").glob("*.csv"))}
 
 
 def rows_of(folder, table):
@@ -166,25 +158,26 @@ def test_an_export_that_fails_leaves_nothing(full, tmp_path, settings):
 
 
 def test_parquet_has_the_same_rows_where_it_can_be_written(full, tmp_path, monkeypatch):
-    manifest = export_everything(services_of(full), tmp_path / "all")
+    folder = tmp_path / "all"
+    manifest = export_everything(services_of(full), folder)
+
+    def read(table):
+        return parquet.read_table(folder / "tables" / f"{table}.parquet")
+
     for table in manifest.tables:
-        found = parquet.read_table(tmp_path / "all" / "tables" / f"{table.name}.parquet")
-        assert (found.num_rows, found.column_names) == (
-            table.rows,
-            [column.name for column in table.columns],
-        )
-    runs = parquet.read_table(tmp_path / "all" / "tables" / "runs.parquet").to_pylist()
-    first = rows_of(tmp_path / "all", "runs")[0]
-    assert repr(runs[0]["tta_seconds"]) == first["tta_seconds"]
-    assert (runs[0]["reached"], runs[0]["curve"]) == (True, first["curve"])
-    audit = parquet.read_table(tmp_path / "all" / "tables" / "audit_log.parquet").to_pylist()
-    assert audit[-1]["reason"] == STRANGE
-    assert rows_of(tmp_path / "all", "audit_log")[-1]["at"] == audit[-1]["at"].isoformat()
+        names = [column.name for column in table.columns]
+        assert (read(table.name).num_rows, read(table.name).column_names) == (table.rows, names)
+    run, first = read("runs").to_pylist()[0], rows_of(folder, "runs")[0]
+    assert repr(run["tta_seconds"]) == first["tta_seconds"]
+    assert (run["reached"], run["curve"]) == (True, first["curve"])
+    record = read("audit_log").to_pylist()[-1]
+    assert record["reason"] == STRANGE
+    assert rows_of(folder, "audit_log")[-1]["at"] == record["at"].isoformat()
 
     monkeypatch.setattr(table_files, "find_spec", lambda _: None)
     export_everything(services_of(full), tmp_path / "bare")
     assert list((tmp_path / "bare").rglob("*.parquet")) == []
-    assert tables_of(tmp_path / "bare") == tables_of(tmp_path / "all")
+    assert tables_of(tmp_path / "bare") == tables_of(folder)
 
 
 def test_a_public_export_has_nothing_that_hangs_on_a_hidden_submission(full, tmp_path, monkeypatch):
@@ -322,15 +315,17 @@ def test_a_record_says_all_about_its_run_and_nothing_written_breaks_it(
 
 
 @on_sqlite
-@pytest.mark.usefixtures("shown_claims")
-def test_what_is_no_place_or_size_is_refused(client):
-    for benchmark, query, status in (
+@pytest.mark.parametrize(
+    ("benchmark", "query", "status"),
+    [
         ("no-such", {}, 404),
         ("digits", {"limit": 0}, 422),
         ("digits", {"limit": 1001}, 422),
         ("digits", {"cursor": "1.abc"}, 422),
         ("digits", {"cursor": "1.abc.\u0663"}, 422),
         ("digits", {"cursor": "99999999999999999.z.99999"}, 200),
-    ):
-        answer = client.get(f"/api/v1/benchmarks/{benchmark}/runs.json", params=query)
-        assert answer.status_code == status, query
+    ],
+)
+def test_what_is_no_place_or_size_is_refused(client, benchmark, query, status):
+    answer = client.get(f"/api/v1/benchmarks/{benchmark}/runs.json", params=query)
+    assert answer.status_code == status
