@@ -31,19 +31,17 @@ def test_a_folder_without_problems_is_a_benchmark():
     assert found.files == FILES
 
 
-def test_another_hash_names_the_file_the_expected_and_the_found():
-    files = own_files() | {"points.csv": b"1,3\n"}
-    found = hashlib.sha256(b"1,3\n").hexdigest()
-    expected = hashlib.sha256(FILES["points.csv"]).hexdigest()
+def test_another_hash_or_an_unpinned_file_is_named():
+    found, expected = (
+        hashlib.sha256(content).hexdigest() for content in (b"1,3\n", FILES["points.csv"])
+    )
+    field = "field trainings.files"
 
-    assert problems_of(files) == [
-        f"points.csv, field trainings.files: its SHA-256 is {found}; expected {expected}"
+    assert problems_of(own_files() | {"points.csv": b"1,3\n"}) == [
+        f"points.csv, {field}: its SHA-256 is {found}; expected {expected}"
     ]
-
-
-def test_a_file_that_is_not_pinned_is_named():
     assert problems_of(own_files() | {"more.csv": b"1\n"}) == [
-        "more.csv, field trainings.files: not pinned; expected its SHA-256 in the definition"
+        f"more.csv, {field}: not pinned; expected its SHA-256 in the definition"
     ]
 
 
@@ -84,27 +82,22 @@ def test_a_wrong_field_is_told_with_its_line(definition, expected):
     assert any(expected in each for each in problems_of(own_files(definition)))
 
 
-def test_a_benchmark_with_a_control_has_a_function_for_it():
-    controlled = DEFINITION.replace("halves = true", "halves = true\ncontrol_quality = 50")
-
-    assert problems_of(own_files(controlled)) == [
-        "task.py: no function control; expected def control(nonce)"
-    ]
+CONTROLLED = DEFINITION.replace("halves = true", "halves = true\ncontrol_quality = 50")
 
 
 @pytest.mark.parametrize(
-    ("task", "expected"),
+    ("changes", "expected"),
     [
-        (b"def draw(nonce):\n    return (\n", "task.py line 2: not Python"),
-        (b"import torch\n\n\ndef draw(nonce): ...\n", "task.py line 1: imports torch"),
-        (b"def other(nonce): ...\n", "task.py: no function draw; expected def draw(nonce)"),
+        ({"definition": CONTROLLED}, "task.py: no function control; expected def control(nonce)"),
+        ({"task_py": b"def draw(nonce):\n    return (\n"}, "task.py line 2: not Python"),
+        ({"task_py": b"import torch\n\n\ndef draw(nonce): ...\n"}, "task.py line 1: imports torch"),
+        ({"task_py": b"def other(nonce): ...\n"},
+         "task.py: no function draw; expected def draw(nonce)"),
     ],
-)
-def test_a_task_that_cannot_draw_is_told_without_running_it(task, expected):
-    told = problems_of(own_files(task_py=task))
-
-    assert len(told) == 1
-    assert told[0].startswith(expected)
+)  # fmt: skip
+def test_a_task_that_cannot_draw_is_told_without_running_it(changes, expected):
+    (told,) = problems_of(own_files(**changes))
+    assert told.startswith(expected)
 
 
 def test_the_reference_must_be_a_package_of_this_benchmark():

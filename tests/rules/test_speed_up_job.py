@@ -52,10 +52,11 @@ def test_speed_up_is_the_paired_ratio_with_student_s_interval(digits):
 
     found, verdict = measured_speed_up(digits, case.report), judge_speed_up(case)
 
-    logs = np.log(reference) - np.log(package)
-    interval = stats.t.interval(0.95, 3, loc=logs.mean(), scale=stats.sem(logs))
-    assert (found.ratio, found.low, found.high) == pytest.approx(
-        (np.exp(logs.mean()), *np.exp(interval))
+    test = stats.ttest_1samp(np.log(reference) - np.log(package), 0)
+    low, high = test.confidence_interval()
+    ratio = np.exp((np.log(reference) - np.log(package)).mean())
+    assert (found.ratio, found.low, found.high, found.p_value) == pytest.approx(
+        (ratio, np.exp(low), np.exp(high), test.pvalue)
     )
     assert verdict.outcome == "verified"
     (reason,) = verdict.reasons
@@ -68,6 +69,7 @@ def test_speed_up_is_the_paired_ratio_with_student_s_interval(digits):
     [
         ([(3.0, 2.0), (3.0, None)], "the package missed the target in 1 of its 2 runs"),
         ([(None, 2.0), (3.0, 2.0)], "the reference missed the target in 1 of its 2 runs"),
+        ([(3.0, 2.0)], "too few pairs"),
     ],
 )
 def test_a_missed_run_leaves_the_speed_up_open(digits, pairs, told):

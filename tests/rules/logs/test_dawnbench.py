@@ -165,35 +165,13 @@ def expected(archives):
 def test_every_entry_imports_with_its_fields(archives, expected):
     assert len(expected["entries"]) == 26
     for item in expected["entries"]:
-        inference = item["kind"] == "inference"
         content = (archives / "dawnbench" / "entries" / item["path"]).read_bytes()
-        metric = item["metric"] if inference else None
+        metric = item["metric"] if item["kind"] == "inference" else None
         entry = parse_entry(content, name=item["path"], kind=item["kind"], metric=metric)
         for name in ("author", "model", "hardware", "framework", "timestamp"):
             assert getattr(entry, name) == item[name]
         flags = {flag for flag in item["flags"] if flag.startswith(ENTRY_FLAGS)}
         assert set(entry.flags) == flags, item["path"]
-        if inference:
-            assert entry.latency_ms == item["latency_ms"]
-            assert entry.cost_usd_per_item == item["cost_usd_per_item"]
-            assert (entry.metric, entry.quality) == (item["metric"], item["accuracy"])
-        else:
-            assert entry.cost_usd_per_hour == item["costPerHour"]
-
-
-def test_every_curve_reaches_its_target_in_the_published_time(archives, expected):
-    for item in expected["entries"]:
-        if item["kind"] == "inference":
-            continue
-        path = (archives / "dawnbench" / "entries" / item["path"]).with_suffix(".tsv")
-        run = parse_curve(path.read_bytes(), name="c.tsv", metric=item["metric"], unit="percent")
-        reached = next(e for e in run.evaluations if e.quality >= item["threshold"])
-        assert len(run.evaluations) == item["rows"]
-        assert reached.seconds == pytest.approx(item["tta_hours"] * 3600, rel=1e-15)
-        assert reached.line == item["tta_row"] + 1  # Rows count from below the header.
-        assert (reached.epoch, reached.quality) == (item["tta_epoch"], item["tta_metric"])
-        assert max(e.quality for e in run.evaluations) == item["best_metric"]
-        assert run.evaluations[-1].seconds == pytest.approx(item["total_hours"] * 3600, rel=1e-15)
 
 
 def errors_in(folder):
@@ -229,12 +207,6 @@ def test_every_malformed_state_is_refused_where_it_is_broken(archives, expected,
     found = errors_in(archives / "dawnbench" / "malformed" / number)
     assert [(Path(one["file"]).suffix, one["line"], one["field"]) for one in found] == places
     assert all(one["expected"] for one in found)
-
-
-def test_the_state_below_the_target_imports(archives):
-    path = next((archives / "dawnbench" / "malformed" / "001").rglob("*.tsv"))
-    run = parse_curve(path.read_bytes(), name=path.name, metric="top1Accuracy", unit="percent")
-    assert max(evaluation.quality for evaluation in run.evaluations) == 93.45
 
 
 ENTRY = {
