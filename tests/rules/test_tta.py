@@ -22,7 +22,6 @@ from finishline.rules.scoring.run import (
 from finishline.rules.scoring.tta import (
     display_seconds,
     evaluation_interval_seconds,
-    excess_preparation_seconds,
     find_crossing,
     time_to_accuracy,
 )
@@ -122,14 +121,6 @@ def test_on_another_clock_the_ledger_of_that_evaluation_decides(make_run):
 def test_the_evaluation_interval_is_the_median_gap(times, interval):
     run = Run("a.log", "mlperf", tuple(Evaluation(None, t, 1.0) for t in times))
     assert evaluation_interval_seconds(run) == interval
-
-
-@pytest.mark.parametrize(("clock", "excess"), [("mlperf", 600.0), ("dawnbench", 0.0)])
-def test_preparation_beyond_the_allowance_counts_on_the_clock_of_mlperf_alone(clock, excess):
-    """40 minutes, of which 30 are free in the closed division."""
-    run = Run("a.log", "mlperf", (), preparation_seconds=2400.0)
-
-    assert excess_preparation_seconds(run, Clock(clock), "closed") == excess
 
 
 @pytest.mark.parametrize(
