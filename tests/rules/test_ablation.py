@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 from scipy import stats
 
-from finishline.rules.submissions.claim import Claim, System
 from finishline.rules.verification.ablation import (
     factor_effects,
     judge_ablation,
@@ -14,49 +13,26 @@ from finishline.rules.verification.ablation import (
     why_no_ablation,
 )
 from finishline.rules.verification.job import Case, Request
-from finishline.rules.verification.messages import (
-    ReplayEvaluation,
-    ReplayReport,
-    ReplayRun,
-    WorkerSystem,
-)
+from finishline.rules.verification.messages import ReplayReport
+from tests.support.verdicts import CLAIM, WORKER, trained
 
-SYSTEM = WorkerSystem("w", "cpu-test", "test", 2, 24.0, None, 0, 1, {})
-ENTRY = Claim(
-    "digits",
-    "open",
-    "an idea",
-    "numpy",
-    System("laptop", "cpu-test", "any"),
-    (),
-    package="a" * 64,
-    factors=("muon", "ema"),
-)
-REQUEST_ENTROPY = bytes(range(32))
+ENTRY = replace(CLAIM, division="open", run_files=(), package="a" * 64, factors=("muon", "ema"))
 
 
 def planned(benchmark, *, repeats=2, claim=ENTRY):
     wishes = {"repeats": repeats}
-    return plan_ablation(Request(benchmark, REQUEST_ENTROPY, claims=[claim], wishes=wishes))
-
-
-def trained(index, training, seconds):
-    time, quality = seconds or 9.0, 10.0 if seconds is None else 98.0
-    row = ReplayEvaluation(1.0, None, time, quality, {"train": time})
-    return ReplayRun(
-        index=index,
-        seed=training.seed,
-        status="not_reached" if seconds is None else "reached",
-        evaluations=[row],
-        ledger={"train": time},
-        tta_seconds=seconds,
-        parent_seconds=time,
-    )
+    return plan_ablation(Request(benchmark, bytes(range(32)), claims=[claim], wishes=wishes))
 
 
 def case_of(benchmark, trainings, seconds):
-    runs = [trained(*each) for each in zip(range(len(seconds)), trainings, seconds, strict=False)]
-    return Case(benchmark, trainings, ReplayReport(runs=runs, system=SYSTEM), claim=ENTRY)
+    """A report of these seconds, None for a run that missed the target."""
+    runs = [
+        trained([(9.0, 10.0)], index=index, seed=training.seed, status="not_reached")
+        if time is None
+        else trained([(time, 98.0)], index=index, seed=training.seed)
+        for index, (training, time) in enumerate(zip(trainings, seconds, strict=False))
+    ]
+    return Case(benchmark, trainings, ReplayReport(runs, WORKER), claim=ENTRY)
 
 
 def off(training):

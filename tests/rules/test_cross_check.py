@@ -9,15 +9,9 @@ from scipy import stats
 from finishline.rules.scoring.measurements import PrecisionAudit
 from finishline.rules.scoring.run import Evaluation
 from finishline.rules.scoring.scoring import RunScore
-from finishline.rules.submissions.claim import Claim, System
 from finishline.rules.verification.cross_check import compare_runs, curve_distance, drawn_runs
 from finishline.rules.verification.judge import judge
-from finishline.rules.verification.messages import (
-    ReplayEvaluation,
-    ReplayReport,
-    ReplayRun,
-    WorkerSystem,
-)
+from finishline.rules.verification.messages import ReplayEvaluation, ReplayReport, ReplayRun
 from finishline.rules.verification.precision import (
     is_narrower,
     judge_precision,
@@ -30,7 +24,7 @@ from finishline.rules.verification.rerun_comparison import (
     figures_of,
     two_sided_p,
 )
-from tests.support.verdicts import LAPTOP, codes, replay, report, weight_of
+from tests.support.verdicts import CLAIM, WORKER, codes, replay, report, trained, weight_of
 
 NONCES = [bytes([i]).hex() * 32 for i in range(200)]
 
@@ -98,21 +92,17 @@ def judged(digits, *own, again=None):
         RunScore(f"run_{i}.log", i, True, c[-1].seconds, c[-1].epoch, 98.0, 0.11)
         for i, c in enumerate(curves)
     ]
-    of_own = [trained(i, i, quality) for i, quality in enumerate(own)]
-    sealed = [trained(len(own) + i, 100 + i, until_target(known[10 + i])) for i in range(3)]
+    of_own = [replay(i, quality, seed=i) for i, quality in enumerate(own)]
+    sealed = [replay(len(own) + i, until_target(known[10 + i]), seed=100 + i) for i in range(3)]
     return judge(
         digits,
-        Claim("digits", "closed", "m", "f", LAPTOP, (), {}, trained_with="reference"),
+        CLAIM,
         runs,
         report([*of_own, *sealed]),
         curves=curves,
         own_runs=len(own),
-        own_again=[] if again is None else [trained(0, 0, again)],
+        own_again=[] if again is None else [replay(0, again, seed=0)],
     )
-
-
-def trained(index, seed, quality):
-    return dataclasses.replace(replay(index, quality), seed=seed)
 
 
 def noisy(digits, place, *, rms):
@@ -198,25 +188,19 @@ def test_where_a_seed_was_trained_our_crossing_replaces_the_claimed_one(digits):
     assert agrees.numbers["reference_runs"] == honest.numbers["reference_runs"]
 
 
-SYSTEM = WorkerSystem("w", "cpu", "any", 2, 24.0, None, 0, 1, {"torch": "2.13.0"})
+TORCH = dataclasses.replace(WORKER, software={"torch": "2.13.0"})
 
 
 def replay_report(seconds, *, quality=98.0, **system):
-    runs = [
-        ReplayRun(
-            index=index,
-            seed=index,
-            status="reached" if quality >= 97.5 else "not_reached",
-            evaluations=[
-                ReplayEvaluation(1.0, 100, s / 2, 50.0, {}),
-                ReplayEvaluation(2.0 + index, 200, s, quality, {}),
-            ],
-            ledger={},
-            tta_seconds=s if quality >= 97.5 else None,
-        )
-        for index, s in enumerate(seconds)
-    ]
-    return ReplayReport(runs, WorkerSystem(**(vars(SYSTEM) | system)))
+    """Runs that ended at these seconds, each an epoch later than the one before."""
+    status = "reached" if quality >= 97.5 else "not_reached"
+    runs = []
+    for index, end in enumerate(seconds):
+        run = trained([(end / 2, 50.0), (end, quality)], index=index, status=status)
+        first, last = run.evaluations
+        last = dataclasses.replace(last, epoch=2.0 + index)
+        runs.append(dataclasses.replace(run, evaluations=[first, last]))
+    return ReplayReport(runs, dataclasses.replace(TORCH, **system))
 
 
 def test_the_p_value_is_that_of_welchs_test_on_log_times(digits):
@@ -267,8 +251,7 @@ def test_systems_differ_where_they_differ():
     ]
 
 
-CLAIM = Claim("digits", "closed", "m", "f", System("s", "cpu", "p"), ("run_0.log",))
-A100 = WorkerSystem("w", "other", "p", 1, 1.0, None, 0, 1, {})
+A100 = dataclasses.replace(WORKER, hardware_class="other")
 
 
 def replayed(lowest):

@@ -8,7 +8,6 @@ import pytest
 from scipy import stats
 
 from finishline.rules.errors import RuleError
-from finishline.rules.submissions.claim import Claim, System
 from finishline.rules.verification.duel import duel_reasons, duel_sentence, why_no_duel
 from finishline.rules.verification.duel_pairs import (
     DuelRun,
@@ -17,23 +16,11 @@ from finishline.rules.verification.duel_pairs import (
     judge_duel,
     pair_runs,
 )
-from finishline.rules.verification.messages import (
-    Failure,
-    ReplayEvaluation,
-    ReplayReport,
-    ReplayRun,
-    WorkerSystem,
-)
+from finishline.rules.verification.messages import Failure, ReplayEvaluation, ReplayReport
+from tests.support.verdicts import CLAIM, WORKER, trained
 
 LETTERS = {"challenger": "A", "holder": "B"}
-SYSTEM = WorkerSystem("w", "cpu-test", "test", 2, 24.0, None, 0, 1, {})
 BY_HAND = [(1.00, 1.20), (1.10, 1.30), (0.90, 1.20), (1.00, 1.25)]
-
-
-@pytest.fixture
-def claim():
-    system = System("laptop", "cpu-test", "any")
-    return Claim("digits", "closed", "reference", "torch", system, ("run_0.log",))
 
 
 def run_of(seconds, *, epochs=8.0, ending="reached"):
@@ -50,15 +37,7 @@ def fight(*times):
 
 
 def replayed(index, *, seconds=1.0, quality=98.0):
-    ledger = {"train": seconds}
-    curve = [
-        ReplayEvaluation(1.0, 1152, seconds / 2, 60.0, ledger),
-        ReplayEvaluation(2.0, 2304, seconds, quality, ledger),
-    ]
-    return ReplayRun(
-        index=index, seed=100 + index, status="reached", evaluations=curve, ledger=ledger,
-        tta_seconds=seconds, parent_seconds=seconds, child_seconds=seconds,
-    )  # fmt: skip
+    return trained([(seconds / 2, 60.0), (seconds, quality)], index=index)
 
 
 def test_runs_alternate_a_b_b_a():
@@ -218,7 +197,7 @@ def test_equal_sides_are_separated_at_most_one_time_in_twenty():
 
 
 def pairs_of(digits, *runs):
-    return pair_runs(digits, ReplayReport(list(runs), SYSTEM))
+    return pair_runs(digits, ReplayReport(list(runs), WORKER))
 
 
 def test_a_report_is_read_in_the_order_the_sides_were_trained(digits):
@@ -252,16 +231,16 @@ def test_a_run_that_says_it_reached_and_did_not_is_missed(digits):
         replace(replayed(2), status="failed", failure=diverged, tta_seconds=None),
         replace(replayed(3), status="failed", failure=lost, tta_seconds=None),
     ]
-    first, second = pair_runs(digits, ReplayReport(runs, SYSTEM))
+    first, second = pair_runs(digits, ReplayReport(runs, WORKER))
 
     assert (first.challenger.ending, first.holder.ending) == ("missed", "reached")
     assert (second.challenger.ending, second.holder.ending) == ("void", "missed")
     assert (first.winner, second.winner) == ("holder", None)
 
 
-def test_the_reasons_tell_time_pace_epochs_and_who_missed(digits, claim):
+def test_the_reasons_tell_time_pace_epochs_and_who_missed():
     duel = fight((1.0, None), *BY_HAND)
-    reasons = duel_reasons(duel, claimed_on=claim.system, trained_on=SYSTEM)
+    reasons = duel_reasons(duel, claimed_on=CLAIM.system, trained_on=WORKER)
     by_code = {reason.code: reason for reason in reasons}
 
     assert list(by_code) == ["duel_time", "duel_missed", "duel_pace", "duel_epochs"]
@@ -270,19 +249,20 @@ def test_the_reasons_tell_time_pace_epochs_and_who_missed(digits, claim):
     )
     assert by_code["duel_time"].numbers["challenger_won"] == 5.0
     assert by_code["duel_missed"].message.startswith("1 of the holder's 5 runs did not reach")
-    elsewhere = replace(claim.system, hardware_class="h200-8")
-    codes = [r.code for r in duel_reasons(duel, claimed_on=elsewhere, trained_on=SYSTEM)]
+    elsewhere = replace(CLAIM.system, hardware_class="h200-8")
+    codes = [r.code for r in duel_reasons(duel, claimed_on=elsewhere, trained_on=WORKER)]
     assert codes[-1] == "hardware_differs"
 
 
-def test_a_duel_takes_two_replayable_claims_of_one_division_and_hardware_class(digits, claim):
-    claim = replace(claim, trained_with="reference")
-    system = replace(claim.system, hardware_class="h200-8")
-    unknown = replace(claim, hyperparameters={"dropout": 0.1})
+def test_a_duel_takes_two_replayable_claims_of_one_division_and_hardware_class(digits):
+    fixed = replace(digits, reach=replace(digits.reach, name="fixed_stop"))
+    system = replace(CLAIM.system, hardware_class="h200-8")
 
-    assert why_no_duel(digits, claim, claim) is None
-    assert "one division" in str(why_no_duel(digits, claim, replace(claim, division="open")))
-    assert "h200-8" in str(why_no_duel(digits, claim, replace(claim, system=system)))
-    assert "the holder cannot be replayed" in str(why_no_duel(digits, claim, unknown))
-    reach = replace(digits.reach, name="fixed_stop")
-    assert "same step" in str(why_no_duel(replace(digits, reach=reach), claim, claim))
+    assert why_no_duel(digits, CLAIM, CLAIM) is None
+    for benchmark, changes, why in (
+        (digits, {"division": "open"}, "one division"),
+        (digits, {"system": system}, "h200-8"),
+        (digits, {"hyperparameters": {"dropout": 0.1}}, "the holder cannot be replayed"),
+        (fixed, {}, "same step"),
+    ):
+        assert why in why_no_duel(benchmark, CLAIM, replace(CLAIM, **changes))

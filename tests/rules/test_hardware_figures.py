@@ -28,8 +28,8 @@ from finishline.rules.verification.messages import (
     ReplayEvaluation,
     ReplayReport,
     ReplayRun,
-    WorkerSystem,
 )
+from tests.support.verdicts import WORKER
 
 # 1 GFLOP and 10 MB a step: 100 FLOP per byte.
 WORK = ModelWork(batch_size=64, step_flops=1e9, step_bytes=1e7)
@@ -77,7 +77,6 @@ def test_the_roof_is_the_best_of_matmul_and_convolution_in_the_same_type():
     assert best_roof_tflops(figures, "fp8") is None
 
 
-SYSTEM = WorkerSystem("w", "cpu-test", "p", 2, 1.0, None, 0, 1, {})
 FIGURES = {"gemm_fp32": figure(0.2), "convolution_fp32": figure(0.4), "gemm_bf16": figure(9.0)}
 
 
@@ -88,7 +87,7 @@ def replayed(*, samples=6400, train=10.0, processes=1):
     run = ReplayRun(0, 1, "reached", [early, last], {"train": train + 1.0})
     return ReplayReport(
         runs=[run],
-        system=SYSTEM,
+        system=WORKER,
         precision=PrecisionAudit("fp32", {"fp32": 9}, autocast=False),
         work=WORK,
         processes=processes,

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from finishline.rules.benchmarks.benchmark import ReachRule
 from finishline.rules.errors import RuleError
-from finishline.rules.submissions.claim import Claim, System
 from finishline.rules.verification.calibration import plan_calibration
 from finishline.rules.verification.cross_check import plan_cross_check
 from finishline.rules.verification.duel import DUEL, plan_duel
@@ -30,14 +29,13 @@ from finishline.rules.verification.replay import plan_replay
 from finishline.rules.verification.replay_plan import band_for
 from finishline.rules.verification.sealed_runs import sealed_runs, streamed_runs
 from tests.support.build import build_report
+from tests.support.verdicts import CLAIM
 
 ENTROPY = bytes(range(32))
 
 
 def claim_of(**settings):
-    system = System("laptop", "cpu-x86_64", "any")
-    claim = Claim("digits", "closed", "reference", "torch", system, ("run_0.log",))
-    return replace(claim, hyperparameters=settings, trained_with="reference")
+    return replace(CLAIM, hyperparameters=settings)
 
 
 def request(digits, *claims, **wishes):

@@ -21,7 +21,6 @@ from finishline.rules.scoring.latency import (
     median_lower_bound,
     why_absent,
 )
-from finishline.rules.submissions.claim import Claim, System
 from finishline.rules.submissions.submission import score_submission
 from finishline.rules.verification.job import Request, build_job, run_limit_seconds
 from finishline.rules.verification.latency import (
@@ -35,11 +34,9 @@ from finishline.rules.verification.messages import (
     Absence,
     BackendLatency,
     Failure,
-    ReplayEvaluation,
     ReplayReport,
-    ReplayRun,
-    WorkerSystem,
 )
+from tests.support.verdicts import CLAIM, LAPTOP, WORKER, trained
 
 TARGET = QualityTarget(metric="top1Accuracy", value=97.5, unit="percent", direction="higher")
 
@@ -130,20 +127,12 @@ def test_the_median_of_few_values_has_no_bound():
 
 
 DIGITS = load_benchmark(Path(__file__).parents[2] / "benchmarks" / "digits.toml")
-SYSTEM = System(name="m", hardware_class="cpu-test", processor="p")
 ABSENT = BackendLatency("compiled", absence=Absence("compile_failed", "no compiler"))
 
 
-def claim(*, division="closed", kind="inference", hardware="cpu-test"):
-    return Claim(
-        benchmark_id="digits",
-        division=division,
-        model="m",
-        framework="f",
-        system=replace(SYSTEM, hardware_class=hardware),
-        run_files=(),
-        kind=kind,
-    )
+def claim(*, hardware=LAPTOP.hardware_class, kind="inference", **others):
+    system = replace(LAPTOP, hardware_class=hardware)
+    return replace(CLAIM, run_files=(), kind=kind, system=system, **others)
 
 
 def timed(backend, milliseconds, *, cpu_share=1.0):
@@ -163,19 +152,10 @@ def slow(samples, *, seconds):
 
 
 def report(*latency, quality=98.0, accelerators=0):
-    run = ReplayRun(
-        index=0,
-        seed=1,
-        status="reached" if quality >= 97.5 else "not_reached",
-        evaluations=[ReplayEvaluation(1.0, 1152, 1.0, quality, {})],
-        ledger={},
-        tta_seconds=1.0,
-        parent_seconds=60.0,
-        child_seconds=60.0,
-        latency=list(latency),
-    )
-    system = WorkerSystem("w", "cpu-test", "p", 2, 1.0, None, accelerators, 1, {})
-    return ReplayReport(runs=[run], system=system)
+    status = "reached" if quality >= 97.5 else "not_reached"
+    spans = {"parent_seconds": 60.0, "child_seconds": 60.0, "latency": list(latency)}
+    run = trained([(1.0, quality)], status=status, **spans)
+    return ReplayReport([run], replace(WORKER, accelerator_count=accelerators))
 
 
 MEASURED = (timed("eager", 0.2), ABSENT, timed("onnxruntime", 0.1))

@@ -1,7 +1,7 @@
 """Claims and replays of digits to be judged, and what a verdict says of them."""
 
 from finishline.rules.scoring.scoring import RunScore
-from finishline.rules.submissions.claim import System
+from finishline.rules.submissions.claim import Claim, System
 from finishline.rules.verification.messages import (
     ReplayEvaluation,
     ReplayReport,
@@ -12,6 +12,11 @@ from finishline.rules.verification.messages import (
 LAPTOP = System("laptop", "cpu-x86_64", "any")
 HONEST_EPOCHS = [7, 8, 8]
 SECONDS_PER_EPOCH = 0.11
+
+CLAIM = Claim(
+    "digits", "closed", "reference", "torch", LAPTOP, ("run_0.log",), trained_with="reference"
+)
+WORKER = WorkerSystem("w", "cpu-x86_64", "any", 2, 24.0, None, 0, 1, {})
 
 
 def claimed(epochs, *, seconds=None):
@@ -29,15 +34,31 @@ def replay(index, curve, *, slowness=1.0, **others):
         for j, quality in enumerate(curve, 1)
     ]
     settings = {
+        "seed": 1000 + index,
         "status": "reached",
         "tta_seconds": evaluations[-1].seconds if evaluations else None,
         "parent_seconds": 1.0,
         "child_seconds": 1.0,
         "cpu_seconds": 0.98,
     }
-    return ReplayRun(
-        index=index, seed=1000 + index, evaluations=evaluations, ledger={}, **(settings | others)
-    )
+    return ReplayRun(index=index, evaluations=evaluations, ledger={}, **(settings | others))
+
+
+def trained(points, *, index=0, status="reached", **others):
+    """A run that had these seconds and this quality after each epoch."""
+    evaluations = [
+        ReplayEvaluation(float(j), 1152 * j, seconds, quality, {"train": seconds})
+        for j, (seconds, quality) in enumerate(points, 1)
+    ]
+    seconds = evaluations[-1].seconds
+    settings = {
+        "seed": 100 + index,
+        "ledger": {"train": seconds},
+        "tta_seconds": seconds if status == "reached" else None,
+        "parent_seconds": seconds,
+        "child_seconds": seconds,
+    }
+    return ReplayRun(index=index, status=status, evaluations=evaluations, **(settings | others))
 
 
 def report(runs, *, hardware_class="cpu-x86_64"):
