@@ -389,6 +389,8 @@ def test_a_row_is_read_whole():
         "cloud", "gpu.8", "north", "on_demand", 12.5, date(2026, 3, 1),
         "https://cloud.example/prices",
     )  # fmt: skip
+    in_toml = {"effective_on": date(2026, 3, 1)}
+    assert read_price(ROW | in_toml, file="p.toml") == read_price(ROW, file="p.csv")
     assert read_price(ROW | more, file="p.csv").supersedes == 3
     assert read_price(ROW | more, file="p.csv").pricing == "spot"
 

@@ -222,7 +222,11 @@ def test_a_dawnbench_entry_is_a_submission_to_the_benchmark_given_beside_it(clie
 
 @pytest.mark.parametrize(
     ("form", "field"),
-    [({}, "benchmark"), ({"benchmark": "cifar10", "division": "closed"}, "division")],
+    [
+        ({}, "benchmark"),
+        ({"benchmark": "../cifar10"}, "benchmark"),
+        ({"benchmark": "cifar10", "division": "closed"}, "division"),
+    ],
 )
 def test_a_dawnbench_entry_needs_a_benchmark_that_has_its_division(form, field, client, alice):
     response = send_dawnbench(client, alice, **form)
