@@ -67,8 +67,9 @@ def test_speed_up_is_the_paired_ratio_with_student_s_interval(digits):
 @pytest.mark.parametrize(
     ("pairs", "told"),
     [
-        ([(3.0, 2.0), (3.0, None)], "the package missed the target in 1 of its 2 runs"),
-        ([(None, 2.0), (3.0, 2.0)], "the reference missed the target in 1 of its 2 runs"),
+        # A ratio of the other pairs alone would favour the side that missed.
+        ([(3.0, 2.0)] * 3 + [(3.0, None)], "the package missed the target in 1 of its 4 runs"),
+        ([(None, 2.0)] + [(3.0, 2.0)] * 3, "the reference missed the target in 1 of its 4 runs"),
         ([(3.0, 2.0)], "too few pairs"),
     ],
 )
