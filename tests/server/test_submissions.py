@@ -97,7 +97,8 @@ def test_a_curve_holds_every_evaluation_of_its_run(submitted, client):
 
     assert (curve["index"], curve["file"]) == (0, "run_0.log")
     qualities = [evaluation["quality"] for evaluation in curve["evaluations"]]
-    assert qualities == [14.8, 47.8, 73.0, 85.5, 90.8, 95.6, 97.4, 98.1]
+    # The seed of a log shows in its second quality.
+    assert qualities == pytest.approx([14.8, 47.8, 73.0, 85.5, 90.8, 95.6, 97.4, 98.1], abs=0.1)
     assert curve["evaluations"][7]["seconds"] == pytest.approx(0.912)
     assert curve["evaluations"][7]["samples"] == 9216
 
