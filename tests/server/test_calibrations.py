@@ -426,17 +426,6 @@ def test_the_list_is_newest_first_and_by_benchmark(calibrated, start, client):
     assert client.get(CALIBRATIONS, params={"limit": 0}).status_code == 422
 
 
-def test_what_is_not_there_is_404(client, post, start):
-    for part in ("", "/runs", "/compare"):
-        assert client.get(f"{CALIBRATIONS}/nothing{part}").status_code == 404
-    for step, body in (("continue", None), ("cancel", None), ("adopt", {"reason": "x"})):
-        assert post("nothing", step, body).status_code == 404
-    view = start().json()
-    unknown = client.get(f"{CALIBRATIONS}/{view['id']}/compare", params={"with": "nothing"})
-    assert unknown.status_code == 404
-    assert start(benchmark="nothing").status_code == 404
-
-
 def test_a_benchmark_without_a_reference_is_not_calibrated(start, offer_archive):
     offer_archive("mlperf-v5.1-rgat")
     response = start(benchmark="mlperf-v5.1-rgat")

@@ -104,13 +104,6 @@ def test_the_events_of_every_attempt_come_in_order_and_none_is_left_out(
     ]
 
 
-def test_a_verification_that_is_not_there_is_404_before_any_event(client):
-    response = client.get("/api/v1/verifications/nothing/events")
-
-    assert response.status_code == 404
-    assert response.headers["content-type"] == "application/problem+json"
-
-
 def test_a_cancelled_verification_ends_its_stream(replay, client, olivia, watch):
     client.post(f"/api/v1/verifications/{replay.verification_id}/cancel", headers=olivia.headers)
     seen = watch(replay.verification_id)

@@ -448,13 +448,6 @@ def test_a_benchmark_tells_every_metric_and_how_many_runs_are_started(client, of
     assert "the first 50 that reach the target count" in page
 
 
-def test_an_unknown_benchmark_is_404(client):
-    response = client.get(f"{BENCHMARKS}/mnist")
-
-    assert response.status_code == 404
-    assert f"there are: {', '.join(OWN_BENCHMARKS)}." in response.json()["detail"]
-
-
 def test_a_definition_is_given_out_as_the_file_that_its_hash_is_of(client):
     answer = client.get(f"{BENCHMARKS}/digits.toml")
 

@@ -113,22 +113,3 @@ def test_a_closed_pool_lets_its_submissions_go_and_the_next_replay_opens_another
     measure.pools.verify(submission_id, "cpu-4", 0.11, olivia.headers)
     assert pool_of(client, database, submission_id)["id"] != pool["id"]
     assert measure.pools.entry(submission_id)["rank"] == 1
-
-
-def test_a_pool_that_is_missing_is_404(client, olivia):
-    assert client.get("/api/v1/pools/none").status_code == 404
-    body = {"reason": "gone"}
-    assert (
-        client.post("/api/v1/pools/none/close", json=body, headers=olivia.headers).status_code
-        == 404
-    )
-
-
-def test_the_pool_of_a_hidden_submission_is_404(measure, client, database, bob, alice):
-    submission_id = measure("cpu-4", 0.11)
-    with database.write() as session:
-        submission = session.get_one(Submission, submission_id)
-        submission.embargoed, path = True, f"/api/v1/pools/{submission.pool_id}"
-
-    assert client.get(path, headers=bob.headers).status_code == 404
-    assert client.get(path, headers=alice.headers).status_code == 200

@@ -114,11 +114,6 @@ def test_a_worker_has_a_page_with_its_canary_roofs_and_roofline(
     assert 'id="roofline-chart"' in page
 
 
-@pytest.mark.parametrize("path", ["/workers/nobody", "/api/v1/workers/nobody"])
-def test_a_worker_that_is_not_there_is_404(path, client):
-    assert client.get(path).status_code == 404
-
-
 def test_an_empty_queue_and_no_worker_say_what_to_do(client):
     assert client.get(QUEUE).json()["classes"] == []
     page = client.get("/workers").text

@@ -103,25 +103,6 @@ def test_a_curve_holds_every_evaluation_of_its_run(submitted, client):
     assert curve["evaluations"][7]["samples"] == 9216
 
 
-@pytest.mark.parametrize(
-    "path", ["nothing", "nothing/runs", "nothing/runs/0/curve", "nothing/runs/0/log"]
-)
-def test_what_is_not_there_is_404(path, client):
-    response = client.get(f"{SUBMISSIONS}/{path}")
-
-    assert response.status_code == 404
-    assert response.headers["content-type"] == "application/problem+json"
-    assert "nothing" in response.json()["detail"]
-
-
-@pytest.mark.parametrize("path", ["runs/3/curve", "runs/3/log"])
-def test_a_run_that_is_not_there_is_404(path, submitted, client):
-    response = client.get(f"{SUBMISSIONS}/{submitted['id']}/{path}")
-
-    assert response.status_code == 404
-    assert "no run 3" in response.json()["detail"]
-
-
 @pytest.mark.parametrize("index", ["-1", "x", "99999999999999999999"])
 def test_an_index_that_is_none_is_422(index, submitted, client):
     response = client.get(f"{SUBMISSIONS}/{submitted['id']}/runs/{index}/log")

@@ -75,13 +75,6 @@ def test_a_verification_needs_no_body(digits_submission, submit, client, olivia)
     assert response.json()["reason"] is None
 
 
-def test_what_is_not_there_cannot_be_verified_read_or_cancelled(client, olivia):
-    assert ask(client, "nothing", olivia).status_code == 404
-    assert client.get("/api/v1/verifications/nothing").status_code == 404
-    cancel = client.post("/api/v1/verifications/nothing/cancel", headers=olivia.headers)
-    assert cancel.status_code == 404
-
-
 @pytest.mark.parametrize("body", [{"reason": 1}, {"reason": "x" * 2001}, {"why": "x"}, [1]])
 def test_a_bad_body_is_422_and_queues_nothing(
     body, digits_submission, submit, client, olivia, row_counts

@@ -2,6 +2,7 @@
 
 import re
 import sqlite3
+from collections import defaultdict
 from contextlib import closing
 from itertools import cycle
 
@@ -21,6 +22,19 @@ QUERIES = {
     "POST /api/v1/workers/{name}/next": {"wait": "0"},
 }
 BODIES = {"POST /api/v1/attempts/{attempt_id}/evaluations": {"events": []}}
+
+# Ids of nothing, where an id has a form, and bodies that ask for more than a reason.
+MISSING = {"index": 99, "delivery_id": 99, "token_id": 999, "invitation_id": 999,
+           "hashes": "..".join(("a" * 64, "b" * 64))}  # fmt: skip
+CHANGES = {
+    "/api/v1/verifications/{verification_id}/decide": {"decision": "keep", "reason": "a test"},
+    "/api/v1/submissions/{submission_id}/waivers": {"rule": "no_seed", "reason": "a test"},
+    "/api/v1/calibrations/{calibration_id}/continue": None,
+    "/api/v1/users/{name}": {"disabled": True},
+    "/api/v1/users/{name}/erasure": {"name": "nothing"},
+    "/api/v1/users/{name}/known": {"known": True},
+    "/api/v1/quotas/{name}": {"submissions_per_day": 5, "reason": "a test"},
+}
 
 
 @pytest.fixture(scope="module")
@@ -233,3 +247,25 @@ def test_sign_in_leads_back(world, known):
     )
     assert answer.headers["location"] == pages[-1]
     world.client.cookies.clear()
+
+
+def test_missing_is_404(world, known, sessions):
+    """Each id of each address, for an admin."""
+    answers = {}
+    for path, route in walk(world.client.app.routes):
+        is_api = path.startswith("/api/")
+        methods = route.methods if is_api else {"GET"} & route.methods
+        headers = world.headers("ada") if is_api else sessions["ada"][0]
+        only_workers = "{attempt_id}" in path or path.endswith("/next")
+        for name in () if only_workers else re.findall(r"{(\w+)}", path):
+            missing = MISSING.get(name, "nothing")
+            address = path.format_map(defaultdict(lambda: "nothing", known | {name: missing}))
+            for method in methods - {"HEAD"}:
+                body = None if method == "GET" else CHANGES.get(path, {"reason": "a test"})
+                answer = world.client.request(
+                    method, address, headers=headers, json=body, follow_redirects=False
+                )
+                answers[method, path, name] = answer.status_code
+
+    assert len(answers) > 80
+    assert {place: status for place, status in answers.items() if status != 404} == {}
