@@ -1,7 +1,6 @@
 """Submit, replay, rank, calibrate, duel and time, with real processes and training on digits."""
 
 import json
-import re
 import shutil
 import signal
 import tomllib
@@ -23,46 +22,24 @@ def claim_fewer_epochs(folder, *, share):
     and reaches the target.
     """
     for log in folder.glob("*.log"):
-        lines = log.read_text().splitlines()
-        start = _time_of(next(line for line in lines if '"run_start"' in line))
-        epochs = max(_epoch_of(line) for line in lines if _epoch_of(line))
+        lines = [
+            json.loads(line.removeprefix(":::MLLOG ")) for line in log.read_text().splitlines()
+        ]
+        start = next(line["time_ms"] for line in lines if line["key"] == "run_start")
+        evaluations = [line["metadata"] for line in lines if line["key"].startswith("eval_")]
+        epochs = max(each["epoch_num"] for each in evaluations)
         skipped = epochs - round(epochs * share)
-        edited = []
+        dropped = [each for each in evaluations if 1 < each["epoch_num"] <= skipped + 1]
+        for each in evaluations:
+            if each["epoch_num"] > skipped + 1:
+                each["epoch_num"] -= skipped
+                each["samples_count"] = 1152 * each["epoch_num"]
         for line in lines:
-            epoch = _epoch_of(line)
-            if epoch is not None and 1 < epoch <= skipped + 1:
-                continue
-            if epoch is not None and epoch > 1:
-                line = _renumber(line, epoch - skipped)
-            edited.append(_hurry(line, start, share))
-        log.write_text("\n".join(edited) + "\n")
-
-
-def _fields(line):
-    return json.loads(line[line.index("{") :])
-
-
-def _time_of(line):
-    return float(_fields(line)["time_ms"])
-
-
-def _epoch_of(line):
-    if '"eval_' not in line:
-        return None
-    return round(_fields(line)["metadata"]["epoch_num"])
-
-
-def _renumber(line, epoch):
-    samples = 1152 * epoch
-    line = re.sub(r'"epoch_num": ?[\d.]+', f'"epoch_num": {epoch}', line)
-    return re.sub(r'"samples_count": ?\d+', f'"samples_count": {samples}', line)
-
-
-def _hurry(line, start, share):
-    if ":::MLLOG" not in line or _time_of(line) <= start:
-        return line
-    hurried = start + (_time_of(line) - start) * share
-    return re.sub(r'"time_ms": ?[\d.]+', f'"time_ms": {hurried:.3f}', line)
+            line["time_ms"] = start + (line["time_ms"] - start) * (
+                share if line["time_ms"] > start else 1
+            )
+        kept = [line for line in lines if not any(line["metadata"] is each for each in dropped)]
+        log.write_text("".join(f":::MLLOG {json.dumps(line)}\n" for line in kept))
 
 
 def test_demo_is_verified_and_ranked(stack, demo, trained, submit):
