@@ -31,6 +31,7 @@ from tests.support.build import (
     build_log,
     build_report,
     measure,
+    take_from_archive,
 )
 from tests.support.postgresql import running_postgresql
 from tests.support.services import services_of
@@ -297,13 +298,18 @@ def list_stored_files(settings):
 
 
 @pytest.fixture
-def claims_are_numbered(monkeypatch):
-    """For tests of what a board does with numbered rows, whatever their evidence and price."""
-    monkeypatch.setattr(
-        "finishline.rules.ranking.ranking.NUMBERED", ("measured", "published", "claimed")
-    )
-    monkeypatch.setattr("server.boards.records.OWN_TIMES", ("published", "claimed"))
-    monkeypatch.setattr("server.boards.rows.is_own_price", lambda *_: False)
+def publish(submit, olivia, database):
+    """Hands a submission in as a result of a known archive, which a board numbers; its id."""
+
+    def send(parts, *, organisation=None):
+        claim = parts.claim | ({"organisation": organisation} if organisation else {})
+        answer = submit(replace(parts, claim=claim, form={"archive": "true"}), by=olivia)
+        assert answer.status_code == 201, answer.text
+        submission_id = answer.json()["id"]
+        take_from_archive(database, submission_id)
+        return submission_id
+
+    return send
 
 
 def without_place(view):

@@ -24,11 +24,16 @@ from server.base.board_versions import (
     raise_board_version,
 )
 from server.base.database import Database, utc_now
-from server.base.models import BenchmarkDefinition, RunRow, Submission, User
+from server.base.models import (
+    BenchmarkDefinition,
+    PublishedResult,
+    RunRow,
+    Submission,
+    User,
+)
 from server.boards import records as queries
+from tests.support.build import SOURCE
 from tests.support.statements import statements_of
-
-pytestmark = pytest.mark.usefixtures("claims_are_numbered")
 
 SORTS = ("rank", "tta", "cost", "cv", "model", "system", "status", "division", "precision", "date")
 
@@ -80,7 +85,7 @@ QUERIES = st.fixed_dictionaries(
 
 def store(database, benchmark, entries):
     with database.write() as session:
-        for table in (RunRow, Submission):
+        for table in (RunRow, PublishedResult, Submission):
             session.execute(delete(table))
         if session.get(User, 1) is None:
             session.add(User(id=1, name="u", created_at=utc_now()))
@@ -114,6 +119,8 @@ def submission(number, entry):
         hyperparameters={},
         claim_sha256="c",
         status=entry.status,
+        evidence="published",
+        published=PublishedResult(source=SOURCE),
         eligible=entry.eligible,
         tta_seconds=tta,
         cost_usd=official_cost(entry),
@@ -462,7 +469,7 @@ def test_a_replay_is_seen_from_the_queue_to_its_verdict(replay, make_report, cli
 
 
 def test_records_are_derived_once_a_version_and_again_after_a_submission(
-    digits_submission, submit, client, monkeypatch
+    digits_submission, publish, client, monkeypatch
 ):
     derived = []
 
@@ -473,7 +480,7 @@ def test_records_are_derived_once_a_version_and_again_after_a_submission(
         return find(session, benchmark)
 
     monkeypatch.setattr(queries, "_find_histories", counting)
-    submission_id = submit(digits_submission).json()["id"]
+    submission_id = publish(digits_submission)
     for _ in range(3):
         assert client.get("/").status_code == 200
     # The list of records is made from what the page has found.
@@ -482,6 +489,6 @@ def test_records_are_derived_once_a_version_and_again_after_a_submission(
     assert derived == ["digits"]
 
     digits_submission.claim["model"] = "another one"
-    assert submit(digits_submission).status_code == 201
+    publish(digits_submission)
     client.get("/")
     assert derived == ["digits", "digits"]

@@ -18,8 +18,6 @@ from server.boards.ranked import board_as_seen, board_in_division
 from server.boards.service import cut_board
 from tests.support.both_databases import database_url  # noqa: F401
 
-pytestmark = pytest.mark.usefixtures("claims_are_numbered")
-
 BOARD = "/api/v1/leaderboards/digits"
 WRITERS, WRITES, READERS = 3, 15, 2
 QUERIES = (

@@ -44,8 +44,6 @@ from tests.support.both_databases import (
 from tests.support.streams import stream_report, streamed
 from tests.support.workers import greet_as_servers, latest_attempt, send_to
 
-pytestmark = pytest.mark.usefixtures("claims_are_numbered")
-
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database_url(request):

@@ -11,7 +11,7 @@ from server.base.error_answers import NamedMethods
 from server.base.models import AuditRecord
 from web.assets import static_asset
 
-pytestmark = pytest.mark.usefixtures("claims_are_numbered", "shown_claims")
+pytestmark = pytest.mark.usefixtures("shown_claims")
 
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}

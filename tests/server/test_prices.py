@@ -6,8 +6,6 @@ from sqlalchemy.exc import DatabaseError
 
 from tests.support.both_databases import database_url, on_sqlite  # noqa: F401
 
-pytestmark = pytest.mark.usefixtures("claims_are_numbered")
-
 PRICES = "/api/v1/prices"
 BODY = {
     "provider": "cloud", "instance": "gpu.8", "region": "north", "usd_per_hour": 12.5,

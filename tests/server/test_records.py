@@ -10,8 +10,7 @@ from finishline.rules.ranking.records import Contender, record_history
 from server.base.models import PublishedResult, RunRow, Submission
 from server.boards.records import _find_histories, _find_records, _find_standing
 from tests.support.both_databases import database_url  # noqa: F401
-
-pytestmark = pytest.mark.usefixtures("claims_are_numbered")
+from tests.support.build import SOURCE
 
 DAY = datetime(2026, 11, 1, 12, tzinfo=UTC)
 Runs = dict[str, list[float]]
@@ -28,14 +27,17 @@ def fill(digits_submission, submit, database):
 
     def put(random, count):
         rows = [like | own_figures(random, f"r{number:02}") for number in range(count)]
-        days = [{"submission_id": row["id"], "published_on": row.pop("day")} for row in rows]
+        facts = [
+            PublishedResult(submission_id=row["id"], published_on=row.pop("day"), source=SOURCE)
+            for row in rows
+        ]
         runs = {row["id"]: times_of(random, row["tta_seconds"]) for row in rows}
         with database.write() as session:
             session.execute(delete(RunRow))
             session.execute(delete(PublishedResult))
             session.execute(delete(Submission))
             session.execute(insert(Submission), rows)
-            session.add_all(PublishedResult(**day) for day in days if day["published_on"])
+            session.add_all(facts)
             session.execute(
                 insert(RunRow),
                 [
@@ -59,6 +61,7 @@ def own_figures(random, name):
         "idempotency_key": None,
         "division": random.choice(("closed", "closed", "open")),
         "status": random.choice(("claimed", "verified", "verified", "rejected", "inconclusive")),
+        "evidence": "published",
         "eligible": random.random() < 0.9,
         "withdrawn_at": DAY if random.random() < 0.1 else None,
         "embargoed": random.random() < 0.1,

@@ -21,7 +21,7 @@ from tests.support.both_databases import ON_POSTGRESQL, wait_until_blocked
 
 RIGHT_TTA = 0.944  # Epochs of 0.11, 0.114 and 0.118 s and evaluations of 4 ms: 8 x 0.118 s.
 
-pytestmark = pytest.mark.usefixtures("claims_are_numbered", "shown_claims")
+pytestmark = pytest.mark.usefixtures("shown_claims")
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from web.rounds import round_matrix
 
-pytestmark = pytest.mark.usefixtures("claims_are_numbered", "shown_claims")
+pytestmark = pytest.mark.usefixtures("shown_claims")
 
 BROWSER = {"Accept": "text/html"}
 

@@ -1,6 +1,5 @@
 """Rows that cannot be told apart, and stored figures that no training has."""
 
-import json
 import re
 from collections.abc import Callable
 from copy import deepcopy
@@ -16,11 +15,8 @@ from server.base.board_versions import raise_board_version
 from server.base.models import Submission
 from server.pages.home import EVIDENCE_OF_ROUND
 from tests.server.test_console import Console
-from tests.server.test_inference import enter as enter_inference
-from tests.server.test_inference import send
+from tests.server.test_inference import publish_entry, send
 from tests.support.pages import BROWSER, words_of
-
-pytestmark = pytest.mark.usefixtures("claims_are_numbered")
 
 BOARD = "/api/v1/leaderboards/digits"
 
@@ -35,8 +31,8 @@ Enter = Callable[..., str]
 
 
 @pytest.fixture
-def enter(digits_submission, submit, make_log):
-    """Submits digits runs of given seconds per epoch; the id. Each run takes 8 epochs + 32 ms."""
+def enter(digits_submission, publish, make_log):
+    """Publishes digits runs of given seconds per epoch; the id. Each run takes 8 epochs + 32 ms."""
 
     def send(*paces, division="closed", price=0.1):
         parts = deepcopy(digits_submission)
@@ -48,9 +44,7 @@ def enter(digits_submission, submit, make_log):
             name: make_log(index, name=name, division=division, seconds_per_epoch=pace)
             for index, (name, pace) in enumerate(zip(names, paces, strict=True))
         }
-        response = submit(parts)
-        assert response.status_code == 201, response.text
-        return str(response.json()["id"])
+        return publish(parts)
 
     return send
 
@@ -116,26 +110,8 @@ def test_a_filter_changes_no_separation(enter, client):
     assert (entry["rank"], entry["not_separated_from"]) == (2, 1)
 
 
-def test_rows_of_inference_are_not_separated(client, alice):
-    entry = {
-        "version": "v1.0",
-        "author": "Ada",
-        "authorEmail": "ada@example.org",
-        "framework": "any 1.0",
-        "model": "small net",
-        "hardware": "1 T4",
-        "timestamp": "2019-10-15",
-        "latency": 2.5,
-        "cost": 0.000004,
-        "top1Accuracy": 94.5,
-    }
-    sent = client.post(
-        "/api/v1/submissions",
-        files=[("submission", ("entry.json", json.dumps(entry).encode()))],
-        data={"benchmark": "cifar10"},
-        headers=alice.headers,
-    )
-    assert sent.status_code == 201, sent.text
+def test_rows_of_inference_are_not_separated(client, publish_entry):
+    publish_entry()
 
     board = read(client, "/api/v1/leaderboards/cifar10", metric="latency", clock="speedrun")
 
@@ -282,7 +258,7 @@ def test_a_record_falls_only_to_who_is_faster_beyond_chance(enter, client, datab
 
     closed, opened = read(client, RECORDS)["divisions"]
 
-    # The third of alice's; what was rejected or is of the other division came later or elsewhere.
+    # The third of olivia's; what was rejected or is of the other division came later or elsewhere.
     assert [record["tries"] for record in closed["records"]] == [1, 3]
 
     assert [(r["submission_id"], r["beaten"]) for r in closed["records"]] == [
@@ -296,7 +272,7 @@ def test_a_record_falls_only_to_who_is_faster_beyond_chance(enter, client, datab
     assert (missed["submission_id"], missed["holder"], missed["submitter"]) == (
         close,
         first,
-        "alice",
+        "olivia",
     )
     oracle = welch(seconds(*LEADER), seconds(*NEAR), "less").pvalue
     assert missed["p_value"] == pytest.approx(oracle, rel=1e-3)
@@ -321,7 +297,7 @@ def test_a_benchmark_without_submissions_has_no_records_and_an_unknown_one_is_40
     assert client.get("/api/v1/benchmarks/mnist/records").status_code == 404
 
 
-__all__ = ["send"]  # A fixture.
+__all__ = ["publish_entry", "send"]  # Fixtures.
 
 
 Change = Callable[[Submission], None]
@@ -407,9 +383,9 @@ def places(client, board, query=""):
 
 
 @pytest.fixture
-def two(digits_submission, submit):
-    """Two submissions of the same claim; the first is to become odd."""
-    return submit(digits_submission).json()["id"], submit(digits_submission).json()["id"]
+def two(digits_submission, publish):
+    """Two results of the same claim; the first is to become odd."""
+    return publish(digits_submission), publish(digits_submission)
 
 
 @pytest.mark.parametrize(
@@ -478,9 +454,9 @@ def test_a_cost_that_no_training_has_is_shown_and_does_not_rank(price, two, clie
     ],
 )  # fmt: skip
 def test_an_inference_of_a_figure_that_none_has_is_shown_and_does_not_rank(
-    field, value, metric, reason, send, client, database
+    field, value, metric, reason, publish_entry, client, database
 ):
-    odd, other = enter_inference(send), enter_inference(send, latency=3.0, cost=0.000005)
+    odd, other = publish_entry(), publish_entry(latency=3.0, cost=0.000005)
 
     def change(submission):
         setattr(submission, field, value)

@@ -12,6 +12,7 @@ from finishline.rules.verification.messages import (
     ReplayReport,
     ReplayRun,
 )
+from server.base.board_versions import raise_board_version
 from server.base.database import Database
 from server.base.models import Attempt, Submission, Verification, WorkerRow
 from tests.support.run_logs import make_run_log
@@ -20,6 +21,11 @@ from tests.support.workers import WORKER_SYSTEM, greet_as_servers, latest_attemp
 
 REFERENCE = [14.8, 45.8, 73.0, 85.5, 90.8, 95.6, 97.4, 98.1]
 SECONDS_PER_EPOCH = 0.11
+SOURCE = {
+    "name": "An archive",
+    "url": "https://archive.example",
+    "commit": "fb27b827bd83eff9021698ffe576b33a100e0b78",
+}
 
 
 @dataclass(frozen=True)
@@ -235,3 +241,11 @@ def measure(replay, *, hardware_class="cpu-test", seconds_per_epoch=SECONDS_PER_
     how = {"system": system, "seconds_per_epoch": seconds_per_epoch} | how
     answer = replay.report(lease, build_report(replay.seeds(), **how))
     assert answer.status_code == 200, answer.text
+
+
+def take_from_archive(database, submission_id):
+    """Give a published result the source that the import of a known archive states."""
+    with database.write() as session:
+        submission = session.get_one(Submission, submission_id)
+        submission.published.source = SOURCE
+        raise_board_version(session, submission.benchmark_id, submission_id=submission_id)
