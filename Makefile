@@ -1,6 +1,6 @@
 # What a newcomer needs: `make run` and `make test`. `make help` lists the rest.
 .DEFAULT_GOAL := help
-.PHONY: help install pictures wheels run test nightly test-firefox test-client test-integrations test-vision lint audit format migration bench proofs chaos course clean
+.PHONY: help install pictures wheels run test nightly test-firefox test-client test-integrations test-vision lint audit format migration bench chaos course clean
 
 VENV := .venv
 comma := ,
@@ -129,9 +129,6 @@ bench: $(STAMP)  ## measure what the server and the worker cost
 	@missed=""; for program in $(PROGRAMS); do echo "== $$program"; \
 	$(BIN)/python -m "perf.$$program" || missed="$$missed $$program"; done; \
 	if [ -n "$$missed" ]; then echo "Below its bar, or not measured:$$missed" >&2; exit 1; fi
-
-proofs: $(STAMP)  ## check 100 real and 100 tampered proofs in Python, Node and Chromium
-	FINISHLINE_PROOFS=100 $(BIN)/python -m pytest -m "" -s tests/server/browser/test_proof_verifier.py $(ARGS)
 
 chaos: $(STAMP)  ## 200 faults on 60 verifications with real training, 15 of packages: all must end well
 	FINISHLINE_CHAOS_FAULTS=200 FINISHLINE_CHAOS_VERIFICATIONS=60 FINISHLINE_CHAOS_PACKAGES=15 \

@@ -1,16 +1,13 @@
 """Entries: a package is handed in, a worker is chosen, its runs are measured and rank."""
 
 import hashlib
-from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 
 import pytest
 from fastapi.testclient import TestClient
 
 from finishline.cli.bundles import check_bundle, keys_in
-from finishline.rules.proof.check import check_proof
-from finishline.rules.proof.hash_chain import canonical, sha256_of
-from finishline.rules.proof.proof import part_hashes
+from finishline.rules.proof.hash_chain import sha256_of
 from finishline.rules.trainings.package import package_index
 from finishline.rules.verification.entry import data_nonce
 from finishline.rules.verification.messages import (
@@ -19,7 +16,6 @@ from finishline.rules.verification.messages import (
     ReplayReport,
     ReplayRun,
 )
-from finishline.rules.verification.replay_plan import FRESH_RUNS
 from server.base.database import Database
 from server.base.models import Attempt, PoolRun, TrainingPackage, Verification
 from server.operations.export import export_everything
@@ -28,7 +24,6 @@ from server.verifications.queue_order import take_due
 from tests.server.test_console import Console
 from tests.support.build import Person, claim_headers
 from tests.support.pages import words_of
-from tests.support.proofs import seal_again
 from tests.support.services import services_of
 from tests.support.streams import stream_report
 from tests.support.workers import WORKER_SYSTEM, latest_attempt, say_hello, send_to
@@ -589,75 +584,6 @@ def test_a_package_takes_device_seconds_from_the_quota_on_a_processor_too(
     assert repeated.status_code == 429
     limit(13 * 240)
     assert entries.hand_in(alice, DETERMINISTIC).status_code == 201
-
-
-def test_the_proof_of_an_entry_is_derived_again_from_its_contents(entries, alice, client):
-    entry_id = entries.hand_in(alice).json()["id"]
-    entries.measure(entry_id)
-    path = f"/api/v1/verifications/{entries.measurement(entry_id)}/proof"
-    keys = keys_in(client.get("/api/v1/keys").json())
-    whole = check_bundle(client.get(path).content, keys)
-    assert {check.result for check in whole.checks} == {"pass"}, whole.checks
-    document = dict(whole.document)
-    index = canonical(package_index(FILES))
-    logs = {sha256_of(package_index(FILES)): index}
-
-    checks = {check.name: check.result for check in check_proof(document, logs)}
-
-    assert set(checks.values()) == {"pass"}, checks
-    assert {"package", "seal", "seeds", "posted", "verdict"} <= set(checks)
-
-    def failed(change):
-        forged = deepcopy(document)
-        change(forged)
-        forged["parts"] = part_hashes(forged)
-        return {check.name for check in check_proof(forged, logs) if check.result == "fail"}
-
-    def faster(forged):
-        run = forged["report"]["runs"][0]
-        run["tta_seconds"] = run["evaluations"][-1]["seconds"] = 0.5
-
-    def other_seed(forged):
-        forged["draw"]["seeds"][0] += 1
-
-    def chosen(forged):
-        other_seed(forged)
-        forged["report"]["runs"][0]["seed"] = forged["draw"]["seeds"][0]
-        seal_again(forged)
-
-    def verified(forged):
-        forged["verdict"]["outcome"] = "rejected"
-
-    def halved(forged):
-        text = forged["benchmark"]["definition"]
-        assert text.count("[trainings]\n") == 1
-        text = text.replace("[trainings]\n", "[trainings]\nhalves = true\n")
-        sha256 = hashlib.sha256(text.encode()).hexdigest()
-        forged["benchmark"] |= {"definition": text, "sha256": sha256}
-
-    def half_left_out(forged):
-        halved(forged)
-        forged["report"]["runs"][4]["evaluations"][1]["second_half"] = None
-
-    def earlier(forged):
-        forged["draw"]["beside"]["fresh_runs"] = len(forged["draw"]["seeds"])
-        seal_again(forged)
-
-    def billion(forged):
-        forged["draw"]["beside"]["fresh_runs"] = forged["draw"]["runs"] = 10**9
-
-    assert failed(earlier) == {"verdict"}  # Its fresh runs have no control: each counts.
-    assert {"seal", "seeds", "verdict"} <= failed(billion)
-    assert "runs" not in failed(halved)
-    assert "runs" in failed(half_left_out)
-    assert "times" in failed(faster)
-    assert {"seal", "seeds"} <= failed(other_seed)
-    assert failed(chosen) == {"seeds"}
-    assert failed(verified) == {"verdict"}
-    assert failed(lambda forged: forged["submission"].update(claim_sha256="0" * 64))
-    # No number in a stranger's file is a number of seeds to draw.
-    endless = {FRESH_RUNS: 10**9}
-    assert {"seal", "verdict"} <= failed(lambda forged: forged["draw"]["beside"].update(endless))
 
 
 def test_an_export_has_the_source_of_a_package_from_its_verdict(entries, alice, client, tmp_path):

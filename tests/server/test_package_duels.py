@@ -1,16 +1,11 @@
 """Duels of two packages, and their proofs."""
 
-import shutil
-from copy import deepcopy
 from dataclasses import replace
 
 import pytest
 
-from finishline.cli.bundles import check_bundle, keys_in
 from finishline.rules.proof.check import check_proof
-from finishline.rules.proof.proof import part_hashes
 from server.base.models import Attempt
-from tests.server.browser.test_proof_verifier import Case, Proofs, require_agreement, run_node
 from tests.server.test_entries import (  # noqa: F401  a fixture
     FILES,
     TRAIN,
@@ -20,7 +15,7 @@ from tests.server.test_entries import (  # noqa: F401  a fixture
 )
 from tests.support.build import claim_headers
 from tests.support.pages import words_of
-from tests.support.proofs import predicate_in, seal_again
+from tests.support.proofs import predicate_in
 
 
 def other(idea):
@@ -67,9 +62,7 @@ def fight(entries, lease, *, gain):
     assert entries.report(lease, report).status_code == 200
 
 
-def test_a_duel_of_packages_pairs_their_data_and_has_a_page_and_a_proof(
-    entries, two, duel, client, tmp_path
-):
+def test_a_duel_of_packages_pairs_their_data_and_has_a_page_and_a_proof(entries, two, duel, client):
     challenger, holder = two
     assert (duel["kind"], duel["against_id"], duel["runs_planned"]) == ("duel", holder, 20)
     sides = {holder: "Random features by bob", challenger: "Random features by alice"}
@@ -97,63 +90,8 @@ def test_a_duel_of_packages_pairs_their_data_and_has_a_page_and_a_proof(
     assert '<h1 class="with-badge">Random features by bob against Random features by alice' in page
     assert "<title>Duel of" in page
     assert "epoch" not in page.lower()
-    _check_proof_of(client, duel["id"], tmp_path)
-
-
-def _check_proof_of(client, duel, folder):
-    """Derive a duel again from its proof, and see that a forged one is found."""
-    path = f"/api/v1/verifications/{duel}/proof"
-    assert path in client.get(f"/verifications/{duel}").text
-    bundle, keys = client.get(path).content, client.get("/api/v1/keys").json()
-    whole = check_bundle(bundle, keys_in(keys))
-    if shutil.which("node"):
-        proofs = Proofs([Case("duel", bundle, None)], keys)
-        require_agreement(proofs, run_node(proofs, folder))
-    results = {check.name: (check.result, check.why) for check in whole.checks}
-    assert {result for result, _ in results.values()} == {"pass"}, results
-    assert {"package", "seal", "seeds", "runs", "posted", "verdict"} <= set(results)
-
-    def failed(change):
-        forged = deepcopy(dict(whole.document))
-        change(forged)
-        forged["parts"] = part_hashes(forged)
-        return {check.name for check in check_proof(forged, None) if check.result == "fail"}
-
-    def turned(forged):
-        runs = forged["report"]["runs"]
-        times = [runs[at]["tta_seconds"] for at in (1, 0)]
-        runs[0]["tta_seconds"], runs[1]["tta_seconds"] = times
-
-    def chosen(forged):
-        forged["draw"]["seeds"][0] ^= 1
-        forged["report"]["runs"][0]["seed"] ^= 1
-        seal_again(forged)
-
-    def with_settings(forged):
-        forged["draw"]["beside"]["hyperparameters"][1] = {"batch_size": 64.0}
-        seal_again(forged)
-
-    def cancelled(forged):
-        forged["verification"]["state"], forged["report"] = "cancelled", None
-
-    def cancelled_in_time(forged):
-        cancelled(forged)
-        forged["verdict"] = {"outcome": None, "reasons": []}
-
-    def without_package(forged):
-        forged["submission"]["against"]["claim"]["trained_with"] = "reference"
-
-    assert failed(lambda forged: forged["submission"]["against"].update(id="another")) == {
-        "seeds",
-    }
-    assert (failed(cancelled), failed(cancelled_in_time)) == ({"verdict"}, set())
-    assert {"seeds", "verdict"} <= failed(without_package)
-    assert "verdict" in failed(lambda forged: forged["verdict"].update(outcome="holder_faster"))
-    assert {"times", "verdict"} <= failed(turned)
-    assert {"seal", "seeds"} <= failed(lambda forged: forged["draw"]["seeds"].reverse())
-    assert failed(chosen) == failed(with_settings) == {"seeds"}
-    # No number in a stranger's file is a number of seeds to draw.
-    assert {"seal", "seeds"} <= failed(lambda forged: forged["draw"].update(runs=10**9))
+    proof = f"/api/v1/verifications/{duel['id']}/proof"
+    assert proof in client.get(f"/verifications/{duel['id']}").text
 
 
 def test_the_proof_of_a_duel_of_packages_does_not_name_an_erased_holder(

@@ -190,16 +190,6 @@ def test_attempts_without_a_report_keep_what_they_had_measured(replay, make_repo
     assert (second["state"], second["evaluations"]) == ("done", [])
 
 
-def test_a_cancelled_verification_has_a_proof_without_a_verdict(replay, olivia):
-    replay.client.post(
-        f"/api/v1/verifications/{replay.verification_id}/cancel", headers=olivia.headers
-    )
-    document = predicate_in(proof_of(replay, format="dsse"))
-
-    assert document["verification"]["state"] == "cancelled"
-    assert (document["verdict"], document["report"]) == ({"outcome": None, "reasons": []}, None)
-
-
 def test_the_key_is_made_once_and_only_its_owner_can_read_it(client, settings):
     path = settings.artifacts_dir.parent / "signing-key.pem"
     assert not path.exists()

@@ -15,11 +15,10 @@ from finishline.rules.proof.envelope import (
     canonical,
     pre_authentication,
     read_envelope,
-    read_statement,
     statement_of,
     write_envelope,
 )
-from finishline.rules.proof.proof import PARTS, part_hashes
+from finishline.rules.proof.proof import part_hashes
 from finishline.rules.verification.job import Draw, seal
 from server.base.signing import load_signer
 
@@ -41,13 +40,13 @@ def files_of(content):
         return {name: opened.read(name) for name in opened.namelist()}
 
 
-def seal_again(document):
+def seal_again(document, **how):
     """Seal the draw of a document as it is, as only the server can."""
     benchmark, draw = document["benchmark"], document["draw"]
     definition = read_benchmark(benchmark["definition"].encode(), file=f"{benchmark['id']}.toml")
     sealed = Draw(tuple(draw["seeds"]), draw["nonce"], draw["own_runs"])
     submission_id = document["submission"]["id"]
-    draw["seal"] = seal(definition, submission_id, sealed, beside=draw["beside"])
+    draw["seal"] = seal(definition, submission_id, sealed, beside=draw["beside"], **how)
 
 
 def predicate_in(answer):
@@ -73,34 +72,32 @@ class TakenApart:
         """Hash and sign the document as it is, as only the server can."""
         self.document["parts"] = part_hashes(self.document)
         self.statement["subject"] = statement_of({}, self.files)["subject"]
-        self.sign_payload()
+        self.sign_payload(self.payload())
 
-    def sign_payload(self):
-        """Sign the statement as it is."""
-        signer = load_signer(self.signing_key)
-        self.signed = (signer.key_id, signer.sign(pre_authentication(self.payload())))
+    def sign_payload(self, payload, *, key=None):
+        """Sign a payload, by the server's key if no other is given."""
+        signer = load_signer(key or self.signing_key)
+        self.signed = (signer.key_id, signer.sign(pre_authentication(payload)))
 
-    def proof(self):
-        """Name and content of the proof's JSON."""
+    def pack(self, payload=None, *, envelope=None, more=()):
+        """The zip, with another payload or envelope or with more files if they are given."""
         key_id, signature = self.signed
-        return ENVELOPE_NAME, write_envelope(self.payload(), key_id=key_id, signature=signature)
+        payload = self.payload() if payload is None else payload
+        if envelope is None:
+            envelope = write_envelope(payload, key_id=key_id, signature=signature)
+        entries = [(ENVELOPE_NAME, envelope), *self.logs(), *more]
+        return zip_of(*entries, method=zipfile.ZIP_STORED)
 
-    def entries(self):
-        """The files of its zip."""
-        logs = [(f"logs/{sha256}", log) for sha256, log in self.files.items()]
-        return [self.proof(), *logs]
+    def logs(self):
+        """Names and contents of the files beside the envelope."""
+        return [(f"logs/{sha256}", log) for sha256, log in self.files.items()]
 
 
-def take_apart(client, verification_id, *, signing_key):
-    """Fetch a proof from a server, with the files of its zip."""
-    address = f"/api/v1/verifications/{verification_id}/proof"
-    answer = client.get(address)
-    assert answer.status_code == 200, answer.text
-    files = files_of(answer.content)
+def take_apart(content, *, signing_key):
+    """A proof's zip, with the key that a tampering signs by."""
+    files = files_of(content)
     envelope = read_envelope(json.loads(files.pop(ENVELOPE_NAME)))
     logs = {name.removeprefix("logs/"): content for name, content in files.items()}
-    document = read_statement(envelope.payload).predicate
-    assert set(document) == {"format", "parts", *PARTS}
-    return TakenApart(
-        document, logs, signing_key, json.loads(envelope.payload), envelope.signatures[0]
-    )
+    statement = json.loads(envelope.payload)
+    document = statement["predicate"]
+    return TakenApart(document, logs, signing_key, statement, envelope.signatures[0])

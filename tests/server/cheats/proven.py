@@ -29,7 +29,7 @@ PROVEN = {
     "C60": CONFIRMING + "test_a_faster_machine_under_the_name_is_as_wrong_as_a_slower_one",
     "C61": BARRED + "test_nobody_replays_a_board_where_they_compete_while_another_can",
     "C62": BARRED + "test_a_failed_attempt_does_not_go_back_to_that_owner_while_there_is_another",
-    "C65": "tests/server/test_check_proof.py::test_a_changed_part_is_named",
+    "C65": "tests/sweeps/test_proofs.py::test_tampered_proof_fails_at_its_check",
     "C74": "tests/server/test_own_tokens.py::test_a_revoked_token_takes_all_that_descend_from_it",
     "C77": LIE + "[28 ms for all trainings]",
     "C78": LYING + "test_the_replays_of_another_verification_are_refused",
