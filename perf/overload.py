@@ -33,9 +33,6 @@ from perf.servers import (
     running_server,
 )
 from perf.submission_writes import Requests
-from server.base.database import Database
-from server.base.models import Submission
-from server.base.models.visibility import reveal
 
 FACTOR = 5
 CLIENTS, CAPACITY_SECONDS = 16, 8.0
@@ -150,7 +147,7 @@ def main() -> int:
         environment = environment_of(url, folder, **SETTINGS)
         log = folder / "server.log"
         with running_server(environment, log=log) as server:
-            asyncio.run(measure(server.port, server.process, tokens, url, seconds))
+            asyncio.run(measure(server.port, server.process, tokens, seconds))
         text = log.read_text()
     errors = text.count("unforeseen error") + text.count("Traceback")
     if not BARS.hold("errors in the server's log", errors, at_most=0):
@@ -158,19 +155,13 @@ def main() -> int:
     return BARS.exit_code
 
 
-async def measure(
-    port: int, process: psutil.Process, tokens: list[str], url: str, seconds: float
-) -> None:
+async def measure(port: int, process: psutil.Process, tokens: list[str], seconds: float) -> None:
     """Load a server, and compare its answers with the bars."""
     posts = Requests(3, QUALITIES, late=(2, 3, 4, 5))
     connection = await asyncio.open_connection("127.0.0.1", port)
     _, body = await ask_over(connection, posts.make(tokens[0]))
     connection[1].close()
     submission = str(json.loads(body)["id"])
-    database = Database(url)
-    with database.write() as session:
-        reveal(session.get_one(Submission, submission))
-    database.close()
     mix = requests_of(submission, posts, tokens)
     capacity = await Flood(port, mix).closed(clients=CLIENTS, seconds=CAPACITY_SECONDS)
     BARS.say(f"capacity {capacity:.0f} requests/s over {CLIENTS} clients")

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -168,9 +167,3 @@ def browser():
     """A Chromium for the tests of one file: asyncio refuses a loop beside its driver's."""
     with running_chromium() as opened:
         yield opened
-
-
-@pytest.fixture
-def shown_claims(monkeypatch):
-    """Show the runs of claims to everybody at once, for tests of what is made of them."""
-    monkeypatch.setattr("server.submissions.accept.LONGEST_HIDDEN", timedelta())

@@ -196,7 +196,7 @@ class RunView(Schema):
     best_quality: float | None
     batch_size: int | None
     convergence: float | None
-    log_sha256: str | None
+    log_sha256: str
     ledger: dict[str, float] | None
     settings: dict[str, float] | None = None
 
@@ -245,8 +245,6 @@ class SubmissionView(EvidenceFields):
     `judged_on` has the earlier figures behind its status if its runs were rescored since. It is
     given for a single submission, and null in a list.
 
-    Until `hidden_until`, or its first verdict, its seeds, curves and logs are shown to its owner
-    and to organisers alone; null once they are public.
     Its status rests on `published_verification`; `pending_decisions` are verdicts of reruns that
     wait for an organiser. One with a `withdrawal` ranks nowhere and stays as it was. One that is
     `under_embargo` is shown to its submitter, the members of their organisation and organisers.
@@ -279,7 +277,6 @@ class SubmissionView(EvidenceFields):
     verifications: list[VerificationSummary]
     published_verification: str | None
     pending_decisions: list[str]
-    hidden_until: datetime | None = None
     under_embargo: bool = False
     withdrawal: WithdrawalView | None = None
     waivers: list[WaiverView] = []

@@ -392,7 +392,6 @@ table(
     Column("precision_measured", sa.String(10)),
     Column("trained_with", sa.String(10), nullable=False),
     Column("tuning", sa.JSON()),
-    Column("revealed_at", sa.DateTime(timezone=True), index=True),
     Column("energy_joules", sa.Double()),
     Column("embargoed", sa.Boolean(), nullable=False),
     Column("withdrawn_at", sa.DateTime(timezone=True)),

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import cast
 
 from sqlalchemy.orm import Session
@@ -16,16 +16,12 @@ class Viewer:
 
     These users', those of everybody who is in this organisation, or all.
 
-    `sees_figures` also allows reading columns of runs with hidden seeds, curves and logs: for the
-    figures that a board shows of them meanwhile.
-
     The rules themselves are in server.base.models.visibility.
     """
 
     user_ids: tuple[int, ...] = ()
     organisation_id: int | None = None
     sees_all: bool = False
-    sees_figures: bool = False
 
 
 ANYBODY = Viewer()
@@ -57,11 +53,4 @@ def seeing(session: Session, viewer: Viewer) -> Iterator[None]:
 def seeing_as_anybody(session: Session) -> Iterator[None]:
     """Read columns as ANYBODY for a while: for values cached for and shown to everybody."""
     with seeing(session, ANYBODY):
-        yield
-
-
-@contextmanager
-def seeing_figures(session: Session) -> Iterator[None]:
-    """Read columns of runs with hidden seeds, curves and logs; show only figures of them."""
-    with seeing(session, replace(viewer_of(session), sees_figures=True)):
         yield

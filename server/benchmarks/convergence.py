@@ -20,7 +20,6 @@ from finishline.rules.scoring.normalisation import ReferenceCurve, reference_cur
 from finishline.rules.submissions.accelerators import hardware_words
 from server.base.models import DISPLAY_NAME, SUBMITTER, RunRow, Submission
 from server.base.models.visibility import ranks
-from server.base.viewer import seeing_figures
 from server.benchmarks.calibrations import adopted_calibration, judging_benchmark
 
 UNITS = {"epoch_num": "epochs", "samples_count": "samples"}
@@ -78,14 +77,13 @@ def _placed_submissions(session: Session, benchmark: Benchmark) -> list[PlacedSu
         Submission.benchmark_id == benchmark.benchmark_id, Submission.kind == "train", ranks()
     )
     figures: dict[str, list[Any]] = defaultdict(list)
-    with seeing_figures(session):
-        for run in session.execute(
-            select(RunRow.submission_id, RunRow.batch_size, RunRow.convergence)
-            .join(Submission, Submission.id == RunRow.submission_id)
-            .where(of_benchmark)
-            .order_by(RunRow.index)
-        ):
-            figures[run.submission_id].append(run)
+    for run in session.execute(
+        select(RunRow.submission_id, RunRow.batch_size, RunRow.convergence)
+        .join(Submission, Submission.id == RunRow.submission_id)
+        .where(of_benchmark)
+        .order_by(RunRow.index)
+    ):
+        figures[run.submission_id].append(run)
     submissions = session.execute(
         select(
             Submission.id,

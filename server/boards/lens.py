@@ -7,7 +7,7 @@ from datetime import date
 from typing import Any
 
 import orjson
-from sqlalchemy import ColumnElement, Text, cast, select, true
+from sqlalchemy import ColumnElement, Text, cast, select
 from sqlalchemy.orm import Session
 
 from finishline.api.boards import BoardPriceView, BoardQuery, LensView
@@ -29,7 +29,6 @@ from finishline.rules.ranking.lens import (
 from finishline.rules.scoring.measured_time import interval_of
 from finishline.rules.scoring.tta import display_seconds
 from server.base.models import Attempt, PoolRun, RunRow, Submission, Verification
-from server.base.models.visibility import hides_runs
 from server.boards.rows import BoardRow, is_own_price
 from server.verifications.pool_runs import ENDED_EARLY, posted_runs
 
@@ -38,8 +37,7 @@ from server.verifications.pool_runs import ENDED_EARLY, posted_runs
 CURVES_AT_ONCE = 200
 # In these metrics a submission's figure is a multiple of its runs' time.
 METRICS_OF_RUNS = ("tta", "cost")
-HIDDEN = "its curves are hidden until its first verdict"
-NO_CURVES = "no curve of its sealed runs is stored"
+NO_CURVES = "no curve of its runs is stored"
 
 
 def lens_of(benchmark: Benchmark, query: BoardQuery) -> Lens | None:
@@ -93,8 +91,7 @@ def _times_of_runs(
     statement = (
         select(RunRow.submission_id, RunRow.file, RunRow.reached, cast(RunRow.curve, Text))
         .join(Submission, Submission.id == RunRow.submission_id)
-        # A preview is as the board will be: it shows organisers no more of a claim than everybody.
-        .where(*which, hides_runs().is_not(true()))
+        .where(*which)
         .order_by(RunRow.submission_id, RunRow.index)
         .execution_options(yield_per=CURVES_AT_ONCE)
     )
@@ -200,7 +197,7 @@ def _seen(row: BoardRow, times: Sequence[LensTime], lens: Lens, benchmark: Bench
     return replace(
         row,
         standing=row.standing._replace(tta_seconds=tta, cost_usd=cost, energy_joules=None),
-        lens_reason=found.reason if times else NO_CURVES if ours else HIDDEN,
+        lens_reason=found.reason if times else NO_CURVES,
         changed=changed,
     )
 

@@ -25,9 +25,7 @@ from finishline.rules.ranking.ghost import (
 from finishline.rules.scoring.run import evaluation_of
 from finishline.rules.submissions.accelerators import hardware_words
 from server.base.models import ReplayEventRow, RunRow, Submission, Verification
-from server.base.models.visibility import hidden_runs, without_quality
 from server.base.standing import find_verification, purpose_of
-from server.base.viewer import viewer_of
 from server.benchmarks.queries import definition
 from server.boards.records import list_records
 from server.submissions.service import find_submission, runs_with_curves
@@ -62,9 +60,8 @@ def _runs_so_far(session: Session, verification: Verification) -> list[RunSoFar]
         .order_by(ReplayEventRow.sequence)
     )
     runs: dict[int, RunSoFar] = {}
-    hidden = hidden_runs(verification, viewer_of(session))
     for event in events:
-        _take(without_quality(event, hidden), runs)
+        _take(event, runs)
     return [runs[index] for index in sorted(runs)]
 
 
@@ -92,7 +89,7 @@ def read_ghosts(
     """The record and the mean of a claim's own runs as ghosts, and why there is no record."""
     own_runs = runs_with_curves(session, claim.id)
     if not own_runs:
-        return [], "the claim's curves are hidden until its first verdict"
+        return [], "no curve of the claim is stored"
     mean = mean_curve([[evaluation_of(row) for row in run.curve] for run in own_runs])
     ghost_of_claim = _ghost("claim", claim, mean, is_own=True)
     holder = _record_holder(session, benchmark, claim)

@@ -38,7 +38,7 @@ from server.base.models import (
     Verification,
 )
 from server.base.standing import KIND_THAT_CHECKS, PUBLISH
-from server.base.viewer import seeing_as_anybody, seeing_figures
+from server.base.viewer import seeing_as_anybody
 from server.benchmarks.prices import BookCosts
 from server.submissions.service import convergence_factor
 from server.verifications.pool_runs import Spreads
@@ -344,9 +344,7 @@ def _read_runs(
         .order_by(RunRow.submission_id, RunRow.index)
     )
     found: defaultdict[str, _Runs] = defaultdict(_Runs)
-    with seeing_figures(session):
-        rows = session.execute(statement)
-    for submission_id, seconds, convergence in rows:
+    for submission_id, seconds, convergence in session.execute(statement):
         if seconds is None:
             continue
         runs = found[submission_id]

@@ -7,7 +7,6 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from server.base.models import PoolRun, RunRow, Submission
-from server.base.viewer import seeing_figures
 
 
 def times_of_runs(session: Session, submission_ids: Sequence[str]) -> dict[str, list[float]]:
@@ -34,9 +33,8 @@ def times_of_runs(session: Session, submission_ids: Sequence[str]) -> dict[str, 
         .order_by(RunRow.index)
     )
     found: defaultdict[str, list[float]] = defaultdict(list)
-    with seeing_figures(session):
-        for statement in (sealed, own):
-            for submission_id, seconds in session.execute(statement):
-                if seconds is not None:
-                    found[submission_id].append(seconds)
+    for statement in (sealed, own):
+        for submission_id, seconds in session.execute(statement):
+            if seconds is not None:
+                found[submission_id].append(seconds)
     return dict(found)

@@ -24,7 +24,6 @@ from sqlalchemy import (
     type_coerce,
 )
 
-from server.base.database import utc_now
 from server.base.models import (
     Attempt,
     Base,
@@ -96,7 +95,6 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
         "code_url notes claim_sha256 dawnbench status eligible tta_seconds cost_usd latency_ms "
         "cost_usd_per_10000 measured_latency_ms result request_sha256 submitted_at archive "
         "organisation submitted_on kind precision precision_measured energy_joules "
-        "revealed_at "
         "embargoed withdrawn_at withdrawn_by withdrawn_because waivers "
         "evidence check_word pool_id trained_with tuning source",
         joined="archive organisation submitted_on source",
@@ -183,7 +181,7 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
 
 def hidden_submissions() -> ColumnElement[bool]:
     """The condition of submissions that are not to be published at this moment."""
-    return or_(Submission.embargoed.is_(True), Submission.revealed_at > utc_now())
+    return Submission.embargoed.is_(True)
 
 
 # Values that an export has in the place of a column's, by table and column.

@@ -19,7 +19,6 @@ from server.base.errors import ConflictError, ContentError, NotAllowedError, Use
 from server.base.events import SubmissionAccepted, VerificationWanted, emit
 from server.base.hardware_classes import misfit_of_claim
 from server.base.models import RunRow, Submission
-from server.base.models.visibility import LONGEST_HIDDEN
 from server.base.services import Services
 from server.base.standing import is_verified_by_policy
 from server.base.viewer import Viewer
@@ -333,8 +332,6 @@ def admit_new(session: Session, new: NewSubmission) -> None:
         require_room_for_submission(session, settings, user_id=caller.user_id)
     admission = admit(session, new.benchmark, settings.benchmarks_dir, archive=archive)
     row["embargoed"] = admission.embargoed
-    if new.runs and not archive:
-        row["revealed_at"] = row["submitted_at"] + LONGEST_HIDDEN
 
 
 def _store_claim(session: Session, new: NewSubmission) -> Submission:

@@ -38,7 +38,7 @@ from server.submissions.service import (
     submissions_page,
 )
 from server.submissions.upload import staged_upload
-from server.submissions.views import curve_view, judged_on_others, shown_runs, submission_view
+from server.submissions.views import curve_view, judged_on_others, run_view, submission_view
 
 router = APIRouter(tags=["submissions"])
 
@@ -234,7 +234,8 @@ def get_submission(submission_id: str, services: ServicesDep, viewer: ViewerDep)
 def list_runs(submission_id: str, services: ServicesDep, viewer: ViewerDep) -> RunList:
     """List the runs of a submission."""
     with services.database.read(viewer) as session:
-        return RunList(runs=shown_runs(find_submission(session, submission_id)))
+        runs = find_submission(session, submission_id).runs
+        return RunList(runs=[run_view(run) for run in runs])
 
 
 @router.get("/submissions/{submission_id}/runs/{index}/curve")

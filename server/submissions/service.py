@@ -14,8 +14,6 @@ from server.base.board_versions import lock_boards
 from server.base.database import locks_rows
 from server.base.errors import ContentError, NotFoundError, no_such
 from server.base.models import BenchmarkDefinition, RunRow, Submission, TrainingPackage
-from server.base.models.visibility import is_hidden
-from server.base.viewer import seeing_figures
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
@@ -51,12 +49,7 @@ def find_run(session: Session, submission_id: str, index: int) -> RunRow:
         select(RunRow).where(RunRow.submission_id == submission_id, RunRow.index == index)
     )
     if run is None:
-        submission = find_submission(session, submission_id)
-        if is_hidden(submission) and not submission.runs:
-            raise NotFoundError(
-                "The curves and logs of this claim are its owner's and the organisers' until its "
-                f"first verdict, or until {submission.revealed_at:%Y-%m-%d}."
-            )
+        find_submission(session, submission_id)
         raise NotFoundError(
             f"Submission {submission_id!r} has no run {index}; `finishline show {submission_id}` "
             "lists its runs, from 0."
@@ -155,9 +148,7 @@ def run_times(session: Session, *which: ColumnElement[bool]) -> dict[str, list[f
         .order_by(RunRow.submission_id, RunRow.index)
     )
     times: defaultdict[str, list[float]] = defaultdict(list)
-    with seeing_figures(session):
-        rows = session.execute(statement)
-    for submission_id, seconds in rows:
+    for submission_id, seconds in session.execute(statement):
         if seconds is not None:
             times[submission_id].append(seconds)
     return times

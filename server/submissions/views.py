@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, cast
 
-from sqlalchemy import select
 from sqlalchemy.orm import Session, object_session
 
 from finishline.api.evidence import SourceView, TuningView
@@ -30,14 +29,14 @@ from finishline.rules.submissions.claim import TrainedWith
 from finishline.rules.verification.verdict import changed_figures
 from server.base.models import Evidence as EvidenceRow
 from server.base.models import RunRow, Submission, TrainingPackage
-from server.base.models.visibility import is_hidden, sees_source
+from server.base.models.visibility import sees_source
 from server.base.standing import (
     claimed_runs,
     decision_word,
     pending_verifications,
     published_verification,
 )
-from server.base.viewer import ORGANISER, seeing_figures, viewer_of
+from server.base.viewer import ORGANISER, viewer_of
 from server.benchmarks.prices import BookCosts
 
 
@@ -99,18 +98,6 @@ def judged_on_others(session: Session, submission: Submission) -> JudgedOnView |
         benchmark_sha256=None if same_definition else evidence.benchmark_sha256,
         figures=[ChangedFigureView(**vars(figure)) for figure in figures],
     )
-
-
-RUN_FIGURES = (
-    "index",
-    "file",
-    "reached",
-    "tta_seconds",
-    "epochs_to_target",
-    "best_quality",
-    "batch_size",
-    "convergence",
-)
 
 
 def run_view(run: RunRow) -> RunView:
@@ -186,8 +173,7 @@ def submission_view(
         status=submission.status,
         measured_latency_ms=submission.measured_latency_ms,
         result=result_view(submission, costs.price(submission)),
-        runs=shown_runs(submission) if runs is None else runs,
-        hidden_until=submission.revealed_at if is_hidden(submission) else None,
+        runs=[run_view(run) for run in submission.runs] if runs is None else runs,
         verifications=[
             VerificationSummary(
                 id=verification.id,
@@ -266,23 +252,6 @@ def _speed_up_view(package: TrainingPackage) -> SpeedUpView | None:
 def _source_view(submission: Submission) -> SourceView | None:
     published = submission.published
     return None if published is None or published.source is None else SourceView(**published.source)
-
-
-def shown_runs(submission: Submission) -> list[RunView]:
-    """Return the runs as their viewer may see them: only the figures of hidden ones."""
-    session = object_session(submission)
-    if submission.runs or session is None or not is_hidden(submission):
-        return [run_view(run) for run in submission.runs]
-    return run_figure_views(session, submission.id)
-
-
-def run_figure_views(session: Session, submission_id: str) -> list[RunView]:
-    """Return the figures of a claim's runs, without the parts hidden until its first verdict."""
-    figures = [getattr(RunRow, name) for name in RUN_FIGURES]
-    statement = select(*figures).where(RunRow.submission_id == submission_id).order_by(RunRow.index)
-    with seeing_figures(session):
-        rows = session.execute(statement).all()
-    return [RunView(seed=None, log_sha256=None, ledger=None, **row._mapping) for row in rows]
 
 
 def withdrawal_view(submission: Submission) -> WithdrawalView | None:

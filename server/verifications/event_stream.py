@@ -9,7 +9,6 @@ from typing import Any
 
 from fastapi.concurrency import run_in_threadpool
 
-from server.base.models.visibility import hidden_runs, without_quality
 from server.base.services import Services
 from server.base.standing import ENDED, find_verification
 from server.base.viewer import Viewer
@@ -57,7 +56,6 @@ def read_news(services: Services, viewer: Viewer, verification_id: str, position
         verification = find_verification(session, verification_id)
         ended = verification.state in ENDED
         view = views.view(session, verification, alive_seconds=alive, with_report=ended)
-        hidden = hidden_runs(verification, viewer)
         replay = []
         for attempt in verification.attempts:
             if attempt.number < position.attempt:
@@ -67,7 +65,7 @@ def read_news(services: Services, viewer: Viewer, verification_id: str, position
             replay += [
                 (
                     Position(attempt.number, row.sequence),
-                    {"attempt": attempt.number, **without_quality(row.event, hidden)},
+                    {"attempt": attempt.number, **row.event},
                 )
                 for row in rows
             ]

@@ -16,9 +16,8 @@ from finishline.rules.verification.verdict import Reason
 from server.base.database import Database, utc_now
 from server.base.events import VerificationChanged, WorkerOut, emit
 from server.base.models import Attempt, ReplayEventRow, Verification
-from server.base.models.visibility import hidden_runs, without_quality
 from server.base.standing import lock_verification
-from server.base.viewer import ANYBODY, ORGANISER
+from server.base.viewer import ORGANISER
 from server.verifications.cross_checks import (
     give_up_cross_check,
     has_other_owner,
@@ -41,12 +40,7 @@ def last_heard(session: Session, attempt: Attempt) -> str | None:
         .order_by(ReplayEventRow.sequence.desc())
         .limit(LINES)
     ).all()
-    # Everybody may read this, also while the claim is hidden.
-    hidden = hidden_runs(attempt.verification, ANYBODY)
-    lines = [
-        f"{row.created_at:%H:%M:%S} {_line(without_quality(row.event, hidden))}"
-        for row in reversed(rows)
-    ]
+    lines = [f"{row.created_at:%H:%M:%S} {_line(row.event)}" for row in reversed(rows)]
     # No database stores a NUL in a text.
     return "\n".join(lines).replace("\0", "\ufffd") or None
 

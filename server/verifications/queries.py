@@ -17,7 +17,6 @@ from finishline.api.verifications import ReasonView
 from finishline.rules.scoring.run import Evaluation, evaluation_of
 from finishline.rules.submissions.accelerators import hardware_words
 from finishline.rules.verification.messages import ReplayRun
-from server.base.database import utc_now
 from server.base.errors import no_such
 from server.base.models import (
     DISPLAY_NAME,
@@ -29,7 +28,7 @@ from server.base.models import (
     User,
     Verification,
 )
-from server.base.models.visibility import ranks, without_quality
+from server.base.models.visibility import ranks
 from server.base.standing import LISTED, OPEN, lock_verification, published_verification, report_of
 from server.submissions.service import runs_with_curves
 
@@ -219,9 +218,7 @@ def live_verifications(session: Session, *, limit: int) -> tuple[list[LiveLine],
         _lines(
             Verification.state,
             Verification.runs.label("runs_planned"),
-            Verification.own_runs,
             Verification.created_at,
-            Submission.revealed_at,
         )
         .where(Verification.state.in_(OPEN))
         .order_by(Verification.state.desc(), Verification.created_at, Verification.id)
@@ -269,9 +266,6 @@ def _verdict(row: Any) -> VerdictLine:
 
 def _live(row: Any, attempt: Any | None) -> LiveLine:
     last: Mapping[str, Any] = (attempt.last_evaluation if attempt is not None else None) or {}
-    is_hidden = row.revealed_at is not None and row.revealed_at > utc_now()
-    if last and is_hidden:
-        last = without_quality(dict(last), row.own_runs)
     return LiveLine(
         **row._mapping,
         hardware=hardware_words(row.system) if row.system else None,

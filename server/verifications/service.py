@@ -21,7 +21,7 @@ from server.base.events import (
     emit,
 )
 from server.base.models import Calibration, CalibrationRunRow, Submission, Verification
-from server.base.models.visibility import reveal
+from server.base.models.visibility import publish_source
 from server.base.standing import (
     OPEN,
     checks_claim,
@@ -173,7 +173,7 @@ def end_with_verdict(session: Session, verification: Verification, verdict: Verd
     submission = _checked(verification)
     if submission is not None:
         set_status(session, submission, settle(submission, verification))
-        reveal(submission)
+        publish_source(submission)
 
 
 def end_without_verdict(session: Session, verification: Verification, reason: Reason) -> None:

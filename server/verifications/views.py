@@ -38,7 +38,7 @@ from finishline.rules.verification.purposes import PURPOSES
 from finishline.rules.verification.speed_up import measured_speed_up
 from server.base.database import utc_now
 from server.base.models import Attempt, Verification, WorkerProbeRow
-from server.base.models.visibility import hidden_runs, is_hidden, sees_source
+from server.base.models.visibility import sees_source
 from server.base.standing import (
     ENDED,
     decision_word,
@@ -46,7 +46,7 @@ from server.base.standing import (
     purpose_of,
     report_of,
 )
-from server.base.viewer import ANYBODY, ORGANISER, viewer_of
+from server.base.viewer import ORGANISER, viewer_of
 from server.benchmarks.prices import price_of_submission
 from server.benchmarks.queries import definition
 from server.benchmarks.views import target_view
@@ -61,8 +61,6 @@ def attempt_view(attempt: Attempt) -> AttemptView:
     # Events show a running attempt's evaluations; repeating them here would double each.
     last = attempt.last_evaluation if failure is not None else None
     shows_output = _shows_output(attempt.verification)
-    if last is not None and last["run"] < hidden_runs(attempt.verification, ANYBODY):
-        last = None
     return AttemptView(
         id=attempt.id if attempt.state != "queued" else None,
         number=attempt.number,
@@ -99,9 +97,6 @@ def view(
         benchmark = definition(session, verification.benchmark_sha256)
     ended = verification.state in ENDED
     report = report_of(verification) if ended and with_report else None
-    claim = verification.submission
-    # Some of its seeds may be the claim's own.
-    opened = ended and not (claim is not None and is_hidden(claim))
     band = verification.control_points if with_band else []
     is_cancelled = verification.state == "cancelled"
     return VerificationView(
@@ -118,7 +113,7 @@ def view(
         seal=verification.seal,
         nonce=verification.nonce if ended else None,
         runs_planned=verification.runs,
-        seeds=verification.seeds if opened else None,
+        seeds=verification.seeds if ended else None,
         own_runs=verification.own_runs,
         control_runs=sorted(verification.control_runs),
         repeat_runs=sorted(verification.repeat_runs),

@@ -9,8 +9,6 @@ import pytest
 import finishline
 from finishline import AsyncClient, Client
 
-pytestmark = pytest.mark.usefixtures("shown_claims")
-
 
 @pytest.fixture
 def made(digits_submission, submit):

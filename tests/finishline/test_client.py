@@ -13,8 +13,6 @@ from finishline.cli.main import main
 from tests.support.build import Replay, build_report
 from tests.support.trainings import trained_anew
 
-pytestmark = pytest.mark.usefixtures("shown_claims")
-
 SYSTEM = {"name": "my laptop", "hardware_class": "my-laptop", "processor": "AMD Ryzen 7 7840U"}
 
 

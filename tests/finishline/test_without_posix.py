@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.test_convert import EVENTS
 
-pytestmark = [pytest.mark.nightly, pytest.mark.usefixtures("shown_claims")]
+pytestmark = pytest.mark.nightly
 ROOT = Path(__file__).parents[2]
 Run = Callable[..., str]
 MODULES = ("fcntl", "resource", "pwd", "grp", "termios", "pty", "tty", "server", "worker")

@@ -313,9 +313,7 @@ def test_a_commit_is_whole_and_of_an_archive(client, olivia, form, expected):
     assert (problem["field"], problem["expected"]) == ("source_commit", expected)
 
 
-def test_published_results_are_numbered_apart_from_those_of_this_server(
-    client, olivia, alice, shown_claims
-):
+def test_published_results_are_numbered_apart_from_those_of_this_server(client, olivia, alice):
     board, page = "/api/v1/leaderboards/cifar10", "/benchmarks/cifar10"
     published = send_entry(client, olivia, source_commit=DAWNBENCH_COMMIT).json()["id"]
 

@@ -448,7 +448,6 @@ def test_the_verdict_and_the_status_come_in_one_transaction(
     assert replay.report(grant, make_report(replay.seeds())).json()["outcome"] == "verified"
 
 
-@pytest.mark.usefixtures("shown_claims")
 def test_a_failed_attempt_keeps_its_last_evaluation_and_the_end_of_the_log(replay, make_report):
     grant = replay.claim().json()
     replay.post(grant, [evaluation(1, 41.5), evaluation(2, 43.25)])
@@ -484,7 +483,6 @@ def test_what_the_infrastructure_broke_is_refunded(kind, refunded, replay, make_
     assert replay.view()["attempts"][0]["refunded"] is refunded
 
 
-@pytest.mark.usefixtures("shown_claims")
 def test_a_lost_attempt_is_refunded_and_keeps_what_was_heard_of_it(replay, database):
     untold = {"sequence": 2, "run": 0, "kind": "evaluation"}
     phase = {"sequence": 3, "run": 0, "kind": "phase", "phase": "train\0"}
@@ -508,7 +506,6 @@ def run_started(sequence, run):
     return {"sequence": sequence, "run": run, "kind": "run_started"}
 
 
-@pytest.mark.usefixtures("shown_claims")
 def test_a_run_over_its_limit_is_ended_though_its_worker_goes_on_posting(replay, database):
     """digits.toml: run_limit_seconds = 60, to which 60 s for the start are allowed."""
     grant = replay.claim().json()

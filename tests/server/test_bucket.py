@@ -19,8 +19,6 @@ from tests.server.conftest import list_stored_files
 from tests.support.copies import settings_of, unserved
 from tests.support.services import services_of
 
-pytestmark = pytest.mark.usefixtures("shown_claims")  # Logs are read by anybody.
-
 
 @pytest.fixture(scope="module")
 def s3_url():

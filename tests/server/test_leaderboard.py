@@ -171,7 +171,6 @@ def test_filters_by_hardware_framework_and_day(enter, client, database, digits_s
     assert '<summary class="on">Count: 2-8</summary>' in chosen
 
 
-@pytest.mark.usefixtures("shown_claims")
 def test_a_price_of_ones_own_ranks_by_what_the_accelerators_cost(enter, client, digits_submission):
     one = enter(seconds_per_epoch=0.2, price=None)
     digits_submission.claim["system"] |= {"accelerator": "H100", "accelerator_count": 8}

@@ -9,8 +9,6 @@ from sqlalchemy import select
 
 from server.base.models import RunRow, Submission
 
-pytestmark = pytest.mark.usefixtures("shown_claims")
-
 BOARD = "/api/v1/leaderboards/digits"
 
 

@@ -1,19 +1,12 @@
-"""Rows that were measured here, claims in brackets, and figures of claims that are hidden."""
+"""Rows that were measured here, and claims in brackets."""
 
 from copy import deepcopy
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 from sqlalchemy import select
 
-from server.base.database import utc_now
 from server.base.models import Pool, PoolRun, Submission, Verification
-from server.base.viewer import ANYBODY, ORGANISER
-from server.verifications.event_stream import Position, read_news
-from server.verifications.overdue import expire_leases
-from tests.support.addresses import addresses
-from tests.support.services import services_of
 
 BOARD = "/api/v1/leaderboards/digits"
 
@@ -197,165 +190,20 @@ def test_through_a_lens_a_measured_row_is_seen_by_the_curves_of_its_sealed_runs(
     assert entry["measured_low_seconds"] < times[1] < entry["measured_high_seconds"]
 
 
-# Figures that stand in no other place: seeds, and a quality of a curve.
-SEEDS = (770_001_111, 770_002_222, 770_003_333)
-
-
-QUALITY = 91.2345678
-
-
-@pytest.fixture
-def claim(digits_submission, make_log, submit, alice):
-    """A claim of alice's whose seeds and curve can be told from all others."""
-    curve = [40.0, 80.0, QUALITY, 94.0, 96.0, 96.5, 97.0, 98.1]
-    digits_submission.logs = {
-        f"run_{index}.log": make_log(
-            seed,
-            name=f"run_{index}.log",
-            qualities=[quality + index / 1000 * (quality < 98) for quality in curve],
-        )
-        for index, seed in enumerate(SEEDS)
-    }
-    return submit(digits_submission, by=alice, as_is=True).json()
-
-
-def known(claim, verification_id):
-    return {
-        "benchmark_id": "digits",
-        "index": 0,
-        "name": "walter-1",
-        "submission_id": claim["id"],
-        "verification_id": verification_id,
-    }
-
-
-def secrets(claim):
-    """What tells of the runs: a seed, a log's hash, a quality of a curve."""
-    hashes = [run["log_sha256"] for run in claim["runs"]]
-    return (*map(str, SEEDS), *hashes, str(QUALITY)[:8])
-
-
-@pytest.fixture
-def verification_id(claim, client, olivia):
-    address = f"/api/v1/submissions/{claim['id']}/verifications"
-    return str(client.post(address, headers=olivia.headers).json()["id"])
-
-
-def test_no_address_tells_strangers_the_runs_of_a_claim_and_its_owner_and_organisers_read_them(
-    claim, verification_id, client, alice, bob, walter, olivia
-):
-    readable = {
-        "/api/v1/submissions/{submission_id}",
-        "/api/v1/submissions/{submission_id}/runs",
-        "/api/v1/submissions/{submission_id}/runs/{index}/curve",
-        "/api/v1/submissions/{submission_id}/runs/{index}/log",
-    }
-    found = {"alice": set(), "olivia": set()}
-    for path, address in addresses(client, known(claim, verification_id)):
-        if path.endswith("/events") or path.startswith(("/console", "/static")):
-            continue
-        for who in ({}, bob.headers, walter.headers):
-            answer = client.get(address, headers={"Accept": "text/html, */*"} | who)
-            assert answer.status_code < 500, address
-            for word in secrets(claim):
-                assert word not in answer.text, f"{address} tells {word}"
-        for person in (alice, olivia) if path in readable else ():
-            text = client.get(address, headers=person.headers).text
-            if any(word in text for word in secrets(claim)):
-                found[person.name].add(path)
-    for name, paths in found.items():
-        assert paths == readable, name
-
-
-def test_the_curve_of_an_own_seed_is_not_told_while_its_claim_is_hidden(
-    replay, client, alice, bob, olivia
-):
-    own = replay.view()["own_runs"]
-    assert own > 0
-    told = [
-        {"sequence": n, "run": run, "kind": "evaluation", "epoch": 1.0, "samples": 1152,
-         "seconds": 0.1, "quality": quality}
-        for n, (run, quality) in enumerate([(own, 55.4321), (own - 1, QUALITY)])
-    ]  # fmt: skip
-    assert replay.post(replay.claim().json(), told).status_code == 200
-    race = f"/api/v1/verifications/{replay.verification_id}/race"
-
-    def seen(headers):
-        runs = client.get(race, headers=headers).json()["runs"]
-        return [point["quality"] for run in runs for point in run["evaluations"]]
-
-    assert seen({}) == seen(bob.headers) == [55.4321]
-    assert seen(alice.headers) == seen(olivia.headers) == [QUALITY, 55.4321]
-    for viewer, qualities in ((ANYBODY, [55.4321, None]), (ORGANISER, [55.4321, QUALITY])):
-        services = services_of(client)
-        news = read_news(services, viewer, replay.verification_id, Position())
-        assert [event["quality"] for _, event in news.replay] == qualities
-    assert str(QUALITY)[:5] not in client.get("/").text
-    replay.change(replay.attempt_id, lease_expires_at=utc_now() - timedelta(seconds=1))
-    assert expire_leases(replay.database) == 1
-    for address in (f"/verifications/{replay.verification_id}", race.removesuffix("/race")):
-        assert str(QUALITY)[:5] not in client.get(address).text
-
-
-def test_figures_are_shown_meanwhile_with_the_day_of_the_rest(claim, client):
-    view = client.get(f"/api/v1/submissions/{claim['id']}").json()
-
-    assert view["result"] == claim["result"]
-    assert [run["tta_seconds"] for run in view["runs"]] == [
-        run["tta_seconds"] for run in claim["runs"]
-    ]
-    assert view["hidden_until"] > (utc_now() + timedelta(days=29)).isoformat()
-    answer = client.get(f"/api/v1/submissions/{claim['id']}/runs/0/log")
-    assert answer.status_code == 404
-    assert "until its first verdict, or until" in answer.json()["detail"]
-    board = client.get("/api/v1/leaderboards/digits").json()
-    assert [entry["submission_id"] for entry in board["entries"]] == [claim["id"]]
-
-
-def test_after_30_days_the_runs_are_everybodys(claim, client, database):
-    with database.write() as session:
-        submission = session.get_one(Submission, claim["id"])
-        assert submission.revealed_at == submission.submitted_at + timedelta(days=30)
-        submission.revealed_at = utc_now()
-
-    view = client.get(f"/api/v1/submissions/{claim['id']}").json()
-
-    assert (view["runs"], view["hidden_until"]) == (claim["runs"], None)
-    assert client.get(f"/api/v1/submissions/{claim['id']}/runs/0/log").status_code == 200
-
-
-def test_the_first_verdict_shows_the_runs(replay, make_report, client):
+def test_everybody_reads_the_runs_of_a_claim_before_its_verdict(replay, client):
     address = f"/api/v1/submissions/{replay.submission_id}"
-    assert client.get(f"{address}/runs/0/curve").status_code == 404
-
-    replay.report(replay.claim().json(), make_report(replay.seeds()))
-
-    assert client.get(f"{address}/runs/0/curve").status_code == 200
-    assert client.get(address).json()["hidden_until"] is None
-
-
-def test_a_verification_that_ends_without_a_verdict_opens_no_seeds_of_a_hidden_claim(
-    claim, verification_id, client, olivia
-):
-    address = f"/api/v1/verifications/{verification_id}"
-    client.post(f"{address}/cancel", json={"reason": "wrong class"}, headers=olivia.headers)
+    told = {"sequence": 0, "run": 0, "kind": "evaluation", "epoch": 1.0, "samples": 1152,
+            "seconds": 0.1, "quality": 55.4321}  # fmt: skip
+    assert replay.post(replay.claim().json(), [told]).status_code == 200
 
     view = client.get(address).json()
-
-    assert view["state"] == "cancelled"
-    assert view["seeds"] is None
-
-
-def test_an_archive_is_hidden_from_nobody(digits_submission, client, submit, olivia):
-    digits_submission.form = {"archive": "true"}
-    view = submit(digits_submission, by=olivia).json()
-
-    assert client.get(f"/api/v1/submissions/{view['id']}").json()["runs"] == view["runs"]
-
-
-def test_through_a_lens_hidden_curves_give_no_time_and_the_board_says_why(claim, client, alice):
-    asked = "/api/v1/leaderboards/digits?target=95"
-    for headers in ({}, alice.headers):
-        (entry,) = client.get(asked, headers=headers).json()["entries"]
-        assert (entry["submission_id"], entry["tta_seconds"]) == (claim["id"], None)
-        assert entry["unranked_reason"] == "its curves are hidden until its first verdict"
+    assert (view["status"], len(view["runs"])) == ("verifying", 3)
+    assert all(None not in (run["seed"], run["log_sha256"]) for run in view["runs"])
+    assert client.get(f"{address}/runs").json()["runs"] == view["runs"]
+    for part in ("curve", "log"):
+        assert client.get(f"{address}/runs/0/{part}").status_code == 200
+    race = client.get(f"/api/v1/verifications/{replay.verification_id}/race").json()
+    assert replay.view()["own_runs"] > 0
+    assert race["runs"][0]["evaluations"][0]["quality"] == 55.4321
+    (entry,) = client.get(f"{BOARD}?target=95").json()["entries"]
+    assert entry["tta_seconds"] is not None

@@ -11,9 +11,6 @@ from server.base.error_answers import NamedMethods
 from server.base.models import AuditRecord
 from web.assets import static_asset
 
-pytestmark = pytest.mark.usefixtures("shown_claims")
-
-
 BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 
 
@@ -249,7 +246,6 @@ def board(client, query=""):
     return {entry["submission_id"]: entry for entry in found["entries"]}
 
 
-@pytest.mark.usefixtures("shown_claims")
 def test_a_withdrawn_submission_ranks_nowhere_and_stays_readable(
     replay, submit, digits_submission, client, withdraw, make_report, alice, olivia
 ):

@@ -21,8 +21,6 @@ from tests.support.both_databases import ON_POSTGRESQL, wait_until_blocked
 
 RIGHT_TTA = 0.944  # Epochs of 0.11, 0.114 and 0.118 s and evaluations of 4 ms: 8 x 0.118 s.
 
-pytestmark = pytest.mark.usefixtures("shown_claims")
-
 
 @pytest.fixture
 def rescore(settings):

@@ -6,8 +6,6 @@ import pytest
 
 from web.rounds import round_matrix
 
-pytestmark = pytest.mark.usefixtures("shown_claims")
-
 BROWSER = {"Accept": "text/html"}
 
 

@@ -18,10 +18,9 @@ def test_lines_of_a_log_are_read_in_pages_and_long_ones_cut():
 
 
 def test_a_run_has_a_page_with_its_curve_its_phases_and_its_log_by_lines(
-    digits_submission, submit, client, alice, monkeypatch
+    digits_submission, submit, client, monkeypatch
 ):
     address = f"/submissions/{submit(digits_submission).json()['id']}"
-    client.headers.update(alice.headers)
     page = client.get(f"{address}/runs/0", headers=BROWSER)
 
     assert page.status_code == 200

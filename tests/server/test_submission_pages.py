@@ -9,12 +9,6 @@ from server.base.models import Submission
 from tests.support.pages import BROWSER, HOSTILE, words_of
 
 
-@pytest.fixture(autouse=True)
-def read_as_owner(client, alice):
-    """Send alice's token where a test sends no other: strangers see no run of a claim as yet."""
-    client.headers.update(alice.headers)
-
-
 @pytest.fixture
 def judged(replay, make_report):
     """Has the replay reported and gives the address of the submission's page."""

@@ -16,12 +16,6 @@ from tests.server.conftest import without_place
 SUBMISSIONS = "/api/v1/submissions"
 
 
-@pytest.fixture(autouse=True)
-def read_as_owner(client, alice):
-    """Send alice's token where a test sends no other: strangers see no run of a claim as yet."""
-    client.headers.update(alice.headers)
-
-
 @pytest.fixture
 def submitted(digits_submission, submit):
     """An accepted submission, as it was answered."""

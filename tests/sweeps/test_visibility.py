@@ -126,6 +126,7 @@ def hidden(things):
     things.known = {
         "benchmark_id": "digits",
         "index": 0,
+        "rule": "same_program",
         "name": worker.name,
         "user_name": "bob",
         "webhook_id": things.hook,
@@ -304,6 +305,9 @@ def test_withdrawn_is_on_its_pages(hidden, strangers):
         ("/api/v1/leaderboards/{benchmark_id}", True), ("/benchmarks/{benchmark_id}", True),
         ("/api/v1/submissions", False), ("/submissions", False),
         (submission, False), (f"{submission}/runs", False),
+        (f"{submission}/runs/{{index}}/log", False), (f"{submission}/runs/{{index}}/curve", False),
+        ("/api/v1/runs.parquet", False), ("/api/v1/benchmarks/{benchmark_id}/runs.json", False),
+        ("/submissions/{submission_id}/runs/{index}", False),
         ("/submissions/{submission_id}", False), ("/submissions/{submission_id}/badge.svg", False),
     }  # fmt: skip
 

@@ -44,9 +44,6 @@ class Submission(Base):
     One that was published elsewhere has a row in `published`, and `evidence` says so too; it is
     kept with whatever rules it breaks.
 
-    Until `revealed_at` its seeds, curves and logs are its owner's and the organisers' to see; None
-    where nothing was ever hidden, as of a published result.
-
     One that is `embargoed` is its owner's, their organisation's and the organisers' to see. One
     with a `withdrawn_at` stays where it is and ranks nowhere (server.base.models.visibility has
     both rules); `withdrawn_by` is a name. `waivers` are the rules that organisers waived for it,
@@ -72,7 +69,6 @@ class Submission(Base):
         ),
         Index(None, "benchmark_id", "submitted_at"),
         Index(None, "submitted_at"),
-        Index(None, "revealed_at"),
         Index(None, "user_id", "submitted_at"),
         UniqueConstraint("user_id", "idempotency_key"),
     )
@@ -106,7 +102,6 @@ class Submission(Base):
     precision_measured: Mapped[str | None] = mapped_column(String(10))
     trained_with: Mapped[str] = mapped_column(String(10), default="own")
     tuning: Mapped[dict[str, Any] | None]
-    revealed_at: Mapped[datetime | None]
     energy_joules: Mapped[float | None]
     embargoed: Mapped[bool] = mapped_column(default=False)
     withdrawn_at: Mapped[datetime | None]

@@ -5,16 +5,14 @@ gets the conditions below. So a query can forget to rank or to mark, never to hi
 write see everything; so a request that is answered from one has been checked.
 """
 
-from datetime import timedelta
 from functools import lru_cache
-from typing import Any, cast
+from typing import cast
 
 from sqlalchemy import (
     Column,
     ColumnElement,
     Select,
     Table,
-    bindparam,
     event,
     or_,
     select,
@@ -23,7 +21,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import InstrumentedAttribute, ORMExecuteState, Session, with_loader_criteria
 from sqlalchemy.sql.base import ExecutableOption
 
-from server.base.database import UtcDateTime, utc_now
+from server.base.database import utc_now
 from server.base.models.people import User
 from server.base.models.submissions import RunRow, Submission
 from server.base.models.trainings import TrainingPackage
@@ -31,10 +29,6 @@ from server.base.models.verifications import Verification
 from server.base.viewer import ANYBODY, VIEWER, Viewer
 
 KEPT_VIEWERS = 256
-# Seeds, curves and logs of a claim are hidden for so long where no verdict comes before.
-LONGEST_HIDDEN = timedelta(days=30)
-# The moment at which a statement is sent, not the one at which its conditions were built.
-_NOW = bindparam("hidden_now", callable_=utc_now, type_=UtcDateTime())
 # Tables of the Core, because statements that filter others must not be filtered themselves.
 _rows = cast(Table, Submission.__table__)
 _users = cast(Table, User.__table__)
@@ -53,28 +47,8 @@ def may_see(viewer: Viewer, submission: Submission) -> bool:
     return shared is not None and submission.user.organisation_id == shared
 
 
-def is_hidden(submission: Submission) -> bool:
-    """Tell whether seeds, curves and logs of a claim are its owner's and organisers' to see."""
-    return submission.revealed_at is not None and submission.revealed_at > utc_now()
-
-
-def sees_runs(viewer: Viewer, submission: Submission) -> bool:
-    """Tell whether a viewer may see the seeds, curves and logs of a claim."""
-    return viewer.sees_all or not is_hidden(submission) or submission.user_id in viewer.user_ids
-
-
-def hides_runs() -> ColumnElement[bool]:
-    """Return the same as a condition."""
-    return _rows.c.revealed_at > _NOW
-
-
-def reveal(submission: Submission) -> None:
-    """Show seeds, curves and logs of a claim, or the source of a package, to everybody.
-
-    Its first verdict does.
-    """
-    if is_hidden(submission):
-        submission.revealed_at = utc_now()
+def publish_source(submission: Submission) -> None:
+    """Show the source of a package to everybody. Its first verdict does."""
     package = submission.trained_package
     if package is not None and package.published_at is None:
         package.published_at = utc_now()
@@ -111,10 +85,6 @@ def _is_theirs(
     return or_(theirs, user_id.in_(members))
 
 
-def _runs_hidden_ids(viewer: Viewer) -> Select[tuple[str]]:
-    return select(_rows.c.id).where(hides_runs(), _rows.c.user_id.not_in(viewer.user_ids))
-
-
 def _hidden_ids(viewer: Viewer) -> Select[tuple[str]]:
     hidden: ColumnElement[bool] = _rows.c.embargoed.is_(true())
     if viewer != ANYBODY:
@@ -130,12 +100,9 @@ def _criteria(viewer: Viewer) -> tuple[ExecutableOption, ...]:
         seen = or_(seen, _is_theirs(viewer, Submission.user_id))
     hidden = _hidden_ids(viewer)
     checked, against = Verification.submission_id, Verification.against_id
-    runs: ColumnElement[bool] = RunRow.submission_id.not_in(hidden)
-    if not viewer.sees_figures:
-        runs &= RunRow.submission_id.not_in(_runs_hidden_ids(viewer))
     return (
         with_loader_criteria(Submission, seen),
-        with_loader_criteria(RunRow, runs),
+        with_loader_criteria(RunRow, RunRow.submission_id.not_in(hidden)),
         with_loader_criteria(
             Verification,
             or_(checked.is_(None), checked.not_in(hidden))
@@ -152,14 +119,3 @@ def _show_only_what_is_seen(state: ORMExecuteState) -> None:
     # Related rows inherit the conditions of the statement that asked for the first row.
     if not state.is_column_load and not state.is_relationship_load:
         state.statement = state.statement.options(*_criteria(viewer))
-
-
-def hidden_runs(verification: Verification, viewer: Viewer) -> int:
-    """Number of a verification's first runs whose curves are hidden from a viewer."""
-    claim = verification.submission
-    return 0 if claim is None or sees_runs(viewer, claim) else verification.own_runs
-
-
-def without_quality(event: dict[str, Any], hidden: int) -> dict[str, Any]:
-    """Remove the quality from an event of one of the first `hidden` runs."""
-    return event | {"quality": None} if event["run"] < hidden and "quality" in event else event

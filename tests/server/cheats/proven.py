@@ -10,8 +10,6 @@ PROVEN = {
     "C21": CONFIRMING + "test_a_claim_of_another_machine_than_its_class_is_refused",
     "C22": CONFIRMING + "test_a_rented_instance_described_as_another_is_refused",
     "C25": "tests/rules/test_judge.py::test_a_loss_below_the_entropy_is_a_proven_cheat",
-    "C31": "tests/server/test_measured_rows.py::"
-    "test_no_address_tells_strangers_the_runs_of_a_claim_and_its_owner_and_organisers_read_them",
     "C35": "tests/rules/test_cross_check.py::test_bfloat16_inside_a_claim_of_float32_is_rejected",
     "C43": "tests/rules/test_statistics.py::"
     "test_fewer_runs_or_values_do_not_earn_the_better_number",

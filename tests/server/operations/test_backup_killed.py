@@ -82,7 +82,6 @@ def test_a_backup_that_is_killed_is_none_and_the_next_one_is_whole(served, setti
         assert check_server(empty, files=True, proofs=True).faults == []
 
 
-@pytest.mark.usefixtures("shown_claims")  # Its logs are compared too.
 @pytest.mark.parametrize("database_url", ["sqlite", "postgresql"], indirect=True)
 def test_a_restore_that_is_killed_leaves_the_server_as_it_was(
     served, settings, tmp_path, digits_submission, submit, alice

@@ -243,7 +243,6 @@ def export(client, **query):
     return answer
 
 
-@pytest.mark.usefixtures("shown_claims")
 def test_pages_hold_every_run_once_whatever_is_submitted_meanwhile(
     client, digits_submission, submit, monkeypatch
 ):
@@ -273,7 +272,6 @@ def test_pages_hold_every_run_once_whatever_is_submitted_meanwhile(
 
 
 @on_sqlite
-@pytest.mark.usefixtures("shown_claims")
 def test_a_record_says_all_about_its_run_and_nothing_written_breaks_it(
     client, digits_submission, submit
 ):
