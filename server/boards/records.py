@@ -60,7 +60,6 @@ class Held:
     tta_seconds: float
     submitter: str
     display_name: str | None
-    model: str
     hardware: str
     lower: Mapping[str, str]
 
@@ -110,7 +109,7 @@ def _find_held(session: Session, history: RecordHistory) -> Held:
     return Held(
         record.submission_id,
         record.tta_seconds,
-        **{name: named[name] for name in ("submitter", "display_name", "model", "hardware")},
+        **{name: named[name] for name in ("submitter", "display_name", "hardware")},
         lower={
             one.submission_id: one.reason
             for one in history.not_records
