@@ -487,33 +487,6 @@ def calibration_id(client, database, olivia):
     return str(view["id"])
 
 
-def test_a_calibration_shows_its_figures_its_bands_and_what_it_would_change(
-    calibration_id, client, olivia
-):
-    address = f"/calibrations/{calibration_id}"
-    page = client.get(address, headers=BROWSER)
-    words = words_of(page.text)
-
-    assert page.status_code == 200
-    assert "Not adopted; not used for verdicts." in words
-    assert "12 of 12 runs of the reference in fp32, requested by olivia" in words
-    # Seeds 2 to 6 and 9 to 11 reach at the seventh evaluation: 97.4 + 0.1 and more; 12 runs.
-    assert "64 12 of 12 0 12 7.3333 0.492 7 to 8" in words
-    assert "Compared with the runs of the benchmark's file" in words
-    assert 'style="' not in page.text
-    for trace in ("a run", "mean", "control-point band"):
-        assert f"</svg>{trace}</li>" in page.text
-
-    client.post(
-        f"/api/v1{address}/adopt", json={"reason": "it is measured here"}, headers=olivia.headers
-    )
-    words = words_of(client.get(address, headers=BROWSER).text)
-    assert "In force: new replays under this definition in fp32 are judged by these runs." in words
-    assert "by olivia, because: it is measured here." in words
-    assert f'href="{address}"' in client.get("/benchmarks/digits/convergence").text
-    assert client.get("/calibrations/nothing", headers=BROWSER).status_code == 404
-
-
 def test_a_calibration_of_an_earlier_definition_is_in_force_nowhere(
     calibration_id, client, settings, tmp_path, olivia
 ):

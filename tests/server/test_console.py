@@ -148,13 +148,6 @@ def test_the_overview_names_what_waits_and_the_next_step(
         "pending": "1", "under-way": "1", "out": "1", "failed": "1", "calibrations": "1",
     }  # fmt: skip
     assert f'href="/console/decide/{waiting.verification_id}"' in page
-    for told in (
-        "5 % slower than its baseline",
-        "Every connected worker is off its baseline",
-        "Mend the fan.",
-        "wait: its runs are trained",
-    ):
-        assert told in page, told
 
 
 def test_what_is_confirmed_is_what_was_shown(
@@ -237,12 +230,6 @@ def test_a_verdict_is_decided_about_beside_the_published_one(
     console, waiting, records, decision, status
 ):
     path = f"/console/decide/{waiting.verification_id}"
-    page = console.get(path).text
-    for told in (
-        waiting.first, "did_not_reach", "Publishing changes claimed · epochs agree → claimed",
-        "contradicted", ">0 of ", "verified → rejected",
-    ):  # fmt: skip
-        assert told in page
     for fields, wrong in (
         ({"reason": "x"}, "decision"),
         ({"decision": decision, "reason": " \n"}, "reason"),

@@ -191,11 +191,3 @@ def test_a_token_that_is_made_while_its_maker_is_revoked_ends_too(client, tokens
 def _caller(database, secret):
     with database.read() as session:
         return caller_of(holder_of(find_token(session, secret)))
-
-
-def test_a_workers_token_makes_and_ends_none(client, tokens, walter):
-    number = tokens.number(walter.secret)
-    listed = client.get(MINE, headers=walter.headers).json()["tokens"]
-    assert [token["id"] for token in listed] == [number]
-    assert client.delete(f"{MINE}/{number}", headers=walter.headers).status_code == 403
-    assert tokens.status(walter.secret) == 200

@@ -99,14 +99,6 @@ def test_what_a_form_sends_leads_to_one_address(two, client):
     assert answer.headers["location"] == f"/compare?ids={two[0]},{two[1]}"
 
 
-def test_one_submission_is_offered_the_others_of_its_board(two, client):
-    page = client.get(f"/compare?ids={two[1]}", headers=BROWSER).text
-    assert f'<option value="{two[0]}">' in page
-    assert f'<option value="{two[1]}">' not in page
-    assert f'<input type="hidden" name="ids" value="{two[1]}">' in page
-    assert client.get("/compare").status_code == 200
-
-
 def test_what_cannot_be_compared_is_a_page_that_says_what_to_do(
     two, digits_submission, submit, client, database
 ):

@@ -21,7 +21,6 @@ from server.verifications.dispatch import take_due
 from server.verifications.proofs import submission_part
 
 WORKERS = "/api/v1/workers"
-JSON = {"Content-Type": "application/json"}
 
 
 def test_a_worker_is_listed_with_its_system(hello, client, walter):
@@ -111,20 +110,6 @@ def test_a_user_brings_so_many_workers_and_no_more(hello, client, walter, databa
     with database.write() as session:  # One that went away makes room: containers change names.
         session.get_one(WorkerRow, "w0").last_seen_at = utc_now() - timedelta(days=2)
     assert hello("w100").status_code == 200
-
-
-@pytest.mark.parametrize("body", [{}, [], {"system": {"worker": "\ud800"}}])
-def test_a_bad_hello_without_permission_is_refused_for_the_permission(body, client, alice, walter):
-    statuses = {
-        client.post(f"{WORKERS}/hello", content=json.dumps(body), headers=headers).status_code: who
-        for who, headers in (
-            ("nobody", JSON),
-            ("alice", alice.headers | JSON),
-            ("walter", walter.headers | JSON),
-        )
-    }
-
-    assert statuses == {401: "nobody", 403: "alice", 422: "walter"}
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,6 @@ from server.base.database import utc_now
 from server.base.models import Attempt, Submission, Verification
 from server.submissions.quotas import Spent, _room_at
 from server.verifications.overdue import expire_leases
-from tests.server.test_phases import ORIGIN, sign_in
-from tests.support.pages import words_of
 from tests.support.workers import say_hello, send_to
 
 
@@ -224,40 +222,6 @@ def test_a_claim_keeps_the_accelerators_of_its_worker(
     assert expire_leases(database) == 1
     assert seconds() == (1200.0, 1200.0)  # Lost: nothing used, and the next attempt is waited for.
     assert client.get(f"/api/v1/verifications/{verification_id}").json()["state"] == "queued"
-
-
-def test_its_page_offers_a_replay_only_where_it_would_be_taken_or_says_why_not(
-    own, client, alice, olivia, submit, digits_submission, database
-):
-    pages = [f"/submissions/{name}" for name in (own, submit(digits_submission).json()["id"])]
-    offer, command = "Request verification</button>", "finishline verify "
-    csrf = {"csrf": sign_in(client, alice)}
-    assert [offer in client.get(page).text for page in pages] == [True, True]
-    assert ask(client, own, alice).status_code == 201
-
-    shown = client.get(pages[1]).text
-    assert offer not in shown
-    assert "You have used 1200 accelerator seconds in 30 days" in shown
-    assert "The quota resets at" in shown
-    assert "nothing of this request" not in shown
-    assert client.post(f"{pages[1]}/verify", data=csrf, headers=ORIGIN).status_code == 429
-    sign_in(client, olivia)
-    assert "Verify</button>" in client.get(pages[1]).text
-
-    with database.write() as session:
-        session.get_one(Submission, pages[1].rpartition("/")[2]).dawnbench = {"author": "Ada"}
-    shown = client.get(pages[1]).text
-    assert "a DAWNBench entry has no hyperparameters" in shown
-    assert (offer in shown, command in shown) == (False, False)
-
-
-def test_a_request_shows_its_runs_and_cost_before_anything_is_asked(own, client, alice):
-    sign_in(client, alice)
-    page = words_of(client.get(f"/submissions/{own}/verify").text)
-
-    assert "uses your one free verification of this submission" in page
-    assert "Worker's time" in page.replace("&#39;", "'")
-    assert client.get(f"/api/v1/submissions/{own}").json()["verifications"] == []
 
 
 MINE, ALL, ALICE = "/api/v1/me/quota", "/api/v1/quotas", "/api/v1/quotas/alice"
