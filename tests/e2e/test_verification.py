@@ -9,8 +9,8 @@ import psutil
 import pytest
 
 from tests.e2e.conftest import finishline, run_cli
-from tests.support.build import build_log
 from tests.support.processes import asking, wait_for
+from tests.support.run_logs import build_log
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 

@@ -23,17 +23,9 @@ from server.base.schema import migrate
 from server.base.settings import MIB, Settings
 from server.people.accounts import create_token
 from server.reactions import connect_rooms
-from tests.support.build import (
-    SECONDS_PER_EPOCH,
-    Person,
-    SubmissionParts,
-    ask_for_replay,
-    build_log,
-    build_report,
-    measure,
-    take_from_archive,
-)
+from tests.support.build import Person, ask_for_replay, build_report, measure, take_from_archive
 from tests.support.postgresql import running_postgresql
+from tests.support.run_logs import CLAIM, SECONDS_PER_EPOCH, SubmissionParts, build_log
 from tests.support.services import services_of
 from tests.support.trainings import trained_anew
 from tests.support.workers import say_hello
@@ -225,24 +217,7 @@ def digits_submission(digits):
     """Three honest digits runs in the closed division."""
     names = [f"run_{index}.log" for index in range(3)]
     return SubmissionParts(
-        claim={
-            "benchmark": "digits",
-            "division": "closed",
-            "model": "digits reference",
-            "framework": "torch 2.13.0",
-            "system": {
-                "name": "two-core test machine",
-                "hardware_class": "cpu-test",
-                "processor": "test processor",
-                "processor_count": 2,
-                "memory_gib": 24,
-                "price_usd_per_hour": 0.1,
-                "price_source": "price list of the test",
-            },
-            "hyperparameters": {"batch_size": 64},
-            "trained_with": "reference",
-            "runs": names,
-        },
+        claim=deepcopy(CLAIM) | {"runs": names},
         logs={
             name: build_log(
                 digits, 100 + index, name=name, seconds_per_epoch=SECONDS_PER_EPOCH + index * 0.004

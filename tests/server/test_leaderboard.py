@@ -105,17 +105,17 @@ def test_a_board_by_cost_leaves_out_who_states_no_price(enter, client):
         assert read(client, metric=metric)["entries"] == []
 
 
-def test_filters_keep_the_rank_among_all(enter, client, bob):
-    first = enter(seconds_per_epoch=0.1, model="Alpha net")
-    second = enter(seconds_per_epoch=0.2, model="Beta net", by="bob")
-    open_one = enter(seconds_per_epoch=0.05, division="open")
+def test_filters_keep_the_rank_among_all(measured, client, bob):
+    first = measured(seconds_per_epoch=0.1, model="Alpha net")
+    second = measured(seconds_per_epoch=0.2, model="Beta net", by=bob)
+    open_one = measured(seconds_per_epoch=0.05, division="open")
 
     assert places(read(client, q="BETA", division="closed")) == [(second, 2, False)]
     assert places(read(client, q="bob", division="closed")) == [(second, 2, False)]
     assert places(read(client, division="open")) == [(open_one, 1, False)]
     assert places(read(client, division="closed")) == [(first, 1, False), (second, 2, False)]
-    assert read(client, status="verified")["entries"] == []
-    assert read(client, status="claimed")["total"] == 2
+    assert read(client, status="claimed")["entries"] == []
+    assert read(client, status="verified")["total"] == 2
     assert read(client, q="", division="", status="")["total"] == 2
 
 

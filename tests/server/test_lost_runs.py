@@ -28,7 +28,7 @@ from server.verifications.dispatch import take_due
 from server.verifications.jobs import queue_attempt
 from server.verifications.overdue import expire_leases
 from server.verifications.pools import take_out_runs
-from tests.support.build import curve_of
+from tests.support.run_logs import curve_of
 from tests.support.services import services_of
 from tests.support.streams import stream_report, streamed
 from tests.support.workers import say_hello

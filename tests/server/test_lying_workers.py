@@ -10,7 +10,7 @@ from sqlalchemy import select
 from finishline.rules.scoring.measurements import RunTelemetry
 from finishline.rules.verification.messages import ReplayReport
 from server.base.models import AuditRecord
-from tests.support.build import REFERENCE, curve_of
+from tests.support.run_logs import REFERENCE, curve_of
 from tests.support.streams import Streamed, stream_report, streamed
 from tests.support.workers import say_hello
 

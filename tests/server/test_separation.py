@@ -122,7 +122,7 @@ def test_rows_of_inference_are_not_separated(client, publish_entry):
 
 
 def cifar10_entry():
-    from tests.support.build import SubmissionParts
+    from tests.support.run_logs import SubmissionParts
 
     return SubmissionParts(
         claim={

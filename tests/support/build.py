@@ -1,10 +1,8 @@
 """Submissions, logs and reports of digits, and rows of its board that were measured."""
 
 import json
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import asdict, dataclass, replace
 
-import orjson
 from fastapi.testclient import TestClient
 
 from finishline.rules.verification.messages import (
@@ -15,12 +13,10 @@ from finishline.rules.verification.messages import (
 from server.base.board_versions import raise_board_version
 from server.base.database import Database
 from server.base.models import Attempt, Submission, Verification, WorkerRow
-from tests.support.run_logs import make_run_log
+from tests.support.run_logs import REFERENCE, SECONDS_PER_EPOCH, curve_of
 from tests.support.streams import stream_report
 from tests.support.workers import WORKER_SYSTEM, greet_as_servers, latest_attempt, send_to
 
-REFERENCE = [14.8, 45.8, 73.0, 85.5, 90.8, 95.6, 97.4, 98.1]
-SECONDS_PER_EPOCH = 0.11
 SOURCE = {
     "name": "An archive",
     "url": "https://archive.example",
@@ -39,65 +35,6 @@ class Person:
     def headers(self):
         """What makes a request this person's."""
         return {"Authorization": f"Bearer {self.secret}"}
-
-
-def build_log(
-    digits,
-    seed,
-    *,
-    name="run_0.log",
-    epochs=8,
-    qualities=None,
-    division="closed",
-    batch_size=64,
-    seconds_per_epoch=SECONDS_PER_EPOCH,
-):
-    """An MLLOG of one digits run that reaches 98.1 % at epoch `epochs`."""
-    curve = qualities or REFERENCE[-epochs:] if epochs <= len(REFERENCE) else REFERENCE
-    if not qualities and len(curve) > 2:
-        curve = curve_of(seed, curve)
-
-    def train_seconds(epoch):
-        # No two trainings agree in every time: two evaluations differ by the seed, which they
-        # tell to the base of 20.
-        digit = {2: seed % 20, 3: seed // 20 % 20}.get(epoch, 0)
-        return epoch * seconds_per_epoch + 0.4 * seconds_per_epoch * digit / 20
-
-    return make_run_log(
-        digits,
-        curve,
-        train_seconds,
-        name=name,
-        seed=seed,
-        batch_size=batch_size,
-        division=division,
-    )
-
-
-@dataclass
-class SubmissionParts:
-    """A submission that can be changed before it is sent."""
-
-    claim: dict[str, Any]
-    logs: dict[str, bytes]
-    form: dict[str, str] = field(default_factory=dict)
-
-    def files(self):
-        """The multipart parts."""
-        parts = [("submission", ("submission.json", orjson.dumps(self.claim)))]
-        return parts + [("logs", (name, content)) for name, content in self.logs.items()]
-
-
-def curve_of(seed, curve):
-    """A curve that only this seed has. It differs in its second evaluation.
-
-    A curve that stands still is the same for every seed. Seeds of claims are below 10,000, and the
-    server draws seeds from there to 2**32.
-    """
-    if len(set(curve)) < 2:
-        return curve
-    shift = seed % 7 + seed * 1e-5 if seed < 10_000 else seed * 1e-11
-    return [curve[0], curve[1] + shift, *curve[2:]]
 
 
 def build_report(

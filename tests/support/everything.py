@@ -7,7 +7,8 @@ import json
 import re
 
 from tests.support.own_benchmarks import DEFINITION, own_files
-from tests.support.world import PACKAGE, SYSTEM, Worker
+from tests.support.run_logs import SYSTEM
+from tests.support.world import PACKAGE, Worker
 
 ENTRY = {
     "version": "v1.0",

@@ -18,12 +18,13 @@ from finishline.cli.main import main as finishline
 from server.base.places import BENCHMARKS
 from tests.support.frozen_proofs import FOLDER, KEYS, TAMPERED, answer_of
 from tests.support.proofs import take_apart
+from tests.support.run_logs import REFERENCE, SYSTEM
 from tests.support.served import served
 from tests.support.tamperings import TAMPERINGS
-from tests.support.world import CURVE, PACKAGE, SYSTEM, Worker, World
+from tests.support.world import PACKAGE, Worker, World
 
 CALIBRATED_RUNS = 10
-BELOW = [10.0] * len(CURVE)
+BELOW = [10.0] * len(REFERENCE)
 LATE = [14.0, 45.0, 72.0, 84.0, 90.0, 94.0, 95.0, 96.0, 97.9]
 EARLY = [45.0, 85.0, 97.9]
 

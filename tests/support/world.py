@@ -5,16 +5,22 @@ with it. The worker trains nothing and reports made-up evaluations.
 """
 
 import copy
-import json
 import time
-from dataclasses import dataclass, field
+
+from finishline.rules.scoring.run import Ledger
+from tests.support.run_logs import (
+    CLAIM,
+    DIGITS,
+    REFERENCE,
+    SAMPLES_PER_EPOCH,
+    SubmissionParts,
+    build_log,
+    curve_of,
+)
 
 API = "/api/v1"
-CURVE = (14.8, 45.8, 73.0, 85.5, 90.8, 95.6, 97.4, 98.1)
-SAMPLES_PER_EPOCH = 1152  # Of digits at batch size 64, which drops the last batch.
 PREPARATION = {"init": 0.03, "warmup": 0.01}
 EVALUATION_SECONDS = 0.004
-LOG_STARTS_MS = 1_790_000_000_000
 ENVIRONMENT = "numpy-2.4"
 PACKAGE = {
     "training.toml": """schema = 1
@@ -32,76 +38,6 @@ def train(prepared, data, seed):
     yield lambda inputs: None
 """,
 }
-SYSTEM = {
-    "name": "two-core test machine",
-    "hardware_class": "cpu-test",
-    "processor": "test processor",
-    "processor_count": 2,
-    "memory_gib": 24,
-    "price_usd_per_hour": 0.1,
-    "price_source": "price list of the test",
-}
-CLAIM = {
-    "benchmark": "digits",
-    "division": "closed",
-    "model": "digits reference",
-    "framework": "torch 2.13.0",
-    "system": SYSTEM,
-    "hyperparameters": {"batch_size": 64},
-    "trained_with": "reference",
-}
-
-
-def curve_of(seed, curve=CURVE):
-    """A curve that only this seed has. It differs in its second evaluation."""
-    shift = seed * 5e-4 if seed < 10_000 else seed * 1e-11
-    return [curve[0], curve[1] + shift, *curve[2:]]
-
-
-def run_log(seed, *, curve=CURVE, pace=0.02, division="closed", batch_size=64):
-    """The MLLOG of one run: an evaluation an epoch, `pace` seconds of training apart."""
-    at = LOG_STARTS_MS
-    lines = []
-
-    def add(key, value=None, kind="POINT_IN_TIME", **metadata):
-        record = {"namespace": "", "time_ms": at, "event_type": kind, "key": key}
-        lines.append(":::MLLOG " + json.dumps(record | {"value": value, "metadata": metadata}))
-
-    add("init_start", kind="INTERVAL_START")
-    add("submission_benchmark", "digits")
-    add("submission_division", division)
-    add("seed", seed)
-    add("global_batch_size", batch_size)
-    at += sum(PREPARATION.values()) * 1000
-    add("init_stop", kind="INTERVAL_END")
-    add("run_start", kind="INTERVAL_START")
-    begun = at
-    for epoch, quality in enumerate(curve_of(seed, curve), start=1):
-        # Runs differ in their times too, by less than an epoch.
-        late = seed % 20 / 20 * 0.4 if epoch == 2 else seed // 20 % 20 / 20 * 0.4 * (epoch == 3)
-        seconds = (epoch + late) * pace + (epoch - 1) * EVALUATION_SECONDS
-        told = {"epoch_num": epoch, "samples_count": SAMPLES_PER_EPOCH * epoch}
-        at = begun + seconds * 1000
-        add("eval_start", kind="INTERVAL_START", **told)
-        at += EVALUATION_SECONDS * 1000
-        add("eval_accuracy", quality, **told)
-        add("eval_stop", kind="INTERVAL_END", **told)
-    add("run_stop", kind="INTERVAL_END", status="success")
-    return "\n".join(lines) + "\n"
-
-
-@dataclass
-class Parts:
-    """Claim, logs and form fields of a submission."""
-
-    claim: dict
-    logs: dict
-    form: dict = field(default_factory=dict)
-
-    def files(self):
-        """The files as a request has them."""
-        parts = [("submission", ("submission.json", json.dumps(self.claim)))]
-        return parts + [("logs", (name, content)) for name, content in self.logs.items()]
 
 
 class World:
@@ -154,13 +90,19 @@ class World:
         assert answer.is_success, f"{path}: {answer.text}"
         return answer.json() if answer.content else None
 
-    def parts(self, *, curve=CURVE, pace=0.02, **claim):
+    def parts(self, *, curve=REFERENCE, pace=0.02, **claim):
         """Three runs as a submission that can be changed before it is sent."""
         claim = CLAIM | claim
-        made = {"curve": curve, "pace": pace, "division": claim["division"]}
-        made |= {"batch_size": claim["hyperparameters"].get("batch_size", 64)}
-        logs = {f"run_{k}.log": run_log(next(self._seeds), **made) for k in range(3)}
-        return Parts({"runs": list(logs)} | copy.deepcopy(claim), logs)
+        how = {"division": claim["division"], "seconds_per_epoch": pace}
+        how |= {"batch_size": claim["hyperparameters"].get("batch_size", 64)}
+        how |= {"prepared": Ledger(**PREPARATION)}
+        logs = {}
+        for name in ("run_0.log", "run_1.log", "run_2.log"):
+            seed = next(self._seeds)
+            qualities = curve_of(seed, curve)
+            log = build_log(DIGITS, seed, name=name, qualities=qualities, **how)
+            logs[name] = log.decode()
+        return SubmissionParts({"runs": list(logs)} | copy.deepcopy(claim), logs)
 
     def send(self, parts, *, by="alice", **more):
         """Send a submission; the answer."""
@@ -294,7 +236,7 @@ class Worker:
             runs.append(run)
         return self.send(lease, "report", {"runs": runs, "system": self.system} | told)
 
-    def train(self, index, training, job, *, curve=CURVE, pace=0.02, qualities=None):
+    def train(self, index, training, job, *, curve=REFERENCE, pace=0.02, qualities=None):
         """One training as the report has it, and its events."""
         in_box = training["package"].startswith("sha256:")
         pace = pace * (1 + 0.01 * index)

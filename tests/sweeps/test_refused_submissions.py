@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.support.world import SYSTEM
+from tests.support.run_logs import SYSTEM
 
 LOG, CLAIM = "run_0.log", "submission.json"
 ZIP = b"PK\x03\x04" + bytes(500)

@@ -15,8 +15,9 @@ import pytest
 from pyarrow import parquet
 
 from tests.support.addresses import addresses, walk
+from tests.support.run_logs import SYSTEM
 from tests.support.served import served
-from tests.support.world import PACKAGE, SYSTEM, Worker
+from tests.support.world import PACKAGE, Worker
 from tests.sweeps.conftest import populated
 
 pytestmark = pytest.mark.timeout(240)

@@ -11,7 +11,8 @@ from fastapi.testclient import TestClient
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.base.database import Database
-from tests.support.build import Person, Replay, SubmissionParts, build_log, build_report
+from tests.support.build import Person, Replay, build_report
+from tests.support.run_logs import SubmissionParts, build_log
 
 BOARD = "/api/v1/leaderboards/digits"
 MARK = b":::MLLOG "
