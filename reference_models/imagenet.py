@@ -39,6 +39,7 @@ from reference_models.imagenet_files import (
     Pictures,
     no_torchvision,
     open_pictures,
+    without_traceback,
 )
 from reference_models.memory import naming_batch_size
 
@@ -274,7 +275,7 @@ def loaded(
         num_workers=config.loader_processes,
         pin_memory=on_gpu,
     )
-    for x, y in loader:
+    for x, y in without_traceback(loader):
         yield x.to(world.device, non_blocking=True), y.to(world.device, non_blocking=True)
 
 

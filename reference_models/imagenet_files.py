@@ -3,7 +3,7 @@
 torchvision is imported when pictures are opened and not before: only this reference needs it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,7 +61,15 @@ class SeenPictures:
         except (OSError, SyntaxError) as error:  # Raised by Pillow for bytes that are no picture.
             raise DataSetError(
                 f"{path} cannot be read as a picture ({error}); unpack ImageNet again, {HOW_TO}"
-            ) from error
+            ) from None
+
+
+def without_traceback(loader: Iterable[Any]) -> Iterator[Any]:
+    """What a loader yields. Its processes put a traceback before the message of an error."""
+    try:
+        yield from loader
+    except DataSetError as error:
+        raise DataSetError(error.message.rpartition("DataSetError: ")[2].strip()) from None
 
 
 def open_pictures(data_dir: Path) -> tuple[Pictures, Pictures]:
