@@ -51,7 +51,14 @@ def test_killed_worker_costs_one_attempt(stack, boxed, tmp_path):
     program = tmp_path / "train.py"
     program.write_text(program.read_text() + "\n\nOTHER = 2\n")  # Another program, trained anew.
     sent = run_cli("training", "submit", str(tmp_path), "--no-watch", *stack.access("demo"))
-    wait_for(lambda: stack.children("bwrap"), seconds=60, what="a training in its sandbox")
+    verification = sent["verifications"][0]["id"]
+
+    def is_training():
+        """Not the comparison with the reference that the server starts when nobody waits."""
+        found = stack.get(f"/verifications/{verification}")
+        return found["state"] == "running" and stack.children("bwrap")
+
+    wait_for(is_training, seconds=60, what="a training in its sandbox")
     worker = next(each for each in stack.children("-m worker") if "bwrap" not in each.name())
     children = worker.children(recursive=True)
 
@@ -59,7 +66,7 @@ def test_killed_worker_costs_one_attempt(stack, boxed, tmp_path):
 
     _gone, alive = psutil.wait_procs(children, timeout=10)
     assert alive == [], "the training outlived its worker"
-    ended = stack.wait_until_ended(sent["verifications"][0]["id"])
+    ended = stack.wait_until_ended(verification)
     assert [each["state"] for each in ended["attempts"]] == ["lost", "done"]
     assert (ended["state"], ended["outcome"]) == ("done", "verified"), ended["reasons"]
     for waiting in stack.get("/verifications?state=queued")["verifications"]:

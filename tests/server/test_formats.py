@@ -51,16 +51,6 @@ def test_every_run_is_in_one_file(board, client):
     assert len(rows) == 3
 
 
-def test_the_runs_of_a_claim_are_in_the_file_of_its_owner_alone(replay, client, alice, bob):
-    """As in the JSON: a stranger could copy them before the claim is checked."""
-    address = "/api/v1/runs.parquet"
-
-    assert client.get("/api/v1/benchmarks/digits/runs.json").json()["runs"] == []
-    assert read_parquet(client.get(address)) == []
-    assert read_parquet(client.get(address, headers=bob.headers)) == []
-    assert len(read_parquet(client.get(address, headers=alice.headers))) == 3
-
-
 def test_a_board_without_entries_is_a_file_with_its_columns(client):
     from pyarrow import parquet
 

@@ -128,7 +128,7 @@ def read_log(
     )
     followed = 0
     for record in records:
-        if record.key in PUBLISHED_KEYS:
+        if unread and record.key in PUBLISHED_KEYS:
             followed = len(unread)
         reader.read(record)
     reading = reader.reading(form.version)

@@ -62,37 +62,26 @@ def read_lines(
     A line that cannot be read goes to `report` with its text, and is left out. `report` may raise.
     """
     found = 0
-    for block, offset, text in _marked(chunks, form.mark, wanted):
-        try:
-            record = form.read(text, block, offset)
-            if record is None:
-                continue
-            found += 1
-            if found > MAX_MLLOG_LINES:
-                expected = f"at most {MAX_MLLOG_LINES:,} lines"
-                raise line_error("too many lines", None, expected, "too_many_lines")
-            yield record
-        except LogFormatError as error:
-            error.file, error.line = file, block.line_at(offset)
-            report(error, text)
-            if found > MAX_MLLOG_LINES:
-                return
-
-
-def _marked(
-    chunks: Iterable[bytes], mark: bytes, wanted: frozenset[bytes] | None
-) -> Iterator[tuple[Block, int, bytes]]:
-    """The text after each mark, up to the next one or the end of the line, and where it is.
-
-    Ranks that write at once leave out the end of a line.
-    """
-    lines = _pattern(mark, wanted)
-    for block in whole_line_blocks(chunks, mark=mark):
+    lines = _pattern(form.mark, wanted)
+    for block in whole_line_blocks(chunks, mark=form.mark):
         for line in lines.finditer(block.content):
             offset = line.start()
-            for text in line[1].split(mark):
-                yield block, offset, text
-                offset += len(mark) + len(text)
+            # Ranks that write at once leave out the end of a line.
+            for text in line[1].split(form.mark):
+                try:
+                    record = form.read(text, block, offset)
+                    if record is not None:
+                        found += 1
+                        if found > MAX_MLLOG_LINES:
+                            expected = f"at most {MAX_MLLOG_LINES:,} lines"
+                            raise line_error("too many lines", None, expected, "too_many_lines")
+                        yield record
+                except LogFormatError as error:
+                    error.file, error.line = file, block.line_at(offset)
+                    report(error, text)
+                    if found > MAX_MLLOG_LINES:
+                        return
+                offset += len(form.mark) + len(text)
 
 
 @cache

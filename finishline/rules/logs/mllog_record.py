@@ -44,7 +44,8 @@ def is_number(value: object) -> TypeGuard[float]:
 
 def read_record(text: bytes, block: Block, offset: int) -> MllogRecord:
     """The record in the text after `:::MLLOG`. Raises LogFormatError without file and line."""
-    refuse_long(text)
+    if len(text) > MAX_MLLOG_LINE_BYTES:
+        refuse_long(text)
     try:
         table = orjson.loads(text)
     except orjson.JSONDecodeError:
