@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from finishline.rules.verification.messages import Failure
 from server.base.database import utc_now
-from server.base.models import Attempt, ReplayEventRow, Token, Verification, WorkerRow
+from server.base.models import Attempt, ReplayEventRow, Token, Verification
 from server.base.request_context import CURRENT
 from server.operations import bodies
 from server.verifications.overdue import end_overdue, expire_leases
@@ -31,10 +31,6 @@ def evaluation(sequence, quality=50.0):
         "samples": 1152 * sequence,
         "quality": quality,
     }
-
-
-def expire(database):
-    return expire_leases(database)
 
 
 def stored_events(database, attempt_id):
@@ -63,32 +59,11 @@ def test_a_claim_gives_the_attempt_to_one_worker(replay):
     assert grant.status_code == 200
     # digits.toml: lease_seconds = 8.
     assert (grant.json()["fence"], grant.json()["lease_seconds"]) == (1, 8.0)
+    assert replay.claim(worker="walter-2").status_code == 409
     view = replay.view()
     assert (view["state"], view["attempts"][0]["state"]) == ("running", "running")
     assert view["attempts"][0]["worker"] == "walter-1"
-
-
-def test_a_claim_holds_for_its_whole_lease_though_nothing_is_posted(replay, database):
-    grant = replay.claim().json()
-
-    left = lease_of(database, grant["attempt_id"]) - utc_now()
-    assert timedelta(seconds=6) < left <= timedelta(seconds=8)
-    assert expire(database) == 0
-
-
-def test_a_worker_is_busy_from_its_claim_to_its_report(replay, client, database, make_report):
-    report = make_report(replay.seeds())
-    say_hello(client, replay.worker)
-
-    def state():
-        with database.read() as session:
-            return str(session.get_one(WorkerRow, "walter-1").state)
-
-    assert state() == "idle"
-    grant = replay.claim().json()
-    assert state() == "busy"
-    replay.report(grant, report)
-    assert state() == "idle"
+    assert replay.post(grant.json(), []).json() == {"proceed": True, "reason": None}
 
 
 def test_the_id_of_an_attempt_that_waits_is_nobodys_to_read(replay, client, olivia):
@@ -108,16 +83,6 @@ def test_the_id_of_an_attempt_that_waits_is_nobodys_to_read(replay, client, oliv
     assert replay.view()["attempts"][0]["id"] == attempt_id
 
 
-def test_a_second_claim_is_409_and_changes_nothing(replay):
-    first = replay.claim().json()
-    second = replay.claim(worker="walter-2")
-
-    assert second.status_code == 409
-    assert "running" in second.json()["detail"]
-    assert replay.view()["attempts"][0]["worker"] == "walter-1"
-    assert replay.post(first, []).json() == {"proceed": True, "reason": None}
-
-
 def test_a_claim_names_its_class(replay, client, walter):
     address = f"/api/v1/attempts/{replay.attempt_id}/claim"
 
@@ -128,28 +93,26 @@ def test_a_claim_names_its_class(replay, client, walter):
     assert replay.view()["state"] == "queued"
 
 
-def test_a_claims_token_is_needed_for_its_posts(replay, client, walter, make_report):
+def test_a_claims_token_is_needed_for_its_posts(replay, client, walter, database, make_report):
     grant = replay.claim().json()
     address = f"/api/v1/attempts/{replay.attempt_id}/evaluations"
 
-    fence = {"Finishline-Fence": "1"}
-    assert client.post(address, json={"events": []}, headers=fence).status_code == 401
-    by_worker_token = client.post(address, json={"events": []}, headers=walter.headers | fence)
-    assert by_worker_token.status_code == 409
-    stolen = grant | {"token": "fla_wrong"}
-    assert replay.post(stolen, [evaluation(0)]).status_code == 409
-    assert replay.report(stolen, make_report(replay.seeds())).status_code == 409
+    by_worker_token = walter.headers | {"Finishline-Fence": "1"}
+    answer = client.post(address, json={"events": []}, headers=by_worker_token)
+    assert answer.status_code == 409
+    stales = [{"token": "fla_wrong"}, {"fence": 0}, {"fence": 2}]
+    for stale in stales:
+        assert replay.post(grant | stale, [evaluation(0)]).status_code == 409
+    assert stored_events(database, replay.attempt_id) == []
+    for stale in stales:
+        refused = replay.report(grant | stale, make_report(replay.seeds()))
+        assert refused.status_code == 409
+    without_fence = {"Authorization": f"Bearer {grant['token']}"}
+    answer = client.post(address, json={"events": []}, headers=without_fence)
+    assert answer.status_code == 422
+    assert "Finishline-Fence" in answer.json()["problems"][0]["field"]
     assert replay.post(grant | {"attempt_id": "nothing"}, []).status_code == 404
     assert replay.view()["state"] == "running"
-
-
-def test_events_posted_twice_are_stored_once(replay, database):
-    grant = replay.claim().json()
-    replay.post(grant, [evaluation(0), evaluation(1)])
-    again = replay.post(grant, [evaluation(0), evaluation(1), evaluation(2), evaluation(2)])
-
-    assert again.json() == {"proceed": True, "reason": None}
-    assert stored_events(database, replay.attempt_id) == [0, 1, 2]
 
 
 def test_an_event_has_the_moment_at_which_its_first_post_was_read(replay, database, monkeypatch):
@@ -159,14 +122,15 @@ def test_an_event_has_the_moment_at_which_its_first_post_was_read(replay, databa
 
     def post(at, *events):
         monkeypatch.setattr(bodies, "note_read", lambda: setattr(CURRENT.get(), "read_at", at))
-        assert replay.post(grant, list(events)).is_success
+        assert replay.post(grant, list(events)).json() == {"proceed": True, "reason": None}
 
     post(later, evaluation(0), evaluation(1), evaluation(2))
-    post(latest, evaluation(0), evaluation(3))
+    post(latest, evaluation(0), evaluation(3), evaluation(3))
     post(moment, evaluation(0), evaluation(1, quality=60.0))
 
     with database.read() as session:
         rows = session.scalars(select(ReplayEventRow).order_by(ReplayEventRow.sequence)).all()
+        assert [row.sequence for row in rows] == [0, 1, 2, 3]
         # Another quality is no word that came sooner.
         assert [row.created_at for row in rows] == [moment, later, later, latest]
         assert rows[1].event["quality"] == 50.0
@@ -195,12 +159,16 @@ def test_an_event_that_is_none_is_422(event, replay, database):
 
 def test_a_heartbeat_renews_the_lease(replay, database):
     grant = replay.claim().json()
+
+    def is_whole():
+        left = lease_of(database, grant["attempt_id"]) - utc_now()
+        return timedelta(seconds=6) < left <= timedelta(seconds=8)
+
+    assert is_whole()
     replay.change(grant["attempt_id"], lease_expires_at=utc_now() + timedelta(seconds=1))
     replay.post(grant, [])
-
-    left = lease_of(database, grant["attempt_id"]) - utc_now()
-    assert timedelta(seconds=6) < left <= timedelta(seconds=8)
-    assert expire(database) == 0
+    assert is_whole()
+    assert expire_leases(database) == 0
 
 
 def test_a_silent_worker_is_fenced_off_and_another_attempt_is_queued(replay, database, make_report):
@@ -208,14 +176,13 @@ def test_a_silent_worker_is_fenced_off_and_another_attempt_is_queued(replay, dat
     replay.post(old, [evaluation(0)])
     replay.change(old["attempt_id"], lease_expires_at=utc_now() - LATE)
 
-    assert expire(database) == 1
-    assert expire(database) == 0
+    assert expire_leases(database) == 1
+    assert expire_leases(database) == 0
     view = replay.view()
     assert view["state"] == "queued"
     assert [(a["number"], a["state"]) for a in view["attempts"]] == [(1, "lost"), (2, "queued")]
     failure = view["attempts"][0]["failure"]
     assert (failure["kind"], failure["code"]) == ("infrastructure", "worker_lost")
-    assert "walter-1" in failure["message"]
     # The old worker wakes up again.
     assert replay.post(old, [evaluation(1)]).status_code == 409
     assert replay.report(old, make_report(replay.seeds())).status_code == 409
@@ -227,28 +194,27 @@ def test_a_silent_worker_is_fenced_off_and_another_attempt_is_queued(replay, dat
     assert [a["state"] for a in replay.view()["attempts"]] == ["lost", "done"]
 
 
+@pytest.mark.parametrize("end", ["lost", "failed"])
 def test_after_the_last_attempt_the_verification_fails_and_costs_the_submitter_nothing(
-    replay, database
+    end, replay, database, make_report
 ):
+    failed = replace(make_report([]), failure=infrastructure())
     for _ in range(3):  # digits.toml: max_attempts = 3
         grant = replay.claim().json()
-        replay.change(grant["attempt_id"], lease_expires_at=utc_now() - LATE)
-        assert expire(database) == 1
+        if end == "failed":
+            replay.report(grant, failed)
+        else:
+            replay.change(grant["attempt_id"], lease_expires_at=utc_now() - LATE)
+            assert expire_leases(database) == 1
 
     view = replay.view()
-    assert [a["state"] for a in view["attempts"]] == ["lost"] * 3
-    assert [a["failure"]["next_step"] for a in view["attempts"]] == [
-        "nothing to do: another attempt is queued",
-        "nothing to do: another attempt is queued",
-        "no attempt is left; request it again once the workers run",
-    ]
+    assert [a["state"] for a in view["attempts"]] == [end] * 3
+    last = "no attempt is left; request it again once the workers run"
+    next_steps = [attempt["failure"]["next_step"] for attempt in view["attempts"]]
+    assert [step == last for step in next_steps] == [False, False, True]
     assert (view["state"], view["outcome"]) == ("failed", "inconclusive")
     (reason,) = view["reasons"]
-    assert reason["code"] == "infrastructure"
-    assert reason["message"] == (
-        "after 3 attempts: worker walter-1 went silent and its lease ran out; "
-        "no attempt is left; request it again once the workers run"
-    )
+    assert (reason["code"], reason["message"].endswith(last)) == ("infrastructure", True)
     assert view["ended_at"] is not None
     assert replay.status() == "claimed"
 
@@ -274,85 +240,55 @@ def test_a_report_sent_twice_is_answered_the_same(replay, row_counts, make_repor
         lambda seeds: seeds[:-1],
         lambda seeds: [*seeds, 7],
         lambda seeds: [],
+        lambda _seeds: [1],
     ],
-    ids=["another seed", "another order", "one run less", "one run more", "no runs"],
+    ids=["another seed", "another order", "one run less", "one run more", "no runs", "made up"],
 )
 def test_a_report_of_other_seeds_is_422_and_decides_nothing(change, replay, make_report):
     grant = replay.claim().json()
-    response = replay.report(grant, make_report(change(replay.seeds())))
+    told = change(replay.seeds())
+    response = replay.report(grant, make_report(told))
 
     assert response.status_code == 422
-    assert "seeds" in response.json()["detail"]
+    untold = {seed for seed in replay.seeds() if seed > 9} - set(told)
+    assert [seed for seed in untold if str(seed) in response.text] == []
     assert replay.view()["state"] == "running"
     assert replay.report(grant, make_report(replay.seeds())).status_code == 200
 
 
-def test_a_refused_report_does_not_tell_the_seeds(replay, make_report):
-    grant = replay.claim().json()
-    response = replay.report(grant, make_report([1]))
-
-    assert all(str(seed) not in response.text for seed in replay.seeds() if seed > 9)
-
-
-def test_a_failure_of_the_infrastructure_queues_another_attempt(replay, make_report):
-    report = make_report(replay.seeds())
-    report.runs[1] = replace(
-        report.runs[1], status="failed", tta_seconds=None, failure=infrastructure()
-    )
-    answer = replay.report(replay.claim().json(), report).json()
-
-    assert (answer["state"], answer["outcome"]) == ("queued", None)
-    view = replay.view()
-    assert [a["state"] for a in view["attempts"]] == ["failed", "queued"]
-    assert view["attempts"][0]["failure"]["code"] == "child_died"
-    assert replay.status() == "verifying"
-
-
-def test_the_board_tells_a_replay_that_has_begun_from_one_that_waits(replay, make_report, client):
+def test_a_failure_of_the_infrastructure_queues_another_attempt(replay, make_report, client):
     def check():
         (entry,) = client.get("/api/v1/leaderboards/digits").json()["entries"]
         return str(entry["check"])
 
-    assert check() == "queued"
-    grant = replay.claim().json()
-    assert check() == "running"
-
     report = make_report(replay.seeds())
     report.runs[1] = replace(
         report.runs[1], status="failed", tta_seconds=None, failure=infrastructure()
     )
-    replay.report(grant, report)
+    assert (check(), replay.view()["attempts"][0]["refunded"]) == ("queued", False)
+    grant = replay.claim().json()
+    assert check() == "running"
+    answer = replay.report(grant, report).json()
+
+    assert (answer["state"], answer["outcome"]) == ("queued", None)
     assert check() == "queued"
+    first, second = replay.view()["attempts"]
+    assert (first["state"], second["state"]) == ("failed", "queued")
+    assert (first["failure"]["code"], first["refunded"]) == ("child_died", True)
+    assert replay.status() == "verifying"
 
 
-def test_a_report_that_failed_before_its_first_run_queues_another_attempt(replay, make_report):
-    report = replace(make_report([]), failure=infrastructure("worker_stopped"))
-
-    assert replay.report(replay.claim().json(), report).json()["state"] == "queued"
-
-
-def test_the_last_attempt_that_fails_is_not_said_to_be_made_again(replay, make_report):
-    again = Failure("infrastructure", "worker_stopped", "it was told to stop", "made again")
-    for _ in range(3):  # digits.toml: max_attempts = 3
-        replay.report(replay.claim().json(), replace(make_report([]), failure=again))
-
-    view = replay.view()
-    told = [attempt["failure"]["next_step"] for attempt in view["attempts"]]
-    last = "no attempt is left; request it again once the workers run"
-    assert told == ["made again", "made again", last]
-    (reason,) = view["reasons"]
-    assert reason["message"] == f"after 3 attempts: it was told to stop; {last}"
-
-
-def test_a_failure_that_would_come_again_ends_the_verification_at_once(replay, make_report):
-    failure = Failure("rules", "data_set_differs", "another data set", "install the right one")
+@pytest.mark.parametrize("kind", ["rules", "submitter"])
+def test_a_failure_that_would_come_again_ends_the_verification_at_once(kind, replay, make_report):
+    failure = Failure(kind, "data_set_differs", "another data set", "install the right one")
     report = replace(make_report([]), failure=failure)
     answer = replay.report(replay.claim().json(), report).json()
 
     assert (answer["state"], answer["outcome"]) == ("failed", "inconclusive")
-    view = replay.view()
-    assert [a["state"] for a in view["attempts"]] == ["failed"]
-    assert "another data set; install the right one" in view["reasons"][0]["message"]
+    (attempt,) = replay.view()["attempts"]
+    assert attempt["state"] == "failed"
+    assert (attempt["failure"]["code"], attempt["failure"]["kind"]) == (failure.code, kind)
+    assert attempt["refunded"] is False
     assert replay.status() == "claimed"
 
 
@@ -379,11 +315,8 @@ def test_a_number_that_nobody_could_read_again_is_refused(
 @pytest.mark.parametrize("runs", [None, [{}], "x"])
 def test_a_report_that_is_none_is_422(runs, replay, client):
     grant = replay.claim().json()
-    response = client.post(
-        f"/api/v1/attempts/{grant['attempt_id']}/report",
-        json={"runs": runs},
-        headers=claim_headers(grant),
-    )
+    address = f"/api/v1/attempts/{grant['attempt_id']}/report"
+    response = client.post(address, json={"runs": runs}, headers=claim_headers(grant))
 
     assert response.status_code == 422
     assert replay.view()["state"] == "running"
@@ -405,19 +338,11 @@ def test_a_worker_learns_of_a_cancellation_with_its_next_post(
     assert (view["state"], view["outcome"], view["report"]) == ("cancelled", None, None)
 
 
-def test_a_cancelled_attempt_cannot_be_claimed(replay, client, olivia):
-    attempt_id = replay.attempt_id
-    client.post(f"/api/v1/verifications/{replay.verification_id}/cancel", headers=olivia.headers)
-    response = replay.claim(attempt_id)
-
-    assert response.status_code == 409
-    assert "cancelled" in response.json()["detail"]
-
-
 def test_a_replay_over_its_time_is_told_to_stop_and_then_ended(replay, database):
+    """digits.toml: run_limit_seconds = 60, to which 60 s for the start are allowed."""
     grant = replay.claim().json()
     assert end_overdue(database) == 0
-    replay.change(grant["attempt_id"], started_at=utc_now() - LATE)
+    replay.change(grant["attempt_id"], started_at=utc_now() - timedelta(seconds=125))
 
     assert replay.post(grant, []).json() == {"proceed": False, "reason": "time_limit"}
     assert end_overdue(database) == 1
@@ -474,15 +399,6 @@ def test_a_failed_attempt_keeps_its_last_evaluation_and_the_end_of_the_log(repla
     assert attempt["failure"]["next_step"] == "nothing to do"
 
 
-@pytest.mark.parametrize(("kind", "refunded"), [("infrastructure", True), ("submitter", False)])
-def test_what_the_infrastructure_broke_is_refunded(kind, refunded, replay, make_report):
-    failure = Failure(kind, "child_died", "it ended", "nothing to do")
-    assert replay.view()["attempts"][0]["refunded"] is False
-    replay.report(replay.claim().json(), replace(make_report([]), failure=failure))
-
-    assert replay.view()["attempts"][0]["refunded"] is refunded
-
-
 def test_a_lost_attempt_is_refunded_and_keeps_what_was_heard_of_it(replay, database):
     untold = {"sequence": 2, "run": 0, "kind": "evaluation"}
     phase = {"sequence": 3, "run": 0, "kind": "phase", "phase": "train\0"}
@@ -507,7 +423,6 @@ def run_started(sequence, run):
 
 
 def test_a_run_over_its_limit_is_ended_though_its_worker_goes_on_posting(replay, database):
-    """digits.toml: run_limit_seconds = 60, to which 60 s for the start are allowed."""
     grant = replay.claim().json()
     started = utc_now()
     replay.post(grant, [run_started(0, 0)])
@@ -518,13 +433,9 @@ def test_a_run_over_its_limit_is_ended_though_its_worker_goes_on_posting(replay,
     assert overdue(119) == 0
     replay.post(grant, [evaluation(1)])
     assert overdue(125) == 1
-    view = replay.view()
-    assert (view["state"], view["outcome"]) == ("failed", "inconclusive")
-    failure = view["attempts"][0]["failure"]
-    assert (failure["kind"], failure["code"]) == ("time_limit", "run_time_limit")
-    assert "a run took longer than 120 s" in failure["message"]
-    assert view["attempts"][0]["last_evaluation"]["run"] == 0
-    assert replay.post(grant, []).status_code == 409
+    (attempt,) = replay.view()["attempts"]
+    assert attempt["failure"]["code"] == "run_time_limit"
+    assert attempt["last_evaluation"]["run"] == 0
 
 
 def test_each_run_has_its_limit_to_itself(replay, database):
@@ -537,70 +448,28 @@ def test_each_run_has_its_limit_to_itself(replay, database):
     assert end_overdue(database) == 0
 
 
-def test_a_worker_that_never_starts_a_run_has_one_runs_limit(replay, database):
-    grant = replay.claim().json()
-    replay.change(grant["attempt_id"], started_at=utc_now() - timedelta(seconds=125))
-
-    assert replay.post(grant, []).json() == {"proceed": False, "reason": "time_limit"}
-    assert end_overdue(database) == 1
-
-
-@pytest.mark.parametrize("fence", [0, 2])
-def test_a_post_with_another_fence_is_409(fence, replay, database, make_report):
-    stale = replay.claim().json() | {"fence": fence}
-
-    refused = replay.post(stale, [evaluation(0)])
-    assert refused.status_code == 409
-    assert f"Fence {fence}" in refused.json()["detail"]
-    assert replay.report(stale, make_report(replay.seeds())).status_code == 409
-    assert stored_events(database, replay.attempt_id) == []
-    assert replay.view()["state"] == "running"
-
-
-def test_a_post_without_a_fence_is_422(replay, client):
-    grant = replay.claim().json()
-    response = client.post(
-        f"/api/v1/attempts/{grant['attempt_id']}/evaluations",
-        json={"events": []},
-        headers={"Authorization": f"Bearer {grant['token']}"},
-    )
-
-    assert response.status_code == 422
-    assert "Finishline-Fence" in response.json()["problems"][0]["field"]
-
-
 def test_a_worker_claims_under_its_own_name_only(replay, client, make_person, make_report):
     say_hello(client, replay.worker)
     wilma = make_person("wilma", "worker")
     address = f"/api/v1/attempts/{replay.attempt_id}/claim"
     body = {"worker": "walter-1", "hardware_class": "cpu-test"}
 
-    refused = client.post(address, json=body, headers=wilma.headers)
+    assert client.post(address, json=body, headers=wilma.headers).status_code == 403
     send_to(replay.database, replay.attempt_id, "walter-1")
-    assert refused.status_code == 403
-    assert "'walter-1' was first seen with another user's token" in refused.json()["detail"]
     assert replay.view()["state"] == "queued"
     assert client.post(address, json=body, headers=replay.worker.headers).status_code == 200
-
-
-def test_a_claim_keeps_whose_token_it_came_with(replay, database):
-    replay.claim()
-
-    with database.read() as session:
-        claimed_by = session.get_one(Attempt, replay.attempt_id).claimed_by
-        token = session.get_one(Token, claimed_by)
-        assert (token.user.name, token.role) == ("walter", "worker")
 
 
 def test_a_claim_ends_with_its_revoked_token(replay, client, olivia, database):
     """Whoever holds a stolen token may not report once it is revoked."""
     grant = replay.claim().json()
     with database.read() as session:
-        token_id = session.get_one(Attempt, replay.attempt_id).claimed_by
-    client.delete(f"/api/v1/tokens/{token_id}", headers=olivia.headers).raise_for_status()
+        token = session.get_one(Token, session.get_one(Attempt, replay.attempt_id).claimed_by)
+        assert (token.user.name, token.role) == ("walter", "worker")
+    assert replay.post(grant, []).status_code == 200
+    client.delete(f"/api/v1/tokens/{token.id}", headers=olivia.headers).raise_for_status()
 
-    refused = replay.post(grant, [])
-    assert (refused.status_code, "is revoked" in refused.json()["detail"]) == (409, True)
+    assert replay.post(grant, []).status_code == 409
 
 
 @pytest.mark.parametrize(

@@ -6,18 +6,16 @@ On PostgreSQL several transactions write at the same time, so these are the test
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import timedelta
 from functools import partial
-from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 from sqlalchemy import func, select, update
 
 from finishline.rules.scoring.aggregate import olympic_mean
 from server.base.board_versions import raise_board_version
-from server.base.database import Database, utc_now
+from server.base.database import utc_now
 from server.base.models import (
     Attempt,
     Board,
@@ -41,6 +39,7 @@ from tests.support.both_databases import (
     ON_POSTGRESQL,
     wait_until_blocked,
 )
+from tests.support.build import claim_headers
 from tests.support.streams import stream_report, streamed
 from tests.support.workers import greet_as_servers, latest_attempt, send_to
 
@@ -80,8 +79,11 @@ def codes(answers):
     return sorted(answer.status_code for answer in answers)
 
 
-def test_a_submission_is_replayed_and_ranked(replay, client, make_report):
+def test_a_submission_is_replayed_and_ranked(replay, client, database, make_report):
     assert client.get("/api/v1/queue").json()["waiting"] == 1
+    lost = replay.claim().json()["attempt_id"]
+    replay.change(lost, lease_expires_at=utc_now() - timedelta(hours=1))
+    assert (expire_leases(database), end_overdue(database)) == (1, 0)
     grant = replay.claim().json()
     assert replay.post(grant, [{"sequence": 0, "run": 0, "kind": "phase"}]).status_code == 200
     assert client.get("/workers").status_code == 200
@@ -106,17 +108,6 @@ def test_a_submission_is_replayed_and_ranked(replay, client, make_report):
     events = client.get(f"/api/v1/verifications/{replay.verification_id}/events").text
     assert events.count("event: replay") == len(streamed(report))
     assert client.get("/api/v1/submissions?limit=1").json()["next_cursor"] is None
-
-
-def test_a_lost_worker_is_replaced(replay, database, make_report):
-    old = replay.claim().json()
-    replay.change(old["attempt_id"], lease_expires_at=utc_now() - timedelta(hours=1))
-    assert expire_leases(database) == 1
-    assert end_overdue(database) == 0
-
-    assert replay.report(old, make_report(replay.seeds())).status_code == 409
-    new = replay.claim().json()
-    assert replay.report(new, make_report(replay.seeds())).json()["outcome"] == "verified"
 
 
 def test_the_first_submissions_of_all_come_at_once(digits_submission, submit, client):
@@ -397,46 +388,28 @@ def test_the_last_two_chunks_of_a_calibration_reported_at_once_end_it(
     client, database, olivia, walter, make_report
 ):
     asked = {"benchmark": "digits", "batch_sizes": [32, 64], "runs": 1}
-    view = client.post("/api/v1/calibrations", json=asked, headers=olivia.headers).json()
+    start = partial(client.post, "/api/v1/calibrations", json=asked, headers=olivia.headers)
+    view = start().json()
     reports = []
     for chunk in view["chunks"]:
         chunk_id = chunk["verification_id"]
         attempt_id = latest_attempt(database, chunk_id)
         with database.read() as session:
-            seeds = list(session.get_one(Verification, chunk_id).seeds)
-        made = Replay(client, database, walter, attempt_id, make_report(seeds))
-        reports.append(made.claim_and_prepare())
+            report = make_report(list(session.get_one(Verification, chunk_id).seeds))
+        address = f"/api/v1/attempts/{attempt_id}"
+        claim = {"worker": "walter-1", "hardware_class": "cpu-test"}
+        send_to(database, attempt_id, "walter-1")
+        grant = client.post(f"{address}/claim", json=claim, headers=walter.headers).json()
+        stream_report(database, attempt_id, report)
+        how = {"json": asdict(report), "headers": claim_headers(grant)}
+        reports.append(partial(client.post, f"{address}/report", **how))
 
     assert codes(at_once(*reports)) == [200, 200]
     ended = client.get(f"/api/v1/calibrations/{view['id']}").json()
     assert (ended["state"], ended["runs_finished"]) == ("done", 2)
-    versions = at_once(
-        *[lambda: client.post("/api/v1/calibrations", json=asked, headers=olivia.headers)] * 3
-    )
+    versions = at_once(*[start] * 3)
     assert codes(versions) == [201] * 3
     assert sorted(answer.json()["version"] for answer in versions) == [2, 3, 4]
-
-
-@dataclass(frozen=True)
-class Replay:
-    """One attempt, made by a worker."""
-
-    client: TestClient
-    database: Database
-    worker: Any
-    attempt_id: str
-    report: Any
-
-    def claim_and_prepare(self):
-        """Claim it; what posts its report."""
-        address = f"/api/v1/attempts/{self.attempt_id}"
-        claim = {"worker": "walter-1", "hardware_class": "cpu-test"}
-        send_to(self.database, self.attempt_id, "walter-1")
-        grant = self.client.post(f"{address}/claim", json=claim, headers=self.worker.headers).json()
-        headers = {"Authorization": f"Bearer {grant['token']}", "Finishline-Fence": "1"}
-        body = asdict(self.report)
-        stream_report(self.database, self.attempt_id, self.report)
-        return lambda: self.client.post(f"{address}/report", json=body, headers=headers)
 
 
 def test_hellos_and_tokens_at_once_make_one_worker_and_one_user(

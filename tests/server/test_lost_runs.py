@@ -13,19 +13,12 @@ from finishline.rules.verification.purposes import PURPOSES
 from finishline.rules.verification.verdict import Verdict
 from server.base.database import utc_now
 from server.base.models import (
-    Calibration,
-    JobTraining,
     Pool,
     PoolRun,
     RunRow,
-    User,
-    Verification,
     WorkerRow,
 )
-from server.benchmarks.queries import keep_definition
 from server.submissions.rescoring import rescore_submissions
-from server.verifications.dispatch import take_due
-from server.verifications.jobs import queue_attempt
 from server.verifications.overdue import expire_leases
 from server.verifications.pools import take_out_runs
 from tests.support.run_logs import curve_of
@@ -262,140 +255,6 @@ def test_what_a_worker_posts_of_a_runs_end_is_stored(attempts, ours, client):
            "cpu_seconds": 1.5, "failure": failure}  # fmt: skip
 
     assert attempts.replay.post(grant, [end]).json() == {"proceed": True, "reason": None}
-
-
-SETTINGS = [{"batch_size": 32.0}, {"batch_size": 128.0}]
-
-
-@pytest.fixture
-def calibration(replay, client, database, settings, olivia):
-    """The fixture `replay`, turned to a calibration of two runs that has no submission."""
-    digits = services_of(client).benchmarks["digits"]
-    with database.write() as session:
-        keep_definition(session, digits, settings.benchmarks_dir)
-        organiser = session.query(User).filter_by(name="olivia").one().id
-        session.add(
-            Calibration(
-                id="c-1",
-                benchmark_id="digits",
-                benchmark_sha256=digits.sha256,
-                version=1,
-                state="running",
-                requested_by=organiser,
-                batch_sizes=[32, 128],
-                runs=1,
-                created_at=utc_now(),
-            )
-        )
-        session.flush()
-        verification = Verification(
-            id="calibration-1",
-            kind="calibration",
-            calibration_id="c-1",
-            benchmark_sha256=digits.sha256,
-            requested_by=organiser,
-            state="queued",
-            seal="0" * 64,
-            nonce="1" * 64,
-            runs=2,
-            trainings=[
-                JobTraining(
-                    index=index,
-                    package="digits",
-                    settings=SETTINGS[index],
-                    seed=7 + index,
-                    stop_at="end",
-                    measure=["tta"],
-                )
-                for index in range(2)
-            ],
-            control_points=[],
-            max_attempts=2,
-            lease_seconds=8.0,
-            limit_seconds=240.0,
-            reasons=[],
-            created_at=utc_now(),
-        )
-        session.add(verification)
-        session.flush()
-        queue_attempt(session, verification, number=1)
-    client.post(f"/api/v1/verifications/{replay.verification_id}/cancel", headers=olivia.headers)
-    replay.verification_id = "calibration-1"
-    return replay
-
-
-def test_a_job_says_what_each_run_trains_and_that_it_goes_on_to_the_end(
-    calibration, database, client, walter, make_report
-):
-    say_hello(client, walter)
-    with database.write() as session:
-        (sending,) = take_due(session, alive_seconds=20.0)
-
-    job = sending.job
-    assert (job.purpose, job.submission_id) == ("calibration", None)
-    assert {training.stop_at for training in job.trainings} == {"end"}
-    assert [training.settings["batch_size"] for training in job.trainings] == [32.0, 128.0]
-    assert [training.settings["momentum"] for training in job.trainings] == [0.9, 0.9]
-    assert (job.seeds, job.control_points, job.division) == ([7, 8], [], "closed")
-    assert sending.queue == "replay.walter-1"
-
-
-def test_a_report_is_kept_and_judges_nobody(calibration, make_report):
-    past_the_target = [60.0, 97.6, 97.4, 98.2]
-    report = make_report(calibration.seeds(), qualities=past_the_target)
-    answer = calibration.report(calibration.claim().json(), report).json()
-
-    assert (answer["state"], answer["outcome"]) == ("done", None)
-    view = calibration.view()
-    assert (view["kind"], view["submission_id"], view["benchmark"]) == (
-        "calibration",
-        None,
-        "digits",
-    )
-    assert view["hyperparameters"] == SETTINGS
-    assert len(view["report"]["runs"]) == 2
-    assert calibration.status() == "claimed"
-
-
-def test_the_settings_of_its_runs_are_secret_until_the_end(calibration):
-    assert calibration.view()["hyperparameters"] is None
-
-
-def test_a_calibration_that_fails_or_is_cancelled_says_nothing_of_anybody(
-    calibration, client, olivia, make_report
-):
-    failure = Failure("rules", "data_set_differs", "another data set", "install the right one")
-    report = make_report([])
-    object.__setattr__(report, "failure", failure)
-    calibration.report(calibration.claim().json(), report)
-
-    view = calibration.view()
-    assert (view["state"], view["outcome"]) == ("failed", None)
-    assert "another data set" in view["reasons"][0]["message"]
-    cancel = f"/api/v1/verifications/{calibration.verification_id}/cancel"
-    assert client.post(cancel, headers=olivia.headers).status_code == 409
-
-
-def test_a_running_calibration_can_be_cancelled(calibration, client, olivia):
-    cancel = f"/api/v1/verifications/{calibration.verification_id}/cancel"
-
-    assert client.post(cancel, headers=olivia.headers).json()["state"] == "cancelled"
-
-
-def test_pages_and_lists_show_what_has_no_submission(calibration, client, make_report):
-    address = f"/verifications/{calibration.verification_id}"
-    assert "the reference is trained to its end" in client.get(address).text
-    assert "· calibration</small>" in client.get("/").text
-    calibration.report(calibration.claim().json(), make_report(calibration.seeds()))
-
-    page = client.get(address).text
-    assert "The reference was measured in 2 runs." in page
-    assert client.get(f"{address}/charts/replay.json").status_code == 200
-    assert address not in client.get("/").text  # It gives no verdict about anybody.
-    listed = client.get("/api/v1/verifications").json()["verifications"]
-    assert [item["kind"] for item in listed] == ["calibration", "replay"]
-    events = client.get(f"/api/v1/verifications/{calibration.verification_id}/events").text
-    assert "event: end" in events
 
 
 def plan_trial(request):
