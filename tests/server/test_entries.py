@@ -29,6 +29,7 @@ from tests.support.streams import stream_report
 from tests.support.workers import WORKER_SYSTEM, latest_attempt, say_hello, send_to
 from worker.failures import entry_failure
 
+BOARD = "/api/v1/leaderboards/digits"
 ENVIRONMENT = "numpy-2.4"
 ENVIRONMENT_SHA256 = "e" * 64
 MANIFEST = f"""
@@ -51,6 +52,15 @@ def train(prepared, data, seed):
 FILES = {"training.toml": MANIFEST.encode(), "train.py": TRAIN.encode()}
 
 
+def changed(old, new):
+    """A manifest with other words."""
+    return {"training.toml": MANIFEST.replace(old, new).encode()}
+
+
+DETERMINISTIC = FILES | changed("[factors]", "deterministic = true\n[factors]")
+ANOTHER = FILES | {"notes.md": b"Another package.\n"}
+
+
 @dataclass
 class Entries:
     """Packages that are handed in, and the worker that trains them."""
@@ -58,6 +68,7 @@ class Entries:
     client: TestClient
     database: Database
     worker: Person
+    owner: Person | None = None
 
     def greet(self, *, entries="anyone", sha256=ENVIRONMENT_SHA256):
         """Say hello as a confirmed worker with a box."""
@@ -69,6 +80,7 @@ class Entries:
         """Send a package."""
         parts = [("files", (name, content)) for name, content in files.items()]
         headers = person.headers | ({"Idempotency-Key": key} if key else {})
+        self.owner = person
         path = "/api/v1/trainings" + ("?dry_run=true" if dry_run else "")
         return self.client.post(path, files=parts, data=fields, headers=headers)
 
@@ -76,6 +88,15 @@ class Entries:
         """The id of the latest verification of an entry."""
         view = self.client.get(f"/api/v1/submissions/{submission_id}").json()
         return str(view["verifications"][-1]["id"])
+
+    def view(self, submission_id):
+        """The latest verification of an entry, as it is shown."""
+        return self.client.get(f"/api/v1/verifications/{self.measurement(submission_id)}").json()
+
+    def ask(self, submission_id, *, by=None, **wanted):
+        """Ask for more runs of an entry, as who handed it in or somebody else."""
+        path = f"/api/v1/submissions/{submission_id}/verifications"
+        return self.client.post(path, json=wanted, headers=(by or self.owner).headers)
 
     def sent(self):
         """The workers that one round of the dispatch sends waiting attempts to."""
@@ -181,6 +202,12 @@ def entries(client, database, walter):
     return found
 
 
+@pytest.fixture
+def entry_id(entries, alice):
+    """A package of alice's that waits for its runs."""
+    return entries.hand_in(alice).json()["id"]
+
+
 def test_a_package_is_measured_and_ranks(entries, alice, olivia, client):
     answer = entries.hand_in(alice)
 
@@ -194,7 +221,7 @@ def test_a_package_is_measured_and_ranks(entries, alice, olivia, client):
     shown = client.get(f"/api/v1/submissions/{entry['id']}").json()
     assert (shown["status"], shown["evidence"]) == ("verified", "measured")
     assert shown["measured_seconds"] == pytest.approx(2.042, abs=0.001)
-    board = client.get("/api/v1/leaderboards/digits").json()
+    board = client.get(BOARD).json()
     assert [(row["submission_id"], row["rank"]) for row in board["entries"]] == [(entry["id"], 1)]
     records = client.get("/api/v1/benchmarks/digits/records").json()
     assert entry["id"] in str(records)
@@ -234,8 +261,7 @@ def test_a_worker_gets_package_and_nonces_with_its_lease_alone(entries, alice, c
     assert other.status_code == 404
 
 
-def test_the_source_is_published_with_the_verdict(entries, alice, bob, olivia, client):
-    entry_id = entries.hand_in(alice).json()["id"]
+def test_the_source_is_published_with_the_verdict(entries, entry_id, alice, bob, olivia, client):
     path = f"/api/v1/submissions/{entry_id}/package"
 
     def sees(person):
@@ -243,12 +269,8 @@ def test_the_source_is_published_with_the_verdict(entries, alice, bob, olivia, c
         listed = client.get(path, headers=headers).json()["files"]
         return len(listed), client.get(f"{path}/files/train.py", headers=headers).status_code
 
-    assert [sees(who) for who in (alice, olivia, bob, None)] == [
-        (2, 200),
-        (2, 200),
-        (0, 404),
-        (0, 404),
-    ]
+    assert [sees(who) for who in (alice, olivia)] == [(2, 200)] * 2
+    assert [sees(who) for who in (bob, None)] == [(0, 404)] * 2
     entries.measure(entry_id)
     assert sees(bob) == sees(None) == (2, 200)
     text = client.get(f"{path}/files/train.py")
@@ -292,7 +314,7 @@ def test_the_same_program_as_a_published_one_is_measured_and_does_not_rank_unles
     shown = client.get(f"/api/v1/submissions/{copied}").json()
     assert shown["evidence"] == "measured"
     assert shown["measured_seconds"] == pytest.approx(1.022, abs=0.001)
-    rows = client.get("/api/v1/leaderboards/digits").json()["entries"]
+    rows = client.get(BOARD).json()["entries"]
     reason = "the same program as an earlier entry"
     assert [(row["submission_id"], row["rank"], row["unranked_reason"]) for row in rows] == [
         (original, 1, None),
@@ -310,7 +332,7 @@ def test_the_same_program_as_a_published_one_is_measured_and_does_not_rank_unles
     waiver = {"rule": "same_program", "reason": "The author hands it in again."}
     path = f"/api/v1/submissions/{copied}/waivers"
     assert client.post(path, json=waiver, headers=olivia.headers).status_code == 200
-    rows = client.get("/api/v1/leaderboards/digits").json()["entries"]
+    rows = client.get(BOARD).json()["entries"]
     assert [(row["submission_id"], row["rank"]) for row in rows] == [(copied, 1), (original, 2)]
     assert "Not ranked." not in client.get(f"/submissions/{copied}").text
 
@@ -325,87 +347,65 @@ def test_the_same_program_as_another_s_sealed_one_is_told_to_nobody(entries, ali
     assert own["package"]["same_program_as"] == original
 
 
-def test_more_runs_join_the_same_pool_and_are_compared(entries, alice, olivia, client, database):
-    entry_id = entries.hand_in(alice).json()["id"]
+def test_more_runs_join_the_same_pool_and_are_compared(entries, entry_id, olivia, database):
     entries.measure(entry_id)
 
-    more = client.post(
-        f"/api/v1/submissions/{entry_id}/verifications",
-        json={"kind": "entry"},
-        headers=alice.headers,
-    )
+    more = entries.ask(entry_id, kind="entry")
 
     assert more.status_code == 201, more.text
     entries.measure(entry_id, seconds=3.0)
     with database.read() as session:
         runs = session.query(PoolRun).all()
     assert (len(runs), len({run.pool_id for run in runs})) == (10, 1)
-    replay = client.post(
-        f"/api/v1/submissions/{entry_id}/verifications", json={}, headers=alice.headers
-    )
-    assert replay.status_code == 403
-    assert "the kind entry does" in replay.json()["detail"]
-
-    page = words_of(Console(client, olivia).get(f"/console/decide/{more.json()['id']}").text)
-    assert "5 of 5" in page
-    assert "slower (Welch" in page
+    assert entries.ask(entry_id).status_code == 403, "a package is not replayed"
+    page = Console(entries.client, olivia).get(f"/console/decide/{more.json()['id']}").text
+    assert "5 of 5" in words_of(page)
+    assert "slower (Welch" in words_of(page)
 
 
 @pytest.mark.parametrize(
-    "code",
+    ("code", "state", "attempts"),
     [
-        "entry_died",
-        "entry_import_failed",
-        "protocol_broken",
-        "memory_limit",
-        "log_limit",
-        "prepare_time_limit",
-        "silence_time_limit",
-        "run_time_limit",
+        ("entry_died", "failed", 1),
+        ("entry_import_failed", "failed", 1),
+        ("protocol_broken", "failed", 1),
+        ("memory_limit", "failed", 1),
+        ("log_limit", "failed", 1),
+        ("prepare_time_limit", "failed", 1),
+        ("silence_time_limit", "failed", 1),
+        ("run_time_limit", "failed", 1),
+        ("box_unavailable", "queued", 2),
     ],
 )
-def test_a_failure_of_the_package_costs_one_attempt_and_its_run_counts(
-    entries, alice, client, code
+def test_a_failure_of_the_package_costs_an_attempt_and_one_of_the_box_does_not(
+    entries, entry_id, client, code, state, attempts
 ):
-    entry_id = entries.hand_in(alice).json()["id"]
-
     assert entries.measure(entry_id, failed=code).status_code == 200
 
-    view = client.get(f"/api/v1/verifications/{entries.measurement(entry_id)}").json()
-    (attempt,) = view["attempts"]
-    assert (view["state"], attempt["failure"]["code"]) == ("failed", code)
-    assert attempt["refunded"] is False
-    assert "the package raised an error" in view["reasons"][0]["message"]
-    shown = client.get(f"/api/v1/submissions/{entry_id}").json()
-    assert (shown["status"], shown["evidence"]) == ("claimed", "claimed")
+    view = entries.view(entry_id)
+    assert (view["state"], len(view["attempts"])) == (state, attempts)
+    assert view["attempts"][0]["failure"]["code"] == code
+    assert view["attempts"][0]["refunded"] is (attempts == 2)
+    if state == "failed":
+        assert "the package raised an error" in view["reasons"][0]["message"]
+        shown = client.get(f"/api/v1/submissions/{entry_id}").json()
+        assert (shown["status"], shown["evidence"]) == ("claimed", "claimed")
 
 
-def test_a_box_that_could_not_be_had_costs_nothing_and_is_tried_again(entries, alice, client):
-    entry_id = entries.hand_in(alice).json()["id"]
-
-    assert entries.measure(entry_id, failed="box_unavailable").status_code == 200
-
-    view = client.get(f"/api/v1/verifications/{entries.measurement(entry_id)}").json()
-    assert (view["state"], len(view["attempts"])) == ("queued", 2)
-    assert view["attempts"][0]["refunded"] is True
-
-
-def test_a_package_that_misses_the_target_is_rejected(entries, alice, client):
-    entry_id = entries.hand_in(alice).json()["id"]
+def test_a_package_that_misses_the_target_is_rejected(entries, entry_id, client):
     entries.measure(entry_id, quality=97.0)
 
-    view = client.get(f"/api/v1/verifications/{entries.measurement(entry_id)}").json()
+    view = entries.view(entry_id)
     assert (view["outcome"], view["reasons"][0]["code"]) == ("rejected", "did_not_reach")
-    assert client.get("/api/v1/leaderboards/digits").json()["entries"][0]["rank"] is None
+    assert client.get(BOARD).json()["entries"][0]["rank"] is None
 
 
 def test_a_package_that_learns_nothing_on_the_control_is_left_open(
-    entries, alice, client, database
+    entries, entry_id, client, database
 ):
-    entry_id = entries.hand_in(alice).json()["id"]
     entries.measure(entry_id, control=14.7)
 
-    view = client.get(f"/api/v1/verifications/{entries.measurement(entry_id)}").json()
+    view = entries.view(entry_id)
     assert (view["outcome"], view["runs_planned"]) == ("inconclusive", 6)
     assert (view["control_runs"], view["repeat_runs"]) == ([5], [])
     codes = {reason["code"]: reason for reason in view["reasons"]}
@@ -413,15 +413,10 @@ def test_a_package_that_learns_nothing_on_the_control_is_left_open(
     assert codes["carried_knowledge"]["numbers"] == {"best": 14.7, "needed": 53.75}
     with database.read() as session:
         assert sorted(run.index for run in session.query(PoolRun)) == [0, 1, 2, 3, 4]
-    assert client.get("/api/v1/leaderboards/digits").json()["entries"][0]["rank"] is None
+    assert client.get(BOARD).json()["entries"][0]["rank"] is None
     assert "One run more is a control" in client.get("/benchmarks/digits").text
     for page in (f"/submissions/{entry_id}?tab=runs", f"/submissions/{entry_id}"):
         assert client.get(page).text.count('<small class="soft">control</small>') == 1
-
-
-DETERMINISTIC = FILES | {
-    "training.toml": MANIFEST.replace("[factors]", "deterministic = true\n[factors]").encode()
-}
 
 
 @pytest.mark.parametrize(("repeats", "word"), [(True, "shown"), (False, "struck")])
@@ -468,27 +463,21 @@ def test_a_repeated_run_shows_or_strikes_the_word_deterministic_and_counts_for_n
 
 
 @pytest.mark.parametrize(
-    ("files", "file", "told"),
+    ("changes", "file", "told"),
     [
-        ({"train.py": TRAIN.encode()}, "training.toml", "missing"),
-        (FILES | {"training.toml": b"schema = 1\nbench"}, "training.toml", "not TOML"),
-        (FILES | {"json.py": b""}, "json.py", "the name of a module"),
-        (FILES | {"../x.py": b""}, "../x.py", "name"),
-        (FILES | {"data.bin": b"\0"}, "data.bin", "kind of file"),
-        (FILES | {"notes.md": b"\xff"}, "notes.md", "not UTF-8"),
-        (
-            FILES | {"training.toml": MANIFEST.replace("digits", "cifar10").encode()},
-            "training.toml",
-            "unknown benchmark",
-        ),
-        (
-            FILES | {"training.toml": MANIFEST.replace("numpy-2.4", "numpy-1.0").encode()},
-            "training.toml",
-            "no worker has numpy-1.0",
-        ),
+        ({"training.toml": None}, "training.toml", "missing"),
+        ({"training.toml": b"schema = 1\nbench"}, "training.toml", "not TOML"),
+        ({"json.py": b""}, "json.py", "the name of a module"),
+        ({"../x.py": b""}, "../x.py", "name"),
+        ({"data.bin": b"\0"}, "data.bin", "kind of file"),
+        ({"notes.md": b"\xff"}, "notes.md", "not UTF-8"),
+        (changed("digits", "cifar10"), "training.toml", "unknown benchmark"),
+        (changed("numpy-2.4", "numpy-1.0"), "training.toml", "no worker has numpy-1.0"),
+        ({f"part{n}.py": (b"#" * 999 + b"\n") * 88 for n in range(3)}, None, "bytes"),
     ],
 )
-def test_a_broken_package_is_refused_with_file_and_expectation(entries, alice, files, file, told):
+def test_a_broken_package_is_refused_with_file_and_expectation(entries, alice, changes, file, told):
+    files = {name: text for name, text in (FILES | changes).items() if text is not None}
     answer = entries.hand_in(alice, files)
 
     assert answer.status_code == 422
@@ -498,18 +487,13 @@ def test_a_broken_package_is_refused_with_file_and_expectation(entries, alice, f
     assert problem["expected"]
 
 
-def test_a_package_of_257_kib_is_refused(entries, alice):
-    lines = b"#" * 999 + b"\n"
-    parts = {f"part{number}.py": lines * 88 for number in range(3)}
-    answer = entries.hand_in(alice, FILES | parts)
-    assert answer.status_code == 422
-    assert "at most 262144 bytes" in str(answer.json()["problems"])
-
-
 def test_a_box_without_a_cgroup_trains_packages_of_known_participants(
     entries, alice, olivia, client
 ):
     entries.greet(entries="known")
+    (worker,) = client.get("/api/v1/workers").json()["workers"]
+    environments = {ENVIRONMENT: ENVIRONMENT_SHA256}
+    assert worker["box"] == {"entries": "known", "why": None, "environments": environments}
 
     refused = entries.hand_in(alice)
 
@@ -518,23 +502,13 @@ def test_a_box_without_a_cgroup_trains_packages_of_known_participants(
     assert entries.hand_in(olivia).status_code == 201
     approved = client.put("/api/v1/users/alice/known", json={"known": True}, headers=olivia.headers)
     assert approved.json()["known_at"] is not None
-    others = FILES | {"notes.md": b"Another package.\n"}
-    assert entries.hand_in(alice, others).status_code == 201
+    assert entries.hand_in(alice, ANOTHER).status_code == 201
     assert len(entries.sent()) == 1
-
-
-def test_workers_tell_whose_packages_they_train(entries, client):
-    entries.greet(entries="known")
-
-    (worker,) = client.get("/api/v1/workers").json()["workers"]
-
-    environments = {ENVIRONMENT: ENVIRONMENT_SHA256}
-    assert worker["box"] == {"entries": "known", "why": None, "environments": environments}
 
 
 def test_entries_are_found_by_the_hash_of_their_package(entries, alice, client):
     made = entries.hand_in(alice).json()
-    entries.hand_in(alice, FILES | {"notes.md": b"Another package.\n"})
+    entries.hand_in(alice, ANOTHER)
     sha256 = made["package"]["sha256"]
 
     def found(package):
@@ -546,8 +520,7 @@ def test_entries_are_found_by_the_hash_of_their_package(entries, alice, client):
     assert client.get("/api/v1/submissions?package=_%25").status_code == 422
 
 
-def test_an_entry_waits_for_a_worker_with_its_environment(entries, alice, database):
-    entry_id = entries.hand_in(alice).json()["id"]
+def test_an_entry_waits_for_a_worker_with_its_environment(entries, entry_id, database):
     entries.greet(sha256="f" * 64)
     assert entries.sent() == []
     entries.greet()
@@ -559,31 +532,19 @@ def test_an_entry_waits_for_a_worker_with_its_environment(entries, alice, databa
 def test_a_package_takes_device_seconds_from_the_quota_on_a_processor_too(
     entries, alice, olivia, client
 ):
-    def limit(seconds):
-        answer = client.put(
-            "/api/v1/quotas/alice",
-            json={"gpu_seconds_per_month": seconds, "reason": "a small machine"},
-            headers=olivia.headers,
-        )
+    """Five runs and a control, each of 60 s and three times 60 s to prepare. A repeat is one."""
+    for seconds, files, status in (
+        (5, FILES, 403),
+        (6 * 240, FILES, 201),
+        (6 * 240, ANOTHER, 429),
+        (12 * 240, DETERMINISTIC, 429),
+        (13 * 240, DETERMINISTIC, 201),
+    ):
+        quota = {"gpu_seconds_per_month": seconds, "reason": "a small machine"}
+        answer = client.put("/api/v1/quotas/alice", json=quota, headers=olivia.headers)
         assert answer.status_code == 200, answer.text
-
-    limit(5)
-    refused = entries.hand_in(alice)
-    assert (refused.status_code, client.get("/api/v1/submissions").json()["submissions"]) == (
-        403,
-        [],
-    )
-
-    limit(6 * 240)  # five runs and a control, each of 60 s and three times 60 s to prepare
-    assert entries.hand_in(alice).status_code == 201
-    again = entries.hand_in(alice, FILES | {"notes.md": b"Another package.\n"})
-    assert again.status_code == 429
-    assert "accelerator seconds" in again.json()["detail"]
-    limit(12 * 240)
-    repeated = entries.hand_in(alice, DETERMINISTIC)  # A repeat is the seventh run.
-    assert repeated.status_code == 429
-    limit(13 * 240)
-    assert entries.hand_in(alice, DETERMINISTIC).status_code == 201
+        assert entries.hand_in(alice, files).status_code == status, seconds
+    assert len(client.get("/api/v1/submissions").json()["submissions"]) == 2
 
 
 def test_an_export_has_the_source_of_a_package_from_its_verdict(entries, alice, client, tmp_path):
@@ -608,54 +569,42 @@ def paced_report(trainings, pace):
     whole = boxed_report([training.seed for training in trainings], control=97.9)
     runs = []
     for run in whole.runs:
+        times = paces[run.index]
         rows = [
             replace(
                 row,
-                seconds=row.seconds * paces[run.index],
-                ledger={name: value * paces[run.index] for name, value in row.ledger.items()},
+                seconds=row.seconds * times,
+                ledger={name: value * times for name, value in row.ledger.items()},
             )
             for row in run.evaluations
         ]
-        last = rows[-1].seconds
-        runs.append(
-            replace(
-                run,
-                evaluations=rows,
-                ledger=rows[-1].ledger,
-                tta_seconds=last,
-                parent_seconds=last,
-            )
-        )
+        ended = {"tta_seconds": rows[-1].seconds, "parent_seconds": rows[-1].seconds}
+        runs.append(replace(run, evaluations=rows, ledger=rows[-1].ledger, **ended))
     return replace(whole, runs=runs)
 
 
-def test_its_owner_has_the_factors_of_a_package_measured(entries, alice, bob, olivia, client):
-    entry_id = entries.hand_in(alice).json()["id"]
+def test_its_owner_has_the_factors_of_a_package_measured(entries, entry_id, bob, olivia, client):
     organiser, page = Console(client, olivia), f"/submissions/{entry_id}"
     assert "Measure factors" not in organiser.get(page).text  # They are secret until the verdict.
     entries.measure(entry_id)
     assert "Measure factors" in organiser.get(page).text
     client.cookies.clear()
-    before = client.get("/api/v1/leaderboards/digits").json()["entries"]
-    path, wanted = (
-        f"/api/v1/submissions/{entry_id}/verifications",
-        {"kind": "ablation", "repeats": 3},
-    )
+    before = client.get(BOARD).json()["entries"]
+    wanted = {"kind": "ablation", "repeats": 3}
 
-    assert client.post(path, json=wanted, headers=bob.headers).status_code == 403
-    asked = client.post(path, json=wanted, headers=alice.headers)
+    assert entries.ask(entry_id, by=bob, **wanted).status_code == 403
+    asked = entries.ask(entry_id, **wanted)
 
     assert asked.status_code == 201, asked.text
     assert asked.json()["runs_planned"] == 6
-    again = client.post(path, json=wanted, headers=alice.headers)
-    assert again.status_code == 409
+    assert entries.ask(entry_id, **wanted).status_code == 409
     lease = entries.lease(entry_id)
     with entries.database.read() as session:
         trainings = list(session.get_one(Verification, asked.json()["id"]).trainings)
         report = paced_report(trainings, lambda run: 2.0 if run.settings else 1.0)
     answer = entries.report(lease, report)
     assert answer.status_code == 200, answer.text
-    shown = client.get(f"/api/v1/verifications/{asked.json()['id']}").json()
+    shown = entries.view(entry_id)
     assert shown["outcome"] == "verified", shown["reasons"]
     (factor,) = shown["factors"]
     assert (factor["off"], factor["pairs"], factor["reached"]) == (["cosines"], 3, 3)
@@ -664,19 +613,15 @@ def test_its_owner_has_the_factors_of_a_package_measured(entries, alice, bob, ol
     assert "without cosines</small>" in client.get(page).text
     assert page in client.get(f"/submissions/{entry_id}?tab=system").text
     # Its runs are of other code than the entry's: they neither fill its pool nor move its row.
-    assert client.get("/api/v1/leaderboards/digits").json()["entries"] == before
+    assert client.get(BOARD).json()["entries"] == before
 
 
-def test_a_package_without_factors_has_none_measured(entries, alice, client):
-    manifest = MANIFEST.partition("[factors]")[0].encode()
-    entry_id = entries.hand_in(alice, FILES | {"training.toml": manifest}).json()["id"]
+def test_a_package_without_factors_has_none_measured(entries, alice):
+    manifest = MANIFEST.partition("[factors]")[0]
+    entry_id = entries.hand_in(alice, FILES | changed(MANIFEST, manifest)).json()["id"]
     entries.measure(entry_id)
 
-    answer = client.post(
-        f"/api/v1/submissions/{entry_id}/verifications",
-        json={"kind": "ablation"},
-        headers=alice.headers,
-    )
+    answer = entries.ask(entry_id, kind="ablation")
 
     assert answer.status_code == 422, answer.text
     assert "names no [factors]" in answer.json()["detail"]
