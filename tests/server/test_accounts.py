@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 from html import unescape
 
 import pytest
-from sqlalchemy import select
 
 from server.base.database import utc_now
 from server.base.models import Token, User
@@ -49,14 +48,6 @@ def test_a_token_is_shown_once_and_kept_as_a_hash(client, olivia, database):
         assert kept.token_sha256 == hashlib.sha256(made["token"].encode()).hexdigest()
 
 
-def test_a_user_may_have_several_tokens(client, olivia, database):
-    for role in ("submitter", "worker"):
-        client.post(TOKENS, json={"user": "carol", "role": role}, headers=olivia.headers)
-
-    with database.read() as session:
-        assert sorted(session.scalars(select(User.name))) == ["carol", "olivia"]
-
-
 def test_a_revoked_token_is_refused_from_then_on(client, alice, olivia):
     listed = client.get(TOKENS, headers=olivia.headers).json()["tokens"]
     token_id = next(token["id"] for token in listed if token["user"] == "alice")
@@ -70,10 +61,9 @@ def test_a_revoked_token_is_refused_from_then_on(client, alice, olivia):
     assert client.get("/api/v1/me", headers=olivia.headers).status_code == 200
 
 
-def test_a_token_that_is_not_there_cannot_be_revoked(client, olivia):
-    assert client.delete(f"{TOKENS}/999", headers=olivia.headers).status_code == 404
-    assert client.delete(f"{TOKENS}/x", headers=olivia.headers).status_code == 422
-    assert client.delete(f"{TOKENS}/{2**40}", headers=olivia.headers).status_code == 422
+@pytest.mark.parametrize(("token", "status"), [("999", 404), ("x", 422), (2**40, 422)])
+def test_a_token_that_is_not_there_cannot_be_revoked(client, olivia, token, status):
+    assert client.delete(f"{TOKENS}/{token}", headers=olivia.headers).status_code == status
 
 
 def test_an_organiser_makes_and_ends_tokens_of_submitters_and_workers_alone(
@@ -115,16 +105,17 @@ def test_admins_end_anybodys_token_and_organisers_their_own_beside(
     make_person("otto", "organiser")
     every = client.get(TOKENS, headers=ada.headers).json()["tokens"]
     ids = {token["user"]: token["id"] for token in every}
-    for person, whose in ((ada, "otto"), (olivia, "olivia"), (ada, "ada")):
-        address = f"{TOKENS}/{ids[whose]}"
-        assert client.delete(address, headers=person.headers).status_code == 200, whose
-    assert client.get(TOKENS, headers=olivia.headers).status_code == 401
-
-
-def test_an_organiser_ends_no_lesser_token_of_an_admin(client, ada, olivia):
     body = {"user": "ada", "role": "submitter"}
-    lesser = client.post(TOKENS, json=body, headers=ada.headers).json()["id"]
-    assert client.delete(f"{TOKENS}/{lesser}", headers=olivia.headers).status_code == 403
+    ids["ada as submitter"] = client.post(TOKENS, json=body, headers=ada.headers).json()["id"]
+    for person, whose, status in (
+        (olivia, "ada as submitter", 403),
+        (ada, "otto", 200),
+        (olivia, "olivia", 200),
+        (ada, "ada", 200),
+    ):
+        address = f"{TOKENS}/{ids[whose]}"
+        assert client.delete(address, headers=person.headers).status_code == status, whose
+    assert client.get(TOKENS, headers=olivia.headers).status_code == 401
 
 
 def test_no_token_goes_beyond_its_users_role(client, ada, olivia, walter):
@@ -163,15 +154,15 @@ def test_a_bad_body_is_422_and_makes_no_token(body, field, client, olivia):
     assert len(client.get(TOKENS, headers=olivia.headers).json()["tokens"]) == 1
 
 
+__all__ = ["judged"]  # A fixture.
+
+
 def test_a_body_that_is_no_json_is_422(client, olivia):
     headers = olivia.headers | {"Content-Type": "application/json"}
     response = client.post(TOKENS, content=b'{"user": ', headers=headers)
 
     assert response.status_code == 422
     assert "JSON" in response.json()["detail"]
-
-
-__all__ = ["judged"]  # A fixture.
 
 
 ACCOUNT = "/account"

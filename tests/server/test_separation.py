@@ -204,49 +204,24 @@ def test_a_single_run_and_one_that_never_arrived_are_told_so(enter, client, subm
     assert not any(p["told_apart"] for p in pairs)
 
 
-def test_an_id_named_twice_is_422(digits_submission, submit, client):
-    made = submit(digits_submission).json()["id"]
-    twice = client.get("/api/v1/compare", params={"submissions": f"{made},{made}"})
-
-    assert twice.status_code == 422
-    assert "named twice" in twice.json()["detail"]
-    assert client.get("/api/v1/compare?submissions=a,a").status_code == 404
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("a", "1 id"),
-        ("a,b,c,d,e,f,g", "7 ids"),
-        ("a,", "empty"),
-        ("", "1 id"),
-    ],
-)
-def test_a_list_of_ids_that_makes_no_sense_is_422(text, message, client):
+@pytest.mark.parametrize("text", ["a", "a,b,c,d,e,f,g", "a,", ""])
+def test_a_list_of_ids_that_makes_no_sense_is_422(text, client):
     response = client.get(COMPARE, params={"submissions": text})
 
     assert response.status_code == 422
     (problem,) = response.json()["problems"]
     assert problem["field"] == "query.submissions"
-    assert message in problem["message"]
     assert problem["expected"] == "2 to 6 different ids, separated by commas"
 
 
-def test_no_list_at_all_is_422_and_an_unknown_id_is_404(enter, client):
+def test_only_different_known_submissions_of_one_benchmark_are_compared(enter, client, submit):
+    made, other = enter(*LEADER), submit(cifar10_entry()).json()["id"]
+    for second, status in ((made, 422), (other, 422), ("nosuch", 404)):
+        answer = client.get(COMPARE, params={"submissions": f"{made},{second}"})
+        assert answer.status_code == status, second
     assert client.get(COMPARE).status_code == 422
-    response = client.get(COMPARE, params={"submissions": f"{enter(*LEADER)},nosuch"})
-
-    assert response.status_code == 404
-    assert response.json()["detail"].startswith("There is no submission 'nosuch';")
-
-
-def test_submissions_of_two_benchmarks_are_not_compared(enter, client, submit):
-    other = submit(cifar10_entry()).json()["id"]
-    response = client.get(COMPARE, params={"submissions": f"{enter(*LEADER)},{other}"})
-
-    assert response.status_code == 422
-    assert response.json()["problems"][0]["message"] == "submissions of cifar10 and digits"
-    assert response.json()["problems"][0]["expected"] == "submissions of one benchmark"
+    mixed = client.get(COMPARE, params={"submissions": f"{made},{other}"}).json()
+    assert mixed["problems"][0]["expected"] == "submissions of one benchmark"
 
 
 def test_a_record_falls_only_to_who_is_faster_beyond_chance(enter, client, database):
