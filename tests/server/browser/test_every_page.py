@@ -18,9 +18,8 @@ from web.charts import CHARTS
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 WIDTHS = (390, 1280)
-LOOKS = tuple((scheme, width) for scheme in ("light", "dark") for width in WIDTHS)
-# Of a page that was seen at each width in both schemes with other content.
-LOOKS_AGAIN = (("light", 390), ("dark", 1280))
+FOUR_LOOKS = tuple((scheme, width) for scheme in ("light", "dark") for width in WIDTHS)
+TWO_LOOKS = (("light", 390), ("dark", 1280))
 # Pages that look different with another query, or of another submission or verification.
 FACES = (
     *(f"/benchmarks/{{benchmark_id}}/charts/{chart.name}" for chart in CHARTS),
@@ -135,7 +134,7 @@ class Visit:
         """Whether the signed-in person may read a page."""
         return self._context.request.get(self.site + address).ok
 
-    def see(self, address, looks=LOOKS):
+    def see(self, address, looks=TWO_LOOKS):
         """Load a page, and look at it in colour schemes and at widths."""
         self._address = address
         self.page.goto(self.site + address, wait_until="load")
@@ -184,25 +183,30 @@ def visit(browser, site):
     made.close()
 
 
-# The two sweeps take longest of all tests, so they have a process each.
-def test_public_pages_break_no_rule(visit, pages, filled):
+@pytest.fixture(params=[TWO_LOOKS, pytest.param(FOUR_LOOKS, marks=pytest.mark.nightly)])
+def looks(request):
+    """The schemes and widths that each page is seen in: half of them for every change."""
+    return request.param
+
+
+def test_public_pages_break_no_rule(visit, pages, filled, looks):
     for address in (*pages[0], "/console/sign-in"):
-        visit.see(address)
+        visit.see(address, looks)
     for address in faces(filled):
-        visit.see(address, LOOKS_AGAIN)
+        visit.see(address)
     assert not visit.complaints, "\n".join(visit.complaints)
 
 
-def test_pages_of_people_break_no_rule(visit, pages, filled, alice, ada):
+def test_pages_of_people_break_no_rule(visit, pages, filled, looks, alice, ada):
     signed_in, seen = pages[1], set()
     for person in (ada, alice):
         visit.page.context.clear_cookies()
         sign_in(visit.page, visit.site, person.secret)
         theirs = set(filter(visit.lets_in, signed_in))
         for address in sorted(theirs):
-            visit.see(address, LOOKS_AGAIN if address in seen else LOOKS)
+            visit.see(address, TWO_LOOKS if address in seen else looks)
         for address in REVEALED:
-            visit.see(address.format(**filled), LOOKS_AGAIN)
+            visit.see(address.format(**filled))
         seen |= theirs
     assert seen == set(signed_in)
     assert not visit.complaints, "\n".join(visit.complaints)
