@@ -402,9 +402,11 @@ def test_a_failed_attempt_keeps_its_last_evaluation_and_the_end_of_the_log(repla
 def test_a_lost_attempt_is_refunded_and_keeps_what_was_heard_of_it(replay, database):
     untold = {"sequence": 2, "run": 0, "kind": "evaluation"}
     phase = {"sequence": 3, "run": 0, "kind": "phase", "phase": "train\0"}
-    finished = {"sequence": 4, "run": 0, "kind": "run_finished", "status": "not_reached"}
+    failure = asdict(Failure("time_limit", "run_time_limit", "it took too long", "ask"))
+    finished = {"sequence": 4, "run": 0, "kind": "run_finished", "status": "not_reached",
+                "cpu_seconds": 1.5, "failure": failure}  # fmt: skip
     heard = [run_started(0, 0), evaluation(1, 41.5), untold, phase, finished]
-    replay.post(replay.claim().json(), heard)
+    assert replay.post(replay.claim().json(), heard).status_code == 200
     assert expire_leases(database, now=utc_now() + timedelta(seconds=9)) == 1
 
     attempt = replay.view()["attempts"][0]

@@ -201,12 +201,10 @@ def test_a_choice_that_is_not_clear_is_refused_and_kept(console):
         assert answer.status_code == 422, query
         assert error_of(answer.text, field), query
         assert f'<a href="#f-{field}">' in answer.text
-    assert "\na,b</textarea>" in console.get(
-        "/console/verify", preview="yes", submissions="a,b", status="verified"
-    ).text  # fmt: skip
+        if "," in query.get("submissions", ""):
+            assert "\na,b</textarea>" in answer.text
     unknown = console.get("/console/verify", preview="yes", kind="replay", benchmark="nothing")
     assert unknown.status_code == 404
-    assert "There is no benchmark" in unknown.text
     assert console.post("/console/verify", kind="replay", reason="x").status_code == 422
 
 
@@ -277,15 +275,14 @@ def test_a_duel_is_asked_for(console, digits_submission, submit, records):
 def test_a_calibration_is_started_cancelled_continued_and_not_adopted_too_soon(console, records):
     path = "/console/calibrations"
     fields = {"benchmark": "digits", "batch_sizes": "64, 32", "runs": "2", "reason": "new torch"}
-    for change, status in (
-        ({"batch_sizes": "64 64"}, 422), ({"batch_sizes": "many"}, 422), ({"runs": "0"}, 422),
-        ({"benchmark": "nothing"}, 404), ({"batch_sizes": ""}, 422), ({"runs": ""}, 422),
+    for field, value, status in (
+        ("batch_sizes", "64 64", 422), ("batch_sizes", "many", 422), ("batch_sizes", "", 422),
+        ("runs", "0", 422), ("runs", "", 422), ("benchmark", "nothing", 404),
     ):  # fmt: skip
-        assert console.post(path, **fields | change).status_code == status, change
-    refused = console.post(path, **fields | {"batch_sizes": ""}).text
-    assert error_of(refused, "batch_sizes") == "This field is required."
-    refused = console.post(path, **fields | {"batch_sizes": "many"}).text
-    assert error_of(refused, "batch_sizes") == "Expected a whole number."
+        refused = console.post(path, **fields | {field: value})
+        assert refused.status_code == status, (field, value)
+        if value in ("many", ""):
+            assert error_of(refused.text, field), (field, value)
     page = console.done(path, **fields)
     one = re.findall(rf'action="({path}/\w+)/cancel"', page)[0]
     assert console.post(f"{one}/adopt", reason="x").status_code == 409
@@ -404,9 +401,7 @@ def test_a_person_sees_their_own_submissions_and_tokens_and_no_others(
     assert "/console/tokens" not in page
 
 
-def test_workers_have_pages_and_a_chosen_one_is_offered_on_each(
-    console, walter, make_report, monkeypatch
-):
+def test_workers_have_pages_and_a_chosen_one_is_offered_on_each(console, walter, monkeypatch):
     monkeypatch.setattr("server.pages.console_workers.SHOWN_PER_PAGE", 1)
     for name in ("w-1", "w-2"):
         say_hello(console.client, walter, worker=name)
@@ -416,36 +411,27 @@ def test_workers_have_pages_and_a_chosen_one_is_offered_on_each(
     for page, name, other in ((first, "w-1", "w-2"), (second, "w-2", "w-1")):
         assert f'<a href="/workers/{name}">' in page
         assert f"/workers/{other}" not in page
-    assert ('class="next"' in second, 'href="/console/workers">First page' in second) == (
-        False,
-        True,
-    )
+    assert 'class="next"' not in second
+    assert 'href="/console/workers">First page' in second
     (link,) = re.findall(r'href="(/console/workers\?[^"]+)#change"', second)
-    chosen = console.get(unescape(link)).text
-    assert '<option value="worker:w-2" selected>' in chosen
-    offered = console.get("/console/workers", what="worker:w-2").text
-    assert '<option value="worker:w-2" selected>' in offered
+    for chosen in (unescape(link), "/console/workers?what=worker:w-2"):
+        assert '<option value="worker:w-2" selected>' in console.get(chosen).text
 
 
-def test_workers_and_everything_are_paused(console, replay, walter, make_report, records):
+def test_workers_and_everything_are_paused(console, walter, records):
     name = HOSTILE.replace("/", "")  # No address can hold a slash in a name.
     say_hello(console.client, walter, worker=name)
     page = console.get("/console/workers", what=f"worker:{name}").text
-    assert name not in page
     assert page.count("selected") == 1
 
     order = {"what": f"worker:{name}", "action": "pause", "reason": HOSTILE}
-    page = console.done("/console/workers", **order)
-    assert name not in page
-    assert HOSTILE not in page
-    assert "is paused" in page
-    assert "by olivia since" in page
-    page = console.done("/console/workers", **order | {"action": "resume"})
-    assert "is no longer paused" in page, "whether it takes work depends on whether it runs"
-    page = console.done("/console/workers", **order | {"action": "baseline"})
-    assert "is measured anew from its next readings" in page
+    pages = [page, console.done("/console/workers", **order)]
+    for action in ("resume", "baseline"):
+        pages.append(console.done("/console/workers", **order | {"action": action}))
+    assert not [page for page in pages if name in page or HOSTILE in page]
+    assert "by olivia since" in pages[1]
     order = {"what": "everything", "action": "pause", "reason": "the move"}
-    assert "Every queue is paused." in console.done("/console/workers", **order)
+    console.done("/console/workers", **order)
     assert "Every queue is paused by olivia" in console.get("/console/workers").text
     assert [record["action"] for record in records()[:4]] == [
         *("queue.pause", "worker.baseline", "worker.resume", "worker.pause"),
@@ -454,10 +440,10 @@ def test_workers_and_everything_are_paused(console, replay, walter, make_report,
 
     wrong = console.post("/console/workers", what="all", action="stop", reason="")
     assert wrong.status_code == 422
-    assert error_of(wrong.text, "reason") == "This field is required."
+    assert error_of(wrong.text, "reason")
     assert error_of(wrong.text, "what")
     refused = console.post("/console/workers", **order | {"action": "confirm"})
-    assert (refused.status_code, "cannot confirm" in refused.text) == (409, True)
+    assert refused.status_code == 409
     gone = console.post("/console/workers", **order | {"what": "worker:gone"})
     assert gone.status_code == 404
 

@@ -65,6 +65,14 @@ def train(replay, database, make_report):
     return make
 
 
+@pytest.fixture
+def waiting(replay, workers, train, database):
+    """The fixture `replay`, made by anna's worker, whose `check` waits for bert's."""
+    train(replay.verification_id, workers("anna", "bert")["anna"])
+    (replay.check,) = checks_of(database, replay.verification_id)
+    return replay
+
+
 def checks_of(database, verification_id):
     """The cross-checks of a verification, the oldest first."""
     with database.read() as session:
@@ -99,8 +107,12 @@ def pool_of(database):
         return session.scalars(select(Pool)).one()
 
 
-def test_without_a_second_owner_the_verdict_is_left_open(replay, workers, train):
-    view = train(replay.verification_id, workers("anna")["anna"])
+@pytest.mark.parametrize("others", [(), ("bert",)], ids=["nobody else", "a member of one's own"])
+def test_without_a_second_owner_the_verdict_is_left_open(others, replay, workers, train, database):
+    people = workers("anna", *others)
+    if others:
+        in_one_organisation(database, "anna", *others)
+    view = train(replay.verification_id, people["anna"])
 
     assert (view["state"], view["outcome"], view["owners"]) == ("done", "inconclusive", 1)
     assert [r["code"] for r in view["reasons"] if r["weight"] == "leaves_open"] == [
@@ -118,22 +130,20 @@ def test_one_workers_word_rejects_no_rival_and_its_proof_passes(replay, workers,
     assert (results["posted"], results["curves"], results["verdict"]) == ("pass",) * 3
 
 
-def test_a_verdict_waits_for_the_second_owner(replay, workers, train, database):
-    people = workers("anna", "bert")
-    waiting = train(replay.verification_id, people["anna"])
-    assert (waiting["state"], waiting["outcome"], waiting["report"]) == ("running", None, None)
-    assert replay.status() == "verifying"
-    (check,) = checks_of(database, replay.verification_id)
+def test_a_verdict_waits_for_the_second_owner(waiting, train, database):
+    view = waiting.view()
+    assert (view["state"], view["outcome"], view["report"]) == ("running", None, None)
+    assert waiting.status() == "verifying"
     with database.write() as session:  # The server draws bert's worker, never anna's.
         (sending,) = take_due(session, alive_seconds=60)
-        row = session.get_one(Verification, check)
+        row = session.get_one(Verification, waiting.check)
         assert row.attempts[-1].sent_to == "bert-1"
         assert sending.job.seeds == row.seeds
-        assert row.seeds[0] in session.get_one(Verification, replay.verification_id).seeds
-    view = train(check, people["bert"])
+        assert row.seeds[0] in session.get_one(Verification, waiting.verification_id).seeds
+    view = train(waiting.check, waiting.people["bert"])
 
     assert (view["state"], view["outcome"], view["owners"]) == ("done", "verified", 2)
-    assert replay.status() == "verified"
+    assert waiting.status() == "verified"
 
 
 def test_a_worker_of_the_server_itself_is_believed_at_once(replay, workers, train, database):
@@ -148,11 +158,8 @@ def test_a_worker_of_the_server_itself_is_believed_at_once(replay, workers, trai
 SLOW = {"seconds_per_epoch": 0.3}
 
 
-def test_two_that_differ_without_a_third_leave_it_open(replay, workers, train, database):
-    people = workers("anna", "bert")
-    train(replay.verification_id, people["anna"])
-    (check,) = checks_of(database, replay.verification_id)
-    view = train(check, people["bert"], **SLOW)
+def test_two_that_differ_without_a_third_leave_it_open(waiting, train, database):
+    view = train(waiting.check, waiting.people["bert"], **SLOW)
 
     assert view["outcome"] == "inconclusive"
     assert view["reasons"][-1]["code"] == "cross_check_differs"
@@ -241,50 +248,36 @@ def test_checks_of_a_report_that_was_refused_say_nothing_of_the_next(
     assert held(database) == ["mallory-1"]
 
 
-def test_a_check_that_nobody_can_make_leaves_the_verdict_open_after_ten_minutes(
-    replay, workers, train, database
-):
-    people = workers("anna", "bert")
-    train(replay.verification_id, people["anna"])
+def test_a_check_that_nobody_can_make_leaves_the_verdict_open_after_ten_minutes(waiting, database):
     later = utc_now() + UNMADE + timedelta(seconds=1)
     assert end_unmade_cross_checks(database, now=later) == 0  # bert's worker is there.
     with database.write() as session:
         session.get_one(WorkerRow, "bert-1").last_seen_at = utc_now() - timedelta(hours=1)
     assert end_unmade_cross_checks(database) == 0
     assert end_unmade_cross_checks(database, now=later) == 1
-    view = replay.view()
+    view = waiting.view()
 
     assert (view["state"], view["outcome"]) == ("done", "inconclusive")
     assert view["reasons"][-1]["code"] == "no_second_worker"
 
 
-def test_replay_that_waits_for_its_check_counts_after_it(
-    replay, workers, train, client, database, olivia
-):
-    people = workers("anna", "bert")
-    train(replay.verification_id, people["anna"])
-    cancel = f"/api/v1/verifications/{replay.verification_id}/cancel"
+def test_replay_that_waits_for_its_check_counts_after_it(waiting, train, client, database, olivia):
+    cancel = f"/api/v1/verifications/{waiting.verification_id}/cancel"
     assert client.post(cancel, headers=olivia.headers).status_code == 409
-    withdraw = f"/api/v1/submissions/{replay.submission_id}/withdrawal"
+    withdraw = f"/api/v1/submissions/{waiting.submission_id}/withdrawal"
     reason = {"reason": "x"}
     assert client.post(withdraw, json=reason, headers=olivia.headers).status_code == 200
-    assert replay.view()["state"] == "running"
-    (check,) = checks_of(database, replay.verification_id)
-    view = train(check, people["bert"])
+    assert waiting.view()["state"] == "running"
+    view = train(waiting.check, waiting.people["bert"])
 
     assert (view["state"], view["outcome"]) == ("done", "verified")
     assert pool_of(database).runs == view["runs_planned"] - view["own_runs"]
 
 
-def test_a_check_that_an_organiser_cancels_leaves_the_verdict_open(
-    replay, workers, train, database, olivia
-):
-    people = workers("anna", "bert")
-    train(replay.verification_id, people["anna"])
-    (check,) = checks_of(database, replay.verification_id)
-    path = f"/api/v1/verifications/{check}/cancel"
-    assert replay.client.post(path, headers=olivia.headers).status_code == 200
-    view = replay.view()
+def test_a_check_that_an_organiser_cancels_leaves_the_verdict_open(waiting, client, olivia):
+    path = f"/api/v1/verifications/{waiting.check}/cancel"
+    assert client.post(path, headers=olivia.headers).status_code == 200
+    view = waiting.view()
 
     assert (view["state"], view["outcome"]) == ("done", "inconclusive")
 
@@ -382,20 +375,9 @@ def in_one_organisation(database, *names):
         session.execute(members.values(organisation_id=acme.id))
 
 
-def test_a_member_of_ones_organisation_is_no_second_owner(replay, workers, train, database):
-    people = workers("anna", "bert")
+def test_members_of_one_organisation_count_as_one_owner(waiting, train, database):
     in_one_organisation(database, "anna", "bert")
-    view = train(replay.verification_id, people["anna"])
-
-    assert view["outcome"] == "inconclusive"
-    assert view["reasons"][-1]["code"] == "no_second_worker"
-
-
-def test_members_of_one_organisation_count_as_one_owner(replay, workers, train, database):
-    people = workers("anna", "bert")
-    train(replay.verification_id, people["anna"])
-    in_one_organisation(database, "anna", "bert")
-    train(checks_of(database, replay.verification_id)[0], people["bert"])
+    train(waiting.check, waiting.people["bert"])
 
     assert pool_of(database).owners == 1
 

@@ -1,6 +1,6 @@
 """Sealed runs of lost attempts and of other kinds, and verdicts on figures that changed since."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -198,8 +198,20 @@ def other_ledger(events):
     ]
 
 
-@pytest.mark.parametrize("lie", [at_once, copied, other_ledger])
-def test_events_that_no_report_could_have_keep_nothing(lie, attempts, ours):
+def on_a_shared_processor(events):
+    """The first sealed run ends with half the time of its processor."""
+    own = [(moment, event) for moment, event in events if event["run"] == OWN]
+    moment, last = own[-1]
+    end = {
+        "run": OWN, "kind": "run_finished", "status": "reached", "seconds": last["seconds"],
+        "ledger": last["ledger"], "cpu_seconds": last["seconds"] / 2,
+    }  # fmt: skip
+    place = events.index(own[-1]) + 1
+    return [*events[:place], (moment, end), *events[place:]]
+
+
+@pytest.mark.parametrize("lie", [at_once, copied, other_ledger, on_a_shared_processor])
+def test_events_that_measure_nothing_keep_nothing(lie, attempts, ours):
     attempts.lose(ours, runs=OWN + 1, pace=0.2, change=lie)
     attempts.report(ours, pace=0.1)
 
@@ -229,32 +241,6 @@ def test_the_runs_of_a_worker_that_is_contradicted_are_taken_out(attempts, ours,
         take_out_runs(session, f"{ours.name}-1")
 
     assert attempts.pooled() == {}
-
-
-def test_a_shared_processor_measures_nothing_in_a_lost_attempt_either(attempts, ours):
-    def ended(events):
-        own = [(moment, event) for moment, event in events if event["run"] == OWN]
-        moment, last = own[-1]
-        end = {
-            "run": OWN, "kind": "run_finished", "status": "reached", "seconds": last["seconds"],
-            "ledger": last["ledger"], "cpu_seconds": last["seconds"] / 2,
-        }  # fmt: skip
-        place = events.index(own[-1]) + 1
-        return [*events[:place], (moment, end), *events[place:]]
-
-    attempts.lose(ours, runs=OWN + 1, pace=0.2, change=ended)
-    attempts.report(ours, pace=0.1)
-
-    assert attempts.pooled() == pytest.approx(attempts.seconds(0.1, ours))
-
-
-def test_what_a_worker_posts_of_a_runs_end_is_stored(attempts, ours, client):
-    grant = attempts.claim(ours)
-    failure = asdict(Failure("time_limit", "run_time_limit", "it took too long", "ask"))
-    end = {"sequence": 0, "run": 0, "kind": "run_finished", "status": "failed",
-           "cpu_seconds": 1.5, "failure": failure}  # fmt: skip
-
-    assert attempts.replay.post(grant, [end]).json() == {"proceed": True, "reason": None}
 
 
 def plan_trial(request):
