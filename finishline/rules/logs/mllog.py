@@ -86,9 +86,9 @@ def read_log(
     Errors go to `report`, which may raise. If it does not, the wrong line is left out. Published
     logs have oddities that no figure rests on, and these go to `odd`: a line that cannot be read
     and has another key than a figure's, any such line at the end of a log or of a run that never
-    stopped, an evaluation outside the run, phases in disorder, a seed that is none, a line that
-    misleads. `allowed` has the texts that settings such as submission_division may have. `target`
-    names the metrics of an evaluation that has several.
+    stopped, an evaluation outside the run, phases in disorder, a seed that is not an integer, a
+    line that misleads. `allowed` has the texts that settings such as submission_division may have.
+    `target` names the metrics of an evaluation that has several.
 
     Without `every_line` the lines without a key of a published figure are not decoded. Then there
     is no ledger and no hyperparameter.

@@ -12,7 +12,7 @@ PROVEN = {
     "C25": "tests/rules/test_judge.py::test_a_loss_below_the_entropy_is_a_proven_cheat",
     "C35": "tests/rules/test_cross_check.py::test_bfloat16_inside_a_claim_of_float32_is_rejected",
     "C43": "tests/rules/test_statistics.py::"
-    "test_fewer_runs_or_values_do_not_earn_the_better_number",
+    "test_five_runs_and_three_values_on_both_sides_share_a_number",
     "C44": "tests/server/test_verifications.py::"
     "test_the_seal_is_public_at_once_and_opened_at_the_end",
     "C47": "tests/sweeps/test_hostile_text.py::test_no_text_becomes_markup",
@@ -33,7 +33,7 @@ PROVEN = {
     "C78": LYING + "test_the_replays_of_another_verification_are_refused",
     "C79": LIE + "[nothing posted]",
     "C80": LYING + "test_the_report_of_another_worker_is_refused",
-    "C83": CROSS + "test_a_member_of_ones_organisation_is_no_second_owner",
+    "C83": CROSS + "test_without_a_second_owner_the_verdict_is_left_open",
     "C84": CROSS
     + "test_a_claimants_own_worker_confirms_no_claim_and_has_no_other_worker_taken_out",
     "C85": CROSS + "test_a_run_that_counts_is_drawn_and_none_of_an_own_seed",
