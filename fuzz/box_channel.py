@@ -20,10 +20,10 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from finishline.rules.trainings.protocol import MAGIC, ArraySpec, FrameType, Limits, header_of
 from worker.box import race as race_module
 from worker.box.cgroup import Usage
 from worker.box.order import BoxUnavailableError, Order
+from worker.box.protocol import MAGIC, ArraySpec, FrameType, Limits, header_of
 from worker.box.race import Course, race
 
 LIMITS = Limits(

@@ -25,10 +25,10 @@ from pathlib import Path
 
 import numpy as np
 
-from finishline.rules.trainings.protocol import ArraySpec, Limits
 from perf.harness import Bars, in_turn, percentiles
 from worker.box.order import Order
 from worker.box.packages import requirements_of
+from worker.box.protocol import ArraySpec, Limits
 from worker.box.race import Ask, Course, RaceResult, race
 from worker.box.start import Box
 

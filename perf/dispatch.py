@@ -29,10 +29,8 @@ import httpx2
 import psutil
 from sqlalchemy import func, insert, select, update
 
-from finishline.cli.up.services import broker_executable
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
 from finishline.rules.scoring.run import Ledger
-from finishline.rules.verification.fair_queue import Waiting, fair_order
 from perf.dispatch_worker import CURVE
 from perf.harness import DIGITS, Bars, percentiles
 from perf.servers import (
@@ -47,6 +45,8 @@ from perf.servers import (
 )
 from server.base.database import Database, utc_now
 from server.base.models import Attempt, Base, JobTraining, RunRow, Submission, User, Verification
+from server.commands.services import broker_executable
+from server.verifications.fair_queue import Waiting, fair_order
 from server.verifications.queue_order import anything_to_send, take_due
 from tests.support.processes import free_port, stop, wait_for
 from tests.support.run_logs import STARTED_AT_MS, make_run_log

@@ -28,13 +28,13 @@ from finishline.rules.scoring.aggregate import coefficient_of_variation_percent
 from finishline.rules.scoring.run import Phase
 from finishline.rules.trainings.environment import closest_environment
 from finishline.rules.trainings.manifest import FILE, Manifest, read_manifest
-from finishline.rules.trainings.protocol import ArraySpec
 from perf.harness import CHECKOUT, DIGITS, Bars, ProcessorSamples
 from perf.statistics import measured_share
 from reference_models.digits import DigitsConfig, read_data_set, train
 from worker.box.environments import installed_environments
 from worker.box.local import draw_course, limits_of, open_task, order_of
 from worker.box.order import BoxUnavailableError
+from worker.box.protocol import ArraySpec
 from worker.box.race import Course, RaceResult, race
 from worker.box.task import TaskBox, TaskError
 

@@ -13,7 +13,6 @@ from finishline.package_folder import package_folder
 from finishline.places import find_folder, installed_server
 from finishline.rules.scoring.run import Ledger
 from finishline.rules.trainings.environment import family_of
-from finishline.rules.trainings.protocol import Limits
 from finishline.rules.verification.messages import (
     BoxWord,
     Failure,
@@ -29,6 +28,7 @@ from worker.box.check import check_box
 from worker.box.environments import installed_environments
 from worker.box.order import BoxUnavailableError, Order
 from worker.box.packages import PackageMissingError
+from worker.box.protocol import Limits
 from worker.box.race import Ask, RaceResult, race
 from worker.box.shipped import task_module
 from worker.box.task import TaskBox, TaskError

@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 
-from finishline.rules.scoring.kernels import Kernel, read_kernels
 from finishline.rules.scoring.latency import FEWEST_SAMPLES, distribution
 from worker.bench import BenchError, tell_result
 from worker.group_runs import run_group
 from worker.json_events import tell
+from worker.kernel_rules import Kernel, read_kernels
 from worker.kernels import make_calls, time_calls
 from worker.latency import first_line
 from worker.model_speed import ARITHMETIC

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from finishline.rules.scoring.kernels import Kernel, Shape
+from worker.kernel_rules import Kernel, Shape
 from worker.latency import synchronise
 from worker.roofs import LAUNCHES, Arithmetic, fp8_product
 

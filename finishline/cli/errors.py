@@ -5,11 +5,19 @@ from dataclasses import asdict
 from enum import IntEnum
 from typing import Any
 
-from finishline.client import files
 from finishline.client.errors import Problem
+from finishline.places import installed_server
 from finishline.rules.errors import RuleError
 
-__all__ = ["INTERRUPTED", "INTERRUPTION", "CliError", "ExitCode", "Problem", "refusal"]
+__all__ = [
+    "INTERRUPTED",
+    "INTERRUPTION",
+    "CliError",
+    "ExitCode",
+    "Problem",
+    "refusal",
+    "require_server",
+]
 
 INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it.
 INTERRUPTION = "Interrupted by Ctrl-C."
@@ -52,5 +60,18 @@ class CliError(Exception):
 
 def refusal(error: RuleError) -> CliError:
     """The CliError for an input that breaks one or several rules."""
+    from finishline.client import files  # Reads submissions, which few commands need.
+
     refused = files.refusal(error)
     return CliError(refused.detail, exit_code=ExitCode.REFUSED, problems=refused.problems)
+
+
+def require_server(command: str) -> None:
+    """Raise CliError unless finishline-server is installed beside this command."""
+    if installed_server() is None:
+        raise CliError(
+            f"`finishline {command}` needs the distribution finishline-server, which is not "
+            "installed here; in the folder of Finishline's source, install it with "
+            "`pip install ./finishline '.[worker]'`.",
+            exit_code=ExitCode.SERVER,
+        )

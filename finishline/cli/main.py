@@ -8,54 +8,117 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
 
 import typer
 from rich.text import Text
+from typer.core import TyperGroup
 
 import finishline
-from finishline.cli.commands import (
-    account,
-    admin,
-    benchmark,
-    calibration,
-    data,
-    entry,
-    lists,
-    own_benchmark,
-    probe,
-    quota,
-    service,
-    training,
-    webhook,
+from finishline.cli.errors import (
+    INTERRUPTED,
+    INTERRUPTION,
+    CliError,
+    ExitCode,
+    require_server,
 )
-from finishline.cli.commands.bench import bench
-from finishline.cli.commands.calibration import calibrate
-from finishline.cli.commands.check import check
-from finishline.cli.commands.check_proof import audit_log, check_proof_of
-from finishline.cli.commands.convert import convert
-from finishline.cli.commands.copies import backup, rescore, restore
-from finishline.cli.commands.import_archive import import_archive
-from finishline.cli.commands.login import login, logout
-from finishline.cli.commands.run import run
-from finishline.cli.commands.score import score
-from finishline.cli.commands.steps import profile, scale
-from finishline.cli.commands.submit import submit, waive, withdraw
-from finishline.cli.commands.up import up
-from finishline.cli.commands.verify import compare_verifications, decide, duel, verify
-from finishline.cli.commands.workers import queue_app, workers_app
-from finishline.cli.errors import INTERRUPTED, INTERRUPTION, CliError, ExitCode
 from finishline.cli.screen import flowing, open_console
 from finishline.client.errors import told_besides
 from finishline.profiles import ProfileError, chosen_profile
 from finishline.rules.errors import StatisticsMissingError
 
 TERMINATED = 143  # 128 + SIGTERM.
+# Where each command is. Its module is imported when somebody asks for it.
+COMMANDS = {
+    "run": "run:run",
+    "check": "check:check",
+    "score": "score:score",
+    "submit": "submit:submit",
+    "verify": "verify:verify",
+    "duel": "verify:duel",
+    "calibrate": "calibration:calibrate",
+    "decide": "verify:decide",
+    "withdraw": "submit:withdraw",
+    "waive": "submit:waive",
+    "show": "lists:show",
+    "leaderboard": "lists:leaderboard",
+    "benchmarks": "lists:benchmarks",
+    "login": "login:login",
+    "logout": "login:logout",
+    "convert": "convert:convert",
+    "invite": "admin:invite",
+    "import": "import_archive:import_archive",
+    "audit-log": "check_proof:audit_log",
+    "check-proof": "check_proof:check_proof_of",
+    "compare-verifications": "verify:compare_verifications",
+    "account": "account:app",
+    "admin": "admin:app",
+    "benchmark": "own_benchmark:app",
+    "prices": "quota:prices_app",
+    "quota": "quota:quota_app",
+    "workers": "workers:workers_app",
+    "queue": "workers:queue_app",
+    "webhook": "webhook:app",
+    "calibration": "calibration:app",
+    "training": "entry:app",
+    "data": "data:app",
+}
+# Commands of finishline-server, found by its entry points `finishline.commands`.
+SERVER_COMMANDS = ("up", "service", "backup", "restore", "bench", "scale", "profile", "probe")
+
+
+class CommandGroup(TyperGroup):
+    """The commands by name, each of them imported at its first use."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.commands: dict[str, Any] = dict.fromkeys((*SERVER_COMMANDS, *COMMANDS))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of this name, None for an unknown one. Raises CliError without the server."""
+        if cmd_name in self.commands and self.commands[cmd_name] is None:
+            self.commands[cmd_name] = _load(cmd_name)
+        return self.commands.get(cmd_name)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names of the commands that are installed."""
+        here = [*_of_the_server("commands").names, *COMMANDS]
+        return [name for name in self.commands if name in here]
+
+
+def _of_the_server(group: str) -> Any:
+    from importlib.metadata import entry_points  # Takes 40 ms, and reads every distribution.
+
+    return entry_points(group=f"finishline.{group}")
+
+
+def _load(name: str) -> Any:
+    if name in COMMANDS:
+        module, attribute = COMMANDS[name].split(":")
+        found = getattr(import_module(f"finishline.cli.commands.{module}"), attribute)
+    else:
+        require_server(name)
+        found = _of_the_server("commands")[name].load()
+    if not isinstance(found, typer.Typer):
+        single = typer.Typer(add_completion=False)
+        single.command(name)(found)
+        found = single
+    if name == "admin":
+        for each in _of_the_server("admin"):
+            found.command(each.name)(each.load())
+    for registered in found.registered_commands:
+        registered.help = flowing(inspect.getdoc(registered.callback) or "")
+    command = typer.main.get_command(found)
+    command.name = name
+    return command
+
 
 app = typer.Typer(
     name="finishline",
+    cls=CommandGroup,
     help="Submit training runs, replay them, rank measured times.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -76,42 +139,6 @@ def options(
     ] = False,
 ) -> None:
     """Submit training runs, replay them, rank measured times."""
-
-
-for command in (
-    up, run, bench, check, score, submit, verify, duel, calibrate, decide,
-    withdraw, waive,
-    lists.show, lists.leaderboard, lists.benchmarks, backup, restore, login, logout, convert,
-    probe.probe, scale, profile,
-):  # fmt: skip
-    app.command()(command)
-app.command("invite")(admin.invite)
-app.command("import")(import_archive)
-app.command("audit-log")(audit_log)
-app.command("check-proof")(check_proof_of)
-app.command("compare-verifications")(compare_verifications)
-training.app.command("submit")(entry.submit)
-training.app.command("run-again")(entry.run_again)
-training.app.command("factors")(entry.factors)
-for registered in (*app.registered_commands, *training.app.registered_commands):
-    registered.help = flowing(inspect.getdoc(registered.callback) or "")
-app.add_typer(account.app, name="account")
-admin.app.command("rescore")(rescore)
-admin.app.add_typer(quota.price_app, name="price")
-app.add_typer(admin.app, name="admin")
-benchmark.app.command("init")(own_benchmark.init)
-benchmark.app.command("check")(own_benchmark.check)
-benchmark.app.command("add")(own_benchmark.add)
-app.add_typer(benchmark.app, name="benchmark")
-app.add_typer(quota.prices_app, name="prices")
-app.add_typer(quota.quota_app, name="quota")
-app.add_typer(workers_app, name="workers")
-app.add_typer(queue_app, name="queue")
-app.add_typer(webhook.app, name="webhook")
-app.add_typer(calibration.app, name="calibration")
-app.add_typer(training.app, name="training")
-app.add_typer(data.app, name="data")
-app.add_typer(service.app, name="service")
 
 
 def main(arguments: Sequence[str] | None = None, command: typer.Typer = app) -> int:

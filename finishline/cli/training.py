@@ -11,13 +11,12 @@ from typing import Any
 
 from finishline.accelerators import Devices
 from finishline.cli.client import ServerClient, View
-from finishline.cli.errors import CliError, ExitCode, refusal
+from finishline.cli.errors import CliError, ExitCode, refusal, require_server
 from finishline.cli.processes import end, python_module, spawn
 from finishline.cli.replay_screen import Target
 from finishline.device_health import without_platform
 from finishline.devices import choose_device, find_devices
 from finishline.machine import local_system
-from finishline.places import installed_server
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.submissions.settings import check_precision, check_settings
@@ -101,17 +100,6 @@ def target_of(benchmark: Benchmark) -> Target:
     return Target(
         metric=target.metric, value=target.value, unit=target.unit, direction=target.direction
     )
-
-
-def require_server(command: str) -> None:
-    """Raise CliError unless finishline-server is installed beside this command."""
-    if installed_server() is None:
-        raise CliError(
-            f"`finishline {command}` needs the distribution finishline-server, which is not "
-            "installed here; in the folder of Finishline's source, install it with "
-            "`pip install ./finishline '.[worker]'`.",
-            exit_code=ExitCode.SERVER,
-        )
 
 
 def require_training_packages(command: str) -> None:

@@ -10,7 +10,6 @@ from sqlalchemy.orm import Session, undefer
 from finishline.api.ideas import GainView, IdeaClassView, IdeaList, IdeaView
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.statistics.pairs import PairedGap
-from finishline.rules.trainings.lineage import Gain, gain_of_pairs, gain_of_runs
 from finishline.rules.verification.ablation import factor_effects
 from finishline.rules.verification.duel_pairs import judge_duel, pair_runs
 from finishline.rules.verification.messages import PACKAGE_PREFIX
@@ -19,6 +18,7 @@ from server.base.models import Pool, PoolRun, Submission, TrainingPackage, Verif
 from server.base.models.visibility import has_public_source
 from server.base.standing import report_of
 from server.benchmarks.queries import definition
+from server.boards.lineage import Gain, gain_of_pairs, gain_of_runs
 from server.boards.records import list_records
 from server.verifications.jobs import trainings_of
 

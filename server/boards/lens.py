@@ -18,7 +18,11 @@ from finishline.rules.benchmarks.prices import (
     system_price_usd_per_hour,
     training_cost_usd,
 )
-from finishline.rules.ranking.lens import (
+from finishline.rules.scoring.measured_time import interval_of
+from finishline.rules.scoring.tta import display_seconds
+from server.base.models import Attempt, PoolRun, RunRow, Submission, Verification
+from server.boards.rows import BoardRow, is_own_price
+from server.boards.what_if import (
     Lens,
     LensTime,
     StoredRun,
@@ -26,10 +30,6 @@ from finishline.rules.ranking.lens import (
     result_of_set,
     time_of_run,
 )
-from finishline.rules.scoring.measured_time import interval_of
-from finishline.rules.scoring.tta import display_seconds
-from server.base.models import Attempt, PoolRun, RunRow, Submission, Verification
-from server.boards.rows import BoardRow, is_own_price
 from server.verifications.pool_runs import ENDED_EARLY, posted_runs
 
 # Curves are long: so many are in memory at once, as text. Each is decoded when its turn comes,

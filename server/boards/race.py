@@ -15,19 +15,19 @@ from finishline.api.comparisons import (
     RunSoFar,
 )
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.ranking.ghost import (
-    GhostPoint,
-    epochs_per_evaluation,
-    mean_curve,
-    median_run,
-    run_curve,
-)
 from finishline.rules.scoring.run import evaluation_of
 from finishline.rules.submissions.accelerators import hardware_words
 from server.base.models import ReplayEventRow, RunRow, Submission, Verification
 from server.base.standing import find_verification, purpose_of
 from server.benchmarks.queries import definition
 from server.boards.records import list_records
+from server.boards.run_curves import (
+    GhostPoint,
+    epochs_per_evaluation,
+    mean_curve,
+    median_run,
+    run_curve,
+)
 from server.submissions.service import find_submission, runs_with_curves
 
 

@@ -16,7 +16,6 @@ from sqlalchemy.orm import Session
 from finishline.api.boards import BoardEntry, BoardQuery
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking.evidence import Round, round_of, rounds_of
-from finishline.rules.ranking.lens import Lens
 from finishline.rules.ranking.ranking import (
     FIRST_METRIC,
     Metric,
@@ -48,6 +47,7 @@ from server.boards.rows import (
     read_rows,
     which_submissions,
 )
+from server.boards.what_if import Lens
 
 # Metrics with figures that only the details of a row have.
 OF_DETAILS = ("cost", "energy")

@@ -9,21 +9,21 @@ from typing import Any, get_args
 from sqlalchemy import ColumnElement, and_, func, select
 from sqlalchemy.orm import Session
 
-from finishline.api.records import DivisionRecords, NoRecordView, RecordList, RecordView
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking.evidence import Evidence
 from finishline.rules.ranking.ranking import POSSIBLE
-from finishline.rules.ranking.records import (
+from finishline.rules.submissions.accelerators import hardware_words
+from server.base.board_versions import board_version, board_versions, cached_for_board
+from server.base.models import DISPLAY_NAME, SUBMITTER, Pool, PublishedResult, Submission
+from server.base.models.visibility import ranks
+from server.boards.record_history import (
     Contender,
     Record,
     RecordHistory,
     measured_history,
     record_history,
 )
-from finishline.rules.submissions.accelerators import hardware_words
-from server.base.board_versions import board_version, board_versions, cached_for_board
-from server.base.models import DISPLAY_NAME, SUBMITTER, Pool, PublishedResult, Submission
-from server.base.models.visibility import ranks
+from server.boards.record_views import DivisionRecords, NoRecordView, RecordList, RecordView
 from server.submissions.service import convergence_factor, run_times
 
 # A division, and the evidence behind its list: the two are never one list.

@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 from sqlalchemy import ColumnElement, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
-from finishline.api.records import RecordView
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.base.database import Database, utc_now
 from server.base.models import Delivery, MailSubscription, NoticeEvent
+from server.boards.record_views import RecordView
 from server.boards.service import list_records
 from server.notices.announce import (
     RECORD_CHECK,

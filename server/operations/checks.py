@@ -11,7 +11,6 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.orm import Session
 
-from finishline.api.health import State
 from server.base.artifacts import ArtifactStore
 from server.base.database import Database, utc_now
 from server.base.services import Services
@@ -19,6 +18,7 @@ from server.base.settings import MIB, Settings
 from server.base.viewer import ORGANISER
 from server.benchmarks.phase_watch import RulingDefinitions
 from server.operations.figures import read_queues, read_workers
+from server.operations.health_views import State
 from server.verifications.dispatch import Dispatcher
 
 

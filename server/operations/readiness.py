@@ -14,11 +14,11 @@ from typing import Any, Literal
 
 from fastapi import APIRouter, Response
 
-from finishline.api.health import CheckView, HealthView, ReadinessView, State
 from server.base.code_version import VERSION
 from server.base.services import ServicesDep
 from server.operations.background_value import BackgroundValue
 from server.operations.checks import Check, Finding, Said, UnwellError
+from server.operations.health_views import CheckView, HealthView, ReadinessView, State
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,6 @@ from finishline.api.boards import BoardQuery
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.calibration import band_at
 from finishline.rules.ranking.evidence import Round, round_of
-from finishline.rules.ranking.lens import Lens, StoredRun, time_of_run
 from finishline.rules.scoring.aggregate import mean
 from server.base.errors import NotFoundError
 from server.base.models import RunRow
@@ -25,6 +24,7 @@ from server.benchmarks.calibrations import adopted_calibration, judging_benchmar
 from server.benchmarks.queries import find_benchmark
 from server.benchmarks.views import benchmark_view
 from server.boards.service import lens_of, list_records
+from server.boards.what_if import Lens, StoredRun, time_of_run
 from server.pages.board_context import board_context
 from server.pages.entries import measured_curves
 from server.pages.queries import sampled_curve

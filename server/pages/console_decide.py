@@ -8,7 +8,6 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse, Response
 from sqlalchemy.orm import Session
 
-from finishline.api.reruns import DecisionCreate, VerificationComparison
 from finishline.rules.ranking.evidence import evidence_words
 from finishline.rules.verification.judge_time import cpu_share
 from finishline.rules.verification.messages import ReplayReport
@@ -32,6 +31,7 @@ from server.pages.queries import submission_context
 from server.people.sessions import Notice
 from server.people.signed_in import FormDep
 from server.verifications.pools import standing_if_published
+from server.verifications.rerun_views import DecisionCreate, VerificationComparison
 from server.verifications.reruns import compare_verifications, decide
 from web.decisions import decision_headline, decision_rows, run_dots
 

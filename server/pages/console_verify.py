@@ -9,7 +9,6 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
 from sqlalchemy.orm import Session
 
-from finishline.api.reruns import BatchCreate, BatchView
 from finishline.rules.text import count_text
 from server.base.errors import ServerError
 from server.pages.console_overview import under_way
@@ -17,6 +16,7 @@ from server.pages.console_page import Console, Done, OrganiserDep, Page, filled,
 from server.people.sessions import Notice
 from server.people.signed_in import FormDep
 from server.verifications.requests import cancel
+from server.verifications.rerun_views import BatchCreate, BatchView
 from server.verifications.reruns import verify_batch
 
 router = APIRouter(include_in_schema=False)

@@ -8,10 +8,10 @@ from fastapi.responses import HTMLResponse
 
 from finishline.api.boards import BoardQuery
 from finishline.api.ideas import IdeaClassView
-from finishline.rules.trainings.lineage import Line, lines_of
 from server.base.services import ServicesDep
 from server.benchmarks.queries import find_benchmark
 from server.boards.ideas import MOST_PACKAGES, list_ideas
+from server.boards.lineage import Line, lines_of
 from server.pages.board_context import board_context
 from web.ideas import idea_lines
 from web.render import render

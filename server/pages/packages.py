@@ -6,13 +6,13 @@ from fastapi import APIRouter, Path, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from sqlalchemy.orm import Session
 
-from finishline.rules.trainings.difference import FileDifference, difference
 from server.base.errors import NotFoundError
 from server.base.models import Submission, TrainingPackage
 from server.base.services import ServicesDep
 from server.base.viewer import Viewer
 from server.pages.queries import title_of
 from server.people.signed_in import ViewerDep
+from server.submissions.package_difference import FileDifference, difference
 from server.submissions.sources import find_source
 from web.formats import visible
 from web.render import render

@@ -4,11 +4,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from finishline.api.audit import AuditCheck, AuditHead, AuditList, AuditRecordView
 from finishline.rules.proof.hash_chain import check_chain
 from server.base.services import ServicesDep
 from server.people import audit
 from server.people.audit import AuditFilter
+from server.people.audit_views import AuditCheck, AuditHead, AuditList, AuditRecordView
 from server.people.dependencies import OrganiserDep
 
 router = APIRouter(tags=["audit"])

@@ -10,8 +10,6 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from sqlalchemy.orm import Session
 
 from finishline.api.duels import DuelCreate
-from finishline.api.pools import PoolClose, PoolView
-from finishline.api.reruns import BatchCreate, BatchView, DecisionCreate, VerificationComparison
 from finishline.api.verifications import (
     VerificationCreate,
     VerificationList,
@@ -30,8 +28,15 @@ from server.verifications.pool_requests import (
     close_as_organiser,
     view_pool,
 )
+from server.verifications.pool_views import PoolClose, PoolView
 from server.verifications.queue import Waits
 from server.verifications.requests import ask_as_caller, cancel
+from server.verifications.rerun_views import (
+    BatchCreate,
+    BatchView,
+    DecisionCreate,
+    VerificationComparison,
+)
 from server.verifications.reruns import compare_verifications
 
 router = APIRouter(tags=["verifications"])

@@ -11,9 +11,9 @@ from threading import Lock
 
 from sqlalchemy.orm import Session
 
-from finishline.rules.verification.fair_queue import FairQueue, Turns, Waiting, fair_order
 from server.base.database import state_of
 from server.base.models import WorkerRow
+from server.verifications.fair_queue import FairQueue, Turns, Waiting, fair_order
 from server.verifications.free_workers import FreeWorkers
 from server.verifications.holds import Pause
 from server.verifications.queue_order import read_turns

@@ -3,13 +3,13 @@
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
-from finishline.api.pools import PoolRunView, PoolView
 from finishline.rules.text import count_text
 from server.base.board_versions import raise_board_version
 from server.base.errors import ConflictError, no_such
 from server.base.models import Pool, PoolRun, Submission, Verification
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
+from server.verifications.pool_views import PoolRunView, PoolView
 from server.verifications.pools import close_pool, follow_evidence
 
 

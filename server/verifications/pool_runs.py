@@ -15,7 +15,6 @@ from finishline.rules.verification.judge_time import why_not_timed
 from finishline.rules.verification.messages import ReplayReport, ReplayRun, WorkerSystem
 from finishline.rules.verification.report_check import check_report
 from finishline.rules.verification.report_stream import CLOCK_SLACK_SECONDS
-from finishline.rules.verification.sealed_runs import SealedRun, sealed_runs, streamed_runs
 from server.base.board_versions import raise_board_version
 from server.base.models import (
     Attempt,
@@ -28,6 +27,7 @@ from server.base.models import (
 )
 from server.verifications.queries import is_of_latest_report
 from server.verifications.report_checks import posted_events, why_refused
+from server.verifications.sealed_runs import SealedRun, sealed_runs, streamed_runs
 from server.verifications.workers import is_organisers, is_organisers_worker
 
 ENDED_EARLY = ("lost", "failed")

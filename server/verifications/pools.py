@@ -29,7 +29,6 @@ from finishline.rules.submissions.claim import Kind
 from finishline.rules.submissions.settings import configuration_of
 from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.replay_plan import is_uncalibrated
-from finishline.rules.verification.sealed_runs import SealedRun
 from server.base.board_versions import lock_boards, raise_board_version
 from server.base.database import utc_now
 from server.base.models import Attempt, Pool, PoolRun, Submission, Verification
@@ -37,6 +36,7 @@ from server.base.standing import checks_claim, claim_of, published_verification,
 from server.benchmarks.calibrations import benchmark_of
 from server.benchmarks.queries import definition
 from server.verifications.pool_runs import Spreads, count_owners, first_finished
+from server.verifications.sealed_runs import SealedRun
 
 
 def keep_sealed_runs(

@@ -9,7 +9,6 @@ from typing import IO, Annotated, Any, Literal
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import StreamingResponse
 
-from finishline.api.proofs import KeyList, KeyView
 from finishline.rules.proof.envelope import ENVELOPE_NAME, LOGS_FOLDER
 from server.base.artifacts import CHUNK_BYTES, ArtifactStore, pieces
 from server.base.errors import LostFileError
@@ -17,6 +16,7 @@ from server.base.models import SigningKey
 from server.base.services import ServicesDep
 from server.base.settings import MIB
 from server.people.signed_in import ViewerDep
+from server.verifications.proof_views import KeyList, KeyView
 from server.verifications.proofs import current_signer, known_keys, sign_proof
 
 

@@ -8,13 +8,13 @@ from functools import partial
 from sqlalchemy import ColumnElement, Connection, func, select, update
 from sqlalchemy.orm import Session
 
-from finishline.rules.verification.fair_queue import NOBODY, NOBODYS, FairQueue, Turns, Waiting
 from finishline.rules.verification.job import build_job
 from finishline.rules.verification.messages import ControlPoint, ReplayJob, queue_of
 from server.base.database import insert_missing, utc_now
 from server.base.models import Attempt, QueueRow
 from server.base.standing import claim_of
 from server.benchmarks.calibrations import benchmark_of
+from server.verifications.fair_queue import NOBODY, NOBODYS, FairQueue, Turns, Waiting
 from server.verifications.free_workers import (
     FreeWorkers,
     able_to_train,

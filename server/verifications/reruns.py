@@ -6,16 +6,6 @@ from dataclasses import replace
 from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
-from finishline.api.reruns import (
-    LARGEST_BATCH,
-    BatchCreate,
-    BatchView,
-    DecisionCreate,
-    ExpectedReplay,
-    SideView,
-    Skipped,
-    VerificationComparison,
-)
 from finishline.api.verifications import ReasonView
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking.evidence import consequence
@@ -53,6 +43,16 @@ from server.people.audit import Subject, record
 from server.people.dependencies import Caller
 from server.submissions.service import lock_submissions
 from server.verifications.outcomes import show_energy, show_latency
+from server.verifications.rerun_views import (
+    LARGEST_BATCH,
+    BatchCreate,
+    BatchView,
+    DecisionCreate,
+    ExpectedReplay,
+    SideView,
+    Skipped,
+    VerificationComparison,
+)
 from server.verifications.service import request_verification, set_status
 
 

@@ -8,7 +8,6 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, func, select, true
 from sqlalchemy.orm import Session
 
-from finishline.rules.verification.fair_queue import NOBODY, Waiting
 from server.base.models import (
     Attempt,
     BenchmarkDefinition,
@@ -18,6 +17,7 @@ from server.base.models import (
     WorkerRow,
 )
 from server.base.standing import OPEN
+from server.verifications.fair_queue import NOBODY, Waiting
 
 
 @dataclass(frozen=True)

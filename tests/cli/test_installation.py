@@ -59,7 +59,8 @@ def commands_of(text):
 
 
 def known_commands(group, *before):
-    for name, command in group.commands.items():
+    for name in group.list_commands(None):
+        command = group.get_command(None, name)
         if isinstance(command, TyperGroup):
             yield from known_commands(command, *before, name)
         else:
@@ -78,7 +79,7 @@ def parse(words):
             assert name in command.commands, f"no command {name!r}"
         if "|" in first:
             return
-        command = command.commands[first]
+        command = command.get_command(context, first)
         context = typer.Context(command, parent=context, info_name=first)
     command.parse_args(context, words)
 

@@ -13,13 +13,14 @@ import redis
 from uvicorn.main import main
 
 from finishline.cli.errors import CliError, ExitCode
-from finishline.cli.up.lifecycle import (
+from server.commands.lifecycle import (
     Phase,
     RestartPolicy,
     first_start,
 )
-from finishline.cli.up.paths import VarPaths, prepare_var, require_free_port
-from finishline.cli.up.services import (
+from server.commands.local_workers import LocalWorker
+from server.commands.paths import VarPaths, prepare_var, require_free_port
+from server.commands.services import (
     Plan,
     RedisAddress,
     broker_executable,
@@ -29,7 +30,6 @@ from finishline.cli.up.services import (
     server_service,
     worker_service,
 )
-from finishline.cli.up.workers import LocalWorker
 
 POLICY = RestartPolicy(
     max_deaths=5, window_seconds=30.0, first_wait_seconds=0.25, longest_wait_seconds=8.0

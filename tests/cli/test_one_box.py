@@ -10,9 +10,9 @@ import pytest
 
 from finishline.cli.errors import CliError
 from finishline.cli.processes import python_module
-from finishline.cli.up.paths import VarPaths
-from finishline.cli.up.unit import quoted, unit_of
-from finishline.cli.up.workers import choose_workers
+from server.commands.local_workers import choose_workers
+from server.commands.paths import VarPaths
+from server.commands.unit import quoted, unit_of
 from tests.support.admin import run_admin
 
 LISTED = "GPU 0: NVIDIA H100 (UUID: GPU-aa)\nGPU 1: NVIDIA H200 (UUID: GPU-bb)\n"
@@ -192,7 +192,7 @@ def test_a_backup_for_which_the_disk_is_too_small_leaves_nothing(
     served, finishline, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(
-        "finishline.cli.commands.copies.python_module",
+        "server.commands.backup.python_module",
         lambda *command: ["sh", "-c", 'ulimit -f 400; exec "$@"', "sh", *python_module(*command)],
     )
     ran = finishline("backup", str(tmp_path / "b"), "--var", str(served))
@@ -217,7 +217,7 @@ def test_failed_rescoring_fails_the_command(served, finishline, monkeypatch):
     failed = {"id": "b", "error": "run_0.log cannot be read"}
     answer = {"submissions": 2, "unchanged": 0, "changed": [{"id": "a"}], "failed": [failed]}
     monkeypatch.setattr(
-        "finishline.cli.commands.copies.python_module",
+        "server.commands.backup.python_module",
         lambda *_: ["sh", "-c", 'echo "b: not read" >&2; echo "$0"; exit 1', json.dumps(answer)],
     )
     ran = finishline("admin", "rescore", "--var", str(served), "--definition", "current")
@@ -226,7 +226,7 @@ def test_failed_rescoring_fails_the_command(served, finishline, monkeypatch):
 
 
 def test_a_server_that_runs_is_not_restored_over(served, finishline):
-    from finishline.cli.up.paths import lock_var
+    from server.commands.paths import lock_var
 
     with lock_var(VarPaths(served), url="http://127.0.0.1:1"):
         ran = finishline("restore", "--var", str(served), "--force")
@@ -235,6 +235,6 @@ def test_a_server_that_runs_is_not_restored_over(served, finishline):
 
 
 def test_a_worker_list_that_fails_is_one_sentence(monkeypatch):
-    monkeypatch.setattr("finishline.cli.up.workers.python_module", lambda name: ["false"])
+    monkeypatch.setattr("server.commands.local_workers.python_module", lambda name: ["false"])
     with pytest.raises(CliError, match="could not be listed"):
         choose_workers("all")

@@ -12,11 +12,11 @@ from finishline.cli.replay_screen import (
 )
 from finishline.cli.screen import Screen, as_it_is, open_console
 from finishline.cli.tables import cost_text, make_table, number_text, quality_text, seconds_text
-from finishline.cli.up.paths import VarPaths
-from finishline.cli.up.services import Plan, RedisAddress
-from finishline.cli.up.start import UpOptions, invitation
-from finishline.cli.up.workers import LocalWorker
 from finishline.cli.worker_tables import queue_table
+from server.commands.local_workers import LocalWorker
+from server.commands.paths import VarPaths
+from server.commands.services import Plan, RedisAddress
+from server.commands.start import UpOptions, invitation
 
 
 def narrow_screen(width):

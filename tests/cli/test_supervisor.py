@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from finishline.cli.up import supervisor
-from finishline.cli.up.lifecycle import Phase
-from finishline.cli.up.supervisor import Service
+from server.commands import supervisor
+from server.commands.lifecycle import Phase
+from server.commands.supervisor import Service
 from tests.support import processes
 
 pytestmark = pytest.mark.nightly

@@ -9,12 +9,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from finishline.cli.benching import BenchOptions, bench_table, run_bench
 from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.screen import open_console
 from finishline.cli.training import Training, train_reference
 from tests.support.processes import wait_for
+from worker.commands.measuring import BenchOptions, bench_table, run_bench
 
 pytestmark = pytest.mark.nightly
 

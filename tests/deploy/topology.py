@@ -15,7 +15,7 @@ import boto3
 import psutil
 import redis
 
-from finishline.cli.up.services import broker_executable
+from server.commands.services import broker_executable
 from tests.deploy.conftest import ROOT
 from tests.support.admin import run_admin
 from tests.support.postgresql import running_postgresql

@@ -14,7 +14,12 @@ from finishline.rules.errors import RuleError
 from finishline.rules.verification.calibration import plan_calibration
 from finishline.rules.verification.cross_check import plan_cross_check
 from finishline.rules.verification.duel import DUEL, plan_duel
-from finishline.rules.verification.fair_queue import (
+from finishline.rules.verification.job import Request, build_job, draw_of_trainings
+from finishline.rules.verification.messages import Failure
+from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES, purpose_named
+from finishline.rules.verification.replay import plan_replay
+from finishline.rules.verification.replay_plan import band_for
+from server.verifications.fair_queue import (
     NOBODY,
     ORGANISERS_IN_A_ROW,
     FairQueue,
@@ -22,12 +27,7 @@ from finishline.rules.verification.fair_queue import (
     Waiting,
     fair_order,
 )
-from finishline.rules.verification.job import Request, build_job, draw_of_trainings
-from finishline.rules.verification.messages import Failure
-from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES, purpose_named
-from finishline.rules.verification.replay import plan_replay
-from finishline.rules.verification.replay_plan import band_for
-from finishline.rules.verification.sealed_runs import sealed_runs, streamed_runs
+from server.verifications.sealed_runs import sealed_runs, streamed_runs
 from tests.support.build import build_report
 from tests.support.verdicts import CLAIM
 

@@ -18,14 +18,16 @@ from finishline.rules.ranking.evidence import (
     is_timed,
     may_be_measured,
 )
-from finishline.rules.ranking.ghost import (
+from finishline.rules.scoring.run import Clock, Evaluation, Ledger, Run, curve_row
+from finishline.rules.scoring.scoring import score
+from server.boards.run_curves import (
     GhostPoint,
     epochs_per_evaluation,
     mean_curve,
     median_run,
     run_curve,
 )
-from finishline.rules.ranking.lens import (
+from server.boards.what_if import (
     NO_LEDGER,
     Lens,
     LensTime,
@@ -34,8 +36,6 @@ from finishline.rules.ranking.lens import (
     result_of_set,
     time_of_run,
 )
-from finishline.rules.scoring.run import Clock, Evaluation, Ledger, Run, curve_row
-from finishline.rules.scoring.scoring import score
 
 QUALITIES = [50.0, 80.0, 94.0, 93.0, 95.0]
 

@@ -16,16 +16,16 @@ from finishline.rules.ranking.ranking import (
     rank,
     why_unranked,
 )
-from finishline.rules.ranking.records import (
-    Contender,
-    measured_history,
-    record_history,
-)
 from finishline.rules.verification.duel_pairs import (
     DuelRun,
     Pair,
     judge_duel,
     p_challenger_no_faster,
+)
+from server.boards.record_history import (
+    Contender,
+    measured_history,
+    record_history,
 )
 
 

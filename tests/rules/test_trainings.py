@@ -12,7 +12,7 @@ from finishline.rules.trainings.environment import closest_environment
 from finishline.rules.trainings.manifest import PackageError, read_manifest
 from finishline.rules.trainings.package import Package, read_package
 from finishline.rules.trainings.policy import LARGEST_PACKAGE_BYTES
-from finishline.rules.trainings.protocol import (
+from worker.box.protocol import (
     HEADER,
     ArraySpec,
     Conversation,

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import insert, select
 
-from finishline.rules.verification.fair_queue import Turns, Waiting, fair_order
 from server.base.models import Attempt, User, Verification
 from server.base.viewer import ORGANISER
 from server.verifications import forecast as plan
+from server.verifications.fair_queue import Turns, Waiting, fair_order
 from server.verifications.forecast import (
     Taker,
     busy_taker,

@@ -5,10 +5,10 @@ import time
 import pytest
 
 from finishline.rules.proof.hash_chain import sha256_of
-from finishline.rules.trainings.difference import MOST_LINES, difference
-from finishline.rules.trainings.lineage import Line, gain_of_runs, lines_of
 from finishline.rules.trainings.package import package_index
 from server.base.models import Verification
+from server.boards.lineage import Line, gain_of_runs, lines_of
+from server.submissions.package_difference import MOST_LINES, difference
 from tests.server.test_entries import FILES, MANIFEST, TRAIN, Entries, paced_report
 from web.ideas import idea_lines
 

@@ -13,9 +13,9 @@ from finishline.rules.scoring.measurements import (
     PrecisionAudit,
     WorkerProbe,
 )
-from finishline.rules.verification.fair_queue import NOBODY, Turns
 from server.base.database import utc_now
 from server.base.models import User
+from server.verifications.fair_queue import NOBODY, Turns
 from server.verifications.queue_order import keep_turns, lock_queues, read_turns
 
 QUEUE = "/api/v1/queue"

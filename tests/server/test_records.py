@@ -6,8 +6,8 @@ from random import Random
 import pytest
 from sqlalchemy import delete, insert, select
 
-from finishline.rules.ranking.records import Contender, record_history
 from server.base.models import PublishedResult, RunRow, Submission
+from server.boards.record_history import Contender, record_history
 from server.boards.records import _find_histories, _find_records, _find_standing
 from tests.support.both_databases import database_url  # noqa: F401
 from tests.support.build import SOURCE

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from finishline.rules.trainings.protocol import HEADER, Conversation, FrameType
 from worker.box import bubblewrap, channel, oci, order, own_uid, start, watch
 from worker.box.channel import Channel
 from worker.box.packages import SITE, Bind
+from worker.box.protocol import HEADER, Conversation, FrameType
 
 ALLOW_ALL = struct.pack("HBBI", 6, 0, 0, 0x7FFF0000)
 OTHER_NAMESPACES = ("ipc", "net", "uts", "cgroup-try")

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx2
 import redis
 
-from finishline.cli.up.services import broker_executable
+from server.commands.services import broker_executable
 
 # To make a client takes 25 ms of CPU, for certificates that servers of tests have none of. It keeps
 # no connection: the next request may be to a server that was killed and started again.

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from finishline.cli.main import main
-from finishline.rules.scoring.kernels import read_kernels
+from worker.kernel_rules import read_kernels
 from worker.kernels import Calls, make_calls, time_calls
 from worker.roofs import FP32
 from worker.utilisation import count_work

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from finishline.rules.trainings.protocol import Limits
+from worker.box.protocol import Limits
 from worker.box.watch import below
 
 ROOT = Path("/sys/fs/cgroup")

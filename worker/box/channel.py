@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from finishline.rules.trainings.protocol import (
+from worker.box.protocol import (
     HEADER,
     ArraySpec,
     Conversation,

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from finishline.rules.trainings.protocol import Limits
 from worker.box.order import RUNNER, Backend, BoxUnavailableError, Order
 from worker.box.packages import Bind
+from worker.box.protocol import Limits
 from worker.box.start import BACKENDS, Box, check_host
 
 PROBE = RUNNER.with_name("probe.py")

@@ -19,12 +19,12 @@ from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.trainings.environment import family_of
 from finishline.rules.trainings.manifest import FILE, Manifest, read_manifest
-from finishline.rules.trainings.protocol import Limits
 from finishline.rules.verification.entry import data_nonce
 from finishline.rules.verification.job import draw
 from worker.box.check import check_box
 from worker.box.environments import installed_environments
 from worker.box.order import AnyBackend, BoxUnavailableError, Order
+from worker.box.protocol import Limits
 from worker.box.race import Ask, Course, RaceResult, race
 from worker.box.shipped import task_module
 from worker.box.task import TaskBox, TaskError

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from finishline.rules.trainings.protocol import Limits
 from worker.box import compiler
 from worker.box.cgroup import BoxCgroup
 from worker.box.packages import (
@@ -20,6 +19,7 @@ from worker.box.packages import (
     masked_folders,
     package_binds,
 )
+from worker.box.protocol import Limits
 
 RUNNER = Path(__file__).parent / "inside" / "runner.py"
 PACKAGE = "/package"

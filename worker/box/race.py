@@ -19,7 +19,9 @@ from typing import Any, Literal
 import numpy as np
 
 from finishline.rules.scoring.run import Ledger, Phase
-from finishline.rules.trainings.protocol import (
+from worker.box.channel import Array, Channel, ClosedError, DeadlineError, seal, specs_of
+from worker.box.order import BoxUnavailableError, Order
+from worker.box.protocol import (
     INLINE_LIMIT_BYTES,
     VERSION,
     ArraySpec,
@@ -27,8 +29,6 @@ from finishline.rules.trainings.protocol import (
     FrameType,
     ProtocolError,
 )
-from worker.box.channel import Array, Channel, ClosedError, DeadlineError, seal, specs_of
-from worker.box.order import BoxUnavailableError, Order
 from worker.box.scorer import Scorer
 from worker.box.start import Box
 from worker.box.wake_up import waking_first

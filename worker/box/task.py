@@ -14,7 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from finishline.rules.trainings.protocol import (
+from worker.box.channel import Array, Channel, ClosedError, DeadlineError
+from worker.box.order import RUNNER, AnyBackend, Order
+from worker.box.packages import Bind
+from worker.box.protocol import (
     ArraySpec,
     FrameType,
     Limits,
@@ -23,9 +26,6 @@ from finishline.rules.trainings.protocol import (
     TaskConversation,
     offsets,
 )
-from worker.box.channel import Array, Channel, ClosedError, DeadlineError
-from worker.box.order import RUNNER, AnyBackend, Order
-from worker.box.packages import Bind
 from worker.box.race import Course
 from worker.box.start import Box
 

@@ -21,9 +21,9 @@ import numpy as np
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
 from finishline.rules.benchmarks.quality import UNITS
 from finishline.rules.errors import RuleError
-from finishline.rules.trainings.protocol import PREDICTION_TYPES
 from worker.box.local import open_task, require_box
 from worker.box.order import PACKAGE, BoxUnavailableError
+from worker.box.protocol import PREDICTION_TYPES
 from worker.box.race import Course
 from worker.box.task import TaskError
 from worker.json_events import tell

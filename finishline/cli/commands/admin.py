@@ -9,6 +9,7 @@ from rich.console import RenderableType
 
 from finishline.cli.class_lists import csv_line, read_class
 from finishline.cli.client import ServerClient, View, segment
+from finishline.cli.commands.quota import price_app
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import DEFAULT_URL, Json, Token, Url
 from finishline.cli.people_tables import (
@@ -383,3 +384,4 @@ app.add_typer(invitations, name="invitation")
 app.add_typer(users, name="user")
 app.add_typer(organisations, name="organisation")
 app.add_typer(tokens_app, name="token")
+app.add_typer(price_app, name="price")

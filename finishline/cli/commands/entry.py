@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from finishline.cli.client import ServerClient, View, segment
-from finishline.cli.commands.training import PackagePath, open_package
+from finishline.cli.commands.training import PackagePath, app, open_package
 from finishline.cli.commands.verify import request_verification
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import DEFAULT_URL, Json, Token, Url
@@ -34,6 +34,7 @@ HASH = re.compile(r"[0-9a-f]{6,64}")
 SHORT = 12
 
 
+@app.command("submit")
 def submit(
     path: PackagePath,
     hardware_class: Annotated[
@@ -73,6 +74,7 @@ def submit(
         return _follow(server, str(entry["id"]), measurement, screen, watch=watch)
 
 
+@app.command("run-again")
 def run_again(
     name: Named,
     watch: Watch = True,
@@ -88,6 +90,7 @@ def run_again(
         return _follow(server, entry_id, measurement, screen, watch=watch)
 
 
+@app.command("factors")
 def factors(
     name: Named,
     repeats: Annotated[

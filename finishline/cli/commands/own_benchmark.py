@@ -12,8 +12,9 @@ from rich.text import Text
 
 from finishline.cli.box_runs import FAILED, TRAIN, TRY_TASK, box_events
 from finishline.cli.client import ServerClient
+from finishline.cli.commands.benchmark import app
 from finishline.cli.commands.training import event_lines
-from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.errors import CliError, ExitCode, require_server
 from finishline.cli.options import DEFAULT_URL, Json, Token, Url
 from finishline.cli.own_benchmarks import (
     broken,
@@ -25,7 +26,6 @@ from finishline.cli.own_benchmarks import (
 from finishline.cli.screen import Screen, as_it_is, open_screen
 from finishline.cli.tables import seconds_text
 from finishline.cli.templates import write_template
-from finishline.cli.training import require_server
 from finishline.rules.errors import BenchmarkError
 from finishline.rules.text import count_text, line_of
 from finishline.rules.trainings.advice import ReferenceRuns, advice
@@ -36,6 +36,7 @@ TEMPLATE_ID = "mine"
 BenchmarkPath = Annotated[Path, typer.Argument(help="The benchmark's folder.", metavar="PATH")]
 
 
+@app.command("init")
 def init(path: BenchmarkPath, as_json: Json = False) -> int:
     """Write a running example of a benchmark of your own: definition, task and reference."""
     name = re.sub(r"[^a-z0-9_-]", "-", path.resolve().name.lower()).lstrip("0123456789_-")
@@ -69,6 +70,7 @@ def write_hashes(folder: Path) -> bool:
     return True
 
 
+@app.command("check")
 def check(
     path: BenchmarkPath,
     write: Annotated[
@@ -213,6 +215,7 @@ def _warning(text: str) -> Text:
     return Text.assemble(("warning: ", "yellow"), text)
 
 
+@app.command("add")
 def add(
     path: BenchmarkPath,
     reason: Annotated[

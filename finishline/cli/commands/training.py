@@ -11,14 +11,13 @@ from rich.text import Text
 from finishline.cli.box_runs import FAILED, TRAIN, box_events
 from finishline.cli.client import ServerClient
 from finishline.cli.comparing import comparison, comparison_lines
-from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.errors import CliError, ExitCode, require_server
 from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Json, Token, Url
 from finishline.cli.own_benchmarks import definition_file, find_tasks, read_task
 from finishline.cli.package_sources import fetch_package
 from finishline.cli.screen import as_it_is, open_screen
 from finishline.cli.tables import seconds_text
 from finishline.cli.templates import write_template
-from finishline.cli.training import require_server
 from finishline.client.errors import Problem
 from finishline.client.packages import read_folder
 from finishline.package_folder import package_folder

@@ -9,13 +9,13 @@ import numpy as np
 import psutil
 import pytest
 
-from finishline.rules.trainings.protocol import ArraySpec, Limits
 from tests.support.processes import wait_for
 from tests.worker.box import wire
 from worker.box.bubblewrap import find_bubblewrap
 from worker.box.check import check_box
 from worker.box.order import BoxUnavailableError, Order
 from worker.box.packages import requirements_of
+from worker.box.protocol import ArraySpec, Limits
 from worker.box.race import Course, race
 
 TRUTH = bytes(range(8))

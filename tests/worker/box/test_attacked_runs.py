@@ -16,10 +16,10 @@ from typing import NamedTuple
 import psutil
 import pytest
 
-from finishline.rules.trainings.protocol import Limits
 from tests.support.box_removals import remove
 from tests.worker.box.conftest import LIMITS, MARK
 from worker.box.own_uid import BOX_UID
+from worker.box.protocol import Limits
 
 SHORT = Limits(
     **(vars(LIMITS) | {"memory_bytes": 96 << 20, "silence_seconds": 2.0, "run_seconds": 5.0})

@@ -5,10 +5,10 @@ import subprocess
 
 import pytest
 
-from finishline.rules.trainings.protocol import Limits
 from worker.box import bubblewrap, check
 from worker.box.cgroup import BoxCgroup, NoCgroupError, Usage, delegate
 from worker.box.check import check_box
+from worker.box.protocol import Limits
 
 OWN = "1:name=systemd:/x\n0::/system.slice/worker.service\n"
 

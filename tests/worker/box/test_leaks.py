@@ -12,11 +12,11 @@ import numpy as np
 import psutil
 import pytest
 
-from finishline.rules.trainings.protocol import ArraySpec, Limits, header_of
 from tests.worker.box.conftest import LIMITS, MARK, course
 from worker.box import race as race_module
 from worker.box.channel import Channel
 from worker.box.order import Order
+from worker.box.protocol import ArraySpec, Limits, header_of
 from worker.box.race import Course, race
 
 BOXES = 15  # Each kind three times.

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from finishline.accelerators import Accelerator, Devices
-from finishline.rules.trainings.protocol import Limits
 from tests.worker.box.conftest import LIMITS
 from worker import entries
 from worker.box import oci
 from worker.box.check import check_box
 from worker.box.order import BoxUnavailableError, Order
 from worker.box.packages import Bind
+from worker.box.protocol import Limits
 from worker.box.start import Box
 from worker.child_process import Host
 from worker.entries import gpus_of

@@ -5,13 +5,12 @@ import time
 import psutil
 import pytest
 
-from finishline.rules.trainings import protocol
 from finishline.rules.trainings.environment import FAMILIES
-from finishline.rules.trainings.protocol import Limits
 from fuzz.box_channel import DEADLINE_SECONDS, LATE_SECONDS, FakeBox, converse
 from tests.worker.box.conftest import LIMITS, kill_boxes
-from worker.box import race
+from worker.box import protocol, race
 from worker.box.order import RUNNER, BoxUnavailableError
+from worker.box.protocol import Limits
 
 
 def test_a_package_that_answers_right_has_reached_the_target(run_code):

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from finishline.rules.trainings.protocol import ArraySpec, Limits
 from tests.worker.box.conftest import LIMITS, share_right
+from worker.box.protocol import ArraySpec, Limits
 
 MANY = Limits(**(vars(LIMITS) | {"max_evaluations": 12}))
 LATEST_SECONDS = 0.002

@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from finishline.rules.trainings import protocol
-from finishline.rules.trainings.protocol import (
+from tests.worker.box.conftest import kill_boxes
+from worker.box import protocol
+from worker.box.packages import requirements_of
+from worker.box.protocol import (
     FrameType,
     ProtocolError,
     TaskConversation,
     header_of,
 )
-from tests.worker.box.conftest import kill_boxes
-from worker.box.packages import requirements_of
 from worker.box.shipped import task_module
 from worker.box.task import TaskBox, TaskError, TaskModule
 

@@ -1,7 +1,7 @@
 """Run a training package inside a box. Started by the worker as `python -I -S runner.py`.
 
 Nothing but the standard library and the environment's packages can be imported here. The constants
-are those of finishline/rules/trainings/protocol.py.
+are those of worker/box/protocol.py.
 """
 
 import importlib

@@ -13,9 +13,8 @@ from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import DEFAULT_VAR, Json, Var
 from finishline.cli.processes import end, python_module, spawn
 from finishline.cli.screen import Screen, open_screen
-from finishline.cli.training import require_server
-from finishline.cli.up.paths import VarPaths, lock_var
 from finishline.rules.text import count_text
+from server.commands.paths import VarPaths, lock_var
 
 Backups = Annotated[
     Path | None,
@@ -36,7 +35,6 @@ def backup(
     It has the database, the run logs and the private signing key: keep it as secret as the server,
     and on another disk.
     """
-    require_server("backup")
     paths = _paths_of(var)
     options = [] if keep is None else ["--keep", str(keep)]
     screen = open_screen(as_json=as_json)
@@ -61,7 +59,6 @@ def restore(
 
     Stop the server first. Everything in the backup is checked before anything is changed.
     """
-    require_server("restore")
     paths = VarPaths(var.absolute())
     options = [*(["--at", at] if at is not None else []), *(["--force"] if force else [])]
     screen = open_screen(as_json=as_json)
@@ -102,7 +99,6 @@ def rescore(
 
     Run it on the server's machine. A second run changes nothing.
     """
-    require_server("admin rescore")
     screen = open_screen(as_json=as_json)
     options = [
         *(["--benchmark", benchmark] if benchmark is not None else []),

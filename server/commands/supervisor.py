@@ -14,7 +14,7 @@ import psutil  # type: ignore[import-untyped,unused-ignore]
 
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.processes import adopt_orphans, reap_orphans, signal_group, spawn
-from finishline.cli.up.lifecycle import (
+from server.commands.lifecycle import (
     Lifecycle,
     Phase,
     RestartPolicy,

@@ -12,7 +12,7 @@ from finishline.cli.processes import python_module
 from finishline.cli.tables import ABSENT, make_table
 from finishline.devices import choose_device
 from finishline.rules.errors import RuleError
-from finishline.rules.scoring.kernels import ON_PROCESSORS, read_kernels
+from worker.kernel_rules import ON_PROCESSORS, read_kernels
 
 GIGA = 1e9
 

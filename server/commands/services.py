@@ -16,9 +16,9 @@ import httpx2
 from finishline.cli.client import ServerClient, segment
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.processes import python_module
-from finishline.cli.up.paths import VarPaths
-from finishline.cli.up.supervisor import Service
-from finishline.cli.up.workers import LocalWorker
+from server.commands.local_workers import LocalWorker
+from server.commands.paths import VarPaths
+from server.commands.supervisor import Service
 
 # sun_path holds 108 bytes with its final zero on Linux, 104 elsewhere.
 LONGEST_SOCKET_PATH_BYTES = 100

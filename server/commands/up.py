@@ -14,7 +14,6 @@ from finishline.cli.options import (
 )
 from finishline.cli.processes import python_module
 from finishline.cli.screen import open_screen
-from finishline.cli.training import require_server
 
 
 def up(
@@ -53,10 +52,9 @@ def up(
     Ctrl-C or SIGTERM stops everything. --json writes one document when everything is ready.
     """
     _refuse_contradictions(worker=worker, demo=demo, once=once, as_json=as_json)
-    require_server("up")
     # A supervisor needs psutil, which comes with the server, and POSIX.
-    from finishline.cli.up.services import url_of
-    from finishline.cli.up.start import UpOptions, run_up
+    from server.commands.services import url_of
+    from server.commands.start import UpOptions, run_up
 
     options = UpOptions(
         host=host,
@@ -81,4 +79,4 @@ def _refuse_contradictions(*, worker: bool, demo: bool, once: bool, as_json: boo
 
 
 def _demo_command(url: str, var: Path) -> list[str]:
-    return python_module("finishline.cli.demo", url, str(var.absolute()))
+    return python_module("server.commands.demo", url, str(var.absolute()))

@@ -7,8 +7,6 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from finishline.cli.benching import run_measurement
-from finishline.cli.commands.bench import Device
 from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import BenchmarksDir, Data, Json
@@ -16,6 +14,8 @@ from finishline.cli.processes import python_module
 from finishline.cli.screen import open_screen
 from finishline.cli.tables import ABSENT, make_table
 from finishline.cli.training import require_trainable, require_training_packages
+from worker.commands.bench import Device
+from worker.commands.measuring import run_measurement
 
 Name = Annotated[str, typer.Argument(help="A benchmark's id, or the path of its file.")]
 Steps = Annotated[int, typer.Option("--steps", min=1, max=1000, help="Training steps to time.")]

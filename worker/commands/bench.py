@@ -8,7 +8,14 @@ from typing import Annotated, Any
 import typer
 from rich.console import RenderableType
 
-from finishline.cli.benching import (
+from finishline.cli.definitions import find_benchmark
+from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.options import BenchmarksDir, Json
+from finishline.cli.screen import open_screen
+from finishline.cli.training import require_training_packages
+from worker.commands.generating import GenerationOptions, generation_lines, generation_table
+from worker.commands.kernel_list import check_kernels, kernel_lines, kernel_table
+from worker.commands.measuring import (
     BenchOptions,
     Measured,
     ModelOptions,
@@ -18,13 +25,6 @@ from finishline.cli.benching import (
     results_csv,
     run_bench,
 )
-from finishline.cli.definitions import find_benchmark
-from finishline.cli.errors import CliError, ExitCode
-from finishline.cli.generating import GenerationOptions, generation_lines, generation_table
-from finishline.cli.kernel_list import check_kernels, kernel_lines, kernel_table
-from finishline.cli.options import BenchmarksDir, Json
-from finishline.cli.screen import open_screen
-from finishline.cli.training import require_training_packages
 
 BENCH_SECONDS, KERNEL_SECONDS = 5.0, 1.0
 Given = Mapping[str, Any]

@@ -9,7 +9,6 @@ from finishline.cli.errors import ExitCode
 from finishline.cli.options import DEFAULT_VAR, BehindProxy, Var
 from finishline.cli.processes import python_module
 from finishline.cli.screen import open_screen
-from finishline.cli.training import require_server
 
 app = typer.Typer(help="A service of systemd: install, remove.", no_args_is_help=True)
 
@@ -40,9 +39,8 @@ def install(
 
     Of an ordinary user it is a service of their own. Root names with --user who runs it.
     """
-    require_server("service")
-    from finishline.cli.up.unit import install as install_unit
-    from finishline.cli.up.unit import unit_of
+    from server.commands.unit import install as install_unit
+    from server.commands.unit import unit_of
 
     unit, folder = unit_of(name, user), var.absolute()
     options = ["--var", str(folder), "--host", host, "--port", str(port), "--devices", devices]
@@ -78,8 +76,8 @@ def _make_folder(folder: Path, user: str | None) -> None:
 @app.command()
 def remove(name: Name = "finishline", user: User = None) -> int:
     """Stop the service and remove its unit. Data in the var folder stay."""
-    from finishline.cli.up.unit import remove as remove_unit
-    from finishline.cli.up.unit import unit_of
+    from server.commands.unit import remove as remove_unit
+    from server.commands.unit import unit_of
 
     unit = unit_of(name, user)
     remove_unit(unit)

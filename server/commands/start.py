@@ -16,9 +16,10 @@ from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.processes import python_module
 from finishline.cli.screen import Screen
 from finishline.cli.training import require_training_packages
-from finishline.cli.up.lifecycle import last_line
-from finishline.cli.up.paths import VarPaths, lock_var, prepare_var, require_free_port
-from finishline.cli.up.services import (
+from server.commands.lifecycle import last_line
+from server.commands.local_workers import LocalWorker, choose_workers
+from server.commands.paths import VarPaths, lock_var, prepare_var, require_free_port
+from server.commands.services import (
     Plan,
     broker_executable,
     choose_redis_address,
@@ -29,8 +30,7 @@ from finishline.cli.up.services import (
     worker_is_confirmed,
     worker_service,
 )
-from finishline.cli.up.supervisor import Service, StopAskedError, Supervisor
-from finishline.cli.up.workers import LocalWorker, choose_workers
+from server.commands.supervisor import Service, StopAskedError, Supervisor
 
 # file name -> (user, role); each worker has a token of its own beside them
 BOOTSTRAPPED = {

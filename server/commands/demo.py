@@ -1,6 +1,6 @@
 """The demo of `finishline up --demo`: a first submission, its verification, and the leaderboard.
 
-`up` starts it as a process of its own: `python -m finishline.cli.demo URL VAR`.
+`up` starts it as a process of its own: `python -m server.commands.demo URL VAR`.
 """
 
 import sys
@@ -22,9 +22,9 @@ from finishline.cli.replay_screen import ReplayProgress
 from finishline.cli.screen import Screen, open_screen
 from finishline.cli.submission_tables import find_submission_files, submission_lines, verdict_lines
 from finishline.cli.training import Training, target_of
-from finishline.cli.up.paths import VarPaths
 from finishline.cli.watching import watch_verification
 from finishline.rules.text import count_text
+from server.commands.paths import VarPaths
 
 BENCHMARK = "digits"
 app = typer.Typer(add_completion=False)
@@ -49,8 +49,8 @@ def demo(url: str, var: Path) -> int:
 
 def kept_token(var: Path, name: str) -> str:
     """The token that `finishline up` keeps for a user. Raises CliError without one."""
-    from finishline.cli.up.services import read_token
-    from finishline.cli.up.start import token_path
+    from server.commands.services import read_token
+    from server.commands.start import token_path
 
     path = token_path(VarPaths(var), name)
     token = read_token(path)

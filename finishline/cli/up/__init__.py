@@ -1,1 +1,0 @@
-"""`finishline up`: one supervisor for a broker, a server and a worker on this machine."""

@@ -1,0 +1,1 @@
+"""Commands that come with the server: up, service, backup, restore and rescore."""

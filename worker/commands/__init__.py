@@ -1,0 +1,1 @@
+"""Commands that come with a worker: bench, scale, profile and probe."""
