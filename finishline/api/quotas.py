@@ -20,6 +20,7 @@ def _no_text(value: Any) -> Any:
 # Limit of a stored integer; a day has fewer submissions, a month fewer seconds.
 Count = Annotated[int, Field(ge=0, le=10**12), BeforeValidator(_no_text)]
 Amount = Count | Literal["unlimited", "default"]
+ABSENT: Any = None  # A field may be left out, while null is refused.
 
 
 class UseView(Schema):
@@ -49,13 +50,14 @@ class QuotaSet(Schema):
     model_config = ConfigDict(
         extra="forbid",
         json_schema_extra={
+            "minProperties": 2,  # A quota and the reason.
             "examples": [{"submissions_per_day": 5, "gpu_seconds_per_month": "unlimited",
                           "reason": "a course of 30"}]
         },
     )  # fmt: skip
 
-    submissions_per_day: Amount | None = None
-    gpu_seconds_per_month: Amount | None = None
+    submissions_per_day: Amount = Field(default=ABSENT)
+    gpu_seconds_per_month: Amount = Field(default=ABSENT)
     reason: Annotated[str, Field(min_length=1, max_length=2000, pattern=r"\S")]
 
 

@@ -3,7 +3,7 @@
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 
-from tests.server.browser.test_every_page import BEYOND, ON_COLOURS, RUN_AXE, WIDTHS
+from tests.server.browser.test_every_page import BEYOND, ON_COLOURS, RESTYLED, RUN_AXE, WIDTHS
 from tests.support.firefox import running_firefox
 
 pytestmark = [pytest.mark.browser, pytest.mark.nightly, pytest.mark.timeout(300)]
@@ -51,6 +51,7 @@ def faults_of(firefox, site, address):
     found += firefox.run(RUN_AXE, {})
     firefox.run(SWITCH_SCHEME)
     firefox.wait("getComputedStyle(document.body).backgroundColor !== window.background")
+    firefox.run(RESTYLED)
     found += firefox.run(RUN_AXE, ON_COLOURS) + firefox.complaints
     firefox.complaints.clear()
     return [f"{address}: {one}" for one in found]
