@@ -67,18 +67,15 @@ def score_any(content: bytes) -> None:
     runs = [file for each in found if isinstance(each, ResultSet) for file in each.runs]
     copies = find_identical(archive, runs)
     rounds = tell_rounds(found, DEFINITIONS)
-    for every_line in (False, True):
-        reader = Reader(
-            archive, DEFINITIONS, every_line=every_line, identical=copies, rounds=rounds
-        )
-        for each in found:
-            if isinstance(each, EntryFiles):
-                record = score_entry(each, archive, DEFINITIONS)
-            elif isinstance(each, ResultSet):
-                record = score_set(each, reader)
-            else:
-                record = score_log(each, reader)
-            json.dumps(record, allow_nan=False)
+    reader = Reader(archive, DEFINITIONS, identical=copies, rounds=rounds)
+    for each in found:
+        if isinstance(each, EntryFiles):
+            record = score_entry(each, archive, DEFINITIONS)
+        elif isinstance(each, ResultSet):
+            record = score_set(each, reader)
+        else:
+            record = score_log(each, reader)
+        json.dumps(record, allow_nan=False)
 
 
 if __name__ == "__main__":

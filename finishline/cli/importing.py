@@ -17,7 +17,7 @@ from finishline.cli.errors import CliError, ExitCode, Problem
 from finishline.cli.processes import Crew, Interrupts
 from finishline.client.errors import NoAnswer
 from finishline.rules.archive.files import Archive
-from finishline.rules.archive.import_plan import Unsent
+from finishline.rules.archive.import_plan import Unsent, of_severity
 from finishline.rules.archive.parcels import Parcel, key_of
 from finishline.rules.errors import RuleError
 
@@ -37,7 +37,7 @@ FINAL = (ExitCode.NOT_ALLOWED, ExitCode.NOT_FOUND)
 class Outcome:
     """Outcome of one submission; `reason` says why where it is not on the server.
 
-    `notes` has the guesses made about it.
+    `warnings` are the oddities of its files that break no rule.
     """
 
     path: str
@@ -48,7 +48,7 @@ class Outcome:
     reason: str | None = None
     problems: Sequence[Problem] = field(default=())
     claim: Mapping[str, Any] | None = None
-    notes: Sequence[str] = ()
+    warnings: Sequence[Mapping[str, Any]] = ()
 
     def document(self) -> dict[str, Any]:
         """The outcome as JSON, without fields that do not apply."""
@@ -113,7 +113,7 @@ def _settled(
                 yield Outcome(parcel.path, "failed", len(parcel.logs), reason=LEFT)
             return
     if not future.cancelled():
-        yield replace(future.result(), notes=parcel.notes)
+        yield replace(future.result(), warnings=of_severity(parcel.problems, "warning"))
 
 
 def describe(parcel: Parcel, archive: Archive) -> Outcome:
@@ -219,9 +219,8 @@ def _refused(parcel: Parcel, reason: str, problems: Iterable[Problem]) -> Outcom
     given = [*problems] or [Problem(message=reason, file=parcel.path)]
     listed = [replace(each, file=paths.get(each.file or "", each.file)) for each in given]
     said = {(each.file, each.line, each.field) for each in listed}
-    listed += [
-        each for each in _told(parcel.errors) if (each.file, each.line, each.field) not in said
-    ]
+    ours = _told(of_severity(parcel.problems, "error"))
+    listed += [each for each in ours if (each.file, each.line, each.field) not in said]
     return Outcome(parcel.path, "refused", len(parcel.logs), reason=reason, problems=listed)
 
 

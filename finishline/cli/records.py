@@ -43,11 +43,10 @@ def find_in(path: Path) -> Found:
 
 
 def score_found(
-    found: Found, benchmarks: Mapping[str, Benchmark], *, pruned: bool, every_line: bool
+    found: Found, benchmarks: Mapping[str, Benchmark], *, pruned: bool = True
 ) -> Iterator[Record]:
     """The record of every submission, in order of their paths; a bad one has its problems told."""
-    scored = records.score_found(found, benchmarks, pruned=pruned, every_line=every_line)
-    return without_collector(scored)
+    return without_collector(records.score_found(found, benchmarks, pruned=pruned))
 
 
 def without_collector(items: Iterator[T]) -> Iterator[T]:

@@ -183,13 +183,35 @@ def test_an_mlperf_set_is_sent_with_a_claim_and_its_logs(packages, keeper, impor
 
 
 def test_a_round_that_was_guessed_is_told(packages, tmp_path, keeper, import_it):
-    def notes(folder):
+    def warnings(folder):
         document = import_it("mlperf", str(folder), "--json").json()
         sent = (*document["imported"], *document["already_there"])
-        return [note for each in sent for note in each.get("notes", ())]
+        return [problem["code"] for each in sent for problem in each.get("warnings", ())]
 
-    assert notes(packages) == []
-    assert len(notes(packages.rename(tmp_path / "nameless"))) == 3
+    assert "round_not_told" not in warnings(packages)
+    assert warnings(packages.rename(tmp_path / "nameless")).count("round_not_told") == 3
+
+
+def test_a_broken_line_is_one_warning_whatever_the_command(packages, finishline, import_it):
+    place = "ACME/results/big/retinanet/result_0.txt"
+    log = packages / place
+    log.write_text(':::MLLOG {"key": "init_start", "value": nullACME/x.py"}\n' + log.read_text())
+
+    def told(problems):
+        kept = ("code", "severity", "file", "line")
+        return [[p[name] for name in kept] for p in problems if p["code"] == "bad_json"]
+
+    record = json.loads(finishline("score", str(packages)).out.splitlines()[0])
+    checked = finishline("check", str(packages), "--json")
+    dry, sent = (
+        import_it("mlperf", str(packages), "--json", *more).json() for more in (["--dry-run"], [])
+    )
+    assert (record["eligible"], checked.code) == (True, 0)
+    lists = (
+        record["problems"], checked.json()["problems"],
+        dry["to_import"][0]["warnings"], sent["imported"][0]["warnings"],
+    )  # fmt: skip
+    assert [told(each) for each in lists] == [[["bad_json", "warning", place, 1]]] * 4
 
 
 @pytest.mark.parametrize(

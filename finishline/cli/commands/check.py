@@ -218,7 +218,7 @@ def _check_definition(definition: Benchmark, *, as_json: bool) -> int:
 
 def _check_published(found: Found, benchmarks: dict[str, Benchmark], *, as_json: bool) -> int:
     """Print every problem; the exit code says whether one is an error."""
-    records = list(score_found(found, benchmarks, pruned=True, every_line=True))
+    records = list(score_found(found, benchmarks))
     listed = [problem for record in records for problem in record["problems"]]
     refused = [record["path"] for record in records if _has_error(record)]
     document = {"submissions": len(records), "refused": refused, "problems": listed}

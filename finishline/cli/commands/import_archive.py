@@ -21,13 +21,14 @@ from finishline.cli.errors import INTERRUPTED, CliError, ExitCode
 from finishline.cli.importing import TIMEOUT, Outcome, Sender, describe, send_all
 from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Json, Token, Url
 from finishline.cli.processes import noted_interrupts
-from finishline.cli.records import find_in, without_collector
+from finishline.cli.records import find_in, problem_text, without_collector
 from finishline.cli.screen import as_it_is, open_screen
 from finishline.rules.archive.files import COMMIT, source_name
 from finishline.rules.archive.import_plan import Kind, of_kind, plan_import
 from finishline.rules.archive.records import Found
 from finishline.rules.text import count_text
 
+MOST_WARNINGS = 3  # Of one submission, on the screen.
 STATES = ("imported", "already_there", "refused", "failed", "skipped")
 EXAMPLES = {
     Kind.DAWNBENCH: "a DAWNBench tree (TASK/train/*.json)",
@@ -179,9 +180,11 @@ def _lines(
                 why = count_text(problems, "problem") if problems else outcome.reason
                 yield as_it_is((state, style), f" {outcome.path}: {why}")
                 yield from (as_it_is(f"  {problem}") for problem in outcome.problems)
-    guessed = Counter(note for outcome in outcomes for note in outcome.notes)
-    for note, count in guessed.items():
-        yield Text.assemble(("guessed", "yellow"), f" of {count_text(count, 'submission')}: {note}")
+    for outcome in outcomes:
+        for problem in outcome.warnings[:MOST_WARNINGS]:
+            yield as_it_is((problem_text(problem), "yellow"))
+        if (more := len(outcome.warnings) - MOST_WARNINGS) > 0:
+            yield as_it_is(f"{count_text(more, 'more warning')} of {outcome.path}: see --json")
     yield Text(_preview(outcomes) if dry_run else _summary(outcomes, seconds))
     if left:
         yield Text(

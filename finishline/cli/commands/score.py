@@ -97,7 +97,7 @@ def _records(
     found: Sequence[Found], benchmarks: dict[str, Benchmark], *, pruned: bool
 ) -> Iterator[Record]:
     for each in found:
-        yield from score_found(each, benchmarks, pruned=pruned, every_line=False)
+        yield from score_found(each, benchmarks, pruned=pruned)
 
 
 def _with_progress(records: Iterable[Record], *, total: int) -> Iterable[Record]:

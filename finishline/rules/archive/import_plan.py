@@ -9,7 +9,7 @@ from typing import Any
 from finishline.rules.archive.agreement import read_description
 from finishline.rules.archive.claims import set_claim
 from finishline.rules.archive.parcels import Parcel
-from finishline.rules.archive.problems import Problems
+from finishline.rules.archive.problems import Problems, Severity
 from finishline.rules.archive.records import Found, Record, score_found
 from finishline.rules.archive.submissions import EntryFiles, ResultSet, SingleLog, Submission
 from finishline.rules.benchmarks.benchmark import Benchmark
@@ -45,7 +45,7 @@ def plan_import(
 
     `published` is the day of the round, for the sets of a round without a day in our table.
     """
-    records = score_found(found, benchmarks, pruned=True, every_line=False)
+    records = score_found(found, benchmarks)
     for submission, record in zip(found.submissions, records, strict=True):
         if any(problem["code"] == "internal_error" for problem in record["problems"]):
             yield _unsent(record, "It cannot be read.")
@@ -68,7 +68,7 @@ def _plan_entry(entry: EntryFiles, record: Record) -> Parcel | Unsent:
         claim=entry.json,
         logs=[log for log in logs if log is not None],
         benchmark_id=definition["id"],
-        errors=_errors(record),
+        problems=record["problems"],
     )
 
 
@@ -79,17 +79,8 @@ def _plan_set(found: ResultSet, record: Record, all_found: Found, published: dat
         path=found.path,
         claim=set_claim(record, description) | _day(published),
         logs=found.runs,
-        errors=_errors(record),
-        notes=_guessed_round(record),
+        problems=record["problems"],
     )
-
-
-def _guessed_round(record: Record) -> list[str]:
-    return [
-        f"{problem['message']}; expected {problem['expected']}"
-        for problem in record["problems"]
-        if problem["code"] == "round_not_told"
-    ]
 
 
 def _day(published: date | None) -> dict[str, str]:
@@ -104,8 +95,11 @@ def _outside(submission: Submission) -> Unsent:
 
 
 def _unsent(record: Record, reason: str) -> Unsent:
-    return Unsent(record["path"], reason, _errors(record))
+    return Unsent(record["path"], reason, of_severity(record["problems"], "error"))
 
 
-def _errors(record: Record) -> list[Mapping[str, Any]]:
-    return [problem for problem in record["problems"] if problem["severity"] == "error"]
+def of_severity(
+    problems: Sequence[Mapping[str, Any]], severity: Severity
+) -> list[Mapping[str, Any]]:
+    """The problems of a record that are errors, or those that are warnings."""
+    return [problem for problem in problems if problem["severity"] == severity]

@@ -47,17 +47,15 @@ KEYS = (
 
 @dataclass(frozen=True)
 class Reader:
-    """Options for reading sets: the definitions, and how closely to read.
+    """Options for reading sets.
 
-    `pruned` compares convergence with the pruned reference points. `every_line` parses the lines
-    that no figure needs as well. `identical` names the copies of a log, by path; `rounds` the
-    possible rounds of packages without one in their folders' names (rules.archive.rounds).
+    `pruned` compares convergence with the pruned reference points. `identical` names the copies of
+    a log, by path, and `rounds` the possible rounds of packages whose folders name none.
     """
 
     archive: Archive
     definitions: Definitions
     pruned: bool = True
-    every_line: bool = False
     identical: Mapping[str, tuple[str, ...]] | None = None
     rounds: Mapping[Place, tuple[str, ...]] = field(default_factory=dict)
 
@@ -84,8 +82,7 @@ def score_set(found: ResultSet, reader: Reader) -> dict[str, Any]:
 
 
 def score_log(found: SingleLog, reader: Reader) -> dict[str, Any]:
-    """The record of a log outside any package, as a set of one run; all of its lines are read."""
-    reader = replace(reader, every_line=True)
+    """The record of a log outside any package, as a set of one run."""
     problems = Problems()
     named = version_of(found.file.place[:-1])
     possible = () if named is None else (named,)
@@ -144,7 +141,6 @@ def _read_files(
                 reader.archive,
                 target=quality_in_logs(name, benchmark),
                 allowed=allowed,
-                every_line=reader.every_line,
                 problems=problems,
             )
         )

@@ -81,7 +81,6 @@ def read_run(
     *,
     target: QualityTarget | LoggedQuality | None,
     allowed: Mapping[str, Sequence[str]],
-    every_line: bool,
     problems: Problems,
 ) -> Reading:
     """Read one log, and note what is wrong in it."""
@@ -97,7 +96,7 @@ def read_run(
             report=report,
             odd=odd,
             target=target,
-            every_line=every_line,
+            every_line=False,
         )
     except RuleError as error:
         report(error)

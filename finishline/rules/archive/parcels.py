@@ -18,16 +18,14 @@ class Parcel:
 
     `path` is shown to people. `claim` is the JSON of an MLPerf set; a DAWNBench entry is sent as it
     is, so there it is a file. `benchmark_id` is given beside the JSON where that names none.
-    `errors` has the problems that our own reading finds; the server decides whether to refuse.
-    `notes` has the guesses made.
+    `problems` are those that our own reading finds; the server decides whether to refuse.
     """
 
     path: str
     claim: ArchiveFile | Mapping[str, Any]
     logs: Sequence[ArchiveFile]
     benchmark_id: str | None = None
-    errors: Sequence[Mapping[str, Any]] = ()
-    notes: Sequence[str] = ()
+    problems: Sequence[Mapping[str, Any]] = ()
 
     @property
     def fields(self) -> dict[str, str]:

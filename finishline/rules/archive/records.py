@@ -34,7 +34,7 @@ def find_scorable(archive: Archive, *, asked_for_file: bool = False) -> Found:
 
 
 def score_found(
-    found: Found, benchmarks: Mapping[str, Benchmark], *, pruned: bool, every_line: bool
+    found: Found, benchmarks: Mapping[str, Benchmark], *, pruned: bool = True
 ) -> Iterator[Record]:
     """The record of every submission, in order of their paths; a bad one has its problems told."""
     definitions = Definitions(benchmarks)
@@ -42,7 +42,6 @@ def score_found(
         archive=found.archive,
         definitions=definitions,
         pruned=pruned,
-        every_line=every_line,
         identical=found.identical,
         rounds=tell_rounds(found.submissions, definitions),
     )

@@ -90,8 +90,8 @@ def read_log(
     line that misleads. `allowed` has the texts that settings such as submission_division may have.
     `target` names the metrics of an evaluation that has several.
 
-    Without `every_line` the lines without a key of a published figure are not decoded. Then there
-    is no ledger and no hyperparameter.
+    Without `every_line` the sound lines without a key of a published figure are not decoded. Then
+    there is no ledger and no hyperparameter.
     """
     names = target.logged_names if target is not None else ()
     unread: list[LogFormatError] = []
@@ -115,7 +115,7 @@ def read_log(
     elif form is MLP06:
         by_result = isinstance(target, LoggedQuality) and target.timed_by_result
         records = as_later_06(records, names, timed_by_result=by_result)
-    elif every_line and odd is not report:
+    elif odd is not report:
         records = _noting_misleading(records, file=name, odd=odd)
     reader = RunReader(
         name,
@@ -124,7 +124,6 @@ def read_log(
         odd=odd,
         target=None if form is MLP05 else target,
         first_epoch=FIRST_EPOCH_05 if form is MLP05 else None,
-        with_lines=every_line,
     )
     followed = 0
     for record in records:

@@ -14,9 +14,16 @@ MAX_MLLOG_LINES = 200_000
 # The published checker finds these anywhere in a line.
 MISLEADING_KEYS = ("global_batch_size", "eval_accuracy", "eval_error", "run_stop")
 
-# A line as MLPerf's own logger spells it, up to its key.
+_NAME = rb"[A-Za-z0-9_]{1,60}+"
+# A line as MLPerf's own logger spells it: up to its key, and the JSON of its value and metadata.
 _HEAD = rb' \{"namespace": "", "time_ms": [0-9]{13}, "event_type": "[A-Z_]{1,20}", "key": '
-_NAME = rb"([A-Za-z0-9_]{1,60})"
+_LEADING = rb'(?!(?:%b)")' % "|".join(MISLEADING_KEYS).encode()
+_TEXT = rb'"%b[^"\\:\x00-\x1f]*+"' % _LEADING
+_NUMBER = rb"-?+(?:0|[1-9][0-9]{0,17}+)(?:\.[0-9]++)?+(?:e[+-]?+[0-9]{1,2}+)?+"
+_VALUE = rb"(?:%b|%b|null|true|false)" % (_NUMBER, _TEXT)
+_PAIR = rb'"%b%b": %b' % (_LEADING, _NAME, _VALUE)
+_TABLE = rb"\{(?:%b(?:, %b)*+)?+\}" % (_PAIR, _PAIR)
+_REST = rb'"value": (?:%b|%b), "metadata": %b\} *+(?=[\r\n]|:::ML|\Z)' % (_VALUE, _TABLE, _TABLE)
 
 
 class Format(NamedTuple):
@@ -32,14 +39,14 @@ class Format(NamedTuple):
     key: re.Pattern[bytes]
 
     def key_of(self, text: bytes) -> str | None:
-        """The key of a line that cannot be read, where its logger would write it."""
-        found = self.key.match(text)
-        return found[1].decode() if found is not None else None
+        """The one key of a line that cannot be read."""
+        found = self.key.findall(text)
+        return found[0].decode() if len(found) == 1 else None
 
 
-MLLOG = Format(b":::MLLOG", None, read_record, re.compile(_HEAD + b'"%b"' % _NAME))
-MLP05 = Format(b":::MLPv0.5", "0.5", read_record_05, re.compile(rb".{0,400}?\) %b" % _NAME))
-MLP06 = Format(b":::MLL ", "0.6", read_record_06, re.compile(rb"[0-9.]{1,30} %b ?:" % _NAME))
+MLLOG = Format(b":::MLLOG", None, read_record, re.compile(rb'"key" ?: ?"(%b)"' % _NAME))
+MLP05 = Format(b":::MLPv0.5", "0.5", read_record_05, re.compile(rb"\A.{0,400}?\) (%b)" % _NAME))
+MLP06 = Format(b":::MLL ", "0.6", read_record_06, re.compile(rb"\A[0-9.]{1,30} (%b) ?:" % _NAME))
 
 
 def format_of(content: bytes) -> Format | None:
@@ -57,8 +64,8 @@ def read_lines(
 ) -> Iterator[MllogRecord]:
     """The records of a log, in order.
 
-    With `wanted` only the lines with one of these keys are decoded, and lines in a spelling that is
-    not MLPerf's own logger's.
+    With `wanted` the lines with another key are passed over where they are as MLPerf's own logger
+    spells them. A line that is not, such as a broken one, is decoded all the same.
     A line that cannot be read goes to `report` with its text, and is left out. `report` may raise.
     """
     found = 0
@@ -88,11 +95,11 @@ def read_lines(
 def _pattern(mark: bytes, wanted: frozenset[bytes] | None) -> re.Pattern[bytes]:
     """A mark with the text after it. A carriage return ends a line too.
 
-    With `wanted` the lines that MLPerf's own logger wrote with another key are passed over.
+    With `wanted` whole lines of MLPerf's own logger with another key are passed over.
     """
     if wanted is None:
         return re.compile(mark + rb"([^\r\n]*+)")
-    other = b'%b"(?!(?:%b)")%b"' % (_HEAD, b"|".join(sorted(wanted)), _NAME[1:-1])
+    other = b'%b"(?!(?:%b)")%b", %b' % (_HEAD, b"|".join(sorted(wanted)), _NAME, _REST)
     return re.compile(rb"%b(?!%b)([^\r\n]*+)" % (mark, other))
 
 

@@ -43,8 +43,7 @@ class RunReader:
     Where the reporting does not raise, the line that contradicts is left out and reading goes on.
     Oddities of published logs that no figure rests on go to `odd`. `target` tells whether an
     evaluation is several metrics, and whether it is made once the run is over. Without it, a line
-    may have several qualities, the main one first. `first_epoch` is that of v0.5. `with_lines` says
-    whether evaluations are to know their line, which takes some counting.
+    may have several qualities, the main one first. `first_epoch` is that of v0.5.
     """
 
     def __init__(
@@ -56,10 +55,8 @@ class RunReader:
         odd: Report,
         target: QualityTarget | LoggedQuality | None = None,
         first_epoch: int | None = None,
-        with_lines: bool = True,
     ) -> None:
         self._file = file
-        self._with_lines = with_lines
         self._report = report
         self._odd = odd
         self._first_epoch = first_epoch
@@ -229,15 +226,7 @@ class RunReader:
         evaluating.measure(record.time_ms)
         ledger = self._clock.ledger(record.time_ms) if evaluating.told else None
         self._evaluations.append(
-            Evaluation(
-                epoch,
-                seconds,
-                quality,
-                samples,
-                ledger,
-                record.line() if self._with_lines else None,
-                others,
-            )
+            Evaluation(epoch, seconds, quality, samples, ledger, record.line(), others)
         )
 
     def _advance(self, record: MllogRecord, report: Report) -> bool:

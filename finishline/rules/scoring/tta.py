@@ -94,7 +94,7 @@ def evaluation_interval_seconds(run: Run) -> float | None:
 
 
 # Relative error of hours * 3600: 0.07 hours are 252.00000000000003 s.
-_CONVERSION_ERROR = 1e-12
+_CONVERSION_ERROR = 1e-15
 
 
 def display_seconds(seconds: float) -> str:

@@ -85,7 +85,12 @@ NEVER = {"no_evaluation", "no_seed"}  # What warns of a file in which no run is 
         (lambda log: ":::MLPv0.5.0 x", 13, {"missing_system", "no_benchmark", "no_run_start"},
          NEVER | {"unknown_benchmark"}),
         (replaced('"time_ms"', '"time_s"'), 13, {"bad_line", "no_benchmark", "no_run_start"},
-         NEVER),
+         NEVER | {"bad_line"}),
+        # A broken line that no figure needs is told, whatever wrote it.
+        (replaced('{"throughput": 1.5}', "nullACME/train.py"), 12, set(), {"bad_json"}),
+        (lambda log: log.replace('"namespace": ""', '"namespace": "worker1"').replace("1.5}", "1."),
+         12, set(), {"bad_json"}),
+        (replaced('"value": 0.1, "metadata"', '"value": 0.1"metadata"'), 12, {"bad_json"}, set()),
         (lambda log: ':::MLLOG {"time_ms": 1, "key": "eval_acc\n' + log, 12, {"bad_json"}, set()),
     ],
 )  # fmt: skip
@@ -100,7 +105,9 @@ def test_a_set_with_one_odd_log(
     first = record["runs"][0]
     assert (first["converged"], first["tta_seconds"] == 600) == (minutes == 12, minutes == 12)
     told = [p["message"] for p in record["problems"] if p["code"] == "bad_line"]
-    assert told == ["got None (and in 10 more lines)"] * ("bad_line" in errors)
+    assert told == ["got None (and in 6 more lines)", "got None (and in 3 more lines)"] * (
+        "bad_line" in errors
+    )
 
 
 def test_two_runs_that_failed_make_no_result(score_tree, make_package, make_log):

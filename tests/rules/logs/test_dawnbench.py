@@ -178,7 +178,7 @@ def errors_in(folder):
     """Errors of an archive, the first one of each file."""
     benchmarks = load_benchmarks(BENCHMARKS)
     first = {}
-    for record in score_found(find_in(folder), benchmarks, pruned=True, every_line=True):
+    for record in score_found(find_in(folder), benchmarks):
         for problem in record["problems"]:
             if problem["severity"] == "error":
                 first.setdefault(problem["file"], problem)
