@@ -3,20 +3,24 @@
 A service is NAME or NAME:HOW. Each writes its process id to FOLDER/NAME.pid, then HOW: "stays"
 (the default), "deaf" (stays and ignores SIGTERM), "polite" (ends with exit code 0 at SIGTERM),
 "exits" (exit code 7 at once, after a line), "parent" (starts a child in a session of its own, which
-writes FOLDER/NAME-child.pid, and one that ends as an orphan after FOLDER/NAME-ended.pid; stays).
+writes FOLDER/NAME-child.pid, and one that ends as an orphan after FOLDER/NAME-ended.pid; stays),
+"held" (stays; the supervisor goes on only after it has answered).
 A service is ready when its file names a process of this start.
 """
 
 import os
 import sys
+import time
 from pathlib import Path
 
 from finishline.cli.errors import CliError
+from server.commands import supervisor as supervising
 from server.commands.lifecycle import RestartPolicy
 from server.commands.supervisor import Service, StopAskedError, Supervisor
 
 BODIES = {
     "stays": "",
+    "held": "",
     "deaf": "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)",
     "polite": ("import os, signal; signal.signal(signal.SIGTERM, lambda *_: os._exit(0))"),
     "exits": "print('cannot bind to the moon', flush=True); raise SystemExit(7)",
@@ -61,12 +65,29 @@ def _service(folder, word):
     )
 
 
+def _hold_up(launch):
+    """A launch that returns 50 ms after the answer: longer than a clock of files is coarse."""
+
+    def held_up(service):
+        answer = Path(service.command[-1])
+        answer.unlink(missing_ok=True)
+        process = launch(service)
+        while not answer.exists():
+            time.sleep(0.01)
+        time.sleep(0.05)
+        return process
+
+    return held_up
+
+
 def main():
     folder = Path(sys.argv[1])
     supervisor = Supervisor(
         say=lambda line: print(line, flush=True), policy=RestartPolicy(first_wait_seconds=0.05)
     )
     supervisor.listen_to_signals()
+    if any(word.endswith(":held") for word in sys.argv[2:]):
+        supervising._launch = _hold_up(supervising._launch)
     try:
         for word in sys.argv[2:]:
             supervisor.start(_service(folder, word))

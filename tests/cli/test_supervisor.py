@@ -4,16 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import pytest
 
-from server.commands import supervisor
-from server.commands.lifecycle import Phase
-from server.commands.supervisor import Service
 from tests.support import processes
 
 pytestmark = pytest.mark.nightly
@@ -131,35 +127,12 @@ def test_a_service_deaf_to_sigterm_is_killed_after_its_limit(supervise):
     assert not is_alive(pid)
 
 
-def test_a_service_that_answers_before_its_supervisor_goes_on_is_ready(tmp_path, monkeypatch):
-    answered = tmp_path / "answered"
-    launch = supervisor._launch
-
-    def launch_and_be_held_up(service):
-        process = launch(service)
-        wait_for(answered.exists, "the service to answer")
-        time.sleep(0.05)  # Longer than a clock of files is coarse.
-        return process
-
-    monkeypatch.setattr(supervisor, "_launch", launch_and_be_held_up)
-    service = Service(
-        name="quick",
-        command=["sh", "-c", f"touch {answered}; sleep 600"],
-        environment=dict(os.environ),
-        log=tmp_path / "log",
-        is_ready=lambda started: answered.stat().st_mtime >= started - 0.01,
-        ready_limit_seconds=0.5,
-    )
-    kept = supervisor.Supervisor(say=lambda _: None)
-    try:
-        kept.start(service)
-        answered.unlink()
-        os.kill(kept.pids()["quick"], signal.SIGKILL)
-        wait_for(lambda: kept.tick() or answered.exists(), "another start")
-        kept.tick()
-        assert kept._kept[0].life.phase is Phase.READY
-    finally:
-        kept.stop()
+def test_a_service_that_answers_before_its_supervisor_goes_on_is_ready(supervise):
+    up = supervise("quick:held")
+    up.wait_ready()
+    os.kill(up.pid("quick"), signal.SIGKILL)
+    assert any("quick is ready again" in line for line in up.process.stdout)
+    assert up.end(signal.SIGTERM)[0] == 0
 
 
 def test_what_a_killed_service_leaves_in_another_session_is_ended_too(supervise):
