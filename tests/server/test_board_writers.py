@@ -27,7 +27,6 @@ QUERIES = (
     {"sort": "model", "order": "desc"},
     {"status": "verified", "limit": 5},
 )
-Read = tuple[int, int, bytes]
 
 
 @pytest.fixture
@@ -174,3 +173,24 @@ def test_another_process_shows_a_write_from_the_moment_it_is_acknowledged(writer
         assert read(other_process, 0) == (0, version, writers.boards[version][0])
     app = other_process.app
     assert app.state.services.database is not writers.database
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_board_after_each_step_of_a_submission_is_what_reading_all_gives(
+    replay, digits_submission, submit, client, make_report, settings
+):
+    def submit_another():
+        digits_submission.claim["model"] = "another"
+        assert submit(digits_submission).status_code == 201
+
+    def verify():
+        replay.report(replay.claim().json(), make_report(replay.seeds()))
+
+    client.get(BOARD)
+    for step in (submit_another, verify, submit_another):
+        step()
+        with TestClient(create_app(settings, dispatch=False)) as nothing_in_memory:
+            for query in ("", "?metric=cost", "?sort=rank&order=desc", ".csv"):
+                read_whole = nothing_in_memory.get(BOARD + query).text
+                assert client.get(BOARD + query).text == read_whole
+    assert '"verified"' in client.get(BOARD).text

@@ -23,9 +23,6 @@ LENGTH = re.compile(rb"\r\ncontent-length: (\d+)\r\n")
 REQUEST_ID = re.compile(rb'x-request-id: \S+\r\n|"request_id":"[^"]+"')
 
 
-Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-
-
 def request(method=b"GET", path=BOARD, *lines, http=b"1.1"):
     """The bytes of a request without a body."""
     head = [method + b" " + path + b" HTTP/" + http, b"Host: testserver", *lines]

@@ -4,6 +4,7 @@ import re
 from copy import deepcopy
 from dataclasses import replace
 from datetime import date
+from html import unescape
 
 import pytest
 
@@ -91,6 +92,46 @@ def test_the_fastest_is_first_equals_share_a_rank_and_none_is_last(enter, client
     # 8 evaluations of 0.004 s and 8 epochs of 0.1 s.
     assert board["entries"][0]["tta_seconds"] == pytest.approx(0.832)
     assert board["total"] == 5
+
+
+CELLS = (
+    r'href="/submissions/(\w+)"', r'<td class="r num rank[^>]*>([^\s<]+)', r'<b title="([^"]*)"',
+    r'title="(\S+) USD"',
+)  # fmt: skip
+
+
+def rows_of_page(page):
+    """Id, place, time and cost of each row, as the page says them."""
+    rows = re.findall(r'<tr[^>]*>\s*<td class="r num rank.*?</tr>', page, flags=re.DOTALL)
+    found = [[re.search(cell, row) for cell in CELLS] for row in rows]
+    return [tuple(cell and unescape(cell[1]) for cell in row) for row in found]
+
+
+def rows_of_json(entries):
+    for entry in entries:
+        rank, seconds, cost = (entry[name] for name in ("rank", "tta_seconds", "cost_usd"))
+        yield (
+            entry["submission_id"],
+            "–" if rank is None else f"={rank}" if entry["tied"] else str(rank),
+            "–" if seconds is None else f"{seconds:,.3f}\u00a0s",
+            None if cost is None else str(cost),
+        )
+
+
+def test_the_page_of_a_board_has_the_rows_of_its_json(enter, client):
+    only = enter(division="open", seconds_per_epoch=500.0)
+    assert places(read(client)) == [(only, 1, False)], "the division that has ranks"
+    enter(reached=False)
+    for pace, price in ((0.2, 0.1), (0.1, None), (0.1, 98.0), (0.3, 0.001)):
+        enter(seconds_per_epoch=pace, price=price)
+    for query in (
+        {}, {"metric": "cost"}, {"sort": "cost", "order": "desc"}, {"division": "open"},
+        {"price": "2.5"}, {"limit": "3", "page": "2"}, {"metric": "cost", "price": "0.001"},
+    ):  # fmt: skip
+        entries = read(client, **query)["entries"]
+        page = client.get("/benchmarks/digits", params=query | {"columns": "cost"}).text
+        assert rows_of_page(page) == list(rows_of_json(entries)), query
+        assert len(entries) == {"open": 1}.get(query.get("division"), 2 if "page" in query else 5)
 
 
 def test_a_board_by_cost_leaves_out_who_states_no_price(enter, client):

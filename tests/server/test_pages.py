@@ -9,13 +9,8 @@ from sqlalchemy import select
 
 from server.base.error_answers import NamedMethods
 from server.base.models import AuditRecord
+from tests.support.pages import BROWSER, words_of
 from web.assets import static_asset
-
-BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
-
-
-def app_of(client):
-    return client.app
 
 
 def test_a_page_has_headers_that_keep_it_to_itself(client):
@@ -130,16 +125,16 @@ def test_a_wrong_method_is_405_and_tells_the_right_one(client):
     assert response.headers["content-type"] == "application/problem+json"
     # Next to it every name of a worker has a page.
     assert client.delete("/api/v1/workers/hello").headers["allow"] == "POST"
-    assert app_of(client).openapi_schema is None, "to describe the whole API takes half a second"
+    assert client.app.openapi_schema is None, "to describe the whole API takes half a second"
 
 
 def test_the_methods_of_an_address_are_those_that_are_described(client):
     described = {
         path: {method.upper() for method in methods}
-        for path, methods in app_of(client).openapi()["paths"].items()
+        for path, methods in client.app.openapi()["paths"].items()
         if "{" not in path
     }
-    assert app_of(client).state.services.of(NamedMethods) == described
+    assert client.app.state.services.of(NamedMethods) == described
 
 
 @pytest.fixture
@@ -350,3 +345,26 @@ def test_the_first_page_and_a_board_load_at_most_60_kb_in_all(digits_submission,
         loaded = [gzip.compress(page.encode()), *(a.gzip_content for a in files if a is not None)]
         assert len(files) >= 5
         assert sum(map(len, loaded)) < 60_000
+
+
+def test_a_replay_is_seen_from_the_queue_to_its_verdict(replay, make_report, client):
+    link = f'href="/verifications/{replay.verification_id}"'
+    queued = client.get("/").text
+    assert link in queued
+    assert "queued" in words_of(queued)
+    assert "requested" in words_of(queued)
+
+    grant = replay.claim().json()
+    runs = len(replay.seeds())
+    assert f"{runs} runs on walter-1" in words_of(client.get("/").text)
+    event = {"sequence": 0, "run": 2, "kind": "evaluation", "epoch": 3.0, "quality": 85.5}
+    assert replay.post(grant, [event]).status_code == 200
+    running = client.get("/").text
+    assert f"run 3 of {runs}, epoch 3, 85.5" in words_of(running)
+    assert f'<progress max="{runs}" value="2"' in running
+
+    replay.report(grant, make_report(replay.seeds()))
+    ended = client.get("/").text
+    assert ended.count(link) == 3  # The race, the last verdict among the counters, and its line.
+    assert "No replays running." in words_of(ended)
+    assert re.search(r"(\d) of \1 replays reached top1Accuracy 97.5", words_of(ended))

@@ -7,13 +7,13 @@ import pytest
 from sqlalchemy import delete, insert, select
 
 from server.base.models import PublishedResult, RunRow, Submission
+from server.boards import records as queries
 from server.boards.record_history import Contender, record_history
 from server.boards.records import _find_histories, _find_records, _find_standing
 from tests.support.both_databases import database_url  # noqa: F401
 from tests.support.build import SOURCE
 
 DAY = datetime(2026, 11, 1, 12, tzinfo=UTC)
-Runs = dict[str, list[float]]
 
 
 @pytest.fixture
@@ -156,3 +156,29 @@ def test_records_found_among_those_that_matter_are_the_records_among_all(fill, d
             found += len(history.records) + len(history.not_records)
     assert found > 50
     assert shown > 10
+
+
+def test_records_are_derived_once_a_version_and_again_after_a_submission(
+    digits_submission, publish, client, monkeypatch
+):
+    derived = []
+
+    find = queries._find_histories
+
+    def counting(session, benchmark):
+        derived.append(benchmark.benchmark_id)
+        return find(session, benchmark)
+
+    monkeypatch.setattr(queries, "_find_histories", counting)
+    submission_id = publish(digits_submission)
+    for _ in range(3):
+        assert client.get("/").status_code == 200
+    # The list of records is made from what the page has found.
+    listed = client.get("/api/v1/benchmarks/digits/records").json()["divisions"]
+    assert submission_id in {record["submission_id"] for d in listed for record in d["records"]}
+    assert derived == ["digits"]
+
+    digits_submission.claim["model"] = "another one"
+    publish(digits_submission)
+    client.get("/")
+    assert derived == ["digits", "digits"]
