@@ -9,11 +9,9 @@ from server.benchmarks.queries import added_definitions
 from server.operations.backup import Choice, back_up
 from server.operations.integrity import check_server
 from server.operations.restore import restore
-from tests.server.test_entry_pages import ORIGIN
-from tests.server.test_entry_pages import sign_in as sign_in
 from tests.support.copies import serving, settings_of, unserved
 from tests.support.own_benchmarks import DEFINITION, FILES, own_files
-from tests.support.pages import words_of
+from tests.support.pages import ORIGIN, sign_in, words_of
 from tests.support.services import services_of
 
 BENCHMARKS = "/api/v1/benchmarks"
@@ -222,8 +220,8 @@ def test_a_later_version_raises_the_version_of_its_board(client, add):
     assert version() > before
 
 
-def test_a_benchmark_is_added_and_changed_in_the_browser(client, sign_in, olivia):
-    csrf = sign_in(olivia)
+def test_a_benchmark_is_added_and_changed_in_the_browser(client, olivia):
+    csrf = sign_in(client, olivia)
     address = "/console/benchmarks"
 
     def send(definition, files, **fields):

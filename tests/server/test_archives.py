@@ -1,12 +1,12 @@
 """Archives: what was published elsewhere is stored with the rules it breaks."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from server.base.settings import MIB, Settings
 from server.benchmarks.queries import count_submissions
+from tests.support.build import CURVE, send_entry
 
 SUBMISSIONS = "/api/v1/submissions"
 ARCHIVE = {"archive": "true"}
@@ -207,51 +207,17 @@ def test_every_package_of_v5_1_gets_its_published_figures(archives, client, oliv
     assert "237.61\u00a0min" in page  # Normalised.
 
 
-def test_packages_of_v0_5_are_read(archives, client, olivia):
-    folder = (
-        archives / "mlperf/v0.5/v0.5.0/nvidia/submission/results/dgx1_ngc18.11_pytorch/transformer"
-    )
-    response = send_package(client, olivia, folder, "mlperf-v0.5-transformer", "NVIDIA")
-
-    assert response.status_code == 201, response.text
-    view = response.json()
-    groups = json.loads((archives / "mlperf/expected_v05.json").read_text())
-    (expected,) = [group for name, group in groups.items() if str(folder).endswith(name)]
-    seconds = {Path(run["file"]).name: run["t_stop"] for run in expected}
-    assert len(view["runs"]) == len(seconds) == 10
-    for run in view["runs"]:
-        if run["reached"]:
-            assert run["tta_seconds"] == pytest.approx(seconds[run["file"]], rel=1e-9)
-    assert view["result"]["reached"] > 5
-
-
 DAWNBENCH_COMMIT = "fb27b827bd83eff9021698ffe576b33a100e0b78"
-ENTRY = {
-    "version": "v1.0",
-    "author": "Ada",
-    "authorEmail": "ada@example.org",
-    "framework": "any",
-    "model": "ResNet",
-    "hardware": "1 GPU",
-    "timestamp": "2018-04-20",
-}
-CURVE = "epoch\thours\ttop1Accuracy\n1\t0.1\t50\n2\t0.2\t94.1\n"
 
 
-def send_entry(client, by, **form):
-    return client.post(
-        SUBMISSIONS,
-        data={"benchmark": "cifar10", "archive": "true"} | form,
-        files=[
-            ("submission", ("entry.json", json.dumps(ENTRY))),
-            ("logs", ("entry.tsv", CURVE)),
-        ],
-        headers=by.headers | {"Idempotency-Key": "entry"},
-    )
+def archive_entry(client, by, **form):
+    """Send an entry of 720 seconds as a published result."""
+    curve = CURVE.replace("0.05", "0.2").replace("0.075", "0.3")
+    return send_entry(client, by, curve=curve, key="entry", **{"archive": "true"} | form)
 
 
 def test_a_known_commit_is_the_source_of_a_published_result(client, olivia):
-    view = send_entry(client, olivia, source_commit=DAWNBENCH_COMMIT).json()
+    view = archive_entry(client, olivia, source_commit=DAWNBENCH_COMMIT).json()
 
     assert view["evidence"] == "published"
     assert view["source"] == {
@@ -262,7 +228,7 @@ def test_a_known_commit_is_the_source_of_a_published_result(client, olivia):
 
 
 def test_the_times_of_a_dawnbench_round_read_alike_on_every_page(client, olivia):
-    view = send_entry(client, olivia, source_commit=DAWNBENCH_COMMIT).json()
+    view = archive_entry(client, olivia, source_commit=DAWNBENCH_COMMIT).json()
     here = f"/submissions/{view['id']}"
     addresses = ("/", "/benchmarks/cifar10", "/feed.atom", here, f"{here}/badge.svg")
 
@@ -274,7 +240,7 @@ def test_the_times_of_a_dawnbench_round_read_alike_on_every_page(client, olivia)
 
 
 def test_the_slowest_published_time_is_counted_with_the_fastest_claim(client, database, olivia):
-    send_entry(client, olivia, source_commit=DAWNBENCH_COMMIT)
+    archive_entry(client, olivia, source_commit=DAWNBENCH_COMMIT)
 
     with database.read() as session:
         counts = count_submissions(session, ["cifar10"])["cifar10"]
@@ -283,14 +249,14 @@ def test_the_slowest_published_time_is_counted_with_the_fastest_claim(client, da
 
 @pytest.mark.parametrize("form", [{}, {"source_commit": "0" * 40}])
 def test_without_a_known_commit_a_source_is_not_checked(client, olivia, form):
-    view = send_entry(client, olivia, **form).json()
+    view = archive_entry(client, olivia, **form).json()
 
     assert (view["evidence"], view["source"]) == ("published", None)
 
 
 def test_importing_again_with_the_commit_names_the_source(client, olivia):
-    first = send_entry(client, olivia).json()
-    again = send_entry(client, olivia, source_commit=DAWNBENCH_COMMIT)
+    first = archive_entry(client, olivia).json()
+    again = archive_entry(client, olivia, source_commit=DAWNBENCH_COMMIT)
 
     assert again.headers["Idempotent-Replayed"] == "true"
     assert (again.json()["id"], again.json()["source"]["name"]) == (first["id"], "DAWNBench")
@@ -306,7 +272,7 @@ def test_importing_again_with_the_commit_names_the_source(client, olivia):
     ],
 )
 def test_a_commit_is_whole_and_of_an_archive(client, olivia, form, expected):
-    answer = send_entry(client, olivia, **form)
+    answer = archive_entry(client, olivia, **form)
 
     assert answer.status_code == 422
     (problem,) = answer.json()["problems"]
@@ -315,22 +281,14 @@ def test_a_commit_is_whole_and_of_an_archive(client, olivia, form, expected):
 
 def test_published_results_are_numbered_apart_from_those_of_this_server(client, olivia, alice):
     board, page = "/api/v1/leaderboards/cifar10", "/benchmarks/cifar10"
-    published = send_entry(client, olivia, source_commit=DAWNBENCH_COMMIT).json()["id"]
+    published = archive_entry(client, olivia, source_commit=DAWNBENCH_COMMIT).json()["id"]
 
     def ranks(address):
         found = client.get(address).json()
         return {found["round"]: {e["submission_id"]: e["rank"] for e in found["entries"]}}
 
     assert ranks(board) == {"archive": {published: 1}}
-    own = client.post(
-        SUBMISSIONS,
-        data={"benchmark": "cifar10"},
-        files=[
-            ("submission", ("own.json", json.dumps(ENTRY))),
-            ("logs", ("own.tsv", CURVE.replace("0.2", "0.3"))),
-        ],
-        headers=alice.headers,
-    ).json()["id"]
+    own = send_entry(client, alice, curve=CURVE.replace("0.05", "0.06")).json()["id"]
 
     assert ranks(f"{board}?round=open") == {"open": {own: None}}
     assert ranks(board) == ranks(f"{board}?round=archive") == {"archive": {published: 1}}

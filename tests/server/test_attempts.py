@@ -83,14 +83,20 @@ def test_the_id_of_an_attempt_that_waits_is_nobodys_to_read(replay, client, oliv
     assert replay.view()["attempts"][0]["id"] == attempt_id
 
 
-def test_a_claim_names_its_class(replay, client, walter):
+def test_a_claim_names_its_class_and_its_worker(replay, client, walter, make_person):
+    say_hello(client, walter)
+    wilma = make_person("wilma", "worker")
     address = f"/api/v1/attempts/{replay.attempt_id}/claim"
+    body = {"worker": "walter-1", "hardware_class": "cpu-test"}
 
     bad = client.post(address, json={"worker": "x"}, headers=walter.headers)
     assert bad.status_code == 422
     assert bad.json()["problems"][0]["field"] == "body.hardware_class"
     assert replay.claim("nothing").status_code == 404
+    assert client.post(address, json=body, headers=wilma.headers).status_code == 403
+    send_to(replay.database, replay.attempt_id, "walter-1")
     assert replay.view()["state"] == "queued"
+    assert client.post(address, json=body, headers=walter.headers).status_code == 200
 
 
 def test_a_claims_token_is_needed_for_its_posts(replay, client, walter, database, make_report):
@@ -136,25 +142,22 @@ def test_an_event_has_the_moment_at_which_its_first_post_was_read(replay, databa
         assert rows[1].event["quality"] == 50.0
 
 
-@pytest.mark.parametrize(
-    "event",
-    [
-        {"sequence": -1, "run": 0, "kind": "phase"},
-        {"sequence": 2**31, "run": 0, "kind": "phase"},
-        {"sequence": 2**70, "run": 0, "kind": "phase"},
-        {"sequence": 0, "run": 2**70, "kind": "phase"},
-        {"sequence": 0, "run": 0, "kind": "evaluation", "quality": math.nan},
-        {"sequence": 0, "run": 0, "kind": "evaluation", "seconds": math.inf},
-        {"sequence": 0, "run": 0, "kind": "strange"},
-        {"run": 0, "kind": "phase"},
-        {"sequence": 0, "run": 0, "kind": "evaluation", "quality": "high"},
-    ],
-)
-def test_an_event_that_is_none_is_422(event, replay, database):
+def test_an_event_or_a_report_that_is_none_is_422(replay, database, client):
     grant = replay.claim().json()
-
-    assert replay.post(grant, [event]).status_code == 422
+    phase, evaluated = ({"sequence": 0, "run": 0, "kind": kind} for kind in ("phase", "evaluation"))
+    for event in (
+        *(phase | {"sequence": number} for number in (-1, 2**31, 2**70)),
+        phase | {"run": 2**70}, phase | {"kind": "strange"}, {"run": 0, "kind": "phase"},
+        evaluated | {"quality": math.nan}, evaluated | {"seconds": math.inf},
+        evaluated | {"quality": "high"},
+    ):  # fmt: skip
+        assert replay.post(grant, [event]).status_code == 422, event
     assert stored_events(database, replay.attempt_id) == []
+    address = f"/api/v1/attempts/{grant['attempt_id']}/report"
+    for runs in (None, [{}], "x"):
+        answer = client.post(address, json={"runs": runs}, headers=claim_headers(grant))
+        assert answer.status_code == 422, runs
+    assert replay.view()["state"] == "running"
 
 
 def test_a_heartbeat_renews_the_lease(replay, database):
@@ -292,34 +295,22 @@ def test_a_failure_that_would_come_again_ends_the_verification_at_once(kind, rep
     assert replay.status() == "claimed"
 
 
-@pytest.mark.parametrize("number", [math.nan, math.inf, 2**80])
-@pytest.mark.parametrize("name", ["quality", "seconds", "samples"])
-def test_a_number_that_nobody_could_read_again_is_refused(
-    number, name, replay, client, make_report
-):
-    grant = replay.claim().json()
-    report = asdict(make_report(replay.seeds()))
-    report["runs"][0]["evaluations"][0][name] = number
-    response = client.post(
-        f"/api/v1/attempts/{grant['attempt_id']}/report",
-        content=json.dumps(report),
-        headers=claim_headers(grant) | {"Content-Type": "application/json"},
-    )
-
-    if name == "samples" or number != 2**80:
-        assert response.status_code == 422, response.text
-        assert replay.view()["state"] == "running"
-    assert client.get("/").status_code == 200
-
-
-@pytest.mark.parametrize("runs", [None, [{}], "x"])
-def test_a_report_that_is_none_is_422(runs, replay, client):
+def test_a_number_that_nobody_could_read_again_is_refused(replay, client, make_report):
     grant = replay.claim().json()
     address = f"/api/v1/attempts/{grant['attempt_id']}/report"
-    response = client.post(address, json={"runs": runs}, headers=claim_headers(grant))
-
-    assert response.status_code == 422
-    assert replay.view()["state"] == "running"
+    headers = claim_headers(grant) | {"Content-Type": "application/json"}
+    numbers = [(name, number) for name in ("quality", "seconds") for number in (math.nan, math.inf)]
+    for name, number in (*numbers, *(("samples", each) for each in (math.nan, math.inf, 2**80))):
+        report = asdict(make_report(replay.seeds()))
+        report["runs"][0]["evaluations"][0][name] = number
+        response = client.post(address, content=json.dumps(report), headers=headers)
+        assert response.status_code == 422, (name, number)
+        assert replay.view()["state"] == "running"
+    for name in ("quality", "seconds"):  # A double holds it.
+        report = asdict(make_report(replay.seeds()))
+        report["runs"][0]["evaluations"][0][name] = 2**80
+        client.post(address, content=json.dumps(report), headers=headers)
+        assert client.get("/").status_code == 200
 
 
 def test_a_worker_learns_of_a_cancellation_with_its_next_post(
@@ -426,40 +417,22 @@ def run_started(sequence, run):
 
 def test_a_run_over_its_limit_is_ended_though_its_worker_goes_on_posting(replay, database):
     grant = replay.claim().json()
-    started = utc_now()
     replay.post(grant, [run_started(0, 0)])
+    earlier = utc_now() - timedelta(seconds=125)
+    replay.change(grant["attempt_id"], started_at=earlier, run_started_at=earlier)
+    started = utc_now()  # Each run has its limit to itself.
+    assert replay.post(grant, [run_started(1, 1)]).json()["proceed"] is True
+    assert end_overdue(database) == 0
 
     def overdue(seconds):
         return end_overdue(database, now=started + timedelta(seconds=seconds))
 
     assert overdue(119) == 0
-    replay.post(grant, [evaluation(1)])
+    replay.post(grant, [evaluation(2)])
     assert overdue(125) == 1
     (attempt,) = replay.view()["attempts"]
     assert attempt["failure"]["code"] == "run_time_limit"
     assert attempt["last_evaluation"]["run"] == 0
-
-
-def test_each_run_has_its_limit_to_itself(replay, database):
-    grant = replay.claim().json()
-    replay.post(grant, [run_started(0, 0)])
-    earlier = utc_now() - timedelta(seconds=125)
-    replay.change(grant["attempt_id"], started_at=earlier, run_started_at=earlier)
-    assert replay.post(grant, [run_started(1, 1)]).json()["proceed"] is True
-
-    assert end_overdue(database) == 0
-
-
-def test_a_worker_claims_under_its_own_name_only(replay, client, make_person, make_report):
-    say_hello(client, replay.worker)
-    wilma = make_person("wilma", "worker")
-    address = f"/api/v1/attempts/{replay.attempt_id}/claim"
-    body = {"worker": "walter-1", "hardware_class": "cpu-test"}
-
-    assert client.post(address, json=body, headers=wilma.headers).status_code == 403
-    send_to(replay.database, replay.attempt_id, "walter-1")
-    assert replay.view()["state"] == "queued"
-    assert client.post(address, json=body, headers=replay.worker.headers).status_code == 200
 
 
 def test_a_claim_ends_with_its_revoked_token(replay, client, olivia, database):

@@ -128,6 +128,7 @@ def test_one_key_at_once_is_one_submission(digits_submission, submit, client, st
 
     assert codes(answers) == [201] * 5
     assert len({answer.json()["id"] for answer in answers}) == 1
+    assert sum("idempotent-replayed" in answer.headers for answer in answers) == 4
     assert len(client.get("/api/v1/submissions").json()["submissions"]) == 1
     assert not [path for path in stored_files() if path.startswith("incoming/")]
 

@@ -1,6 +1,5 @@
 """Calibrations: asked for, made chunk by chunk, continued, adopted, and their pages."""
 
-import hashlib
 import json
 import shutil
 from dataclasses import replace
@@ -15,7 +14,7 @@ from finishline.rules.verification.messages import Failure
 from server.app import create_app
 from server.base.models import Calibration, CalibrationRunRow, Verification
 from server.verifications.dispatch import take_due
-from tests.support.build import claim_headers
+from tests.support.build import claim_headers, seal_of
 from tests.support.pages import BROWSER, HOSTILE, words_of
 from tests.support.proofs import predicate_in
 from tests.support.streams import stream_report
@@ -129,21 +128,14 @@ def test_an_organiser_starts_one_and_it_is_planned_in_chunks(start, client):
 def test_what_a_chunk_was_sealed_with_can_be_checked_at_its_end(calibrated, client):
     chunk_id = calibrated["chunks"][0]["verification_id"]
     chunk = client.get(f"/api/v1/verifications/{chunk_id}").json()
-    opened = {
-        "benchmark_sha256": calibrated["benchmark_sha256"],
-        "calibration": calibrated["id"],
-        "draw": 3,
-        "hyperparameters": [{"batch_size": 32.0}] * 6,
-        "kind": "calibration",
-        "nonce": chunk["nonce"],
-        "runs": 6,
-        "seeds": chunk["seeds"],
-        "submission": None,
-    }
-    text = json.dumps(opened, sort_keys=True, separators=(",", ":"))
-
-    assert hashlib.sha256(text.encode()).hexdigest() == chunk["seal"]
-    assert chunk["hyperparameters"] == [{"batch_size": 32.0}] * 6
+    settings = [{"batch_size": 32.0}] * 6
+    sealed = {
+        "benchmark_sha256": calibrated["benchmark_sha256"], "calibration": calibrated["id"],
+        "hyperparameters": settings, "kind": "calibration", "runs": 6, "submission": None,
+    }  # fmt: skip
+    opened = {"nonce": chunk["nonce"], "seeds": chunk["seeds"]}
+    assert seal_of(**sealed, **opened) == chunk["seal"]
+    assert chunk["hyperparameters"] == settings
 
 
 def test_its_runs_are_kept_and_counted_as_chunks_end(start, train, client):
@@ -291,7 +283,14 @@ def test_once_adopted_it_judges_what_is_planned_afterwards_and_nothing_before(
     replay.report(replay.claim().json(), make_report(replay.seeds()))
     assert _reference_runs(replay.view()) == 12 + planned["runs_planned"] - planned["own_runs"]
     runs = get(client, calibrated["id"], "/runs")
-    assert planned["seal"] == _seal_of(replay.view(), calibrated, runs["runs_sha256"])
+    view = replay.view()
+    sealed = {
+        "benchmark_sha256": calibrated["benchmark_sha256"], "calibration": calibrated["id"],
+        "reference_runs_sha256": runs["runs_sha256"], "runs": view["runs_planned"],
+        "submission": view["submission_id"],
+    }  # fmt: skip
+    opened = {name: view[name] for name in ("nonce", "own_runs", "seeds")}
+    assert planned["seal"] == seal_of(**sealed, **opened)
 
     address = f"/api/v1/verifications/{replay.verification_id}/proof?format=dsse"
     proof = predicate_in(client.get(address))
@@ -315,22 +314,6 @@ def _reference_runs(view):
             if "reference_runs" in reason["numbers"]
         )
     )
-
-
-def _seal_of(view, calibration, sha256):
-    opened = {
-        "benchmark_sha256": calibration["benchmark_sha256"],
-        "calibration": calibration["id"],
-        "draw": 3,
-        "nonce": view["nonce"],
-        "own_runs": view["own_runs"],
-        "reference_runs_sha256": sha256,
-        "runs": view["runs_planned"],
-        "seeds": view["seeds"],
-        "submission": view["submission_id"],
-    }
-    text = json.dumps(opened, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def test_an_adopted_one_changes_no_more_and_the_last_adopted_judges(

@@ -13,10 +13,9 @@ from server.app import create_app
 from server.base.database import utc_now
 from server.base.models import Attempt, Calibration, WorkerRow
 from server.people.audit import Administrator, Subject, record
+from tests.support.pages import HOSTILE, ORIGIN, sign_in
 from tests.support.workers import say_hello
 
-ORIGIN = {"Origin": "http://testserver", "Accept": "text/html"}
-HOSTILE = '<script>alert("x")</script>\'"><img src=x onerror=alert(1)>'
 FAR_BELOW = [10.0] * 8
 PRICE = {
     "provider": "cloud", "instance": "gpu.8", "region": "north", "usd_per_hour": "12.5",
@@ -30,13 +29,7 @@ class Console:
 
     def __init__(self, client, person):
         self.client = client
-        fields = {"token": person.secret}
-        answer = client.post(
-            "/console/sign-in", data=fields, headers=ORIGIN, follow_redirects=False
-        )
-        assert answer.status_code == 303, answer.text
-        page = client.get("/account").text
-        self.csrf = re.findall(r'name="csrf" value="([0-9a-f]{128})"', page)[0]
+        self.csrf = sign_in(client, person)
 
     def get(self, path, **query):
         return self.client.get(path, params=query or None, headers={"Accept": "text/html"})

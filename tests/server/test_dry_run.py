@@ -10,8 +10,7 @@ import pytest
 
 from server.submissions import drafts
 from tests.server.test_entries import FILES, Entries
-from tests.server.test_entry_pages import ORIGIN
-from tests.server.test_entry_pages import sign_in as sign_in
+from tests.support.pages import ORIGIN, sign_in
 from tests.support.services import services_of
 
 SUBMISSIONS = "/api/v1/submissions"
@@ -100,10 +99,8 @@ def draft_in(page):
     return str(re.findall(r'name="draft" value="([^"]+)"', page)[0])
 
 
-def test_files_are_previewed_kept_and_sent_once(
-    digits_submission, client, alice, settings, sign_in
-):
-    csrf = sign_in(alice)
+def test_files_are_previewed_kept_and_sent_once(digits_submission, client, alice, settings):
+    csrf = sign_in(client, alice)
 
     page = check(client, csrf, digits_submission)
 
@@ -119,10 +116,8 @@ def test_files_are_previewed_kept_and_sent_once(
     assert not list((settings.artifacts_dir / "incoming").iterdir())
 
 
-def test_problems_name_file_and_field_and_keep_the_choices(
-    digits_submission, client, alice, sign_in
-):
-    csrf = sign_in(alice)
+def test_problems_name_file_and_field_and_keep_the_choices(digits_submission, client, alice):
+    csrf = sign_in(client, alice)
     broken = replace(digits_submission, claim=digits_submission.claim | {"division": "ajar"})
 
     page = check(client, csrf, broken, benchmark="digits")
@@ -136,10 +131,8 @@ def test_problems_name_file_and_field_and_keep_the_choices(
     assert "a.log, run_0.log: no submission.json and no training.toml among them." in page.text
 
 
-def test_a_folder_is_sent_with_the_logs_that_its_claim_lists(
-    digits_submission, client, alice, sign_in
-):
-    csrf = sign_in(alice)
+def test_a_folder_is_sent_with_the_logs_that_its_claim_lists(digits_submission, client, alice):
+    csrf = sign_in(client, alice)
     parts = [*(part for _, part in digits_submission.files()), ("ticket.json", b"{}"), (".x", b"")]
     paths = "\n".join(f"runs/{name}" for name, _ in parts)
     files = [("files", part) for part in parts]
@@ -156,16 +149,16 @@ def test_a_folder_is_sent_with_the_logs_that_its_claim_lists(
 
 
 def test_a_draft_is_its_owners_and_ends_after_an_hour_or_with_the_next(
-    digits_submission, client, alice, bob, settings, sign_in
+    digits_submission, client, alice, bob, settings
 ):
-    csrf = sign_in(alice)
+    csrf = sign_in(client, alice)
     first = draft_in(check(client, csrf, digits_submission).text)
     second = draft_in(check(client, csrf, digits_submission).text)
     assert "no longer kept" in send(client, csrf, first).text
-    bobs = sign_in(bob)
+    bobs = sign_in(client, bob)
     for code in (second, "../../finishline.db", ""):
         assert send(client, bobs, code).status_code == 404
-    csrf = sign_in(alice)
+    csrf = sign_in(client, alice)
     (path,) = (settings.artifacts_dir / "incoming").iterdir()
     long_ago = time.time() - drafts.KEPT_SECONDS - 1
     os.utime(path, (long_ago, long_ago))

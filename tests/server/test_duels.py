@@ -1,19 +1,15 @@
 """Duels of two submissions."""
 
 import hashlib
-import json
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from finishline.rules.verification.messages import Failure
 from server.base.models import BenchmarkDefinition, Pool, Submission
 from server.verifications.dispatch import take_due
+from tests.support.build import seal_of
 from tests.support.workers import say_hello
-
-Ask = Callable[..., Any]
 
 
 @pytest.fixture
@@ -131,24 +127,19 @@ def test_the_faster_side_is_told_with_its_pairs_and_no_status_changes(
 
 
 def test_the_seal_opens_to_both_submissions_the_settings_and_the_seeds(
-    duel, two, make_report, digits, database
+    duel, two, make_report, digits, client
 ):
     duel.report(duel.claim().json(), report_of(duel, make_report, 0.1, 0.2, 0.2, 0.1))
     view = duel.view()
+    listed = client.get("/api/v1/verifications").json()["verifications"][0]
+    assert (listed["kind"], listed["report"], listed["duel"]["pairs"]) == ("duel", None, [])
+    assert listed["outcome"] == "challenger_faster"
     sealed = {
-        "against": two[1],
-        "benchmark_sha256": digits.sha256,
-        "draw": 3,
-        "hyperparameters": view["hyperparameters"],
-        "kind": "duel",
-        "nonce": view["nonce"],
-        "runs": 4,
-        "seeds": view["seeds"],
+        "against": two[1], "benchmark_sha256": digits.sha256, "kind": "duel", "runs": 4,
         "submission": two[0],
-    }
-    text = json.dumps(sealed, sort_keys=True, separators=(",", ":"))
-
-    assert hashlib.sha256(text.encode()).hexdigest() == view["seal"]
+    }  # fmt: skip
+    opened = {name: view[name] for name in ("hyperparameters", "nonce", "seeds")}
+    assert seal_of(**sealed, **opened) == view["seal"]
     assert [table["batch_size"] for table in view["hyperparameters"]] == [128, 64, 64, 128]
 
 
@@ -213,11 +204,6 @@ def test_a_duel_leaves_a_verification_of_its_challenger_alone(ask, two, client, 
     assert shown["status"] == "verifying"
 
 
-def test_a_submission_that_is_missing_is_404(ask):
-    assert "'gone'" in ask(holder="gone").json()["detail"]
-    assert ask(challenger="gone").status_code == 404
-
-
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
@@ -237,10 +223,12 @@ def test_a_bad_body_names_the_field(ask, changes, field):
     assert answer.json()["problems"][0]["field"] == f"body.{field}"
 
 
-def test_a_submission_does_not_fight_itself(ask, two):
+def test_a_submission_fights_neither_itself_nor_one_that_is_missing(ask, two):
     answer = ask(holder=two[0])
     assert answer.status_code == 422
     assert "expected two submissions" in answer.json()["detail"]
+    assert "'gone'" in ask(holder="gone").json()["detail"]
+    assert ask(challenger="gone").status_code == 404
 
 
 @pytest.mark.parametrize(
@@ -288,22 +276,19 @@ def scored_under(session, submission_id, before, after):
         session.get_one(Pool, submission.pool_id).benchmark_sha256 = changed.sha256
 
 
-def test_a_submission_of_other_rules_does_not_fight(ask, two, database):
+def test_a_submission_of_other_rules_or_that_cannot_be_trained_does_not_fight(ask, two, database):
     with database.write() as session:
-        scored_under(session, two[1], 'clock = "mlperf"', 'clock = "speedrun"')
-    answer = ask()
-
-    assert answer.status_code == 422
-    assert "definitions with another clock" in answer.json()["detail"]
-
-
-def test_a_submission_the_reference_cannot_train_does_not_fight(ask, two, database):
-    with database.write() as session:
+        kept = session.get_one(Submission, two[1]).hyperparameters
         session.get_one(Submission, two[1]).hyperparameters = {"dropout": 0.1}
     answer = ask()
-
     assert answer.status_code == 422
     assert "the holder cannot be replayed" in answer.json()["detail"]
+    with database.write() as session:
+        session.get_one(Submission, two[1]).hyperparameters = kept
+        scored_under(session, two[1], 'clock = "mlperf"', 'clock = "speedrun"')
+    answer = ask()
+    assert answer.status_code == 422
+    assert "definitions with another clock" in answer.json()["detail"]
 
 
 def test_a_duel_has_a_page_while_it_waits_and_after_it(duel, client, make_report):
@@ -329,11 +314,3 @@ def test_a_duel_has_a_page_while_it_waits_and_after_it(duel, client, make_report
     assert "duel</small>" in client.get(f"/submissions/{duel.submission_id}?tab=history").text
     events = client.get(f"/api/v1/verifications/{duel.verification_id}/events").text
     assert '"outcome": "challenger_faster"' in events
-
-
-def test_a_list_shows_a_duel_without_its_pairs(duel, client, make_report):
-    duel.report(duel.claim().json(), report_of(duel, make_report, 0.1, 0.2, 0.2, 0.1))
-    listed = client.get("/api/v1/verifications").json()["verifications"][0]
-
-    assert (listed["kind"], listed["report"], listed["duel"]["pairs"]) == ("duel", None, [])
-    assert listed["outcome"] == "challenger_faster"

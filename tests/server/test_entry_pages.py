@@ -3,23 +3,13 @@
 import re
 from typing import cast
 
-import pytest
+from tests.server.test_entries import FILES, MANIFEST, TRAIN, entries  # noqa: F401  a fixture
+from tests.support.pages import ORIGIN, sign_in
 
-from tests.server.test_entries import FILES, MANIFEST, TRAIN, Entries
-
-ORIGIN = {"Origin": "http://testserver", "Accept": "text/html"}
 TEACHER = {
     "training.toml": MANIFEST.replace('"digits"', '"teacher"').encode(),
     "train.py": TRAIN.encode(),
 }
-
-
-@pytest.fixture
-def entries(client, database, walter):
-    """A server with a worker that trains packages of anyone."""
-    found = Entries(client, database, walter)
-    found.greet()
-    return found
 
 
 def words_of(client, path, person=None):
@@ -29,20 +19,6 @@ def words_of(client, path, person=None):
     main = answer.text.partition("<main")[2].partition("</main>")[0]
     # The footer of every page and the addresses of charts are no words of this one.
     return " ".join(re.sub(r"<[^>]*>", " ", main).split())
-
-
-@pytest.fixture
-def sign_in(client):
-    """Sign a person in, in the client's cookies; returns what a form of theirs carries."""
-
-    def start(person):
-        token = {"token": person.secret}
-        answer = client.post("/console/sign-in", data=token, headers=ORIGIN, follow_redirects=False)
-        assert answer.status_code == 303
-        page = client.get("/account").text
-        return re.findall(r'name="csrf" value="([^"]+)"', page)[0]
-
-    return start
 
 
 def test_source_and_log_show_the_characters_that_would_steer_a_reader(entries, alice, client):
@@ -121,10 +97,10 @@ def test_entries_are_compared_by_their_measured_runs(entries, alice, bob, client
 
 
 def test_the_owner_has_it_measured_again_as_long_as_the_quota_lasts(
-    entries, alice, bob, olivia, client, sign_in
+    entries, alice, bob, olivia, client
 ):
     entry_id = entries.hand_in(alice).json()["id"]
-    csrf = sign_in(alice)
+    csrf = sign_in(client, alice)
     path = f"/submissions/{entry_id}"
     assert "Measure again" not in client.get(path).text  # One is under way.
 
@@ -140,9 +116,9 @@ def test_the_owner_has_it_measured_again_as_long_as_the_quota_lasts(
     page = client.get(path).text
     assert '<button class="main">Measure again' not in page
     assert "You made 3 requests for this submission" in page
-    sign_in(bob)
+    sign_in(client, bob)
     assert "Measure again" not in client.get(path).text
-    sign_in(olivia)
+    sign_in(client, olivia)
     waiting = client.get(f"/api/v1{path}").json()["pending_decisions"]
     listed = re.findall(r'href="(/console/decide/[^"]+)"', client.get("/console/decide").text)
     assert {f"/console/decide/{each}" for each in waiting} == set(listed)
@@ -159,8 +135,8 @@ def choose(client, csrf, *parts, **fields):
     )
 
 
-def test_a_package_is_previewed_and_handed_in_from_the_browser(entries, alice, client, sign_in):
-    csrf = sign_in(alice)
+def test_a_package_is_previewed_and_handed_in_from_the_browser(entries, alice, client):
+    csrf = sign_in(client, alice)
     assert "cpu-test (numpy-2.4)" in client.get("/submit").text
     folder = [("folder", (f"mine/{name}", content)) for name, content in FILES.items()]
     left_out = ("folder", ("mine/__pycache__/train.pyc", b"\0"))
@@ -181,8 +157,8 @@ def test_a_package_is_previewed_and_handed_in_from_the_browser(entries, alice, c
     assert (known.status_code, "was handed in before" in known.text) == (409, True)
 
 
-def test_the_problems_of_a_package_are_listed_with_file_and_line(entries, alice, client, sign_in):
-    csrf = sign_in(alice)
+def test_the_problems_of_a_package_are_listed_with_file_and_line(entries, alice, client):
+    csrf = sign_in(client, alice)
     broken = ("files", ("train.py", b"def prepare(task): ...\nimport <b>\n"))
 
     refused = choose(client, csrf, broken)

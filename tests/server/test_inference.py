@@ -1,13 +1,11 @@
 """Inference entries: sent as one JSON without a log, ranked on boards of their own."""
 
-import json
-
 import pytest
 
 from server.base.models import Submission
 from server.submissions.rescoring import rescore_submissions
 from tests.server.conftest import without_place
-from tests.support.build import take_from_archive
+from tests.support.build import send_entry, take_from_archive
 from tests.support.services import services_of
 
 SUBMISSIONS = "/api/v1/submissions"
@@ -33,12 +31,7 @@ def send(client, alice):
 
     def post(*, by=None, form=None, log=None, key=None, **changes):
         entry = {name: value for name, value in (ENTRY | changes).items() if value is not None}
-        parts = [("submission", ("entry.json", json.dumps(entry, indent=1).encode()))]
-        if log is not None:
-            parts.append(("logs", ("entry.tsv", log)))
-        headers = (by or alice).headers | ({"Idempotency-Key": key} if key else {})
-        fields = {"benchmark": "cifar10"} | (form or {})
-        return client.post(SUBMISSIONS, files=parts, data=fields, headers=headers)
+        return send_entry(client, by or alice, entry, curve=log, key=key, **form or {})
 
     return post
 

@@ -11,9 +11,9 @@ from sqlalchemy import select
 from server.base.database import utc_now
 from server.base.models import AuditRecord, Invitation, User
 from server.people.sign_in_throttle import MOST_FAILURES
+from tests.support.pages import ORIGIN, sign_in
 
 LINKS = "/api/v1/invitations"
-ORIGIN = {"Origin": "http://testserver", "Accept": "text/html"}
 
 
 @pytest.fixture
@@ -169,9 +169,7 @@ def test_a_link_for_one_is_used_by_one_of_two_at_once(client, invite, database):
 
 
 def test_an_organiser_makes_and_revokes_links_in_the_console(client, olivia):
-    client.post("/console/sign-in", data={"token": olivia.secret}, headers=ORIGIN)
-    page = client.get("/console/invitations").text
-    csrf = re.findall(r'name="csrf" value="([^"]+)"', page)[0]
+    csrf = sign_in(client, olivia)
 
     def send(path, **fields):
         return client.post(

@@ -1,6 +1,5 @@
 """Verifications of kind latency: asked for, measured, judged, shown beside the claim."""
 
-import json
 from dataclasses import replace
 from datetime import timedelta
 
@@ -11,6 +10,7 @@ from finishline.rules.verification.messages import Absence, BackendLatency
 from server.base.models import Attempt, Submission, User, Verification, WorkerRow
 from server.verifications.dispatch import take_due
 from server.verifications.jobs import why_over_limit
+from tests.support.build import send_entry
 from tests.support.workers import greet_as_servers, say_hello
 
 SUBMISSIONS = "/api/v1/submissions"
@@ -27,13 +27,8 @@ def enter(client, alice):
     """Hands in an inference entry for digits as alice; its id."""
 
     def post(*, division="closed", **changes):
-        content = json.dumps(ENTRY | changes).encode()
-        answer = client.post(
-            SUBMISSIONS,
-            files=[("submission", ("entry.json", content))],
-            data={"benchmark": "digits", "division": division},
-            headers=alice.headers,
-        )
+        form = {"benchmark": "digits", "division": division}
+        answer = send_entry(client, alice, ENTRY | changes, curve=None, **form)
         assert answer.status_code == 201, answer.text
         return str(answer.json()["id"])
 
@@ -246,13 +241,7 @@ def test_one_latency_at_a_time_by_organisers_only_and_of_what_can_be_measured(
     assert (again.status_code, "under way" in again.json()["detail"]) == (409, True)
     assert ask("nobody").status_code == 404
     assert ask(measured.submission_id, kind="race").status_code == 422
-    content = json.dumps(ENTRY).encode()
-    other = client.post(
-        SUBMISSIONS,
-        files=[("submission", ("entry.json", content))],
-        data={"benchmark": "cifar10"},
-        headers=alice.headers,
-    ).json()["id"]
+    other = send_entry(client, alice, ENTRY, curve=None).json()["id"]
     refused = ask(other)
     assert refused.status_code == 422
     assert "has no [latency]" in refused.json()["detail"]

@@ -9,7 +9,13 @@ from finishline.rules.trainings.package import package_index
 from server.base.models import Verification
 from server.boards.lineage import Line, gain_of_runs, lines_of
 from server.submissions.package_difference import MOST_LINES, difference
-from tests.server.test_entries import FILES, MANIFEST, TRAIN, Entries, paced_report
+from tests.server.test_entries import (  # noqa: F401  a fixture
+    FILES,
+    MANIFEST,
+    TRAIN,
+    entries,
+    paced_report,
+)
 from web.ideas import idea_lines
 
 PARENT = sha256_of(package_index(FILES))
@@ -20,14 +26,6 @@ def child_of(sha256, **files):
     manifest = MANIFEST.replace("[factors]", f'based_on = "sha256:{sha256}"\n[factors]')
     made = {"training.toml": manifest.encode(), "train.py": TRAIN.encode() + b"# more\nx = 1\n"}
     return made | {name.replace("_py", ".py"): content for name, content in files.items()}
-
-
-@pytest.fixture
-def entries(client, database, walter):
-    """A server with a worker that trains packages of anyone."""
-    found = Entries(client, database, walter)
-    found.greet()
-    return found
 
 
 def test_an_entry_leads_to_its_parent_and_to_the_difference_from_it(entries, alice, bob, client):

@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-from tests.server.test_phases import sign_in
-from tests.support.pages import BROWSER, HOSTILE, words_of
+from tests.support.pages import BROWSER, HOSTILE, sign_in, words_of
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Benchmarks and their phases: over the API and in the browser."""
 
 import hashlib
-import re
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,7 +16,7 @@ from server.base.places import SOURCE
 from server.benchmarks.phase_watch import PhaseWatch
 from server.benchmarks.phases import freeze_if_due
 from tests.conftest import OWN_BENCHMARKS
-from tests.support.pages import BROWSER
+from tests.support.pages import BROWSER, ORIGIN, sign_in
 from tests.support.services import services_of
 from tests.support.trainings import trained_anew
 
@@ -276,15 +275,7 @@ def test_a_definition_is_kept_as_it_was_read_though_its_file_has_changed_since(
         assert "97.5" in page.text
 
 
-ORIGIN = {"Origin": "http://testserver", "Accept": "text/html"}
 PHASES_PAGE = "/console/phases"
-
-
-def sign_in(client, person):
-    """The token that forms of this browser carry from then on."""
-    client.post("/console/sign-in", data={"token": person.secret}, headers=ORIGIN)
-    found = re.findall(r'name="csrf" value="([0-9a-f]{128})"', client.get("/account").text)
-    return str(found[0])
 
 
 def test_an_organiser_sets_dates_on_the_console(client, olivia):

@@ -2,7 +2,6 @@
 
 import logging
 import re
-from collections.abc import Callable
 from copy import deepcopy
 from datetime import timedelta
 from xml.etree import ElementTree as ET
@@ -14,7 +13,7 @@ from sqlalchemy import select
 from server.app import create_app
 from server.base.models import User
 from server.base.request_context import CURRENT
-from tests.support.pages import BROWSER
+from tests.support.pages import BROWSER, sign_in
 
 BOARD = "/api/v1/leaderboards/digits"
 
@@ -43,9 +42,6 @@ QUERIES = (
 
 # What stands for itself on a board that is asked for twice.
 ONE_VERSION = ("version", "next_cursor", "preview")
-
-
-Send = Callable[..., str]
 
 
 @pytest.fixture
@@ -92,11 +88,6 @@ def read(client, person, query=""):
 
 def without(board):
     return {name: value for name, value in board.items() if name not in ONE_VERSION}
-
-
-def sign_in(client, person):
-    origin = {"Origin": "http://testserver", "Accept": "text/html"}
-    client.post("/console/sign-in", data={"token": person.secret}, headers=origin)
 
 
 def test_it_is_the_board_that_everybody_sees_once_the_embargo_is_taken_away(

@@ -1,7 +1,6 @@
 """Rows that cannot be told apart, and stored figures that no training has."""
 
 import re
-from collections.abc import Callable
 from copy import deepcopy
 
 import numpy as np
@@ -25,9 +24,6 @@ COMPARE = "/api/v1/compare"
 
 
 RECORDS = "/api/v1/benchmarks/digits/records"
-
-
-Enter = Callable[..., str]
 
 
 @pytest.fixture
@@ -273,9 +269,6 @@ def test_a_benchmark_without_submissions_has_no_records_and_an_unknown_one_is_40
 
 
 __all__ = ["publish_entry", "send"]  # Fixtures.
-
-
-Change = Callable[[Submission], None]
 
 
 QUERIES = (

@@ -1,7 +1,5 @@
 """One key and one log for one submission."""
 
-import threading
-
 import pytest
 
 from server.base.models import Submission
@@ -63,29 +61,6 @@ def test_without_a_key_the_same_request_is_refused_naming_the_submission_it_made
 
     assert again.status_code == 409
     assert first["id"] in again.json()["detail"]
-
-
-def test_two_requests_under_one_key_at_once_make_one_submission(
-    digits_submission, submit, client, stored_files
-):
-    barrier = threading.Barrier(4)
-    answers = []
-
-    def send():
-        barrier.wait(timeout=10)
-        answers.append(submit(digits_submission, key="key-1"))
-
-    threads = [threading.Thread(target=send) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=60)
-
-    assert [answer.status_code for answer in answers] == [201] * 4
-    assert len({answer.json()["id"] for answer in answers}) == 1
-    assert sum("idempotent-replayed" in answer.headers for answer in answers) == 3
-    assert len(client.get("/api/v1/submissions").json()["submissions"]) == 1
-    assert not [path for path in stored_files() if path.startswith("incoming/")]
 
 
 @pytest.mark.parametrize("key", [" ", "k" * 201, "tab\there"])

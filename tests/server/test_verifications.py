@@ -1,7 +1,5 @@
 """Verifications: asked for, sealed, judged, called off, and published."""
 
-import hashlib
-import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -16,19 +14,7 @@ from server.base.standing import (
     published_status,
     published_verification,
 )
-
-CIFAR10_CURVE = b"epoch\thours\ttop1Accuracy\n1\t0.05\t94.5\n"
-
-
-CIFAR10_ENTRY = {
-    "version": "v1.0",
-    "author": "Ada",
-    "authorEmail": "ada@example.org",
-    "framework": "PyTorch",
-    "model": "ResNet-18",
-    "hardware": "1 V100",
-    "timestamp": "2018-04-20",
-}
+from tests.support.build import seal_of, send_entry
 
 
 def ask(client, submission_id, person, body=None):
@@ -80,15 +66,7 @@ def test_a_bad_body_is_422_and_queues_nothing(
 
 
 def test_a_dawnbench_entry_cannot_be_verified(client, alice, olivia, row_counts):
-    made = client.post(
-        "/api/v1/submissions",
-        files=[
-            ("submission", ("entry.json", json.dumps(CIFAR10_ENTRY))),
-            ("logs", ("entry.tsv", CIFAR10_CURVE)),
-        ],
-        data={"benchmark": "cifar10"},
-        headers=alice.headers,
-    ).json()
+    made = send_entry(client, alice).json()
     before = row_counts()
     response = ask(client, made["id"], olivia)
 
@@ -130,17 +108,10 @@ def test_the_seal_is_public_at_once_and_opened_at_the_end(replay, client, make_r
     after = replay.view()
     assert after["seal"] == before["seal"]
     submission = client.get(f"/api/v1/submissions/{replay.submission_id}").json()
-    opened = {
-        "benchmark_sha256": submission["benchmark_sha256"],
-        "draw": 3,
-        "nonce": after["nonce"],
-        "own_runs": 2,
-        "runs": before["runs_planned"],
-        "seeds": after["seeds"],
-        "submission": replay.submission_id,
-    }
-    text = json.dumps(opened, sort_keys=True, separators=(",", ":"))
-    assert hashlib.sha256(text.encode()).hexdigest() == before["seal"]
+    same = {"benchmark_sha256": submission["benchmark_sha256"], "submission": replay.submission_id}
+    drawn = {"runs": before["runs_planned"], "own_runs": 2}
+    opened = {"nonce": after["nonce"], "seeds": after["seeds"]}
+    assert seal_of(**same, **drawn, **opened) == before["seal"]
     assert len(set(after["seeds"])) == before["runs_planned"]
 
 

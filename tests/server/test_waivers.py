@@ -9,7 +9,7 @@ from finishline.cli.bundles import check_bundle, keys_in
 from finishline.cli.commands.check_proof import waiver_lines
 from server.base.models import Submission
 from server.submissions.rescoring import rescore_submissions
-from tests.server.test_phases import ORIGIN, sign_in
+from tests.support.pages import ORIGIN, sign_in
 from tests.support.services import services_of
 
 BOARD = "/api/v1/leaderboards/digits"
