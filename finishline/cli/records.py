@@ -98,7 +98,7 @@ def record_table(records: Iterable[Record]) -> FittingTable:
     return table
 
 
-def problem_text(problem: Record) -> str:
+def problem_text(problem: Mapping[str, Any]) -> str:
     """A problem as one line: severity, place, fault and expectation."""
     place = problem["file"] or ""
     if problem["line"] is not None:
