@@ -48,6 +48,7 @@ def test_a_script_becomes_a_package_by_few_added_lines():
     assert f"becomes a package by {added} added lines" in PAGE
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("boxed")
 def test_the_steps_of_the_page_make_a_benchmark_whose_reference_arrives(
     tmp_path, finishline, monkeypatch

@@ -45,6 +45,7 @@ def curve(training):
     return [item.quality for item in training if isinstance(item, Measurement)]
 
 
+@pytest.mark.nightly
 def test_two_processes_give_the_curve_of_one_at_the_same_global_batch(pair):
     first, second = (each["grammar"] for each in pair)
     assert first == second

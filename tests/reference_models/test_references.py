@@ -139,6 +139,7 @@ dropped = 1
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.nightly
 def test_two_processes_have_the_loss_curve_of_one_at_the_same_global_batch(pair):
     single, _ = curves(torch.float32, epochs=1)
     losses, qualities = curves(torch.float64, epochs=2)
