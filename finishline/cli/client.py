@@ -2,42 +2,20 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http import HTTPStatus
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import httpx2
 
-from finishline.cli.errors import CliError, ExitCode
-from finishline.client.errors import (
-    FinishlineError,
-    NoAnswer,
-    NotAllowed,
-    NotFound,
-    NotSignedIn,
-    TooManyRequests,
-    Unavailable,
-)
+from finishline.cli.errors import CliError, ExitCode, cli_errors
 from finishline.client.retries import Patience, Retries
 from finishline.client.transport import TIMEOUT, Transport, segment
 from finishline.profiles import chosen_server
 
-__all__ = ["ServerClient", "View", "cli_errors", "segment"]
+__all__ = ["ServerClient", "View", "segment"]
 
 View = dict[str, Any]
 Answer = TypeVar("Answer")
-EXIT_CODES: dict[type[FinishlineError], ExitCode] = {
-    NotSignedIn: ExitCode.NOT_ALLOWED,
-    NotAllowed: ExitCode.NOT_ALLOWED,
-    NotFound: ExitCode.NOT_FOUND,
-    TooManyRequests: ExitCode.SERVER,
-    Unavailable: ExitCode.SERVER,
-    NoAnswer: ExitCode.SERVER,
-}
-NEXT_STEPS = {
-    401: "Log in with `finishline login URL`, or set FINISHLINE_TOKEN to a valid token.",
-}
 
 
 def _wait(seconds: float) -> None:
@@ -101,35 +79,3 @@ def _told(value: Any, url: str) -> Any:
     if isinstance(value, list):
         return [_told(each, url) for each in value]
     return Told(value, url) if isinstance(value, dict) else value
-
-
-@contextmanager
-def cli_errors() -> Iterator[None]:
-    """Turn the client's exceptions into CliErrors."""
-    try:
-        yield
-    except FinishlineError as error:
-        raise cli_error_of(error) from error
-
-
-def cli_error_of(error: FinishlineError) -> CliError:
-    """The error with its exit code, and the next step at a terminal."""
-    return CliError(
-        _sentence(error),
-        exit_code=EXIT_CODES.get(type(error), ExitCode.REFUSED),
-        problems=error.problems,
-    )
-
-
-def _sentence(error: FinishlineError) -> str:
-    if error.status in NEXT_STEPS:
-        return f"{error.detail} {NEXT_STEPS[error.status]}"
-    whole = error.detail.removesuffix(".")
-    if isinstance(error, NoAnswer):
-        return (
-            f"{whole}; name a running server with `finishline login URL`, --url or "
-            "FINISHLINE_URL, or start one with `finishline up`."
-        )
-    if isinstance(error, Unavailable) and error.status == HTTPStatus.OK:
-        return f"{whole}; check --url."
-    return error.detail

@@ -2,8 +2,8 @@
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from finishline.cli.client import ServerClient, segment
 from finishline.cli.errors import CliError, ExitCode, refusal
 from finishline.definitions import folders_of, known_ids
 from finishline.rules.archive.definitions import shipped_definitions
@@ -16,6 +16,9 @@ from finishline.rules.benchmarks.benchmark import (
 from finishline.rules.errors import RuleError
 from finishline.rules.text import did_you_mean
 from finishline.rules.trainings.own_benchmark import LARGEST_BYTES, wrong_hashes
+
+if TYPE_CHECKING:
+    from finishline.cli.client import ServerClient
 
 LARGEST_DEFINITION_BYTES = 16 * 1024 * 1024
 
@@ -72,8 +75,10 @@ def _not_found(name: str, folders: list[Path]) -> CliError:
     )
 
 
-def download_definition(server: ServerClient, benchmark_id: str) -> tuple[bytes, Benchmark]:
+def download_definition(server: "ServerClient", benchmark_id: str) -> tuple[bytes, Benchmark]:
     """A server's definition, its bytes and parsed. Raises CliError."""
+    from finishline.cli.client import segment
+
     path = f"/benchmarks/{segment(benchmark_id)}.toml"
     content = server.download(path, limit_bytes=LARGEST_DEFINITION_BYTES)
     try:
@@ -83,8 +88,10 @@ def download_definition(server: ServerClient, benchmark_id: str) -> tuple[bytes,
         raise refusal(error) from error
 
 
-def download_files(server: ServerClient, benchmark: Benchmark) -> dict[str, bytes]:
+def download_files(server: "ServerClient", benchmark: Benchmark) -> dict[str, bytes]:
     """The files that a server's definition pins, by name. Raises CliError."""
+    from finishline.cli.client import segment
+
     pinned = benchmark.trainings.files if benchmark.trainings is not None else {}
     path = f"/benchmarks/{segment(benchmark.benchmark_id)}/files"
     files = {name: server.download(f"{path}/{name}", limit_bytes=LARGEST_BYTES) for name in pinned}
@@ -105,6 +112,8 @@ def with_server_definition(
     """
     if url is None or benchmark_id is None or benchmark_id in benchmarks:
         return benchmarks
+    from finishline.cli.client import ServerClient  # Loads what speaks HTTP.
+
     try:
         with ServerClient(url, token) as server:
             _, found = download_definition(server, benchmark_id)
@@ -121,6 +130,8 @@ def with_server_definitions(
     """The definitions and every other one that a server has. Raises CliError."""
     if url is None:
         return benchmarks
+    from finishline.cli.client import ServerClient
+
     with ServerClient(url, token) as server:
         listed = [str(each["id"]) for each in server.get("/benchmarks")["benchmarks"]]
         missing = [each for each in listed if each not in benchmarks]

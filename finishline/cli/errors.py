@@ -1,11 +1,22 @@
 """Failure of a command: one sentence and one exit code."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from enum import IntEnum
+from http import HTTPStatus
 from typing import Any
 
-from finishline.client.errors import Problem
+from finishline.client.errors import (
+    FinishlineError,
+    NoAnswer,
+    NotAllowed,
+    NotFound,
+    NotSignedIn,
+    Problem,
+    TooManyRequests,
+    Unavailable,
+)
 from finishline.places import installed_server
 from finishline.rules.errors import RuleError
 
@@ -15,6 +26,8 @@ __all__ = [
     "CliError",
     "ExitCode",
     "Problem",
+    "cli_error_of",
+    "cli_errors",
     "refusal",
     "require_server",
 ]
@@ -33,6 +46,19 @@ class ExitCode(IntEnum):
     SERVER = 4
     NOT_ALLOWED = 5
     NOT_FOUND = 6
+
+
+EXIT_CODES: dict[type[FinishlineError], ExitCode] = {
+    NotSignedIn: ExitCode.NOT_ALLOWED,
+    NotAllowed: ExitCode.NOT_ALLOWED,
+    NotFound: ExitCode.NOT_FOUND,
+    TooManyRequests: ExitCode.SERVER,
+    Unavailable: ExitCode.SERVER,
+    NoAnswer: ExitCode.SERVER,
+}
+NEXT_STEPS = {
+    401: "Log in with `finishline login URL`, or set FINISHLINE_TOKEN to a valid token.",
+}
 
 
 class CliError(Exception):
@@ -56,6 +82,38 @@ class CliError(Exception):
                 "problems": [asdict(problem) for problem in self.problems],
             }
         }
+
+
+@contextmanager
+def cli_errors() -> Iterator[None]:
+    """Turn the client's exceptions into CliErrors."""
+    try:
+        yield
+    except FinishlineError as error:
+        raise cli_error_of(error) from error
+
+
+def cli_error_of(error: FinishlineError) -> CliError:
+    """The error with its exit code, and the next step at a terminal."""
+    return CliError(
+        _sentence(error),
+        exit_code=EXIT_CODES.get(type(error), ExitCode.REFUSED),
+        problems=error.problems,
+    )
+
+
+def _sentence(error: FinishlineError) -> str:
+    if error.status in NEXT_STEPS:
+        return f"{error.detail} {NEXT_STEPS[error.status]}"
+    whole = error.detail.removesuffix(".")
+    if isinstance(error, NoAnswer):
+        return (
+            f"{whole}; name a running server with `finishline login URL`, --url or "
+            "FINISHLINE_URL, or start one with `finishline up`."
+        )
+    if isinstance(error, Unavailable) and error.status == HTTPStatus.OK:
+        return f"{whole}; check --url."
+    return error.detail
 
 
 def refusal(error: RuleError) -> CliError:

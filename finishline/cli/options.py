@@ -15,6 +15,7 @@ __all__ = [
     "Data",
     "Json",
     "Limit",
+    "ServerToAsk",
     "Token",
     "Url",
     "Var",
@@ -23,6 +24,9 @@ __all__ = [
 DEFAULT_VAR = Path("var")
 
 Url = Annotated[str, typer.Option("--url", envvar="FINISHLINE_URL", help="Address of the server.")]
+ServerToAsk = Annotated[
+    str | None, typer.Option("--url", help="Server to ask for the definition and the phase.")
+]
 Token = Annotated[
     str | None,
     typer.Option("--token", envvar="FINISHLINE_TOKEN", help="API token (fl_...)."),

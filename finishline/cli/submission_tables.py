@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from finishline.cli.client import cli_errors
+from finishline.cli.errors import cli_errors
 from finishline.cli.screen import as_it_is
 from finishline.cli.tables import (
     ABSENT,
@@ -24,8 +25,10 @@ from finishline.cli.tables import (
 )
 from finishline.client import files
 from finishline.client.files import CLAIM_NAME, SubmissionFiles
-from finishline.rules.proof.check import Check
 from finishline.rules.text import count_text
+
+if TYPE_CHECKING:
+    from finishline.rules.proof.check import Check
 
 
 def submission_lines(view: View) -> list[RenderableType]:
@@ -187,7 +190,7 @@ def verdict_lines(view: View) -> list[RenderableType]:
     return lines
 
 
-def check_table(checks: Sequence[Check]) -> Table:
+def check_table(checks: "Sequence[Check]") -> Table:
     """The checks of a proof, and why one did not pass."""
     table = make_table("check", "result", "compared")
     for check in checks:

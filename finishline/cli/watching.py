@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
-from finishline.cli.client import ServerClient, View, cli_errors, segment
-from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.client import ServerClient, View, segment
+from finishline.cli.errors import CliError, ExitCode, cli_errors
 from finishline.cli.replay_screen import (
     ReplayProgress,
     ReplayScreen,

@@ -6,13 +6,16 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from finishline.client.errors import Problem, Refused
-from finishline.client.transport import FilePart
 from finishline.rules.errors import RuleError
 from finishline.rules.logs import PACKED_SUFFIXES, UNPACKED, check_file_name
 from finishline.rules.text import count_text, near_miss
 from finishline.rules.trainings.manifest import FILE
+
+if TYPE_CHECKING:
+    from finishline.client.transport import FilePart
 
 CLAIM_NAME = "submission.json"
 
@@ -77,7 +80,7 @@ def idempotency_key(upload: Upload, **form: str | None) -> str:
     return whole.hexdigest()
 
 
-def open_parts(upload: Upload, opened: ExitStack) -> list[FilePart]:
+def open_parts(upload: Upload, opened: ExitStack) -> "list[FilePart]":
     """The files as parts of a multipart form; `opened` closes them."""
     parts = [("submission", upload.claim_name, upload.claim, "application/json")]
     parts += [("logs", name, content, "text/plain") for name, content in upload.logs.items()]

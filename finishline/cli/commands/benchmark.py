@@ -138,11 +138,6 @@ def _write(path: Path, content: bytes, *, replace: bool) -> None:
         ) from error
 
 
-ServerToAsk = Annotated[
-    str | None, typer.Option("--url", help="Server to ask for the definition and the phase.")
-]
-
-
 def ask_phase(url: str, token: str | None, scored: ScoredSubmission) -> tuple[View, list[Text]]:
     """Phase of a checked submission's benchmark on a server, as JSON and in sentences.
 

@@ -10,7 +10,6 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from finishline.cli.commands.benchmark import ServerToAsk, ask_phase
 from finishline.cli.definitions import (
     benchmark_named_in,
     read_benchmarks,
@@ -19,7 +18,7 @@ from finishline.cli.definitions import (
     with_server_definitions,
 )
 from finishline.cli.errors import CliError, ExitCode, Problem, refusal
-from finishline.cli.options import BenchmarksDir, Json, Token
+from finishline.cli.options import BenchmarksDir, Json, ServerToAsk, Token
 from finishline.cli.records import find_in, problem_text, score_found
 from finishline.cli.screen import as_it_is, open_screen
 from finishline.cli.submission_tables import (
@@ -116,6 +115,8 @@ def check(
     }
     phase_lines: list[Text] = []
     if url is not None:
+        from finishline.cli.commands.benchmark import ask_phase  # Loads what speaks HTTP.
+
         document["server"], phase_lines = ask_phase(url, token, scored)
     lines = [*_lines(document), *remark_lines(remarks), *phase_lines]
     open_screen(as_json=as_json).answer(document, lines)
