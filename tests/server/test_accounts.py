@@ -8,7 +8,7 @@ from html import unescape
 import pytest
 
 from server.base.database import utc_now
-from server.base.models import Token, User
+from server.base.models import Token
 from server.pages import console_account
 from tests.server.test_console import Console, error_of
 from tests.server.test_submission_pages import judged
@@ -148,6 +148,9 @@ def test_no_token_goes_beyond_its_users_role(client, ada, olivia, walter):
 def test_a_bad_body_is_422_and_makes_no_token(body, field, client, olivia):
     response = client.post(TOKENS, json=body, headers=olivia.headers)
 
+    headers = olivia.headers | {"Content-Type": "application/json"}
+    no_json = client.post(TOKENS, content=b'{"user": ', headers=headers)
+    assert (no_json.status_code, "JSON" in no_json.json()["detail"]) == (422, True)
     assert response.status_code == 422
     assert response.headers["content-type"] == "application/problem+json"
     assert response.json()["problems"][0]["field"] == field
@@ -155,14 +158,6 @@ def test_a_bad_body_is_422_and_makes_no_token(body, field, client, olivia):
 
 
 __all__ = ["judged"]  # A fixture.
-
-
-def test_a_body_that_is_no_json_is_422(client, olivia):
-    headers = olivia.headers | {"Content-Type": "application/json"}
-    response = client.post(TOKENS, content=b'{"user": ', headers=headers)
-
-    assert response.status_code == 422
-    assert "JSON" in response.json()["detail"]
 
 
 ACCOUNT = "/account"
@@ -306,6 +301,8 @@ def test_ones_own_submissions_go_on_where_a_page_ends_and_say_what_was_verified(
     ]
     assert shown == [[third, second], [first]]
     assert others not in page + rest
+    assert page.count('<small class="soft">this session') == 1
+    assert "/console/tokens" not in page
     assert ("epochs agree" in page, "epochs agree" in rest) == (False, True)
     assert 'class="next"' not in rest
     assert alices.get(ACCOUNT, before="yesterday").status_code == 422
@@ -328,14 +325,6 @@ def test_a_use_is_recorded_once_a_minute(client, alice, database):
     assert last_used(client, alice) > first
 
 
-def test_a_session_uses_its_token(client, database, alice):
-    Console(client, alice)
-    client.get("/account")
-    with database.write() as session:
-        used = session.query(Token.last_used_at).join(User).filter(User.name == "alice").scalar()
-    assert used is not None
-
-
 def test_a_request_is_answered_when_its_use_cannot_be_written(client, alice, database, caplog):
     with database.write() as session:
         session.connection().exec_driver_sql(
@@ -345,8 +334,13 @@ def test_a_request_is_answered_when_its_use_cannot_be_written(client, alice, dat
     assert "no room" in caplog.text
 
 
-def test_boards_note_no_use(client, alice, database):
+def test_boards_note_no_use_and_a_session_uses_its_token(client, alice, database):
+    def used():
+        with database.read() as session:
+            return session.query(Token).filter(Token.last_used_at.is_not(None)).count()
+
     for address in ("/api/v1/leaderboards/digits", "/benchmarks/digits"):
         assert client.get(address, headers=alice.headers).status_code == 200
-    with database.read() as session:
-        assert session.query(Token).filter(Token.last_used_at.is_not(None)).count() == 0
+    assert used() == 0
+    Console(client, alice).get(ACCOUNT)
+    assert used() == 1

@@ -73,13 +73,11 @@ def test_an_import_installs_the_definition_that_its_result_needs(client, olivia)
         ({"archive": "true"}, {"division": "ajar"}, 422),
     ],
 )
-def test_what_is_no_archives_result_installs_nothing(client, olivia, form, changes, status):
-    assert send(client, olivia, CLAIM | changes, **form).status_code == status
-    assert offered(client) == OWN_BENCHMARKS
-
-
-def test_only_an_organiser_installs_a_definition(client, alice):
+def test_what_is_no_archives_result_or_nobodys_to_send_installs_nothing(
+    client, olivia, alice, form, changes, status
+):
     assert send(client, alice, archive="true").status_code == 403
+    assert send(client, olivia, CLAIM | changes, **form).status_code == status
     assert offered(client) == OWN_BENCHMARKS
 
 

@@ -102,22 +102,17 @@ def test_an_organisation_stands_for_the_submitter_with_its_date(archived, submit
         ({"submitted_on": "2018-02-30"}, "submitted_on"),
         ({"organisation": "x" * 201}, "organisation"),
         ({"organisation": 7}, "organisation"),
+        ({}, "archive"),
     ],
 )
 def test_a_bad_origin_is_422(change, field, archived, submit, olivia):
     archived.claim |= change
+    if field == "archive":
+        archived.form = {"archive": "yes"}
     response = submit(archived, by=olivia)
 
     assert response.status_code == 422
     assert [problem["field"] for problem in response.json()["problems"]] == [field]
-
-
-def test_archive_is_true_or_false(archived, submit, olivia):
-    archived.form = {"archive": "yes"}
-    response = submit(archived, by=olivia)
-
-    assert response.status_code == 422
-    assert response.json()["problems"][0]["field"] == "archive"
 
 
 def test_a_run_that_was_never_evaluated_did_not_reach_the_target(archived, submit, olivia, client):
@@ -143,15 +138,6 @@ def test_an_unreadable_log_is_refused_from_an_archive_too(archived, submit, oliv
     assert response.status_code == 422
     assert response.json()["problems"][0]["file"] == "run_2.log"
     assert row_counts()["submissions"] == 0
-
-
-def test_an_archive_sent_twice_under_a_key_is_one_submission(archived, submit, olivia):
-    first = submit(archived, by=olivia, key="package-1")
-    again = submit(archived, by=olivia, key="package-1")
-    archived.form = {}
-
-    assert (first.json()["id"], first.status_code) == (again.json()["id"], again.status_code)
-    assert submit(archived, by=olivia, key="package-1").status_code == 409
 
 
 def send_package(client, by, folder, benchmark, organisation):

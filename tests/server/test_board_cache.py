@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import threading
 from dataclasses import dataclass
 
 import pytest
@@ -26,6 +25,7 @@ from server.base.models import Submission
 from server.base.request_metrics import RequestMetrics
 from server.boards.cache import HINT, OVERHEAD_BYTES, BoardCache
 from server.operations.logs import Observed
+from tests.support.both_databases import at_once
 from tests.support.loops import run_async
 from tests.support.statements import statements_of
 
@@ -288,14 +288,6 @@ def cached(made):
     return BoardCache(made, reader, RequestMetrics())
 
 
-def test_an_answer_that_sets_a_cookie_is_one_readers():
-    made = Made((b"set-cookie", b"session=1"))
-    cache = cached(made)
-    for _ in range(3):
-        assert ask(cache, BOARD)[0] == 200
-    assert made.calls == 3
-
-
 def test_the_longest_unread_go_when_too_much_is_cached(monkeypatch):
     made = Made()
     monkeypatch.setattr("server.boards.cache.MOST_BYTES", 2 * (made.size + OVERHEAD_BYTES))
@@ -530,19 +522,6 @@ def test_the_longest_unused_value_goes_when_all_grow_too_heavy():
 
 def test_many_who_ask_at_once_wait_for_one_who_makes_it():
     cache, made = VersionedCache(10), []
-    started = threading.Barrier(8)
-
-    def make():
-        made.append(threading.get_ident())
-        return 7
-
-    def ask():
-        started.wait(timeout=10)
-        cache.get("key", 1, lambda _: make())
-
-    threads = [threading.Thread(target=ask) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=10)
+    asked = [lambda: cache.get("key", 1, made.append)] * 8
+    assert at_once(*asked) == [None] * 8
     assert len(made) == 1

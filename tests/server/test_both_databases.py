@@ -3,10 +3,9 @@
 On PostgreSQL several transactions write at the same time, so these are the tests of its locks.
 """
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
@@ -37,38 +36,18 @@ from tests.server.test_cross_checks import (  # noqa: F401  fixtures
 )
 from tests.support.both_databases import (
     ON_POSTGRESQL,
+    at_once,
     wait_until_blocked,
 )
-from tests.support.build import claim_headers
+from tests.support.build import Replay
 from tests.support.streams import stream_report, streamed
-from tests.support.workers import greet_as_servers, latest_attempt, send_to
+from tests.support.workers import greet_as_servers, latest_attempt
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database_url(request):
     """A migrated database of either kind, with every change: locks differ."""
     return request.getfixturevalue(f"{request.param}_url")
-
-
-def at_once(*calls):
-    """What calls that start together return or raise, in the order of the calls."""
-    barrier = threading.Barrier(len(calls))
-    results = [None] * len(calls)
-
-    def run(index, call):
-        barrier.wait(timeout=10)
-        try:
-            results[index] = call()
-        except BaseException as error:  # noqa: BLE001  It is a result like any other here.
-            results[index] = error
-
-    threads = [threading.Thread(target=run, args=(index, call)) for index, call in enumerate(calls)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=60)
-        assert not thread.is_alive(), "a call hangs"
-    return results
 
 
 def codes(answers):
@@ -170,15 +149,6 @@ def test_duels_of_two_submissions_asked_for_at_once_from_both_sides_are_one(
 
     assert codes(answers) == [201, 409, 409, 409]
     assert len(client.get("/api/v1/verifications").json()["verifications"]) == 1
-
-
-def test_a_duel_with_an_id_that_no_database_stores_is_refused(client, olivia):
-    answer = client.post(
-        "/api/v1/duels",
-        content=b'{"challenger": "a\\u0000", "holder": "b"}',
-        headers=olivia.headers | {"Content-Type": "application/json"},
-    )
-    assert answer.status_code in (404, 422)
 
 
 def test_claims_at_once_have_one_winner(replay):
@@ -397,17 +367,11 @@ def test_the_last_two_chunks_of_a_calibration_reported_at_once_end_it(
     view = start().json()
     reports = []
     for chunk in view["chunks"]:
-        chunk_id = chunk["verification_id"]
-        attempt_id = latest_attempt(database, chunk_id)
-        with database.read() as session:
-            report = make_report(list(session.get_one(Verification, chunk_id).seeds))
-        address = f"/api/v1/attempts/{attempt_id}"
-        claim = {"worker": "walter-1", "hardware_class": "cpu-test"}
-        send_to(database, attempt_id, "walter-1")
-        grant = client.post(f"{address}/claim", json=claim, headers=walter.headers).json()
-        stream_report(database, attempt_id, report)
-        how = {"json": asdict(report), "headers": claim_headers(grant)}
-        reports.append(partial(client.post, f"{address}/report", **how))
+        one = Replay(client, database, walter, None, chunk["verification_id"])
+        report = make_report(one.seeds())
+        grant = one.claim().json()
+        stream_report(database, grant["attempt_id"], report)
+        reports.append(partial(one.post_report, grant, report))
 
     assert codes(at_once(*reports)) == [200, 200]
     ended = client.get(f"/api/v1/calibrations/{view['id']}").json()
@@ -443,7 +407,10 @@ def test_hellos_and_tokens_at_once_make_one_worker_and_one_user(
         "/api/v1/submissions/%ff%fe",
     ],
 )
-def test_a_character_no_database_stores_is_refused(path, client):
+def test_a_character_no_database_stores_is_refused(path, client, olivia):
+    headers = olivia.headers | {"Content-Type": "application/json"}
+    ids = b'{"challenger": "a\\u0000", "holder": "b"}'
+    assert client.post("/api/v1/duels", content=ids, headers=headers).status_code in (404, 422)
     response = client.get(path)
 
     assert response.status_code in (200, 404, 422)

@@ -1,8 +1,8 @@
 """Calibrations: asked for, made chunk by chunk, continued, adopted, and their pages."""
 
-import json
 import shutil
 from dataclasses import replace
+from functools import partial
 from statistics import fmean
 
 import pytest
@@ -14,11 +14,10 @@ from finishline.rules.verification.messages import Failure
 from server.app import create_app
 from server.base.models import Calibration, CalibrationRunRow, Verification
 from server.verifications.dispatch import take_due
-from tests.support.build import claim_headers, seal_of
+from tests.support.build import Replay, seal_of
 from tests.support.pages import BROWSER, HOSTILE, words_of
 from tests.support.proofs import predicate_in
 from tests.support.streams import stream_report
-from tests.support.workers import latest_attempt, send_to
 
 CALIBRATIONS = "/api/v1/calibrations"
 BODY = {"benchmark": "digits", "batch_sizes": [64, 32], "runs": 12, "reason": "new torch"}
@@ -47,37 +46,26 @@ def post(client, olivia):
 
 
 @pytest.fixture
-def claim(client, database, walter):
-    """Claims the latest attempt of a chunk as a worker does; its grant."""
-
-    def make(chunk):
-        attempt_id = latest_attempt(database, chunk)
-        send_to(database, attempt_id, "walter-1")
-        body = {"worker": "walter-1", "hardware_class": "cpu-test"}
-        address = f"/api/v1/attempts/{attempt_id}/claim"
-        return client.post(address, json=body, headers=walter.headers).json()
-
-    return make
+def chunk_of(client, database, walter):
+    """A chunk, whose latest attempt a worker may claim."""
+    return partial(Replay, client, database, walter, None)
 
 
 @pytest.fixture
-def train(client, database, claim, make_report):
+def train(database, chunk_of, make_report):
     """Makes the latest attempt of a chunk as a worker does, or fails it."""
 
-    def make(chunk, *, failure=None, curve=CURVE, touched=None):
-        grant = claim(chunk)
-        with database.read() as session:
-            seeds = list(session.get_one(Verification, chunk).seeds)
-        report = make_report(seeds, qualities=curve)
+    def make(chunk_id, *, failure=None, curve=CURVE, touched=None):
+        chunk = chunk_of(chunk_id)
+        grant = chunk.claim().json()
+        report = make_report(chunk.seeds(), qualities=curve)
         report = replace(report, runs=[_to_its_end(run) for run in report.runs])
         if failure is not None:
             report = replace(report, runs=[], failure=failure)
         if touched is not None:
             report = replace(report, precision=PrecisionAudit(touched, {touched: 9}, False))
-        body = json.loads(json.dumps(report, default=vars))
         stream_report(database, grant["attempt_id"], report)
-        address = f"/api/v1/attempts/{grant['attempt_id']}/report"
-        return client.post(address, json=body, headers=claim_headers(grant))
+        return chunk.post_report(grant, report)
 
     return make
 
@@ -164,12 +152,11 @@ def test_its_runs_are_kept_and_counted_as_chunks_end(start, train, client):
     assert {run["verification_id"] for run in runs} == chunks
 
 
-def test_runs_under_way_are_seen_before_they_are_reported(start, claim, client):
+def test_runs_under_way_are_seen_before_they_are_reported(start, chunk_of, client):
     view = start().json()
-    grant = claim(view["chunks"][0]["verification_id"])
+    chunk = chunk_of(view["chunks"][0]["verification_id"])
     event = {"sequence": 0, "run": 4, "kind": "evaluation", "quality": 50.0, "epoch": 1.0}
-    address = f"/api/v1/attempts/{grant['attempt_id']}/evaluations"
-    client.post(address, json={"events": [event]}, headers=claim_headers(grant))
+    chunk.post(chunk.claim().json(), [event])
 
     sizes = get(client, view["id"])["sizes"]
     assert [(s["finished"], s["under_way"]) for s in sizes] == [(0, 4), (0, 0)]

@@ -1,11 +1,12 @@
 """Charts of a board and the tables under them, from three published entries."""
 
 import html
-import json
 import re
 
 import plotly.graph_objects as go
 import pytest
+
+from tests.support.build import ENTRY, send_entry
 
 CHARTS = "/benchmarks/cifar10/charts"
 COMMIT = "fb27b827bd83eff9021698ffe576b33a100e0b78"  # Of DAWNBench, so its source is known.
@@ -40,26 +41,12 @@ def entries(client, olivia):
     """Three trainings of DAWNBench by one author; their ids by date."""
     ids = {}
     for date, (count, hours, price) in ENTRIES.items():
-        entry = {
-            "version": "v1.0",
-            "author": "Ada",
-            "authorEmail": "ada@example.org",
-            "framework": "any",
-            "model": "ResNet",
-            "hardware": f"{count} NVIDIA Tesla V100 GPUs",
-            "costPerHour": price,
-            "timestamp": date,
-        }
+        entry = ENTRY | {"hardware": f"{count} NVIDIA Tesla V100 GPUs", "timestamp": date}
+        entry |= {"costPerHour": price}
         lines = [f"{epoch}\t{epoch * hours}\t{q}" for epoch, q in enumerate(QUALITIES, start=1)]
-        answer = client.post(
-            "/api/v1/submissions",
-            data={"benchmark": "cifar10", "archive": "true", "source_commit": COMMIT},
-            files=[
-                ("submission", ("entry.json", json.dumps(entry))),
-                ("logs", ("entry.tsv", "\n".join(["epoch\thours\ttop1Accuracy", *lines, ""]))),
-            ],
-            headers=olivia.headers,
-        )
+        curve = "\n".join(["epoch\thours\ttop1Accuracy", *lines, ""])
+        form = {"archive": "true", "source_commit": COMMIT}
+        answer = send_entry(client, olivia, entry, curve=curve, **form)
         assert answer.status_code == 201, answer.text
         ids[date] = answer.json()["id"]
     return ids

@@ -152,13 +152,6 @@ def test_a_confirmed_worker_is_asked_for_its_classs_roof_until_there_is_one(
         assert "does not measure itself" in client.get(page, headers=BROWSER).text
 
 
-def test_a_worker_that_changes_its_class_is_confirmed_again(hello, confirm, client):
-    hello()
-    confirm()
-    hello(hardware_class="cpu-other")
-    assert client.get(f"{WORKERS}/walter-1").json()["worker"]["state"] == "unconfirmed"
-
-
 def test_a_faster_machine_under_the_name_is_as_wrong_as_a_slower_one(hello, confirm, probe, client):
     for name in ("walter-1", "walter-2"):
         hello(name)
@@ -171,19 +164,12 @@ def test_a_faster_machine_under_the_name_is_as_wrong_as_a_slower_one(hello, conf
     assert "11.0 % slower than hardware class cpu-test" in answer["message"]
 
 
-def test_a_worker_of_the_server_itself_counts_as_the_organisers(hello, database, walter, client):
+def test_a_worker_that_the_server_itself_confirms_becomes_the_organisers(
+    hello, confirm, database, walter
+):
     hello()
     with database.write() as session, pytest.raises(ConflictError, match="is not somebody's"):
         confirm_worker(session, Administrator(), "walter-1", reason=None, owner="somebody")
-    with database.write() as session:
-        confirm_worker(session, Administrator(), "walter-1", reason=None, owner="walter")
-        assert is_organisers_worker(session, "walter-1")
-
-
-def test_a_worker_that_a_user_confirmed_becomes_the_organisers_by_the_server_itself(
-    hello, confirm, database
-):
-    hello()
     confirm()
     with database.write() as session:
         assert not is_organisers_worker(session, "walter-1")

@@ -381,19 +381,6 @@ def test_the_log_is_filtered_paged_and_downloaded_whole(console, waiting, databa
     assert (chain.records, chain.problems) == (53, ())
 
 
-def test_a_person_sees_their_own_submissions_and_tokens_and_no_others(
-    client, alice, bob, digits_submission, submit
-):
-    own = submit(digits_submission).json()["id"]
-    others = submit(digits_submission, by=bob).json()["id"]
-    page = Console(client, alice).get("/account").text
-
-    assert own in page
-    assert others not in page
-    assert page.count('<small class="soft">this session') == 1
-    assert "/console/tokens" not in page
-
-
 def test_workers_have_pages_and_a_chosen_one_is_offered_on_each(console, walter, monkeypatch):
     monkeypatch.setattr("server.pages.console_workers.SHOWN_PER_PAGE", 1)
     for name in ("w-1", "w-2"):

@@ -6,8 +6,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from server.app import create_app
+from tests.support.pages import ORIGIN
 
-ORIGIN = {"Origin": "http://testserver", "Accept": "text/html"}
 STUDENTS = 30
 
 

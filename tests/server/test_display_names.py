@@ -4,8 +4,9 @@ import re
 
 import pytest
 
+from tests.support.pages import ORIGIN
+
 ME = "/api/v1/me"
-ORIGIN = {"Origin": "http://testserver", "Accept": "text/html"}
 SHOWN = "Alice O'Neill"
 
 

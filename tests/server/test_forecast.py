@@ -149,6 +149,8 @@ def foretell(waiting, takers, turns=None):
 
 def test_each_starts_on_whichever_worker_of_its_class_is_free_first():
     busy = busy_taker(Taker("b", "cpu", NOON), REPLAY, since=minutes(-4), typical=TEN_MINUTES)
+    late = busy_taker(Taker("b", "cpu", NOON), REPLAY, since=minutes(-30), typical=TEN_MINUTES)
+    assert late.free_at == NOON  # What takes longer than usual may end at any moment.
     takers = [Taker("a", "cpu", NOON), busy, Taker("g", "gpu", NOON)]
     starts = foretell(queued(*[(REPLAY, "cpu")] * 4), takers)
     # a takes the first, b is free at minute 6, a again at 10, b again at 16.
@@ -176,11 +178,6 @@ def test_what_no_worker_of_its_class_can_take_goes_to_any():
     takers = [Taker("g", "gpu", minutes(2))]
     starts = foretell(queued((REPLAY, "tpu"), (REPLAY, None)), takers)
     assert [each.start for _, each in starts] == [minutes(2), minutes(3)]
-
-
-def test_one_that_takes_longer_than_usual_may_end_at_any_moment():
-    late = busy_taker(Taker("b", "cpu", NOON), REPLAY, since=minutes(-30), typical=TEN_MINUTES)
-    assert late.free_at == NOON
 
 
 def test_what_nobody_can_know_is_unknown_and_says_why():

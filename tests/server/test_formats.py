@@ -36,17 +36,13 @@ def as_json(value):
     return [as_json(item) for item in value] if isinstance(value, list) else value
 
 
-def test_a_board_as_parquet_is_the_board(board, client):
+def test_a_board_and_every_run_are_the_same_as_parquet(board, client):
     rows = read_parquet(client.get("/api/v1/leaderboards/digits.parquet?limit=1"))
 
     assert [as_json(row) for row in rows] == board["entries"]
     assert client.get("/api/v1/leaderboards/nothing.parquet").status_code == 404
-
-
-def test_every_run_is_in_one_file(board, client):
     rows = read_parquet(client.get("/api/v1/runs.parquet"))
     runs = client.get("/api/v1/benchmarks/digits/runs.json").json()["runs"]
-
     assert [as_json(row) for row in rows] == runs
     assert len(rows) == 3
 

@@ -119,14 +119,6 @@ def test_a_bad_entry_is_422_and_leaves_nothing_behind(
     assert stored_files() == []
 
 
-def test_an_entry_sent_twice_under_a_key_is_one_submission(send):
-    first, again = send(key="one"), send(key="one")
-
-    assert first.json() == without_place(again.json())
-    assert again.headers["Idempotent-Replayed"] == "true"
-    assert send(key="one", latency=2.6).status_code == 409
-
-
 def test_an_entry_of_an_archive_stands_under_its_author_and_date(send, client, olivia):
     view = send(by=olivia, form={"archive": "true"}).json()
 

@@ -72,7 +72,7 @@ def upgraded(published, settings, monkeypatch):
         yield later
 
 
-def test_it_is_shown_as_before(published, upgraded):
+def test_it_is_shown_audited_and_scored_as_before(published, upgraded, tmp_path, capsys):
     found = answers(upgraded)
 
     assert {status for status, _ in found.values()} == {200}
@@ -84,6 +84,15 @@ def test_it_is_shown_as_before(published, upgraded):
     assert (entry["submission_id"], entry["status"]) == (submission, "verified")
     for more in ("/", f"/verifications/{replay}", f"/verifications/{replay}/charts/replay.json"):
         assert upgraded.get(more).status_code == 200, more
+
+    proof, keys = tmp_path / "proof.zip", tmp_path / "keys.json"
+    proof.write_bytes(upgraded.get(f"/api/v1/verifications/{replay}/proof").content)
+    keys.write_bytes(upgraded.get("/api/v1/keys").content)
+    code = main(["check-proof", str(proof), "--key", str(keys)])
+    assert code == 0, capsys.readouterr().out
+    for current in (False, True):
+        summary = rescore_submissions(services_of(upgraded), current=current, progress=print)
+        assert (summary.submissions, summary.failed) == (1, [])
 
 
 def test_a_second_server_takes_it_over(published, upgraded, tmp_path):
@@ -97,19 +106,3 @@ def test_a_second_server_takes_it_over(published, upgraded, tmp_path):
         restore(empty, tmp_path / "backups")
     with serving(second) as other:
         assert answers(other) == expected
-
-
-def test_its_proof_is_audited(published, upgraded, tmp_path, capsys):
-    address = f"/api/v1/verifications/{published.verification_id}/proof"
-    (tmp_path / "proof.zip").write_bytes(upgraded.get(address).content)
-    (tmp_path / "keys.json").write_bytes(upgraded.get("/api/v1/keys").content)
-
-    code = main(["check-proof", str(tmp_path / "proof.zip"), "--key", str(tmp_path / "keys.json")])
-    assert code == 0, capsys.readouterr().out
-
-
-@pytest.mark.parametrize("current", [False, True])
-def test_it_is_scored_again(published, upgraded, current):
-    summary = rescore_submissions(services_of(upgraded), current=current, progress=print)
-
-    assert (summary.submissions, summary.failed) == (1, [])

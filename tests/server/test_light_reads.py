@@ -2,7 +2,6 @@
 
 import gc
 import re
-import weakref
 from collections import Counter
 from datetime import timedelta
 
@@ -111,30 +110,6 @@ def test_curves_and_reports_are_read_only_where_they_are_shown(
     assert not [s for s in sent if "runs.curve" in s or "verifications.report" in s]
 
 
-@pytest.fixture
-def no_collector():
-    """Only what nobody refers to goes."""
-    gc.disable()
-    yield
-    gc.enable()
-
-
-@pytest.mark.usefixtures("no_collector")
-def test_a_submission_its_verifications_and_their_attempts_are_gone_after_the_block(
-    replay, database
-):
-    with database.read() as session:
-        submission = session.get_one(Submission, replay.submission_id)
-        (verification,) = submission.verifications
-        (attempt,) = verification.attempts
-        assert attempt.verification is verification
-        assert verification.submission is submission
-        rows = [weakref.ref(row) for row in (submission, verification, attempt)]
-    del submission, verification, attempt
-
-    assert [row() for row in rows] == [None, None, None]
-
-
 def test_counting_is_by_indexes_alone(submit, digits_submission, database):
     def counts(text):
         counts_submissions = "count(" in text and "FROM submissions" in text
@@ -205,6 +180,13 @@ def test_a_submission_is_read_without_what_is_long_of_its_verifications(verified
     long = ("verifications.control_points", "verifications.reasons", "FROM attempts")
     assert not [statement for statement in sent if any(part in statement for part in long)]
 
+    # A list reads what is long of those that it shows, at once.
+    with statements_of(database) as sent:
+        listed = client.get("/api/v1/verifications?limit=3").json()["verifications"]
+    assert [each["id"] for each in listed] == list(reversed(ids[-3:]))
+    assert all(each["control_points"] and each["reasons"] and each["attempts"] for each in listed)
+    assert len(sent) <= 20
+
 
 def test_reading_a_submission_leaves_none_of_its_verifications_behind(verified, client):
     address = f"/api/v1/submissions/{verified[0]}"
@@ -239,15 +221,3 @@ def test_a_page_has_the_latest_verdicts_and_the_published_one_and_names_the_othe
     assert f"{MANY - 3} earlier verdicts wait for a decision too." in words_of(page)
     assert not [statement for statement in sent if "verifications.control_points" in statement]
     assert len(sent) <= 42
-
-
-def test_a_list_of_verifications_reads_the_long_of_those_it_shows_at_once(
-    verified, client, database
-):
-    _, ids = verified
-    with statements_of(database) as sent:
-        shown = client.get("/api/v1/verifications?limit=3").json()["verifications"]
-
-    assert [each["id"] for each in shown] == list(reversed(ids[-3:]))
-    assert all(each["control_points"] and each["reasons"] and each["attempts"] for each in shown)
-    assert len(sent) <= 20

@@ -18,11 +18,11 @@ from server.base.models import AuditRecord, User
 from server.base.settings import Settings
 from server.people import openid
 from server.people.id_tokens import verified_claims
+from tests.support.pages import ORIGIN
 
 # The provider's own, of the library that it is built on.
 pytestmark = pytest.mark.filterwarnings("ignore:get_jwt_config:DeprecationWarning")
 CALLBACK = "/console/sign-in/callback"
-ORIGIN = {"Origin": "http://testserver", "Accept": "text/html"}
 
 
 @pytest.fixture(scope="module")

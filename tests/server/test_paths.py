@@ -3,16 +3,17 @@
 import sys
 import threading
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from server.verifications.dispatch import Dispatcher
+from tests.support.build import ask_for_replay
 from tests.support.copies import serving
 from tests.support.services import services_of
-from tests.support.streams import stream_report, streamed
+from tests.support.streams import streamed
 from tests.support.workers import say_hello
 
 ROOT = Path(__file__).parents[2]
@@ -79,38 +80,22 @@ class Broker:
 @pytest.fixture
 def verify(client, olivia, walter, make_report, monkeypatch):
     """Has a submission verified: request, dispatch, claim, evaluations, report."""
-    broker, system = Broker(), make_report([]).system
-    dispatcher = services_of(client).of(Dispatcher)
-    database = services_of(client).database
+    broker, services = Broker(), services_of(client)
+    dispatcher = services.of(Dispatcher)
     monkeypatch.setattr(dispatcher, "_broker", broker)
 
-    def post(path, content, headers, *, status=200):
-        answer = client.post(f"/api/v1{path}", json=content, headers=headers)
-        assert answer.status_code == status, answer.text
-        return answer.json()
-
     def run(submission_id):
-        address = f"/submissions/{submission_id}/verifications"
-        post(address, {"reason": "record claim"}, olivia.headers, status=201)
+        how = {"by": olivia, "worker": walter}
+        replay = ask_for_replay(client, services.database, submission_id, **how)
         say_hello(client, walter)
         dispatcher.run_once()
-        job = broker.jobs[-1]
-        attempt = f"/attempts/{job['attempt_id']}"
-        claim = {"worker": system.worker, "hardware_class": system.hardware_class}
-        grant = post(f"{attempt}/claim", claim, walter.headers)
-        of_claim = {
-            "Authorization": f"Bearer {grant['token']}",
-            "Finishline-Fence": str(grant["fence"]),
-        }
-        report = make_report([each["seed"] for each in job["trainings"]])
+        grant = replay.claim(broker.jobs[-1]["attempt_id"]).json()
+        report = make_report(replay.seeds())
         for sequence, (_, event) in enumerate(streamed(report)):
-            events = [{"sequence": sequence, **event}]
-            post(f"{attempt}/evaluations", {"events": events}, of_claim)
+            assert replay.post(grant, [{"sequence": sequence, **event}]).status_code == 200
         # The trainings were posted at once; by the clock they came at the moments of their ledgers.
-        stream_report(database, job["attempt_id"], report, fence=grant["fence"])
-        post(f"{attempt}/report", asdict(report), of_claim)
-        view = client.get(f"/api/v1/submissions/{submission_id}").json()
-        assert view["status"] == "verified"
+        assert replay.report(grant, report).status_code == 200
+        assert replay.status() == "verified"
 
     return run
 

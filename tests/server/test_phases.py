@@ -14,7 +14,6 @@ from server.base.database import utc_now
 from server.base.models import AuditRecord, BenchmarkPhases, Submission
 from server.base.places import SOURCE
 from server.benchmarks.phase_watch import PhaseWatch
-from server.benchmarks.phases import freeze_if_due
 from tests.conftest import OWN_BENCHMARKS
 from tests.support.pages import BROWSER, ORIGIN, sign_in
 from tests.support.services import services_of
@@ -228,19 +227,6 @@ def test_a_definition_freezes_by_itself_when_its_moment_passes(set_phases, clien
             select(AuditRecord).where(AuditRecord.action == "benchmark.freeze")
         ).all()
     assert [record.actor for record in frozen] == ["server.phases"]
-
-
-def test_of_two_servers_whose_moment_has_come_one_freezes(set_phases, client, database, settings):
-    set_phases(freezes_at=HOUR)
-    digits = services_of(client).benchmarks["digits"]
-
-    def freezes(at):
-        with database.write() as session:
-            return freeze_if_due(session, digits, settings.benchmarks_dir, at)
-
-    assert not freezes(utc_now())
-    assert freezes(utc_now() + 2 * HOUR)
-    assert not freezes(utc_now() + 2 * HOUR)
 
 
 def test_a_freeze_is_not_undone_by_the_way_and_not_moved_before_a_submission(

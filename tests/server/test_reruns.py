@@ -123,6 +123,21 @@ def test_a_decision_publishes_or_keeps_and_is_logged(
 
 
 @on_sqlite
+def test_the_verdict_that_was_published_last_counts_whenever_it_was_asked_for(
+    rerun_below, olivia, make_report
+):
+    second = rerun(rerun_below, olivia)
+    finish(rerun_below, make_report(rerun_below.seeds()))
+    third, statuses = rerun_below.verification_id, []
+    for published in (third, second):
+        assert decide(rerun_below, olivia, "publish", published).status_code == 200
+        submission = submission_of(rerun_below)
+        assert submission["published_verification"] == published
+        statuses.append(submission["status"])
+    assert statuses == ["verified", "rejected"]
+
+
+@on_sqlite
 def test_only_a_verdict_that_waits_is_decided_about(replay, client, olivia, make_report):
     assert decide(replay, olivia, "publish").status_code == 409
     finish(replay, make_report(replay.seeds()))

@@ -41,20 +41,6 @@ def test_a_badge_is_asked_for_again_and_follows_the_evidence(replay, client, dat
     assert client.get("/submissions/nothing/badge.svg").status_code == 404
 
 
-def test_a_raw_log_is_shown_as_text_and_can_be_kept(digits_submission, submit, client):
-    submission_id = submit(digits_submission).json()["id"]
-    page = client.get(f"/submissions/{submission_id}?tab=runs", headers=BROWSER).text
-    address = f"/api/v1/submissions/{submission_id}/runs/0/log"
-    log = client.get(address)
-
-    assert f'<a href="{address}">' in page
-    assert f'<a href="{address}" download>' in page
-    assert log.headers["content-type"] == "text/plain; charset=utf-8"
-    assert log.headers["x-content-type-options"] == "nosniff"
-    assert "run_0.log" in log.headers["content-disposition"]
-    assert log.content == digits_submission.logs["run_0.log"]
-
-
 def test_of_very_many_evaluations_a_page_shows_an_even_sample(
     digits_submission, submit, client, monkeypatch
 ):

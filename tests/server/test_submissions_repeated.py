@@ -111,19 +111,16 @@ def test_a_log_that_is_in_another_submission_is_refused_with_its_address(
     assert row_counts() == before
 
 
-def test_a_withdrawn_submission_leaves_its_logs_free(digits_submission, submit, client, alice):
+def test_a_withdrawn_submission_leaves_its_logs_free_and_an_archive_may_have_them(
+    digits_submission, submit, client, alice, olivia
+):
     first = submit(digits_submission, as_is=True).json()["id"]
     address = f"/api/v1/submissions/{first}/withdrawal"
     client.post(address, json={"reason": "the wrong system"}, headers=alice.headers)
     digits_submission.claim["notes"] = "the right one"
 
     assert submit(digits_submission, as_is=True).status_code == 201
-
-
-def test_an_archive_may_have_what_another_has(digits_submission, submit, olivia):
-    submit(digits_submission, as_is=True)
     digits_submission.form = {"archive": "true"}
-
     assert submit(digits_submission, by=olivia, as_is=True).status_code == 201
 
 

@@ -1,19 +1,11 @@
 """Verifications: asked for, sealed, judged, called off, and published."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
 from server.base.database import utc_now
-from server.base.models import Submission, Verification
-from server.base.standing import (
-    decision_word,
-    is_published,
-    pending_verifications,
-    published_status,
-    published_verification,
-)
 from tests.support.build import seal_of, send_entry
 
 
@@ -166,17 +158,6 @@ def test_cancelling_ends_without_a_verdict_and_the_status_falls_back(replay, cli
     assert ask(client, replay.submission_id, olivia).status_code == 201
 
 
-def test_cancelling_a_second_verification_falls_back_to_the_verdict_of_the_first(
-    replay, client, olivia, make_report
-):
-    replay.report(replay.claim().json(), make_report(replay.seeds()))
-    second = ask(client, replay.submission_id, olivia).json()
-    assert replay.status() == "verified"  # The first verdict stands until there is another.
-    client.post(f"/api/v1/verifications/{second['id']}/cancel", headers=olivia.headers)
-
-    assert replay.status() == "verified"
-
-
 def test_a_rejected_submission_is_not_ranked_while_it_is_replayed_again(
     replay, client, olivia, make_report
 ):
@@ -200,6 +181,9 @@ def test_the_list_is_newest_first_by_state_and_without_reports(replay, client, o
     assert [v["id"] for v in done] == [replay.verification_id]
     one = client.get("/api/v1/verifications", params={"limit": 1}).json()["verifications"]
     assert [v["id"] for v in one] == [second["id"]]
+    assert replay.status() == "verified"  # The first verdict stands until there is another.
+    client.post(f"/api/v1/verifications/{second['id']}/cancel", headers=olivia.headers)
+    assert replay.status() == "verified"
     for query in ({"state": "strange"}, {"limit": 0}, {"limit": 101}):
         assert client.get("/api/v1/verifications", params=query).status_code == 422
 
@@ -234,54 +218,3 @@ def test_running_replay_is_not_cancelled(replay, client, olivia, make_report):
     replay.report(grant, make_report(replay.seeds()))
 
     assert (replay.view()["outcome"], replay.status()) == ("verified", "verified")
-
-
-START = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-def judged(outcome, *, asked, kind="replay"):
-    """A verdict about which nothing is decided; times are days after the first."""
-    return Verification(
-        id=f"{outcome}-{asked}", kind=kind, state="done", outcome=outcome, reasons=[],
-        created_at=START + timedelta(days=asked),
-    )  # fmt: skip
-
-
-def decided(found, word, *, at):
-    found.decision, found.decided_at = word, START + timedelta(days=at)
-    return found
-
-
-def submission_of(*verifications, kind="train"):
-    return Submission(kind=kind, status="claimed", verifications=list(verifications))
-
-
-def test_the_verdict_that_was_published_last_counts_whenever_it_was_asked_for():
-    first = decided(judged("verified", asked=0), "publish", at=5)
-    second = decided(judged("rejected", asked=1), "publish", at=4)
-    submission = submission_of(first, second)
-    assert published_verification(submission) is first
-    assert (is_published(first), is_published(second)) == (True, False)
-    assert published_status(submission) == "verified"
-    # Of two that were published at once the one that was asked for later.
-    decided(second, "publish", at=5)
-    assert published_status(submission_of(second, first)) == "rejected"
-    decided(second, "keep", at=5)
-    assert published_status(submission_of(second)) == "claimed"
-
-
-@pytest.mark.parametrize(
-    ("kind", "verification", "waits"),
-    [
-        ("train", "replay", True),
-        ("train", "latency", False),
-        ("train", "duel", False),
-        ("inference", "latency", True),
-        ("inference", "replay", False),
-    ],
-)
-def test_only_what_checks_the_claim_waits_for_a_decision(kind, verification, waits):
-    found = judged("rejected", asked=0, kind=verification)
-    submission = submission_of(found, kind=kind)
-    assert (pending_verifications(submission) == [found]) is waits
-    assert decision_word(found, submission) == ("pending" if waits else None)

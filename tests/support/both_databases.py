@@ -1,5 +1,7 @@
 """For files whose tests run on SQLite and on PostgreSQL: a fixture, to be imported, and help."""
 
+import threading
+
 import pytest
 
 from tests.support.processes import wait_for
@@ -25,3 +27,24 @@ def wait_until_blocked(database, transactions=1):
             return connection.exec_driver_sql(waiting).scalar() == transactions
 
     wait_for(blocked, seconds=20, what="transactions that wait for another", pause=0.02)
+
+
+def at_once(*calls):
+    """What calls that start together return or raise, in the order of the calls."""
+    barrier = threading.Barrier(len(calls))
+    results = [None] * len(calls)
+
+    def run(index, call):
+        barrier.wait(timeout=10)
+        try:
+            results[index] = call()
+        except BaseException as error:  # noqa: BLE001  It is a result like any other here.
+            results[index] = error
+
+    threads = [threading.Thread(target=run, args=(index, call)) for index, call in enumerate(calls)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+        assert not thread.is_alive(), "a call hangs"
+    return results

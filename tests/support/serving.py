@@ -1,15 +1,15 @@
 """A server in a thread of the test."""
 
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 @contextmanager
-def serving(respond):
+def serving(respond, context=None):
     """Answer each request by `respond(request, body)`; yields the address.
 
-    It returns the status, the headers and the content of the answer.
+    It returns the status, the headers and the content of the answer. A `context` is for TLS.
     """
 
     class Handler(BaseHTTPRequestHandler):
@@ -22,7 +22,8 @@ def serving(respond):
             for name, value in {**headers, "Content-Length": str(len(content))}.items():
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(content)
+            with suppress(OSError):  # Whoever asked may have read enough.
+                self.wfile.write(content)
 
         do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _answer  # noqa: N815  (http.server's names)
 
@@ -31,6 +32,8 @@ def serving(respond):
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
+    if context is not None:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:

@@ -288,6 +288,15 @@ def _turn(document):
     second["tta_seconds"], first["tta_seconds"] = times
 
 
+_MADE_UP = {"code": "division_contradicts_claim", "message": "made up"}
+_RAISED = {"verdict": "pass", "message": "", "factor": 1.25, "mean": 9.0}
+_WAIVER = {"rule": "copied_log", "reason": "no matter", "by": "olivia"}
+
+
+def _result(document, **changes):
+    document["submission"]["result"].update(changes)
+
+
 def _raise_number(document):
     reasons = document["verdict"]["reasons"]
     numbers = next(each["numbers"] for each in reasons if each["code"] == "convergence_agrees")
@@ -326,31 +335,13 @@ _of_the_server(
         ("verdict", "other_reason", lambda d: d["verdict"]["reasons"].pop()),
         ("verdict", "other_number", _raise_number),
         ("verdict", "open_and_verified", _tell_of_workers),
-        ("score", "better_result", lambda d: d["submission"]["result"].update(tta_seconds=0.1)),
+        ("score", "better_result", lambda d: _result(d, tta_seconds=0.1)),
         ("score", "better_run", lambda d: d["submission"]["runs"][0].update(tta_seconds=0.1)),
-        (
-            "score",
-            "made_up_violation",
-            lambda d: d["submission"]["result"].update(
-                violations=[{"code": "division_contradicts_claim", "message": "made up"}]
-            ),
-        ),
-        (
-            "score",
-            "raised_convergence",
-            lambda d: d["submission"]["result"].update(
-                rcp={"verdict": "pass", "message": "", "factor": 1.25, "mean": 9.0}
-            ),
-        ),
+        ("score", "made_up_violation", lambda d: _result(d, violations=[_MADE_UP])),
+        ("score", "raised_convergence", lambda d: _result(d, rcp=_RAISED)),
         ("score", "claimed_run_left_out", lambda d: d["submission"]["runs"].pop()),
         ("score", "another_division", lambda d: d["submission"].update(division="open")),
-        (
-            "score",
-            "waiver_of_a_copy",
-            lambda d: d["submission"].update(
-                waivers=[{"rule": "copied_log", "reason": "no matter", "by": "olivia"}]
-            ),
-        ),
+        ("score", "waiver_of_a_copy", lambda d: d["submission"].update(waivers=[_WAIVER])),
         ("score", "other_precision", lambda d: d["submission"]["claim"].update(precision="fp32")),
         ("seeds", "drawn_by_no_nonce", lambda d: _draw_before_nonces(d, 2)),
         ("format", "waivers_of_another_type", lambda d: d["submission"].update(waivers=7)),

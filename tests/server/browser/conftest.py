@@ -13,12 +13,11 @@ from server.base.database import utc_now
 from server.base.models import MailSubscription, User
 from server.notices.announce import link_token
 from tests.server.test_entries import FILES, Entries
-from tests.support.pages import BROWSER
+from tests.support.pages import BROWSER, HOSTILE
 from tests.support.processes import free_port, wait_for
 from tests.support.services import services_of
 from tests.support.workers import say_hello
 
-HOSTILE = '<script>alert("x")</script>\'"><img src=x onerror=alert(1)>'
 LONG = "a_name_without_a_single_space_" * 6
 ENTRY = (
     b'{"version": "v1.0", "author": "Ada", "authorEmail": "ada@example.org", "framework": "any",'

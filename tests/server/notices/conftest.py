@@ -2,10 +2,9 @@
 
 import json
 import threading
-from contextlib import suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from fastapi.testclient import TestClient
@@ -15,6 +14,7 @@ from server.notices import fan_out as spread
 from server.notices.loop import NoticeLoop
 from tests.support.processes import wait_for
 from tests.support.services import services_of
+from tests.support.serving import serving
 
 EVERY_KIND = [
     "submission.accepted", "submission.verifying", "submission.verified", "submission.rejected",
@@ -56,49 +56,26 @@ class Receiver:
         return [post.event["type"] for post in self.posts]
 
 
-def _handler(receiver):
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            headers = {name.lower(): value for name, value in self.headers.items()}
-            receiver.posts.append(Post(self.path, headers, body))
-            if receiver.gate is not None:
-                receiver.gate.wait(timeout=30)
-            self.send_response(receiver.answers.pop(0) if receiver.answers else 200)
-            for name, value in receiver.headers.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(receiver.text)))
-            self.end_headers()
-            with suppress(OSError):  # Whoever posted may have read enough.
-                self.wfile.write(receiver.text)
-
-        def log_message(self, format, *args):  # noqa: A002
-            """Write nothing."""
-
-    return Handler
-
-
 @pytest.fixture
 def make_receiver():
     """Starts receivers, with a certificate if they are given one."""
-    running = []
+    with ExitStack() as running:
 
-    def make(context=None):
-        server = ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
-        if context is not None:
-            server.socket = context.wrap_socket(server.socket, server_side=True)
-        receiver = Receiver(url=f"http://127.0.0.1:{server.server_port}/hook")
-        server.RequestHandlerClass = _handler(receiver)
-        threading.Thread(
-            target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
-        ).start()
-        running.append(server)
-        return receiver
+        def make(context=None):
+            receiver = Receiver(url="")
 
-    yield make
-    for server in running:
-        server.shutdown()
-        server.server_close()
+            def respond(request, body):
+                headers = {name.lower(): value for name, value in request.headers.items()}
+                receiver.posts.append(Post(request.path, headers, body))
+                if receiver.gate is not None:
+                    receiver.gate.wait(timeout=30)
+                status = receiver.answers.pop(0) if receiver.answers else 200
+                return status, receiver.headers, receiver.text
+
+            receiver.url = f"{running.enter_context(serving(respond, context))}/hook"
+            return receiver
+
+        yield make
 
 
 @pytest.fixture

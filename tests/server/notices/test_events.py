@@ -10,7 +10,6 @@ from sqlalchemy import func, select, update
 
 from finishline.api.notices import KINDS
 from finishline.rules.scoring.measurements import Canary, WorkerProbe
-from finishline.rules.verification.messages import WorkerSystem
 from server.base.database import utc_now
 from server.base.events import SubmissionWithdrawn, emit
 from server.base.models import Calibration, Delivery, NoticeEvent, Submission, Token, Webhook
@@ -25,17 +24,6 @@ from tests.support.statements import statements_of
 from tests.support.workers import say_hello
 
 FAR_BELOW = [10.0] * 8
-SYSTEM = WorkerSystem(
-    worker="walter-1",
-    hardware_class="cpu-test",
-    processor="test processor",
-    processor_count=2,
-    memory_gib=24.0,
-    accelerator=None,
-    accelerator_count=0,
-    threads=1,
-    software={},
-)
 
 
 def count(database, table):
