@@ -12,8 +12,9 @@ from rich.text import Text
 from finishline.cli.client import ServerClient
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.screen import Screen
+from finishline.rules.canonical import read_json
 from finishline.rules.errors import RuleError
-from finishline.rules.proof.hash_chain import Chain, check_chain, has_head, read_json
+from finishline.rules.proof.hash_chain import Chain, check_chain, has_head
 from finishline.rules.text import count_text
 
 LOG_LIMIT_BYTES = 1024 * 1024 * 1024

@@ -1,17 +1,21 @@
 """Proof bundles: read in memory within limits, never unpacked, their signatures checked."""
 
+import io
 import json
 import re
+import struct
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from finishline.cli.errors import CliError, ExitCode
-from finishline.cli.strict_zip import read_zip
+from finishline.rules.canonical import read_json
 from finishline.rules.errors import RuleError
 from finishline.rules.proof.check import Check, check_proof
 from finishline.rules.proof.envelope import (
@@ -22,15 +26,18 @@ from finishline.rules.proof.envelope import (
     read_envelope,
     read_statement,
 )
-from finishline.rules.proof.hash_chain import read_json
 from finishline.rules.proof.proof import key_id_of, signed_bytes
 from finishline.rules.proof.score import WITHOUT_LOGS
+from finishline.rules.text import count_text
 
 MIB = 1024 * 1024
 PROOF_LIMIT_BYTES = 32 * MIB
 FILE_LIMIT_BYTES = 64 * MIB
 BUNDLE_LIMIT_BYTES = 512 * MIB  # of the zip, and of all that is in it
 FILES_LIMIT = 110  # a proof, a claim, and as many run logs as a submission may have
+END_BYTES = 22  # The end of a zip without a comment.
+# A RuntimeError is an encrypted file.
+UNREADABLE = (BadZipFile, EOFError, OSError, RuntimeError, ValueError, struct.error, zlib.error)
 LOG_NAME = re.compile(f"{LOGS_FOLDER}[0-9a-f]{{64}}")
 Logs = Mapping[str, bytes]
 
@@ -62,13 +69,45 @@ def read_bundle(content: bytes) -> Bundle:
         if len(content) > PROOF_LIMIT_BYTES:
             raise RuleError("too large", expected=f"at most {PROOF_LIMIT_BYTES} bytes")
         return Bundle(read_json(content, file="proof"), logs=None)
-    files = read_zip(
-        content, limit_of=_limit_of, most_files=FILES_LIMIT, most_bytes=BUNDLE_LIMIT_BYTES
-    )
+    files = _unpack(content)
     if ENVELOPE_NAME not in files:
         raise RuleError("has no proof", expected=f"one {ENVELOPE_NAME}")
     proof = read_json(files.pop(ENVELOPE_NAME), file=ENVELOPE_NAME)
     return Bundle(proof, {name.removeprefix(LOGS_FOLDER): found for name, found in files.items()})
+
+
+def _unpack(content: bytes) -> dict[str, bytes]:
+    """The files of a zip by name, within the limits. The signed subjects pin the bytes of each."""
+    if content[-END_BYTES:][:4] != b"PK\5\6":
+        expected = "a proof bundle, with nothing behind its end"
+        raise RuleError("not a readable zip", expected=expected)
+    files: dict[str, bytes] = {}
+    try:
+        with ZipFile(io.BytesIO(content)) as opened:
+            entries = opened.infolist()
+            if len(entries) > FILES_LIMIT:
+                found = count_text(len(entries), "file")
+                raise RuleError(found, expected=f"at most {FILES_LIMIT}")
+            for entry in entries:
+                left = BUNDLE_LIMIT_BYTES - sum(map(len, files.values()))
+                limit = min(_limit_of(entry.orig_filename), left)
+                if entry.filename in files:
+                    raise RuleError("appears twice", file=entry.filename, expected="each file once")
+                if entry.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
+                    # Other methods unpack without a limit.
+                    raise RuleError(
+                        "packed in another way", file=entry.filename, expected="deflate"
+                    )
+                with opened.open(entry) as file:
+                    files[entry.filename] = file.read(limit + 1)
+                if len(files[entry.filename]) > limit:
+                    expected = f"at most {limit} bytes"
+                    raise RuleError("too large unpacked", file=entry.filename, expected=expected)
+    except RuleError:
+        raise
+    except UNREADABLE as error:
+        raise RuleError(f"not a readable zip: {error}", expected="a proof bundle") from error
+    return files
 
 
 def _limit_of(name: str) -> int:

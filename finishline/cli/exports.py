@@ -9,9 +9,9 @@ from typing import Any
 
 from finishline.cli.bundles import Checked, check_signature
 from finishline.cli.errors import CliError, ExitCode
+from finishline.rules.canonical import read_json
 from finishline.rules.errors import RuleError
 from finishline.rules.proof.check import Check
-from finishline.rules.proof.hash_chain import read_json
 from finishline.rules.text import count_text, names_text
 
 MANIFEST, LOG_LIST, LOGS = "manifest.json", "logs.csv", "logs"

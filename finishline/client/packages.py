@@ -12,8 +12,8 @@ from finishline.client.errors import Refused
 from finishline.client.files import problems_of
 from finishline.client.progress import Progress
 from finishline.client.transport import Transport
+from finishline.rules.canonical import sha256_of
 from finishline.rules.errors import RuleError
-from finishline.rules.proof.hash_chain import sha256_of
 from finishline.rules.trainings.manifest import PackageError
 from finishline.rules.trainings.package import MOST_FILES, is_left_out, package_index
 from finishline.rules.trainings.policy import LARGEST_PACKAGE_BYTES

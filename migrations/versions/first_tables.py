@@ -1,4 +1,4 @@
-"""Create everything that Finishline stores."""
+"""Create everything that Finishline stores. What is hashed is hashed in its RFC 8785 form."""
 
 from typing import Any
 

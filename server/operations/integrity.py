@@ -11,10 +11,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from sqlalchemy import Connection, or_, select
 from sqlalchemy.orm import Session
 
+from finishline.rules.canonical import read_json
 from finishline.rules.errors import RuleError
 from finishline.rules.proof.check import check_proof
 from finishline.rules.proof.envelope import read_envelope, read_statement
-from finishline.rules.proof.hash_chain import check_chain, read_json
+from finishline.rules.proof.hash_chain import check_chain
 from finishline.rules.proof.proof import key_id_of
 from finishline.rules.text import count_text
 from finishline.rules.verification.purposes import names_where

@@ -10,8 +10,9 @@ from typing import Any
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from finishline.rules.canonical import read_json
 from finishline.rules.errors import RuleError
-from finishline.rules.proof.hash_chain import Head, read_json
+from finishline.rules.proof.hash_chain import Head
 from finishline.rules.proof.proof import CodePart, SignaturePart, key_id_of, signed_bytes
 from finishline.rules.untrusted import read_plain
 from server.base.artifacts import CHUNK_BYTES

@@ -15,8 +15,8 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.canonical import canonical
 from finishline.rules.errors import SubmissionError
-from finishline.rules.proof.hash_chain import canonical
 from finishline.rules.scoring.scoring import Result
 from finishline.rules.scoring.violations import Violation
 from finishline.rules.submissions.claim import System

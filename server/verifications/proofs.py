@@ -8,7 +8,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.calibration import judged_beside
-from finishline.rules.proof import envelope
+from finishline.rules.canonical import canonical
 from finishline.rules.proof.envelope import pre_authentication, statement_of, write_envelope
 from finishline.rules.proof.proof import (
     AttemptPart,
@@ -255,7 +255,7 @@ def sign_proof(services: Services, verification_id: str, viewer: Viewer) -> Sign
     """
     parts = _ended_parts(services, verification_id, viewer)
     files = _files(parts["submission"])
-    payload = envelope.canonical(statement_of(parts, files))
+    payload = canonical(statement_of(parts, files))
     signer = current_signer(services)
     signature = signer.sign(pre_authentication(payload))
     content = write_envelope(payload, key_id=signer.key_id, signature=signature)

@@ -191,8 +191,8 @@ def test_the_seal_changes_with_any_part_of_it(digits):
 
 def test_what_else_was_settled_is_sealed_under_its_name(digits):
     content = (
-        f'{{"benchmark_sha256":"{digits.sha256}","draw":3,"hyperparameters":[{{"batch_size":32.0}},'
-        f'{{"batch_size":64.0}}],"kind":"calibration","nonce":"{SEALED.nonce}","runs":3,'
+        f'{{"benchmark_sha256":"{digits.sha256}","draw":3,"hyperparameters":[{{"batch_size":32}},'
+        f'{{"batch_size":64}}],"kind":"calibration","nonce":"{SEALED.nonce}","runs":3,'
         '"seeds":[11,22,33],"submission":null}'
     )
     settings = [{"batch_size": 32.0}, {"batch_size": 64.0}]

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from finishline.rules.proof.hash_chain import sha256_of
+from finishline.rules.canonical import sha256_of
 from finishline.rules.trainings.package import package_index
 from server.base.models import Verification
 from server.boards.lineage import Line, gain_of_runs, lines_of

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from finishline.rules.benchmarks.benchmark import read_benchmark
+from finishline.rules.canonical import canonical
 from finishline.rules.proof.envelope import (
     ENVELOPE_NAME,
-    canonical,
     pre_authentication,
     read_envelope,
     statement_of,

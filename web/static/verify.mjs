@@ -235,7 +235,7 @@ async function checkLogs({ proof, files }) {
   return `${logs.length} run logs and the claim`;
 }
 
-// The seal is of the canonical JSON of everything drawn; earlier draws sealed fewer fields.
+// The seal is of the RFC 8785 form of everything drawn; earlier draws sealed fewer fields.
 async function openSeal({ proof: { draw: drawn, benchmark, submission } }) {
   const { seal, nonce, runs, seeds, own_runs, beside } = drawn;
   demand(runs === seeds.length, `${seeds.length} seeds for ${runs} runs`);

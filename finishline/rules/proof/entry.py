@@ -3,8 +3,8 @@
 import json
 
 from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.canonical import sha256_of
 from finishline.rules.errors import RuleError
-from finishline.rules.proof.hash_chain import sha256_of
 from finishline.rules.proof.proof import Proof
 from finishline.rules.proof.replay import (
     NO_REPORT,

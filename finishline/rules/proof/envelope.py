@@ -11,10 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import rfc8785
-
+from finishline.rules.canonical import canonical, read_json, sha256_of
 from finishline.rules.errors import RuleError
-from finishline.rules.proof.hash_chain import read_json
 
 ENVELOPE_NAME = "proof.dsse.json"
 LOGS_FOLDER = "logs/"
@@ -23,39 +21,9 @@ PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "urn:finishline:proof:2"
 STATEMENT_FIELDS = {"_type", "subject", "predicateType", "predicate"}
-LARGEST_EXACT = 2**53 - 1
-DEEPEST = 100
 _SHA256 = re.compile("[0-9a-f]{64}")
 
 Table = dict[str, Any]
-
-
-def canonical(value: Any) -> bytes:
-    """The RFC 8785 form of a value. A whole number beyond 2^53 - 1 is written as nearest double.
-
-    Raises RuleError on values without such a form: NaN, infinity, a lone surrogate, deep nesting.
-    """
-    try:
-        return rfc8785.dumps(_as_doubles(value, DEEPEST))
-    except (ValueError, OverflowError, UnicodeError) as error:
-        raise RuleError(f"no RFC 8785 form: {error}", expected="only JSON values") from error
-
-
-def _as_doubles(value: Any, depth: int) -> Any:
-    if depth == 0:
-        raise ValueError(f"nested deeper than {DEEPEST} levels")
-    if isinstance(value, Mapping):
-        return {name: _as_doubles(item, depth - 1) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_as_doubles(item, depth - 1) for item in value]
-    if isinstance(value, int) and abs(value) > LARGEST_EXACT:
-        return float(value)
-    return value
-
-
-def sha256_of(value: Any) -> str:
-    """SHA-256 over the RFC 8785 form of a value, in hex."""
-    return hashlib.sha256(canonical(value)).hexdigest()
 
 
 @dataclass(frozen=True)

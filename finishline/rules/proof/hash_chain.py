@@ -1,58 +1,11 @@
-"""Canonical JSON, and a log in which each record covers the hash of the one before."""
+"""A log in which each record covers the hash of the one before."""
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from finishline.rules.canonical import sha256_of
 from finishline.rules.errors import RuleError
-
-
-def canonical(value: Any) -> bytes:
-    """The canonical JSON of a value: keys sorted, no spaces, UTF-8, numbers as Python writes them.
-
-    Raises RuleError on values that JSON lacks: NaN, infinity, a lone surrogate.
-    """
-    try:
-        text = json.dumps(
-            value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-        )
-        return text.encode()
-    except (ValueError, TypeError, RecursionError) as error:
-        raise RuleError(f"not canonical JSON: {error}", expected="only JSON values") from error
-
-
-def sha256_of(value: Any) -> str:
-    """SHA-256 over the canonical JSON of a value, in hex."""
-    return hashlib.sha256(canonical(value)).hexdigest()
-
-
-def read_json(content: bytes, *, file: str) -> dict[str, Any]:
-    """A JSON object that can be read in one way only.
-
-    A name given twice, NaN, infinity and bytes that are not UTF-8 are refused. Raises RuleError
-    naming the file.
-    """
-    try:
-        value = json.loads(content.decode(), object_pairs_hook=_once, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        raise RuleError(f"not JSON: {error}", file=file, expected="a JSON object") from error
-    if not isinstance(value, dict):
-        raise RuleError("not a JSON object", file=file, expected="a JSON object")
-    return value
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    table = dict(pairs)
-    if len(table) != len(pairs):
-        raise ValueError("a name is given twice")
-    return table
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
-
 
 FIRST_PREVIOUS = "0" * 64
 HASHED = (
@@ -87,7 +40,7 @@ class Chain:
 
 
 def record_sha256(record: Mapping[str, Any]) -> str:
-    """SHA-256 over the canonical JSON of a record's fields but for its own hash."""
+    """SHA-256 over the RFC 8785 form of a record's fields but for its own hash."""
     return sha256_of({name: record[name] for name in HASHED})
 
 

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from finishline.rules.proof.envelope import sha256_of
-from finishline.rules.proof.hash_chain import canonical
+from finishline.rules.canonical import canonical, sha256_of
 from finishline.rules.scoring.measurements import PrecisionName
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.submissions.claim import System, TrainedWith
@@ -239,7 +238,7 @@ def part_hashes(document: Mapping[str, Any]) -> dict[str, str]:
 
 
 def signed_bytes(document: Mapping[str, Any]) -> bytes:
-    """Bytes of a manifest that are signed: the canonical JSON of all but the signature."""
+    """Bytes of a manifest that are signed: the RFC 8785 form of all but the signature."""
     return canonical({name: value for name, value in document.items() if name != "signature"})
 
 

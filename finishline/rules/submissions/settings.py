@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from finishline.rules.benchmarks.benchmark import Benchmark, ReplayPolicy
+from finishline.rules.canonical import sha256_of
 from finishline.rules.errors import RuleError
-from finishline.rules.proof.hash_chain import sha256_of
 from finishline.rules.scoring.measurements import PrecisionName
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.text import did_you_mean, shown
@@ -90,15 +90,12 @@ class Configuration:
 
     @property
     def sha256(self) -> str:
-        """The key of its pools, in hex: equal for equal settings, however a claim writes them.
-
-        Adding 0.0 makes 64 and 64.0 one number, and 0.0 and -0.0.
-        """
+        """The key of its pools, in hex: equal for equal settings, however a claim writes them."""
         key: dict[str, Any] = {
             "benchmark": self.benchmark_id,
             "division": self.division,
             "hardware_class": self.hardware_class,
-            "settings": {name: value + 0.0 for name, value in self.settings.items()},
+            "settings": dict(self.settings),
         }
         if self.precision is not None:
             key["precision"] = self.precision

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from finishline.rules.proof.hash_chain import sha256_of
+from finishline.rules.canonical import sha256_of
 
 _NAME = re.compile(
     r"(?P<family>[a-z]+)-(?P<version>\d+\.\d+)(-(?P<build>cpu|cuda|rocm))?(-(?P<compiler>gcc))?"

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from finishline.rules.canonical import sha256_of
 from finishline.rules.errors import RuleError
 from finishline.rules.fields import MISLEADING
-from finishline.rules.proof.hash_chain import sha256_of
 from finishline.rules.text import line_of, shown
 from finishline.rules.trainings.environment import (
     COMPILING,

@@ -11,7 +11,7 @@ import re
 import tokenize
 from collections.abc import Iterator, Mapping
 
-from finishline.rules.proof.hash_chain import sha256_of
+from finishline.rules.canonical import sha256_of
 from finishline.rules.trainings.manifest import FILE, Manifest
 
 # Also of a package whose environment has a compiler.

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from finishline.rules.canonical import sha256_of
 from finishline.rules.errors import RuleError
-from finishline.rules.proof.hash_chain import sha256_of
 from finishline.rules.scoring.aggregate import mean, standard_deviation
 from finishline.rules.statistics.significance import t_quantile
 from finishline.rules.text import count_text

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.proof.hash_chain import sha256_of
+from finishline.rules.canonical import sha256_of
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.scoring.tta import find_crossing
 from finishline.rules.submissions.claim import Claim

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.canonical import sha256_of
 from finishline.rules.errors import RuleError
-from finishline.rules.proof.hash_chain import sha256_of
 from finishline.rules.scoring.latency import FEWEST_ITEMS
 from finishline.rules.scoring.measurements import PrecisionName
 from finishline.rules.scoring.run import Evaluation

@@ -1,0 +1,70 @@
+"""One form of JSON, RFC 8785, for all that is hashed or signed, and a reader that takes one form.
+
+Equal values have equal bytes in every language: 64 and 64.0 are one number.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import rfc8785
+
+from finishline.rules.errors import RuleError
+
+LARGEST_EXACT = 2**53 - 1
+DEEPEST = 100
+
+
+def canonical(value: Any) -> bytes:
+    """The RFC 8785 form of a value. A whole number beyond 2^53 - 1 is written as nearest double.
+
+    Raises RuleError on values without such a form: NaN, infinity, a lone surrogate, deep nesting.
+    """
+    try:
+        return rfc8785.dumps(_as_doubles(value, DEEPEST))
+    except (ValueError, OverflowError, UnicodeError) as error:
+        raise RuleError(f"no RFC 8785 form: {error}", expected="only JSON values") from error
+
+
+def _as_doubles(value: Any, depth: int) -> Any:
+    if depth == 0:
+        raise ValueError(f"nested deeper than {DEEPEST} levels")
+    if isinstance(value, Mapping):
+        return {name: _as_doubles(item, depth - 1) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_doubles(item, depth - 1) for item in value]
+    if isinstance(value, int) and abs(value) > LARGEST_EXACT:
+        return float(value)
+    return value
+
+
+def sha256_of(value: Any) -> str:
+    """SHA-256 over the RFC 8785 form of a value, in hex."""
+    return hashlib.sha256(canonical(value)).hexdigest()
+
+
+def read_json(content: bytes, *, file: str) -> dict[str, Any]:
+    """A JSON object that can be read in one way only.
+
+    A name given twice, NaN, infinity and bytes that are not UTF-8 are refused. Raises RuleError
+    naming the file.
+    """
+    try:
+        value = json.loads(content.decode(), object_pairs_hook=_once, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise RuleError(f"not JSON: {error}", file=file, expected="a JSON object") from error
+    if not isinstance(value, dict):
+        raise RuleError("not a JSON object", file=file, expected="a JSON object")
+    return value
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) != len(pairs):
+        raise ValueError("a name is given twice")
+    return table
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
