@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -26,9 +25,6 @@ from finishline.cli.tables import (
 from finishline.client import files
 from finishline.client.files import CLAIM_NAME, SubmissionFiles
 from finishline.rules.text import count_text
-
-if TYPE_CHECKING:
-    from finishline.rules.proof.check import Check
 
 
 def submission_lines(view: View) -> list[RenderableType]:
@@ -188,15 +184,6 @@ def verdict_lines(view: View) -> list[RenderableType]:
                 )
             )
     return lines
-
-
-def check_table(checks: "Sequence[Check]") -> Table:
-    """The checks of a proof, and why one did not pass."""
-    table = make_table("check", "result", "compared")
-    for check in checks:
-        compared = f"{check.compared}: {check.why}" if check.why else check.compared
-        table.add_row(check.name, status_text(check.result), compared)
-    return table
 
 
 def _backend_table(backends: Sequence[View]) -> Table:

@@ -3,7 +3,6 @@
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
-import orjson
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -16,9 +15,11 @@ from finishline.rules.proof.proof import (
     CalibratedRun,
     CalibrationPart,
     ClaimPart,
+    Division,
     DrawPart,
     LogFile,
     PostedEvaluation,
+    Row,
     SubmissionPart,
     VerificationPart,
 )
@@ -67,18 +68,18 @@ def proof_parts(session: Session, verification: Verification) -> Table:
     kept = session.get(Evidence, verification.id)
     sha256 = kept.benchmark_sha256 if kept is not None else verification.benchmark_sha256
     return {
-        "verification": asdict(_verification_part(verification)),
-        "benchmark": asdict(_benchmark_part(session, sha256)),
+        "verification": _verification_part(verification).model_dump(),
+        "benchmark": _benchmark_part(session, sha256).model_dump(),
         "calibration": _calibration_part(session, verification),
         "submission": kept.submission if kept is not None else both_parts(session, verification),
-        "draw": asdict(_draw_part(session, verification)),
+        "draw": _draw_part(session, verification).model_dump(),
         "plan": {
             "control_points": verification.control_points,
             "max_attempts": verification.max_attempts,
             "lease_seconds": verification.lease_seconds,
             "limit_seconds": verification.limit_seconds,
         },
-        "attempts": [asdict(_attempt_part(session, item)) for item in verification.attempts],
+        "attempts": [_attempt_part(session, item).model_dump() for item in verification.attempts],
         "report": None if verification.state == "cancelled" else shown_report(verification),
         "verdict": _verdict_part(session, verification),
         "code": kept.code if kept is not None else code_part(session),
@@ -113,9 +114,12 @@ def _calibration_part(session: Session, verification: Verification) -> Table | N
     runs = benchmark_of(session, verification).reference_runs
     part = CalibrationPart(
         id=verification.calibration_id,
-        runs=[CalibratedRun(run.batch_size, run.seed, list(run.quality)) for run in runs],
+        runs=[
+            CalibratedRun(batch_size=run.batch_size, seed=run.seed, quality=list(run.quality))
+            for run in runs
+        ],
     )
-    return asdict(part)
+    return part.model_dump()
 
 
 def _draw_part(session: Session, verification: Verification) -> DrawPart:
@@ -217,7 +221,7 @@ def submission_part(session: Session, submission: Submission) -> dict[str, Any]:
     part = SubmissionPart(
         id=submission.id,
         submitter=submission.submitter,
-        division=submission.division,
+        division=cast(Division, submission.division),
         submitted_at=moment_text(submission.submitted_at),
         claim_sha256=submission.claim_sha256,
         claim=ClaimPart(
@@ -228,15 +232,19 @@ def submission_part(session: Session, submission: Submission) -> dict[str, Any]:
             precision=cast(PrecisionName | None, submission.precision),
             trained_with=cast(TrainedWith, submission.trained_with),
         ),
-        logs=[LogFile(run.file, run.log_sha256, run.log_bytes) for run in submission.runs],
+        logs=[
+            LogFile(file=run.file, sha256=run.log_sha256, size_bytes=run.log_bytes)
+            for run in submission.runs
+        ],
         runs=claimed_runs(submission),
-        curves=[run.curve for run in runs_with_curves(session, submission.id)],
+        curves=[
+            [cast(Row, tuple(row)) for row in run.curve]
+            for run in runs_with_curves(session, submission.id)
+        ],
         result=submission.result,
         waivers=submission.waivers or [],
     )
-    plain: dict[str, Any] = orjson.loads(orjson.dumps(asdict(part)))
-    del plain["against"]
-    return plain
+    return part.model_dump(mode="json", exclude={"against"})
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,13 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
-from finishline.rules.proof.replay import calibrated_curves
 from finishline.rules.scoring.run import evaluation_of
-from finishline.rules.verification.control_points import KnownCurve, check_curves, opening_of
+from finishline.rules.verification.control_points import (
+    KnownCurve,
+    calibrated_curves,
+    check_curves,
+    opening_of,
+)
 from finishline.rules.verification.messages import ReplayReport, ReplayRun
 from finishline.rules.verification.precision import check_trained_in
 from finishline.rules.verification.report_check import (

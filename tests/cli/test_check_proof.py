@@ -85,7 +85,7 @@ GOOD = zip_of(("proof.dsse.json", b'{"a": 1}' * 20))
     [
         *((content, "not a readable zip") for content in (
             b"PK", b"PK\x03\x04rubbish", GOOD[:-30], GOOD + b"x", b"PK" + GOOD[30:],
-            
+
         )),
         # bzip2 and LZMA unpack without a limit. 99 is unknown.
         *((packed_by(method), "packed in another way") for method in (12, 14, 99)),

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from dataclasses import asdict, dataclass, replace
 
 from fastapi.testclient import TestClient
@@ -43,8 +44,12 @@ def send_entry(client, person, entry=ENTRY, *, curve=CURVE, key=None, **form):
 
 
 def seal_of(**opened):
-    """The seal that these opened values have, worked out from the document alone."""
+    """The seal that these opened values have, worked out from the document alone.
+
+    As in JavaScript 64.0 is written 64.
+    """
     text = json.dumps({"draw": 3} | opened, sort_keys=True, separators=(",", ":"))
+    text = re.sub(r"(\d)\.0\b", r"\1", text)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

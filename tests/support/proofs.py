@@ -40,13 +40,13 @@ def files_of(content):
         return {name: opened.read(name) for name in opened.namelist()}
 
 
-def seal_again(document, **how):
+def seal_again(document):
     """Seal the draw of a document as it is, as only the server can."""
     benchmark, draw = document["benchmark"], document["draw"]
     definition = read_benchmark(benchmark["definition"].encode(), file=f"{benchmark['id']}.toml")
     sealed = Draw(tuple(draw["seeds"]), draw["nonce"], draw["own_runs"])
     submission_id = document["submission"]["id"]
-    draw["seal"] = seal(definition, submission_id, sealed, beside=draw["beside"], **how)
+    draw["seal"] = seal(definition, submission_id, sealed, beside=draw["beside"])
 
 
 def predicate_in(answer):

@@ -195,16 +195,10 @@ def _name_calibration(document):
     seal_again(document)
 
 
-def _draw_before_nonces(document, draw):
-    """Seeds that no nonce drew, sealed as earlier servers did."""
+def _draw_by_no_nonce(document):
+    """Sealed seeds that the nonce does not draw."""
     document["draw"]["nonce"] = "cd" * 32
-    seal_again(document, draw=draw)
-
-
-def _earlier_claim(document):
-    """A claim from before it named its code. Its verdict had other numbers."""
-    document["submission"]["claim"]["trained_with"] = None
-    _raise_number(document)
+    seal_again(document)
 
 
 def _leave_half_out(document):
@@ -217,7 +211,7 @@ def _leave_half_out(document):
 
 
 def _fresh_runs(document):
-    """Fresh runs as earlier servers sealed them. They have no control: each counts."""
+    """Something sealed that no rule knows."""
     document["draw"]["beside"]["fresh_runs"] = len(document["draw"]["seeds"])
     seal_again(document)
 
@@ -343,7 +337,7 @@ _of_the_server(
         ("score", "another_division", lambda d: d["submission"].update(division="open")),
         ("score", "waiver_of_a_copy", lambda d: d["submission"].update(waivers=[_WAIVER])),
         ("score", "other_precision", lambda d: d["submission"]["claim"].update(precision="fp32")),
-        ("seeds", "drawn_by_no_nonce", lambda d: _draw_before_nonces(d, 2)),
+        ("seeds", "drawn_by_no_nonce", _draw_by_no_nonce),
         ("format", "waivers_of_another_type", lambda d: d["submission"].update(waivers=7)),
         ("logs", "log_of_another_size", lambda d: d["submission"]["logs"][0].update(size_bytes=9)),
     ],
@@ -351,13 +345,16 @@ _of_the_server(
 _of_the_server(
     "verified",
     [
-        (None, "earlier_draw", lambda d: _draw_before_nonces(d, 1)),
         (
             None,
             "result_of_earlier_rules",
             lambda d: [d["submission"]["result"].pop(name) for name in ("raw_tta_seconds", "rcp")],
         ),
-        (None, "earlier_claim", _earlier_claim),
+        (
+            "format",
+            "claim_without_code",
+            lambda d: d["submission"]["claim"].pop("trained_with"),
+        ),
         (None, "note_of_a_worker", lambda d: _tell_of_workers(d, "note")),
         (None, "no_second_worker", lambda d: _tell_of_workers(d, outcome="inconclusive")),
         (None, "tried_again", lambda d: _try_again(d, state="lost", kind="infrastructure")),
@@ -375,7 +372,7 @@ _of_the_server(
         ("format", "part_added", lambda d: d.update(note="more")),
         ("logs", "claim_of_another_hash", lambda d: d["submission"].update(claim_sha256="ab" * 32)),
         ("runs", "second_half_left_out", _leave_half_out),
-        ("verdict", "earlier_fresh_runs", _fresh_runs),
+        ("seeds", "sealed_beside_the_draw", _fresh_runs),
         ("seal", "billion_fresh_runs", _billion_runs),
         ("seeds", "chosen_seed_of_code", _choose_seed),
         ("times", "changed_time_of_code", lambda d: _evaluation(d).update(seconds=0.001)),

@@ -24,7 +24,7 @@ from finishline.cli.exports import check_export
 from finishline.cli.options import DEFAULT_URL, Json, Limit, Token, Url
 from finishline.cli.people_tables import audit_table
 from finishline.cli.screen import open_screen
-from finishline.cli.submission_tables import check_table
+from finishline.cli.tables import make_table, status_text
 from finishline.rules.errors import StatisticsMissingError
 from finishline.rules.text import count_text
 
@@ -151,7 +151,11 @@ def _require_asked_for(document: Mapping[str, Any], verification: str) -> None:
 def _lines(checked: Checked) -> list[RenderableType]:
     failed = checked.failed
     unmade = [check.name for check in checked.checks if check.result == "open"]
-    lines: list[RenderableType] = [check_table(checked.checks)]
+    table = make_table("check", "result", "compared")
+    for check in checked.checks:
+        compared = f"{check.compared}: {check.why}" if check.why else check.compared
+        table.add_row(check.name, status_text(check.result), compared)
+    lines: list[RenderableType] = [table]
     lines += waiver_lines(checked.document)
     if unmade:
         lines.append(Text(f"Not checked: {', '.join(unmade)}.", style="yellow"))

@@ -4,45 +4,61 @@ The signature is checked elsewhere: these rules know no cryptography but hashes.
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
+from pydantic import ValidationError
+
 from finishline.rules.benchmarks.benchmark import Benchmark, ReferenceRun, read_benchmark
-from finishline.rules.benchmarks.calibration import calibrated_by
+from finishline.rules.benchmarks.calibration import calibrated_by, judged_beside
 from finishline.rules.errors import RuleError
-from finishline.rules.proof.duel import check_duel_plan, check_duel_verdict, is_duel
-from finishline.rules.proof.entry import (
-    check_entry_runs,
-    check_entry_verdict,
-    check_package,
-    check_plan,
-)
 from finishline.rules.proof.proof import (
     PARTS,
     AttemptPart,
     Proof,
+    ReasonPart,
     SubmissionPart,
     part_hashes,
     read_proof,
 )
-from finishline.rules.proof.replay import (
-    check_band,
-    check_calibration,
-    check_own_curves,
-    check_posted,
-    check_runs,
-    check_seeds,
-    check_times,
-    check_verdict,
+from finishline.rules.proof.score import (
+    Logs,
+    check_logs,
+    check_package,
+    check_score,
+    require_equal,
 )
-from finishline.rules.proof.score import Logs, check_logs, check_score
+from finishline.rules.scoring.run import Evaluation, evaluation_of
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.text import count_text
-from finishline.rules.verification.entry import REPEAT
+from finishline.rules.verification.control_points import (
+    KnownCurve,
+    calibrated_curves,
+    check_curves,
+)
+from finishline.rules.verification.duel import DUEL
+from finishline.rules.verification.entry import ENTRY, REPEAT
+from finishline.rules.verification.job import Case, Draw, Purpose, Request, seal
+from finishline.rules.verification.judge_convergence import evaluation_at_target
+from finishline.rules.verification.messages import ReplayReport, Training
+from finishline.rules.verification.replay import REPLAY
+from finishline.rules.verification.replay_plan import band_for
+from finishline.rules.verification.report_check import (
+    check_ledgers,
+    check_report,
+    check_second_halves,
+)
+from finishline.rules.verification.report_stream import CLOCK_SLACK_SECONDS, check_stream
+from finishline.rules.verification.verdict import Reason
 
 Outcome = Literal["pass", "fail", "open"]
 MAY_BE_TRIED_AGAIN = "infrastructure"
+# Reasons about the workers rather than the replay; some leave the verdict open.
+OF_WORKERS = frozenset({"no_second_worker", "cross_check_differs"})
+TOLERANCE_SECONDS = 1e-6
+NO_REPORT = "the verification ended without a report"
 
 
 @dataclass(frozen=True)
@@ -59,12 +75,55 @@ class Check:
 
 
 @dataclass(frozen=True)
-class _Step:
-    """A check to make. It returns why it is open, or None, and raises RuleError if it fails."""
+class Evidence:
+    """A proof, read: its purpose, the claims that were trained, and the files by hash.
 
-    name: str
-    compared: str
-    make: Callable[[], str | None]
+    `benchmark` has the calibrated runs that judged. `logs` is None without the files.
+    """
+
+    proof: Proof
+    purpose: Purpose
+    benchmark: Benchmark
+    claims: Sequence[Claim]
+    logs: Logs | None
+
+    def plan(self) -> list[Training]:
+        """Plan the trainings again from the nonce. Raises RuleError if there are none."""
+        draw = self.proof.draw
+        request = Request(
+            self.benchmark,
+            bytes.fromhex(draw.nonce),
+            claims=self.claims,
+            claimed_seeds=[run.seed for run in self.proof.submission.runs],
+            wishes={"own_seeds": draw.own_runs, "pairs": len(draw.seeds) // 2},
+        )
+        if len(self.claims) != self.purpose.claims:
+            found = count_text(len(self.claims), "submission")
+            raise RuleError(found, field="submission.against", expected=f"{self.purpose.claims}")
+        unable = self.purpose.why_not(self.benchmark, self.claims)
+        if unable is not None:
+            raise RuleError(unable, field="submission", expected=f"a {self.purpose.name}")
+        return self.purpose.plan(request)
+
+    def curves(self) -> list[list[Evaluation]]:
+        """The claimed curve of each run. Raises RuleError if one is missing."""
+        submission = self.proof.submission
+        _require("submission.curves", len(submission.curves), len(submission.runs))
+        return [[evaluation_of(row) for row in curve] for curve in submission.curves]
+
+    def report(self) -> ReplayReport | None:
+        """The report of a verification that is done. Raises RuleError for one too many or few."""
+        done, found = self.proof.verification.state == "done", self.proof.report
+        if done != (found is not None):
+            expected = "one only if it is done"
+            raise RuleError("no report" if done else "a report", field="report", expected=expected)
+        return found
+
+
+# Says why it is open, or None, and raises RuleError if it fails.
+Making = Callable[[Evidence], str | None]
+CODE = (ENTRY, DUEL)
+EVERY = (REPLAY, *CODE)
 
 
 def check_proof(document: Mapping[str, Any], logs: Logs | None) -> list[Check]:
@@ -72,151 +131,100 @@ def check_proof(document: Mapping[str, Any], logs: Logs | None) -> list[Check]:
 
     A document that is no proof fails the first check, "format", and has no other.
     """
+    compared = "every field of the document"
     try:
         proof = read_proof(document)
     except RuleError as error:
-        return [Check("format", "fail", "every field of the document", str(error))]
+        return [Check("format", "fail", compared, str(error))]
     checks = [
-        Check("format", "pass", "every field of the document"),
-        _made(_Step("parts", "SHA-256 of each part", lambda: _parts(document, proof))),
-        _made(_Step("definition", "benchmark text and its SHA-256", lambda: _definition(proof))),
+        Check("format", "pass", compared),
+        _make("parts", "SHA-256 of each part", lambda: _check_parts(document, proof)),
+        _make("definition", "benchmark text and its SHA-256", lambda: _check_definition(proof)),
     ]
     if checks[-1].result == "fail":
         return checks
-    benchmark = judging_benchmark(proof)
-    return checks + [_made(step) for step in _steps(proof, benchmark, claim_of(proof), logs)]
-
-
-def _steps(proof: Proof, benchmark: Benchmark, claim: Claim, logs: Logs | None) -> list[_Step]:
-    if claim.package is not None or is_duel(proof):
-        return _package_steps(proof, benchmark, claim, logs)
-    draw, report = proof.draw, proof.report
-    replays = "no report" if report is None else count_text(len(report.runs), "replay")
-    points = count_text(len(proof.plan.control_points), "control point")
-    files = f"{count_text(len(proof.submission.logs), 'log')} and the claim"
-    return [
-        _Step("logs", f"SHA-256 of {files}", lambda: check_logs(proof, logs)),
-        _Step("score", "result scored again from the logs",
-              lambda: check_score(proof, benchmark, logs)),
-        _Step("seal", f"{count_text(len(draw.seeds), 'seed')} and nonce against the seal",
-              lambda: check_seeds(proof, benchmark, claim, only_seal=True)),
-        _Step("seeds", f"{count_text(draw.runs, 'run')} and seeds drawn again from the nonce",
-              lambda: check_seeds(proof, benchmark, claim, only_seal=False)),
-        _Step("calibration", "the runs of the reference that judged, against the seal",
-              lambda: check_calibration(proof, benchmark)),
-        _Step("band", f"{points} computed again",
-              lambda: check_band(proof, benchmark, claim)),
-        _Step("runs", f"every sealed seed reported, in order: {replays}",
-              lambda: check_runs(proof)),
-        _Step("times", "seconds against the ledger of every evaluation",
-              lambda: check_times(proof, benchmark)),
-        _Step("posted", "every evaluation as it was posted, by the server's clock",
-              lambda: check_posted(proof, benchmark)),
-        _Step("curves", "each run against the others, the calibrated and the claimed",
-              lambda: check_own_curves(proof, benchmark)),
-        _Step("attempts", f"number of attempts ({len(proof.attempts)}) and how each ended",
-              lambda: _attempts(proof)),
-        _Step("verdict", "outcome, reasons and numbers judged again",
-              lambda: check_verdict(proof, benchmark, claim)),
-    ]  # fmt: skip
-
-
-def _package_steps(
-    proof: Proof, benchmark: Benchmark, claim: Claim, logs: Logs | None
-) -> list[_Step]:
-    """Checks of the measurement of a package, or of a duel of two."""
-    draw, report, against = proof.draw, proof.report, proof.submission.against
+    evidence = _read(proof, logs)
+    draw, report, is_code = proof.draw, proof.report, evidence.purpose in CODE
     runs = "no report" if report is None else count_text(len(report.runs), "run")
-    sides = [claim] if against is None else [claim, _claim_in(proof, against)]
-
-    def check_drawn() -> str | None:
-        if is_duel(proof):
-            return check_duel_plan(proof, benchmark, sides)
-        return check_plan(proof, benchmark, claim)
-
-    def check_judged() -> str | None:
-        if is_duel(proof):
-            return check_duel_verdict(proof, benchmark, sides)
-        return check_entry_verdict(proof, benchmark, claim)
-
-    return [
-        _Step("logs", "SHA-256 of the index of each package", lambda: check_logs(proof, logs)),
-        _Step("package", "the files' names, sizes and hashes against each package's hash",
-              lambda: check_package(proof, logs)),
-        _Step("seal", f"{count_text(len(draw.seeds), 'seed')} and nonce against the seal",
-              lambda: check_seeds(proof, benchmark, claim, only_seal=True)),
-        _Step("seeds", f"{count_text(draw.runs, 'run')} and seeds drawn again from the nonce",
-              check_drawn),
-        _Step("runs", f"every sealed seed reported, in order: {runs}",
-              lambda: check_entry_runs(proof, benchmark)),
-        _Step("times", "seconds against the ledger of every evaluation",
-              lambda: check_times(proof, benchmark)),
-        _Step("posted", "every evaluation as it was posted, by the server's clock",
-              lambda: check_posted(proof, benchmark)),
-        _Step("attempts", f"number of attempts ({len(proof.attempts)}) and how each ended",
-              lambda: _attempts(proof)),
-        _Step("verdict", "outcome, reasons and numbers judged again",
-              check_judged),
+    files = f"{count_text(len(proof.submission.logs), 'log')} and the claim"
+    points = count_text(len(proof.plan.control_points), "control point")
+    steps: list[tuple[str, tuple[Purpose, ...], str, Making]] = [
+        ("logs", EVERY, f"SHA-256 of {'the index of each package' if is_code else files}",
+         lambda e: check_logs(e.proof, e.logs)),
+        ("score", (REPLAY,), "result scored again from the logs",
+         lambda e: check_score(e.proof, e.benchmark, e.logs)),
+        ("package", CODE, "the files' names, sizes and hashes against each package's hash",
+         lambda e: check_package(e.proof, e.logs)),
+        ("seal", EVERY, f"{count_text(len(draw.seeds), 'seed')} and nonce against the seal",
+         _check_seal),
+        ("seeds", EVERY, f"{count_text(draw.runs, 'run')} and seeds drawn again from the nonce",
+         _check_seeds),
+        ("calibration", (REPLAY,), "the runs of the reference that judged, against the seal",
+         _check_beside),
+        ("band", (REPLAY,), f"{points} computed again", _check_band),
+        ("runs", EVERY, f"every sealed seed reported, in order: {runs}", _check_runs),
+        ("times", EVERY, "seconds against the ledger of every evaluation", _check_times),
+        ("posted", EVERY, "every evaluation as it was posted, by the server's clock",
+         _check_posted),
+        ("curves", (REPLAY,), "each run against the others, the calibrated and the claimed",
+         _check_curves),
+        ("attempts", EVERY, f"number of attempts ({len(proof.attempts)}) and how each ended",
+         _check_attempts),
+        ("verdict", EVERY, "outcome, reasons and numbers judged again", _check_verdict),
     ]  # fmt: skip
+    return checks + [
+        _make(name, compared, partial(make, evidence))
+        for name, purposes, compared, make in steps
+        if evidence.purpose in purposes
+    ]
 
 
-def _made(step: _Step) -> Check:
+def _make(name: str, compared: str, make: Callable[[], str | None]) -> Check:
     try:
-        why = step.make()
-    except (
-        RuleError,
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        RecursionError,
-        TypeError,
-        ValueError,
-    ) as error:
-        # Impossible figures may fail anywhere in the rules: that is a finding.
-        found = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-        return Check(step.name, "fail", step.compared, found or type(error).__name__)
-    return Check(step.name, "pass" if why is None else "open", step.compared, why or "")
+        why = make()
+    except (RuleError, ValidationError) as error:
+        return Check(name, "fail", compared, str(error))
+    return Check(name, "pass" if why is None else "open", compared, why or "")
 
 
-def benchmark_of(proof: Proof) -> Benchmark:
-    """The definition in a proof. Raises BenchmarkError."""
+def _read(proof: Proof, logs: Logs | None) -> Evidence:
+    benchmark, against = _read_definition(proof), proof.submission.against
+    if proof.calibration is not None:
+        runs = proof.calibration.runs
+        benchmark = calibrated_by(
+            benchmark, [ReferenceRun(run.batch_size, run.seed, tuple(run.quality)) for run in runs]
+        )
+    sides = [proof.submission] if against is None else [proof.submission, against]
+    claims = [_claim_of(proof, side) for side in sides]
+    purpose = REPLAY if claims[0].package is None else ENTRY
+    if proof.draw.beside.get("kind") == DUEL.name:
+        purpose = DUEL
+    return Evidence(proof, purpose, benchmark, claims, logs)
+
+
+def _read_definition(proof: Proof) -> Benchmark:
     text = proof.benchmark.definition.encode()
     return read_benchmark(text, file=f"{proof.benchmark.id}.toml")
 
 
-def judging_benchmark(proof: Proof) -> Benchmark:
-    """The definition with the calibrated runs that judged: its own, or an adopted calibration's."""
-    benchmark = benchmark_of(proof)
-    if proof.calibration is None:
-        return benchmark
-    runs = [
-        ReferenceRun(run.batch_size, run.seed, tuple(run.quality)) for run in proof.calibration.runs
-    ]
-    return calibrated_by(benchmark, runs)
-
-
-def claim_of(proof: Proof) -> Claim:
-    """The claim in a proof, as far as a replay is planned and judged by it."""
-    return _claim_in(proof, proof.submission)
-
-
-def _claim_in(proof: Proof, submission: SubmissionPart) -> Claim:
+def _claim_of(proof: Proof, side: SubmissionPart) -> Claim:
+    """The claim of a side, as far as its trainings are planned and judged by it."""
     return Claim(
         benchmark_id=proof.benchmark.id,
-        division=submission.division,
-        model=submission.claim.model,
-        framework=submission.claim.framework,
-        system=submission.claim.system,
-        run_files=tuple(log.file for log in submission.logs),
-        hyperparameters=submission.claim.hyperparameters,
-        precision=submission.claim.precision,
-        trained_with=submission.claim.trained_with or "reference",
-        package=submission.claim_sha256 if submission.claim.trained_with == "package" else None,
+        division=side.division,
+        model=side.claim.model,
+        framework=side.claim.framework,
+        system=side.claim.system,
+        run_files=tuple(log.file for log in side.logs),
+        hyperparameters=side.claim.hyperparameters,
+        precision=side.claim.precision,
+        trained_with=side.claim.trained_with,
+        package=side.claim_sha256 if side.claim.trained_with == "package" else None,
         deterministic=bool(proof.draw.beside.get(REPEAT)),
     )
 
 
-def _parts(document: Mapping[str, Any], proof: Proof) -> None:
+def _check_parts(document: Mapping[str, Any], proof: Proof) -> None:
     found = part_hashes(document)
     wrong = [name for name in PARTS if proof.parts.get(name) != found[name]]
     if wrong or set(proof.parts) != set(PARTS):
@@ -224,16 +232,133 @@ def _parts(document: Mapping[str, Any], proof: Proof) -> None:
         raise RuleError(f"changed since it was hashed: {named}", expected="the hashes in `parts`")
 
 
-def _definition(proof: Proof) -> None:
+def _check_definition(proof: Proof) -> None:
     found = hashlib.sha256(proof.benchmark.definition.encode()).hexdigest()
     if found != proof.benchmark.sha256:
         raise RuleError(f"the text has {found[:16]}…", expected=f"{proof.benchmark.sha256[:16]}…")
-    benchmark_of(proof)  # It has the id that the proof names.
+    _read_definition(proof)  # It has the id that the proof names.
 
 
-def _attempts(proof: Proof) -> None:
+def _check_seal(evidence: Evidence) -> None:
+    """The seal is the hash of benchmark, submission, seeds, nonce and all that is beside them."""
+    draw, submission_id = evidence.proof.draw, evidence.proof.submission.id
+    _require("draw.seeds", count_text(len(draw.seeds), "seed"), count_text(draw.runs, "seed"))
+    sealed = Draw(seeds=tuple(draw.seeds), nonce=draw.nonce, own_runs=draw.own_runs)
+    if seal(evidence.benchmark, submission_id, sealed, beside=draw.beside) != draw.seal:
+        raise RuleError(
+            "benchmark, submission, seeds and nonce do not hash to it",
+            field="draw.seal",
+            expected=draw.seal,
+        )
+
+
+def _check_seeds(evidence: Evidence) -> None:
+    """The nonce draws the sealed seeds, as many as there were runs."""
+    _check_seal(evidence)
+    if evidence.purpose in CODE:
+        _check_beside(evidence)
+    planned = [training.seed for training in evidence.plan()]
+    _require("draw.seeds", evidence.proof.draw.seeds, planned)
+
+
+def _check_beside(evidence: Evidence) -> None:
+    """What was sealed beside the seeds is what the purpose seals, and nothing else."""
+    proof, against = evidence.proof, evidence.proof.submission.against
+    wanted: dict[str, Any] = {}
+    if proof.calibration is not None:
+        wanted = dict(judged_beside(proof.calibration.id, evidence.benchmark))
+    if evidence.purpose in CODE:
+        wanted["kind"] = evidence.purpose.name
+    if evidence.purpose is ENTRY and evidence.claims[0].deterministic:
+        wanted[REPEAT] = True
+    if evidence.purpose is DUEL:
+        wanted["against"] = None if against is None else against.id
+        wanted["hyperparameters"] = [training.settings for training in evidence.plan()]
+    _require("draw.beside", proof.draw.beside, wanted)
+
+
+def _check_band(evidence: Evidence) -> None:
+    """The control points are those of the calibrated runs in the definition."""
+    draw, found = evidence.proof.draw, evidence.proof.plan.control_points
+    runs = max(1, len(draw.seeds) - draw.own_runs)
+    wanted = band_for(evidence.benchmark, evidence.claims[0], runs=runs)
+    _require("plan.control_points", len(found), len(wanted))
+    for index, (theirs, ours) in enumerate(zip(found, wanted, strict=True)):
+        for name, number in vars(ours).items():
+            require_equal(f"plan.control_points[{index}].{name}", getattr(theirs, name), number)
+
+
+def _check_runs(evidence: Evidence) -> str | None:
+    """Every run that was sealed is reported, in order, with its seed; none is left out.
+
+    Nor is the second half of an evaluation, where the benchmark judges by it.
+    """
+    report, is_code = evidence.report(), evidence.purpose in CODE
+    if report is None:
+        return NO_REPORT
+    check_report(report, seeds=evidence.proof.draw.seeds, two_clocks=not is_code)
+    for run in report.runs:
+        check_second_halves(run, evidence.benchmark)
+    return None
+
+
+def _check_times(evidence: Evidence) -> str | None:
+    """Each evaluation's seconds are its ledger on the benchmark's clock; a TTA is one of them."""
+    report, benchmark = evidence.report(), evidence.benchmark
+    if report is None:
+        return NO_REPORT
+    for run in report.runs:
+        check_ledgers(run, benchmark.clock, division=evidence.proof.submission.division)
+        reached = evaluation_at_target(benchmark, run)
+        found, wanted = run.tta_seconds, reached.seconds if reached is not None else None
+        if run.status != "reached":
+            continue
+        if found is None or wanted is None or abs(found - wanted) > TOLERANCE_SECONDS:
+            field = f"report.runs[{run.index}].tta_seconds"
+            raise RuleError(f"{found}", field=field, expected=f"{wanted}")
+    return None
+
+
+def _check_posted(evidence: Evidence) -> str | None:
+    """The report is as it was posted, and by the server's clock it took as long as it says.
+
+    A server may allow a busy machine more than the rule does: that is said, and is no pass.
+    """
+    report, attempts = evidence.proof.report, evidence.proof.attempts
+    if report is None:
+        return NO_REPORT
+    posted = attempts[-1].posted if attempts else None
+    if posted is None:
+        raise RuleError("missing", field="attempts.posted", expected="when each event was posted")
+    clock, allowed = evidence.benchmark.clock, attempts[-1].clock_slack_seconds
+    try:
+        check_stream(report, posted, clock)
+    except RuleError:
+        if allowed is None or allowed <= CLOCK_SLACK_SECONDS:
+            raise
+        check_stream(report, posted, clock, slack_seconds=allowed)
+        return f"posted within {allowed:g} s, which its server allows, not within " + (
+            f"{CLOCK_SLACK_SECONDS:g} s"
+        )
+    return None
+
+
+def _check_curves(evidence: Evidence) -> str | None:
+    """No two replays are equal, and none is a calibrated curve or one of the claim."""
+    report = evidence.proof.report
+    if report is None:
+        return NO_REPORT
+    claimed = [
+        KnownCurve(f"the claim's {run.file}", run.seed, tuple(each.quality for each in curve))
+        for run, curve in zip(evidence.proof.submission.runs, evidence.curves(), strict=True)
+    ]
+    check_curves(report, [*calibrated_curves(evidence.benchmark), *claimed])
+    return None
+
+
+def _check_attempts(evidence: Evidence) -> None:
     """Check that only machine failures were retried: else a bad replay could be thrown away."""
-    attempts = proof.attempts
+    proof, attempts = evidence.proof, evidence.proof.attempts
     if [attempt.number for attempt in attempts] != list(range(1, len(attempts) + 1)):
         raise RuleError("attempts are missing", expected="attempts numbered from 1 without a gap")
     if not attempts or len(attempts) > proof.plan.max_attempts:
@@ -262,3 +387,48 @@ def _require_excused(attempt: AttemptPart) -> None:
             f"attempt {attempt.number} was tried again after {kind or attempt.state}",
             expected=f"another attempt only after a failure of kind {MAY_BE_TRIED_AGAIN}",
         )
+
+
+def _check_verdict(evidence: Evidence) -> None:
+    """Claims and report give the same outcome, reasons and numbers by the rules.
+
+    Words are left out: they may be put better by later code.
+    """
+    proof, report, found = evidence.proof, evidence.report(), evidence.proof.verdict
+    if report is None:
+        wanted = "inconclusive" if proof.verification.state == "failed" else None
+        _require("verdict.outcome", found.outcome, wanted)
+        return
+    case = Case(
+        evidence.benchmark,
+        evidence.plan(),
+        report,
+        claim=evidence.claims[0],
+        runs=proof.submission.runs,
+        curves=evidence.curves(),
+        again=found.own_again,
+    )
+    again = evidence.purpose.judge(case)
+    if again is None:
+        raise RuleError("a verdict", field="verdict", expected="none without a claim")
+    own = [reason for reason in found.reasons if reason.code not in OF_WORKERS]
+    others = [reason for reason in found.reasons if reason.code in OF_WORKERS]
+    is_opened = any(reason.weight == "leaves_open" for reason in others)
+    _require("verdict.outcome", found.outcome, "inconclusive" if is_opened else again.outcome)
+    _compare_reasons(own, again.reasons)
+
+
+def _compare_reasons(stored: Sequence[ReasonPart], again: Sequence[Reason]) -> None:
+    found, wanted = [reason.code for reason in stored], [reason.code for reason in again]
+    _require("verdict.reasons", found, wanted)
+    for index, (theirs, ours) in enumerate(zip(stored, again, strict=True)):
+        field = f"verdict.reasons[{index}]"
+        _require(f"{field}.weight", theirs.weight, ours.weight)
+        _require(f"{field}.numbers", sorted(theirs.numbers), sorted(ours.numbers))
+        for name, number in ours.numbers.items():
+            require_equal(f"{field}.numbers.{name}", theirs.numbers[name], number)
+
+
+def _require(field: str, found: object, wanted: object) -> None:
+    if found != wanted:
+        raise RuleError(f"got {found}", field=field, expected=f"{wanted}")

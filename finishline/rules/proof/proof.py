@@ -1,17 +1,21 @@
 """Contents of a proof bundle: all that a verification's verdict rests on, in one document."""
 
 import hashlib
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from finishline.rules.canonical import canonical, sha256_of
+from finishline.rules.errors import RuleError
 from finishline.rules.scoring.measurements import PrecisionName
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.submissions.claim import System, TrainedWith
-from finishline.rules.untrusted import read_plain
 from finishline.rules.verification.messages import ControlPoint, Failure, ReplayReport, ReplayRun
 from finishline.rules.verification.report_stream import StreamedEvent
+from finishline.rules.verification.verdict import DuelOutcome, Outcome
 
 # Every part has its hash in `parts`. The rest of a document is its format and the hashes.
 PARTS = (
@@ -19,14 +23,26 @@ PARTS = (
     "verdict", "code",
 )  # fmt: skip
 
+LARGEST_FIGURE = 1e100  # No run measures more, and the square of it is finite.
 Table = dict[str, Any]
-EndOutcome = Literal[
-    "verified", "rejected", "inconclusive", "challenger_faster", "holder_faster", "not_separable"
-]
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+Division = Literal["closed", "open"]
+Phases = dict[str, float]
+# As `curve_row` writes an evaluation: without what is absent at the end.
+Row = (
+    tuple[float | None, float | None, float, int | None]
+    | tuple[float | None, float | None, float, int | None, Phases]
+    | tuple[float | None, float | None, float, int | None, Phases | None, dict[str, float]]
+)
 
 
-@dataclass(frozen=True)
-class VerificationPart:
+class Part(BaseModel):
+    """A part of a proof. No value is converted, and no field is unknown."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class VerificationPart(Part):
     """The verification: its id, purpose and end."""
 
     id: str
@@ -36,8 +52,7 @@ class VerificationPart:
     ended_at: str | None
 
 
-@dataclass(frozen=True)
-class BenchmarkPart:
+class BenchmarkPart(Part):
     """The definition everything was scored and judged under: its text and the text's hash."""
 
     id: str
@@ -45,75 +60,64 @@ class BenchmarkPart:
     definition: str
 
 
-@dataclass(frozen=True)
-class CalibratedRun:
+class CalibratedRun(Part):
     """One run of the reference, as `benchmark.ReferenceRun` has it."""
 
     batch_size: int
     seed: int
-    quality: list[float]
+    quality: Annotated[list[float], Field(min_length=1)]
 
 
-@dataclass(frozen=True)
-class CalibrationPart:
+class CalibrationPart(Part):
     """The adopted calibration: its runs judged in place of the definition's own."""
 
     id: str
     runs: list[CalibratedRun]
 
 
-@dataclass(frozen=True)
-class ClaimPart:
-    """Fields of the claim that a replay is planned and judged by.
-
-    `trained_with` is None in proofs from before claims stated it: their verdicts compared times as
-    those of reference code, with other numbers beside their reasons.
-    """
+class ClaimPart(Part):
+    """Fields of the claim that a replay is planned and judged by."""
 
     model: str
     framework: str
     hyperparameters: dict[str, float]
     system: System
     precision: PrecisionName | None = None
-    trained_with: TrainedWith | None = None
+    trained_with: TrainedWith
 
 
-@dataclass(frozen=True)
-class LogFile:
+class LogFile(Part):
     """One run log: its name, the hash of its bytes, how many they are."""
 
     file: str
-    sha256: str
+    sha256: Sha256
     size_bytes: int
 
 
-@dataclass(frozen=True)
-class SubmissionPart:
+class SubmissionPart(Part):
     """The claim, the hashes of its files, and the scores of its logs.
 
-    `curves` has the rows of each run's curve (rules.curve). `elsewhere` is in earlier proofs alone:
-    their verdicts named a run's file if another user had submitted the same training. `waivers`
-    are the rules that organisers had waived for it at its verdict. `against` is the holder that the
+    `curves` has the rows of each run's curve (scoring.run). `waivers` are the rules that organisers
+    had waived for it at its verdict. `against` is the holder that the
     challenger of a duel was trained in turn with; None in other proofs.
     """
 
     id: str
     submitter: str
-    division: str
+    division: Division
     submitted_at: str
-    claim_sha256: str
+    claim_sha256: Sha256
     claim: ClaimPart
     logs: list[LogFile]
     runs: list[RunScore]
-    curves: list[list[list[Any]]]
-    result: dict[str, Any]
-    elsewhere: dict[str, str] = field(default_factory=dict)
-    waivers: list[dict[str, str]] = field(default_factory=list)
+    curves: list[list[Row]]
+    result: Table
+    elsewhere: dict[str, str] = Field(default={}, max_length=0, exclude=True)  # No longer written.
+    waivers: list[dict[str, str]] = []
     against: "SubmissionPart | None" = None
 
 
-@dataclass(frozen=True)
-class DrawPart:
+class DrawPart(Part):
     """The seal that was public before the first run, and the nonce that opens it.
 
     `beside` has the other fields sealed with the draw, by name. The first `own_runs` of the seeds
@@ -121,15 +125,14 @@ class DrawPart:
     """
 
     seal: str
-    nonce: str
+    nonce: Sha256
     runs: int
     seeds: list[int]
-    beside: dict[str, Any]
-    own_runs: int = 0
+    beside: Table
+    own_runs: Annotated[int, Field(ge=0)]
 
 
-@dataclass(frozen=True)
-class PlanPart:
+class PlanPart(Part):
     """The replays' control band, and their limits of time and tries."""
 
     control_points: list[ControlPoint]
@@ -138,8 +141,7 @@ class PlanPart:
     limit_seconds: float
 
 
-@dataclass(frozen=True)
-class PostedEvaluation:
+class PostedEvaluation(Part):
     """An evaluation as a worker posted it while it trained."""
 
     run: int
@@ -149,13 +151,11 @@ class PostedEvaluation:
     quality: float | None
 
 
-@dataclass(frozen=True)
-class AttemptPart:
+class AttemptPart(Part):
     """One try on one worker. One that left no report has the events posted before it ended.
 
     Of the one that ended with the report `posted` has when each event came, and
-    `clock_slack_seconds` how far the server's clock could be from the report's; None in proofs
-    that were made before both were kept.
+    `clock_slack_seconds` how far the server's clock could be from the report's.
     """
 
     number: int
@@ -164,13 +164,12 @@ class AttemptPart:
     started_at: str | None
     ended_at: str | None
     failure: Failure | None
-    evaluations: list[PostedEvaluation] = field(default_factory=list)
+    evaluations: list[PostedEvaluation] = []
     posted: list[StreamedEvent] | None = None
     clock_slack_seconds: float | None = None
 
 
-@dataclass(frozen=True)
-class ReasonPart:
+class ReasonPart(Part):
     """One reason of the verdict."""
 
     code: str
@@ -179,16 +178,15 @@ class ReasonPart:
     numbers: dict[str, float]
 
 
-@dataclass(frozen=True)
-class VerdictPart:
+class VerdictPart(Part):
     """Verdict of the verification; no outcome if it was cancelled.
 
     `own_again` are own seeds of the claim that a worker of another owner trained again.
     """
 
-    outcome: EndOutcome | None
+    outcome: Outcome | DuelOutcome | None
     reasons: list[ReasonPart]
-    own_again: list[ReplayRun] = field(default_factory=list)
+    own_again: list[ReplayRun] = []
 
 
 @dataclass(frozen=True)
@@ -209,10 +207,10 @@ class SignaturePart:
     value: str
 
 
-@dataclass(frozen=True)
-class Proof:
-    """A proof's document, read: all but its format."""
+class Proof(Part):
+    """A proof's document, read."""
 
+    format: int
     verification: VerificationPart
     benchmark: BenchmarkPart
     calibration: CalibrationPart | None
@@ -228,8 +226,23 @@ class Proof:
 
 def read_proof(document: Mapping[str, Any]) -> Proof:
     """Read a proof, the predicate of its statement. Raises RuleError naming the faulty field."""
-    fields = {name: value for name, value in document.items() if name != "format"}
-    return read_plain(Proof, fields, path="")
+    if _largest(document) > LARGEST_FIGURE:
+        raise RuleError("a figure out of range", expected=f"at most {LARGEST_FIGURE:g}")
+    try:
+        # As JSON, in which a list is read as a tuple where a part has one.
+        return Proof.model_validate_json(json.dumps(document))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        found, field = str(first["input"])[:60], ".".join(map(str, first["loc"]))
+        raise RuleError(f"got {found!r}", field=field, expected=first["msg"]) from error
+
+
+def _largest(value: Any) -> float:
+    if isinstance(value, Mapping):
+        return max(map(_largest, value.values()), default=0.0)
+    if isinstance(value, list):
+        return max(map(_largest, value), default=0.0)
+    return abs(value) if isinstance(value, int | float) else 0.0
 
 
 def part_hashes(document: Mapping[str, Any]) -> dict[str, str]:

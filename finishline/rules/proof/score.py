@@ -1,16 +1,19 @@
-"""Check that the claimed logs of a proof score to the claimed result."""
+"""Check that the claimed logs of a proof score to the claimed result, and its packages' indexes."""
 
 import hashlib
+import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.canonical import sha256_of
 from finishline.rules.errors import RuleError
-from finishline.rules.proof.proof import Proof, Table
-from finishline.rules.scoring.convergence import RcpVerdict
+from finishline.rules.proof.proof import Part, Proof, Sha256, Table
 from finishline.rules.scoring.inference import InferenceResult
 from finishline.rules.scoring.run import curve_row
+from finishline.rules.scoring.scoring import Result
 from finishline.rules.scoring.waivers import WAIVABLE
 from finishline.rules.submissions.submission import ScoredSubmission, score_submission
 from finishline.rules.text import count_text, shown
@@ -19,14 +22,8 @@ Logs = Mapping[str, bytes]
 
 RELATIVE_TOLERANCE = 1e-9
 WITHOUT_LOGS = "the run logs are not in this file; check the .zip"
-# A result's words may be put better by later code; its figures stay. Its interval is another one
-# under earlier rules, and nothing rests on it.
-FIGURES = (
-    "clock", "started", "reached", "tta_seconds", "raw_tta_seconds", "tta_display",
-    "cv_percent", "epochs_to_target", "cost_usd", "best_quality", "evaluation_interval_seconds",
-)  # fmt: skip
-RCP_FIGURES = ("verdict", "factor", "batch_size", "mean", "lowest", "submission_mean")
 RUN_FIGURES = ("file", "seed", "reached", "tta_seconds", "epochs_to_target", "best_quality")
+INDEX = TypeAdapter(list[tuple[str, int, Sha256]])
 
 
 def check_logs(proof: Proof, logs: Logs | None) -> str | None:
@@ -39,9 +36,7 @@ def check_logs(proof: Proof, logs: Logs | None) -> str | None:
         wanted[submission.against.claim_sha256] = "the holder's claim"
     wanted |= {log.sha256: log.file for log in submission.logs}
     for sha256, name in wanted.items():
-        if sha256 not in logs:
-            raise RuleError("not in the bundle", file=name, expected=f"logs/{sha256}")
-        if hashlib.sha256(logs[sha256]).hexdigest() != sha256:
+        if hashlib.sha256(_file(logs, sha256, name=name)).hexdigest() != sha256:
             raise RuleError("its bytes differ from the upload", file=name, expected=sha256)
     more = sorted(set(logs) - set(wanted))
     if more:
@@ -56,47 +51,92 @@ def check_logs(proof: Proof, logs: Logs | None) -> str | None:
     return None
 
 
+def _file(logs: Logs, sha256: str, *, name: str) -> bytes:
+    if sha256 not in logs:
+        raise RuleError("not in the bundle", file=name, expected=f"logs/{sha256}")
+    return logs[sha256]
+
+
+def check_package(proof: Proof, logs: Logs | None) -> str | None:
+    """The index of the files of each package hashes to the package that was trained."""
+    if logs is None:
+        return WITHOUT_LOGS
+    for side in (proof.submission, proof.submission.against):
+        if side is not None:
+            sha256 = side.claim_sha256
+            index = INDEX.validate_json(_file(logs, sha256, name="the claim"), strict=True)
+            if sha256_of(index) != sha256:
+                raise RuleError("not the canonical index", file=f"logs/{sha256}", expected=sha256)
+    return None
+
+
+class Code(Part, extra="ignore"):
+    """The code of a violation."""
+
+    code: str
+
+
+class Convergence(Part, extra="ignore"):
+    """Figures of a convergence check."""
+
+    verdict: str | None = None
+    factor: float | None = None
+    batch_size: float | None = None
+    mean: float | None = None
+    lowest: float | None = None
+    submission_mean: float | None = None
+
+
+class Figures(Part, extra="ignore"):
+    """Figures of a result that its logs tell. Earlier rules have no raw time and no convergence.
+
+    Words may be put better by later code, and nothing rests on the interval.
+    """
+
+    clock: str
+    started: int
+    reached: int
+    tta_seconds: float | None
+    tta_display: str | None
+    cv_percent: float | None
+    epochs_to_target: float | None
+    cost_usd: float | None
+    best_quality: float | None
+    evaluation_interval_seconds: float | None
+    raw_tta_seconds: float | None = None
+    rcp: Convergence | None = None
+    violations: list[Code]
+
+
 def check_score(proof: Proof, benchmark: Benchmark, logs: Logs | None) -> str | None:
     """The claim and its logs, read and scored again, give the stored claim, runs and result."""
     if logs is None:
         return WITHOUT_LOGS
-    scored = _score(proof, benchmark, logs)
+    submission, scored = proof.submission, _score(proof, benchmark, logs)
     _compare_claim(proof, scored)
     if isinstance(scored.result, InferenceResult):
         raise RuleError("an inference entry", expected="a submission with runs")
-    stored = proof.submission.result
-    for name in FIGURES:
-        if name in stored or name != "raw_tta_seconds":  # A result of earlier rules lacks it.
-            _require_equal(f"result.{name}", stored.get(name), getattr(scored.result, name))
-    if "rcp" in stored:  # As above.
-        _compare_convergence(stored["rcp"], scored.result.rcp)
-    broken = sorted(violation.code for violation in scored.result.violations)
-    listed = sorted(str(item.get("code")) for item in stored.get("violations") or [])
-    _require_equal("result.violations", listed, broken)
-    for waiver in proof.submission.waivers:
-        if waiver.get("rule") not in WAIVABLE:
-            found = f"a waiver of {shown(waiver.get('rule'))}"
-            raise RuleError(found, expected=f"one of {', '.join(WAIVABLE)}")
-    if len(proof.submission.runs) != len(scored.result.runs):
-        raise RuleError(
-            count_text(len(proof.submission.runs), "run"),
-            expected=count_text(len(scored.result.runs), "run"),
-        )
-    for index, (kept, run) in enumerate(
-        zip(proof.submission.runs, scored.result.runs, strict=True)
-    ):
-        curve = [curve_row(evaluation) for evaluation in scored.runs[index].evaluations]
-        _require_equal(f"runs[{index}].curve", proof.submission.curves[index], curve)
+    _compare_result(submission.result, scored.result)
+    for waiver in submission.waivers:
+        rule = waiver.get("rule")
+        if rule not in WAIVABLE:
+            expected = f"one of {', '.join(WAIVABLE)}"
+            raise RuleError(f"a waiver of {shown(rule)}", expected=expected)
+    require_equal("runs", len(submission.runs), len(scored.result.runs))
+    require_equal("curves", len(submission.curves), len(scored.runs))
+    for index, (kept, run) in enumerate(zip(submission.runs, scored.result.runs, strict=True)):
+        curve = [tuple(curve_row(each)) for each in scored.runs[index].evaluations]
+        require_equal(f"runs[{index}].curve", submission.curves[index], curve)
         for name in RUN_FIGURES:
-            _require_equal(f"runs[{index}].{name}", getattr(kept, name), getattr(run, name))
+            require_equal(f"runs[{index}].{name}", getattr(kept, name), getattr(run, name))
     return None
 
 
 def _score(proof: Proof, benchmark: Benchmark, logs: Logs) -> ScoredSubmission:
     submission = proof.submission
     return score_submission(
-        logs[submission.claim_sha256],
-        {log.file: logs[log.sha256] for log in submission.logs},
+        _file(logs, submission.claim_sha256, name="the claim"),
+        {log.file: _file(logs, log.sha256, name=log.file) for log in submission.logs},
         {benchmark.benchmark_id: benchmark},
         benchmark_id=benchmark.benchmark_id,
         division=submission.division,
@@ -106,22 +146,29 @@ def _score(proof: Proof, benchmark: Benchmark, logs: Logs) -> ScoredSubmission:
 
 def _compare_claim(proof: Proof, scored: ScoredSubmission) -> None:
     kept, claim = proof.submission.claim, scored.claim
-    _require_equal("claim.model", kept.model, claim.model)
-    _require_equal("claim.framework", kept.framework, claim.framework)
-    _require_equal("claim.precision", kept.precision, claim.precision)
-    _require_equal("claim.hyperparameters", dict(kept.hyperparameters), dict(claim.hyperparameters))
-    _require_equal("claim.system", asdict(kept.system), asdict(claim.system))
+    require_equal("claim.model", kept.model, claim.model)
+    require_equal("claim.framework", kept.framework, claim.framework)
+    require_equal("claim.precision", kept.precision, claim.precision)
+    require_equal("claim.hyperparameters", kept.hyperparameters, dict(claim.hyperparameters))
+    require_equal("claim.system", kept.system, claim.system)
 
 
-def _compare_convergence(stored: Table | None, derived: RcpVerdict | None) -> None:
-    kept, found = stored or {}, vars(derived) if derived is not None else {}
-    for name in RCP_FIGURES:
-        _require_equal(f"result.rcp.{name}", kept.get(name), found.get(name))
+def _compare_result(stored: Table, scored: Result) -> None:
+    kept = Figures.model_validate_json(json.dumps(stored))
+    codes = [sorted(each.code for each in result.violations) for result in (kept, scored)]
+    require_equal("result.violations", *codes)
+    for name in kept.model_fields_set - {"violations", "rcp"}:
+        require_equal(f"result.{name}", getattr(kept, name), getattr(scored, name))
+    if "rcp" in kept.model_fields_set:
+        for name in Convergence.model_fields:
+            theirs, ours = (getattr(each.rcp, name, None) for each in (kept, scored))
+            require_equal(f"result.rcp.{name}", theirs, ours)
 
 
-def _require_equal(name: str, stored: Any, derived: Any) -> None:
+def require_equal(field: str, stored: Any, derived: Any) -> None:
+    """Raise RuleError unless both are equal, where numbers may differ in their last digits."""
     if not is_equal(stored, derived):
-        raise RuleError(f"stored {stored!r}", field=name, expected=f"{derived!r}")
+        raise RuleError(f"stored {stored!r}", field=field, expected=f"{derived!r}")
 
 
 def is_equal(stored: Any, derived: Any) -> bool:

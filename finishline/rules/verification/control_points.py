@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.canonical import sha256_of
 from finishline.rules.errors import RuleError
 from finishline.rules.scoring.aggregate import mean, standard_deviation
@@ -90,6 +91,14 @@ class KnownCurve:
     origin: str
     seed: int | None
     qualities: tuple[float, ...]
+
+
+def calibrated_curves(benchmark: Benchmark) -> list[KnownCurve]:
+    """The curves that a definition, or the calibration adopted for it, holds."""
+    return [
+        KnownCurve(f"the calibrated run with seed {run.seed}", run.seed, tuple(run.quality))
+        for run in benchmark.reference_runs
+    ]
 
 
 def check_curves(report: ReplayReport, known: Sequence[KnownCurve]) -> None:

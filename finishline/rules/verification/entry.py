@@ -16,7 +16,6 @@ from finishline.rules.verification.judge import is_excused
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.judge_time import why_not_timed
 from finishline.rules.verification.messages import PACKAGE_PREFIX, ReplayRun, Training
-from finishline.rules.verification.replay_plan import FRESH_RUNS
 from finishline.rules.verification.verdict import Outcome, Reason, ReasonCode, Verdict, Weight
 
 DATA_LABEL = b"finishline data"
@@ -37,14 +36,13 @@ def plan_entry(request: Request) -> list[Training]:
     """Plan as many runs as the benchmark wants, each with a seed and data of its own.
 
     Then comes the control, if the benchmark has one. Last is a repeat of the first run, if the
-    package says that it is deterministic. The fresh runs of earlier proofs have neither.
+    package says that it is deterministic.
     """
     policy, claim = request.benchmark.trainings, request.claims[0]
     if policy is None or claim.package is None:
         raise ValueError("an entry is planned for a package and a benchmark that trains packages")
-    has_control = policy.control_quality is not None and FRESH_RUNS not in request.wishes
-    runs = request.wishes.get(FRESH_RUNS, policy.runs)
-    drawn = draw(request.entropy, runs=runs + has_control)
+    has_control = policy.control_quality is not None
+    drawn = draw(request.entropy, runs=policy.runs + has_control)
     planned = trainings_of(drawn, PACKAGE_PREFIX + claim.package, {})
     if has_control:
         planned[-1] = replace(planned[-1], measure=("control",))
@@ -52,7 +50,7 @@ def plan_entry(request: Request) -> list[Training]:
         replace(each, data_nonce=data_nonce(request.entropy, index).hex())
         for index, each in enumerate(planned)
     ]
-    if claim.deterministic and FRESH_RUNS not in request.wishes:
+    if claim.deterministic:
         planned.append(replace(planned[0], measure=("repeat",)))
     return planned
 

@@ -31,10 +31,7 @@ from finishline.rules.verification.messages import (
 )
 from finishline.rules.verification.verdict import Verdict
 
-# How runs and seeds are drawn, sealed with them. From draw 1 they did not follow from the nonce,
-# draw 2 had no seeds of the claim's own.
-DRAW = 3
-FIRST_DRAW_BY_NONCE = 2
+DRAW = 3  # How runs and seeds are drawn, sealed with them.
 # A reference takes no other seeds.
 LARGEST_SEED = 2**32 - 1
 
@@ -251,16 +248,16 @@ def seal(
     sealed: Draw,
     *,
     beside: Mapping[str, Any] | None = None,
-    draw: int = DRAW,
 ) -> str:
     """SHA-256 over everything that was drawn: public before the first run, checkable after it.
 
     `beside` is everything else that was settled by then, by name: a purpose other than a replay,
     the settings of each run, the calibration to judge by. A plain replay has nothing beside its
-    draw. `draw` says how it was drawn; a seal of draw 1 does not hold that number.
+    draw.
     """
     content: dict[str, Any] = dict(beside or {}) | {
         "benchmark_sha256": benchmark.sha256,
+        "draw": DRAW,
         "nonce": sealed.nonce,
         "runs": len(sealed.seeds),
         "seeds": list(sealed.seeds),
@@ -268,24 +265,7 @@ def seal(
     }
     if sealed.own_runs:
         content["own_runs"] = sealed.own_runs
-    if draw > 1:
-        content["draw"] = draw
     return sha256_of(content)
-
-
-def draw_of(
-    benchmark: Benchmark,
-    submission_id: str | None,
-    sealed: Draw,
-    *,
-    sealed_as: str,
-    beside: Mapping[str, Any] | None = None,
-) -> int | None:
-    """Open a seal as its draw, None if it does not open."""
-    for draw in range(DRAW, 0, -1):
-        if seal(benchmark, submission_id, sealed, beside=beside, draw=draw) == sealed_as:
-            return draw
-    return None
 
 
 def build_job(

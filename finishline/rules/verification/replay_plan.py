@@ -13,8 +13,6 @@ from finishline.rules.verification.job import Draw, draw, draw_own
 from finishline.rules.verification.messages import ControlPoint
 from finishline.rules.verification.verdict import SHARES
 
-# Earlier proofs have it sealed beside the draw: as many runs as this confirmed a rank.
-FRESH_RUNS = "fresh_runs"
 OWN_SEEDS = 2
 
 
