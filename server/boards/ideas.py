@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session, undefer
 
 from finishline.api.ideas import GainView, IdeaClassView, IdeaList, IdeaView
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.statistics.pairs import PairedGap
+from finishline.rules.statistics.gaps import Gap
 from finishline.rules.verification.ablation import factor_effects
 from finishline.rules.verification.duel_pairs import judge_duel, pair_runs
 from finishline.rules.verification.messages import PACKAGE_PREFIX
@@ -170,7 +170,7 @@ def _run_times(session: Session, pools: Collection[str]) -> Times:
     return found
 
 
-def _pairs(session: Session, parents: Mapping[str, str]) -> dict[str, PairedGap]:
+def _pairs(session: Session, parents: Mapping[str, str]) -> dict[str, Gap]:
     """Time of the parent over that of its child in pairs, by the child's submission.
 
     `parents` has the parent's submission of each. Of its duels with the parent, and of its runs
@@ -187,7 +187,7 @@ def _pairs(session: Session, parents: Mapping[str, str]) -> dict[str, PairedGap]
         .order_by(Verification.created_at)
         .options(undefer(Verification.report))
     )
-    found: dict[str, PairedGap] = {}
+    found: dict[str, Gap] = {}
     for each in session.scalars(statement).unique():
         child = str(each.submission_id)
         gap = _gap(session, each, parents[child])
@@ -196,7 +196,7 @@ def _pairs(session: Session, parents: Mapping[str, str]) -> dict[str, PairedGap]
     return found
 
 
-def _gap(session: Session, verification: Verification, parent: str) -> PairedGap | None:
+def _gap(session: Session, verification: Verification, parent: str) -> Gap | None:
     report = report_of(verification)
     if report is None:
         return None
@@ -213,7 +213,7 @@ def _gap(session: Session, verification: Verification, parent: str) -> PairedGap
     return effects[0].time if effects[0].time.pairs == effects[0].started else None
 
 
-def _gain(node: _Node, parent: _Node, times: Times, gap: PairedGap | None) -> GainView | None:
+def _gain(node: _Node, parent: _Node, times: Times, gap: Gap | None) -> GainView | None:
     """Seconds gained on a parent of the same class, in pairs if there are any."""
     if node.view.seconds is None or parent.view.seconds is None:
         return None

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from finishline.rules.statistics.comparison import compare
-from finishline.rules.statistics.pairs import PairedGap
+from finishline.rules.statistics.gaps import Gap
 
 Name = TypeVar("Name", bound=Hashable)
 
@@ -26,7 +26,7 @@ class Gain:
     pairs: int | None = None
 
 
-def gain_of_pairs(parent_seconds: float, gap: PairedGap) -> Gain:
+def gain_of_pairs(parent_seconds: float, gap: Gap) -> Gain:
     """Gain by runs in pairs: the time of the parent, or without the idea, over the package's."""
     return _gain(parent_seconds, (gap.ratio, gap.low, gap.high), gap.pairs)
 

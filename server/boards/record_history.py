@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from finishline.rules.statistics.comparison import ALPHA, log_gap, log_times
+from finishline.rules.statistics.gaps import ALPHA, log_times, welch
 
 
 @dataclass(frozen=True)
@@ -159,6 +159,5 @@ def _record(
 
 
 def _p_no_faster(contender: Contender, holder: Contender) -> float | None:
-    one, other = log_times(contender.runs), log_times(holder.runs)
-    gap = None if one is None or other is None else log_gap(one, other)
-    return None if gap is None else gap.p_first_faster
+    gap = welch(log_times(contender.runs), log_times(holder.runs))
+    return None if gap is None else gap.p_less

@@ -23,7 +23,7 @@ from finishline.rules.scoring.measured_time import (
     resolution_of,
 )
 from finishline.rules.scoring.tta import display_seconds
-from finishline.rules.statistics.comparison import log_times
+from finishline.rules.statistics.gaps import log_times
 from finishline.rules.submissions.accelerators import Accelerator, accelerator_of_system
 from finishline.rules.submissions.claim import Kind
 from server.base.models import (

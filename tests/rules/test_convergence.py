@@ -20,7 +20,7 @@ from finishline.rules.scoring.convergence import (
     convergence_limits,
     convergence_of_run,
     limit_at,
-    lowest_mean,
+    lowest_submission,
     prune,
 )
 from finishline.rules.scoring.run import Evaluation, Run
@@ -113,7 +113,7 @@ def test_between_two_batch_sizes_mean_and_deviation_are_interpolated():
 def test_the_lowest_mean_is_where_the_t_test_has_p_005(mean, share, reference, submission):
     """Oracle: scipy's two-sample t-test from statistics, which the checker bisects on."""
     stdev = mean * share
-    lowest = lowest_mean(mean, stdev, reference_runs=reference, submission_runs=submission)
+    lowest = lowest_submission(mean, stdev, reference_runs=reference, submission_runs=submission)
     if lowest == 0.0:
         return
     test = stats.ttest_ind_from_stats(
@@ -157,9 +157,9 @@ def test_a_t_test_takes_a_run_on_both_sides_and_three_together(
 ):
     counts = {"reference_runs": reference_runs, "submission_runs": submission_runs}
     with nullcontext() if known else pytest.raises(RuleError, match="at least 3 runs"):
-        assert lowest_mean(16.0, 0.5, **counts) < 16.0
+        assert lowest_submission(16.0, 0.5, **counts) < 16.0
     # A wide spread allows anything, and never less than nothing.
-    assert lowest_mean(1.0, 100.0, reference_runs=4, submission_runs=1) == 0.0
+    assert lowest_submission(1.0, 100.0, reference_runs=4, submission_runs=1) == 0.0
 
 
 @pytest.mark.parametrize(("pruned", "kept"), [(True, [128, 512]), (False, [128, 256, 512])])

@@ -14,11 +14,15 @@ from hypothesis import strategies as st
 from finishline.rules.errors import RuleError
 from finishline.rules.scoring.measured_time import Spread
 from finishline.rules.statistics.comparison import RankedTime, compare, separate, visible_gap
-from finishline.rules.statistics.pairs import (
-    PairedGap,
+from finishline.rules.statistics.gaps import (
+    Gap,
+    gap_to_claim,
+    log_times,
     p_of_so_many_wins,
     paired_gap,
-    pairs_to_separate,
+    pairs_needed,
+    two_sided_p,
+    welch,
 )
 from finishline.rules.statistics.significance import (
     Reference,
@@ -26,8 +30,6 @@ from finishline.rules.statistics.significance import (
     lowest_mean,
     p_value_of_mean_beyond,
     reference_of,
-    slower_than_claimed,
-    welch_slower,
 )
 
 FIRST, SECOND = [1.02, 0.97, 1.10, 1.05], [0.81, 0.90, 0.85, 0.79, 0.88]
@@ -46,12 +48,14 @@ def test_the_closed_form_of_the_limit_gives_the_worked_example_of_mlperf():
     trimmed = [16.0, 16.0, 16.0, 16.0, 15.0, 16.0, 15.0, 16.0]
     reference = Reference(float(np.mean(trimmed)), float(np.std(trimmed)), len(trimmed))
 
-    limit = lowest_mean(46 / 3, reference, weight=3, alpha=0.05)
+    limit = lowest_mean(reference, weight=3, alpha=0.05)
 
     assert reference.mean == 15.75
     t = scipy.stats.t
-    as_published = 15.75 - (15.75 - limit.lowest) * t.ppf(0.95, 9) / t.ppf(0.95, 7)
+    as_published = 15.75 - (15.75 - limit) * t.ppf(0.95, 9) / t.ppf(0.95, 7)
     assert as_published == pytest.approx(15.21, abs=0.005)
+    with_both = lowest_mean(reference, weight=3, alpha=0.05, freedom=9)
+    assert with_both == pytest.approx(15.21, abs=0.005)
 
 
 def test_the_reference_of_a_sample_has_the_sample_deviation():
@@ -66,27 +70,17 @@ def test_one_more_run_below_the_limit_is_as_unlikely_as_alpha_says():
     values = [7.0, 8.0, 7.5, 8.0, 9.0, 7.0]
     reference = reference_of(values)
 
-    limit = lowest_mean(7.0, reference, weight=1, alpha=0.025)
+    limit = lowest_mean(reference, weight=1, alpha=0.025)
 
     scale = np.std(values, ddof=1) * math.sqrt(1 + 1 / 6)
     oracle = scipy.stats.t.interval(0.95, 5, loc=np.mean(values), scale=scale)
-    assert limit.lowest == pytest.approx(oracle[0])
-    assert not limit.is_too_low
-
-
-def test_too_low_is_below_the_limit_not_at_it():
-    reference = Reference(8.0, 0.5, 40)
-    limit = lowest_mean(8.0, reference, weight=2, alpha=0.01).lowest
-
-    assert not lowest_mean(limit, reference, weight=2, alpha=0.01).is_too_low
-    below = math.nextafter(limit, 0)
-    assert lowest_mean(below, reference, weight=2, alpha=0.01).is_too_low
+    assert limit == pytest.approx(oracle[0])
 
 
 def test_a_mean_of_more_runs_may_stray_less():
     reference = Reference(8.0, 0.5, 40)
 
-    limits = [lowest_mean(8.0, reference, weight=w, alpha=0.01).lowest for w in (1, 2, 8)]
+    limits = [lowest_mean(reference, weight=w, alpha=0.01) for w in (1, 2, 8)]
 
     assert limits == sorted(limits)
     assert limits[2] - limits[0] > 0.5
@@ -96,10 +90,9 @@ def test_a_mean_one_evaluation_early_is_rounding_however_sure_the_reference():
     """Ninety of a hundred runs take 8 epochs, ten take 7: three of 7 are chance enough."""
     reference = Reference(7.9, 0.3, 1000)
 
-    limit = lowest_mean(7.0, reference, weight=100, alpha=0.01, quantum=1.0)
+    limit = lowest_mean(reference, weight=100, alpha=0.01, quantum=1.0)
 
-    assert limit.lowest == pytest.approx(6.9)
-    assert not limit.is_too_low
+    assert limit == pytest.approx(6.9)
 
 
 def test_equal_references_still_scatter_by_rounding_to_their_quantum():
@@ -107,12 +100,12 @@ def test_equal_references_still_scatter_by_rounding_to_their_quantum():
     margin = scipy.stats.t.ppf(0.99, 3) / math.sqrt(12) * math.sqrt(1 + 1 / 4)
 
     for quantum, lowest in ((0.0, 8.0), (1.0, 8.0 - margin)):
-        limit = lowest_mean(8.0, reference, weight=1, alpha=0.01, quantum=quantum)
-        assert limit.lowest == pytest.approx(lowest)
+        limit = lowest_mean(reference, weight=1, alpha=0.01, quantum=quantum)
+        assert limit == pytest.approx(lowest)
 
 
 def test_the_limit_is_never_negative():
-    assert lowest_mean(1.0, Reference(1.0, 50.0, 2), weight=1, alpha=0.001).lowest == 0.0
+    assert lowest_mean(Reference(1.0, 50.0, 2), weight=1, alpha=0.001) == 0.0
 
 
 @pytest.mark.parametrize("null_ratio", [1.0, 1.2, 1.5])
@@ -121,31 +114,37 @@ def test_welch_on_log_times_is_that_of_scipy(null_ratio):
         np.log(FIRST) - math.log(null_ratio), np.log(SECOND), equal_var=False, alternative="greater"
     )
 
-    test = welch_slower(FIRST, SECOND, null_ratio=null_ratio)
+    gap = welch_of(FIRST, SECOND)
 
-    assert test.p_slower == pytest.approx(oracle.pvalue)
-    assert test.degrees_of_freedom == pytest.approx(oracle.df)
-    assert test.ratio == pytest.approx(scipy.stats.gmean(FIRST) / scipy.stats.gmean(SECOND))
+    assert gap.over(null_ratio).p_more == pytest.approx(oracle.pvalue)
+    assert gap.degrees_of_freedom == pytest.approx(oracle.df)
+    assert gap.ratio == pytest.approx(scipy.stats.gmean(FIRST) / scipy.stats.gmean(SECOND))
 
 
-def slower_than_a_second(replayed):
-    return slower_than_claimed(replayed, 1.0, claimed_runs=[1.0], weight=1, tolerated_ratio=1.5)
+def welch_of(first, second):
+    return welch(*(log_times(each, quantum=0.0) for each in (first, second)))
+
+
+def gap_to_a_second(replayed):
+    return gap_to_claim(replayed, 1.0, claimed_runs=[1.0], weight=1)
 
 
 def test_nothing_is_tested_with_a_single_value():
-    assert welch_slower([1.0], SECOND) is None
-    assert welch_slower(FIRST, [1.0]) is None
-    assert slower_than_a_second([0.8]) is None
+    assert welch_of([1.0], SECOND) is None
+    assert two_sided_p(FIRST, [1.0]) is None
+    assert gap_to_a_second([0.8]) is None
     assert p_value_of_mean_beyond([99.0], 94.0, direction="higher") is None
     assert paired_gap([(1.0, 2.0)], quantum=FINE) is None
     assert paired_gap([], quantum=FINE) is None
 
 
 def test_values_without_scatter_are_certain():
-    assert welch_slower([2.0, 2.0], [1.0, 1.0], null_ratio=1.5).p_slower == 0.0
-    assert welch_slower([1.0, 1.0], [1.0, 1.0]).p_slower == 1.0
-    assert slower_than_a_second([1.6, 1.6]).p_slower == 0.0
-    assert slower_than_a_second([1.4, 1.4]).p_slower == 1.0
+    assert welch_of([2.0, 2.0], [1.0, 1.0]).over(1.5).p_more == 0.0
+    assert welch_of([1.0, 1.0], [1.0, 1.0]).p_more == 1.0
+    assert two_sided_p([3.0] * 5, [3.0] * 7) == 1.0
+    assert two_sided_p([3.0] * 5, [3.1] * 7) == 0.0
+    assert gap_to_a_second([1.6, 1.6]).over(1.5).p_more == 0.0
+    assert gap_to_a_second([1.4, 1.4]).over(1.5).p_more == 1.0
     assert p_value_of_mean_beyond([94.5, 94.5], 94.0, direction="higher") == 0.0
     assert p_value_of_mean_beyond([94.0, 94.0], 94.0, direction="higher") == 1.0
 
@@ -170,29 +169,24 @@ def test_replays_against_a_claim_of_like_scatter_are_a_pooled_t_test():
         np.log(replayed) - math.log(1.5), np.log(claimed), alternative="greater"
     )
 
-    test = slower_than_claimed(
-        replayed, claimed_seconds, claimed_runs=claimed, weight=2, tolerated_ratio=1.5
-    )
+    test = gap_to_claim(replayed, claimed_seconds, claimed_runs=claimed, weight=2)
 
-    assert test.p_slower == pytest.approx(oracle.pvalue)
+    assert test.over(1.5).p_more == pytest.approx(oracle.pvalue)
     assert test.degrees_of_freedom == 2
     assert test.ratio == pytest.approx(scipy.stats.gmean(replayed) / claimed_seconds)
 
 
 def test_one_absurd_run_in_a_claim_does_not_widen_the_test():
     def p_value(claimed_runs):
-        return slower_than_claimed(
-            [0.85, 0.80, 0.91], 0.2, claimed_runs=claimed_runs, weight=1, tolerated_ratio=1.5
-        ).p_slower
+        gap = gap_to_claim([0.85, 0.80, 0.91], 0.2, claimed_runs=claimed_runs, weight=1)
+        return gap.over(1.5).p_more
 
     assert p_value([0.2, 0.2, 900.0]) == pytest.approx(p_value([0.15, 0.2, 0.27]))
     assert p_value([0.2, 0.2, 900.0]) < 0.0025
 
 
 def test_no_time_at_all_counts_as_the_shortest_a_log_can_tell():
-    test = slower_than_claimed(
-        [0.8, 0.9], 0.0, claimed_runs=[0.0, 0.0], weight=2, tolerated_ratio=1.5
-    )
+    test = gap_to_claim([0.8, 0.9], 0.0, claimed_runs=[0.0, 0.0], weight=2)
 
     assert test.ratio == pytest.approx(math.sqrt(0.8 * 0.9) / 0.001)
     assert compare([0.0, 0.0], [0.001, 0.001]).ratio == 1.0
@@ -383,7 +377,7 @@ def test_it_is_the_closure_of_bonferronis_test(p_values):
 
 def gap_with(*, effect, stdev=0.04):
     """A gap whose log mean is `effect` standard deviations from none."""
-    return PairedGap(10, 1.0, 0.9, 1.1, 0.5, 0.5, log_mean=effect * stdev, log_stdev=stdev)
+    return Gap(effect * stdev, stdev / math.sqrt(10), 9)
 
 
 def test_a_gap_of_three_pairs_worked_by_hand():
@@ -431,13 +425,13 @@ def test_equal_readings_are_no_certainty():
 @pytest.mark.parametrize(("effect", "pairs"), [(0.2, 199), (0.5, 34), (0.8, 15)])
 def test_pairs_needed_are_those_of_the_published_tables(effect, pairs):
     """Small, medium and large effects at p = 0.05 and power 0.8 (G*Power, matched pairs)."""
-    assert pairs_to_separate(gap_with(effect=effect), alpha=0.05) == pairs
-    assert pairs_to_separate(gap_with(effect=-effect), alpha=0.05) == pairs
+    assert pairs_needed(gap_with(effect=effect), alpha=0.05) == pairs
+    assert pairs_needed(gap_with(effect=-effect), alpha=0.05) == pairs
 
 
 @pytest.mark.parametrize("effect", [0.3, 0.6, 1.0, 1.4])
 def test_as_many_pairs_as_needed_have_the_power_asked_for(effect):
-    needed = pairs_to_separate(gap_with(effect=effect), alpha=0.05)
+    needed = pairs_needed(gap_with(effect=effect), alpha=0.05)
 
     def power(pairs):
         limit = scipy.stats.t.ppf(0.975, pairs - 1)
@@ -449,7 +443,7 @@ def test_as_many_pairs_as_needed_have_the_power_asked_for(effect):
 
 @pytest.mark.parametrize("effect", [0.0, 1e-9, 5e-324])
 def test_no_count_of_pairs_is_named_for_no_difference(effect):
-    assert pairs_to_separate(gap_with(effect=effect), alpha=0.05) is None
+    assert pairs_needed(gap_with(effect=effect), alpha=0.05) is None
 
 
 @pytest.mark.parametrize(("won", "of"), [(6, 6), (5, 6), (9, 10), (0, 3), (0, 0)])

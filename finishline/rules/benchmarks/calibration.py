@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from finishline.rules.benchmarks.benchmark import Benchmark, ReferenceRun
 from finishline.rules.scoring.aggregate import mean, standard_deviation
 from finishline.rules.scoring.normalisation import calibrated_epochs
-from finishline.rules.statistics.significance import welch_slower
+from finishline.rules.statistics.gaps import two_sided_p
 from finishline.rules.text import count_text
 from finishline.rules.verification.control_points import control_points
 from finishline.rules.verification.messages import ControlPoint
@@ -173,16 +173,6 @@ def _compare_at(
         p_value=two_sided_p(one.epochs, other.epochs),
         band=tuple(_band_differences(benchmark, first, second, batch_size)),
     )
-
-
-def two_sided_p(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Welch's two-sided probability on log values; None below two values on either side."""
-    test = welch_slower(first, second)
-    if test is None:
-        return None
-    if math.isinf(test.degrees_of_freedom):  # Neither side scatters: equal or not.
-        return 1.0 if math.isclose(test.ratio, 1.0) else 0.0
-    return min(1.0, 2 * min(test.p_slower, 1 - test.p_slower))
 
 
 def _band_differences(

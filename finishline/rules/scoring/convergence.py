@@ -16,13 +16,13 @@ from typing import Literal
 from finishline.rules.errors import RuleError
 from finishline.rules.scoring.aggregate import mean, olympic_mean, standard_deviation
 from finishline.rules.scoring.run import Evaluation, Run
-from finishline.rules.statistics.significance import t_quantile
+from finishline.rules.statistics.significance import Reference, lowest_mean
 from finishline.rules.text import count_text
 
 Verdict = Literal["pass", "fail", "missing"]
 SpreadOf = Literal["trimmed", "all"]
 ConvergenceUnit = Literal["epoch_num", "samples_count"]
-CONFIDENCE = 0.95
+ALPHA = 0.05
 EPOCH_DECIMALS = 3
 # Both sides of the test come from sums of decimal fractions such as 0.85.
 ROUNDING = 1e-12
@@ -206,11 +206,11 @@ def limit_at(
     if place in (0, len(sizes)):
         return None
     centre, stdev = interpolate(batch_size, limits[place - 1], limits[place])
-    lowest = lowest_mean(centre, stdev, reference_runs=2 * runs, submission_runs=runs - 2)
+    lowest = lowest_submission(centre, stdev, reference_runs=2 * runs, submission_runs=runs - 2)
     return ConvergenceLimit(batch_size, centre, stdev, lowest)
 
 
-def lowest_mean(
+def lowest_submission(
     reference_mean: float, stdev: float, *, reference_runs: int, submission_runs: int
 ) -> float:
     """The least submission mean that is not significantly below the reference's.
@@ -225,9 +225,8 @@ def lowest_mean(
             f"a test of {submission_runs} against {count_text(reference_runs, 'run')}",
             expected="a benchmark of at least 3 runs and 2 reference runs for each",
         )
-    quantile = t_quantile(CONFIDENCE, freedom)
-    scale = math.sqrt(1 / reference_runs + 1 / submission_runs)
-    return max(0.0, reference_mean - quantile * stdev * scale)
+    reference = Reference(reference_mean, stdev, reference_runs)
+    return lowest_mean(reference, weight=submission_runs, alpha=ALPHA, freedom=freedom)
 
 
 @lru_cache(maxsize=256)
@@ -244,7 +243,7 @@ def _limit_of(
         )
     centre = mean(trimmed)
     stdev = standard_deviation(trimmed if stdev_of == "trimmed" else ordered, ddof=0)
-    lowest = lowest_mean(centre, stdev, reference_runs=len(trimmed), submission_runs=runs - 2)
+    lowest = lowest_submission(centre, stdev, reference_runs=len(trimmed), submission_runs=runs - 2)
     return ConvergenceLimit(point.batch_size, centre, stdev, lowest)
 
 

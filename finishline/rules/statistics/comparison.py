@@ -3,12 +3,12 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from statistics import NormalDist
 
 from finishline.rules.errors import RuleError
-from finishline.rules.scoring.aggregate import Interval, mean, standard_deviation
+from finishline.rules.scoring.aggregate import Interval
 from finishline.rules.scoring.measured_time import CONFIDENCE, Spread, variance_of_mean
-from finishline.rules.statistics.significance import SHORTEST_SECONDS, t_probability, t_quantile
+from finishline.rules.statistics.gaps import log_times, runs_needed, welch
+from finishline.rules.statistics.significance import t_quantile
 
 FEWEST_RUNS_TO_SHARE = 5
 FEWEST_VALUES_TO_SHARE = 3
@@ -95,47 +95,6 @@ def _may_share(row: RankedTime) -> bool:
     return row.runs >= FEWEST_RUNS_TO_SHARE and row.convergence_values >= FEWEST_VALUES_TO_SHARE
 
 
-ALPHA = 0.05
-POWER = 0.8
-# A gap that needs more runs than this will never be measured.
-MOST_RUNS_NEEDED = 1_000_000
-# Logarithms beyond this have no exponential.
-_LARGEST_LOG = 700.0
-
-
-@dataclass(frozen=True)
-class LogTimes:
-    """The runs of one side, on the log scale: `variance` of one run, None below two runs."""
-
-    count: int
-    mean: float
-    variance: float | None
-
-
-@dataclass(frozen=True)
-class LogGap:
-    """Distance of two means of log seconds, with the standard error and its degrees of freedom."""
-
-    difference: float
-    error: float
-    degrees_of_freedom: float
-
-    @property
-    def p_first_slower(self) -> float:
-        """One-sided: how likely is a first side this slow if it were not slower?"""
-        return t_probability(-self.difference / self.error, self.degrees_of_freedom)
-
-    @property
-    def p_first_faster(self) -> float:
-        """One-sided: how likely is a first side this fast if it were not faster?"""
-        return t_probability(self.difference / self.error, self.degrees_of_freedom)
-
-    @property
-    def p_value(self) -> float:
-        """Two-sided: how likely is a gap this wide if there were none?"""
-        return 2 * t_probability(-abs(self.difference) / self.error, self.degrees_of_freedom)
-
-
 @dataclass(frozen=True)
 class Comparison:
     """The first side against the second, from the seconds of their runs.
@@ -176,72 +135,15 @@ def compare(
     one, other = log_times(first), log_times(second)
     if one is None or other is None:
         return Comparison(len(first), len(second), None, None, None, None, None, None)
-    gap = log_gap(one, other)
+    gap = welch(one, other)
+    wins = sum((a < b) + 0.5 * (a == b) for a in first for b in second)
     return Comparison(
         first_runs=len(first),
         second_runs=len(second),
         ratio=math.exp(one.mean - other.mean),
-        ratio_interval=None if gap is None else _ratio_interval(gap, confidence),
+        ratio_interval=None if gap is None else gap.interval(confidence),
         p_value=None if gap is None else gap.p_value,
-        p_faster=None if gap is None else gap.p_first_slower,
-        p_one_run_faster=share_of_pairs(first, second),
+        p_faster=None if gap is None else gap.p_more,
+        p_one_run_faster=wins / (len(first) * len(second)),
         runs_needed=runs_needed(one, other),
     )
-
-
-def log_times(seconds: Sequence[float]) -> LogTimes | None:
-    """The runs on the log scale, None if there are none.
-
-    Logs are stamped in milliseconds: no run counts as shorter than that, and no two scatter less
-    than rounding to it makes them, so that equal times are close and not infinitely sure.
-    """
-    if not seconds:
-        return None
-    logs = [math.log(max(s, SHORTEST_SECONDS)) for s in seconds]
-    centre = mean(logs)
-    if len(logs) < 2:
-        return LogTimes(1, centre, None)
-    rounding = SHORTEST_SECONDS / math.exp(centre) / math.sqrt(12)
-    return LogTimes(len(logs), centre, max(standard_deviation(logs, ddof=1), rounding) ** 2)
-
-
-def log_gap(first: LogTimes, second: LogTimes) -> LogGap | None:
-    """Welch's statistic of two sides; None where one has fewer than two runs."""
-    if first.variance is None or second.variance is None:
-        return None
-    one, other = first.variance / first.count, second.variance / second.count
-    total = one + other
-    freedom = total**2 / (one**2 / (first.count - 1) + other**2 / (second.count - 1))
-    return LogGap(first.mean - second.mean, math.sqrt(total), freedom)
-
-
-def share_of_pairs(first: Sequence[float], second: Sequence[float]) -> float:
-    """Share of pairs of runs in which the first is faster, ties counting half."""
-    wins = sum((a < b) + 0.5 * (a == b) for a in first for b in second)
-    return wins / (len(first) * len(second))
-
-
-def runs_needed(first: LogTimes, second: LogTimes) -> int | None:
-    """Runs on each side that separate a true gap as wide as the one between two means.
-
-    n = (v1 + v2) (z(0.975) + z(0.8))^2 / gap^2 + z(0.975)^2 / (2 k), the normal formula with a
-    correction for Student's t with k (n - 1) degrees of freedom, k = (v1 + v2)^2 / (v1^2 + v2^2).
-    At least two; within one run of the exact power. None where no run can tell or a million would
-    not.
-    Source: Guenther (1981), "Sample size formulas for normal theory t tests".
-    """
-    gap = abs(first.mean - second.mean)
-    if first.variance is None or second.variance is None or gap == 0.0:
-        return None
-    total = first.variance + second.variance
-    freedom_factor = total**2 / (first.variance**2 + second.variance**2)
-    certain, powerful = NormalDist().inv_cdf(1 - ALPHA / 2), NormalDist().inv_cdf(POWER)
-    wanted = total * ((certain + powerful) / gap) ** 2 + certain**2 / (2 * freedom_factor)
-    return max(2, math.ceil(wanted)) if wanted <= MOST_RUNS_NEEDED else None
-
-
-def _ratio_interval(gap: LogGap, confidence: float) -> Interval:
-    half = t_quantile((1 + confidence) / 2, gap.degrees_of_freedom) * gap.error
-    ends = (gap.difference - half, gap.difference + half)
-    low, high = (math.exp(min(end, _LARGEST_LOG)) for end in ends)
-    return Interval(low=low, high=high)

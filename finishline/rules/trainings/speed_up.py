@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from finishline.rules.statistics.pairs import paired_gap
+from finishline.rules.statistics.gaps import paired_gap
 
 # A stamp is taken when the worker wakes up; it is no finer than this.
 STAMP_SECONDS = 0.001

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
-from finishline.rules.statistics.pairs import PairedGap, paired_gap
+from finishline.rules.statistics.gaps import Gap, paired_gap
 from finishline.rules.statistics.significance import SHORTEST_SECONDS
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.text import count_text
@@ -77,7 +77,7 @@ class FactorEffect:
     off: Variant
     reached: int
     started: int
-    time: PairedGap | None
+    time: Gap | None
 
 
 def factor_effects(

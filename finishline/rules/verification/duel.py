@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.statistics.pairs import PairedGap
+from finishline.rules.statistics.gaps import Gap
 from finishline.rules.submissions.claim import Claim, System
 from finishline.rules.text import count_text, unseen_gap_text
 from finishline.rules.verification.duel_pairs import (
@@ -137,7 +137,7 @@ def _missed(duel: Duel, side: Side) -> Reason:
     )
 
 
-def _times(what: str, gap: PairedGap) -> str:
+def _times(what: str, gap: Gap) -> str:
     return (
         f"the challenger needed {gap.ratio:.3f} times the holder's {what} "
         f"(95 % {gap.low:.3f} to {gap.high:.3f})"
@@ -158,7 +158,7 @@ def _time_numbers(duel: Duel) -> dict[str, float]:
     return numbers
 
 
-def _numbers(gap: PairedGap) -> dict[str, float]:
+def _numbers(gap: Gap) -> dict[str, float]:
     return {
         "ratio": gap.ratio,
         "low": gap.low,

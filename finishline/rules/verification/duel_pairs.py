@@ -6,12 +6,7 @@ from typing import Literal
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
-from finishline.rules.statistics.pairs import (
-    PairedGap,
-    p_of_so_many_wins,
-    paired_gap,
-    pairs_to_separate,
-)
+from finishline.rules.statistics.gaps import ALPHA, Gap, p_of_so_many_wins, paired_gap, pairs_needed
 from finishline.rules.statistics.significance import SHORTEST_SECONDS
 from finishline.rules.text import count_text
 from finishline.rules.verification.judge import is_excused
@@ -19,7 +14,6 @@ from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import ReplayReport, ReplayRun
 from finishline.rules.verification.verdict import DuelOutcome
 
-ALPHA = 0.05
 FEWEST_PAIRS_TO_COUNT = 6  # The least n with (1/2)^n at most ALPHA / 2: fewer wins prove nothing.
 EPOCHS_BETWEEN_EVALUATIONS = 1.0  # The references evaluate after each epoch.
 
@@ -138,9 +132,9 @@ class Duel:
     test: Literal["paired_t", "count"] | None
     ahead: Side | None
     p_value: float | None
-    time: PairedGap | None
-    epochs: PairedGap | None
-    pace: PairedGap | None
+    time: Gap | None
+    epochs: Gap | None
+    pace: Gap | None
     pairs_needed: int | None
 
     def won_by(self, side: Side) -> int:
@@ -186,7 +180,7 @@ def p_challenger_no_faster(duel: Duel) -> float | None:
 
 
 def _test(
-    side: Side, pairs: Sequence[Pair], time: PairedGap | None
+    side: Side, pairs: Sequence[Pair], time: Gap | None
 ) -> tuple[Literal["paired_t", "count"], float] | None:
     """The test of one side for being the faster, and its one-sided p-value."""
     always_reached = not any(pair.missed(side) for pair in pairs)
@@ -200,7 +194,7 @@ def _test(
     return "count", p_of_so_many_wins(decided.count(side), of=len(decided))
 
 
-def _gaps(pairs: Sequence[Pair]) -> tuple[PairedGap | None, PairedGap | None, PairedGap | None]:
+def _gaps(pairs: Sequence[Pair]) -> tuple[Gap | None, Gap | None, Gap | None]:
     """Times, epochs and paces of the pairs in which both sides reached the target."""
     known = [run.epochs for pair in pairs for run in (pair.challenger, pair.holder) if run.epochs]
     return (
@@ -212,7 +206,7 @@ def _gaps(pairs: Sequence[Pair]) -> tuple[PairedGap | None, PairedGap | None, Pa
 
 def _gap(
     pairs: Sequence[Pair], figure: Callable[[DuelRun], float | None], *, quantum: float
-) -> PairedGap | None:
+) -> Gap | None:
     both = (_both(figure(pair.challenger), figure(pair.holder)) for pair in pairs)
     return paired_gap([figures for figures in both if figures is not None], quantum=quantum)
 
@@ -221,7 +215,7 @@ def _both(first: float | None, second: float | None) -> tuple[float, float] | No
     return None if first is None or second is None else (first, second)
 
 
-def _pairs_needed(pairs: Sequence[Pair], time: PairedGap | None, alpha: float) -> int | None:
+def _pairs_needed(pairs: Sequence[Pair], time: Gap | None, alpha: float) -> int | None:
     if any(pair.missed(side) for pair in pairs for side in SIDES):
         return FEWEST_PAIRS_TO_COUNT if len(pairs) < FEWEST_PAIRS_TO_COUNT else None
-    return None if time is None else pairs_to_separate(time, alpha=alpha)
+    return None if time is None else pairs_needed(time, alpha=alpha)

@@ -18,11 +18,11 @@ from finishline.rules.scoring.measured_time import Spread, interval_of, measured
 from finishline.rules.scoring.measurements import QUIET_CPU_SHARE
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.scoring.violations import FIXED_STOP_P_VALUE, first_beyond_floor
+from finishline.rules.statistics.gaps import gap_to_claim
 from finishline.rules.statistics.significance import (
     SHORTEST_SECONDS,
     p_value_of_mean_beyond,
     reference_of,
-    slower_than_claimed,
     t_quantile,
 )
 from finishline.rules.submissions.claim import Claim
@@ -64,27 +64,27 @@ def judge_time(
         if run.tta_seconds is not None and evaluation_at_target(benchmark, run) is not None
     ]
     tolerated = 1 + policy.time_tolerance
-    test = None
+    gap = None
     if claimed is not None:
-        test = slower_than_claimed(
+        gap = gap_to_claim(
             replayed,
             claimed,
             claimed_runs=[time for time in claimed_times if time is not None],
             weight=olympic_weight(len(counted), dropped=dropped),
-            tolerated_ratio=tolerated,
         )
-    if claimed is None or test is None:
+    if claimed is None or gap is None:
         message = "time was not compared: a comparison needs a claimed time and two replays"
         return [Reason("time_not_compared", "note", message)]
+    p_slower = gap.over(tolerated).p_more
     numbers = {
         "claimed_seconds": claimed,
         "replayed_mean_seconds": mean(replayed),
-        "ratio": test.ratio,
+        "ratio": gap.ratio,
         "tolerated_ratio": tolerated,
-        "p_value": test.p_slower,
+        "p_value": p_slower,
     }
     words = f"claimed {claimed:.3g} s, measured here {_measured(replayed)}"
-    if test.p_slower < policy.alpha:
+    if p_slower < policy.alpha:
         return [Reason("slower_than_claimed", "note", words, numbers)]
     return [Reason("time_agrees", "supports", words, numbers)]
 

@@ -1,12 +1,11 @@
 """Compare two verifications of one submission: differences, and whether they exceed chance."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.scoring.aggregate import mean
-from finishline.rules.statistics.significance import SHORTEST_SECONDS, welch_slower
+from finishline.rules.statistics.gaps import two_sided_p
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import ReplayReport, ReplayRun
 
@@ -105,20 +104,6 @@ def _difference(
         p_value=two_sided_p(left, right) if comparable else None,
         comparable=comparable,
     )
-
-
-def two_sided_p(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Two-sided p-value of the distance of two means; None below two values each.
-
-    Source: Welch (1947), on logarithms, two-sided.
-    """
-    left, right = ([max(x, SHORTEST_SECONDS) for x in values] for values in (first, second))
-    test = welch_slower(left, right)
-    if test is None:
-        return None
-    if math.isinf(test.degrees_of_freedom) and math.isclose(test.ratio, 1.0):
-        return 1.0  # Neither scatters, and both are the same.
-    return min(1.0, 2 * min(test.p_slower, 1 - test.p_slower))
 
 
 def compare_systems(first: ReplayReport, second: ReplayReport) -> list[SystemDifference]:
