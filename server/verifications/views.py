@@ -26,7 +26,7 @@ from finishline.rules.scoring.latency import FEWEST_SAMPLES, latency_result, why
 from finishline.rules.scoring.measurements import Figure
 from finishline.rules.scoring.utilisation import run_utilisations
 from finishline.rules.verification.ablation import ABLATION, factor_effects
-from finishline.rules.verification.duel_pairs import interleave, judge_duel, pair_runs
+from finishline.rules.verification.duel_pairs import SIDES, judge_duel, pair_runs
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import (
     BackendLatency,
@@ -34,6 +34,7 @@ from finishline.rules.verification.messages import (
     ReplayReport,
     ReplayRun,
 )
+from finishline.rules.verification.paired import in_turn
 from finishline.rules.verification.purposes import PURPOSES
 from finishline.rules.verification.speed_up import measured_speed_up
 from server.base.database import utc_now
@@ -182,7 +183,7 @@ def _duel_view(
     return DuelView(
         challenger=str(verification.submission_id),
         holder=verification.against_id,
-        order=list(interleave(verification.runs // 2)),
+        order=in_turn(SIDES, verification.runs // 2),
         pairs=duel.pairs if duel else [],
         time=duel.time if duel else None,
         epochs=duel.epochs if duel else None,

@@ -10,13 +10,14 @@ from scipy import stats
 from finishline.rules.errors import RuleError
 from finishline.rules.verification.duel import duel_reasons, duel_sentence, why_no_duel
 from finishline.rules.verification.duel_pairs import (
+    SIDES,
     DuelRun,
     Pair,
-    interleave,
     judge_duel,
     pair_runs,
 )
 from finishline.rules.verification.messages import Failure, ReplayEvaluation, ReplayReport
+from finishline.rules.verification.paired import in_turn
 from tests.support.verdicts import CLAIM, WORKER, trained
 
 LETTERS = {"challenger": "A", "holder": "B"}
@@ -41,13 +42,13 @@ def replayed(index, *, seconds=1.0, quality=98.0):
 
 
 def test_runs_alternate_a_b_b_a():
-    assert "".join(LETTERS[side] for side in interleave(4)) == "ABBAABBA"
-    assert "".join(LETTERS[side] for side in interleave(3)) == "ABBAAB"
+    assert "".join(LETTERS[side] for side in in_turn(SIDES, 4)) == "ABBAABBA"
+    assert "".join(LETTERS[side] for side in in_turn(SIDES, 3)) == "ABBAAB"
 
 
 @pytest.mark.parametrize("pairs", [2, 4, 20])
 def test_a_linear_drift_leaves_an_even_number_of_pairs_alone(pairs):
-    order = interleave(pairs)
+    order = in_turn(SIDES, pairs)
     places = {side: [i for i, each in enumerate(order) if each == side] for side in LETTERS}
     assert sum(places["challenger"]) == sum(places["holder"])
     assert len(places["challenger"]) == pairs

@@ -156,6 +156,23 @@ def paired_gap(pairs: Sequence[tuple[float, float]], *, quantum: float) -> Gap |
     return Gap(mean(differences), spread / math.sqrt(len(pairs)), len(pairs) - 1)
 
 
+def gap_of_all(
+    first: Sequence[float | None], second: Sequence[float | None], *, quantum: float
+) -> Gap | None:
+    """The paired gap, None where a run of either side has no figure.
+
+    A miss counts as infinitely long: a ratio of the other pairs alone would favour its side.
+    """
+    pairs = [
+        (one, other)
+        for one, other in zip(first, second, strict=False)
+        if one is not None and other is not None
+    ]
+    if len(pairs) < max(len(first), len(second)):
+        return None
+    return paired_gap(pairs, quantum=quantum)
+
+
 def gap_to_claim(
     replayed: Sequence[float],
     claimed_seconds: float,

@@ -4,7 +4,7 @@ Source: DAWNBench's factor analysis; a factor is an idea that the package can sw
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
@@ -12,21 +12,13 @@ from finishline.rules.statistics.gaps import Gap, paired_gap
 from finishline.rules.statistics.significance import SHORTEST_SECONDS
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.text import count_text
-from finishline.rules.verification.entry import data_nonce
-from finishline.rules.verification.job import (
-    Case,
-    Draw,
-    Purpose,
-    Request,
-    Words,
-    draw,
-    trainings_of,
-)
+from finishline.rules.verification.job import Case, Purpose, Request, Words
 from finishline.rules.verification.judge import is_excused
 from finishline.rules.verification.judge_convergence import evaluation_at_target
-from finishline.rules.verification.judge_time import why_not_timed
-from finishline.rules.verification.messages import PACKAGE_PREFIX, ReplayReport, Training
-from finishline.rules.verification.verdict import Outcome, Reason, Verdict, Weight
+from finishline.rules.verification.judge_time import open_unless_timed
+from finishline.rules.verification.messages import ReplayReport, Training
+from finishline.rules.verification.paired import package_side, plan_in_turn
+from finishline.rules.verification.verdict import Reason, Verdict, Weight
 
 REPEATS = "repeats"
 USUAL_REPEATS = 5
@@ -53,17 +45,10 @@ def plan_ablation(request: Request) -> list[Training]:
         raise RuleError(unable)
     claim = request.claims[0]
     repeats = request.wishes.get(REPEATS, USUAL_REPEATS)
-    drawn, planned = draw(request.entropy, runs=repeats), []
-    for index, seed in enumerate(drawn.seeds):
-        variants = variants_of(claim.factors)
-        one = Draw(seeds=(seed,) * len(variants), nonce=drawn.nonce)
-        runs = trainings_of(one, f"{PACKAGE_PREFIX}{claim.package}", {})
-        data = data_nonce(request.entropy, index).hex()
-        planned += [
-            replace(run, settings=dict.fromkeys(off, OFF), data_nonce=data)
-            for run, off in zip(runs, variants[:: -1 if index % 2 else 1], strict=True)
-        ]
-    return planned
+    sides = [
+        package_side(claim.package, dict.fromkeys(off, OFF)) for off in variants_of(claim.factors)
+    ]
+    return plan_in_turn(request.entropy, sides, rounds=repeats, one_seed=True)
 
 
 @dataclass(frozen=True)
@@ -112,12 +97,7 @@ def judge_ablation(case: Case) -> Verdict:
     if len(effects) < len(variants_of(claim.factors)) - 1:
         told = "not every variant was trained, for no fault of the package"
         reasons.append(Reason("infrastructure", "leaves_open", told))
-    untimed = why_not_timed(case.report, hardware_class=claim.system.hardware_class)
-    if untimed is not None:
-        reasons.append(replace(untimed, weight="leaves_open"))
-    is_open = any(reason.weight == "leaves_open" for reason in reasons)
-    outcome: Outcome = "inconclusive" if is_open else "verified"
-    return Verdict(outcome, tuple(reasons))
+    return Verdict.of([*reasons, *open_unless_timed(case)])
 
 
 def _reason(effect: FactorEffect, *, of: int) -> Reason:

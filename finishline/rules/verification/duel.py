@@ -1,7 +1,6 @@
 """A duel: two submissions' settings or packages trained in turn on one worker, pair by pair."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.statistics.gaps import Gap
@@ -11,14 +10,14 @@ from finishline.rules.verification.duel_pairs import (
     SIDES,
     Duel,
     Side,
-    interleave,
     judge_duel,
     p_challenger_no_faster,
     pair_runs,
 )
-from finishline.rules.verification.entry import data_nonce, why_no_entry
-from finishline.rules.verification.job import Case, Purpose, Request, Words, draw, trainings_of
-from finishline.rules.verification.messages import PACKAGE_PREFIX, Training, WorkerSystem
+from finishline.rules.verification.entry import why_no_entry
+from finishline.rules.verification.job import Case, Purpose, Request, Words
+from finishline.rules.verification.messages import Training, WorkerSystem
+from finishline.rules.verification.paired import package_side, plan_in_turn
 from finishline.rules.verification.replay_plan import precision_of, why_not_replayable
 from finishline.rules.verification.verdict import Reason, Verdict, Weight
 
@@ -173,33 +172,16 @@ def plan_duel(request: Request) -> list[Training]:
 
     Both packages of a pair train on the same drawn data, each with a seed of its own.
     """
-    order = interleave(request.wishes["pairs"])
-    if request.claims[0].package is not None:
-        return _plan_packages(request, order)
-    defaults = request.benchmark.defaults()
-    claims = dict(zip(SIDES, request.claims, strict=True))
-    drawn = draw(request.entropy, runs=len(order))
-    runs = trainings_of(drawn, request.package, {})
-    return [
-        replace(
-            run,
-            settings=defaults | dict(claims[side].hyperparameters),
-            precision=precision_of(request.benchmark, claims[side]),
-        )
-        for run, side in zip(runs, order, strict=True)
-    ]
+    sides = [_side(request, claim) for claim in request.claims]
+    return plan_in_turn(request.entropy, sides, rounds=request.wishes["pairs"], one_seed=False)
 
 
-def _plan_packages(request: Request, order: Sequence[Side]) -> list[Training]:
-    names = {
-        side: f"{PACKAGE_PREFIX}{claim.package}"
-        for side, claim in zip(SIDES, request.claims, strict=True)
-    }
-    runs = trainings_of(draw(request.entropy, runs=len(order)), "", {})
-    return [
-        replace(run, package=names[side], data_nonce=data_nonce(request.entropy, index // 2).hex())
-        for index, (run, side) in enumerate(zip(runs, order, strict=True))
-    ]
+def _side(request: Request, claim: Claim) -> Training:
+    if claim.package is not None:
+        return package_side(claim.package)
+    settings = request.benchmark.defaults() | dict(claim.hyperparameters)
+    precision = precision_of(request.benchmark, claim)
+    return Training(package=request.package, settings=settings, seed=0, precision=precision)
 
 
 def _judge(case: Case) -> Verdict:

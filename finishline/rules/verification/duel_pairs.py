@@ -12,6 +12,7 @@ from finishline.rules.text import count_text
 from finishline.rules.verification.judge import is_excused
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import ReplayReport, ReplayRun
+from finishline.rules.verification.paired import in_turn
 from finishline.rules.verification.verdict import DuelOutcome
 
 FEWEST_PAIRS_TO_COUNT = 6  # The least n with (1/2)^n at most ALPHA / 2: fewer wins prove nothing.
@@ -20,15 +21,6 @@ EPOCHS_BETWEEN_EVALUATIONS = 1.0  # The references evaluate after each epoch.
 Side = Literal["challenger", "holder"]
 SIDES: tuple[Side, Side] = ("challenger", "holder")
 Ending = Literal["reached", "missed", "void"]
-
-
-def interleave(pairs: int) -> tuple[Side, ...]:
-    """Sides that the runs train, in order: A B B A A B B A ..., A the challenger.
-
-    Over two pairs both sides have the same mean place, so that a linear drift over the whole
-    cancels for an even number of pairs; of an odd number one pair keeps the drift of one run.
-    """
-    return tuple(side for pair in range(pairs) for side in SIDES[:: -1 if pair % 2 else 1])
 
 
 @dataclass(frozen=True)
@@ -92,7 +84,7 @@ def pair_runs(benchmark: Benchmark, report: ReplayReport) -> tuple[Pair, ...]:
         raise RuleError(
             count_text(len(runs), "run"), field="runs", expected="two runs for each pair"
         )
-    order = interleave(len(runs) // 2)
+    order = in_turn(SIDES, len(runs) // 2)
     pairs = []
     for number, at in enumerate(range(0, len(runs), 2), start=1):
         first, second = runs[at : at + 2]

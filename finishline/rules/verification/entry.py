@@ -14,9 +14,9 @@ from finishline.rules.trainings.halves import HalvesOutcome, judge_halves
 from finishline.rules.verification.job import Case, Purpose, Request, Words, draw, trainings_of
 from finishline.rules.verification.judge import is_excused
 from finishline.rules.verification.judge_convergence import evaluation_at_target
-from finishline.rules.verification.judge_time import why_not_timed
+from finishline.rules.verification.judge_time import open_unless_timed
 from finishline.rules.verification.messages import PACKAGE_PREFIX, ReplayRun, Training
-from finishline.rules.verification.verdict import Outcome, Reason, ReasonCode, Verdict, Weight
+from finishline.rules.verification.verdict import Reason, ReasonCode, Verdict, Weight
 
 DATA_LABEL = b"finishline data"
 REPEAT = "repeat"  # Sealed beside a draw with a repeated run.
@@ -67,18 +67,8 @@ def judge_entry(case: Case) -> Verdict:
     if controls:
         reasons.append(_judge_control(benchmark, [run for run in made if run.index in controls]))
     reasons += [_judge_repeat(made, repeat=index) for index in sorted(repeats)]
-    hardware_class = case.require_claim().system.hardware_class
     reasons += _judge_processor(trained)
-    untimed = why_not_timed(case.report, hardware_class=hardware_class)
-    if untimed is not None:
-        reasons.append(replace(untimed, weight="leaves_open"))
-    weights = {reason.weight for reason in reasons}
-    outcome: Outcome = "verified"
-    if "rejects" in weights:
-        outcome = "rejected"
-    elif "leaves_open" in weights:
-        outcome = "inconclusive"
-    return Verdict(outcome, tuple(reasons))
+    return Verdict.of([*reasons, *open_unless_timed(case)])
 
 
 def _judge_reach(benchmark: Benchmark, trained: Sequence[ReplayRun], *, planned: int) -> Reason:

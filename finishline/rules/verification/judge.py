@@ -24,7 +24,7 @@ from finishline.rules.verification.judge_time import (
 from finishline.rules.verification.messages import ReplayReport, ReplayRun
 from finishline.rules.verification.precision import judge_precision
 from finishline.rules.verification.replay_plan import band_for
-from finishline.rules.verification.verdict import Outcome, Reason, Verdict, Weight
+from finishline.rules.verification.verdict import Reason, Verdict, Weight
 
 EXCUSED_FAILURES = ("infrastructure", "rules")
 
@@ -78,13 +78,7 @@ def judge(
         *judge_time(benchmark, claim, counted, report, policy),
         *judge_precision(claim, report),
     ]
-    weights = {reason.weight for reason in reasons}
-    outcome: Outcome = "verified"
-    if "rejects" in weights:
-        outcome = "rejected"
-    elif "leaves_open" in weights:
-        outcome = "inconclusive"
-    return Verdict(outcome=outcome, reasons=tuple(reasons))
+    return Verdict.of(reasons)
 
 
 def _judge_reach(

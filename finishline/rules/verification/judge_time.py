@@ -5,6 +5,7 @@ The ranked time is the measured one, so a slower replay is reported and never re
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from finishline.rules.benchmarks.benchmark import Benchmark, QualityTarget, ReplayPolicy
 from finishline.rules.benchmarks.calibrated_runs import curves_at
@@ -27,6 +28,7 @@ from finishline.rules.statistics.significance import (
 )
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.text import count_text
+from finishline.rules.verification.job import Case
 from finishline.rules.verification.judge_convergence import (
     Curve,
     curve_of_replay,
@@ -106,6 +108,13 @@ def why_not_timed(report: ReplayReport, *, hardware_class: str) -> Reason | None
         numbers = {"cpu_share": share, "needed": QUIET_CPU_SHARE}
         return Reason("noisy_host", "note", message, numbers)
     return None
+
+
+def open_unless_timed(case: Case) -> list[Reason]:
+    """The reason why the times of a case don't count, which leaves its verdict open."""
+    hardware_class = case.require_claim().system.hardware_class
+    found = why_not_timed(case.report, hardware_class=hardware_class)
+    return [] if found is None else [replace(found, weight="leaves_open")]
 
 
 def _measured(seconds: Sequence[float]) -> str:

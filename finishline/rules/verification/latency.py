@@ -29,7 +29,7 @@ from finishline.rules.verification.messages import (
     Training,
 )
 from finishline.rules.verification.replay_plan import precision_of
-from finishline.rules.verification.verdict import Outcome, Reason, Verdict, rejects_in
+from finishline.rules.verification.verdict import Reason, Verdict, rejects_in
 
 
 def check_latency(report: ReplayReport, benchmark: Benchmark) -> None:
@@ -159,7 +159,7 @@ def judge_latency(
         reasons = [*absent, Reason("latency_not_measured", "leaves_open", "no backend ran")]
     else:
         reasons = [*absent, _compare(claim, claimed_ms, fastest, report, protocol)]
-    return Verdict(outcome=_outcome(reasons), reasons=tuple(reasons))
+    return Verdict.of(reasons)
 
 
 def fastest_backend(run: ReplayRun, protocol: LatencyProtocol) -> Measured | None:
@@ -262,13 +262,6 @@ def _why_noisy(fastest: Measured, report: ReplayReport) -> str | None:
     if on_processor and seconds and cpu is not None and cpu / seconds < QUIET_CPU_SHARE:
         return "the worker's processor was shared with other work"
     return None
-
-
-def _outcome(reasons: Sequence[Reason]) -> Outcome:
-    weights = {reason.weight for reason in reasons}
-    if "rejects" in weights:
-        return "rejected"
-    return "inconclusive" if "leaves_open" in weights else "verified"
 
 
 def _why_not(benchmark: Benchmark, claims: Sequence[Claim]) -> str | None:

@@ -5,31 +5,24 @@ hardware classes, where the times themselves do not.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Literal
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
+from finishline.rules.statistics.gaps import Gap, gap_of_all
+from finishline.rules.statistics.significance import SHORTEST_SECONDS
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.text import count_text
-from finishline.rules.trainings.speed_up import SpeedUp, speed_up
-from finishline.rules.verification.entry import data_nonce
-from finishline.rules.verification.job import (
-    Case,
-    Draw,
-    Purpose,
-    Request,
-    Words,
-    draw,
-    trainings_of,
-)
+from finishline.rules.verification.job import Case, Purpose, Request, Words
 from finishline.rules.verification.judge import is_excused
 from finishline.rules.verification.judge_convergence import evaluation_at_target
-from finishline.rules.verification.judge_time import why_not_timed
-from finishline.rules.verification.messages import PACKAGE_PREFIX, ReplayReport, Training
-from finishline.rules.verification.verdict import Outcome, Reason, Verdict
+from finishline.rules.verification.judge_time import open_unless_timed
+from finishline.rules.verification.messages import ReplayReport, Training
+from finishline.rules.verification.paired import package_side, plan_in_turn
+from finishline.rules.verification.verdict import Reason, Verdict
 
 SpeedUpSide = Literal["reference", "package"]
+SPEED_UP_SIDES: tuple[SpeedUpSide, SpeedUpSide] = ("reference", "package")
 
 
 def side_of_run(index: int) -> SpeedUpSide:
@@ -50,16 +43,9 @@ def plan_speed_up(request: Request) -> list[Training]:
     policy = request.benchmark.trainings
     if unable is not None or policy is None or request.reference is None:
         raise RuleError(unable or "its reference is not known", expected="a reference package")
-    named = {"reference": request.reference, "package": request.claims[0].package}
-    drawn = draw(request.entropy, runs=policy.runs + policy.runs % 2)
-    planned = []
-    for pair, seed in enumerate(drawn.seeds):
-        data = data_nonce(request.entropy, pair).hex()
-        for index in (2 * pair, 2 * pair + 1):
-            package = f"{PACKAGE_PREFIX}{named[side_of_run(index)]}"
-            (run,) = trainings_of(Draw(seeds=(seed,), nonce=drawn.nonce), package, {})
-            planned.append(replace(run, data_nonce=data))
-    return planned
+    sides = [package_side(request.reference), package_side(request.claims[0].package)]
+    rounds = policy.runs + policy.runs % 2
+    return plan_in_turn(request.entropy, sides, rounds=rounds, one_seed=True)
 
 
 def seconds_of(benchmark: Benchmark, report: ReplayReport, side: SpeedUpSide) -> list[float | None]:
@@ -72,10 +58,10 @@ def seconds_of(benchmark: Benchmark, report: ReplayReport, side: SpeedUpSide) ->
     return [None if each is None else each.seconds for each in found]
 
 
-def measured_speed_up(benchmark: Benchmark, report: ReplayReport) -> SpeedUp | None:
-    """Speed-up over the reference in a report; None where a run of either side has no time."""
-    sides = [seconds_of(benchmark, report, side) for side in ("package", "reference")]
-    return speed_up(*sides) if len(sides[0]) == len(sides[1]) else None
+def measured_speed_up(benchmark: Benchmark, report: ReplayReport) -> Gap | None:
+    """Seconds of the reference over the package's; None where a run of either side has no time."""
+    sides = (seconds_of(benchmark, report, side) for side in SPEED_UP_SIDES)
+    return gap_of_all(*sides, quantum=SHORTEST_SECONDS)
 
 
 def judge_speed_up(case: Case) -> Verdict:
@@ -85,13 +71,7 @@ def judge_speed_up(case: Case) -> Verdict:
     if len(made) < len(case.trainings):
         told = "not every pair was trained, for no fault of the package"
         reasons.append(Reason("infrastructure", "leaves_open", told))
-    hardware_class = case.require_claim().system.hardware_class
-    untimed = why_not_timed(case.report, hardware_class=hardware_class)
-    if untimed is not None:
-        reasons.append(replace(untimed, weight="leaves_open"))
-    is_open = any(reason.weight == "leaves_open" for reason in reasons)
-    outcome: Outcome = "inconclusive" if is_open else "verified"
-    return Verdict(outcome, tuple(reasons))
+    return Verdict.of([*reasons, *open_unless_timed(case)])
 
 
 def _reason(benchmark: Benchmark, report: ReplayReport) -> Reason:
@@ -113,9 +93,8 @@ def _reason(benchmark: Benchmark, report: ReplayReport) -> Reason:
 
 
 def _missed(benchmark: Benchmark, report: ReplayReport) -> str:
-    sides: Sequence[SpeedUpSide] = ("reference", "package")
     told = []
-    for side in sides:
+    for side in SPEED_UP_SIDES:
         seconds = seconds_of(benchmark, report, side)
         missed = sum(each is None for each in seconds)
         if missed:

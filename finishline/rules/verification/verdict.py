@@ -1,6 +1,6 @@
 """The end of a verification: an outcome, and typed reasons with the numbers behind them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -91,6 +91,15 @@ class Verdict:
 
     outcome: Outcome | DuelOutcome
     reasons: tuple[Reason, ...]
+
+    @classmethod
+    def of(cls, reasons: Iterable[Reason]) -> "Verdict":
+        """Rejected if a reason rejects, else inconclusive if one leaves it open, else verified."""
+        found = tuple(reasons)
+        weights = {reason.weight for reason in found}
+        if "rejects" in weights:
+            return cls("rejected", found)
+        return cls("inconclusive" if "leaves_open" in weights else "verified", found)
 
 
 def rejects_in(division: str) -> Weight:
