@@ -1,6 +1,6 @@
 """Base class of every schema."""
 
-from typing import Any
+from typing import Any, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
@@ -20,3 +20,9 @@ class Schema(BaseModel):
     """A frozen value; fields that it does not know are left out."""
 
     model_config = ConfigDict(frozen=True)
+
+    @classmethod
+    def of(cls, row: object, **others: Any) -> Self:
+        """Build from the attributes of `row` that are named as fields, and from `others`."""
+        names = [name for name in cls.model_fields if name not in others and hasattr(row, name)]
+        return cls(**{name: getattr(row, name) for name in names}, **others)

@@ -51,12 +51,8 @@ def convergence_view(session: Session, benchmark: Benchmark) -> ConvergenceView:
 
 def _points(curve: ReferenceCurve) -> list[ReferencePointView]:
     return [
-        ReferencePointView(
-            batch_size=point.batch_size,
-            mean=point.mean,
-            stdev=point.stdev,
-            lowest=point.lowest if curve.judged else None,
-            pruned=point not in curve.kept,
+        ReferencePointView.of(
+            point, lowest=point.lowest if curve.judged else None, pruned=point not in curve.kept
         )
         for point in curve.points
     ]
@@ -109,13 +105,9 @@ def _placed(row: Any, runs: Sequence[Any], benchmark: Benchmark) -> PlacedSubmis
     convergence = _mean_convergence(rcp, runs, dropped=benchmark.runs.dropped)
     if batch_size is None or convergence is None:
         return None
-    return PlacedSubmission(
-        id=row.id,
-        submitter=row.submitter,
-        display_name=row.display_name,
-        model=row.model,
+    return PlacedSubmission.of(
+        row,
         hardware=hardware_words(row.system),
-        division=row.division,
         batch_size=batch_size,
         mean=convergence,
         verdict=rcp["verdict"] if rcp else None,

@@ -28,13 +28,7 @@ def target_view(benchmark: Benchmark) -> TargetView:
 
 
 def _view_of(target: QualityTarget) -> TargetView:
-    return TargetView(
-        metric=target.metric,
-        value=target.value,
-        unit=target.unit,
-        direction=target.direction,
-        also=[_view_of(other) for other in target.also],
-    )
+    return TargetView.of(target, also=[_view_of(other) for other in target.also])
 
 
 def benchmark_view(
@@ -42,12 +36,9 @@ def benchmark_view(
 ) -> BenchmarkView:
     """View of a benchmark with the number of its submissions."""
     data_set = benchmark.data_set
-    return BenchmarkView(
+    return BenchmarkView.of(
+        benchmark,
         id=benchmark.benchmark_id,
-        title=benchmark.title,
-        version=benchmark.version,
-        task=benchmark.task,
-        about=benchmark.about,
         data_set=DataSetView(
             name=data_set.name,
             source=data_set.source,
@@ -64,8 +55,6 @@ def benchmark_view(
         divisions=list(benchmark.divisions),
         replayable=benchmark.replay is not None,
         convergence_unit="samples" if benchmark.convergence_unit == "samples_count" else "epochs",
-        time_unit=benchmark.time_unit,
-        sha256=benchmark.sha256,
         submissions=counts.train + counts.inference,
         inference_submissions=counts.inference,
         phases=phases,
@@ -96,13 +85,7 @@ def phases_view(row: BenchmarkPhases | None, now: datetime) -> PhasesView:
 
 def phases_set(row: BenchmarkPhases) -> PhasesSet:
     """View of a row of the history."""
-    return PhasesSet(
-        frozen_sha256=row.frozen_sha256,
-        reason=row.reason,
-        set_by=row.setter.name,
-        set_at=row.set_at,
-        **vars(phases_of(row)),
-    )
+    return PhasesSet.of(row, set_by=row.setter.name, **vars(phases_of(row)))
 
 
 def price_of(row: PriceRow) -> Price:

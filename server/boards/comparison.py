@@ -112,13 +112,10 @@ def _measured_times(session: Session, ids: Sequence[str]) -> dict[str, list[floa
 def _compared(row: Any, seconds: Sequence[float]) -> ComparedView:
     factor = convergence_factor(row.tta_seconds, row.result)
     is_entry = row.trained_with == "package"
-    return ComparedView(
+    return ComparedView.of(
+        row,
         submission_id=row.id,
-        submitter=row.submitter,
-        display_name=row.display_name,
-        model=row.model,
         hardware=hardware_words(row.system),
-        division=row.division,
         tta_seconds=row.measured_seconds if is_entry else row.tta_seconds,
         runs_started=len(seconds) if is_entry else row.result.get("started", 0),
         run_seconds=[s * factor for s in seconds],
@@ -142,17 +139,13 @@ def _pair(
     one: ComparedView, other: ComparedView, found: Comparison, p_adjusted: float | None
 ) -> ComparedPairView:
     interval = found.ratio_interval
-    return ComparedPairView(
+    return ComparedPairView.of(
+        found,
         first=one.submission_id,
         second=other.submission_id,
-        ratio=found.ratio,
         ratio_low=interval.low if interval else None,
         ratio_high=interval.high if interval else None,
-        p_value=found.p_value,
         p_adjusted=p_adjusted,
-        p_faster=found.p_faster,
-        p_one_run_faster=found.p_one_run_faster,
-        runs_needed=found.runs_needed,
         told_apart=p_adjusted is not None and p_adjusted <= ALPHA,
         sentence=_sentence(one, other, found, p_adjusted),
     )

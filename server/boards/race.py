@@ -125,13 +125,11 @@ def _ghost(
     *,
     is_own: bool,
 ) -> GhostView:
-    return GhostView(
+    return GhostView.of(
+        submission,
         role=role,
         is_own=is_own,
         submission_id=submission.id,
-        model=submission.model,
-        submitter=submission.submitter,
-        display_name=submission.display_name,
         hardware=hardware_words(submission.system),
         hardware_class=submission.system["hardware_class"],
         points=[GhostPointView(**asdict(point)) for point in points],

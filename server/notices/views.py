@@ -29,13 +29,10 @@ def webhook_view(hook: Webhook) -> WebhookView:
 
 def delivery_view(delivery: Delivery) -> DeliveryView:
     """View of a stored delivery."""
-    return DeliveryView(
-        id=delivery.id,
+    return DeliveryView.of(
+        delivery,
         message_id=delivery.event_id,
         kind=delivery.event.kind,
-        state=delivery.state,
-        created_at=delivery.created_at,
         due_at=delivery.due_at if delivery.state == "waiting" else None,
-        ended_at=delivery.ended_at,
         tries=[TryView(**made) for made in delivery.tries],
     )

@@ -153,15 +153,7 @@ async def check_readiness(services: ServicesDep, response: Response) -> Readines
         response.status_code = 503
     # Details may name a benchmark; the log has them too.
     is_told = services.settings.reads == "public"
-    checks = [
-        CheckView(
-            name=found.name,
-            needed=found.needed,
-            state=found.state,
-            detail=found.detail if is_told else "",
-        )
-        for found in findings
-    ]
+    checks = [CheckView.of(found, detail=found.detail if is_told else "") for found in findings]
     status: Literal["ready", "degraded", "not ready", "draining"] = "not ready"
     if readiness.is_draining:
         status = "draining"

@@ -104,25 +104,14 @@ def _with_submissions() -> Select[*tuple[Any, ...]]:
 
 def _record(session: Session, row: Row[Any]) -> RunRecord:
     benchmark = definition(session, row.benchmark_sha256)
-    return RunRecord(
+    return RunRecord.of(
+        row,
         benchmark=row.benchmark_id,
         benchmark_version=benchmark.version,
-        benchmark_sha256=row.benchmark_sha256,
-        division=row.division,
         submission_id=row.id,
-        submitter=row.submitter,
-        display_name=row.display_name,
-        submitted_at=row.submitted_at,
         submitted_on=row.published_on,
-        archive=row.archive,
-        status=row.status,
         withdrawn=row.withdrawn_at is not None,
         run=row.index,
-        seed=row.seed,
-        batch_size=row.batch_size,
-        reached=row.reached,
-        model=row.model,
-        framework=row.framework,
         parameter_setting=[
             ParameterSetting(name=name, value=value) for name, value in row.hyperparameters.items()
         ],
@@ -135,7 +124,6 @@ def _record(session: Session, row: Row[Any]) -> RunRecord:
             )
         ],
         system=SystemView(**row.system),
-        log_sha256=row.log_sha256,
     )
 
 

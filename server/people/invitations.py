@@ -246,19 +246,10 @@ def _require_address(found: Invitation, email: str | None) -> None:
 
 def invitation_view(found: Invitation) -> InvitationView:
     """View of a link."""
-    return InvitationView(
-        id=found.id,
-        role=found.role,
-        uses=found.uses,
-        uses_allowed=found.uses_allowed,
-        expires_at=found.expires_at,
-        mail_domain=found.mail_domain,
+    return InvitationView.of(
+        found,
         organisation=found.organisation.name if found.organisation is not None else None,
-        name=found.name,
-        known=found.known,
         made_by=found.maker.name,
-        made_with=found.made_with,
-        created_at=found.created_at,
         state=state_of(found),
     )
 

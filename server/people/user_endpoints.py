@@ -135,4 +135,4 @@ def create_organisation(
     """Add an organisation, for users to belong to."""
     with services.database.write() as session:
         made = users.create_organisation(session, caller, body.name)
-        return OrganisationView(id=made.id, name=made.name, created_at=made.created_at, users=0)
+        return OrganisationView.of(made, users=0)

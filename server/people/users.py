@@ -67,16 +67,10 @@ def _views(session: Session, users: list[User], *, by: Caller) -> list[UserView]
     for user in users:
         tokens, last_used_at = found.get(user.id, nothing)
         views.append(
-            UserView(
-                id=user.id,
-                name=user.name,
-                display_name=user.display_name,
-                role=user.role,
+            UserView.of(
+                user,
                 organisation=user.organisation.name if user.organisation is not None else None,
                 email=user.email if by.is_admin else None,
-                created_at=user.created_at,
-                disabled_at=user.disabled_at,
-                known_at=user.known_at,
                 tokens=tokens,
                 last_used_at=last_used_at,
             )
@@ -112,10 +106,7 @@ def list_organisations(session: Session) -> list[OrganisationView]:
         .group_by(Organisation.id)
         .order_by(Organisation.name)
     )
-    return [
-        OrganisationView(id=row.id, name=row.name, created_at=row.created_at, users=users)
-        for row, users in session.execute(query)
-    ]
+    return [OrganisationView.of(row, users=users) for row, users in session.execute(query)]
 
 
 def create_user(session: Session, caller: Caller, wanted: UserCreate) -> User:

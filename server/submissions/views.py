@@ -102,20 +102,7 @@ def judged_on_others(session: Session, submission: Submission) -> JudgedOnView |
 
 def run_view(run: RunRow) -> RunView:
     """View of a stored run."""
-    return RunView(
-        index=run.index,
-        file=run.file,
-        seed=run.seed,
-        reached=run.reached,
-        tta_seconds=run.tta_seconds,
-        epochs_to_target=run.epochs_to_target,
-        best_quality=run.best_quality,
-        batch_size=run.batch_size,
-        convergence=run.convergence,
-        log_sha256=run.log_sha256,
-        ledger=run.ledger,
-        settings=run.settings,
-    )
+    return RunView.of(run)
 
 
 def run_view_of(row: Mapping[str, Any]) -> RunView:
@@ -148,30 +135,15 @@ def submission_view(
     Its runs are read unless they are given.
     """
     published = published_verification(submission)
-    return SubmissionView(
-        id=submission.id,
-        kind=submission.kind,
-        precision=submission.precision,
-        precision_measured=submission.precision_measured,
+    return SubmissionView.of(
+        submission,
         trained_with=cast(TrainedWith, submission.trained_with),
         tuning=TuningView(**submission.tuning) if submission.tuning is not None else None,
         benchmark=submission.benchmark_id,
         benchmark_version=benchmark_version,
-        benchmark_sha256=submission.benchmark_sha256,
-        division=submission.division,
-        submitter=submission.submitter,
-        display_name=submission.display_name,
-        model=submission.model,
-        framework=submission.framework,
         system=SystemView(**submission.system),
-        hyperparameters=submission.hyperparameters,
-        code_url=submission.code_url,
-        notes=submission.notes,
-        submitted_at=submission.submitted_at,
         submitted_on=submission.published_on,
         archive=submission.published is not None,
-        status=submission.status,
-        measured_latency_ms=submission.measured_latency_ms,
         result=result_view(submission, costs.price(submission)),
         runs=[run_view(run) for run in submission.runs] if runs is None else runs,
         verifications=[
@@ -197,7 +169,6 @@ def submission_view(
         evidence=cast(Evidence, submission.evidence),
         check=cast(Check | None, submission.check_word),
         claimed_seconds=submission.tta_seconds,
-        pool_id=submission.pool_id,
         source=_source_view(submission),
     )
 
@@ -220,23 +191,18 @@ def package_view(
     manifest = package.manifest
     files = sorted(package.files.items()) if with_files else []
     shows_factors = with_files if with_factors is None else with_factors
-    return PackageView(
+    return PackageView.of(
+        package,
         sha256=package.package_sha256,
         title=manifest["title"],
         module=manifest["module"],
         license=manifest["licence"],
-        environment=package.environment,
-        environment_sha256=package.environment_sha256,
         based_on=manifest["based_on"],
         deterministic=manifest["deterministic"],
         determinism=(package.determinism or "not checked") if manifest["deterministic"] else None,
         precision=manifest["precision"],
         factors=(manifest["factors"] or {}) if shows_factors else {},
-        size_bytes=package.size_bytes,
-        compressed_bytes=package.compressed_bytes,
-        published_at=package.published_at,
         speed_up=_speed_up_view(package),
-        same_program_as=package.same_program_as,
         files=[PackageFileView(name=name, size_bytes=len(text.encode())) for name, text in files],
     )
 

@@ -53,24 +53,14 @@ def summary(calibration: Calibration, *, finished: int, offered: Offered) -> Cal
     """Summary of a calibration; `offered` are the current benchmark definitions by id."""
     adopter = calibration.adopter
     current = offered.get(calibration.benchmark_id)
-    return CalibrationSummary(
-        id=calibration.id,
+    return CalibrationSummary.of(
+        calibration,
         benchmark=calibration.benchmark_id,
-        benchmark_sha256=calibration.benchmark_sha256,
-        version=calibration.version,
-        state=calibration.state,
-        reason=calibration.reason,
         requested_by=calibration.requester.name,
-        batch_sizes=calibration.batch_sizes,
         precision=calibration.precision or own_precision(current),
-        runs=calibration.runs,
         runs_planned=calibration.runs * len(calibration.batch_sizes),
         runs_finished=finished,
-        created_at=calibration.created_at,
-        ended_at=calibration.ended_at,
-        adopted_at=calibration.adopted_at,
         adopted_by=adopter.name if adopter is not None else None,
-        adopted_because=calibration.adopted_because,
         outdated=current is None or current.sha256 != calibration.benchmark_sha256,
     )
 
@@ -123,13 +113,10 @@ def _why_failed(chunk: Verification) -> str | None:
 def runs_view(session: Session, calibration: Calibration) -> CalibrationRuns:
     """Every finished run of a calibration, to be downloaded."""
     rows = finished_runs(session, calibration.id)
-    return CalibrationRuns(
-        id=calibration.id,
+    return CalibrationRuns.of(
+        calibration,
         benchmark=calibration.benchmark_id,
-        benchmark_sha256=calibration.benchmark_sha256,
-        version=calibration.version,
         runs_sha256=runs_sha256(reference_runs(rows)),
-        created_at=calibration.created_at,
         runs=rows,
     )
 
@@ -197,20 +184,11 @@ def _trained_so_far(chunk: Verification) -> int:
 
 
 def _size_comparison(size: SizeComparison) -> SizeComparisonView:
-    return SizeComparisonView(
-        batch_size=size.batch_size,
-        first=_figures(size.first),
-        second=_figures(size.second),
-        difference=size.difference,
-        p_value=size.p_value,
-        band=size.band,
-    )
+    return SizeComparisonView.of(size, first=_figures(size.first), second=_figures(size.second))
 
 
 def _figures(known: ConvergenceAt) -> SizeFigures:
-    return SizeFigures(
-        runs=known.runs, reached=len(known.epochs), mean=known.mean, stdev=known.stdev
-    )
+    return SizeFigures.of(known, reached=len(known.epochs))
 
 
 router = APIRouter(tags=["calibrations"])

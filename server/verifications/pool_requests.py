@@ -41,21 +41,9 @@ def view_pool(session: Session, pool_id: str) -> PoolView:
     seen = session.scalars(statement.order_by(Submission.submitted_at, Submission.id)).all()
     if not seen:
         raise no_such("pool", pool_id)
-    return PoolView(
-        id=pool.id,
+    return PoolView.of(
+        pool,
         benchmark=pool.benchmark_id,
-        benchmark_sha256=pool.benchmark_sha256,
-        division=pool.division,
-        hardware_class=pool.hardware_class,
-        settings=pool.settings,
-        state=pool.state,
-        measured_seconds=pool.measured_seconds,
-        low_seconds=pool.low_seconds,
-        high_seconds=pool.high_seconds,
-        opened_at=pool.opened_at,
-        measured_at=pool.measured_at,
-        closed_at=pool.closed_at,
-        closed_because=pool.closed_because,
         submissions=list(seen),
         runs=[_run_view(run) for run in _runs(session, pool)],
     )
@@ -73,13 +61,7 @@ def _runs(session: Session, pool: Pool) -> list[PoolRun]:
 
 
 def _run_view(run: PoolRun) -> PoolRunView:
-    return PoolRunView(
-        verification_id=run.verification_id,
-        run=run.index,
-        seed=run.seed,
-        seconds=run.seconds,
-        epochs=run.epochs,
-    )
+    return PoolRunView.of(run, run=run.index)
 
 
 def close_as_organiser(session: Session, caller: Caller, pool_id: str, reason: str) -> Pool:

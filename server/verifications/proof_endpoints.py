@@ -22,12 +22,7 @@ from server.verifications.proofs import current_signer, known_keys, sign_proof
 
 def key_view(key: SigningKey, *, current: str) -> KeyView:
     """View of a stored key."""
-    return KeyView(
-        id=key.id,
-        public_key=key.public_key,
-        created_at=key.created_at,
-        current=key.id == current,
-    )
+    return KeyView.of(key, current=key.id == current)
 
 
 router = APIRouter(tags=["proofs"])

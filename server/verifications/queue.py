@@ -179,18 +179,10 @@ def _class_view(hardware_class: str | None, lines: Lines, look: _Look) -> ClassQ
 
 
 def _queued(attempt: AttemptWork, expected: Expected, position: int) -> QueuedView:
-    return QueuedView(
-        verification_id=attempt.verification_id,
-        kind=attempt.kind,
-        benchmark=attempt.benchmark,
-        submission_id=attempt.submission_id,
-        model=attempt.model,
-        runs=attempt.runs,
+    return QueuedView.of(
+        attempt,
         attempt=attempt.number,
         position=position,
-        by_organiser=attempt.by_organiser,
-        asked_at=attempt.asked_at,
-        queued_at=attempt.queued_at,
         expected_start=expected.start,
         why_unknown=expected.why_unknown,
     )

@@ -280,10 +280,8 @@ def _side(session: Session, verification: Verification, report: ReplayReport | N
     untimed = verification.control_runs | verification.repeat_runs
     found = figures_of(benchmark, report) if report is not None else []
     runs = [run for run in found if run.index not in untimed]
-    return SideView(
-        id=verification.id,
-        state=verification.state,
-        outcome=verification.outcome,
+    return SideView.of(
+        verification,
         published=is_published(verification),
         worker=report.system.worker if report is not None else None,
         hardware_class=report.system.hardware_class if report is not None else None,

@@ -62,13 +62,9 @@ def attempt_view(attempt: Attempt) -> AttemptView:
     # Events show a running attempt's evaluations; repeating them here would double each.
     last = attempt.last_evaluation if failure is not None else None
     shows_output = _shows_output(attempt.verification)
-    return AttemptView(
+    return AttemptView.of(
+        attempt,
         id=attempt.id if attempt.state != "queued" else None,
-        number=attempt.number,
-        state=attempt.state,
-        worker=attempt.worker,
-        started_at=attempt.started_at,
-        ended_at=attempt.ended_at,
         failure=FailureView(**failure) if failure is not None else None,
         refunded=failure is not None and failure["kind"] == "infrastructure",
         last_evaluation=LastEvaluationView(**last) if last is not None else None,
@@ -100,29 +96,20 @@ def view(
     report = report_of(verification) if ended and with_report else None
     band = verification.control_points if with_band else []
     is_cancelled = verification.state == "cancelled"
-    return VerificationView(
-        id=verification.id,
-        kind=verification.kind,
-        submission_id=verification.submission_id,
-        checks_id=verification.checks_id,
+    return VerificationView.of(
+        verification,
         owners=owners.get(verification.id, 0),
-        against_id=verification.against_id,
-        calibration_id=verification.calibration_id,
         benchmark=benchmark.benchmark_id,
-        state=verification.state,
         waiting_for=(waits or Waits(session, alive_seconds=alive_seconds)).reason(verification),
-        seal=verification.seal,
         nonce=verification.nonce if ended else None,
         runs_planned=verification.runs,
         seeds=verification.seeds if ended else None,
-        own_runs=verification.own_runs,
         control_runs=sorted(verification.control_runs),
         repeat_runs=sorted(verification.repeat_runs),
         hyperparameters=_settings(verification) if ended else None,
         target=target_view(benchmark),
         control_points=[ControlPoint(**point) for point in band],
         attempts=[attempt_view(attempt) for attempt in verification.attempts],
-        outcome=verification.outcome,
         reasons=[ReasonView(**reason) for reason in verification.reasons],
         duel=_duel_view(verification, benchmark, report),
         factors=factor_views(verification, benchmark, report),
@@ -130,9 +117,6 @@ def view(
         report=None if is_cancelled or report is None else shown_report(verification),
         backends=_backend_views(session, verification, benchmark, report) if report else [],
         utilisation=_utilisation_views(session, verification, report) if report else [],
-        reason=verification.reason,
-        created_at=verification.created_at,
-        ended_at=verification.ended_at,
         decision=decision_view(verification),
         published=is_published(verification),
     )
@@ -224,7 +208,7 @@ def speed_up_view(
     found = measured_speed_up(benchmark, report)
     if found is None:
         return None
-    return SpeedUpView(ratio=found.ratio, low=found.low, high=found.high, pairs=found.pairs)
+    return SpeedUpView.of(found)
 
 
 def _backend_views(
@@ -268,15 +252,13 @@ def _backend_view(
     )
     figures = asdict(result.figures)
     missing = {f"p{p}": why_absent(result.figures.samples, p) for p in FEWEST_SAMPLES}
-    return BackendView(
-        backend=item.backend,
+    return BackendView.of(
+        item,
         **figures,
-        passes=item.passes,
         missing={name: why for name, why in missing.items() if why is not None},
         cost_usd_per_10000=result.cost_usd_per_10000,
         quality=result.quality,
         eligible=result.eligible,
-        largest_difference=item.largest_difference,
     )
 
 

@@ -212,14 +212,6 @@ def confirm_worker(
 
 def probe_view(row: WorkerProbeRow) -> ProbeView:
     """View of a stored probe."""
-    return ProbeView(
-        moment=row.moment,
-        measured_at=row.measured_at,
-        attempt_id=row.attempt_id,
-        gflops=row.gflops,
-        configuration=row.configuration,
-        baseline_gflops=row.baseline_gflops,
-        ratio=row.ratio,
-        figures={name: Figure(**figure) for name, figure in row.figures.items()},
-        host=row.host,
+    return ProbeView.of(
+        row, figures={name: Figure(**figure) for name, figure in row.figures.items()}
     )

@@ -222,15 +222,10 @@ def under_way(session: Session, names: Collection[str]) -> dict[str, UnderWayVie
     running = running_attempts(session, Attempt.worker.in_(names))
     runs = runs_under_way(session, [attempt.attempt_id for attempt in running])
     return {
-        attempt.worker: UnderWayView(
-            verification_id=attempt.verification_id,
-            kind=attempt.kind,
-            benchmark=attempt.benchmark,
-            model=attempt.model,
+        attempt.worker: UnderWayView.of(
+            attempt,
             attempt=attempt.number,
             run=runs[attempt.attempt_id] + 1 if attempt.attempt_id in runs else None,
-            runs=attempt.runs,
-            started_at=attempt.started_at,
         )
         for attempt in running
         if attempt.worker is not None
@@ -247,22 +242,11 @@ def worker_view(
 ) -> WorkerView:
     """View of a stored worker; it is not alive if last heard before `since`."""
     stopping = row.state == "stopping"
-    return WorkerView(
-        name=row.name,
-        hardware_class=row.hardware_class,
+    return WorkerView.of(
+        row,
         state=_state(row),
         alive=row.last_seen_at >= since and not stopping,
-        first_seen_at=row.first_seen_at,
-        last_seen_at=row.last_seen_at,
-        system=row.system,
         under_way=under_way,
-        drift=row.drift,
-        drifted_at=row.drifted_at,
-        held=row.held,
-        held_at=row.held_at,
-        held_by=row.held_by,
-        held_because=row.held_because,
-        confirmed_at=row.confirmed_at,
         probe=probe,
         canary=canary,
         box=BoxWord(**row.box) if row.box else None,
@@ -280,13 +264,9 @@ def _state(row: WorkerRow) -> str:
 
 def _attempt(attempt: AttemptWork) -> AttemptAtWorkerView:
     ended, started = attempt.ended_at, attempt.started_at
-    return AttemptAtWorkerView(
-        verification_id=attempt.verification_id,
-        kind=attempt.kind,
-        benchmark=attempt.benchmark,
-        model=attempt.model,
+    return AttemptAtWorkerView.of(
+        attempt,
         attempt=attempt.number,
-        state=attempt.state,
         started_at=started,
         seconds=(ended - started).total_seconds() if ended and started else None,
         failure=attempt.failure["message"] if attempt.failure else None,
