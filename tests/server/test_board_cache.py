@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import time
 from dataclasses import dataclass
 
 import pytest
@@ -262,16 +263,15 @@ def write_and_fail(session):
 class Made:
     """An application that answers everything with a board, and counts how often."""
 
-    def __init__(self, *headers, size=10000):
-        self.headers = list(headers)
-        self.size = size
+    def __init__(self):
+        self.size = 10000
         self.calls = 0
 
     async def __call__(self, scope, _receive, send):
         self.calls += 1
         hint = scope[HINT]
         hint.benchmark_id, hint.version, hint.etag = "digits", 1, 'W/"a"'
-        await send({"type": "http.response.start", "status": 200, "headers": self.headers})
+        await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"x" * self.size})
 
 
@@ -282,16 +282,10 @@ class AtVersion:
         return {"digits": 1}
 
 
-def cached(made):
-    """The cache in front of such an application."""
-    reader = AtVersion()
-    return BoardCache(made, reader, RequestMetrics())
-
-
 def test_the_longest_unread_go_when_too_much_is_cached(monkeypatch):
     made = Made()
     monkeypatch.setattr("server.boards.cache.MOST_BYTES", 2 * (made.size + OVERHEAD_BYTES))
-    cache = cached(made)
+    cache = BoardCache(made, AtVersion(), RequestMetrics())
     for query in (b"a", b"b", b"a", b"c", b"a"):
         ask(cache, BOARD, query)
     assert made.calls == 3
@@ -311,8 +305,7 @@ class Boards:
         self.gate = asyncio.Event()
         self.gate.set()
         self._fault = fault
-        reader = VersionsOf(self)
-        self.path = BoardCache(self.answer, reader, RequestMetrics())
+        self.path = BoardCache(self.answer, VersionsOf(self), RequestMetrics())
 
     def write(self):
         """A write that is acknowledged once this returns."""
@@ -522,6 +515,11 @@ def test_the_longest_unused_value_goes_when_all_grow_too_heavy():
 
 def test_many_who_ask_at_once_wait_for_one_who_makes_it():
     cache, made = VersionedCache(10), []
-    asked = [lambda: cache.get("key", 1, made.append)] * 8
+
+    def make(_earlier):
+        time.sleep(0.05)  # Long enough for all others to ask.
+        made.append(True)
+
+    asked = [lambda: cache.get("key", 1, make)] * 8
     assert at_once(*asked) == [None] * 8
     assert len(made) == 1
