@@ -2,14 +2,7 @@
 
 from finishline.api.schema import Schema
 from finishline.rules.ranking.evidence import Check, Evidence
-from finishline.rules.submissions.claim import TrainedWith
-
-
-class TuningView(Schema):
-    """Search for the settings: trainings tried, and the seconds they took together."""
-
-    trials: int
-    seconds: float
+from finishline.rules.submissions.claim import TrainedWith, Tuning
 
 
 class SourceView(Schema):
@@ -49,5 +42,5 @@ class EvidenceFields(Schema):
     not_separated_from: int | None = None
     visible_gap_percent: float | None = None
     trained_with: TrainedWith = "own"
-    tuning: TuningView | None = None
+    tuning: Tuning | None = None
     source: SourceView | None = None

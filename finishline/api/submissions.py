@@ -10,7 +10,10 @@ from finishline.api.evidence import EvidenceFields
 from finishline.api.schema import Schema
 from finishline.api.trainings import PackageView
 from finishline.rules.ranking.evidence import Check, Evidence
+from finishline.rules.scoring.scoring import Step
 from finishline.rules.scoring.waivers import WaivableRule
+from finishline.rules.submissions.claim import Cloud
+from finishline.rules.verification.verdict import ChangedFigure
 
 EXAMPLE_CLAIM = {
     "benchmark": "digits",
@@ -39,16 +42,6 @@ class ViolationView(Schema):
     code: str
     message: str
     file: str | None
-
-
-class StepView(Schema):
-    """One step of the score."""
-
-    name: str
-    formula: str
-    numbers: dict[str, float | None]
-    value: float | None
-    unit: str
 
 
 class RcpView(Schema):
@@ -111,7 +104,7 @@ class ResultView(Schema):
     clock: str
     eligible: bool
     violations: list[ViolationView]
-    steps: list[StepView]
+    steps: list[Step]
 
 
 class InferenceResultView(Schema):
@@ -129,16 +122,7 @@ class InferenceResultView(Schema):
     reached: bool
     given_in_percent: bool
     eligible: bool
-    steps: list[StepView]
-
-
-class ChangedFigureView(Schema):
-    """A figure of a run: as it was judged, and as it is."""
-
-    file: str
-    field: str
-    judged: float | bool | None
-    now: float | bool | None
+    steps: list[Step]
 
 
 class JudgedOnView(Schema):
@@ -152,16 +136,7 @@ class JudgedOnView(Schema):
     verification_id: str
     judged_at: datetime
     benchmark_sha256: str | None
-    figures: list[ChangedFigureView]
-
-
-class CloudView(Schema):
-    """Rented instances: `count` of them, by the names in a price book."""
-
-    provider: str
-    instance: str
-    region: str
-    count: int
+    figures: list[ChangedFigure]
 
 
 class SystemView(Schema):
@@ -180,7 +155,7 @@ class SystemView(Schema):
     price_usd_per_hour: float | None
     price_source: str | None
     pricing: Literal["on_demand", "spot"] = "on_demand"
-    cloud: CloudView | None = None
+    cloud: Cloud | None = None
     availability: str | None = None
 
 

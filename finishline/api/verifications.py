@@ -9,8 +9,10 @@ from finishline.api.benchmarks import TargetView
 from finishline.api.duels import DuelView
 from finishline.api.schema import NO_FLAG, Schema
 from finishline.api.trainings import SpeedUpView
+from finishline.rules.proof.proof import PostedEvaluation
+from finishline.rules.scoring.utilisation import RunUtilisation
 from finishline.rules.verification.ablation import FEWEST_REPEATS, MOST_REPEATS, USUAL_REPEATS
-from finishline.rules.verification.messages import ControlPoint
+from finishline.rules.verification.messages import ControlPoint, Failure
 from finishline.rules.verification.purposes import ASKED_FOR
 from finishline.rules.verification.replay_plan import OWN_SEEDS
 
@@ -39,23 +41,6 @@ class BackendView(Schema):
     largest_difference: float | None = None
     absence: str | None = None
     why_absent: str | None = None
-
-
-class UtilisationView(Schema):
-    """One run: samples and FLOP/s of its train phase, and model FLOPs utilisation (MFU, 0 to 1).
-
-    `roof_flops` is the roof for comparison: the worker's measured FLOP/s in the `precision` of the
-    training. `intensity` is FLOP per byte. `missing` says why one of them is absent.
-    """
-
-    run: int
-    samples_per_second: float | None
-    achieved_flops: float | None
-    utilisation: float | None
-    roof_flops: float | None
-    precision: str | None
-    intensity: float | None
-    missing: str | None
 
 
 def _may_be_asked_for(name: str) -> str:
@@ -89,25 +74,6 @@ class VerificationCreate(Schema):
     repeats: Annotated[int, Field(ge=FEWEST_REPEATS, le=MOST_REPEATS), NO_FLAG] = USUAL_REPEATS
 
 
-class FailureView(Schema):
-    """Failure: why an attempt ended without a report that could be judged."""
-
-    kind: str
-    code: str
-    message: str
-    next_step: str
-
-
-class LastEvaluationView(Schema):
-    """The latest quality an attempt posted, and in which of its runs (from 0)."""
-
-    run: int
-    epoch: float | None
-    samples: int | None
-    seconds: float | None
-    quality: float | None
-
-
 class AttemptView(Schema):
     """An attempt on one worker. `refunded` is whether it failed without charge to a quota.
 
@@ -122,9 +88,9 @@ class AttemptView(Schema):
     worker: str | None
     started_at: datetime | None
     ended_at: datetime | None
-    failure: FailureView | None
+    failure: Failure | None
     refunded: bool
-    last_evaluation: LastEvaluationView | None
+    last_evaluation: PostedEvaluation | None
     log_tail: str | None
 
 
@@ -205,7 +171,7 @@ class VerificationView(Schema):
     speed_up: SpeedUpView | None = None
     report: dict[str, Any] | None
     backends: list[BackendView]
-    utilisation: list[UtilisationView]
+    utilisation: list[RunUtilisation]
     reason: str | None
     created_at: datetime
     ended_at: datetime | None

@@ -5,9 +5,8 @@ from typing import Any, cast
 
 from sqlalchemy.orm import Session, object_session
 
-from finishline.api.evidence import SourceView, TuningView
+from finishline.api.evidence import SourceView
 from finishline.api.submissions import (
-    ChangedFigureView,
     CostBasisView,
     CurveView,
     EvaluationView,
@@ -25,8 +24,8 @@ from finishline.api.trainings import PackageFileView, PackageView, SpeedUpView
 from finishline.rules.benchmarks.prices import SystemPrice, training_cost_usd
 from finishline.rules.ranking.evidence import Check, Evidence
 from finishline.rules.scoring.scoring import COST_STEP
-from finishline.rules.submissions.claim import TrainedWith
-from finishline.rules.verification.verdict import changed_figures
+from finishline.rules.submissions.claim import TrainedWith, Tuning
+from finishline.rules.verification.verdict import ChangedFigure, changed_figures
 from server.base.models import Evidence as EvidenceRow
 from server.base.models import RunRow, Submission, TrainingPackage
 from server.base.models.visibility import sees_source
@@ -96,7 +95,7 @@ def judged_on_others(session: Session, submission: Submission) -> JudgedOnView |
         verification_id=published.id,
         judged_at=evidence.created_at,
         benchmark_sha256=None if same_definition else evidence.benchmark_sha256,
-        figures=[ChangedFigureView(**vars(figure)) for figure in figures],
+        figures=[ChangedFigure(**vars(figure)) for figure in figures],
     )
 
 
@@ -138,7 +137,7 @@ def submission_view(
     return SubmissionView.of(
         submission,
         trained_with=cast(TrainedWith, submission.trained_with),
-        tuning=TuningView(**submission.tuning) if submission.tuning is not None else None,
+        tuning=Tuning(**submission.tuning) if submission.tuning is not None else None,
         benchmark=submission.benchmark_id,
         benchmark_version=benchmark_version,
         system=SystemView(**submission.system),

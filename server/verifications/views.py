@@ -14,23 +14,22 @@ from finishline.api.verifications import (
     BackendView,
     DecisionView,
     FactorView,
-    FailureView,
-    LastEvaluationView,
     ReasonView,
-    UtilisationView,
     VerificationView,
 )
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.prices import SystemPrice
+from finishline.rules.proof.proof import PostedEvaluation
 from finishline.rules.scoring.latency import FEWEST_SAMPLES, latency_result, why_absent
 from finishline.rules.scoring.measurements import Figure
-from finishline.rules.scoring.utilisation import run_utilisations
+from finishline.rules.scoring.utilisation import RunUtilisation, run_utilisations
 from finishline.rules.verification.ablation import ABLATION, factor_effects
 from finishline.rules.verification.duel_pairs import SIDES, judge_duel, pair_runs
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import (
     BackendLatency,
     ControlPoint,
+    Failure,
     ReplayReport,
     ReplayRun,
 )
@@ -65,9 +64,9 @@ def attempt_view(attempt: Attempt) -> AttemptView:
     return AttemptView.of(
         attempt,
         id=attempt.id if attempt.state != "queued" else None,
-        failure=FailureView(**failure) if failure is not None else None,
+        failure=Failure(**failure) if failure is not None else None,
         refunded=failure is not None and failure["kind"] == "infrastructure",
-        last_evaluation=LastEvaluationView(**last) if last is not None else None,
+        last_evaluation=PostedEvaluation(**last) if last is not None else None,
         log_tail=attempt.log_tail if shows_output else None,
     )
 
@@ -264,10 +263,10 @@ def _backend_view(
 
 def _utilisation_views(
     session: Session, verification: Verification, report: ReplayReport
-) -> list[UtilisationView]:
+) -> list[RunUtilisation]:
     """Utilisation of each reported run."""
     roofs = _roofs_of_worker(session, verification, report.system.worker)
-    return [UtilisationView(**asdict(found)) for found in run_utilisations(report, roofs)]
+    return [RunUtilisation(**asdict(found)) for found in run_utilisations(report, roofs)]
 
 
 ROOFS_LOOKED_AT = 5  # A probe can come without roofs, from a worker that was stopped while it did.
