@@ -466,18 +466,13 @@ def test_a_report_names_the_worker_that_claimed_its_class_and_a_possible_system(
     assert replay.report(grant, report).status_code == 200
 
 
-def test_a_run_that_ended_is_drawn_to_its_end_whatever_it_reached(replay, make_report):
+def test_a_page_draws_ended_runs_to_their_end_and_says_first_why_an_attempt_ended(
+    replay, make_report
+):
     replay.report(replay.claim().json(), make_report(replay.seeds(), qualities=[10.0] * 8))
-
-    page = replay.client.get(f"/verifications/{replay.verification_id}").text
-
-    assert page.count('<progress max="1" value="1"') == len(replay.seeds())
-
-
-def test_why_an_attempt_ended_stands_before_what_a_narrow_screen_cuts_off(replay):
     page = replay.client.get(f"/verifications/{replay.verification_id}").text
     table = page[page.index('<details id="attempts"') :]
-
     heads = re.findall(r"<th[^>]*>([^<]*)</th>", table[: table.index("</thead>")])
 
+    assert page.count('<progress max="1" value="1"') == len(replay.seeds())
     assert heads[:3] == ["#", "State", "Why it ended"]

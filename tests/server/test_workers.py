@@ -302,15 +302,12 @@ def test_an_organiser_takes_a_worker_in_as_it_is(baseline, tell, client, olivia)
     assert tell(100.0).json()["drifted"] is True
 
 
-def test_only_its_own_user_tells_of_a_worker_that_said_hello(tell, make_person):
+def test_only_its_own_user_tells_what_a_probe_is(tell, client, walter, make_person):
     assert tell(100.0, person=make_person("wilma", "worker")).status_code == 403
     assert tell(100.0, worker="stranger").status_code == 409
-
-
-@pytest.mark.parametrize("change", [{"moment": "noon"}, {"canary": {"gflops": "fast"}}])
-def test_a_bad_probe_is_422(change, greeted, client, walter):
-    body = asdict(WorkerProbe(worker="walter-1", moment="start")) | change
-    assert client.post(PROBES, json=body, headers=walter.headers).status_code == 422
+    for change in ({"moment": "noon"}, {"canary": {"gflops": "fast"}}):
+        body = asdict(WorkerProbe(worker="walter-1", moment="start")) | change
+        assert client.post(PROBES, json=body, headers=walter.headers).status_code == 422
 
 
 def with_precision(report, lowest):
