@@ -4,7 +4,7 @@ from pathlib import Path
 
 from finishline.places import find_folder
 from finishline.profiles import Server
-from finishline.rules.archive.definitions import shipped_file, shipped_ids
+from finishline.rules.archive.definitions import shipped_definition, shipped_ids
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark, parse_benchmark
 from finishline.rules.errors import BenchmarkError
 from finishline.rules.text import did_you_mean
@@ -42,7 +42,7 @@ def find_definition(benchmark_id: str, given: Path | None, server: Server) -> Be
         if benchmark_id in known_ids([folder]):
             return load_benchmark(folder / f"{benchmark_id}.toml")
     if benchmark_id in shipped_ids():
-        return load_benchmark(shipped_file(benchmark_id))
+        return shipped_definition(benchmark_id)
     problem = "one of a server that FINISHLINE_URL names or that you logged in to"
     if server.url is not None:
         content, problem = _download(benchmark_id, server.url, server.token)

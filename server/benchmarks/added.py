@@ -17,7 +17,7 @@ from server.base.models import BenchmarkDefinition, BenchmarkFile
 from server.base.services import Services
 from server.benchmarks.phase_queries import current_phases
 from server.benchmarks.phase_watch import PhaseWatch
-from server.benchmarks.queries import added_definitions, definition_file, insert_definition
+from server.benchmarks.queries import added_definitions, definition_on_disk, insert_definition
 from server.benchmarks.views import phases_of
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
@@ -95,7 +95,7 @@ def _current(services: Services, session: Session, benchmark_id: str) -> str | N
     """SHA-256 of the definition that was added last. Raises ConflictError for one that ships."""
     found = added_definitions(session).get(benchmark_id)
     is_other = found is None and benchmark_id in services.benchmarks
-    if is_other or definition_file(benchmark_id, services.settings.benchmarks_dir).exists():
+    if is_other or definition_on_disk(benchmark_id, services.settings.benchmarks_dir) is not None:
         raise ConflictError(
             f"This server has a benchmark {benchmark_id} that was not added. Choose another id."
         )

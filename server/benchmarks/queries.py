@@ -14,8 +14,8 @@ from sqlalchemy.orm import Session
 from finishline.rules.archive.definitions import (
     shipped_definition,
     shipped_definitions,
-    shipped_file,
     shipped_ids,
+    shipped_text,
 )
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmarks, read_benchmark
 from finishline.rules.text import did_you_mean
@@ -46,7 +46,7 @@ def load_definitions(folder: Path, database: Database) -> OfferedBenchmarks:
     benchmarks = load_benchmarks(folder)
     texts = database.state.of(KnownDefinitions).texts
     for benchmark in benchmarks.values():
-        texts[benchmark.sha256] = definition_file(benchmark.benchmark_id, folder).read_bytes()
+        texts[benchmark.sha256] = stored_text(benchmark.benchmark_id, folder)
     return OfferedBenchmarks(benchmarks.values())
 
 
@@ -85,16 +85,16 @@ def importable_benchmarks(offered: OfferedBenchmarks) -> dict[str, Benchmark]:
 def definition_on_disk(benchmark_id: str, folder: Path) -> str | None:
     """SHA-256 of a benchmark's file on disk; None if it cannot be read."""
     try:
-        return hashlib.sha256(definition_file(benchmark_id, folder).read_bytes()).hexdigest()
+        return hashlib.sha256(stored_text(benchmark_id, folder)).hexdigest()
     except OSError:
         return None
 
 
-def definition_file(benchmark_id: str, folder: Path) -> Path:
-    """Path of a benchmark's file: in the folder, else the one shipped for an archive."""
+def stored_text(benchmark_id: str, folder: Path) -> bytes:
+    """Text of a benchmark's file in the folder, else of the one shipped for an archive."""
     own = folder / f"{benchmark_id}.toml"
     is_shipped = benchmark_id in shipped_ids() and not own.exists()
-    return shipped_file(benchmark_id) if is_shipped else own
+    return shipped_text(benchmark_id) if is_shipped else own.read_bytes()
 
 
 def find_benchmark(benchmarks: Mapping[str, Benchmark], benchmark_id: str) -> Benchmark:
@@ -215,7 +215,7 @@ def definition_text(session: Session, benchmark: Benchmark, folder: Path) -> byt
 def _text_of(session: Session, benchmark: Benchmark, folder: Path) -> bytes:
     content = state_of(session, KnownDefinitions).texts.get(benchmark.sha256)
     if content is None or hashlib.sha256(content).hexdigest() != benchmark.sha256:
-        content = definition_file(benchmark.benchmark_id, folder).read_bytes()
+        content = stored_text(benchmark.benchmark_id, folder)
     if hashlib.sha256(content).hexdigest() != benchmark.sha256:
         raise ConflictError(
             f"{benchmark.benchmark_id}.toml was changed while this server runs, which offers "

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from finishline.rules.archive import records
-from finishline.rules.archive.definitions import shipped_file
+from finishline.rules.archive.definitions import shipped_text
 from tests.support.archive_folders import ENTRY, retinanet_log, write_entries, write_package
 from tests.support.submission_folder import BENCHMARKS, write_submission
 
@@ -163,11 +163,12 @@ def test_a_definition_of_the_folder_that_is_named_goes_before_the_shipped_one(
 ):
     own = tmp_path / "own"
     own.mkdir()
-    shipped = shipped_file("mlperf-v5.1-retinanet")
-    (own / shipped.name).write_bytes(shipped.read_bytes() + b"# Ours.\n")
-    for named, text in ((shipped.parent, shipped), (own, own / shipped.name)):
-        [record] = lines(finishline("score", str(package), "--benchmarks", str(named)).out)
-        assert record["definition"]["sha256"] == sha256(text.read_bytes()).hexdigest()
+    shipped = shipped_text("mlperf-v5.1-retinanet")
+    ours = shipped + b"# Ours.\n"
+    (own / "mlperf-v5.1-retinanet.toml").write_bytes(ours)
+    for options, text in (((), shipped), (("--benchmarks", str(own)), ours)):
+        [record] = lines(finishline("score", str(package), *options).out)
+        assert record["definition"]["sha256"] == sha256(text).hexdigest()
     assert finishline("score", str(package), "--benchmarks", str(tmp_path)).code == 1
 
 

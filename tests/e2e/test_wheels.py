@@ -21,7 +21,7 @@ def test_the_wheels_hold_what_each_needs(wheels):
         for name in ("finishline_tta", "finishline_server")
     )
     for path, wheel in {
-        "finishline/rules/archive/benchmarks/mlperf-v5.1-retinanet.toml": light,
+        "finishline/rules/archive/benchmarks/retinanet.toml": light,
         "finishline/py.typed": light,
         "finishline/files/benchmarks/digits.toml": light,
         "finishline/files/benchmarks/teacher/task.py": light,

@@ -13,7 +13,6 @@ import pytest
 import torch
 from torch import nn
 
-from finishline.rules.archive.definitions import shipped_file
 from finishline.rules.scoring.run import Phase
 from reference_models import DataSetError
 from reference_models.digits import DigitsConfig, synthetic
@@ -156,7 +155,7 @@ def test_without_a_throughput_there_is_no_result(answer, said):
     [
         ([DIGITS, "--set", "momentun=1"], "hyperparameters.momentun"),
         ([DIGITS, "--set", "batch_size=7"], "a whole number from 16 to 256"),
-        ([str(shipped_file("mlperf-v0.5-gnmt"))], "has no reference training"),
+        ([DIGITS.replace("digits", "teacher")], "has no reference training"),
     ],
 )
 def test_what_cannot_be_measured_is_refused_by_name(arguments, said, capsys):

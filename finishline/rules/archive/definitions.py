@@ -3,37 +3,33 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import cache
-from pathlib import Path
 
 from finishline.rules.archive.files import Place, version_of
+from finishline.rules.archive.rounds import shipped_texts, version_parts
 from finishline.rules.archive.submissions import ResultSet, Submission
-from finishline.rules.benchmarks.benchmark import MLPERF_ID, Benchmark, RunsRule, load_benchmark
-from finishline.rules.benchmarks.quality import LoggedQuality, QualityTarget
+from finishline.rules.benchmarks.benchmark import MLPERF_ID, Benchmark, RunsRule, parse_benchmark
+from finishline.rules.benchmarks.quality import QualityTarget
 
-SHIPPED = Path(__file__).parent / "benchmarks"
 # Earlier names of benchmarks.
 OTHER_NAMES = {"ssd": "retinanet", "gnn": "rgat", "mask": "maskrcnn"}
 OLD_FORMAT_ROUNDS = {"0.5", "0.6"}
 _DAWNBENCH = {"CIFAR10": "cifar10", "ImageNet": "imagenet", "SQuAD": "squad"}
 
 
-@cache
 def shipped_ids() -> frozenset[str]:
     """The benchmarks of published archives that a definition is shipped of."""
-    return frozenset(path.stem for path in SHIPPED.glob("*.toml"))
+    return frozenset(shipped_texts())
 
 
-def shipped_file(benchmark_id: str) -> Path:
-    """The file of a shipped definition. Raises KeyError for any other id."""
-    if benchmark_id not in shipped_ids():
-        raise KeyError(benchmark_id)
-    return SHIPPED / f"{benchmark_id}.toml"
+def shipped_text(benchmark_id: str) -> bytes:
+    """The text of a shipped definition. Raises KeyError for any other id."""
+    return shipped_texts()[benchmark_id]
 
 
 @cache
 def shipped_definition(benchmark_id: str) -> Benchmark:
     """A shipped definition by its id. Raises KeyError for any other id."""
-    return load_benchmark(shipped_file(benchmark_id))
+    return parse_benchmark(shipped_text(benchmark_id), file=f"{benchmark_id}.toml")
 
 
 def shipped_definitions() -> dict[str, Benchmark]:
@@ -67,6 +63,16 @@ class Definitions:
         """
         return self._mlperf.get((version or "", name))
 
+    def quality_in_logs(
+        self, name: str | None, benchmark: Benchmark | None
+    ) -> QualityTarget | None:
+        """Form of quality in the logs of a benchmark: by its definition, else by the newest.
+
+        None where nothing is known.
+        """
+        known = benchmark or (self.of_mlperf(name, None) if name else None)
+        return known.target if known is not None else None
+
     def rounds_of(self, names: Iterable[str]) -> tuple[str, ...]:
         """The rounds that define all of these benchmarks, oldest first, v0.5 and v0.6 aside.
 
@@ -75,7 +81,7 @@ class Definitions:
         wanted = set(names)
         rounds = {version for version, _ in self._mlperf} - {"", *OLD_FORMAT_ROUNDS}
         fitting = [r for r in rounds if all((r, name) in self._mlperf for name in wanted)]
-        return tuple(sorted(fitting, key=_version_parts))
+        return tuple(sorted(fitting, key=version_parts))
 
     def mlperf_names(self) -> tuple[str, ...]:
         """Names that MLPerf benchmarks may have in logs."""
@@ -109,36 +115,9 @@ def general_runs(name: str) -> RunsRule:
     return RunsRule(count=5 if name in few else 10, dropped=1)
 
 
-def _version_parts(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
-
-
 def _version(benchmark: Benchmark) -> tuple[int, int]:
     match = MLPERF_ID.fullmatch(benchmark.benchmark_id)
     return (int(match[1]), int(match[2])) if match else (-1, -1)
-
-
-# mlperf-logging, compliance_checker: training_0.7.0/closed_maskrcnn, training_0.6.0/minigo and
-# training_3.1.0/closed_stable_diffusion. MLPerf training_rules.adoc, "Quality measure": where
-# checkpoints have a time, they may be evaluated once the clock is stopped, and it stops at the
-# first that passed. Stable Diffusion of v3.1 numbers them by steps.
-KNOWN = {
-    "maskrcnn": LoggedQuality(logged_names=("BBOX", "SEGM")),
-    "minigo": LoggedQuality(offline=True, timed_by_result=True),
-    "stable_diffusion": LoggedQuality(logged_names=("FID", "CLIP"), offline=True, steps=True),
-}
-
-
-def quality_in_logs(
-    name: str | None, benchmark: Benchmark | None
-) -> QualityTarget | LoggedQuality | None:
-    """Form of quality in the logs of a benchmark: by its definition, else by its name.
-
-    None where nothing is known.
-    """
-    if benchmark is not None:
-        return benchmark.target
-    return KNOWN.get(common_name(name)) if name else None
 
 
 def tell_rounds(

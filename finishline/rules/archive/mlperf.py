@@ -15,7 +15,6 @@ from finishline.rules.archive.definitions import (
     general_runs,
     names_of,
     possible_rounds,
-    quality_in_logs,
 )
 from finishline.rules.archive.files import Archive, ArchiveFile, Place, shown, version_of
 from finishline.rules.archive.mlperf_runs import PublishedRun, judge_run, read_run
@@ -107,13 +106,13 @@ def _read_runs(
     definitions = reader.definitions
     version = possible[-1] if possible else None
     benchmark = definitions.of_mlperf(name, version) if name else None
-    read_as = quality_in_logs(name, benchmark)
+    read_as = definitions.quality_in_logs(name, benchmark)
     readings, told = _read_files(files, name, benchmark, reader)
     old_format = next((reading.version for reading in readings if reading.version), None)
     version = old_format or version
     name = name or next((r.run.benchmark for r in readings if r.run.benchmark), None)
     known = definitions.of_mlperf(name, version) if name else None
-    quality = quality_in_logs(name, known)
+    quality = definitions.quality_in_logs(name, known)
     if quality is not None and quality.logged_names and quality != read_as:
         readings, told = _read_files(files, name, known, reader)
     for problem in told:
@@ -139,7 +138,7 @@ def _read_files(
             read_run(
                 file,
                 reader.archive,
-                target=quality_in_logs(name, benchmark),
+                target=reader.definitions.quality_in_logs(name, benchmark),
                 allowed=allowed,
                 problems=problems,
             )

@@ -8,7 +8,7 @@ from typing import Any
 from finishline.rules.archive.files import Archive, ArchiveFile
 from finishline.rules.archive.problems import Problems
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.benchmarks.quality import LoggedQuality, QualityTarget
+from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.errors import RuleError
 from finishline.rules.logs.mllog import read_log
 from finishline.rules.logs.mllog_lines import MLLOG, format_of
@@ -79,7 +79,7 @@ def read_run(
     file: ArchiveFile,
     archive: Archive,
     *,
-    target: QualityTarget | LoggedQuality | None,
+    target: QualityTarget | None,
     allowed: Mapping[str, Sequence[str]],
     problems: Problems,
 ) -> Reading:

@@ -75,12 +75,14 @@ class RcpRule:
     """Rule that compares a closed set's convergence with the reference's.
 
     `stdev_of` says which reading of the standard deviation holds, `allowance` how far below the
-    limit a mean may still be (rules.convergence).
+    limit a mean may still be (rules.convergence), `normalise` whether the time of a set that
+    converged faster than the mean is raised.
     """
 
     stdev_of: SpreadOf
     allowance: float
     points: tuple[ReferencePoint, ...]
+    normalise: bool = True
 
 
 @dataclass(frozen=True)
@@ -357,6 +359,7 @@ def _rcp(table: Fields | None, runs: RunsRule) -> RcpRule | None:
         stdev_of="all" if table.choice("stdev_of", ("trimmed", "all")) == "all" else "trimmed",
         allowance=table.optional_number("allowance", minimum=0.0) or 0.0,
         points=points,
+        normalise=table.boolean("normalise", default=True),
     )
     table.refuse_unknown()
     return rule

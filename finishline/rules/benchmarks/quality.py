@@ -9,6 +9,7 @@ from finishline.rules.fields import Fields
 from finishline.rules.scoring.run import Evaluation
 
 Direction = Literal["higher", "lower"]
+FLAGS = ("offline", "steps", "timed_by_result", "single_precision")
 # Only of a share of test items is it known how far apart two qualities can be.
 UNITS: Mapping[str, float | None] = {
     "percent": 100.0,
@@ -32,9 +33,11 @@ class QualityTarget:
     `resolution` is the smallest step the metric can take (one test item), None where unknown.
     `also` has further targets for the same evaluation; then `logged_as` is this metric's name in
     logs. `offline` is whether quality is measured from the checkpoints of a run once it is over:
-    the times of such evaluations say nothing. `single_precision` is whether logs have qualities in
-    single precision, where 21.8 is 21.799999237060547. `floor` is the best quality that the data
-    allows, where that is known: an honest run cannot pass it.
+    the times of such evaluations say nothing. `steps` is whether an evaluation may tell its step
+    alone, `timed_by_result` whether the run ended when the first model that passed was saved, which
+    an `eval_result` tells. `single_precision` is whether logs have qualities in single precision,
+    where 21.8 is 21.799999237060547. `floor` is the best quality that the data allows, where that
+    is known: an honest run cannot pass it.
     """
 
     metric: str
@@ -45,6 +48,8 @@ class QualityTarget:
     logged_as: str | None = None
     also: tuple["QualityTarget", ...] = ()
     offline: bool = False
+    steps: bool = False
+    timed_by_result: bool = False
     single_precision: bool = False
     floor: float | None = None
 
@@ -134,22 +139,6 @@ class QualityTarget:
         return " and ".join((words, *(other.in_words for other in self.also)))
 
 
-@dataclass(frozen=True)
-class LoggedQuality:
-    """Form of quality in logs where no definition says so.
-
-    `logged_names` are the metrics of one evaluation, empty where it is one alone; `offline` is as
-    in a target. `steps` is whether an evaluation may tell its step alone: such a log says of no
-    evaluation how many epochs or samples it came after. `timed_by_result` is whether the run ended
-    when the first model that passed was saved, which an `eval_result` tells.
-    """
-
-    logged_names: tuple[str, ...] = ()
-    offline: bool = False
-    steps: bool = False
-    timed_by_result: bool = False
-
-
 def read_target(table: Fields, *, test_items: int | None) -> QualityTarget:
     """The target in a definition's table; `reach` and `evaluations` in it are for other readers."""
     table.has("reach")
@@ -157,16 +146,8 @@ def read_target(table: Fields, *, test_items: int | None) -> QualityTarget:
     also = tuple(
         _read_metric(other, test_items=test_items, several=True) for other in table.tables("also")
     )
-    target = _read_metric(
-        table,
-        test_items=test_items,
-        several=bool(also),
-        also=also,
-        offline=table.boolean("offline", default=False),
-        single_precision=table.boolean("single_precision", default=False),
-    )
-    if target.offline and not also:
-        raise table.fail("offline", "given with one metric", expected="[[target.also]] or nothing")
+    flags = {name: table.boolean(name, default=False) for name in FLAGS}
+    target = _read_metric(table, test_items=test_items, several=bool(also), also=also, **flags)
     names = target.logged_names
     if len({name.lower() for name in names}) < len(names):
         raise table.fail("also", f"metrics logged as {names}", expected="a name for each metric")
@@ -179,8 +160,7 @@ def _read_metric(
     test_items: int | None,
     several: bool,
     also: tuple[QualityTarget, ...] = (),
-    offline: bool = False,
-    single_precision: bool = False,
+    **flags: bool,
 ) -> QualityTarget:
     unit = table.choice("unit", tuple(UNITS))
     scale = UNITS[unit]
@@ -193,8 +173,7 @@ def _read_metric(
         resolution=scale / test_items if scale and test_items else None,
         logged_as=table.text("logged_as") if several else None,
         also=also,
-        offline=offline,
-        single_precision=single_precision,
+        **flags,
         floor=table.optional_number("floor"),
     )
     table.refuse_unknown()

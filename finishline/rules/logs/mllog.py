@@ -6,7 +6,7 @@ Source: MLPerf training_rules.adoc, "Logging"; the required keys of the v5.1 com
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.benchmarks.quality import LoggedQuality, QualityTarget
+from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.errors import LogFormatError
 from finishline.rules.logs.earlier_lines import FIRST_EPOCH_05, as_later_05, as_later_06
 from finishline.rules.logs.mllog_evaluation import Report
@@ -24,6 +24,7 @@ from finishline.rules.logs.mllog_run import (
     COUNTED_KEYS,
     QUALITY_KEYS,
     RUN_KEYS,
+    TRAINED,
     Reading,
     RunReader,
 )
@@ -33,7 +34,7 @@ from finishline.rules.scoring.run import Run
 
 # Of MiniGo in v0.6 eval_result tells when the run stopped.
 FIGURE_KEYS = QUALITY_KEYS | RUN_KEYS | {"eval_result"}
-PUBLISHED_KEYS = FIGURE_KEYS | SETTING_KEYS | {"init_start", "init_stop"}
+PUBLISHED_KEYS = FIGURE_KEYS | SETTING_KEYS | {"init_start", "init_stop", TRAINED}
 MOST_KEPT_PROBLEMS = 100
 
 
@@ -78,7 +79,7 @@ def read_log(
     allowed: Mapping[str, Sequence[str]],
     report: Report,
     odd: Report,
-    target: QualityTarget | LoggedQuality | None = None,
+    target: QualityTarget | None = None,
     every_line: bool = True,
 ) -> Reading:
     """The run in an MLPerf log of any size, given piece by piece.
@@ -113,7 +114,7 @@ def read_log(
     if form is MLP05:
         records = as_later_05(records, names)
     elif form is MLP06:
-        by_result = isinstance(target, LoggedQuality) and target.timed_by_result
+        by_result = target is not None and target.timed_by_result
         records = as_later_06(records, names, timed_by_result=by_result)
     elif odd is not report:
         records = _noting_misleading(records, file=name, odd=odd)

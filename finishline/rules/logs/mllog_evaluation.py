@@ -124,7 +124,7 @@ class SeveralMetrics:
 
     `names` are the metrics as `metadata.metric` or the table of a line has them, the main one
     first. Metrics are measured one after the other, so an evaluation is as late as the last of its
-    lines. With `steps` a line may tell its `step_num` in place of epoch and samples.
+    lines. With `steps` a line may tell its `step_num`, which goes before epoch and samples.
     """
 
     def __init__(
@@ -169,17 +169,22 @@ class SeveralMetrics:
 
     def _measure(self, record: MllogRecord) -> tuple[Moment, float]:
         metadata = record.metadata
-        if self._steps and metadata.get("epoch_num") is metadata.get("samples_count") is None:
+        if self._steps and metadata.get("step_num") is not None:
             record = record._replace(metadata={"samples_count": metadata.get("step_num")})
             _, step, quality = read_measurement(record, file=self._file)
             return (None, None, step), quality
         epoch, samples, quality = read_measurement(record, file=self._file)
         return (epoch, samples, None), quality
 
-    def evaluations(self) -> tuple[Evaluation, ...]:
-        """The evaluations in order of the training; one without the main metric is reported."""
+    def evaluations(self, batch_size: int | None) -> tuple[Evaluation, ...]:
+        """The evaluations in order of the training; one without the main metric is reported.
+
+        Where an evaluation tells its step alone, a batch was trained on in each.
+        """
         found = []
-        for (epoch, samples, _), measured in sorted(self._moments.items(), key=_progress):
+        for (epoch, samples, step), measured in sorted(self._moments.items(), key=_progress):
+            if step is not None and batch_size is not None:
+                samples = step * batch_size
             others = dict(measured.qualities)
             quality = others.pop(self._main, None)
             if quality is None:

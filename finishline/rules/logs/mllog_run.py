@@ -1,9 +1,9 @@
 """The run that the lines of an MLPerf log add up to."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from finishline.rules.benchmarks.quality import LoggedQuality, QualityTarget
+from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.errors import LogFormatError
 from finishline.rules.logs.mllog_clock import RunClock
 from finishline.rules.logs.mllog_evaluation import (
@@ -20,6 +20,9 @@ from finishline.rules.scoring.run import Evaluation, Ledger, Run
 QUALITY_KEYS = frozenset({"eval_accuracy", "eval_error"})
 RUN_KEYS = frozenset({"run_start", "run_stop"})
 PHASE_KEYS = frozenset({"init_start", "init_stop", "eval_start", "eval_stop"})
+# Samples that a run of BERT trained on, where its epoch_num counts something else. Other logs have
+# the size of the data set there. Source: training_rules.adoc, "Benchmark specific rules".
+TRAINED, TRAINED_COUNTED = "train_samples", "bert"
 COUNTED_KEYS = QUALITY_KEYS | RUN_KEYS | SETTING_KEYS | PHASE_KEYS
 
 
@@ -53,7 +56,7 @@ class RunReader:
         *,
         report: Report,
         odd: Report,
-        target: QualityTarget | LoggedQuality | None = None,
+        target: QualityTarget | None = None,
         first_epoch: int | None = None,
     ) -> None:
         self._file = file
@@ -67,17 +70,13 @@ class RunReader:
         self._quality_key: str | None = None
         self._evaluations: list[Evaluation] = []
         self._several = (
-            SeveralMetrics(
-                target.logged_names,
-                file=file,
-                report=report,
-                steps=isinstance(target, LoggedQuality) and target.steps,
-            )
+            SeveralMetrics(target.logged_names, file=file, report=report, steps=target.steps)
             if target is not None and target.logged_names
             else None
         )
         self._offline = target is not None and target.offline
         self._tables = target is None
+        self._trained: float | None = None
         self._contradicted = False
 
     def read(self, record: MllogRecord) -> None:
@@ -93,6 +92,9 @@ class RunReader:
             self._read_run_start(record)
         elif key == "run_stop":
             self._read_run_stop(record)
+        elif key == TRAINED:
+            if self._start is not None and is_number(record.value) and record.value > 0:
+                self._trained = float(record.value)
         elif key == PROCESSOR_SHARE:
             self._settings.read_processor_share(record)
         elif record.point_in_time and self._start is None and is_number(record.value):
@@ -113,7 +115,12 @@ class RunReader:
             )
         self._settings.report_nameless()
         if self._several is not None:
-            self._evaluations += self._several.evaluations()
+            batch_size = self._settings.integers.get("global_batch_size")
+            self._evaluations += self._several.evaluations(batch_size)
+        if self._trained and self._settings.texts.get("submission_benchmark") == TRAINED_COUNTED:
+            self._evaluations[-1:] = [
+                replace(last, epoch=self._trained) for last in self._evaluations[-1:]
+            ]
         return Reading(
             run=self._run(),
             seeds=tuple(self._settings.seeds),

@@ -24,6 +24,7 @@ SpreadOf = Literal["trimmed", "all"]
 ConvergenceUnit = Literal["epoch_num", "samples_count"]
 ALPHA = 0.05
 EPOCH_DECIMALS = 3
+NORMALISED = ", normalised"
 # Both sides of the test come from sums of decimal fractions such as 0.85.
 ROUNDING = 1e-12
 
@@ -256,7 +257,7 @@ def _compare(
     if not passed:
         message = f"{found}: converges faster than the reference allows"
     elif factor > 1.0:
-        message = f"{found}: faster than the reference mean but within the limit, normalised"
+        message = f"{found}: faster than the reference mean but within the limit{NORMALISED}"
     else:
         message = found
     return RcpVerdict(

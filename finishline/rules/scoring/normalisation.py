@@ -3,10 +3,11 @@
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.scoring.convergence import (
+    NORMALISED,
     ConvergenceLimit,
     RcpVerdict,
     ReferencePoint,
@@ -57,6 +58,8 @@ def check_set(
         pruned=pruned,
         allowance=rule.allowance,
     )
+    if not rule.normalise:
+        verdict = replace(verdict, factor=1.0, message=verdict.message.removesuffix(NORMALISED))
     return verdict, _violations(verdict, runs, convergence, benchmark)
 
 

@@ -151,17 +151,21 @@ def test_minigo_plays_once_the_run_is_over_and_its_seeds_say_nothing(
     assert {"times_decrease", "same_seed"} <= codes(record)
 
 
-def test_stable_diffusion_may_number_its_checkpoints_by_steps(score_tree, make_log, make_line):
+@pytest.mark.parametrize("epoch", [{}, {"epoch_num": 1}])
+def test_stable_diffusion_may_number_its_checkpoints_by_steps(
+    score_tree, make_log, make_line, epoch
+):
+    """Source: mlperf-logging, 5,000 steps at batch size 512 in v3.1, 2,560,000 samples in v4.0."""
     logs = []
     for i in range(10):
         head, stop = without_evaluations(
             make_log(10.0 + i, seed=i, benchmark="stable_diffusion", batch_size=512)
         )
         measured = [
-            make_line("eval_accuracy", START + 9_000_000, value, step_num=step, metric=metric)
-            for step, metric, value in (
-                (2000, "FID", 88.0), (1000, "FID", 120.0), (2000, "CLIP", 0.16),
-                (1000, "CLIP", 0.1), (2000, "FID", 88.0),
+            make_line("eval_accuracy", START + 9_000_000, value, step_num=n, metric=name, **epoch)
+            for n, name, value in (
+                (5000, "FID", 88.0), (1000, "FID", 120.0), (5000, "CLIP", 0.16),
+                (1000, "CLIP", 0.1), (5000, "FID", 88.0),
             )
         ]  # fmt: skip
         logs.append(head + "".join(measured) + stop)
@@ -170,10 +174,42 @@ def test_stable_diffusion_may_number_its_checkpoints_by_steps(score_tree, make_l
     )
     assert (record["olympic_mean_seconds"], codes(record)) == (14.5 * 60, set())
     assert {(r["final_quality"], r["evaluations"]) for r in record["runs"]} == {(88.0, 2)}
+    assert {run["convergence"] for run in record["runs"]} == {2_560_000}
     [record] = score_tree(
         {"v4.1/" + path: log for path, log in package("stable_diffusion", logs).items()}
     )
-    assert (record["runs_reached"], codes(record) >= {"bad_value"}) == (0, True)
+    assert record["eligible"] is False
+
+
+def test_bert_may_count_its_samples_in_train_samples(score_tree, make_log, make_line):
+    """Source: training_rules.adoc, "Benchmark specific rules"; Baidu's sets of v2.0 and v2.1."""
+    told = make_line("train_samples", START + 2, 2_400_384)
+    logs = [make_log(seed=i, benchmark="bert", quality=0.72, batch_size=448) for i in range(10)]
+    before = [told + log for log in logs]
+    inside = [log.replace(stop := log.splitlines(keepends=True)[-1], told + stop) for log in logs]
+    for runs, expected in ((before, 4.0), (inside, 2_400_384)):
+        [record] = score_tree({"v2.1/" + path: log for path, log in package("bert", runs).items()})
+        assert {run["convergence"] for run in record["runs"]} == {expected}
+
+
+@pytest.mark.parametrize(("version", "factor"), [("2.0", 1.0), ("2.1", 1.0043956043956044)])
+def test_a_set_is_normalised_since_v21(score_tree, make_log, version, factor):
+    """Source: rules of August 2022, the factor in scaling.json of v2.1; v2.0 had none."""
+    settings = {"benchmark": "resnet", "quality": 0.76, "epochs": 35, "batch_size": 3264}
+    logs = [make_log(10.0 + i, seed=i, **settings) for i in range(5)]
+    files = package("resnet", logs)
+    [record] = score_tree({f"v{version}/{path}": log for path, log in files.items()})
+    assert record["normalised_seconds"] == pytest.approx(720 * factor, rel=1e-12)
+    assert (record["rcp"]["verdict"], record["rcp"]["factor"]) == ("pass", factor)
+    assert ("normalised" in record["rcp"]["message"]) == (factor > 1)
+    assert record["eligible"]
+
+
+@pytest.mark.parametrize("quality", [0.24, 24.0])
+def test_bleu_of_v07_is_a_fraction(score_tree, make_log, quality):
+    logs = [make_log(seed=i, benchmark="gnmt", quality=quality) for i in range(10)]
+    [record] = score_tree({f"v0.7/{path}": log for path, log in package("gnmt", logs).items()})
+    assert record["eligible"] is (quality < 1)
 
 
 @pytest.mark.parametrize("name", ["result_run{}.txt", "result_4953-2405_{}.txt", "log-{}.log"])

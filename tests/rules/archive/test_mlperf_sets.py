@@ -170,10 +170,10 @@ def test_copies_of_a_log_are_flagged_wherever_they_are(score_tree, make_package)
 
 def test_a_benchmark_without_a_definition_is_scored_by_the_general_rule(score_tree, make_log):
     files = {
-        f"v3.0/ACME/results/big/rnnt/result_{i}.txt": make_log(10.0 + i, seed=i, benchmark="rnnt")
+        f"v9.0/ACME/results/big/rnnt/result_{i}.txt": make_log(10.0 + i, seed=i, benchmark="rnnt")
         for i in range(10)
     }
-    [record] = score_tree(files | {"v3.0/ACME/systems/big.json": '{"division": "closed"}'})
+    [record] = score_tree(files | {"v9.0/ACME/systems/big.json": '{"division": "closed"}'})
     assert record["olympic_mean_seconds"] == 14.5 * 60
     assert (record["rcp"], record["reached_fraction"]) == (None, 1.0)
     assert codes(record) >= {"unknown_benchmark"}

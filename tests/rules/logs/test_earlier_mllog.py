@@ -5,7 +5,6 @@ import json
 import pytest
 
 from finishline.rules.archive.definitions import shipped_definition
-from finishline.rules.benchmarks.quality import LoggedQuality
 from finishline.rules.errors import LogFormatError
 from finishline.rules.logs import parse_run_log
 from finishline.rules.logs.mllog import read_log
@@ -140,10 +139,8 @@ def test_an_evaluation_in_several_metrics_has_them_all(benchmarks_dir, value, qu
     assert ((last.quality, last.others), last.epoch, problems) == (qualities, 62.0, [])
 
 
-MINIGO = LoggedQuality(offline=True, timed_by_result=True)
-
-
-MASKRCNN = LoggedQuality(logged_names=("BBOX", "SEGM"))
+MINIGO = shipped_definition("mlperf-v0.6-minigo").target
+MASKRCNN = shipped_definition("mlperf-v0.6-maskrcnn").target
 
 
 def line(key, seconds, value=None, **metadata):
