@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from finishline.rules.ranking.evidence import evidence_words
-from finishline.rules.ranking.ranking import POSSIBLE, Standing, pareto_front
+from finishline.rules.ranking.metrics import POSSIBLE
 from finishline.rules.submissions.accelerators import hardware_words
 from web.chart_parts import (
     SYMBOLS,
@@ -166,25 +166,19 @@ def front_entries(
     entries: Sequence[View], against: str = "cost", *, lower_quality: bool = False
 ) -> list[View]:
     """The entries that no other beats in both, by their second figure in rising order."""
-    by_id = {entry["submission_id"]: entry for entry in entries}
     more_is_better = against == "quality" and not lower_quality
-    sign = -1.0 if more_is_better else 1.0
-    standings = [_standing(e, sign * e[AGAINST[against].key]) for e in entries]
-    front = [by_id[submission_id] for submission_id in pareto_front(standings)]
+    sign, key = -1.0 if more_is_better else 1.0, AGAINST[against].key
+    front: list[View] = []
+    best = (math.inf, math.inf)
+    for entry in sorted(
+        entries,
+        key=lambda e: (e["tta_seconds"], sign * e[key], e["submitted_at"], e["submission_id"]),
+    ):
+        time, amount = entry["tta_seconds"], sign * entry[key]
+        if amount < best[1] or (time, amount) == best:
+            front.append(entry)
+            best = (time, amount)
     return front if more_is_better else front[::-1]
-
-
-def _standing(entry: View, amount: float) -> Standing:
-    """The front of time and cost is that of time and any other amount that stands for the cost."""
-    return Standing(
-        submission_id=entry["submission_id"],
-        status=entry["status"],
-        submitted_at=entry["submitted_at"],
-        tta_seconds=entry["tta_seconds"],
-        cost_usd=amount,
-        latency_ms=entry["latency_ms"],
-        eligible=entry["rank"] is not None,
-    )
 
 
 def _against_figure(

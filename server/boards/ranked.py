@@ -16,15 +16,7 @@ from sqlalchemy.orm import Session
 from finishline.api.boards import BoardEntry, BoardQuery
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking.evidence import Round, round_of, rounds_of
-from finishline.rules.ranking.ranking import (
-    FIRST_METRIC,
-    Metric,
-    Order,
-    Ranked,
-    Standing,
-    order_of,
-    why_entry_unranked,
-)
+from finishline.rules.ranking.metrics import Metric
 from finishline.rules.statistics.comparison import RankedTime, Separated, separate
 from finishline.rules.submissions.claim import Kind
 from server.base.board_versions import VersionedCache, changes_between
@@ -39,6 +31,14 @@ from server.boards.lens import (
     lens_rows,
     price_of,
     priced_rows,
+)
+from server.boards.ranking import (
+    FIRST_METRIC,
+    Order,
+    Ranked,
+    Standing,
+    order_of,
+    why_entry_unranked,
 )
 from server.boards.rows import (
     BoardRow,

@@ -14,7 +14,6 @@ from finishline.api.boards import BoardEntry
 from finishline.api.submissions import RcpView, SystemView
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.prices import SystemPrice, training_cost_usd
-from finishline.rules.ranking.ranking import Standing
 from finishline.rules.scoring.aggregate import coefficient_of_variation_percent, mean
 from finishline.rules.scoring.measured_time import (
     Spread,
@@ -40,6 +39,7 @@ from server.base.models import (
 from server.base.standing import KIND_THAT_CHECKS, PUBLISH
 from server.base.viewer import seeing_as_anybody
 from server.benchmarks.prices import BookCosts
+from server.boards.ranking import Standing
 from server.submissions.service import convergence_factor
 from server.verifications.pool_runs import Spreads
 

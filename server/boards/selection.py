@@ -8,12 +8,12 @@ from typing import Any, get_args
 from sqlalchemy.orm import Session
 
 from finishline.api.boards import SORTED_FIGURES, Best, BoardQuery, SortColumn
-from finishline.rules.ranking.ranking import Standing
 from finishline.rules.scoring.measurements import PrecisionName
 from finishline.rules.submissions.accelerators import NOT_STATED, SIZES, Accelerator
 from finishline.rules.submissions.frameworks import framework_family
 from server.base.errors import ConflictError, ContentError
 from server.boards.ranked import PlacedRow, RankedBoard
+from server.boards.ranking import Standing
 
 # The narrowest type first; a measured precision replaces the claimed one.
 PRECISIONS = {name: place for place, name in enumerate(reversed(get_args(PrecisionName)))}

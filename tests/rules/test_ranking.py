@@ -8,19 +8,18 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from finishline.rules.ranking.ranking import (
-    Ranked,
-    Standing,
-    order_of,
-    pareto_front,
-    rank,
-    why_unranked,
-)
 from finishline.rules.verification.duel_pairs import (
     DuelRun,
     Pair,
     judge_duel,
     p_challenger_no_faster,
+)
+from server.boards.ranking import (
+    Ranked,
+    Standing,
+    order_of,
+    rank,
+    why_unranked,
 )
 from server.boards.record_history import (
     Contender,
@@ -154,7 +153,6 @@ def test_the_order_given_does_not_matter(board, metric, random):
     random.shuffle(shuffled)
 
     assert rank(shuffled, metric=metric) == rank(board, metric=metric)
-    assert pareto_front(shuffled) == pareto_front(board)
 
 
 @given(boards(), METRICS)
@@ -172,37 +170,6 @@ def test_a_rank_is_one_more_than_the_number_of_better_ones_and_the_unranked_are_
         assert place.submission_id not in rejected
         assert place.rank == 1 + sum(value < place.value for value in values)
         assert place.tied == (values.count(place.value) > 1)
-
-
-@given(boards())
-def test_the_pareto_front_is_all_that_no_other_dominates(board):
-    points = {
-        s.submission_id: (s.tta_seconds, s.cost_usd)
-        for s in board
-        if s.tta_seconds is not None
-        and s.tta_seconds >= 0.001  # No training is shorter.
-        and s.cost_usd is not None
-        and s.eligible
-        and s.status != "rejected"
-    }
-
-    def dominated(mine):
-        return any(t <= mine[0] and c <= mine[1] and (t, c) != mine for t, c in points.values())
-
-    assert set(pareto_front(board)) == {i for i, point in points.items() if not dominated(point)}
-
-
-def test_the_pareto_front_goes_from_fast_to_cheap():
-    board = [
-        standing("cheap", 100.0, cost_usd=1.0),
-        standing("fast", 10.0, cost_usd=5.0),
-        standing("worse", 100.0, cost_usd=2.0),
-        standing("middle", 50.0, cost_usd=3.0),
-        standing("equal to middle", 50.0, cost_usd=3.0, submitted_at="2026-11-22T00:00:00Z"),
-        standing("unpriced", 1.0),
-    ]
-
-    assert pareto_front(board) == ["fast", "middle", "equal to middle", "cheap"]
 
 
 @given(boards(), boards())

@@ -9,6 +9,8 @@ import re
 import numpy as np
 import plotly.graph_objects as go
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.web.views import (
     POINTS,
@@ -67,6 +69,23 @@ def test_front_holds_what_nothing_beats_in_both():
     assert sorted(dots["x"]) == [1.0, 5.0, 9.0, 10.0]
     table = pareto_table(board(*rows))
     assert sorted(row.cells[-1] for row in table.rows) == ["$1.00", "$10.00", "$5.00", "$9.00"]
+
+
+@given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), max_size=12))
+def test_front_holds_what_no_other_dominates(points):
+    rows = [
+        entry(submission_id=str(number), tta_seconds=float(time), cost_usd=float(cost))
+        for number, (time, cost) in enumerate(points)
+    ]
+    dominated = {
+        str(number)
+        for number, mine in enumerate(points)
+        if any(t <= mine[0] and c <= mine[1] and (t, c) != mine for t, c in points)
+    }
+    front = front_entries(rows)
+
+    assert {row["submission_id"] for row in front} == {r["submission_id"] for r in rows} - dominated
+    assert [row["cost_usd"] for row in front] == sorted(row["cost_usd"] for row in front)
 
 
 def test_front_of_quality_holds_the_best_at_each_time():

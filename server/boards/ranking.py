@@ -1,30 +1,13 @@
 """Ranking: one order for JSON, CSV and pages. Only evidence is numbered."""
 
-import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from finishline.rules.benchmarks.prices import HIGHEST_USD_PER_HOUR
-from finishline.rules.logs.dawnbench_entry import (
-    HIGHEST_COST_USD,
-    LONGEST_LATENCY_MS,
-    SHORTEST_LATENCY_MS,
-)
 from finishline.rules.ranking.evidence import Check, Evidence
-from finishline.rules.statistics.significance import LONGEST_SECONDS, SHORTEST_SECONDS
-from finishline.rules.submissions.claim import MOST_INSTANCES, Kind
+from finishline.rules.ranking.metrics import KIND_OF_METRIC, POSSIBLE, Metric
 
-Metric = Literal["tta", "cost", "energy", "latency", "inference_cost"]
-# A board ranks submissions of one kind: a training and an inference have no figure in common.
-KIND_OF_METRIC: dict[Metric, Kind] = {
-    "tta": "train",
-    "cost": "train",
-    "energy": "train",
-    "latency": "inference",
-    "inference_cost": "inference",
-}
 FIRST_METRIC: dict[str, Metric] = {"train": "tta", "inference": "latency"}
 FIGURE_OF_METRIC: dict[Metric, str] = {
     "tta": "tta_seconds",
@@ -32,17 +15,6 @@ FIGURE_OF_METRIC: dict[Metric, str] = {
     "energy": "energy_joules",
     "latency": "latency_ms",
     "inference_cost": "cost_usd_per_10000",
-}
-# Limits of figures stated in a submission or its logs, each included: a claim beyond them is
-# refused. Older stored submissions and those published elsewhere may have any figure.
-# A megawatt for the longest time that a run may take.
-MOST_JOULES = 1e6 * LONGEST_SECONDS
-POSSIBLE: dict[str, tuple[float, float]] = {
-    "tta_seconds": (SHORTEST_SECONDS, LONGEST_SECONDS),
-    "cost_usd": (0.0, LONGEST_SECONDS / 3600 * MOST_INSTANCES * HIGHEST_USD_PER_HOUR),
-    "energy_joules": (0.0, MOST_JOULES),
-    "latency_ms": (SHORTEST_LATENCY_MS, LONGEST_LATENCY_MS),
-    "cost_usd_per_10000": (0.0, 1e4 * HIGHEST_COST_USD),
 }
 IMPOSSIBLE = {
     "energy_joules": "impossible energy",
@@ -302,31 +274,3 @@ def _why_impossible(standing: Standing, *, metric: Metric) -> str | None:
         if figure is not None and not lowest <= figure <= highest:
             return IMPOSSIBLE[name]
     return None
-
-
-def pareto_front(standings: Sequence[Standing]) -> list[str]:
-    """Ids of the submissions that no other beats in time or cost without losing in the other.
-
-    Fastest first; submissions equal in both stand together, in the order they were submitted.
-    Any amount of which less is better may stand for the cost: it need be none that can be paid.
-    """
-    complete = [
-        s
-        for s in standings
-        if s.tta_seconds is not None
-        and s.cost_usd is not None
-        and not s.price_is_own
-        and why_unranked(s, metric="tta") is None
-    ]
-    front: list[str] = []
-    best = (math.inf, math.inf)
-    for s in sorted(complete, key=_by_time_and_cost):
-        time, cost = _by_time_and_cost(s)[:2]
-        if cost < best[1] or (time, cost) == best:
-            front.append(s.submission_id)
-            best = (time, cost)
-    return front
-
-
-def _by_time_and_cost(s: Standing) -> tuple[float, float, str, str]:
-    return s.tta_seconds or 0.0, s.cost_usd or 0.0, s.submitted_at, s.submission_id
