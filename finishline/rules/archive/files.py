@@ -139,7 +139,29 @@ class Source:
     commits: tuple[str, ...]
 
 
-# The newest commit of each repository on 2026-11-23, and of v5.1 every one since its publication.
+# The newest commit of each repository on 2026-11-28, and of v5.1 every one since its publication.
+_COMMITS = {
+    "0.5": ("c71f2e7c4b11ec7ab89eb4d8ceaadaae8529fff7",),
+    "0.6": ("f312518c2d6107eec983750eed23950f1f0c8a0e",),
+    "0.7": ("0a8a85a209c8e45b661596c382cc20f4e32fd2fe",),
+    "1.0": ("50619b5df63f1d646715a82c1fb8c35f271e25fa",),
+    "1.1": ("ebe92f81f7a69255a3b0a907595d8be623d75ec6",),
+    "2.0": ("8437fbb78349aa3c3054aeccb1d47d2a315a80e7",),
+    "2.1": ("158189d4cbfbee366c10da1f0f086c85d8f15b5f",),
+    "3.0": ("63e326c400f5d8bb8c6070a9ab08332d4931152e",),
+    "3.1": ("d06288b2bd675a9d88e0e6181f5bb5626b71ec19",),
+    "4.0": ("6fe954378efe4a1a1bd665550b18ff8f26018def",),
+    "4.1": ("b87b9e396f771345d4ef122ba33456304f15228d",),
+    "5.0": ("0fdc28f013256aea84fa36fdaf1e0fa46094b18c",),
+    "5.1": (
+        "441d65f4445cd59687466533fd9f55399136e7a4",
+        "d879777747a5ba060a24d4a5ce48d0de61a99295",
+        "504c3b501d78084755d99326bc5aa199e7535f81",
+        "48843e562612738d6fd585faa3c1dac06bd11baf",
+        "38ec542b2e5d0e670968bab2556c012079351426",
+        "4da2d1cd71eb30c855dad12712480ae5ac90dd89",
+    ),
+}
 KNOWN_SOURCES = (
     Source(
         "DAWNBench",
@@ -147,42 +169,14 @@ KNOWN_SOURCES = (
         "cifar10|imagenet|squad",
         ("fb27b827bd83eff9021698ffe576b33a100e0b78",),
     ),
-    Source(
-        "MLPerf Training v0.5",
-        f"{MLCOMMONS}/training_results_v0.5",
-        r"mlperf-v0\.5-.+",
-        ("c71f2e7c4b11ec7ab89eb4d8ceaadaae8529fff7",),
-    ),
-    Source(
-        "MLPerf Training v4.0",
-        f"{MLCOMMONS}/training_results_v4.0",
-        r"mlperf-v4\.0-.+",
-        ("6fe954378efe4a1a1bd665550b18ff8f26018def",),
-    ),
-    Source(
-        "MLPerf Training v4.1",
-        f"{MLCOMMONS}/training_results_v4.1",
-        r"mlperf-v4\.1-.+",
-        ("b87b9e396f771345d4ef122ba33456304f15228d",),
-    ),
-    Source(
-        "MLPerf Training v5.0",
-        f"{MLCOMMONS}/training_results_v5.0",
-        r"mlperf-v5\.0-.+",
-        ("0fdc28f013256aea84fa36fdaf1e0fa46094b18c",),
-    ),
-    Source(
-        "MLPerf Training v5.1",
-        f"{MLCOMMONS}/training_results_v5.1",
-        r"mlperf-v5\.1-.+",
-        (
-            "441d65f4445cd59687466533fd9f55399136e7a4",
-            "d879777747a5ba060a24d4a5ce48d0de61a99295",
-            "504c3b501d78084755d99326bc5aa199e7535f81",
-            "48843e562612738d6fd585faa3c1dac06bd11baf",
-            "38ec542b2e5d0e670968bab2556c012079351426",
-            "4da2d1cd71eb30c855dad12712480ae5ac90dd89",
-        ),
+    *(
+        Source(
+            f"MLPerf Training v{version}",
+            f"{MLCOMMONS}/training_results_v{version}",
+            f"mlperf-v{re.escape(version)}-.+",
+            commits,
+        )
+        for version, commits in _COMMITS.items()
     ),
 )
 

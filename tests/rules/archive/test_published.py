@@ -66,6 +66,8 @@ V51 = "4da2d1cd71eb30c855dad12712480ae5ac90dd89"
     ("benchmark_id", "commit", "known"),
     [
         ("mlperf-v5.1-llama31_8b", V51, True),
+        ("mlperf-v2.1-bert", "158189d4cbfbee366c10da1f0f086c85d8f15b5f", True),
+        ("mlperf-v2.0-bert", "158189d4cbfbee366c10da1f0f086c85d8f15b5f", False),
         ("mlperf-v5.1-llama31_8b", None, False),
         ("mlperf-v5.1-llama31_8b", V51[:39] + "0", False),
         ("mlperf-v5.0-bert", V51, False),
@@ -77,7 +79,7 @@ def test_an_archive_is_known_by_its_own_commit_for_its_own_benchmarks(benchmark_
     source = find_source(benchmark_id, commit)
     assert (source is not None) == known
     if known:
-        assert source.name == source_name(V51) == "MLPerf Training v5.1"
+        assert source.name == source_name(commit) == f"MLPerf Training {benchmark_id.split('-')[1]}"
         assert source.url.rpartition("/")[2] == "training_results_v5.1"
 
 
