@@ -79,8 +79,9 @@ def test_an_archive_is_known_by_its_own_commit_for_its_own_benchmarks(benchmark_
     source = find_source(benchmark_id, commit)
     assert (source is not None) == known
     if known:
-        assert source.name == source_name(commit) == f"MLPerf Training {benchmark_id.split('-')[1]}"
-        assert source.url.rpartition("/")[2] == "training_results_v5.1"
+        version = benchmark_id.split("-")[1]
+        assert source.name == source_name(commit) == f"MLPerf Training {version}"
+        assert source.url.rpartition("/")[2] == f"training_results_{version}"
 
 
 def test_every_source_has_whole_commits_and_a_link():
