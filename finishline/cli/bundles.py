@@ -5,10 +5,10 @@ import json
 import re
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 
 from cryptography.exceptions import InvalidSignature
@@ -23,7 +23,7 @@ from finishline.rules.proof.envelope import (
     LOGS_FOLDER,
     Envelope,
     check_subjects,
-    read_envelope,
+    read_part,
     read_statement,
 )
 from finishline.rules.proof.proof import key_id_of, signed_bytes
@@ -39,7 +39,7 @@ END_BYTES = 22  # The end of a zip without a comment.
 # A RuntimeError is an encrypted file.
 UNREADABLE = (BadZipFile, EOFError, OSError, RuntimeError, ValueError, struct.error, zlib.error)
 LOG_NAME = re.compile(f"{LOGS_FOLDER}[0-9a-f]{{64}}")
-Logs = Mapping[str, bytes]
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,8 @@ def _unpack(content: bytes) -> dict[str, bytes]:
                     raise RuleError("appears twice", file=entry.filename, expected="each file once")
                 if entry.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
                     # Other methods unpack without a limit.
-                    raise RuleError(
-                        "packed in another way", file=entry.filename, expected="deflate"
-                    )
+                    why = "packed in another way"
+                    raise RuleError(why, file=entry.filename, expected="stored or deflated")
                 with opened.open(entry) as file:
                     files[entry.filename] = file.read(limit + 1)
                 if len(files[entry.filename]) > limit:
@@ -137,47 +136,44 @@ def check_bundle(content: bytes, keys: Sequence[bytes]) -> Checked:
 
     A check that leaves nothing to go on with is the last.
     """
-    compared = "each file once, and nothing beside them"
-    try:
-        bundle = read_bundle(content)
-    except RuleError as error:
-        return Checked([Check("bundle", "fail", compared, str(error))], {})
-    checks = [Check("bundle", "pass", compared)]
+    checks: list[Check] = []
+
+    def step(name: str, compared: str, make: Callable[[], Made]) -> Made | None:
+        """What it makes, None where that fails; adds the check."""
+        try:
+            made = make()
+        except RuleError as error:
+            checks.append(Check(name, "fail", compared, str(error)))
+            return None
+        checks.append(Check(name, "pass", compared))
+        return made
+
+    bundle = step("bundle", "each file once, and nothing beside them", lambda: read_bundle(content))
+    if bundle is None:
+        return Checked(checks, {})
     compared = "type of the payload, its base64, its signatures"
-    try:
-        envelope = read_envelope(bundle.proof)
-    except RuleError as error:
-        return Checked([*checks, Check("envelope", "fail", compared, str(error))], {})
-    checks += [Check("envelope", "pass", compared), *_check_signed(envelope, keys)]
+    envelope = step("envelope", compared, lambda: read_part(Envelope, bundle.proof))
+    if envelope is None:
+        return Checked(checks, {})
+    checks += _check_signed(envelope, keys)
     compared = "the payload's RFC 8785 form, its types and fields"
-    try:
-        statement = read_statement(envelope.payload)
-    except RuleError as error:
-        return Checked([*checks, Check("statement", "fail", compared, str(error))], {})
-    checks += [
-        Check("statement", "pass", compared),
-        _check_subjects(statement.subjects, bundle.logs),
-        *check_proof(statement.predicate, bundle.logs),
-    ]
-    return Checked(checks, statement.predicate)
-
-
-def _check_subjects(subjects: Sequence[str], logs: Logs | None) -> Check:
-    compared = "SHA-256 of every file, and the subjects that name them"
+    statement = step("statement", compared, lambda: read_statement(envelope.payload))
+    if statement is None:
+        return Checked(checks, {})
+    compared, logs = "SHA-256 of every file, and the subjects that name them", bundle.logs
     if logs is None:
-        return Check("subjects", "open", compared, WITHOUT_LOGS)
-    try:
-        check_subjects(subjects, logs)
-    except RuleError as error:
-        return Check("subjects", "fail", compared, str(error))
-    return Check("subjects", "pass", compared)
+        checks.append(Check("subjects", "open", compared, WITHOUT_LOGS))
+    else:
+        step("subjects", compared, lambda: check_subjects(statement.hashes, logs))
+    checks += check_proof(statement.predicate, logs)
+    return Checked(checks, statement.predicate)
 
 
 def _check_signed(envelope: Envelope, keys: Sequence[bytes]) -> list[Check]:
     """Two checks: that a trusted key is named, and that each such signature is that key's."""
     known = {key_id_of(key): key for key in keys}
-    named = [(known[key_id], value) for key_id, value in envelope.signatures if key_id in known]
-    signed_by = ", ".join(key_id[:40] for key_id, _ in envelope.signatures)
+    named = [each for each in envelope.signatures if each.keyid in known]
+    signed_by = ", ".join(each.keyid[:40] for each in envelope.signatures)
     compared = f"key {signed_by} against {len(keys)} trusted"
     why = "" if named else NOT_TRUSTED if keys else NO_KEY
     signer = Check("signer", "fail" if why else "pass", compared, why)
@@ -185,8 +181,9 @@ def _check_signed(envelope: Envelope, keys: Sequence[bytes]) -> list[Check]:
     if not named:
         return [Check("signature", "fail", compared, "no trusted key to check it with"), signer]
     try:
-        for key, value in named:
-            Ed25519PublicKey.from_public_bytes(key).verify(value, envelope.signed_bytes)
+        for each in named:
+            key = Ed25519PublicKey.from_public_bytes(known[each.keyid])
+            key.verify(each.sig, envelope.signed_bytes)
     except InvalidSignature:
         return [Check("signature", "fail", compared, CHANGED), signer]
     return [Check("signature", "pass", compared), signer]

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from finishline.rules.canonical import read_json
 from finishline.rules.errors import RuleError
 from finishline.rules.proof.check import check_proof
-from finishline.rules.proof.envelope import read_envelope, read_statement
+from finishline.rules.proof.envelope import Envelope, read_part, read_statement
 from finishline.rules.proof.hash_chain import check_chain
 from finishline.rules.proof.proof import key_id_of
 from finishline.rules.text import count_text
@@ -125,18 +125,18 @@ def _audit(
     findings: Findings,
 ) -> None:
     name = f"proof of {verification_id}"
-    envelope = read_envelope(read_json(proof.content, file=name))
-    for key_id, value in envelope.signatures:
-        if key_id not in known:
+    envelope = read_part(Envelope, read_json(proof.content, file=name))
+    for signature in envelope.signatures:
+        if signature.keyid not in known:
             findings.faults.append(f"{name}: signed with a key that is not listed")
             continue
         try:
-            public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(known[key_id]))
-            public.verify(value, envelope.signed_bytes)
+            public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(known[signature.keyid]))
+            public.verify(signature.sig, envelope.signed_bytes)
         except (InvalidSignature, ValueError):
             findings.faults.append(f"{name}: its signature is not over its content")
     statement = read_statement(envelope.payload)
-    logs = LogFiles(statement.subjects, lambda sha256: _read(store, sha256))
+    logs = LogFiles(statement.hashes, lambda sha256: _read(store, sha256))
     for check in check_proof(statement.predicate, logs):
         if check.result == "fail":
             findings.faults.append(f"{name}, {check.name}: {check.why}")

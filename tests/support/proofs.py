@@ -13,8 +13,9 @@ from finishline.rules.benchmarks.benchmark import read_benchmark
 from finishline.rules.canonical import canonical
 from finishline.rules.proof.envelope import (
     ENVELOPE_NAME,
+    Envelope,
     pre_authentication,
-    read_envelope,
+    read_part,
     statement_of,
     write_envelope,
 )
@@ -96,8 +97,9 @@ class TakenApart:
 def take_apart(content, *, signing_key):
     """A proof's zip, with the key that a tampering signs by."""
     files = files_of(content)
-    envelope = read_envelope(json.loads(files.pop(ENVELOPE_NAME)))
+    envelope = read_part(Envelope, json.loads(files.pop(ENVELOPE_NAME)))
     logs = {name.removeprefix("logs/"): content for name, content in files.items()}
     statement = json.loads(envelope.payload)
     document = statement["predicate"]
-    return TakenApart(document, logs, signing_key, statement, envelope.signatures[0])
+    signed = (envelope.signatures[0].keyid, envelope.signatures[0].sig)
+    return TakenApart(document, logs, signing_key, statement, signed)

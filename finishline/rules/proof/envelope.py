@@ -4,12 +4,12 @@ The signature is checked elsewhere: these rules know no cryptography but hashes.
 """
 
 import base64
-import binascii
 import hashlib
-import re
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from finishline.rules.canonical import canonical, read_json, sha256_of
 from finishline.rules.errors import RuleError
@@ -20,18 +20,66 @@ FORMAT = 2
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "urn:finishline:proof:2"
-STATEMENT_FIELDS = {"_type", "subject", "predicateType", "predicate"}
-_SHA256 = re.compile("[0-9a-f]{64}")
+LARGEST_FIGURE = 1e100  # No run measures more, and the square of it is finite.
 
 Table = dict[str, Any]
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
-@dataclass(frozen=True)
-class Envelope:
-    """A DSSE envelope: its payload, and signatures by the id of their key."""
+class Part(BaseModel):
+    """A part of a proof. No value is converted, and no field is unknown."""
 
-    payload: bytes
-    signatures: Sequence[tuple[str, bytes]]
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+Kind = TypeVar("Kind", bound=Part)
+
+
+def read_part(kind: type[Kind], document: Mapping[str, Any]) -> Kind:
+    """Read a document as a part. Raises RuleError naming the faulty field."""
+    if _largest(document) > LARGEST_FIGURE:
+        raise RuleError("a figure out of range", expected=f"at most {LARGEST_FIGURE:g}")
+    try:
+        # As JSON, in which a list is read as a tuple where a part has one.
+        return kind.model_validate_json(json.dumps(document))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        found, field = str(first["input"])[:60], ".".join(map(str, first["loc"]))
+        raise RuleError(f"got {found!r}", field=field, expected=first["msg"]) from error
+
+
+def _largest(value: Any) -> float:
+    if isinstance(value, Mapping):
+        return max(map(_largest, value.values()), default=0.0)
+    if isinstance(value, list):
+        return max(map(_largest, value), default=0.0)
+    return abs(value) if isinstance(value, int | float) else 0.0
+
+
+def _from_base64(text: object) -> bytes:
+    """Decode standard base64 that has one spelling: padded, without spaces or spare bits."""
+    content = base64.b64decode(text, validate=True) if isinstance(text, str) else b""
+    if base64.b64encode(content).decode() != text:
+        raise ValueError("expected standard base64")
+    return content
+
+
+Base64 = Annotated[bytes, BeforeValidator(_from_base64)]
+
+
+class Signature(Part, extra="ignore"):
+    """A signature and the id of its key."""
+
+    keyid: str
+    sig: Base64
+
+
+class Envelope(Part, extra="ignore"):
+    """A DSSE envelope. Fields beyond DSSE's are ignored, as it asks."""
+
+    payload: Base64
+    payloadType: Literal["application/vnd.in-toto+json"]  # noqa: N815 - DSSE's name
+    signatures: Annotated[list[Signature], Field(min_length=1)]
 
     @property
     def signed_bytes(self) -> bytes:
@@ -58,36 +106,6 @@ def write_envelope(payload: bytes, *, key_id: str, signature: bytes) -> bytes:
     )
 
 
-def read_envelope(document: Mapping[str, Any]) -> Envelope:
-    """Read an envelope; fields beyond DSSE's are ignored, as it asks. Raises RuleError."""
-    found = document.get("payloadType")
-    if found != PAYLOAD_TYPE:
-        raise RuleError(f"got {str(found)[:60]!r}", field="payloadType", expected=PAYLOAD_TYPE)
-    listed = document.get("signatures")
-    if not isinstance(listed, list) or not listed:
-        raise RuleError("none", field="signatures", expected="at least one signature")
-    return Envelope(_base64(document, "payload"), [_signature(item) for item in listed])
-
-
-def _signature(item: object) -> tuple[str, bytes]:
-    if not isinstance(item, Mapping) or not isinstance(item.get("keyid"), str):
-        raise RuleError("no keyid", field="signatures", expected="a keyid and a sig")
-    return item["keyid"], _base64(item, "sig")
-
-
-def _base64(table: Mapping[str, Any], field: str) -> bytes:
-    """Decode standard base64 that has one spelling: padded, without spaces or spare bits."""
-    text = table.get(field)
-    try:
-        if isinstance(text, str):
-            content = base64.b64decode(text, validate=True)
-            if base64.b64encode(content).decode() == text:
-                return content
-    except (ValueError, binascii.Error):
-        pass
-    raise RuleError("cannot be decoded", field=field, expected="standard base64")
-
-
 def statement_of(parts: Mapping[str, Any], files: Iterable[str]) -> Table:
     """The statement on a proof's parts and on its files, which are named by their SHA-256."""
     return {
@@ -105,12 +123,31 @@ def statement_of(parts: Mapping[str, Any], files: Iterable[str]) -> Table:
     }
 
 
-@dataclass(frozen=True)
-class Statement:
-    """A statement, read: the files it speaks of, by hash, and its predicate."""
+class Digest(Part):
+    """The digest of a file."""
 
-    subjects: Sequence[str]
+    sha256: Sha256
+
+
+class Subject(Part):
+    """A file that a statement is about. Its name says its hash."""
+
+    name: str
+    digest: Digest
+
+
+class Statement(Part):
+    """An in-toto statement on a proof's files and its predicate."""
+
+    type: Annotated[Literal["https://in-toto.io/Statement/v1"], Field(alias="_type")]
+    subject: list[Subject]
+    predicateType: Literal["urn:finishline:proof:2"]  # noqa: N815 - in-toto's name
     predicate: Table
+
+    @property
+    def hashes(self) -> list[str]:
+        """The SHA-256 of each file."""
+        return [subject.digest.sha256 for subject in self.subject]
 
 
 def read_statement(payload: bytes) -> Statement:
@@ -118,34 +155,14 @@ def read_statement(payload: bytes) -> Statement:
     document = read_json(payload, file="payload")
     if canonical(document) != payload:
         raise RuleError("not canonical", field="payload", expected="its RFC 8785 form")
-    for field, expected in (("_type", STATEMENT_TYPE), ("predicateType", PREDICATE_TYPE)):
-        if document.get(field) != expected:
-            raise RuleError(
-                f"got {str(document.get(field))[:60]!r}", field=field, expected=expected
-            )
-    predicate = document.get("predicate")
-    if set(document) != STATEMENT_FIELDS or not isinstance(predicate, dict):
-        names = ", ".join(sorted(STATEMENT_FIELDS))
-        raise RuleError("other fields", field="statement", expected=names)
-    if predicate.get("format") != FORMAT:
-        found = str(predicate.get("format"))[:60]
+    statement = read_part(Statement, document)
+    if statement.predicate.get("format") != FORMAT:
+        found = str(statement.predicate.get("format"))[:60]
         raise RuleError(f"got {found!r}", field="predicate.format", expected=f"{FORMAT}")
-    listed = document["subject"]
-    if not isinstance(listed, list):
-        raise RuleError("not a list", field="subject", expected="files with their SHA-256")
-    return Statement([_subject(item) for item in listed], predicate)
-
-
-def _subject(item: object) -> str:
-    """The hash of a subject, whose name says the same."""
-    digest = item.get("digest") if isinstance(item, Mapping) else None
-    sha256 = digest.get("sha256") if isinstance(digest, Mapping) else None
-    is_hash = isinstance(sha256, str) and _SHA256.fullmatch(sha256)
-    if not is_hash or item != {"name": f"{LOGS_FOLDER}{sha256}", "digest": {"sha256": sha256}}:
-        raise RuleError(
-            f"got {str(item)[:60]}", field="subject", expected="logs/SHA256 and its digest"
-        )
-    return str(sha256)
+    for subject in statement.subject:
+        if subject.name != LOGS_FOLDER + subject.digest.sha256:
+            raise RuleError(f"got {subject.name[:60]!r}", field="subject", expected="logs/SHA256")
+    return statement
 
 
 def check_subjects(subjects: Sequence[str], files: Mapping[str, bytes]) -> None:

@@ -1,15 +1,14 @@
 """Contents of a proof bundle: all that a verification's verdict rests on, in one document."""
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from finishline.rules.canonical import canonical, sha256_of
-from finishline.rules.errors import RuleError
+from finishline.rules.proof.envelope import Part, Sha256, Table, read_part
 from finishline.rules.scoring.measurements import PrecisionName
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.submissions.claim import System, TrainedWith
@@ -23,9 +22,6 @@ PARTS = (
     "verdict", "code",
 )  # fmt: skip
 
-LARGEST_FIGURE = 1e100  # No run measures more, and the square of it is finite.
-Table = dict[str, Any]
-Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Division = Literal["closed", "open"]
 Phases = dict[str, float]
 # As `curve_row` writes an evaluation: without what is absent at the end.
@@ -34,12 +30,6 @@ Row = (
     | tuple[float | None, float | None, float, int | None, Phases]
     | tuple[float | None, float | None, float, int | None, Phases | None, dict[str, float]]
 )
-
-
-class Part(BaseModel):
-    """A part of a proof. No value is converted, and no field is unknown."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class VerificationPart(Part):
@@ -113,7 +103,7 @@ class SubmissionPart(Part):
     curves: list[list[Row]]
     result: Table
     elsewhere: dict[str, str] = Field(default={}, max_length=0, exclude=True)  # No longer written.
-    waivers: list[dict[str, str]] = []
+    waivers: list[dict[str, str]] = Field(default=[])
     against: "SubmissionPart | None" = None
 
 
@@ -164,7 +154,7 @@ class AttemptPart(Part):
     started_at: str | None
     ended_at: str | None
     failure: Failure | None
-    evaluations: list[PostedEvaluation] = []
+    evaluations: list[PostedEvaluation] = Field(default=[])
     posted: list[StreamedEvent] | None = None
     clock_slack_seconds: float | None = None
 
@@ -186,7 +176,7 @@ class VerdictPart(Part):
 
     outcome: Outcome | DuelOutcome | None
     reasons: list[ReasonPart]
-    own_again: list[ReplayRun] = []
+    own_again: list[ReplayRun] = Field(default=[])
 
 
 @dataclass(frozen=True)
@@ -226,23 +216,7 @@ class Proof(Part):
 
 def read_proof(document: Mapping[str, Any]) -> Proof:
     """Read a proof, the predicate of its statement. Raises RuleError naming the faulty field."""
-    if _largest(document) > LARGEST_FIGURE:
-        raise RuleError("a figure out of range", expected=f"at most {LARGEST_FIGURE:g}")
-    try:
-        # As JSON, in which a list is read as a tuple where a part has one.
-        return Proof.model_validate_json(json.dumps(document))
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        found, field = str(first["input"])[:60], ".".join(map(str, first["loc"]))
-        raise RuleError(f"got {found!r}", field=field, expected=first["msg"]) from error
-
-
-def _largest(value: Any) -> float:
-    if isinstance(value, Mapping):
-        return max(map(_largest, value.values()), default=0.0)
-    if isinstance(value, list):
-        return max(map(_largest, value), default=0.0)
-    return abs(value) if isinstance(value, int | float) else 0.0
+    return read_part(Proof, document)
 
 
 def part_hashes(document: Mapping[str, Any]) -> dict[str, str]:

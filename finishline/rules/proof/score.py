@@ -10,7 +10,8 @@ from pydantic import TypeAdapter
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.canonical import sha256_of
 from finishline.rules.errors import RuleError
-from finishline.rules.proof.proof import Part, Proof, Sha256, Table
+from finishline.rules.proof.envelope import Part, Sha256, Table
+from finishline.rules.proof.proof import Proof
 from finishline.rules.scoring.inference import InferenceResult
 from finishline.rules.scoring.run import curve_row
 from finishline.rules.scoring.scoring import Result
