@@ -7,7 +7,7 @@ from typing import Any
 
 from finishline.rules.benchmarks.quality import GREATEST
 from finishline.rules.text import count_text
-from finishline.rules.verification.duel_pairs import Side
+from finishline.rules.verification.duel import Side
 from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES
 from finishline.rules.verification.speed_up import side_of_run
 from web.formats import DASH

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from finishline.rules.verification.duel_pairs import SIDES, Side
+from finishline.rules.verification.duel import SIDES, Side
 from web.chart_parts import (
     Figure,
     axis,

@@ -3,8 +3,7 @@
 from pydantic import ConfigDict, Field
 
 from finishline.api.schema import Schema
-from finishline.rules.verification.duel import FEWEST_PAIRS, MOST_PAIRS
-from finishline.rules.verification.duel_pairs import Ending, Side
+from finishline.rules.verification.duel import FEWEST_PAIRS, MOST_PAIRS, Ending, Side
 
 
 class DuelCreate(Schema):

@@ -11,7 +11,7 @@ from finishline.api.ideas import GainView, IdeaClassView, IdeaList, IdeaView
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.statistics.gaps import Gap
 from finishline.rules.verification.ablation import factor_effects
-from finishline.rules.verification.duel_pairs import judge_duel, pair_runs
+from finishline.rules.verification.duel import judge_duel, pair_runs
 from finishline.rules.verification.messages import PACKAGE_PREFIX
 from finishline.rules.verification.purposes import ABLATION, DUEL
 from server.base.models import Pool, PoolRun, Submission, TrainingPackage, Verification

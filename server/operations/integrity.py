@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from pydantic import ValidationError
 from sqlalchemy import Connection, or_, select
 from sqlalchemy.orm import Session
 
@@ -112,7 +113,7 @@ def check_evidence(services: Services, findings: Findings, say: Progress = silen
         try:
             proof = sign_proof(services, verification_id, ORGANISER)
             _audit(proof, verification_id, services.artifacts, known, findings)
-        except (ServerError, RuleError, OSError) as error:
+        except (ServerError, ValidationError, RuleError, OSError) as error:
             findings.faults.append(f"proof of {verification_id}: {error}")
         say(f"{findings.looked_at['proofs']} of {count_text(len(ids), 'proof')}")
 

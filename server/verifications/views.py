@@ -24,7 +24,7 @@ from finishline.rules.scoring.latency import FEWEST_SAMPLES, latency_result, why
 from finishline.rules.scoring.measurements import Figure
 from finishline.rules.scoring.utilisation import RunUtilisation, run_utilisations
 from finishline.rules.verification.ablation import ABLATION, factor_effects
-from finishline.rules.verification.duel_pairs import SIDES, judge_duel, pair_runs
+from finishline.rules.verification.duel import SIDES, judge_duel, pair_runs
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import (
     BackendLatency,

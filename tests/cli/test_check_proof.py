@@ -109,7 +109,7 @@ def test_an_id_is_fetched_with_the_keys_and_its_failures_are_shown(finishline, s
     lines = ran.out.splitlines()
     assert lines[0] == "Verification ? of submission ?, ?: ?"
     assert [line.split()[:2] for line in lines[2:4]] == [["bundle", "pass"], ["envelope", "fail"]]
-    assert "expected application/vnd.in-toto+json" in ran.out
+    assert "field payload: missing" in ran.out
     assert lines[-1] == "Do not rely on this: envelope failed."
 
 

@@ -22,7 +22,6 @@ from finishline.rules.verification.rerun_comparison import (
     compare_replays,
     compare_systems,
     figures_of,
-    two_sided_p,
 )
 from tests.support.verdicts import CLAIM, WORKER, codes, replay, report, trained, weight_of
 
@@ -230,14 +229,6 @@ def test_replays_without_a_time_have_no_means(digits):
     found = (times.first_mean, times.second_mean, times.ratio, times.p_value, epochs.p_value)
     assert found == (1, None, None, None, None)
     assert [run.best_quality for run in figures_of(digits, missed)] == [90.0, 90.0]
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "wanted"),
-    [([2.0, 2.0], [2.0, 2.0], 1.0), ([3.0, 3.0], [2.0, 2.0], 0.0), ([2.0, 2.0], [3.0, 3.0], 0.0)],
-)
-def test_without_any_scatter_the_same_is_chance_and_a_difference_is_not(first, second, wanted):
-    assert two_sided_p(first, second) == wanted
 
 
 def test_systems_differ_where_they_differ():

@@ -8,13 +8,15 @@ import pytest
 from scipy import stats
 
 from finishline.rules.errors import RuleError
-from finishline.rules.verification.duel import duel_reasons, duel_sentence, why_no_duel
-from finishline.rules.verification.duel_pairs import (
+from finishline.rules.verification.duel import (
     SIDES,
     DuelRun,
     Pair,
+    duel_reasons,
+    duel_sentence,
     judge_duel,
     pair_runs,
+    why_no_duel,
 )
 from finishline.rules.verification.messages import Failure, ReplayEvaluation, ReplayReport
 from finishline.rules.verification.paired import in_turn

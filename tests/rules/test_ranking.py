@@ -8,7 +8,7 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from finishline.rules.verification.duel_pairs import (
+from finishline.rules.verification.duel import (
     DuelRun,
     Pair,
     judge_duel,

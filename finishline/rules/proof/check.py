@@ -4,6 +4,7 @@ The signature is checked elsewhere: these rules know no cryptography but hashes.
 """
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -58,6 +59,7 @@ MAY_BE_TRIED_AGAIN = "infrastructure"
 # Reasons about the workers rather than the replay; some leave the verdict open.
 OF_WORKERS = frozenset({"no_second_worker", "cross_check_differs"})
 TOLERANCE_SECONDS = 1e-6
+NONCE = re.compile("[0-9a-f]{64}")
 NO_REPORT = "the verification ended without a report"
 
 
@@ -90,6 +92,8 @@ class Evidence:
     def plan(self) -> list[Training]:
         """Plan the trainings again from the nonce. Raises RuleError if there are none."""
         draw = self.proof.draw
+        if not NONCE.fullmatch(draw.nonce):
+            raise RuleError("no nonce", field="draw.nonce", expected="64 hex digits")
         request = Request(
             self.benchmark,
             bytes.fromhex(draw.nonce),

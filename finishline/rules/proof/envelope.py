@@ -44,8 +44,11 @@ def read_part(kind: type[Kind], document: Mapping[str, Any]) -> Kind:
         return kind.model_validate_json(json.dumps(document))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        found, field = str(first["input"])[:60], ".".join(map(str, first["loc"]))
-        raise RuleError(f"got {found!r}", field=field, expected=first["msg"]) from error
+        field = ".".join(map(str, first["loc"]))
+        if first["type"] == "missing":
+            raise RuleError("missing", field=field, expected="a value") from error
+        found, expected = str(first["input"])[:60], first["msg"].removeprefix("Input should be ")
+        raise RuleError(f"got {found!r}", field=field, expected=expected) from error
 
 
 def _largest(value: Any) -> float:

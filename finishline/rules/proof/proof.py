@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from finishline.rules.canonical import canonical, sha256_of
-from finishline.rules.proof.envelope import Part, Sha256, Table, read_part
+from finishline.rules.proof.envelope import Part, Table, read_part
 from finishline.rules.scoring.measurements import PrecisionName
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.submissions.claim import System, TrainedWith
@@ -80,7 +80,7 @@ class LogFile(Part):
     """One run log: its name, the hash of its bytes, how many they are."""
 
     file: str
-    sha256: Sha256
+    sha256: str
     size_bytes: int
 
 
@@ -96,7 +96,7 @@ class SubmissionPart(Part):
     submitter: str
     division: Division
     submitted_at: str
-    claim_sha256: Sha256
+    claim_sha256: str
     claim: ClaimPart
     logs: list[LogFile]
     runs: list[RunScore]
@@ -115,7 +115,7 @@ class DrawPart(Part):
     """
 
     seal: str
-    nonce: Sha256
+    nonce: str
     runs: int
     seeds: list[int]
     beside: Table

@@ -1,6 +1,6 @@
 """Compare two verifications of one submission: differences, and whether they exceed chance."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from finishline.rules.benchmarks.benchmark import Benchmark
@@ -62,7 +62,7 @@ def _figures(benchmark: Benchmark, run: ReplayRun) -> ReplayFigures:
         status=run.status,
         tta_seconds=run.tta_seconds if reached is not None else None,
         epochs_to_target=reached.epoch if reached is not None else None,
-        best_quality=best(qualities) if qualities else None,
+        best_quality=best(qualities, default=None),
     )
 
 
@@ -71,39 +71,16 @@ def compare_replays(
 ) -> list[Difference]:
     """Times and epochs to the target of two reports, over the replays that reached it."""
     same_class = first.system.hardware_class == second.system.hardware_class
-    left, right = figures_of(benchmark, first), figures_of(benchmark, second)
-    return [
-        _difference(
-            "tta_seconds",
-            [run.tta_seconds for run in left],
-            [run.tta_seconds for run in right],
-            comparable=same_class,
-        ),
-        _difference(
-            "epochs_to_target",
-            [run.epochs_to_target for run in left],
-            [run.epochs_to_target for run in right],
-            comparable=True,
-        ),
-    ]
-
-
-def _difference(
-    figure: str,
-    first: Sequence[float | None],
-    second: Sequence[float | None],
-    *,
-    comparable: bool,
-) -> Difference:
-    left, right = [x for x in first if x is not None], [x for x in second if x is not None]
-    return Difference(
-        figure=figure,
-        first_mean=mean(left) if left else None,
-        second_mean=mean(right) if right else None,
-        ratio=mean(left) / mean(right) if left and right and mean(right) > 0 else None,
-        p_value=two_sided_p(left, right) if comparable else None,
-        comparable=comparable,
-    )
+    sides = [figures_of(benchmark, report) for report in (first, second)]
+    found = []
+    for figure, comparable in (("tta_seconds", same_class), ("epochs_to_target", True)):
+        values = [[getattr(run, figure) for run in side] for side in sides]
+        left, right = ([value for value in side if value is not None] for side in values)
+        first_mean, second_mean = (mean(side) if side else None for side in (left, right))
+        ratio = first_mean / second_mean if first_mean is not None and second_mean else None
+        p_value = two_sided_p(left, right) if comparable else None
+        found.append(Difference(figure, first_mean, second_mean, ratio, p_value, comparable))
+    return found
 
 
 def compare_systems(first: ReplayReport, second: ReplayReport) -> list[SystemDifference]:
