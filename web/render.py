@@ -228,6 +228,7 @@ RCP_VERDICTS = {
     "pass": "passes",
     "fail": "converges faster than the reference can",
     "missing": "no reference point to compare with",
+    "published": "no reference point, the factor of its scaling.json",
 }
 
 

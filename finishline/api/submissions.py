@@ -10,6 +10,7 @@ from finishline.api.evidence import EvidenceFields
 from finishline.api.schema import Schema
 from finishline.api.trainings import PackageView
 from finishline.rules.ranking.evidence import Check, Evidence
+from finishline.rules.scoring.convergence import FACTOR_COUNTS
 from finishline.rules.scoring.scoring import Step
 from finishline.rules.scoring.waivers import WaivableRule
 from finishline.rules.submissions.claim import Cloud
@@ -45,7 +46,9 @@ class ViolationView(Schema):
 
 
 class RcpView(Schema):
-    """Comparison of the runs' convergence with the reference's: "pass", "fail" or "missing".
+    """Comparison of the runs' convergence with the reference's.
+
+    "pass", "fail", "missing", or "published": missing, with the factor of a scaling.json.
 
     `factor` multiplies a passing set's raw time; `batch_size`, `mean` and `lowest` are of the
     reference point that was used.
@@ -63,7 +66,7 @@ class RcpView(Schema):
     @property
     def normalised(self) -> bool:
         """Whether the time is raised, because the set converged faster than the mean."""
-        return self.verdict == "pass" and self.factor > 1.0
+        return self.verdict in FACTOR_COUNTS and self.factor > 1.0
 
 
 class CostBasisView(Schema):

@@ -16,6 +16,7 @@ from finishline.api.benchmarks import (
 )
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.scoring.aggregate import mean, olympic_mean
+from finishline.rules.scoring.convergence import FACTOR_COUNTS
 from finishline.rules.scoring.normalisation import ReferenceCurve, reference_curve
 from finishline.rules.submissions.accelerators import hardware_words
 from server.base.models import DISPLAY_NAME, SUBMITTER, RunRow, Submission
@@ -111,7 +112,7 @@ def _placed(row: Any, runs: Sequence[Any], benchmark: Benchmark) -> PlacedSubmis
         batch_size=batch_size,
         mean=convergence,
         verdict=rcp["verdict"] if rcp else None,
-        normalised=bool(rcp) and rcp["verdict"] == "pass" and rcp["factor"] > 1.0,
+        normalised=bool(rcp) and rcp["verdict"] in FACTOR_COUNTS and rcp["factor"] > 1.0,
     )
 
 

@@ -5,18 +5,21 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from finishline.rules.archive.files import Archive, ArchiveFile, shown
+from finishline.rules.archive.files import Archive, shown
 from finishline.rules.archive.problems import Problems, Severity
 from finishline.rules.archive.submissions import ResultSet
 from finishline.rules.errors import LogFormatError, RuleError
-from finishline.rules.logs.text import parse_json
+from finishline.rules.logs.mllog_record import is_number
+from finishline.rules.logs.text import parse_json, refuse_repeated_keys
 from finishline.rules.scoring.run import Run
+from finishline.rules.submissions.claim import MOST_SCALING
 from finishline.rules.submissions.descriptions import (
     SystemDescription,
     read_entry_system,
     read_system,
     read_system_table,
 )
+from finishline.rules.text import shown as shown_value
 
 MAX_DESCRIPTION_BYTES = 1024 * 1024
 _LINE = re.compile(rb"^([a-z_]{1,40}): *(\{.{0,16000}\})\s*$", re.MULTILINE)
@@ -53,6 +56,8 @@ def _entry(value: Any, file: str) -> dict[str, Any]:
 
 
 SAME_FACTOR = 1e-6
+# What a scaling.json may tell of the set that it is for.
+NAMES_OF_SETS = {"benchmark", "system", "submitter", "path", "file", "files", "runs"}
 READERS = {"0.5": read_entry_system, "0.6": read_logged_system}
 DIVISION_CALLED = {"close": "closed"}
 
@@ -119,50 +124,80 @@ def check_agreement(
         )
 
 
-def read_scaling(
-    found: ResultSet, archive: Archive, record: dict[str, Any], problems: Problems
-) -> None:
-    """Put the submitter's own factor beside ours, and note it if it is another.
+def read_scaling(found: ResultSet, archive: Archive, problems: Problems) -> float | None:
+    """The factor of a set's scaling.json, None without one or where it cannot be used.
 
-    The file is written while results are reviewed and can be older than the logs.
+    It is written while results are reviewed, for a set that converged faster than the reference.
     """
     file = archive.find((*found.place, "scaling.json"))
-    if file is not None:
-        record["scaling_json"] = _scaling_factor(file, archive, problems)
-    rcp = record["rcp"]
-    if rcp is None or (file is not None and record["scaling_json"] is None):
-        return
-    ours = rcp["factor"] if rcp["verdict"] == "pass" else 1.0
-    said = record["scaling_json"] if file is not None else 1.0
-    if not math.isclose(said, ours, rel_tol=SAME_FACTOR):
-        problems.add(
-            "scaling_differs",
-            f"scaling.json says {said:.9g}" if file else "no scaling.json",
-            file=file.path if file else found.path,
-            field="scaling_factor",
-            expected=f"{ours:.9g}, from the logs",
-            severity="warning",
-        )
-
-
-def _scaling_factor(file: ArchiveFile, archive: Archive, problems: Problems) -> float | None:
+    if file is None:
+        above = archive.find((*found.place[:-1], "scaling.json"))
+        if above is not None:
+            problems.add(
+                "misplaced_scaling",
+                "a scaling.json beside no results, so it is not applied",
+                file=above.path,
+                expected=f"scaling.json in {shown(found.place[-1])}, beside the logs it is for",
+                severity="warning",
+            )
+        return None
     try:
-        table = parse_json(archive.small(file), file=file.path)
+        content = archive.small(file)
+        table = parse_json(content, file=file.path)
+        refuse_repeated_keys(content, file=file.path)
     except LogFormatError as error:
         problems.reporter("warning")(error)
         return None
-    factor = table.get("scaling_factor") if isinstance(table, dict) else None
-    if isinstance(factor, int | float) and not isinstance(factor, bool) and 0 < factor < 1e6:
+    fields = table if isinstance(table, dict) else {}
+    factor, other = fields.get("scaling_factor"), _other_set(fields, found)
+    if is_number(factor) and 1 <= factor <= MOST_SCALING and other is None:
         return float(factor)
+    said = "no scaling_factor" if factor is None else f"scaling_factor is {shown_value(factor)}"
     problems.add(
         "bad_scaling",
-        "no scaling_factor",
+        f"{other or said}, so it is not applied",
         file=file.path,
         field="scaling_factor",
-        expected="a number above 0",
+        expected=f"a number from 1 to {MOST_SCALING:g}, for the logs beside it",
         severity="warning",
     )
     return None
+
+
+def _other_set(fields: dict[str, Any], found: ResultSet) -> str | None:
+    """What a scaling.json names that is not of its set."""
+    own = {*found.place, *(file.name for file in found.runs)}
+    for name in NAMES_OF_SETS & fields.keys():
+        values = fields[name] if type(fields[name]) is list else [fields[name]]
+        for value in values:
+            if str(value).rpartition("/")[2] not in own:
+                return f"it is for {shown_value(value)}"
+    return None
+
+
+def check_scaling(record: dict[str, Any], found: ResultSet, problems: Problems) -> None:
+    """Note a factor that is believed, and one that is not the factor of the reference points."""
+    rcp, said = record["rcp"], record["scaling_json"]
+    path = f"{found.path}/scaling.json"
+    if rcp is not None and rcp["verdict"] == "published":
+        problems.add(
+            "scaling_believed",
+            f"multiplied by {said:.9g}, as scaling.json says: no reference points give a factor",
+            file=path,
+            field="scaling_factor",
+            severity="warning",
+        )
+    elif rcp is not None and not any(problem.file == path for problem in problems):
+        ours = rcp["factor"] if rcp["verdict"] == "pass" else 1.0
+        if not math.isclose(1.0 if said is None else said, ours, rel_tol=SAME_FACTOR):
+            problems.add(
+                "scaling_differs",
+                "no scaling.json" if said is None else f"scaling.json says {said:.9g}",
+                file=found.path if said is None else path,
+                field="scaling_factor",
+                expected=f"{ours:.9g}, from the logs",
+                severity="warning",
+            )
 
 
 def _check_description(
@@ -192,7 +227,10 @@ def _declared_open(record: dict[str, Any], description: SystemDescription | None
     To be open asks for less and is compared with less, so nothing is won by it; but where logs were
     compared with the reference as closed ones, the two must agree.
     """
-    if description is None or description.division is None or record["rcp"] is not None:
+    rcp = record["rcp"]
+    if description is None or description.division is None:
+        return False
+    if rcp is not None and rcp["submission_mean"] is not None:
         return False
     return division_called(description.division) == "open"
 

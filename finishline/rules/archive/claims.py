@@ -32,6 +32,7 @@ def set_claim(record: Mapping[str, Any], description: SystemDescription | None) 
         "system": _system(record["system"], description),
         "runs": [run["file"] for run in record["runs"]],
         "organisation": record["organisation"],
+        "scaling_factor": record["scaling_json"],
         "notes": _notes(record, description),
     }
     return {name: value for name, value in claim.items() if value is not None}

@@ -109,7 +109,9 @@ class Problems:
 
         return report
 
-    def violate(self, violation: Violation, *, file: str | None) -> None:
+    def violate(
+        self, violation: Violation, *, file: str | None, severity: Severity = "error"
+    ) -> None:
         """Note a rule that runs break together."""
         self.add(
             violation.code,
@@ -118,4 +120,5 @@ class Problems:
             line=violation.line,
             field=violation.field,
             expected=violation.expected,
+            severity=severity,
         )

@@ -3,15 +3,13 @@
 from collections.abc import Mapping, Sequence
 
 from finishline.rules.archive.files import ArchiveFile
-from finishline.rules.archive.mlperf_runs import PublishedRun
 from finishline.rules.archive.problems import Problems, Severity
 from finishline.rules.archive.submissions import RESULT_NAME
-from finishline.rules.benchmarks.benchmark import Benchmark, RunsRule
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.logs.mllog_run import Reading
+from finishline.rules.scoring.scoring import Result
+from finishline.rules.scoring.violations import find_repeated_seeds, find_seedless
 from finishline.rules.text import count_text
-
-MAX_SEEDS_TOLD = 5
-# Two runs of self-play differ even with one seed: the published seed checker leaves MiniGo out.
-SEEDS_MAY_REPEAT = ("minigo",)
 
 
 def add_copies(
@@ -42,77 +40,54 @@ def add_odd_names(files: Sequence[ArchiveFile], problems: Problems) -> None:
 
 
 def add_set_problems(
-    runs: Sequence[PublishedRun],
-    benchmark: Benchmark | None,
-    rule: RunsRule,
-    olympic: float | None,
+    readings: Sequence[Reading],
+    result: Result,
+    benchmark: Benchmark,
     path: str,
     problems: Problems,
     *,
     alone: bool,
 ) -> None:
-    """Note too few runs, too few that converged, and seeds; a log `alone` is no set."""
-    if benchmark is None:
-        problems.add(
-            "unknown_benchmark",
-            "no definition of this benchmark and version: the target is not checked",
-            file=path,
-            field="benchmark",
-            expected="a benchmark definition (--benchmarks)",
-            severity="warning",
-        )
-    if len(runs) < rule.wanted:
-        problems.add(
-            "too_few_runs",
-            count_text(len(runs), "run"),
-            file=path,
-            expected=count_text(rule.wanted, "run"),
-            severity="warning" if alone else "error",
-        )
-    elif olympic is None:
-        missed = sum(not run.converged for run in runs)
+    """Note the rules that a set breaks, and odd seeds. A log `alone` is no set."""
+    rule = benchmark.runs
+    for violation in result.violations:
+        # The evaluations of each run are told by themselves.
+        if violation.code != "no_evaluation":
+            few = alone and violation.code == "too_few_runs"
+            severity: Severity = "warning" if few else "error"
+            problems.violate(violation, file=path, severity=severity)
+    if result.raw_tta_seconds is None and result.started >= rule.wanted:
+        missed = result.started - result.reached
         problems.add(
             "too_few_converged",
-            f"{missed} of {count_text(len(runs), 'run')} did not converge",
+            f"{missed} of {count_text(result.started, 'run')} did not converge",
             file=path,
             expected=f"at most {rule.dropped} that did not",
         )
-    _add_seed_problems(runs, rule, problems)
+    _add_seed_problems(readings, benchmark, problems)
 
 
-def _add_seed_problems(runs: Sequence[PublishedRun], rule: RunsRule, problems: Problems) -> None:
-    """Note seeds that are missing or those of another run.
+def note_undefined(path: str, name: str | None, version: str | None, problems: Problems) -> None:
+    """Note that no definition of a benchmark in its round is known."""
+    parts = ("mlperf", version and f"v{version}", name or "benchmark of unknown name")
+    named = " ".join(part for part in parts if part)
+    problems.add(
+        "unknown_benchmark",
+        f"{named} has no definition: the target is not checked",
+        file=path,
+        field="benchmark",
+        expected="a benchmark definition (--benchmarks)",
+        severity="warning",
+    )
 
-    Where every rank logs a seed of its own and nothing was asked of them, some are alike by chance;
-    a run that has no other seeds than those repeats a run.
-    """
-    free = any(run.run.benchmark in SEEDS_MAY_REPEAT for run in runs)
-    by_seed: dict[int, str] = {}
-    for run in runs:
-        expected = "a different seed for every run"
-        if not run.seeds:
-            problems.add(
-                "no_seed",
-                "no seed in the log",
-                file=run.run.name,
-                field="seed",
-                expected=expected,
-                severity="warning",
-            )
-        repeated = [seed for seed in run.seeds if seed in by_seed]
-        by_chance = rule.seeds == "if_logged" and len(repeated) < len(run.seeds)
-        severity: Severity = "warning" if by_chance or free else "error"
-        for seed in repeated[:MAX_SEEDS_TOLD]:
-            problems.add(
-                "same_seed",
-                f"seed {seed} is also the seed of {by_seed[seed]}",
-                file=run.run.name,
-                field="seed",
-                expected=expected,
-                severity=severity,
-            )
-        for seed in run.seeds:
-            by_seed.setdefault(seed, run.run.name.rpartition("/")[2])
+
+def _add_seed_problems(
+    readings: Sequence[Reading], benchmark: Benchmark, problems: Problems
+) -> None:
+    """Note missing seeds, and those of another run that break no rule."""
+    runs = [reading.run for reading in readings if not reading.placeholder]
+    for violation in (*find_seedless(runs), *find_repeated_seeds(runs, benchmark)[1]):
+        problems.violate(violation, file=None, severity="warning")
 
 
 def note_unnamed_round(

@@ -4,7 +4,7 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import LogFormatError
 from finishline.rules.logs.dawnbench import parse_curve
 from finishline.rules.logs.mllog import parse_mllog
-from finishline.rules.logs.text import MAX_FILE_BYTES, refuse_other_content
+from finishline.rules.logs.text import MAX_FILE_BYTES, is_placeholder, refuse_other_content
 from finishline.rules.scoring.run import ClockName, Run
 
 MAX_NAME_LENGTH = 200
@@ -17,7 +17,8 @@ def parse_run_log(content: bytes, *, name: str, benchmark: Benchmark, archive: b
 
     A name that ends in .tsv is a DAWNBench curve, everything else MLPerf's MLLOG or, by its lines,
     the format of MLPerf v0.5 or v0.6. A log of an `archive` may have broken lines, or lines out of
-    order, that no figure needs. Raises LogFormatError with file, line, field and expectation.
+    order, that no figure needs, or be a placeholder. Raises LogFormatError
+    with file, line, field and expectation.
     """
     check_file_name(name)
     if len(content) > MAX_FILE_BYTES:
@@ -26,6 +27,8 @@ def parse_run_log(content: bytes, *, name: str, benchmark: Benchmark, archive: b
         )
     refuse_other_content(content, name=name)
     if clock_of_log(name) == "mlperf":
+        if archive and is_placeholder(content):
+            return Run(name, clock="mlperf", evaluations=())
         return parse_mllog(content, name=name, benchmark=benchmark, archive=archive)
     target = benchmark.target
     return parse_curve(content, name=name, metric=target.metric, unit=target.unit)

@@ -28,16 +28,17 @@ COUNTED_KEYS = QUALITY_KEYS | RUN_KEYS | SETTING_KEYS | PHASE_KEYS
 
 @dataclass(frozen=True)
 class Reading:
-    """Contents of one log: its run, and every seed it names.
+    """Contents of one log.
 
     `trusted` is whether the log tells without contradiction when its run started and stopped.
-    `version` is the round of a format that one round has: "0.5" or "0.6".
+    `version` is the round of a format that one round has: "0.5" or "0.6". `placeholder` is whether
+    a sentence stands in place of a log.
     """
 
     run: Run
-    seeds: tuple[int, ...] = ()
     trusted: bool = False
     version: str | None = None
+    placeholder: bool = False
 
 
 class RunReader:
@@ -123,7 +124,6 @@ class RunReader:
             ]
         return Reading(
             run=self._run(),
-            seeds=tuple(self._settings.seeds),
             trusted=self._start is not None and not self._contradicted,
             version=version,
         )
@@ -138,6 +138,7 @@ class RunReader:
             status=self._status(stop) if stop else None,
             stop_seconds=_seconds(start, stop.time_ms) if start and stop else None,
             seed=integers.get("seed"),
+            seeds=tuple(self._settings.seeds),
             batch_size=integers.get("global_batch_size"),
             benchmark=texts.get("submission_benchmark"),
             division=texts.get("submission_division"),

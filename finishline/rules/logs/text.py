@@ -88,6 +88,26 @@ def refuse_other_content(start: bytes, *, name: str) -> None:
             )
 
 
+MAX_PLACEHOLDER_BYTES = 1000
+_WORD = re.compile(r"[^\W\d_]{2,}")
+
+
+def is_placeholder(content: bytes) -> bool:
+    """Whether a few words stand in place of a log.
+
+    Published sets have such a file for a run that the rules let them drop. A file with a line of
+    MLPerf, a table or bytes that are no text is a broken log.
+    """
+    if len(content) > MAX_PLACEHOLDER_BYTES or b":::ML" in content:
+        return False
+    try:
+        text = content.decode("utf-8-sig").strip()
+    except UnicodeDecodeError:
+        return False
+    is_text = all(word.isprintable() for word in text.split())
+    return is_text and not text.startswith(("{", "[", "<")) and _WORD.search(text) is not None
+
+
 MAX_FILE_BYTES = 64 * 1024 * 1024
 MAX_LINE_BYTES = 1024 * 1024
 

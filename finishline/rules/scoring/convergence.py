@@ -19,9 +19,10 @@ from finishline.rules.scoring.run import Evaluation, Run
 from finishline.rules.statistics.significance import Reference, lowest_mean
 from finishline.rules.text import count_text
 
-Verdict = Literal["pass", "fail", "missing"]
+Verdict = Literal["pass", "fail", "missing", "published"]
 SpreadOf = Literal["trimmed", "all"]
 ConvergenceUnit = Literal["epoch_num", "samples_count"]
+FACTOR_COUNTS = ("pass", "published")
 ALPHA = 0.05
 EPOCH_DECIMALS = 3
 NORMALISED = ", normalised"
@@ -51,9 +52,10 @@ class ConvergenceLimit:
 class RcpVerdict:
     """Verdict on the convergence of a set.
 
-    `verdict` is "pass", "fail" (converges faster than the reference can) or "missing" (no reference
-    point to compare with). `factor` is reference mean / submission mean, never below 1; a score is
-    multiplied by it only on "pass" (`applied_factor`). `batch_size`, `mean` and `lowest` are of the
+    `verdict` is "pass", "fail" (converges faster than the reference can), "missing" (no reference
+    point to compare with) or "published" (the same, with the factor of a published `scaling.json`).
+    `factor` is reference mean / submission mean, never below 1; a score is multiplied by it only on
+    "pass" and "published" (`applied_factor`). `batch_size`, `mean` and `lowest` are of the
     reference point that was used, None where there is none; `lowest` is the limit of the test
     itself, before any allowance. `submission_mean` is the olympic mean of the set, None where too
     few runs converged.
@@ -70,12 +72,19 @@ class RcpVerdict:
     @property
     def applied_factor(self) -> float:
         """Factor on the time of the set."""
-        return self.factor if self.verdict == "pass" else 1.0
+        return self.factor if self.verdict in FACTOR_COUNTS else 1.0
 
     @property
     def normalised(self) -> bool:
         """Whether the time of the set is raised because it converged faster than the mean."""
         return self.applied_factor > 1.0
+
+
+def scaled_as_published(verdict: RcpVerdict | None, factor: float) -> RcpVerdict:
+    """The verdict on a set without a reference point, with the factor of its scaling.json."""
+    verdict = verdict or RcpVerdict("missing", "no reference convergence points", 1.0)
+    message = f"{verdict.message}, normalised by the factor of its scaling.json"
+    return replace(verdict, verdict="published", message=message, factor=factor)
 
 
 def convergence_of_run(

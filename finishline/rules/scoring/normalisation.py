@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.errors import RuleError
 from finishline.rules.scoring.convergence import (
     NORMALISED,
     ConvergenceLimit,
@@ -48,16 +49,20 @@ def check_set(
     batch_size = next(iter(sizes))
     if len(sizes) > 1 or batch_size is None:
         return None, [_batch_size_violation(runs)]
-    verdict = check_convergence(
-        convergence,
-        batch_size=batch_size,
-        points=rule.points,
-        runs=benchmark.runs.count,
-        dropped=benchmark.runs.dropped,
-        stdev_of=rule.stdev_of,
-        pruned=pruned,
-        allowance=rule.allowance,
-    )
+    try:
+        verdict = check_convergence(
+            convergence,
+            batch_size=batch_size,
+            points=rule.points,
+            runs=benchmark.runs.count,
+            dropped=benchmark.runs.dropped,
+            stdev_of=rule.stdev_of,
+            pruned=pruned,
+            allowance=rule.allowance,
+        )
+    except RuleError as error:
+        field, expected = benchmark.convergence_unit, error.expected
+        return None, [Violation("bad_value", error.message, field=field, expected=expected)]
     if not rule.normalise:
         verdict = replace(verdict, factor=1.0, message=verdict.message.removesuffix(NORMALISED))
     return verdict, _violations(verdict, runs, convergence, benchmark)

@@ -115,8 +115,9 @@ class Run:
     log's own word ("success", "aborted" ...), None where the format has none. `stop_seconds` is
     when the run stopped, None where the format does not tell. `preparation_seconds` are the seconds
     before its start, None where the log does not tell when preparing began; an MLPerf log may tell
-    it and no ledger, which takes the times of its evaluations too. `processor_share` is the share
-    of its processor that the training had, from 0 to 1, where the log tells it.
+    it and no ledger, which takes the times of its evaluations too. `seeds` are those of all ranks.
+    `processor_share` is the share of its processor that the training had, from 0 to 1, where the
+    log tells it.
     """
 
     name: str
@@ -125,6 +126,7 @@ class Run:
     status: str | None = None
     stop_seconds: float | None = None
     seed: int | None = None
+    seeds: tuple[int, ...] = ()
     batch_size: int | None = None
     benchmark: str | None = None
     division: str | None = None

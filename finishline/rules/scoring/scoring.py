@@ -12,7 +12,11 @@ from finishline.rules.scoring.aggregate import (
     median_window,
     olympic_mean,
 )
-from finishline.rules.scoring.convergence import RcpVerdict, convergence_of_run
+from finishline.rules.scoring.convergence import (
+    RcpVerdict,
+    convergence_of_run,
+    scaled_as_published,
+)
 from finishline.rules.scoring.measured_time import calibrated_spread, claimed_interval
 from finishline.rules.scoring.normalisation import check_set
 from finishline.rules.scoring.run import Clock, Run
@@ -101,12 +105,15 @@ def score(
     clock: Clock | None = None,
     pruned: bool = True,
     with_interval: bool = True,
+    archive: bool = False,
+    scaling_factor: float | None = None,
 ) -> Result:
     """The result of a set of at least one run under a benchmark's rules.
 
     `pruned` holds convergence against the pruned reference points, as MLPerf does, or else against
     all of them. `with_interval` asks for the interval, which takes SciPy. A run that ended before
-    its first evaluation did not converge. Raises RuleError if there is no run.
+    its first evaluation did not converge. `scaling_factor` is the one that an `archive` publishes
+    with a set. It counts where no reference point gives one. Raises RuleError if there is no run.
     """
     clock = clock or benchmark.clock
     if not runs:
@@ -126,6 +133,10 @@ def score(
         division=division,
         pruned=pruned,
     )
+    if scaling_factor is not None and (rcp is None or rcp.verdict == "missing"):
+        rcp = scaled_as_published(rcp, scaling_factor)
+        if rcp.normalised:  # The review that scaled the set took it without a reference point.
+            rcp_violations = [each for each in rcp_violations if each.code != "missing_rcp"]
     factor = 1.0 if rcp is None else rcp.applied_factor
     tta = None if raw is None else raw * factor
     epochs = [run.epochs_to_target for run in scores if run.epochs_to_target is not None]
@@ -158,7 +169,10 @@ def score(
         cost_usd=cost,
         best_quality=best_quality(evaluations, benchmark) if evaluations else None,
         evaluation_interval_seconds=step,
-        violations=(*find_violations(runs, benchmark, division=division), *rcp_violations),
+        violations=(
+            *find_violations(runs, benchmark, division=division, archive=archive),
+            *rcp_violations,
+        ),
         steps=(
             *_run_steps(runs, scores, benchmark, clock),
             *_tta_steps(scores, benchmark, raw, rcp, tta),

@@ -1,5 +1,6 @@
 """The rules a set of runs can break; a result of such runs is not ranked."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,8 +27,10 @@ class Violation:
     line: int | None = None
 
 
-def find_violations(runs: Sequence[Run], benchmark: Benchmark, *, division: str) -> list[Violation]:
-    """Rules that a set of runs breaks, on any clock.
+def find_violations(
+    runs: Sequence[Run], benchmark: Benchmark, *, division: str, archive: bool = False
+) -> list[Violation]:
+    """Rules that a set of runs breaks, on any clock. Runs of an `archive` need not log a seed.
 
     Source: MLPerf training_rules.adoc, "Run Results" and "Random numbers".
     """
@@ -42,7 +45,10 @@ def find_violations(runs: Sequence[Run], benchmark: Benchmark, *, division: str)
                 expected=f"{count_text(wanted, 'run')} of {benchmark.benchmark_id}",
             )
         )
-    violations += _seed_violations(runs, benchmark, division=division)
+    needed = division == "closed" and benchmark.runs.count > 1 and not archive
+    if needed and benchmark.runs.seeds == "required":
+        violations += find_seedless(runs)
+    violations += find_repeated_seeds(runs, benchmark)[0]
     if not any(run.evaluations for run in runs):
         violations += [_unevaluated(run, benchmark) for run in runs]
     for run in runs:
@@ -62,26 +68,47 @@ def find_violations(runs: Sequence[Run], benchmark: Benchmark, *, division: str)
     return violations
 
 
-def _seed_violations(
-    runs: Sequence[Run], benchmark: Benchmark, *, division: str
-) -> list[Violation]:
-    """No seed may repeat; closed sets of several runs must log them where the rules ask for it."""
-    expected = "a different seed for every run"
-    rule = benchmark.runs
-    needed = division == "closed" and rule.count > 1 and rule.seeds == "required"
-    violations = []
+MOST_SEEDS_OF_A_RUN = 5
+# Two runs of self-play differ even with one seed: the published seed checker leaves MiniGo out.
+SEEDS_MAY_REPEAT = ("minigo",)
+ANOTHER_SEED = "a different seed for every run"
+
+
+def find_seedless(runs: Sequence[Run]) -> list[Violation]:
+    """The runs without a seed in their logs."""
+    return [
+        Violation("no_seed", "no seed in the log", run.name, "seed", ANOTHER_SEED)
+        for run in runs
+        if not _seeds_of(run)
+    ]
+
+
+def find_repeated_seeds(
+    runs: Sequence[Run], benchmark: Benchmark
+) -> tuple[list[Violation], list[Violation]]:
+    """Seeds of a run that an earlier one has too: those that break a rule, and those that do not.
+
+    Where every rank logs a seed of its own and nothing was asked of them, some are alike by chance;
+    a run that has no other seeds than those repeats a run.
+    """
+    found: tuple[list[Violation], list[Violation]] = [], []
+    free = any(run.benchmark in SEEDS_MAY_REPEAT for run in runs)
     by_seed: dict[int, str] = {}
     for run in runs:
-        if run.seed is None and needed:
-            violations.append(
-                Violation("no_seed", "no seed in the log", run.name, "seed", expected)
-            )
-        elif run.seed is not None and run.seed in by_seed:
-            message = f"seed {run.seed} is also the seed of {by_seed[run.seed]}"
-            violations.append(Violation("same_seed", message, run.name, "seed", expected))
-        elif run.seed is not None:
-            by_seed[run.seed] = run.name
-    return violations
+        seeds = _seeds_of(run)
+        repeated = [seed for seed in seeds if seed in by_seed]
+        by_chance = benchmark.runs.seeds == "if_logged" and len(repeated) < len(seeds)
+        for seed in repeated[:MOST_SEEDS_OF_A_RUN]:
+            message = f"seed {seed} is also the seed of {by_seed[seed]}"
+            violation = Violation("same_seed", message, run.name, "seed", ANOTHER_SEED)
+            found[by_chance or free].append(violation)
+        for seed in seeds:
+            by_seed.setdefault(seed, run.name.rpartition("/")[2])
+    return found
+
+
+def _seeds_of(run: Run) -> tuple[int, ...]:
+    return run.seeds or (() if run.seed is None else (run.seed,))
 
 
 def _unevaluated(run: Run, benchmark: Benchmark) -> Violation:
@@ -151,6 +178,8 @@ def _reaches_target(run: Run, benchmark: Benchmark) -> bool:
 
 def _target_in_words(benchmark: Benchmark) -> str:
     target = benchmark.target
+    if target.value == -math.inf:
+        return "any quality"
     return " and ".join(f"{part.metric} of {part.value:g}" for part in (target, *target.also))
 
 

@@ -76,6 +76,7 @@ Kind = Literal["train", "inference"]
 CLAIM_LIMIT_BYTES = 256 * 1024
 MOST_INSTANCES = 10**6
 MAX_ORGANISATION_LENGTH = 200
+MOST_SCALING = 1000.0  # Published factors are below 2.
 ISO_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 HARDWARE_CLASS = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 
@@ -121,9 +122,10 @@ class Claim:
     `run_files` names the run logs in order. `hyperparameters` holds settings that differ from or
     repeat the reference's. `dawnbench` keeps the original entry where the claim came as one.
     `organisation` and `submitted_on` are the owner and day of a result that was published elsewhere
-    and is submitted by somebody else. A claim of `kind` "inference" has no runs: it is about the
-    time a trained model takes for one item. `precision` is the narrowest floating type that a
-    matmul or convolution of the training touches, as the submitter states it. `trained_with` says
+    and is submitted by somebody else, and `scaling_factor` is that of its scaling.json. A claim of
+    `kind` "inference" has no runs: it is about the time a trained model takes for one item.
+    `precision` is the narrowest floating type that a matmul or convolution of the training touches,
+    as the submitter states it. `trained_with` says
     whether the benchmark's reference trained or code of the submitter's own, `tuning` the effort
     spent on finding the settings. `package` is the SHA-256 of a training package, which has no runs
     before its measurement; one that is `deterministic` says that equal seeds and data give equal
@@ -142,6 +144,7 @@ class Claim:
     dawnbench: Mapping[str, Any] | None = None
     organisation: str | None = None
     submitted_on: date | None = None
+    scaling_factor: float | None = None
     kind: Kind = "train"
     precision: PrecisionName | None = None
     trained_with: TrainedWith = "own"
@@ -186,7 +189,7 @@ def read_claim(
     """The claim in a submission's JSON. Raises a RuleError of each field that is wrong.
 
     Checks the benchmark, its divisions and the hyperparameters a division may set. Only a claim
-    from an `archive` may name the owner and day of its result.
+    from an `archive` may name the owner, the day and the scaling factor of its result.
     """
     root = Fields(read_json_object(content, file=file), file=file, error=ClaimError)
     benchmark = find_benchmark(root, benchmarks)
@@ -214,6 +217,9 @@ def read_claim(
         readers |= {
             "organisation": lambda: _organisation(root),
             "submitted_on": lambda: _submitted_on(root, benchmark),
+            "scaling_factor": lambda: root.optional_number(
+                "scaling_factor", minimum=1.0, maximum=MOST_SCALING
+            ),
         }
     make = partial(Claim, benchmark_id=benchmark.benchmark_id, division=division)
     return read_whole(root, make, readers)

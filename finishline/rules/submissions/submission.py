@@ -127,6 +127,8 @@ def _score_training(
         division=claim.division,
         price_usd_per_hour=stated_price_usd_per_hour(vars(claim.system)),
         with_interval=with_interval,
+        archive=archive,
+        scaling_factor=claim.scaling_factor,
     )
     violations = (*result.violations, *_contradictions(claim, runs, benchmark))
     # Results published elsewhere are checked as a whole package (rules.archive).

@@ -229,7 +229,7 @@ def test_results_may_be_named_otherwise_but_their_folder_tells(score_tree, make_
 
 def test_a_set_of_killed_runs_tells_its_round_by_its_folder(score_tree):
     told = codes(score_tree(package("resnet", ["Killed\n"] * 5))[0])
-    assert told == {"no_run_start", "no_benchmark", "too_few_converged"}
+    assert told == {"too_few_converged"}
 
 
 def test_a_line_without_a_key_is_no_figures(score_tree, make_package, make_log, make_line):

@@ -6,7 +6,10 @@ from functools import partial
 
 import pytest
 
+from finishline.rules.archive.claims import set_claim
 from finishline.rules.archive.files import version_of
+from finishline.rules.errors import RuleError
+from finishline.rules.submissions.submission import score_submission
 
 SET = "ACME/results/big/retinanet"
 
@@ -38,6 +41,18 @@ def replaced(old, new):
         return log.replace(old, new)
 
     return change
+
+
+def is_ranked_by_server(record, files, benchmarks):
+    """Whether a server that imports a set of five would rank it."""
+    names = [f"result_{i}.txt" for i in range(5)]
+    contents = {name: files[f"{SET}/{name}"] for name in names}
+    logs = {name: text if type(text) is bytes else text.encode() for name, text in contents.items()}
+    claim = json.dumps(set_claim(record, None)).encode()
+    try:
+        return score_submission(claim, logs, benchmarks, archive=True).result.eligible
+    except RuleError:
+        return False
 
 
 STOP = '1700000600000, "event_type": "INTERVAL_END"'
@@ -79,7 +94,14 @@ NEVER = {"no_evaluation", "no_seed"}  # What warns of a file in which no run is 
         (lambda log: "", 13, {"empty_log"}, NEVER),
         (lambda log: gzip.compress(log.encode()), 13, {"compressed"}, NEVER),
         (lambda log: "\x00" * 100, 13, {"no_benchmark", "no_run_start"}, NEVER),
-        (lambda log: "Killed\n", 13, {"no_benchmark", "no_run_start"}, NEVER),
+        # Words in place of a log, as for v1.0 MiniGo of Intel.
+        *((lambda log, words=words: words, 13, set(), {"placeholder"}) for words in (
+            "Non compliant run allowed under olympic scoring rules\n", "Killed\n", "DNF",
+            "\ufeffRun 3 did not converge,\r\nand is dropped.\r\n",
+        )),
+        (lambda log: "word " * 300, 13, {"no_benchmark", "no_run_start"}, NEVER),
+        (lambda log: "12 13\n", 13, {"no_benchmark", "no_run_start"}, NEVER),
+        (lambda log: " \n", 13, {"empty_log"}, NEVER),
         (lambda log: '{"a": 1}', 13, {"no_benchmark", "no_run_start"}, NEVER),
         (lambda log: ":::MLLOG\n" * 3, 13, {"bad_json", "no_benchmark", "no_run_start"}, NEVER),
         (lambda log: ":::MLPv0.5.0 x", 13, {"missing_system", "no_benchmark", "no_run_start"},
@@ -95,12 +117,14 @@ NEVER = {"no_evaluation", "no_seed"}  # What warns of a file in which no run is 
     ],
 )  # fmt: skip
 def test_a_set_with_one_odd_log(
-    score_tree, make_package, make_log, change, minutes, errors, warnings
+    score_tree, make_package, make_log, benchmarks, change, minutes, errors, warnings
 ):
     logs = [make_log(10.0 + i, seed=i) for i in range(5)]
-    [record] = score_tree(make_package([change(logs[0]), *logs[1:]]))
+    files = make_package([change(logs[0]), *logs[1:]])
+    [record] = score_tree(files)
     assert (codes(record, "error"), codes(record, "warning")) == (errors, warnings)
     assert (record["eligible"], record["n_runs"]) == (not errors, 5)
+    assert is_ranked_by_server(record, files, benchmarks) == record["eligible"]
     assert record["olympic_mean_seconds"] == minutes * 60
     first = record["runs"][0]
     assert (first["converged"], first["tta_seconds"] == 600) == (minutes == 12, minutes == 12)
@@ -151,13 +175,69 @@ def test_the_factor_is_ours_and_the_submitters_stands_beside_it(score_tree, make
     assert record["rcp"]["factor"] == pytest.approx(1.0138888888888888)
     assert record["normalised_seconds"] == pytest.approx(720 * 1.0138888888888888)
     assert codes(record) == {"scaling_differs"}
-    stale = files | {f"{SET}/scaling.json": '{"scaling_factor": 1.5}'}
-    [record] = score_tree(stale)
-    assert (record["scaling_json"], codes(record)) == (1.5, {"scaling_differs"})
-    said = files | {f"{SET}/scaling.json": '{"scaling_factor": 1.0138888888888888}'}
-    assert codes(score_tree(said)[0]) == set()
-    broken = files | {f"{SET}/scaling.json": '{"scaling_factor": "many"}'}
-    assert codes(score_tree(broken)[0]) == {"bad_scaling"}
+
+
+FACTOR = 1.0138888888888888  # Of the reference points, at batch size 288.
+
+
+@pytest.mark.parametrize(
+    ("text", "points", "factor", "code"),
+    [
+        (f'{{"scaling_factor": {FACTOR}}}', True, FACTOR, None),
+        (f'{{"scaling_factor": {FACTOR}, "benchmark": "retinanet"}}', True, FACTOR, None),
+        # Both stand in the record, and the reference points hold.
+        ('{"scaling_factor": 1.5}', True, FACTOR, "scaling_differs"),
+        ('{"scaling_factor": 1.5}', False, 1.5, "scaling_believed"),
+        ('{"scaling_factor": 1}', False, 1.0, "scaling_believed"),
+        *(
+            (text, points, FACTOR if points else 1.0, code)
+            for points in (True, False)
+            for text, code in (
+                ('{"scaling_factor": "many"}', "bad_scaling"), ('{"factor": 2}', "bad_scaling"),
+                ('{"scaling_factor": 0.9}', "bad_scaling"), ("[1.5]", "bad_scaling"),
+                ('{"scaling_factor": true}', "bad_scaling"), ("1.5", "bad_scaling"),
+                ('{"scaling_factor": 1e9}', "bad_scaling"), ("{", "bad_json"), ("", "bad_json"),
+                ('{"scaling_factor": NaN}', "not_finite"),
+                ('{"scaling_factor": 1.5, "scaling_factor": 1}', "repeated_key"),
+                ('{"scaling_factor": 1.5, "benchmark": "bert"}', "bad_scaling"),
+                ('{"scaling_factor": 1.5, "files": ["result_7.txt"]}', "bad_scaling"),
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_scaling_json_counts_where_no_reference_point_does(
+    score_tree, make_package, make_log, text, points, factor, code
+):
+    logs = [make_log(10.0 + i, seed=i, batch_size=288) for i in range(5)]
+    files = make_package(logs) | {f"{SET}/scaling.json": text}
+    [record] = score_tree(files, root=("/", "v5.1" if points else "v9.0"))
+    assert record["olympic_mean_seconds"] == 720
+    assert record["normalised_seconds"] == pytest.approx(720 * factor)
+    warnings = codes(record) - {"unknown_benchmark"}
+    assert warnings == {code} - {None}
+    assert record["eligible"]
+    told = [p["file"] for p in record["problems"] if p["code"] == code]
+    assert told == [f"{SET}/scaling.json"] * (code is not None)
+
+
+@pytest.mark.parametrize(("factor", "ranked"), [(None, False), (1.0, False), (1.25, True)])
+def test_a_review_scaled_a_set_beyond_the_reference_points(
+    score_tree, make_package, make_log, benchmarks, factor, ranked
+):
+    """As v3.1 unet3d at batch size 28."""
+    files = make_package([make_log(10.0 + i, seed=i, batch_size=10**6) for i in range(5)])
+    if factor is not None:
+        files[f"{SET}/scaling.json"] = json.dumps({"scaling_factor": factor})
+    [record] = score_tree(files)
+    assert record["normalised_seconds"] == 720 * (factor or 1)
+    assert ("missing_rcp" in codes(record, "error")) == (not ranked)
+    assert is_ranked_by_server(record, files, benchmarks) == record["eligible"] == ranked
+
+
+def test_a_scaling_json_beside_no_logs_is_told(score_tree, make_package):
+    files = make_package() | {"ACME/results/big/scaling.json": '{"scaling_factor": 1.5}'}
+    [record] = score_tree(files)
+    assert (record["normalised_seconds"], codes(record)) == (720, {"misplaced_scaling"})
 
 
 def test_copies_of_a_log_are_flagged_wherever_they_are(score_tree, make_package):

@@ -116,7 +116,7 @@ def test_each_rank_may_log_a_seed_of_its_own(good_log, parse):
     assert parse(log).seed == 7
     problems = []
     reading = read_tolerantly(log, problems)
-    assert (reading.seeds, problems) == ((7, 8, 9), [])
+    assert (reading.run.seeds, problems) == ((7, 8, 9), [])
 
 
 def test_in_an_archive_a_broken_line_is_left_out_if_no_figure_needs_it(resnet9, good_log):
