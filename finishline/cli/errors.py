@@ -30,6 +30,7 @@ __all__ = [
     "cli_errors",
     "refusal",
     "require_server",
+    "server_missing",
 ]
 
 INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it.
@@ -127,9 +128,14 @@ def refusal(error: RuleError) -> CliError:
 def require_server(command: str) -> None:
     """Raise CliError unless finishline-server is installed beside this command."""
     if installed_server() is None:
-        raise CliError(
-            f"`finishline {command}` needs the distribution finishline-server, which is not "
-            "installed here; in the folder of Finishline's source, install it with "
-            "`pip install ./finishline '.[worker]'`.",
-            exit_code=ExitCode.SERVER,
-        )
+        raise server_missing(command)
+
+
+def server_missing(command: str) -> CliError:
+    """The CliError for a command that finishline-server has."""
+    return CliError(
+        f"`finishline {command}` needs the distribution finishline-server, which is not "
+        "installed here; in the folder of Finishline's source, install it with "
+        "`pip install ./finishline '.[worker]'`.",
+        exit_code=ExitCode.SERVER,
+    )

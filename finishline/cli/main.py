@@ -23,10 +23,11 @@ from finishline.cli.errors import (
     INTERRUPTION,
     CliError,
     ExitCode,
-    require_server,
+    server_missing,
 )
 from finishline.cli.screen import flowing, open_console
 from finishline.client.errors import told_besides
+from finishline.places import installed_server
 from finishline.profiles import ProfileError, chosen_profile
 from finishline.rules.errors import StatisticsMissingError
 
@@ -100,8 +101,10 @@ def _load(name: str) -> Any:
         module, attribute = COMMANDS[name].split(":")
         found = getattr(import_module(f"finishline.cli.commands.{module}"), attribute)
     else:
-        require_server(name)
-        found = _of_the_server("commands")[name].load()
+        added = _of_the_server("commands")
+        if name not in added.names or installed_server() is None:
+            raise server_missing(name)
+        found = added[name].load()
     if not isinstance(found, typer.Typer):
         single = typer.Typer(add_completion=False)
         single.command(name)(found)

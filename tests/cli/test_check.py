@@ -387,6 +387,14 @@ def test_what_needs_the_server_says_so_and_the_rest_explains_itself(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_server_installed_by_halves_is_missing(tmp_path):
+    stale = "import importlib.metadata as m; m.entry_points = lambda **_: m.EntryPoints(()); "
+    ran = run_bare(tmp_path, "up", program=stale + PROGRAM.replace(repr(BLOCKED), "()"))
+
+    assert (ran.returncode, ran.stdout) == (4, "")
+    assert ran.stderr.startswith("error: `finishline up` needs the distribution")
+
+
 def test_a_submission_is_checked_under_a_definition_file(tmp_path):
     folder = write_submission(tmp_path / "mine")
     (tmp_path / "others").mkdir()
