@@ -120,6 +120,7 @@ def test_p_is_welchs_on_log_values():
     ("first", "second", "p"),
     [
         ([8.0, 8.0], [8.0, 8.0], 1.0),
+        ([1.5] * 5, [1.5] * 7, 1.0),  # Their means differ in the last digit.
         ([8.0, 8.0], [9.0, 9.0], 0.0),
         ([9.0, 9.0], [8.0, 8.0], 0.0),
         ([8.0], [9.0, 8.0], None),

@@ -141,8 +141,6 @@ def test_nothing_is_tested_with_a_single_value():
 def test_values_without_scatter_are_certain():
     assert welch_of([2.0, 2.0], [1.0, 1.0]).over(1.5).p_more == 0.0
     assert welch_of([1.0, 1.0], [1.0, 1.0]).p_more == 1.0
-    assert two_sided_p([3.0] * 5, [3.0] * 7) == 1.0
-    assert two_sided_p([3.0] * 5, [3.1] * 7) == 0.0
     assert gap_to_a_second([1.6, 1.6]).over(1.5).p_more == 0.0
     assert gap_to_a_second([1.4, 1.4]).over(1.5).p_more == 1.0
     assert p_value_of_mean_beyond([94.5, 94.5], 94.0, direction="higher") == 0.0

@@ -12,7 +12,8 @@ ALPHA = 0.05
 POWER = 0.8
 MOST_NEEDED = 1_000_000  # Nobody will ever train so many runs or pairs.
 LARGEST_LOG = 700.0  # Logarithms beyond this have no exponential.
-SAME_LOG = 1e-9  # Means of figures without scatter differ by less in their last digits.
+# Equal figures have means and spreads that differ by less in their last digits.
+SAME_LOG, NO_SCATTER = 1e-9, 1e-14
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Gap:
         return self._tail(self.log_ratio)
 
     def _tail(self, distance: float) -> float:
-        if self.error == 0.0:
+        if self.error < NO_SCATTER:
             return 0.0 if distance < -SAME_LOG else 1.0
         return t_probability(distance / self.error, self.degrees_of_freedom)
 
