@@ -404,12 +404,12 @@ def test_a_gap_agrees_with_an_independent_paired_test():
 
 def test_exchanging_the_sides_turns_the_gap_over():
     pairs = [(1.0, 1.3), (1.1, 1.2), (0.9, 1.25)]
-    gap = paired_gap(pairs, quantum=FINE)
     turned = paired_gap([(second, first) for first, second in pairs], quantum=FINE)
+    gap = paired_gap(pairs, quantum=FINE).turned()
 
-    assert turned.ratio == pytest.approx(1 / gap.ratio)
-    assert (turned.low, turned.high) == pytest.approx((1 / gap.high, 1 / gap.low))
-    assert turned.p_more == pytest.approx(gap.p_less)
+    assert (gap.ratio, gap.low, gap.high, gap.p_less, gap.pairs) == pytest.approx(
+        (turned.ratio, turned.low, turned.high, turned.p_less, turned.pairs)
+    )
 
 
 def test_equal_readings_are_no_certainty():
@@ -425,18 +425,6 @@ def test_pairs_needed_are_those_of_the_published_tables(effect, pairs):
     """Small, medium and large effects at p = 0.05 and power 0.8 (G*Power, matched pairs)."""
     assert pairs_needed(gap_with(effect=effect), alpha=0.05) == pairs
     assert pairs_needed(gap_with(effect=-effect), alpha=0.05) == pairs
-
-
-@pytest.mark.parametrize("effect", [0.3, 0.6, 1.0, 1.4])
-def test_as_many_pairs_as_needed_have_the_power_asked_for(effect):
-    needed = pairs_needed(gap_with(effect=effect), alpha=0.05)
-
-    def power(pairs):
-        limit = scipy.stats.t.ppf(0.975, pairs - 1)
-        return float(scipy.stats.nct.sf(limit, pairs - 1, effect * math.sqrt(pairs)))
-
-    assert power(needed + 1) >= 0.8
-    assert power(needed - 1) < 0.8
 
 
 @pytest.mark.parametrize("effect", [0.0, 1e-9, 5e-324])

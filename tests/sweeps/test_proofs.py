@@ -140,6 +140,22 @@ def test_figures_that_differ_in_the_last_digits_are_equal(signed_again):
     assert signed_again(slower(1 + 2e-9))[0] == 1
 
 
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda d: d["submission"]["curves"][0][0][4].update(unknown_phase=1.0),
+        lambda d: d["submission"]["curves"].pop(),
+        lambda d: d["report"]["runs"][0]["evaluations"][0].update(quality=1e200),
+        lambda d: d["draw"].update(nonce="x"),
+        lambda d: d["draw"].update(own_runs=10**6, seeds=[]),
+        lambda d: d["submission"]["result"].update(violations=[7]),
+    ],
+)
+def test_impossible_values_that_the_server_signed_fail_a_check(edit, signed_again):
+    code, told = signed_again(lambda proof: edit(proof.document))
+    assert (code, "Do not rely on this" in told) == (1, True)
+
+
 def predicate_of(name):
     """The document in a sound proof."""
     return take_apart((FOLDER / "sound" / name).read_bytes(), signing_key=None).document

@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from finishline.rules.canonical import canonical, sha256_of
 from finishline.rules.proof.envelope import Part, Table, read_part
 from finishline.rules.scoring.measurements import PrecisionName
+from finishline.rules.scoring.run import PHASES
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.submissions.claim import System, TrainedWith
 from finishline.rules.verification.messages import ControlPoint, Failure, ReplayReport, ReplayRun
@@ -23,7 +24,15 @@ PARTS = (
 )  # fmt: skip
 
 Division = Literal["closed", "open"]
-Phases = dict[str, float]
+
+
+def _known(phases: dict[str, float]) -> dict[str, float]:
+    if not phases.keys() <= set(PHASES):
+        raise ValueError(f"expected seconds by phase, of {', '.join(PHASES)}")
+    return phases
+
+
+Phases = Annotated[dict[str, float], AfterValidator(_known)]
 # As `curve_row` writes an evaluation: without what is absent at the end.
 Row = (
     tuple[float | None, float | None, float, int | None]
