@@ -3,9 +3,10 @@
 import io
 import types
 from collections.abc import Iterator, Sequence
+from dataclasses import is_dataclass
 from datetime import date, datetime
 from tempfile import SpooledTemporaryFile
-from typing import IO, Annotated, Any, Literal, Union, get_args, get_origin
+from typing import IO, Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
@@ -157,6 +158,9 @@ def _arrow_type(annotation: Any) -> Any:
         return _arrow_type(type(get_args(annotation)[0]))
     if annotation is datetime:
         return pyarrow.timestamp("us", tz="UTC")
+    if is_dataclass(annotation):
+        hints = get_type_hints(annotation)
+        return pyarrow.struct([(name, _arrow_type(hint)) for name, hint in hints.items()])
     if issubclass(annotation, BaseModel):
         return pyarrow.struct(_fields(annotation))
     return getattr(pyarrow, ARROW[annotation])()
