@@ -19,7 +19,10 @@ from finishline.client.errors import NoAnswer
 from finishline.rules.archive.files import Archive
 from finishline.rules.archive.import_plan import Unsent, of_severity
 from finishline.rules.archive.parcels import Parcel, key_of
+from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
+from finishline.rules.logs.text import MAX_FILE_BYTES
+from finishline.rules.submissions.submission import score_submission
 
 State = Literal["imported", "already_there", "refused", "failed", "skipped", "to_import"]
 IN_FLIGHT = 4
@@ -116,14 +119,26 @@ def _settled(
         yield replace(future.result(), warnings=of_severity(parcel.problems, "warning"))
 
 
-def describe(parcel: Parcel, archive: Archive) -> Outcome:
-    """Outcome of a dry run: the upload that would be sent."""
+def describe(parcel: Parcel, archive: Archive, benchmarks: Mapping[str, Benchmark]) -> Outcome:
+    """Outcome of a dry run: the upload that would be sent, or why a server would refuse it."""
     try:
-        claim = orjson.loads(parcel.claim_json(archive).removeprefix(b"\xef\xbb\xbf"))
-    except (RuleError, ValueError):
-        claim = None  # The server reports its faults.
-    shown = parcel.fields | {"submission": claim}
-    return Outcome(parcel.path, "to_import", runs=len(parcel.logs), claim=shown)
+        claim = parcel.claim_json(archive)
+        logs = {file.name: archive.small(file, limit=MAX_FILE_BYTES) for file in parcel.logs}
+        scored = score_submission(
+            claim,
+            logs,
+            benchmarks,
+            file=parcel.claim_name,
+            benchmark_id=parcel.benchmark_id,
+            archive=True,
+            with_interval=False,
+        )
+    except RuleError as error:
+        problems = [_problem(each) for each in error.problems]
+        return _refused(parcel, error.problems[0].message, problems)
+    shown = parcel.fields | {"submission": orjson.loads(claim.removeprefix(b"\xef\xbb\xbf"))}
+    eligible = scored.result.eligible
+    return Outcome(parcel.path, "to_import", len(parcel.logs), eligible=eligible, claim=shown)
 
 
 class Sender:

@@ -367,6 +367,47 @@ def test_a_dry_run_shows_the_claims_and_sends_nothing(packages, keeper, import_i
     assert keeper.keys == []
 
 
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (("retinanet", "retinanet_v9"), "mlperf v5.1 retinanet_v9 has no definition"),
+        (('"key": "run_start"', '"time_s": 1, "key": "run_start"'), None),
+        (('"key": "eval_accuracy",', '"key": "eval_accuracy"'), "broken JSON"),
+        (('"key": "seed",', '"key": "seed"'), None),
+        (('"value": 0', '"value": 1'), None),  # A seed twice is stored, and not ranked.
+    ],
+)
+def test_a_dry_run_counts_what_an_import_would_refuse(packages, import_it, change, reason):
+    old, new = change
+    if old == "retinanet":
+        for folder in packages.glob("*/results/big/retinanet"):
+            folder.rename(folder.with_name(new))
+    else:
+        log = packages / "ACME/results/big/retinanet/result_0.txt"
+        log.write_text(log.read_text().replace(old, new))
+        if "time_s" in new:
+            reason = "got None"
+            log.write_text(
+                log.read_text().replace('{"time_ms": 1700000000000, "time_s"', '{"time_s"')
+            )
+    ran = import_it("mlperf", str(packages), "--dry-run", "--json")
+    document = ran.json()
+    refused = [each["reason"] for each in document["refused"]]
+    count = 0 if reason is None else 3 if old == "retinanet" else 1
+    assert (ran.code, len(document["to_import"])) == (int(count > 0), 3 - count)
+    assert len(refused) == count
+    assert all(reason in each for each in refused)
+
+
+def test_a_set_of_mlperf_hpc_is_skipped(packages, import_it):
+    folder = packages / "ACME/results/big/retinanet"
+    (folder.parent / "weak").mkdir()
+    folder.rename(folder.parent / "weak" / "deepcam")
+    for more in (["--dry-run"], []):
+        skipped = import_it("mlperf", str(packages), "--json", *more).json()["skipped"]
+        assert [each["reason"] for each in skipped] == ["MLPerf HPC is not scored"]
+
+
 def test_the_day_of_a_round_is_sent_where_it_is_given(packages, tree, import_it):
     given = ("--published", "2024-11-13", "--dry-run", "--json")
     claims = import_it("mlperf", str(packages), *given).json()["to_import"]

@@ -90,7 +90,8 @@ def import_archive(
     ended: CliError | None = None
     with noted_interrupts() as interrupts, ServerClient(url, token, timeout=TIMEOUT) as server:
         sender = Sender(server, found.archive, interrupts.stopping, commit=commit)
-        send = partial(describe, archive=found.archive) if dry_run else sender.send
+        dry = partial(describe, archive=found.archive, benchmarks=benchmarks)
+        send = dry if dry_run else sender.send
         planned = without_collector(plan_import(found, benchmarks, published=day))
         sending = send_all(planned, send, interrupts)
         try:

@@ -66,11 +66,10 @@ def read_description(
     found: ResultSet, archive: Archive, version: str | None, problems: Problems
 ) -> SystemDescription | None:
     """The system description of a set in a package: ORG/systems/SYSTEM.json, in v0.5 entry.json."""
-    system = found.place[-2]
+    *organisation, _, system = found.system_place
+    places = [(*organisation, "systems", f"{system}.json")]
     if version == "0.5":
         places = [(*found.place[:-1], "entry.json")]
-    else:
-        places = [(*found.place[:-3], "systems", f"{system}.json")]
     file = next((file for place in places if (file := archive.find(place))), None)
     if file is None:
         problems.add(

@@ -38,8 +38,10 @@ MAX_SMALL_BYTES = 1024 * 1024
 CHUNK_BYTES = 4 * 1024 * 1024
 # There were 0.5 to 0.7, and since then two a year.
 # A folder that was downloaded as a zip has its branch or commit behind its name.
+# A round that nobody knows yet is one only by the name of its repository.
 _VERSION = re.compile(
-    r"(?:.*[_-])?v(0\.[567]|[1-9]\d?\.[01])(?:\.\d)?(?:-(?:main|master|[0-9a-f]{7,40}))?"
+    r"(?:training_results_v(?P<named>\d{1,2}\.\d{1,2})|(?:.*[_-])?v(?P<known>0\.[567]|[1-9]\d?\.[01]))"
+    r"(?:\.\d)?(?:-(?:main|master|[0-9a-f]{7,40}))?"
 )
 
 
@@ -121,7 +123,7 @@ def version_of(place: Place) -> str | None:
     """The MLPerf version that folders name ("training_results_v5.1" is "5.1"), the innermost."""
     for part in reversed(place):
         if match := _VERSION.fullmatch(part):
-            return match[1]
+            return match["named"] or match["known"]
     return None
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from finishline.rules.archive.agreement import read_description
 from finishline.rules.archive.claims import set_claim
+from finishline.rules.archive.mlperf import HPC
 from finishline.rules.archive.parcels import Parcel
 from finishline.rules.archive.problems import Problems, Severity
 from finishline.rules.archive.records import Found, Record, score_found
@@ -51,6 +52,8 @@ def plan_import(
             yield _unsent(record, "It cannot be read.")
         elif isinstance(submission, EntryFiles):
             yield _plan_entry(submission, record)
+        elif isinstance(submission, ResultSet) and submission.is_hpc:
+            yield Unsent(submission.path, f"{HPC} is not scored")
         elif isinstance(submission, ResultSet) and submission.in_package:
             yield _plan_set(submission, record, found, published)
         else:

@@ -45,8 +45,11 @@ KEYS = (
     "path", "organisation", "system", "benchmark", "division", "runs", "n_runs",
     "olympic_mean_seconds", "normalised_seconds", "rcp", "cv_percent", "reached_fraction",
     "global_batch_size", "problems", "eligible", "cv_all_percent", "version", "scored_runs",
-    "scaling_json", "description", "definition", "runs_started", "runs_reached",
+    "scaling_json", "suite", "scaling", "description", "definition", "runs_started", "runs_reached",
 )  # fmt: skip
+
+
+HPC = "MLPerf HPC"
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,8 @@ class Reader:
 
 def score_set(found: ResultSet, reader: Reader) -> dict[str, Any]:
     """Score one result set into a record; `problems` lists its faults."""
+    if found.is_hpc:
+        return _describe_hpc(found, reader)
     problems = Problems()
     name = shown(found.place[-1]) if found.in_package else None
     logs = _read_logs(found.runs, name, possible_rounds(found, reader.rounds), reader, problems)
@@ -83,6 +88,37 @@ def score_set(found: ResultSet, reader: Reader) -> dict[str, Any]:
         check_agreement(record, logs.runs, description, problems)
         add_odd_names(found.runs, problems)
     check_scaling(record, found, problems)
+    return _finished(record, problems)
+
+
+def _describe_hpc(found: ResultSet, reader: Reader) -> dict[str, Any]:
+    """The record of a set of MLPerf HPC, which is named and not scored."""
+    *organisation, _, system = found.system_place
+    name, version = shown(found.place[-1]), version_of(tuple(organisation))
+    logs = _read_logs(found.runs, name, (), reader, Problems())
+    description = read_description(found, reader.archive, version, Problems())
+    said = description.division if description is not None else None
+    division = logs.division or _called(said)
+    record = _figures(logs, division, found.path, reader, Problems())
+    unscored = ("olympic_mean_seconds", "normalised_seconds", "rcp", "cv_percent", "cv_all_percent")
+    record |= dict.fromkeys(unscored) | {
+        "scored_runs": [],
+        "version": version,
+        "organisation": shown(organisation[-1]),
+        "system": shown(system),
+        "suite": HPC,
+        "scaling": found.scaling,
+        "description": dict(description.fields) if description is not None else None,
+    }
+    problems = Problems()
+    scaling = f" ({found.scaling} scaling)" if found.scaling else ""
+    problems.add(
+        "hpc_not_scored",
+        f"{HPC} is not scored{scaling}",
+        file=found.path,
+        expected="a set of MLPerf Training, ORG/results/SYSTEM/BENCHMARK",
+        severity="warning",
+    )
     return _finished(record, problems)
 
 

@@ -15,6 +15,9 @@ RESULT_NAME = re.compile(r"result_[A-Za-z0-9_-]{1,80}\.txt")
 _NUMBER = re.compile(r"[0-9]{1,30}")
 LOG_SUFFIXES = (".txt", ".log", ".out")
 LOG_MARK = b":::ML"
+# MLPerf HPC: ORG/results/SYSTEM/weak/BENCHMARK, in its first round without "weak" or "strong".
+SCALINGS = ("strong", "weak")
+HPC_BENCHMARKS = ("cosmoflow", "deepcam", "oc20", "openfold")
 
 
 @dataclass
@@ -45,6 +48,25 @@ class ResultSet:
     def in_package(self) -> bool:
         """Whether the folder stands in a package: ORG/results/SYSTEM/BENCHMARK."""
         return len(self.place) > 3 and self.place[-3] == "results"
+
+    @property
+    def scaling(self) -> str | None:
+        """The scaling of a set of MLPerf HPC, where its path names one."""
+        in_system = len(self.place) > 4 and self.place[-4] == "results"
+        return self.place[-2] if in_system and self.place[-2] in SCALINGS else None
+
+    @property
+    def is_hpc(self) -> bool:
+        """Whether it is a set of MLPerf HPC."""
+        named = self.place[-1] in HPC_BENCHMARKS or any(
+            part.startswith("hpc_results") for part in self.place
+        )
+        return self.scaling is not None or (self.in_package and named)
+
+    @property
+    def system_place(self) -> Place:
+        """The folder of the system that it was trained on, ORG/results/SYSTEM, in a package."""
+        return self.place[: -1 if self.scaling is None else -2]
 
 
 @dataclass
@@ -155,7 +177,7 @@ def _oddly_named_sets(
 
 def _outside_packages(files: Iterable[ArchiveFile], sets: Iterable[ResultSet]) -> list[ArchiveFile]:
     """Files outside packages. A package also holds code; texts beside code are no runs."""
-    packages = {found.place[:-3] for found in sets if found.in_package}
+    packages = {each.system_place[:-2] for each in sets if each.in_package or each.is_hpc}
     packages |= {found.place for found in sets}
     return [
         file

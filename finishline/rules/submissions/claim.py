@@ -77,6 +77,7 @@ CLAIM_LIMIT_BYTES = 256 * 1024
 MOST_INSTANCES = 10**6
 MAX_ORGANISATION_LENGTH = 200
 MOST_SCALING = 1000.0  # Published factors are below 2.
+MLPERF_NAME = re.compile(r"mlperf-(?:v[0-9.]{1,9}-)?[a-z0-9_]{1,80}")
 ISO_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 HARDWARE_CLASS = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 
@@ -263,6 +264,10 @@ def _precision(root: Fields) -> PrecisionName | None:
 def find_benchmark(root: Fields, benchmarks: Mapping[str, Benchmark]) -> Benchmark:
     """The benchmark a table names in its field "benchmark"."""
     name = root.text("benchmark")
+    if name not in benchmarks and MLPERF_NAME.fullmatch(name):
+        expected = "a benchmark of a known round, or a definition of it"
+        message = f"{name.replace('-', ' ')} has no definition"
+        raise root.fail("benchmark", message, expected=expected)
     if name not in benchmarks:
         known = " or ".join(sorted(benchmarks))
         message = f"unknown benchmark {name[:80]!r}{did_you_mean(name, sorted(benchmarks))}"

@@ -147,6 +147,7 @@ RECORD = {
     "version": "5.1",
     "definition": {"id": "mlperf-v5.1-dlrm_dcnv2", "sha256": "0" * 64},
     "runs": [{"file": "result_0.txt"}, {"file": "result_1.txt"}],
+    "scaling_json": None,
 }
 
 

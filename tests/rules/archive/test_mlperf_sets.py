@@ -240,6 +240,32 @@ def test_a_scaling_json_beside_no_logs_is_told(score_tree, make_package):
     assert (record["normalised_seconds"], codes(record)) == (720, {"misplaced_scaling"})
 
 
+@pytest.mark.parametrize(
+    ("folder", "scaling"),
+    [
+        ("hpc_results_v2.0/ACME/results/big/weak/deepcam", "weak"),
+        ("elsewhere/ACME/results/big/strong/openfold", "strong"),
+        ("hpc_results_v2.0/ACME/results/big/strong/new_one", "strong"),
+        ("hpc_results_v0.7/ACME/results/big/cosmoflow", None),
+    ],
+)
+def test_mlperf_hpc_is_named_and_not_scored(score_tree, make_log, folder, scaling):
+    name = folder.rpartition("/")[2]
+    logs = [make_log(10.0 + i, seed=i, benchmark=name, division=None) for i in range(12)]
+    files = {f"{folder}/result_{i}.txt": log for i, log in enumerate(logs)}
+    place = folder.partition("/results")[0]
+    files[f"{place}/systems/big.json"] = '{"division": "closed", "submitter": "ACME"}'
+    [record] = score_tree(files, root=("/", "x"))
+    figures = ("olympic_mean_seconds", "normalised_seconds", "rcp", "cv_percent")
+    assert [record[name] for name in figures] == [None] * 4
+    named = ("suite", "scaling", "organisation", "system", "benchmark", "division", "n_runs")
+    said = ["MLPerf HPC", scaling, "ACME", "big", name, "closed", 12]
+    assert [record[name] for name in named] == said
+    assert (codes(record), len(record["problems"]), record["eligible"]) == (
+        {"hpc_not_scored"}, 1, False,
+    )  # fmt: skip
+
+
 def test_copies_of_a_log_are_flagged_wherever_they_are(score_tree, make_package):
     files = make_package()
     other = {path.replace("big", "small"): content for path, content in files.items()}
@@ -289,7 +315,13 @@ def test_every_record_has_the_same_keys_and_can_be_written_as_json(
 
 @pytest.mark.parametrize(
     ("folder", "version"),
-    [("training_results_v4.1", "4.1"), ("v5.1", "5.1"), ("v0.5.0", "0.5"), ("cloud_v2.8", None)],
+    [
+        ("training_results_v9.9", "9.9"),
+        ("training_results_v4.1", "4.1"),
+        ("v5.1", "5.1"),
+        ("v0.5.0", "0.5"),
+        ("cloud_v2.8", None),
+    ],
 )
 def test_the_version_of_the_rules_is_that_of_the_folder(folder, version):
     assert version_of(("/", "x", folder, "ACME")) == version
