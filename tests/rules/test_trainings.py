@@ -125,7 +125,9 @@ def test_a_package_without_problems_has_a_hash_over_its_sorted_files():
         ({"a/" * 49 + "b.py": b""}, "a/a/a/"),
         ({"notes.txt": b"a\n" + b"x" * 1001}, "notes.txt line 2: a line of 1001 characters"),
         ({"../up.py": b""}, "../up.py: a file's name that is not allowed"),
-        ({"Upper.py": b""}, "Upper.py: a file's name that is not allowed"),
+        ({"a b.txt": b""}, "a b.txt: a file's name that is not allowed"),
+        ({"Train.py": b""}, "train.py: the name Train.py in other letters"),
+        ({"Mine/a.py": b"", "mine/b.py": b""}, "mine: the name Mine in other letters"),
         ({"a.txt": b"x\n" * (65 << 10)}, "a.txt: 133120 bytes; expected at most 131072 bytes"),
     ],
 )
@@ -164,8 +166,9 @@ def test_a_package_of_257_kib_or_33_files_beside_its_manifest_is_refused():
 
 def test_own_modules_and_folders_may_be_imported():
     files = GOOD | {
-        "train.py": b"from mine.net import prepare\nimport helper\ntrain = helper.train\n",
-        "mine/net.py": b"def prepare(task): pass\n",
+        "README.md": b"# Notes\n",
+        "train.py": b"from Mine.Net import prepare\nimport helper\ntrain = helper.train\n",
+        "Mine/Net.py": b"def prepare(task): pass\n",
         "helper.py": b"def train(prepared, data, seed): yield\n",
     }
 

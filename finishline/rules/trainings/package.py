@@ -31,7 +31,7 @@ LONGEST_LINE = 1_000
 LONGEST_NAME = 100
 SUFFIXES = (".py", ".toml", ".md", ".txt")
 FUNCTIONS = {"prepare": 1, "train": 3}
-_NAME = re.compile(r"[a-z0-9_.-]+(/[a-z0-9_.-]+)*")
+_NAME = re.compile(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*")
 
 
 @dataclass(frozen=True)
@@ -105,6 +105,13 @@ def _files(files: Mapping[str, bytes], *, compiled: bool) -> Iterator[RuleError]
     folders = {str(folder) for name in files for folder in PurePosixPath(name).parents}
     for name in sorted(folders.intersection(files)):
         yield PackageError("the name of a folder as well", file=name, expected="another name")
+    spellings: dict[str, str] = {}
+    for name in sorted(folders.union(files)):
+        other = spellings.setdefault(name.casefold(), name)
+        if other != name:
+            message = f"the name {other} in other letters"
+            expected = "names that differ on every disk"
+            yield PackageError(message, file=name[:200], expected=expected)
     for name, content in sorted(files.items()):
         yield from _file(name, content, compiled=compiled)
 
@@ -112,7 +119,7 @@ def _files(files: Mapping[str, bytes], *, compiled: bool) -> Iterator[RuleError]
 def _file(name: str, content: bytes, *, compiled: bool) -> Iterator[RuleError]:
     allowed = _NAME.fullmatch(name) and not {".", ".."}.intersection(name.split("/"))
     if not allowed or len(name) > LONGEST_NAME:
-        expected = f"a relative name of a-z, 0-9, _, . and -, at most {LONGEST_NAME} of them"
+        expected = f"a relative name of A-Z, a-z, 0-9, _, . and -, at most {LONGEST_NAME} of them"
         yield PackageError("a file's name that is not allowed", file=name[:200], expected=expected)
     suffixes = (*SUFFIXES, *(COMPILED_SUFFIXES if compiled else ()))
     if not name.endswith(suffixes):

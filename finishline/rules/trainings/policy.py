@@ -17,7 +17,7 @@ REFERENCE = "reference/"  # Folder of the reference, a package.
 LARGEST_PACKAGE_BYTES = 256 << 10
 MOST_RUNS = 20
 Trust = Literal["ranked", "demonstration"]
-_NAME = re.compile(r"[a-z0-9_-][a-z0-9_.-]*(/[a-z0-9_-][a-z0-9_.-]*)*")
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -84,7 +84,9 @@ def _files(table: Fields) -> dict[str, str]:
     found = {name: table.text(name) for name, _ in table.items()}
     for name, digest in found.items():
         if not _NAME.fullmatch(name):
-            raise table.fail(name, "not a file's name", expected="a-z, 0-9, _, . and - below /")
+            raise table.fail(
+                name, "not a file's name", expected="A-Z, a-z, 0-9, _, . and - below /"
+            )
         if not _SHA256.fullmatch(digest):
             raise table.fail(name, f"got {digest[:80]!r}", expected="64 hex digits, its SHA-256")
     if TASK_FILE not in found:
