@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from finishline.cli.errors import CliError, ExitCode, Problem
+from finishline.rules.text import refuse_utf16
 
 LIMIT_BYTES = 1024 * 1024
 MOST_PEOPLE = 2000
@@ -63,7 +64,9 @@ def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, str]]]:
     try:
         if path.stat().st_size > LIMIT_BYTES:
             raise ValueError(f"more than {LIMIT_BYTES} bytes")
-        text = _decoded(path.read_bytes())
+        content = path.read_bytes()
+        refuse_utf16(content, file=path.name)
+        text = _decoded(content)
         first = text.partition("\n")[0]
         delimiter = max(DELIMITERS, key=first.count)
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)

@@ -11,7 +11,7 @@ from typing import Any
 from finishline.cli.errors import CliError, ExitCode
 from finishline.rules.benchmarks.prices import Price, read_price
 from finishline.rules.errors import RuleError
-from finishline.rules.text import count_text, did_you_mean, parse_toml
+from finishline.rules.text import count_text, did_you_mean, parse_toml, refuse_utf16
 
 LIMIT_BYTES = 16 * 1024 * 1024
 NUMBERS = {"usd_per_hour": float, "supersedes": int}
@@ -31,7 +31,11 @@ def read_prices(path: Path) -> list[Price]:
     try:
         if path.stat().st_size > LIMIT_BYTES:
             raise ValueError(f"more than {LIMIT_BYTES} bytes")
-        text = path.read_bytes().decode("utf-8-sig")
+        content = path.read_bytes()
+        refuse_utf16(content, file=path.name)
+        text = content.decode("utf-8-sig")
+    except RuleError:
+        raise
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise CliError(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from finishline.client.errors import Problem, Refused
 from finishline.rules.errors import RuleError
 from finishline.rules.logs import PACKED_SUFFIXES, UNPACKED, check_file_name
-from finishline.rules.text import count_text, near_miss
+from finishline.rules.text import count_text, near_miss, refuse_utf16
 from finishline.rules.trainings.manifest import FILE
 
 if TYPE_CHECKING:
@@ -100,7 +100,11 @@ def _sha256(content: Content) -> bytes:
 
 def _listed_runs(claim: Path) -> list[str] | None:
     try:
-        document = json.loads(claim.read_bytes().decode("utf-8-sig"))
+        content = claim.read_bytes()
+        refuse_utf16(content, file=str(claim))
+        document = json.loads(content.decode("utf-8-sig"))
+    except RuleError as error:
+        raise refusal(error) from error
     except (OSError, ValueError, RecursionError) as error:
         raise _refused(claim, f"not JSON ({error})", "a JSON object") from error
     if not isinstance(document, dict):

@@ -11,6 +11,7 @@ from typing import Any
 import rfc8785
 
 from finishline.rules.errors import RuleError
+from finishline.rules.text import refuse_utf16
 
 LARGEST_EXACT = 2**53 - 1
 DEEPEST = 100
@@ -53,6 +54,7 @@ def read_json(content: bytes, *, file: str) -> dict[str, Any]:
     try:
         value = json.loads(content.decode(), object_pairs_hook=_once, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
+        refuse_utf16(content, file=file)
         raise RuleError(f"not JSON: {error}", file=file, expected="a JSON object") from error
     if not isinstance(value, dict):
         raise RuleError("not a JSON object", file=file, expected="a JSON object")

@@ -134,6 +134,21 @@ def fault_in(name: str) -> str | None:
     return f"has compatibility characters; write it as {plain!r}" if plain != name else None
 
 
+def refuse_utf16(content: bytes, *, file: str, error: type[RuleError] = RuleError) -> None:
+    """Raise `error` for a text in UTF-16 or UTF-32, with a byte order mark or without one.
+
+    In them nearly every first or second byte of a text with Latin letters is zero, and not both.
+    """
+    start = content[:1024]
+    zeros = [start[at::4].count(0) for at in range(4)]
+    low, high = sorted((min(zeros[::2]), min(zeros[1::2])))
+    marked = start.startswith((b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff"))
+    if marked or high > max(len(start) / 16, 20 * low):
+        name = "UTF-32" if sum(zeros) > 0.6 * len(start) else "UTF-16"
+        message = f"{name}; save it as UTF-8"
+        raise error(message, file=file, expected="UTF-8 text", code="not_utf8")
+
+
 MOST_BYTES = 256 * 1024
 MOST_KEY_PARTS = 16
 DEEPEST = 16
@@ -163,6 +178,7 @@ def parse_toml(
     if len(content) > most_bytes:
         message = f"{len(content)} bytes"
         raise error(message, file=file, expected=f"TOML of at most {most_bytes} bytes")
+    refuse_utf16(content, file=file, error=error)
     try:
         text = content.decode("utf-8")
         _check_bounds(text, file, error)

@@ -10,6 +10,12 @@ from typing import Any, Literal
 
 import pytest
 
+from finishline.cli.class_lists import read_class
+from finishline.cli.errors import CliError
+from finishline.cli.price_files import read_prices
+from finishline.client.errors import Refused
+from finishline.client.files import find_submission_files
+from finishline.rules.canonical import read_json
 from finishline.rules.errors import (
     BenchmarkError,
     ClaimError,
@@ -18,6 +24,10 @@ from finishline.rules.errors import (
     SubmissionError,
 )
 from finishline.rules.fields import Fields
+from finishline.rules.logs.dawnbench_entry import parse_entry
+from finishline.rules.logs.source import read_csv, read_trainer_state
+from finishline.rules.logs.text import parse_json
+from finishline.rules.submissions.claim import read_claim
 from finishline.rules.text import (
     GROUPS,
     MOST_BYTES,
@@ -189,6 +199,31 @@ def test_texts_and_comments_may_hold_anything(content):
 def test_what_is_no_toml_is_refused(content):
     with pytest.raises(RuleError, match=r"x\.toml.* not TOML: .*expected a TOML file"):
         parse_toml(content, file="x.toml")
+
+
+READERS = {
+    "TOML": lambda content, _: parse_toml(content, file="f"),
+    "claim": lambda content, _: read_claim(content, file="f", benchmarks={}),
+    "JSON": lambda content, _: parse_json(content, file="f"),
+    "entry": lambda content, _: parse_entry(content, name="f"),
+    "proof": lambda content, _: read_json(content, file="f"),
+    "table": lambda content, _: read_csv(content, file="f"),
+    "state": lambda content, _: read_trainer_state(content, file="f"),
+    "prices": lambda _, path: read_prices(path),
+    "class": lambda _, path: read_class(path),
+    "submission": lambda _, path: find_submission_files(path),
+}
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32-le"])
+def test_utf_16_is_named_by_every_reader(tmp_path, read, encoding):
+    path = tmp_path / "f"
+    path.write_bytes('{"name": "Zoë", "名": "値"}\n'.encode(encoding))
+    with pytest.raises((RuleError, CliError, Refused)) as refused:
+        read(path.read_bytes(), path)
+    problems = getattr(refused.value, "problems", ()) or [refused.value]
+    assert f"{encoding[:6].upper()}; save it as UTF-8" in str(problems[0])
 
 
 def test_nothing_else_parses_toml():

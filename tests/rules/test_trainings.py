@@ -115,7 +115,8 @@ def test_a_package_without_problems_has_a_hash_over_its_sorted_files():
         ({"json.py": b"x = 1\n"}, "json.py: the name of a module of Python"),
         ({"numpy.py": b"x = 1\n"}, "numpy.py: the name of a module of Python"),
         ({"model.so": b"\x7fELF"}, "model.so: a kind of file that is not allowed"),
-        ({"notes.txt": b"\xff\xfe"}, "notes.txt line 1: not UTF-8"),
+        ({"notes.txt": b"\xff"}, "notes.txt line 1: not UTF-8"),
+        ({"notes.txt": "# Notes\n".encode("utf-16-le")}, "notes.txt: UTF-16; save it as UTF-8"),
         ({"notes.txt": b"a\nb\0"}, "notes.txt line 2: the character U+0000; expected text that"),
         ({"notes.md": b"a\r\nb\rc"}, "notes.md line 2: the character U+000D"),
         # Text that turns its direction reads otherwise than it runs (CVE-2021-42574).

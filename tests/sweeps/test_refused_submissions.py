@@ -72,6 +72,15 @@ def renamed(name):
     return change
 
 
+def recoded(parts, encoding):
+    parts.logs[LOG] = parts.logs[LOG].encode(encoding)
+
+
+def in_json(parts):
+    lines = parts.logs[LOG].splitlines()
+    parts.logs[LOG] = "\n".join(json.dumps({"log": f"{line}\n"}) for line in lines)
+
+
 def stop_twice(parts):
     parts.logs[LOG] += parts.logs[LOG].splitlines()[-1]
 
@@ -140,6 +149,9 @@ PLACES = {
     "random bytes for a log": (log(bytes(range(256))), LOG, "run_start", None, "exactly one"),
     "zip for a log": (log(ZIP), LOG, None, None, "plain text"),
     "gzip for a log": (log(gzip.compress(b"0" * 10**7)), LOG, None, None, "plain text"),
+    "UTF-16 for a log": (lambda parts: recoded(parts, "utf-16-le"), LOG, None, None, "UTF-8"),
+    "docker's JSON for a log": (in_json, LOG, None, 1, "jq -r"),
+    "seed of 64 bits": (line(4, key="seed", value=2**64 - 1), LOG, "seed", 4, "to 922337203685477"),
     "long line": (line(1, value="x" * 20_000), LOG, None, 1, "at most 16,384 bytes"),
     "log of another benchmark": (line(2, value="resnet"), LOG, "submission_benchmark", 2, "digits"),
     "log of the other division": (

@@ -4,7 +4,7 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import LogFormatError
 from finishline.rules.logs.dawnbench import parse_curve
 from finishline.rules.logs.mllog import parse_mllog
-from finishline.rules.logs.text import MAX_FILE_BYTES, is_placeholder, refuse_other_content
+from finishline.rules.logs.text import is_placeholder, refuse_other_content
 from finishline.rules.scoring.run import ClockName, Run
 
 MAX_NAME_LENGTH = 200
@@ -21,10 +21,6 @@ def parse_run_log(content: bytes, *, name: str, benchmark: Benchmark, archive: b
     with file, line, field and expectation.
     """
     check_file_name(name)
-    if len(content) > MAX_FILE_BYTES:
-        raise LogFormatError(
-            f"{len(content):,} bytes", file=name, expected=f"at most {MAX_FILE_BYTES:,} bytes"
-        )
     refuse_other_content(content, name=name)
     if clock_of_log(name) == "mlperf":
         if archive and is_placeholder(content):

@@ -11,7 +11,7 @@ from finishline.rules.errors import LogFormatError
 from finishline.rules.logs.dawnbench_entry import UTF8_MARK, DawnbenchEntry, parse_entry, read_entry
 from finishline.rules.logs.text import MAX_MLLOG_LINE_BYTES, refuse_long_lines
 from finishline.rules.scoring.run import Evaluation, Run
-from finishline.rules.text import count_text
+from finishline.rules.text import count_text, refuse_utf16
 
 __all__ = [
     "DawnbenchEntry",
@@ -85,6 +85,7 @@ def _lines(content: bytes, name: str) -> list[str]:
     text = content.removeprefix(UTF8_MARK)
     if (rows := text.count(b"\n")) > MAX_ROWS:
         raise LogFormatError(f"{rows:,} lines", file=name, expected=f"at most {MAX_ROWS:,} lines")
+    refuse_utf16(content, file=name, error=LogFormatError)
     try:
         lines = text.decode("utf-8").split("\n")
     except UnicodeDecodeError as error:

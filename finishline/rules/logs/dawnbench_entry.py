@@ -9,6 +9,7 @@ from typing import Any, Literal
 from finishline.rules.errors import LogFormatError
 from finishline.rules.fields import Fields
 from finishline.rules.logs.text import parse_json, refuse_repeated_keys
+from finishline.rules.text import refuse_utf16
 
 MAX_ENTRY_BYTES = 1024 * 1024
 # Figures beyond these are no measurements, and nothing can be derived from them.
@@ -118,6 +119,7 @@ def _read_fields(text: bytes, name: str) -> Fields:
         raise LogFormatError(
             f"{len(text):,} bytes", file=name, expected=f"at most {MAX_ENTRY_BYTES:,} bytes"
         )
+    refuse_utf16(text, file=name, error=LogFormatError)
     try:
         text.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -130,7 +130,8 @@ class LogSettings:
     def _integer(self, record: MllogRecord, *, minimum: int) -> int:
         value = record.value
         if not is_number(value) or value % 1 or not minimum <= value <= MAX_INTEGER:
-            raise self._fail(record, shown(value), f"a whole number of at least {minimum}")
+            expected = f"a whole number from {minimum} to {MAX_INTEGER}"
+            raise self._fail(record, shown(value), expected)
         return int(value)
 
     def _refuse_change(self, record: MllogRecord, value: object, said: object) -> None:

@@ -4,11 +4,13 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import orjson
 
 from finishline.rules.errors import LogFormatError
+from finishline.rules.text import refuse_utf16
 
 MAX_MLLOG_LINE_BYTES = 16 * 1024  # The longest real line has 367 bytes.
 KEPT_BYTES = 2 * MAX_MLLOG_LINE_BYTES
@@ -61,6 +63,7 @@ def _telling_part(line: bytes, mark: bytes) -> bytes:
     return line[start : start + KEPT_BYTES]
 
 
+MAX_FILE_BYTES = 64 * 1024 * 1024
 COMPRESSED = {
     b"\x1f\x8b": "gzip",
     b"PK\x03\x04": "zip",
@@ -70,10 +73,21 @@ COMPRESSED = {
     b"\xfd7zXZ\x00": "xz",
     b"BZh": "bzip2",
 }
+_MARK = re.compile(rb":::(?:MLLOG|MLL |MLPv0\.5)")
+QUOTES = b'""'
+_QUOTED_MARK = re.compile(rb'%b\s*\{\s*(?:\\|"")' % _MARK.pattern)
+# Fields with the text of a line, as docker, Kubernetes, journald and clouds name them.
+WRAPPERS = ("log", "message", "msg", "line", "text", "textpayload", "event")
 
 
 def refuse_other_content(start: bytes, *, name: str) -> None:
-    """Raise LogFormatError for a log whose first bytes are none, blank, or of a compressed file."""
+    """Raise LogFormatError for a text that is too large, empty or of another kind.
+
+    Other kinds are compressed, in UTF-16, or have each line inside JSON or CSV.
+    """
+    if len(start) > MAX_FILE_BYTES:
+        expected = f"at most {MAX_FILE_BYTES:,} bytes"
+        raise LogFormatError(f"{len(start):,} bytes", file=name, expected=expected)
     if not start or start.isspace():
         raise LogFormatError(
             "an empty log", file=name, expected="one training run", code="empty_log"
@@ -86,6 +100,36 @@ def refuse_other_content(start: bytes, *, name: str) -> None:
                 expected="a plain text log; unpack it first",
                 code="compressed",
             )
+    refuse_utf16(start, file=name, error=LogFormatError)
+    _refuse_wrapped(start, name=name)
+
+
+def _refuse_wrapped(content: bytes, *, name: str) -> None:
+    """Raise LogFormatError if the first line with a mark, else the first line, is inside JSON."""
+    mark = _MARK.search(content)
+    place = mark.start() if mark else len(content) - len(content.lstrip())
+    begin, end = content.rfind(b"\n", 0, place) + 1, content.find(b"\n", place)
+    line = content[begin:end] if end >= 0 else content[begin:]
+    table: Any = None
+    if line.lstrip().startswith(b"{"):
+        with suppress(orjson.JSONDecodeError):
+            table = orjson.loads(line)
+    for field, text in table.items() if isinstance(table, dict) else ():
+        has_line = mark[0].decode() in str(text) if mark else field.casefold() in WRAPPERS
+        if has_line and isinstance(text, str):
+            message = (
+                f"each line is inside JSON, in the field {field[:40]!r}, as docker writes logs"
+            )
+            expected = f"the lines alone, as `jq -r '.\"{field[:40]}\"' FILE` prints them"
+            break
+    else:
+        quoted = _QUOTED_MARK.search(line)
+        if quoted is None:
+            return
+        message = f"each line is inside {'CSV' if quoted[0].endswith(QUOTES) else 'JSON'}"
+        expected = "the lines alone"
+    number = content.count(b"\n", 0, begin) + 1
+    raise LogFormatError(message, file=name, line=number, expected=expected, code="wrapped")
 
 
 MAX_PLACEHOLDER_BYTES = 1000
@@ -108,7 +152,6 @@ def is_placeholder(content: bytes) -> bool:
     return is_text and not text.startswith(("{", "[", "<")) and _WORD.search(text) is not None
 
 
-MAX_FILE_BYTES = 64 * 1024 * 1024
 MAX_LINE_BYTES = 1024 * 1024
 
 
@@ -149,6 +192,7 @@ def parse_json(text: bytes, *, file: str, line: int | None = None) -> Any:
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError as error:
+        refuse_utf16(text, file=file, error=LogFormatError)
         if (repaired := replace_bad_bytes(text)) != text:
             return parse_json(repaired, file=file, line=line)
         raise LogFormatError(

@@ -19,9 +19,11 @@ from finishline.rules.logs.mllog_record import MAX_KEY_LENGTH
 from finishline.rules.logs.mllog_settings import MAX_HYPERPARAMETERS
 from finishline.rules.logs.text import refuse_deep, refuse_repeated_keys
 from finishline.rules.scoring.measurements import PrecisionName
-from finishline.rules.text import did_you_mean
+from finishline.rules.text import did_you_mean, refuse_utf16
 
 MAX_SEED = 2**63 - 1
+# Of seeds that train: torch on a processor and numpy use 32 bits.
+MAX_TRAINED_SEED = 2**32 - 1
 
 TrainedWith = Literal["reference", "own", "package"]
 # A claim with logs; a package is handed in without any.
@@ -174,6 +176,7 @@ def read_json_object(content: bytes, *, file: str) -> dict[str, Any]:
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError as error:
+        refuse_utf16(content, file=file, error=ClaimError)
         raise ClaimError(
             f"not JSON: {error.msg}", file=file, line=error.lineno, expected="a JSON object"
         ) from error

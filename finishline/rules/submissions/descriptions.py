@@ -208,7 +208,7 @@ class _Reader:
             return None
         match = _COUNT.fullmatch(text)
         if match is None or not minimum <= int(match[1]) <= MAX_COUNT:
-            expected = f"a whole number of at least {minimum}"
+            expected = f"a whole number from {minimum} to {MAX_COUNT}"
             self._report("not_a_count", name, f"got {text[:60]!r}", expected)
             return None
         return int(match[1])

@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from finishline.rules.canonical import sha256_of
 from finishline.rules.errors import RuleError
 from finishline.rules.fields import MISLEADING
-from finishline.rules.text import line_of, shown
+from finishline.rules.text import line_of, refuse_utf16, shown
 from finishline.rules.trainings.environment import (
     COMPILING,
     EXAMPLES,
@@ -132,7 +132,11 @@ def _file(name: str, content: bytes, *, compiled: bool) -> Iterator[RuleError]:
         yield PackageError(f"{len(content)} bytes", file=name, expected=expected)
         return
     try:
+        refuse_utf16(content, file=name, error=PackageError)
         text = content.decode()
+    except RuleError as error:
+        yield error
+        return
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
         yield PackageError("not UTF-8", file=name, line=line, expected="UTF-8 text")

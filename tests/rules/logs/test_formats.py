@@ -28,6 +28,11 @@ from finishline.rules.logs.text import (
 )
 
 
+def wrapped(log, field):
+    lines = log.decode().splitlines(keepends=True)
+    return "\n".join(json.dumps({"n": 1, field: line}) for line in lines).encode()
+
+
 def zipped(content):
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -56,8 +61,34 @@ def test_a_tsv_is_a_dawnbench_curve_and_anything_else_an_mlperf_log(parse, good_
         # Magic number of RFC 8878, section 3.1.1.
         (lambda _: b"\x28\xb5\x2f\xfd\x04\x00\x01", "compressed", "zstd compressed"),
         (lambda _: b"x" * (MAX_FILE_BYTES + 1), None, "67,108,865 bytes"),
+        (lambda log: log.decode().encode("utf-16-be"), "not_utf8", "UTF-16; save it as UTF-8"),
+        (lambda log: log.decode().encode("utf-32"), "not_utf8", "UTF-32; save it as UTF-8"),
+        (
+            lambda log: wrapped(log, "log"),
+            "wrapped",
+            "each line is inside JSON, in the field 'log'",
+        ),
+        (lambda log: wrapped(log, "textPayload"), "wrapped", "each line is inside JSON, in the f"),
+        (
+            lambda log: json.dumps([{"a": log.decode()}]).encode(),
+            "wrapped",
+            "each line is inside J",
+        ),
+        (
+            lambda log: b't,"' + log.replace(b'"', b'""') + b'"',
+            "wrapped",
+            "each line is inside CSV",
+        ),
+        (
+            lambda _: b'{"log": "epoch hours", "stream": "stdout"}',
+            "wrapped",
+            "each line is inside J",
+        ),
     ],
-    ids=["empty", "lines", "tab", "gzip", "zip", "xz", "bzip2", "zstd", "large"],
+    ids=[
+        *("empty", "lines", "tab", "gzip", "zip", "xz", "bzip2", "zstd", "large", "utf-16"),
+        *("utf-32", "docker", "cloud", "nested", "csv", "docker without a mark"),
+    ],
 )
 @pytest.mark.parametrize("name", ["run_0.log", "curve.tsv"])
 def test_bytes_that_are_no_text_are_refused_by_content(parse, good_log, make, code, message, name):
@@ -65,6 +96,23 @@ def test_bytes_that_are_no_text_are_refused_by_content(parse, good_log, make, co
         parse(make(good_log.encode()), name=name)
     assert (caught.value.file, caught.value.code) == (name, code)
     assert caught.value.message.startswith(message)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda log: b"\xef\xbb\xbf" + log,
+        lambda log: b'{"log": "start", "message": "x"}\n' + log,
+        lambda log: b"2026-11-24T12:00:00.0Z stdout F " + log.replace(b"\n", b"\n2026 stdout F "),
+        lambda log: bytes(4096) + b"\n" + log,
+        lambda log: "日本語のログ\n".encode() * 50 + log,
+    ],
+    ids=["mark", "JSON above", "prefix of Kubernetes", "zeros", "Japanese"],
+)
+def test_a_log_among_other_lines_is_read(parse, good_log, change):
+    expected = parse(good_log, name="run_0.log").evaluations
+    found = parse(change(good_log.encode()), name="run_0.log").evaluations
+    assert [each.quality for each in found] == [each.quality for each in expected]
 
 
 @pytest.mark.parametrize(
