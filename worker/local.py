@@ -261,7 +261,7 @@ def read_arguments(arguments: Sequence[str] | None = None) -> Chosen:
         runs=given.runs,
         out=given.out,
         settings=settings,
-        seeds=tuple((seed + index) % SEED_LIMIT for index in range(given.runs)),
+        seeds=tuple(seed + index for index in range(given.runs)),
         division=division,
         host=Host(device=device, data_dir=given.data_dir),
         hardware_class=given.hardware_class,

@@ -17,6 +17,8 @@ from finishline.log.folder import (
 )
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
+from finishline.rules.submissions.claim import MAX_SEED
+from finishline.rules.text import count_text
 
 STDERR = 2  # The file descriptor.
 SEED_LIMIT = 2**31
@@ -44,6 +46,17 @@ class OwnTraining:
             "FINISHLINE_RUN": str(run),
             "FINISHLINE_SEED": str(self.seeds[run]),
         }
+
+
+def require_seeds(first: int | None, runs: int, *, most: int) -> None:
+    """Raise CliError if the last of the seeds that count up from the first is beyond `most`."""
+    if first is not None and first + runs - 1 > most:
+        limit = "32 bits, as torch and numpy use" if most < MAX_SEED else "63 bits, as a log holds"
+        raise CliError(
+            f"--seed {first}: the seeds of {count_text(runs, 'run')} end at {first + runs - 1}; "
+            f"expected at most {most} ({limit}).",
+            exit_code=ExitCode.USAGE,
+        )
 
 
 def seeds_from(first: int | None, runs: int) -> list[int]:

@@ -167,6 +167,25 @@ def test_run_refuses_a_setting_without_a_number_and_a_folder_that_holds_a_submis
 
 
 @pytest.mark.parametrize(
+    ("seed", "runs", "command", "code", "said"),
+    [
+        (2**32 - 1, 1, (), 1, "no division 'ajar'"),  # The check after the seeds.
+        (2**32 - 1, 2, (), 2, "expected at most 4294967295"),
+        (5_000_000_000, 1, (), 2, "expected at most 4294967295"),
+        (2**63 - 1, 1, ("--", "true"), 1, "wrote no log"),  # It was run.
+        (2**63 - 1, 2, ("--", "true"), 2, "expected at most 9223372036854775807"),
+        (2**63, 1, ("--", "true"), 2, "9223372036854775807"),
+    ],
+)
+def test_every_seed_of_a_run_is_trained_as_it_is(
+    finishline, tmp_path, seed, runs, command, code, said
+):
+    options = ("--seed", str(seed), "--runs", str(runs), "--division", "ajar")
+    ran = finishline("run", "digits", "--out", str(tmp_path / "fresh"), *options, *command)
+    assert (ran.code, said in ran.err) == (code, True), ran.err
+
+
+@pytest.mark.parametrize(
     ("arguments", "wrong"),
     [
         (("digits", "--set", "batchsize=64"),

@@ -142,6 +142,7 @@ def test_wrong_usage_is_told_before_anything_is_trained(package, other, finishli
         (("check", str(package / "none")), "expected a training package"),
         (("run", str(package), "--plain", "--compare", f"sha256:{'a' * 64}"), "a folder of yours"),
         (("run", str(package), "--compare", str(other)), "it is for teacher; expected digits"),
+        (("run", str(package), "--seed", "4294967294"), "at most 4294967295"),
         (("run", str(package), "--compare", "sha256:12"), "expected sha256: and 64 hex digits"),
         (("run", str(package), "--compare", str(package), "--runs", "1"), "--runs of 2 or more"),
     ):

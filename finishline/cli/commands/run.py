@@ -13,7 +13,7 @@ from finishline.cli.commands.check import remark_lines
 from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Data, Json, Token
-from finishline.cli.own_training import OwnTraining, run_command, seeds_from
+from finishline.cli.own_training import OwnTraining, require_seeds, run_command, seeds_from
 from finishline.cli.replay_screen import ReplayProgress, show_all
 from finishline.cli.screen import Screen, open_screen
 from finishline.cli.submission_tables import CLAIM_NAME, find_submission_files
@@ -35,7 +35,7 @@ from finishline.log.recorder import DIVISION_VARIABLE
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.logs import parse_run_log
 from finishline.rules.scoring.utilisation import find_shared
-from finishline.rules.submissions.claim import MAX_SEED
+from finishline.rules.submissions.claim import MAX_SEED, MAX_TRAINED_SEED
 
 
 def run(
@@ -98,6 +98,8 @@ def run(
             exit_code=ExitCode.USAGE,
         )
     file, definition = find_benchmark(benchmark, benchmarks_dir)
+    count = runs or definition.runs.count
+    require_seeds(seed, count, most=MAX_SEED if command else MAX_TRAINED_SEED)
     if not command:
         require_trainable(definition, chosen, division=division, precision=precision)
         require_device(device)
@@ -109,7 +111,7 @@ def run(
     training = Training(
         benchmark_file=file,
         out=out or Path("runs") / f"{definition.benchmark_id}-{time.strftime('%Y%m%d-%H%M%S')}",
-        runs=runs or definition.runs.count,
+        runs=count,
         settings=settings or [],
         seed=seed,
         division=division,

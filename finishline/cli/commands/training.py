@@ -14,6 +14,7 @@ from finishline.cli.comparing import comparison, comparison_lines
 from finishline.cli.errors import CliError, ExitCode, require_server
 from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Json, Token, Url
 from finishline.cli.own_benchmarks import definition_file, find_tasks, read_task
+from finishline.cli.own_training import require_seeds
 from finishline.cli.package_sources import fetch_package
 from finishline.cli.screen import as_it_is, open_screen
 from finishline.cli.tables import seconds_text
@@ -22,6 +23,7 @@ from finishline.client.errors import Problem
 from finishline.client.packages import read_folder
 from finishline.package_folder import package_folder
 from finishline.places import installed_server
+from finishline.rules.submissions.claim import MAX_TRAINED_SEED
 from finishline.rules.trainings.own_benchmark import FILE
 from finishline.rules.trainings.package import Package, read_package
 from finishline.rules.verification.messages import PACKAGE_PREFIX
@@ -121,8 +123,10 @@ def run(
     if nonce is not None and not _is_nonce(nonce):
         raise CliError("--nonce: expected 64 hex digits.", exit_code=ExitCode.USAGE)
     other = None if compare is None else _open_compared(compare, name, url, token)
+    count = runs or (3 if other is None else 5)
+    require_seeds(seed, count, most=MAX_TRAINED_SEED)
     screen = open_screen(as_json=as_json)
-    arguments = ["--runs", str(runs or (3 if other is None else 5))]
+    arguments = ["--runs", str(count)]
     arguments += ["--seed", str(seed)] if seed is not None else []
     arguments += ["--nonce", nonce] if nonce is not None else []
     arguments += ["--plain"] if plain else []

@@ -17,7 +17,7 @@ from finishline.rules.scoring.latency import FEWEST_ITEMS
 from finishline.rules.scoring.measurements import PrecisionName
 from finishline.rules.scoring.run import Evaluation
 from finishline.rules.scoring.scoring import RunScore
-from finishline.rules.submissions.claim import Claim
+from finishline.rules.submissions.claim import MAX_TRAINED_SEED, Claim
 from finishline.rules.verification.messages import (
     ControlPoint,
     LatencyOrder,
@@ -32,8 +32,6 @@ from finishline.rules.verification.messages import (
 from finishline.rules.verification.verdict import Verdict
 
 DRAW = 3  # How runs and seeds are drawn, sealed with them.
-# A reference takes no other seeds.
-LARGEST_SEED = 2**32 - 1
 
 
 @dataclass(frozen=True)
@@ -204,7 +202,7 @@ def draw_own(entropy: bytes, claimed: Sequence[int | None], *, count: int) -> li
 
 def trainable_seeds(claimed: Sequence[int | None]) -> set[int]:
     """Return those of the seeds in a claim's logs that a reference takes."""
-    return {seed for seed in claimed if seed is not None and 0 <= seed <= LARGEST_SEED}
+    return {seed for seed in claimed if seed is not None and 0 <= seed <= MAX_TRAINED_SEED}
 
 
 def _draw_seed(entropy: bytes, index: int) -> int:
