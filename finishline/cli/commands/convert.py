@@ -1,5 +1,7 @@
-"""`finishline convert`: a run log from what other tools wrote."""
+"""`finishline convert`: run logs from what other programs wrote."""
 
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from enum import StrEnum
 from math import isfinite
 from pathlib import Path
@@ -10,13 +12,19 @@ import typer
 from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, ExitCode, refusal
 from finishline.cli.options import BenchmarksDir, Json
+from finishline.cli.own_training import require_seeds
 from finishline.cli.screen import open_screen
 from finishline.log.folder import next_log
 from finishline.rules.errors import RuleError
-from finishline.rules.logs.source import SourceRow, convert_rows, read_moment
-from finishline.rules.logs.source_csv import read_csv
+from finishline.rules.logs.source import (
+    Reading,
+    Source,
+    convert_rows,
+    read_csv,
+    read_moment,
+    read_trainer_state,
+)
 from finishline.rules.logs.source_tfevents import read_tfevents
-from finishline.rules.logs.source_trainer_state import read_trainer_state
 from finishline.rules.submissions.claim import MAX_SEED
 from finishline.rules.text import count_text
 
@@ -30,8 +38,13 @@ class Format(StrEnum):
 
 
 def convert(
-    source: Annotated[Path, typer.Argument(metavar="FILE", help="The file to read.")],
-    format_: Annotated[Format, typer.Option("--from", help="What the file is.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...", help="The files to read, one a run; or a folder of event files."
+        ),
+    ],
+    format_: Annotated[Format, typer.Option("--from", help="What the files are.")],
     benchmark: Annotated[
         str, typer.Option("--benchmark", help="Id of a benchmark, or its TOML file.")
     ],
@@ -45,10 +58,32 @@ def convert(
     ] = 1.0,
     time: Annotated[
         str | None,
-        typer.Option("--time", metavar="COLUMN", help="Column or field of the times, in seconds."),
+        typer.Option("--time", metavar="COLUMN", help="Column or field of the times."),
+    ] = None,
+    time_scale: Annotated[
+        float | None,
+        typer.Option("--time-scale", help="Factor of the times to seconds: 0.001 for ms."),
+    ] = None,
+    epoch: Annotated[
+        str | None,
+        typer.Option("--epoch", metavar="COLUMN", help="Column, field or tag of the epoch."),
+    ] = None,
+    step: Annotated[
+        str | None,
+        typer.Option("--step", metavar="COLUMN", help="Column or field to count steps by."),
+    ] = None,
+    first_epoch: Annotated[
+        int | None,
+        typer.Option(
+            "--first-epoch",
+            min=0,
+            max=1_000_000,
+            help="Number for the file's first epoch: 1 where it counts from 0.",
+        ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", min=0, max=MAX_SEED, help="Seed of the run.")
+        int | None,
+        typer.Option("--seed", min=0, max=MAX_SEED, help="Seed of the first file's run."),
     ] = None,
     start: Annotated[
         str | None,
@@ -57,9 +92,9 @@ def convert(
     benchmarks_dir: BenchmarksDir = None,
     as_json: Json = False,
 ) -> int:
-    """Make a run log from TensorBoard's events, a Trainer's state or a CSV table.
+    """Make run logs from TensorBoard's events, a Trainer's state or CSV tables.
 
-    Parts of the clock that the file does not tell are named, never guessed.
+    Parts of the clock that a file does not tell are named, never guessed.
     """
     _, definition = find_benchmark(benchmark, benchmarks_dir)
     start_seconds = None if start is None else read_moment(start)
@@ -68,41 +103,54 @@ def convert(
             f"--start {start}: expected seconds or a date such as 2026-11-24T12:00:00+00:00.",
             exit_code=ExitCode.USAGE,
         )
-    if not (isfinite(scale) and scale > 0):
-        raise CliError(
-            f"--scale {scale:g}: expected a number above 0, such as 100.", exit_code=ExitCode.USAGE
-        )
+    for option, factor in (("--scale", scale), ("--time-scale", time_scale)):
+        if factor is not None and not (isfinite(factor) and factor > 0):
+            raise CliError(
+                f"{option} {factor:g}: expected a number above 0, such as 100.",
+                exit_code=ExitCode.USAGE,
+            )
+    reading = Reading(
+        quality=quality,
+        time=time,
+        epoch=epoch,
+        step=step,
+        scale=scale,
+        time_scale=time_scale,
+        first_epoch=first_epoch,
+        seed=seed,
+        start_seconds=start_seconds,
+    )
+    documents, lines = [], []
+    unknown: dict[str, str] = {}
     try:
-        converted = convert_rows(
-            _read(source, format_, time),
-            file=source.name,
-            benchmark=definition,
-            quality=quality,
-            scale=scale,
-            seed=seed,
-            start_seconds=start_seconds,
-        )
-        with next_log(out) as file:
-            file.write(converted.text)
+        runs = _runs(files, format_)
+        require_seeds(seed, len(runs), most=MAX_SEED)
+        logs = [
+            convert_rows(
+                _read(run, format_),
+                definition,
+                replace(reading, seed=None if seed is None else seed + number),
+            )
+            for number, run in enumerate(runs)
+        ]
+        for log in logs:
+            with next_log(out) as file:
+                file.write(log.text)
+            document = {name: value for name, value in asdict(log).items() if name != "text"}
+            documents.append({"log": file.name} | document)
+            count = count_text(log.evaluations, "evaluation")
+            lines.append(
+                f"Wrote {file.name}: {count} of {log.quality}, epochs by {log.epochs_from}."
+            )
+            unknown |= {part: f"unknown: {part}{REMEDIES[part]}" for part in log.unknown}
     except RuleError as error:
-        if error.code == "time_unknown":
-            raise CliError(f"{error}.", exit_code=ExitCode.REFUSED) from error
         raise refusal(error) from error
     except OSError as error:
         raise CliError(
             f"Cannot use {error.filename} ({error.strerror}).", exit_code=ExitCode.REFUSED
         ) from error
-    document = {
-        "log": file.name,
-        "evaluations": converted.evaluations,
-        "quality": converted.quality,
-        "epochs_from": converted.epochs_from,
-        "unknown": list(converted.unknown),
-    }
-    count = count_text(converted.evaluations, "evaluation")
-    told = f"Wrote {file.name}: {count} of {converted.quality}, epochs by {converted.epochs_from}."
-    unknown = [f"unknown: {part}{REMEDIES.get(part, '')}" for part in converted.unknown]
-    open_screen(as_json=as_json).answer(document, [told, *unknown])
+    answer = documents[0] if len(documents) == 1 else {"logs": documents}
+    open_screen(as_json=as_json).answer(answer, [*lines, *unknown.values()])
     return int(ExitCode.OK)
 
 
@@ -110,14 +158,29 @@ REMEDIES = {
     "run_start": "; give the start of the clock with --start TIME",
     "run_stop": "; the time will count to the evaluation that reached the target",
     "seed": "; give it with --seed N",
+    "first_epoch": "; the file counts from 0: give --first-epoch 1 if its epoch 0 was trained, "
+    "--first-epoch 0 if it is before the training",
 }
 
 
-def _read(source: Path, format_: Format, time: str | None) -> list[SourceRow]:
-    """The rows of the file. Raises LogFormatError or OSError."""
+def _runs(paths: Sequence[Path], format_: Format) -> list[list[Path]]:
+    """The files of each run. Event files in one folder are one training, as in TensorBoard."""
+    if format_ is not Format.tfevents:
+        return [[path] for path in paths]
+    files = []
+    for path in paths:
+        found = sorted(path.glob("*tfevents*")) if path.is_dir() else [path]
+        if not found:
+            message, expected = "no event file in the folder", "*tfevents*"
+            raise RuleError(message, file=str(path), expected=expected)
+        files += found
+    folders = dict.fromkeys(file.parent for file in files)
+    return [[file for file in files if file.parent == folder] for folder in folders]
+
+
+def _read(run: Sequence[Path], format_: Format) -> Source:
+    """The rows of a run's files. Raises LogFormatError or OSError."""
     if format_ is Format.tfevents:
-        with source.open("rb") as opened:
-            return read_tfevents(opened, file=source.name)
-    if format_ is Format.csv:
-        return read_csv(source.read_bytes(), file=source.name, time=time)
-    return read_trainer_state(source.read_bytes(), file=source.name, time=time)
+        return read_tfevents(run)
+    read = read_csv if format_ is Format.csv else read_trainer_state
+    return read(run[0].read_bytes(), file=run[0].name)

@@ -1,9 +1,15 @@
-"""Logs of other tools made into run logs: what they tell is kept, nothing is made up."""
+"""Files of other programs made into run logs: CSV tables and the state of a Trainer.
 
+Source of the state: transformers 5.23, trainer_callback.py, TrainerState.
+"""
+
+import csv
+import io
 import math
+import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from finishline.rules.benchmarks.benchmark import Benchmark
@@ -11,30 +17,106 @@ from finishline.rules.errors import LogFormatError
 from finishline.rules.logs.mllog_evaluation import MAX_COUNT
 from finishline.rules.logs.mllog_record import MAX_TIME_MS
 from finishline.rules.logs.mllog_write import mllog_line
-from finishline.rules.text import did_you_mean
+from finishline.rules.logs.text import parse_json, refuse_other_content
+from finishline.rules.text import did_you_mean, names_text, shown
 
-EPOCH, STEP = "epoch", "step"
-LARGEST = sys.float_info.max
-MOST_NAMES_SHOWN = 20
+MOST_COLUMNS = 1000
+MOST_ROWS = 1_000_000
+MAX_SECONDS = MAX_TIME_MS / 1000
+STEP = "step"
+# Names that programs give to these columns, after the last "/". The first one wins.
+EPOCHS = ("epoch", "epochs", "epoch_num", "current_epoch")
+STEPS = (STEP, "global_step", "_step", "steps", "iteration", "iter", "num_updates")
+# The first group with a character in the header. Its most frequent one separates the cells.
+SEPARATORS = (",;\t|", " ", ":^~")
+UNITS = {
+    1e-9: "ns nanos nanosecond nanoseconds",
+    1e-6: "us µs μs usec usecs micros microsecond microseconds",
+    1e-3: "ms msec msecs millis millisecond milliseconds",
+    60.0: "m min mins minute minutes",
+    3600.0: "h hr hrs hour hours",
+    86400.0: "d day days",
+}
+SECONDS_OF = {word: seconds for seconds, words in UNITS.items() for word in words.split()}
+# Units at the end of a name only, such as time_min: elsewhere min is a minimum.
+AT_THE_END = ("us", "m", "min", "h", "d")
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-zµμ]+")
+_FRACTION = re.compile(r"[-+]?\d*([.,])\d+")
 
 
 @dataclass(frozen=True)
-class SourceRow:
-    """Numbers that a tool wrote at one moment, by their names, NaN and infinities among them.
+class Row:
+    """Numbers and texts that a program wrote at one moment, by name. Some files have no lines."""
 
-    `words` are texts in place of a number. `seconds` is None without a time, `line` where the
-    source has none.
+    cells: Mapping[str, float | str]
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class Source:
+    """The rows of a file, the names in them, and those that several columns have.
+
+    `time` names the times that every such file has. With `commas` numbers have decimal commas.
     """
 
-    values: Mapping[str, float]
-    seconds: float | None = None
-    line: int | None = None
-    words: Mapping[str, str] = field(default_factory=dict)
+    file: str
+    rows: Sequence[Row]
+    names: Sequence[str]
+    repeated: frozenset[str] = frozenset()
+    time: str | None = None
+    commas: bool = False
+
+    def number(self, row: Row, name: str | None) -> float | None:
+        """The number in a cell. None for any other text, and for an empty cell."""
+        cell = row.cells.get(name or "", "")
+        try:
+            return float(cell.replace(",", ".") if self.commas and type(cell) is str else cell)
+        except (ValueError, OverflowError):
+            return None
+
+    def checked(self, row: Row, name: str, least: float, most: float) -> float:
+        """The number in a cell, from `least` to `most`. Raises LogFormatError."""
+        number = self.number(row, name)
+        if number is None or not (math.isfinite(number) and least <= number <= most):
+            limits = f" from {least:g} to {most:g}" if most < math.inf else ""
+            raise self.fault(row, name, _got(row, name), f"a finite number{limits}")
+        return number
+
+    def seconds(self, row: Row, time: str, scale: float) -> float | None:
+        """The time in a cell: a number times `scale`, or an ISO date. None for any other text."""
+        number = self.number(row, time)
+        if number is None:
+            return read_moment(str(row.cells.get(time, "")))
+        return number * scale if 0 <= number * scale <= MAX_SECONDS else None
+
+    def fault(self, row: Row, name: str, message: str, expected: str) -> LogFormatError:
+        """The error for a cell."""
+        if row.line is None and (step := self.number(row, STEP)) is not None:
+            message += f" at step {step:g}"
+        return LogFormatError(message, file=self.file, line=row.line, field=name, expected=expected)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How to read a file: names of its columns, factors to the units of a log, and its seed.
+
+    `first_epoch` is the number of the first epoch in the file.
+    """
+
+    quality: str | None = None
+    time: str | None = None
+    epoch: str | None = None
+    step: str | None = None
+    scale: float = 1.0
+    time_scale: float | None = None
+    first_epoch: int | None = None
+    seed: int | None = None
+    start_seconds: float | None = None
 
 
 @dataclass(frozen=True)
 class Converted:
-    """A run log, the number of its evaluations, and what the source does not tell."""
+    """A run log, the number of its evaluations, and what the source does not say."""
 
     text: bytes
     evaluations: int
@@ -43,91 +125,94 @@ class Converted:
     unknown: tuple[str, ...]
 
 
-def convert_rows(
-    rows: Sequence[SourceRow],
-    *,
-    file: str,
-    benchmark: Benchmark,
-    quality: str | None,
-    scale: float,
-    seed: int | None,
-    start_seconds: float | None,
-) -> Converted:
-    """The run log of the rows that have the quality, times `scale`.
+def convert_rows(source: Source, benchmark: Benchmark, reading: Reading) -> Converted:
+    """Make a run log of the rows that have a quality.
 
-    The epoch of a row is its own, else the one told at its step, else its step. Raises
-    LogFormatError where the quality, the epochs or the times are not there, or go back.
+    The epoch of a row is its own, else the epoch of its step in another row. Steps count where no
+    evaluation has an epoch. Raises LogFormatError naming line and column.
     """
-    name = _quality_name(rows, quality, benchmark, file=file)
-    _refuse_words(rows, name, file=file)
-    found = [row for row in rows if name in row.values]
-    if any(row.seconds is None for row in found):
-        raise LogFormatError(
-            "time unknown: the source does not say when its evaluations were made",
-            file=file,
-            expected="a time for each evaluation; name its column with --time",
-            code="time_unknown",
-        )
-    by_step = {
-        row.values[STEP]: row.values[EPOCH] for row in rows if {STEP, EPOCH} <= {*row.values}
-    }
-    first_ms = (found[0].seconds or 0.0) * 1000
-    start_ms = first_ms if start_seconds is None else start_seconds * 1000
-    if start_ms > first_ms:
-        message = "the start lies after the first evaluation"
-        raise LogFormatError(message, file=file, expected="an earlier --start")
-    lines = [mllog_line("submission_benchmark", benchmark.log_names[0], time_ms=start_ms)]
-    if seed is not None:
-        lines.append(mllog_line("seed", seed, time_ms=start_ms))
-    if start_seconds is not None:
-        lines.append(mllog_line("run_start", time_ms=start_ms, kind="INTERVAL_START"))
-    told_by = set()
-    before = -math.inf
-    for row in found:
-        epoch, where = _epoch_of(row, by_step, file=file)
-        told_by.add(where)
-        time_ms = (row.seconds or 0.0) * 1000
-        if time_ms < before:
+    epoch = _column(source, "epoch", reading.epoch, EPOCHS)
+    step = _column(source, "step", reading.step, STEPS)
+    if reading.step is not None and reading.epoch is None:
+        epoch = None
+    time = _column(source, "time", reading.time, ()) or source.time
+    quality = _quality(source, reading.quality, benchmark, others={epoch, step, time})
+    for name in (quality, time, epoch, step, "seed"):
+        if name in source.repeated:
+            expected = "one column of this name"
             raise LogFormatError(
-                f"the times go back from {before / 1000:g} to {time_ms / 1000:g} s",
-                file=file,
-                expected="the evaluations of one run, in order",
+                "a column twice", file=source.file, line=1, field=name, expected=expected
             )
-        before = time_ms
-        metadata = {"epoch_num": epoch}
-        value = scale * row.values[name]
-        _refuse_impossible(row, epoch, where, time_ms, value, name, file=file)
-        lines.append(mllog_line("eval_accuracy", value, time_ms=time_ms, metadata=metadata))
-    unknown = [] if start_seconds is not None else ["run_start"]
-    unknown += ["run_stop"] if seed is not None else ["run_stop", "seed"]
+    found = [row for row in source.rows if quality in row.cells]
+    if not found:
+        expected = f"a number in {quality[:80]!r} for each evaluation"
+        raise LogFormatError("no evaluation", file=source.file, expected=expected)
+    if time is None:
+        expected = (
+            f"a time for each evaluation: --time with one of {names_text(source.names, most=20)}"
+        )
+        message = "time unknown: the source does not say when its evaluations were made"
+        raise LogFormatError(message, file=source.file, expected=expected, code="time_unknown")
+    if source.commas:
+        _refuse_two_marks(source, found, [name for name in (quality, time, epoch, step) if name])
+    scale = _time_scale(source, found[0], time, reading)
+    start = reading.start_seconds
+    times: list[float] = []
+    for row in found:
+        seconds = source.seconds(row, time, scale)
+        if seconds is None:
+            expected = f"seconds from 0 to {MAX_SECONDS:g}, or an ISO date"
+            if source.number(row, time) is not None:
+                expected += "; --time-scale 0.001 for milliseconds"
+            raise source.fault(row, time, _got(row, time), expected)
+        if times and seconds < times[-1]:
+            message = f"the times go back from {times[-1]:g} to {seconds:g} s"
+            raise source.fault(row, time, message, "the evaluations of one run, in order")
+        times.append(seconds)
+    if start is not None and start > times[0]:
+        message = "the start lies after the first evaluation"
+        raise LogFormatError(message, file=source.file, expected="an earlier --start")
+    by, counts = _counts(source, found, epoch, step)
+    numbers = [source.number(row, by) for row in source.rows]
+    first = min(number for number in numbers if number is not None and number >= 0)
+    shift = 0.0 if reading.first_epoch is None else reading.first_epoch - first
+    start_ms = 1000 * (times[0] if start is None else start)
+    lines = [mllog_line("submission_benchmark", benchmark.log_names[0], time_ms=start_ms)]
+    if reading.seed is not None:
+        lines.append(mllog_line("seed", reading.seed, time_ms=start_ms))
+    if start is not None:
+        lines.append(mllog_line("run_start", time_ms=start_ms, kind="INTERVAL_START"))
+    for row, count, seconds in zip(found, counts, times, strict=True):
+        value = reading.scale * source.checked(row, quality, -math.inf, math.inf)
+        if math.isinf(value):
+            raise source.fault(row, quality, f"got {value:g}", "a smaller number, or --scale")
+        metadata = {"epoch_num": count + shift}
+        lines.append(mllog_line("eval_accuracy", value, time_ms=1000 * seconds, metadata=metadata))
+    # A step at 0 without an evaluation is one of many. An epoch at 0 is the first one.
+    looked_at = source.rows if by == epoch else found
+    before_training = {0.0} if start is None else {0.0, start}
+    unknown = {
+        "run_start": start is None,
+        "run_stop": True,
+        "seed": reading.seed is None,
+        "first_epoch": reading.first_epoch is None
+        and all(number is None or number.is_integer() for number in numbers)
+        and any(
+            source.number(row, by) == 0 and source.seconds(row, time, scale) not in before_training
+            for row in looked_at
+        ),
+    }
     return Converted(
         text=b"".join(lines),
         evaluations=len(found),
-        quality=name,
-        epochs_from=" and ".join(sorted(told_by)),
-        unknown=tuple(unknown),
+        quality=quality,
+        epochs_from=by,
+        unknown=tuple(name for name, is_unknown in unknown.items() if is_unknown),
     )
 
 
-def _refuse_impossible(
-    row: SourceRow, epoch: float, where: str, time_ms: float, value: float, name: str, *, file: str
-) -> None:
-    """Raise LogFormatError for an evaluation that no run log holds."""
-    at = f" at {where} {epoch:g}" if row.line is None else ""
-    for name_of, found, least, most in (
-        (where, epoch, 0.0, MAX_COUNT),
-        ("time", time_ms / 1000, 0.0, MAX_TIME_MS / 1000),
-        (name, value, -LARGEST, LARGEST),
-    ):
-        if not least <= found <= most:
-            expected = f"a number from {least:g} to {most:g}"
-            raise LogFormatError(
-                f"got {found:g}{at}", file=file, line=row.line, field=name_of, expected=expected
-            )
-
-
 def read_moment(text: str) -> float | None:
-    """Seconds that a text tells: a number as it is, or an ISO date as seconds since 1970.
+    """Seconds that a text has: a number as it is, or an ISO date as seconds since 1970.
 
     A date without a zone is in UTC. None for any other text.
     """
@@ -139,54 +224,163 @@ def read_moment(text: str) -> float | None:
             seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
         except (ValueError, OverflowError):
             return None
-    return seconds if math.isfinite(seconds) and seconds >= 0 else None
+    return seconds if 0 <= seconds <= MAX_SECONDS else None
 
 
-def names_in(rows: Iterable[SourceRow]) -> list[str]:
-    """Every name that a row has a number for, in order."""
-    return list(dict.fromkeys(name for row in rows for name in row.values))
+def _got(row: Row, name: str) -> str:
+    return f"got {shown(row.cells[name])}" if name in row.cells else "an empty cell"
 
 
-def _quality_name(
-    rows: Sequence[SourceRow], asked: str | None, benchmark: Benchmark, *, file: str
+def _column(source: Source, what: str, asked: str | None, known: Sequence[str]) -> str | None:
+    """The column that the user names, else the first with a known name."""
+    if asked is None:
+        plain = {_plain(name): name for name in reversed(source.names)}
+        return next((plain[name] for name in known if name in plain), None)
+    if asked not in source.names:
+        message = f"no column {asked[:80]!r}{did_you_mean(asked, source.names)}"
+        expected = f"--{what} with one of {names_text(source.names, most=20)}"
+        raise LogFormatError(message, file=source.file, expected=expected)
+    return asked
+
+
+def _plain(name: str) -> str:
+    return name.casefold().rpartition("/")[2].replace(" ", "_")
+
+
+def _quality(
+    source: Source, asked: str | None, benchmark: Benchmark, *, others: set[str | None]
 ) -> str:
-    """The name asked for, else the benchmark's metric, else the only one there is."""
-    names = [name for name in names_in(rows) if name not in (EPOCH, STEP)]
-    shown = ", ".join(name[:80] for name in names[:MOST_NAMES_SHOWN]) or "no number at all"
+    """The column asked for, else the benchmark's metric, else the only one with a number."""
+    if asked in source.names:
+        return str(asked)
+    names = [
+        name
+        for name in source.names
+        if name not in others
+        and _plain(name) not in (*EPOCHS, *STEPS)
+        and any(source.number(row, name) is not None for row in source.rows)
+    ]
     if asked is not None:
-        if asked in names:
-            return asked
         message = f"no quality {asked[:80]!r}{did_you_mean(asked, names)}"
-        raise LogFormatError(message, file=file, expected=f"one of {shown}")
+        expected = f"one of {names_text(names, most=20)}" if names else "numbers"
+        raise LogFormatError(message, file=source.file, expected=expected)
     metric = benchmark.target.metric.casefold()
     candidates = [name for name in names if name.casefold() == metric] or names
-    if len(candidates) != 1:
-        raise LogFormatError(
-            f"{len(candidates)} names that may be the quality",
-            file=file,
-            expected=f"one chosen with --quality from {shown}",
-        )
+    if not names:
+        raise LogFormatError("no number at all", file=source.file, expected="a quality")
+    if len(candidates) > 1:
+        message = f"{len(candidates)} names that may be the quality"
+        expected = f"one chosen with --quality from {names_text(names, most=20)}"
+        raise LogFormatError(message, file=source.file, expected=expected)
     return candidates[0]
 
 
-def _refuse_words(rows: Sequence[SourceRow], name: str, *, file: str) -> None:
-    """Raise LogFormatError for an evaluation whose quality is a text."""
-    for row in rows:
-        if name in row.words:
-            raise LogFormatError(
-                f"{row.words[name][:60]!r} is no number",
-                file=file,
-                line=row.line,
-                field=name,
-                expected="a number, or an empty cell",
-            )
+def _refuse_two_marks(source: Source, found: Sequence[Row], names: Sequence[str]) -> None:
+    """Raise LogFormatError for a decimal comma and a decimal point in one table."""
+    marks = set()
+    for row in found:
+        for name in names:
+            if match := _FRACTION.fullmatch(str(row.cells.get(name, ""))):
+                marks.add(match[1])
+                if len(marks) > 1:
+                    expected = "either decimal points or decimal commas in all numbers"
+                    raise source.fault(row, name, _got(row, name), expected)
 
 
-def _epoch_of(row: SourceRow, by_step: Mapping[float, float], *, file: str) -> tuple[float, str]:
-    if EPOCH in row.values:
-        return row.values[EPOCH], EPOCH
-    step = row.values.get(STEP)
-    if step is None:
-        message = "an evaluation without an epoch or a step"
-        raise LogFormatError(message, file=file, expected="a column epoch or step")
-    return (by_step[step], EPOCH) if step in by_step else (step, STEP)
+def _time_scale(source: Source, row: Row, time: str, reading: Reading) -> float:
+    """The factor of the times. Raises LogFormatError for a column in another unit without one."""
+    words = [word.casefold() for word in _WORD.findall(time)]
+    named = [word for word in words if word in SECONDS_OF and word not in AT_THE_END]
+    named += [word for word in words[-1:] if word in AT_THE_END]
+    if reading.time_scale is None and named and source.number(row, time) is not None:
+        scale = SECONDS_OF[named[-1]]
+        raise LogFormatError(
+            f"a column of times in {UNITS[scale].split()[-1]}, by its name",
+            file=source.file,
+            field=time,
+            expected=f"--time-scale {scale:g}, or --time-scale 1 for seconds",
+        )
+    return 1.0 if reading.time_scale is None else reading.time_scale
+
+
+def _counts(
+    source: Source, found: Sequence[Row], epoch: str | None, step: str | None
+) -> tuple[str, list[float]]:
+    """The column that counts, and its number for each evaluation."""
+    at_step = {
+        source.number(row, step): row for row in source.rows if {epoch, step} <= {*row.cells}
+    }
+    at_step.pop(None, None)
+    having = [row if epoch in row.cells else at_step.get(source.number(row, step)) for row in found]
+    if epoch is None or not any(having):
+        if step is None:
+            message = "an evaluation without an epoch or a step"
+            expected = f"--epoch or --step with one of {names_text(source.names, most=20)}"
+            raise LogFormatError(message, file=source.file, expected=expected)
+        return step, [source.checked(row, step, 0, MAX_COUNT) for row in found]
+    if None in having:
+        expected = f"an epoch for each, or --step {step or 'COLUMN'} to count all by steps"
+        message = "an evaluation without an epoch, where others have one"
+        raise source.fault(found[having.index(None)], epoch, message, expected)
+    return epoch, [source.checked(row, epoch, 0, MAX_COUNT) for row in having if row is not None]
+
+
+def read_csv(content: bytes, *, file: str) -> Source:
+    """The rows of a table with a header. Raises LogFormatError naming the line."""
+    refuse_other_content(content, name=file)
+    # numpy.savetxt puts a # before the names.
+    text = content.decode("utf-8-sig", "replace").lstrip("# ")
+    stated = re.match(r'"?sep=(.)"?\r?\n', text)  # A line of Excel.
+    first = re.search(r"[^\r\n]*[^\s][^\r\n]*", text)
+    header = re.sub(r'"[^"]*"', "", first[0] if first else "")
+    group = next((each for each in SEPARATORS if set(each) & set(header)), ",")
+    separator = stated[1] if stated else max(group, key=header.count)
+    csv.field_size_limit(sys.maxsize)  # The module's own limit is the process's, and others set it.
+    table = csv.reader(
+        io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=separator == " "
+    )
+    try:
+        records = (
+            (table.line_num, [cell.strip() for cell in cells]) for cells in table if any(cells)
+        )
+        if stated:
+            next(records)
+        names = next(records, (1, []))[1]
+        is_json = header.lstrip().startswith("{")
+        if is_json or not 1 < len(names) <= MOST_COLUMNS:
+            expected = f"a header of 2 to {MOST_COLUMNS:,} names, with commas or semicolons between"
+            message = "JSON" if is_json else f"{len(names):,} columns: {names_text(names)}"
+            raise LogFormatError(message, file=file, line=1, expected=expected)
+        rows = list(_rows(records, names, file=file))
+    except csv.Error as error:
+        raise LogFormatError(f"no CSV: {error}", file=file, line=table.line_num) from error
+    repeated = frozenset(name for name in names if names.count(name) > 1)
+    return Source(file, rows, names, repeated, commas=separator != ",")
+
+
+def _rows(
+    records: Iterator[tuple[int, list[str]]], names: list[str], *, file: str
+) -> Iterator[Row]:
+    for number, (line, cells) in enumerate(records):
+        if number >= MOST_ROWS:
+            expected = f"at most {MOST_ROWS:,}"
+            raise LogFormatError("too many rows", file=file, line=line, expected=expected)
+        if any(cells[len(names) :]):
+            expected = f"{len(names)}, as in the header, with numbers such as 0.98"
+            raise LogFormatError(f"{len(cells)} cells", file=file, line=line, expected=expected)
+        yield Row({name: cell for name, cell in zip(names, cells, strict=False) if cell}, line)
+
+
+def read_trainer_state(content: bytes, *, file: str) -> Source:
+    """The entries of the history. Raises LogFormatError for any other file."""
+    refuse_other_content(content, name=file)
+    document = parse_json(content, file=file)
+    history = document.get("log_history") if isinstance(document, dict) else None
+    if not isinstance(history, list) or not all(isinstance(entry, dict) for entry in history):
+        expected = "a trainer_state.json with a log_history"
+        raise LogFormatError("no history of a Trainer", file=file, expected=expected)
+    rows = [
+        Row({name: cell for name, cell in entry.items() if type(cell) in (int, float, str)})
+        for entry in history
+    ]
+    return Source(file, rows, list(dict.fromkeys(name for row in rows for name in row.cells)))

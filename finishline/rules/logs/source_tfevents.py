@@ -6,11 +6,12 @@ core/util/event.proto, core/framework/summary.proto and tensor.proto (the fields
 
 import math
 import struct
-from collections.abc import Iterator
-from typing import BinaryIO
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
 
 from finishline.rules.errors import LogFormatError
-from finishline.rules.logs.source import STEP, SourceRow
+from finishline.rules.logs.source import STEP, Row, Source
 
 MOST_EVENTS = 1_000_000
 LARGEST_RECORD = 256 * 1024 * 1024
@@ -19,65 +20,77 @@ LARGEST_SCALARS = 64 * 1024
 MOST_VALUES = 1_000
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 FLOAT, DOUBLE = 1, 2
+TIME = "wall_time"
 Field = tuple[int, int, int | bytes]
 
 
-def read_tfevents(opened: BinaryIO, *, file: str) -> list[SourceRow]:
-    """The scalars of an event file, each with its step and its time, in seconds since 1970.
+class Scalar(NamedTuple):
+    """A number of an event file. The time is in seconds since 1970."""
 
-    Raises LogFormatError for a record that is cut off, altered or too large.
+    tag: str
+    step: int
+    seconds: float
+    value: float
+
+
+def read_tfevents(paths: Sequence[Path]) -> Source:
+    """The scalars in the event files of one training.
+
+    A resumed training writes another file, perhaps from an earlier step. From that step on the
+    later file holds. Raises LogFormatError for a record that is cut off, altered or too large.
     """
-    rows: list[SourceRow] = []
-    for number, record in enumerate(_records(opened, file=file), 1):
-        if number > MOST_EVENTS:
-            raise LogFormatError("too many events", file=file, expected=f"at most {MOST_EVENTS:,}")
-        try:
-            rows += _scalars(record)
-        except (ValueError, struct.error) as error:
-            message = f"event {number} is no protobuf of an Event: {error}"
-            raise LogFormatError(message, file=file) from error
-    return rows
+    found: list[Scalar] = []
+    begins: dict[str, int] = {}
+    parts = [scalars for path in paths if (scalars := _read(path))]
+    for scalars in sorted(parts, key=lambda each: each[0].seconds, reverse=True):
+        found[:0] = [s for s in scalars if s.tag not in begins or s.step < begins[s.tag]]
+        for tag, step, _, _ in scalars:
+            begins[tag] = min(step, begins.get(tag, step))
+    name = paths[0].name if len(paths) == 1 else paths[0].parent.name
+    rows = [Row({s.tag: s.value, STEP: s.step, TIME: s.seconds}) for s in found]
+    return Source(name, rows, [STEP, *begins], time=TIME)
 
 
-def _records(opened: BinaryIO, *, file: str) -> Iterator[bytes]:
-    """The content of each record that is small enough to hold scalars."""
-    number = 0
+def _read(path: Path) -> list[Scalar]:
+    scalars: list[Scalar] = []
+    number = 1
+    try:
+        with path.open("rb") as opened:
+            for record in _records(opened):
+                scalars += _scalars(record)
+                number += 1
+                if number > MOST_EVENTS:
+                    raise ValueError(f"expected at most {MOST_EVENTS:,}")
+    except (ValueError, struct.error) as error:
+        fault = "cut off" if isinstance(error, struct.error) else error
+        expected = "a whole event file of TensorBoard"
+        raise LogFormatError(
+            f"record {number}: {fault}", file=path.name, expected=expected
+        ) from error
+    return scalars
+
+
+def _records(opened: BinaryIO) -> Iterator[bytes]:
+    """The content of each record, empty for one too large for scalars. Raises at a wrong one."""
     while header := opened.read(12):
-        number += 1
-        if len(header) < 12:
-            raise _cut_off(number, file)
         length, check = struct.unpack("<QI", header)
         if masked_crc32c(header[:8]) != check:
-            expected = "an event file of TensorBoard, not altered"
-            message = f"wrong checksum of the length of record {number}"
-            raise LogFormatError(message, file=file, expected=expected)
+            raise ValueError("wrong checksum of the length")
         if length > LARGEST_RECORD:
-            expected = f"at most {LARGEST_RECORD:,}"
-            message = f"record {number} has {length:,} bytes"
-            raise LogFormatError(message, file=file, expected=expected)
-        if length > LARGEST_SCALARS:
-            opened.seek(length - 1, 1)
-            if len(opened.read(5)) < 5:
-                raise _cut_off(number, file)
-            continue
-        content = opened.read(length + 4)
-        if len(content) < length + 4:
-            raise _cut_off(number, file)
-        record = content[:length]
-        if masked_crc32c(record) != struct.unpack("<I", content[length:])[0]:
-            message = f"wrong checksum of record {number}"
-            raise LogFormatError(message, file=file, expected="an event file that is not altered")
-        yield record
+            raise ValueError(f"{length:,} bytes")
+        is_small = length <= LARGEST_SCALARS
+        content = opened.read(length) if is_small else b""
+        if not is_small:
+            opened.seek(length, 1)
+        (check,) = struct.unpack("<I", opened.read(4))
+        if is_small and masked_crc32c(content) != check:
+            raise ValueError("wrong checksum")
+        yield content
 
 
-def _cut_off(number: int, file: str) -> LogFormatError:
-    return LogFormatError(f"record {number} is cut off", file=file, expected="a whole file")
-
-
-def _scalars(record: bytes) -> Iterator[SourceRow]:
+def _scalars(record: bytes) -> Iterator[Scalar]:
     """The scalars of an Event: wall_time is field 1, step 2, summary 5 with values in 1."""
-    seconds: float | None = None
-    step = 0
+    seconds, step = math.nan, 0
     summaries: list[bytes] = []
     for number, kind, value in read_fields(record):
         if (number, kind) == (1, FIXED64) and isinstance(value, bytes):
@@ -86,7 +99,6 @@ def _scalars(record: bytes) -> Iterator[SourceRow]:
             step = value
         elif (number, kind) == (5, BYTES) and isinstance(value, bytes):
             summaries.append(value)
-    told = seconds if seconds is not None and math.isfinite(seconds) and seconds >= 0 else None
     for summary in summaries:
         for count, (number, kind, value) in enumerate(read_fields(summary)):
             if count >= MOST_VALUES:
@@ -94,7 +106,7 @@ def _scalars(record: bytes) -> Iterator[SourceRow]:
             if (number, kind) == (1, BYTES) and isinstance(value, bytes):
                 tag, scalar = _value(value)
                 if tag and scalar is not None:
-                    yield SourceRow({STEP: float(step), tag: scalar}, told)
+                    yield Scalar(tag, step, seconds, scalar)
 
 
 def _value(message: bytes) -> tuple[str, float | None]:
