@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import orjson
 from rich.text import Text
@@ -16,7 +17,9 @@ from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.screen import open_console
 from finishline.cli.tables import ABSENT, FittingTable, number_text, seconds_text
 from finishline.rules.archive import records
+from finishline.rules.archive.files import MLCOMMONS
 from finishline.rules.archive.records import Found, Record, find_scorable
+from finishline.rules.archive.submissions import LOG_SUFFIXES
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.text import count_text
 
@@ -85,6 +88,67 @@ def csv_lines(records: Iterable[Record]) -> Iterable[str]:
     for record in records:
         flat = _flat(record)
         yield _csv_line([_cell(flat.get(column)) for column in COLUMNS])
+
+
+# As mlperf-logging's result summarizer names them, with a column for each benchmark in between.
+SYSTEM_COLUMNS = (
+    "division", "availability", "submitter", "system", "host_processor_model_name",
+    "host_processors_count", "accelerator_model_name", "accelerators_count", "framework", "notes",
+)  # fmt: skip
+URL_COLUMNS = ("details_url", "code_url")
+
+
+def summary_lines(records: Iterable[Record]) -> Iterable[str]:
+    """MLCommons' summary of a round: a row for each system, with the minutes of its benchmarks.
+
+    A set that breaks a rule has no minutes. DAWNBench, MLPerf HPC and loose logs are left out.
+    """
+    rows: dict[tuple[Any, ...], Record] = {}
+    benchmarks = set()
+    for record in records:
+        if not record.get("system") or record["suite"] or record["path"].endswith(LOG_SUFFIXES):
+            continue
+        key = tuple(record[name] for name in ("organisation", "system", "division", "version"))
+        row = rows.setdefault(key, _summary_row(record))
+        benchmarks.add(record["benchmark"])
+        if record["eligible"]:
+            row[record["benchmark"]] = record["normalised_seconds"] / 60
+    columns = (*SYSTEM_COLUMNS, *sorted(benchmarks), *URL_COLUMNS)
+    yield _csv_line(map(_cell, columns))
+    for row in rows.values():
+        yield _csv_line([_cell(row.get(column)) for column in columns])
+
+
+def _summary_row(record: Record) -> Record:
+    said = record["description"] or {}
+    nodes = _whole(said.get("number_of_nodes"))
+    counts = {
+        f"{name}_count": nodes * each
+        for name in ("host_processors", "accelerators")
+        if nodes is not None and (each := _whole(said.get(f"{name}_per_node"))) is not None
+    }
+    organisation, system = record["organisation"], record["system"]
+    tree = f"{MLCOMMONS}/training_results_v{record['version']}/blob"
+    urls = {
+        "details_url": f"{tree}/main/{quote(organisation)}/systems/{quote(system)}.json",
+        "code_url": f"{tree}/master/{quote(organisation)}/benchmarks",
+    }
+    return {
+        "division": record["division"],
+        "availability": said.get("status"),
+        "submitter": said.get("submitter") or organisation,
+        "system": said.get("system_name") or system,
+        "host_processor_model_name": said.get("host_processor_model_name"),
+        "accelerator_model_name": said.get("accelerator_model_name"),
+        "framework": said.get("framework"),
+        "notes": ";".join(filter(None, (said.get("hw_notes"), said.get("sw_notes")))),
+        **counts,
+        **(urls if record["version"] else {}),
+    }
+
+
+def _whole(text: Any) -> int | None:
+    return int(text) if str(text).isdecimal() else None
 
 
 def record_table(records: Iterable[Record]) -> FittingTable:

@@ -148,6 +148,37 @@ def test_records_as_csv_and_as_a_table(finishline, package, tree):
     assert "5/5" in table
 
 
+def test_summary_has_the_columns_of_mlcommons(finishline, tmp_path, tree):
+    """Source: the header of a summary.csv of MLCommons' training_results_v2.1."""
+    folder = tmp_path / "training_results_v5.1"
+    system = {"submitter": "A", "status": "onprem", "system_name": "=B1", "number_of_nodes": "2",
+              "host_processors_per_node": "2", "host_processor_model_name": "CPU",
+              "accelerators_per_node": "8", "accelerator_model_name": "-GPU", "framework": "+F",
+              "hw_notes": "@cold", "sw_notes": "new"}  # fmt: skip
+    for name in ("ACME", "Bolt"):
+        write_package(folder, name, system=system)
+    broken = folder / "Bolt/results/big/retinanet/result_0.txt"
+    broken.write_text(retinanet_log(1))
+    results = folder / "ACME/results/big"
+    (results / "=cmd").mkdir()
+    (results / "=cmd" / "result_0.txt").write_text(retinanet_log(9))
+    ran = finishline("score", str(tree), str(folder), "--table")
+    head, acme, bolt = csv.reader(io.StringIO(ran.out))
+    assert head == [
+        "division", "availability", "submitter", "system", "host_processor_model_name",
+        "host_processors_count", "accelerator_model_name", "accelerators_count", "framework",
+        "notes", "'=cmd", "retinanet", "details_url", "code_url",
+    ]  # fmt: skip
+    source = "https://github.com/mlcommons/training_results_v5.1/blob"
+    described = ["closed", "onprem", "A", "'=B1", "CPU", "4", "'-GPU", "16", "'+F", "'@cold;new"]
+    assert acme == [
+        *described, "", "12.0", f"{source}/main/ACME/systems/big.json",
+        f"{source}/master/ACME/benchmarks",
+    ]  # fmt: skip
+    # A set that breaks a rule has no minutes.
+    assert bolt[:12] == [*described, "", ""]
+
+
 def test_names_from_strangers_are_no_formulas_in_csv(finishline, tree):
     train = tree / "CIFAR10" / "train"
     (train / "good.json").rename(tree / "x")

@@ -19,6 +19,7 @@ from finishline.cli.records import (
     json_line,
     record_table,
     score_found,
+    summary_lines,
 )
 from finishline.cli.screen import open_console
 from finishline.rules.archive.records import Found, Record
@@ -59,6 +60,9 @@ ServerOfDefinitions = Annotated[
 Rcp = Annotated[
     Points, typer.Option("--rcp", help="Reference convergence points: pruned, or all of them.")
 ]
+Summary = Annotated[
+    bool, typer.Option("--table", help="A round's summary as CSV, in MLCommons' own columns.")
+]
 As = Annotated[Format, typer.Option("--format", help="JSON lines, CSV, or a table for people.")]
 
 
@@ -67,6 +71,7 @@ def score(
     benchmarks_dir: Definitions = None,
     rcp: Rcp = Points.PRUNED,
     as_format: As = Format.JSON,
+    table: Summary = False,
     url: ServerOfDefinitions = None,
     token: Token = None,
 ) -> int:
@@ -82,7 +87,10 @@ def score(
     records: Iterable[Record] = _records(found, benchmarks, pruned=rcp is Points.PRUNED)
     if sys.stderr.isatty() and (as_format is Format.TABLE or not sys.stdout.isatty()):
         records = _with_progress(records, total=sum(len(each.submissions) for each in found))
-    _write(records, as_format)
+    if table:
+        sys.stdout.writelines(summary_lines(records))
+    else:
+        _write(records, as_format)
     return int(ExitCode.OK)
 
 
