@@ -194,9 +194,9 @@ def test_a_definition_of_the_folder_that_is_named_goes_before_the_shipped_one(
 ):
     own = tmp_path / "own"
     own.mkdir()
-    shipped = shipped_text("mlperf-v5.1-retinanet")
+    shipped = shipped_text("mlperf-v5.0-retinanet")
     ours = shipped + b"# Ours.\n"
-    (own / "mlperf-v5.1-retinanet.toml").write_bytes(ours)
+    (own / "mlperf-v5.0-retinanet.toml").write_bytes(ours)
     for options, text in (((), shipped), (("--benchmarks", str(own)), ours)):
         [record] = lines(finishline("score", str(package), *options).out)
         assert record["definition"]["sha256"] == sha256(text).hexdigest()

@@ -16,9 +16,17 @@ from finishline.rules.archive.definitions import (
     names_of,
     possible_rounds,
 )
-from finishline.rules.archive.files import Archive, ArchiveFile, Place, shown, version_of
+from finishline.rules.archive.files import (
+    Archive,
+    ArchiveFile,
+    Place,
+    round_of_day,
+    shown,
+    version_of,
+)
 from finishline.rules.archive.mlperf_runs import (
     add_run_oddities,
+    day_of,
     published_run,
     read_run,
     run_record,
@@ -164,18 +172,22 @@ def _read_logs(
     *,
     alone: bool = False,
 ) -> Logs:
-    """The logs of a set, and the definition they are judged by: of `possible` rounds the newest.
+    """The logs of a set, and the definition they are judged by.
 
-    Its name comes from the path; outside a package from the first log that says.
+    Of `possible` rounds it is the first that was published after the logs were written. The name
+    comes from the path; outside a package from the first log that says.
     """
     definitions = reader.definitions
-    version = possible[-1] if possible else None
+    day = day_of(files[0], reader.archive) if files and len(possible) != 1 else None
+    version = round_of_day(possible, day) if possible else None
     benchmark = definitions.of_mlperf(name, version) if name else None
     read_as = definitions.quality_in_logs(name, benchmark)
     readings, told = _read_files(files, name, benchmark, reader, alone=alone)
     old_format = next((reading.version for reading in readings if reading.version), None)
     version = old_format or version
     name = name or next((r.run.benchmark for r in readings if r.run.benchmark), None)
+    if name and version is None and (rounds := definitions.rounds_of([name])):
+        version = round_of_day(rounds, day)
     known = definitions.of_mlperf(name, version) if name else None
     quality = definitions.quality_in_logs(name, known)
     if quality is not None and quality.logged_names and quality != read_as:

@@ -2,8 +2,10 @@
 
 import itertools
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, date, datetime
 from typing import Any
 
 from finishline.rules.archive.definitions import general_runs
@@ -19,6 +21,10 @@ from finishline.rules.logs.text import is_placeholder, refuse_other_content
 from finishline.rules.scoring.run import INIT_ALLOWANCE_SECONDS, Clock, Run
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.scoring.tta import excess_preparation_seconds, first_evaluation_at_target
+
+# Times of MLPerf logs are milliseconds, of 13 digits since 2001.
+FIRST_TIME = re.compile(rb'"time_ms": ?(\d{10})\d{3}\b')
+HEAD_BYTES = 64 * 1024
 
 
 def read_run(
@@ -51,6 +57,15 @@ def read_run(
     except RuleError as error:
         report(error)
         return Reading(Run(file.path, clock="mlperf", evaluations=()))
+
+
+def day_of(file: ArchiveFile, archive: Archive) -> date | None:
+    """The day on which a log begins by its first time, None where it does not tell."""
+    try:
+        found = FIRST_TIME.search(next(archive.chunks(file, size=HEAD_BYTES), b""))
+    except LogFormatError:
+        return None
+    return None if found is None else datetime.fromtimestamp(int(found[1]), UTC).date()
 
 
 def _peek(chunks: Iterator[bytes]) -> tuple[bytes, Iterable[bytes]]:

@@ -12,6 +12,7 @@ from finishline.rules.archive.files import (
     KNOWN_SOURCES,
     find_source,
     published_on,
+    round_of_day,
     source_name,
 )
 from finishline.rules.logs import parse_run_log
@@ -34,6 +35,22 @@ from finishline.rules.submissions.claim import read_claim
 )
 def test_a_round_has_its_day_where_a_source_has_it(benchmark_id, day):
     assert published_on(benchmark_id) == day
+
+
+@pytest.mark.parametrize(
+    ("rounds", "day", "found"),
+    [
+        (("4.1", "5.0", "5.1", "6.0"), date(2025, 8, 18), "5.1"),
+        (("5.0", "5.1", "6.0"), date(2025, 11, 12), "5.1"),
+        (("5.0", "5.1", "6.0"), date(2025, 11, 13), "6.0"),
+        (("5.0", "5.1"), date(2026, 11, 1), "5.1"),
+        # v4.0 and v4.1 have no known day.
+        (("4.0", "4.1", "5.0"), date(2024, 5, 1), "5.0"),
+        (("5.0", "5.1", "6.0"), None, "6.0"),
+    ],
+)
+def test_logs_are_of_the_first_round_published_after_them(rounds, day, found):
+    assert round_of_day(rounds, day) == found
 
 
 def test_a_claim_of_an_archive_is_of_its_rounds_day_unless_it_names_one(shipped_benchmarks):
@@ -113,8 +130,8 @@ def told(records):
         # An organisation tells its own round in a folder of several.
         (["ACME/rnnt", "ACME/stable_diffusion", "Other/retinanet", "Other/flux1"],
          {"ACME": "3.1", "Other": "5.1"}, None),
-        # What nobody tells is scored by the newest round.
-        (["ACME/flux1"], {"ACME": "6.0"}, "v5.1 or v6.0"),
+        # What no folder tells is scored by the first round that was published after the logs.
+        (["ACME/flux1"], {"ACME": "5.1"}, "v5.1 or v6.0"),
     ],
 )  # fmt: skip
 def test_sets_tell_the_round_of_those_beside_them(score_tree, make_log, sets, versions, expected):
