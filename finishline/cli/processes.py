@@ -2,16 +2,18 @@
 
 import contextlib
 import ctypes
+import json
 import os
 import queue
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from types import FrameType
-from typing import IO, Generic, TypeVar
+from typing import IO, Any, Generic, TypeVar
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -96,6 +98,50 @@ def end(process: "subprocess.Popen[bytes]", *, limit_seconds: float = 5.0) -> No
             process.wait(limit_seconds)
     signal_group(process.pid, signal.SIGKILL)
     process.wait()
+
+
+def child_events(
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str] | None = None,
+    say: Callable[[str], None] | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Yield the events of a child process, which writes each as a line with a JSON object.
+
+    The last is of kind `exit`, with the `code` and the last line that the child `said`. Other lines
+    are skipped. With `say`, standard error comes in turn with the events, and `say` takes each line
+    that is no event. The child ends when the caller stops asking.
+    """
+    said = ""
+    with tempfile.TemporaryFile() as errors:
+        stderr = errors if say is None else subprocess.STDOUT
+        child = spawn(command, environment=environment, stdout=subprocess.PIPE, stderr=stderr)
+        try:
+            assert child.stdout is not None  # noqa: S101  (it was asked for just above)
+            for line in child.stdout:
+                event = _event(line)
+                if event is not None:
+                    yield event
+                elif say is not None:
+                    said = line.decode(errors="replace").rstrip()
+                    say(said)
+            code = child.wait()
+        finally:
+            end(child)
+            if child.stdout is not None:
+                child.stdout.close()
+        errors.seek(0)
+        for line in errors:
+            said = line.decode(errors="replace").strip() or said
+    yield {"kind": "exit", "code": code, "said": said.removeprefix("error: ")}
+
+
+def _event(line: bytes) -> dict[str, Any] | None:
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return event if isinstance(event, dict) else None
 
 
 Task = TypeVar("Task")

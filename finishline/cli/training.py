@@ -1,18 +1,15 @@
 """The reference training on this machine."""
 
 import importlib.util
-import json
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from subprocess import PIPE
 from typing import Any
 
 from finishline.accelerators import Devices
 from finishline.cli.client import ServerClient, View
 from finishline.cli.errors import CliError, ExitCode, refusal, require_server
-from finishline.cli.processes import end, python_module, spawn
+from finishline.cli.processes import child_events, python_module
 from finishline.cli.replay_screen import Target
 from finishline.device_health import without_platform
 from finishline.devices import choose_device, find_devices
@@ -120,36 +117,16 @@ def train_reference(training: Training) -> Iterator[dict[str, Any]]:
     Raises CliError with the last line the training wrote if it fails. The training ends when the
     caller stops asking for events.
     """
-    with tempfile.TemporaryFile() as errors:
-        child = spawn(training.command(), stdout=PIPE, stderr=errors)
-        try:
-            assert child.stdout is not None  # noqa: S101  (it was asked for just above)
-            yield from _events(child.stdout)
-            code = child.wait()
-        finally:
-            end(child)
-            if child.stdout is not None:
-                child.stdout.close()
-        if code != 0:
-            errors.seek(0)
-            raise _failed(code, errors.read().decode("utf-8", errors="replace"))
-
-
-def _events(lines: Iterator[bytes] | Any) -> Iterator[dict[str, Any]]:
-    for line in lines:
-        try:
-            event = json.loads(line)
-        except ValueError:
-            continue  # A library's own print is no event.
-        if isinstance(event, dict) and "kind" in event and "run" in event:
+    for event in child_events(training.command()):
+        if "kind" in event and "run" in event:
             yield event
-
-
-def _failed(code: int, errors: str) -> CliError:
-    said = [line.strip() for line in errors.splitlines() if line.strip()]
-    last = said[-1].removeprefix("error: ") if said else f"it ended with exit code {code}"
-    began = code != REFUSED_CODE
-    return CliError(f"The training failed: {last}" if began else last, exit_code=ExitCode.REFUSED)
+        elif event.get("kind") == "exit" and event["code"] != 0:
+            code = event["code"]
+            why = event["said"] or f"it ended with exit code {code}"
+            raise CliError(
+                why if code == REFUSED_CODE else f"The training failed: {why}",
+                exit_code=ExitCode.REFUSED,
+            )
 
 
 def require_device(device: str | None) -> None:

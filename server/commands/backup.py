@@ -1,8 +1,6 @@
 """`finishline backup`, `restore`, `admin rescore`: a server of `finishline up`, by its folder."""
 
-import json
 import os
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,7 +9,7 @@ import typer
 
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import DEFAULT_VAR, Json, Var
-from finishline.cli.processes import end, python_module, spawn
+from finishline.cli.processes import child_events, python_module
 from finishline.cli.screen import Screen, open_screen
 from finishline.rules.text import count_text
 from server.commands.paths import VarPaths, lock_var
@@ -138,29 +136,19 @@ def _administer(
 
     Raises CliError with its last sentence if it has no answer.
     """
-    child = spawn(
+    said: list[str] = []
+
+    def say(line: str) -> None:
+        screen.say(*said[-1:])  # The last line is the reason of a failure.
+        said.append(line)
+
+    *answers, ended = child_events(
         python_module("server.admin", *command),
         environment=dict(os.environ) | paths.settings(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        say=say,
     )
-    said: list[str] = []
-    try:
-        assert child.stdout is not None  # noqa: S101  (both were asked for just above)
-        assert child.stderr is not None  # noqa: S101
-        for line in child.stderr:
-            screen.say(*said[-1:])  # The last line is the reason of a failure.
-            said.append(line.decode(errors="replace").rstrip())
-        answer = child.stdout.read()
-        code = child.wait()
-    finally:
-        end(child)
-        for stream in (child.stdout, child.stderr):
-            if stream is not None:
-                stream.close()
-    if code != 0 and not answer:
-        why = said[-1] if said else f"exit code {code}"
+    if not answers:
+        why = ended["said"] or f"exit code {ended['code']}"
         raise CliError(f"{what}: {why}", exit_code=ExitCode.REFUSED)
     screen.say(*said[-1:])
-    found: Mapping[str, Any] = json.loads(answer.splitlines()[-1])
-    return found
+    return answers[-1]

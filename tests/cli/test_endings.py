@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from finishline.cli import start
+from finishline.cli import processes, start
 from finishline.cli.client import ServerClient
 from finishline.cli.main import main
 
@@ -50,6 +50,44 @@ def test_a_command_without_outputs_does_its_work(finishline, standin, monkeypatc
         sys.stdout.close()
 
     assert (done.code, done.err) == (0, "")
+
+
+PRINTS = """
+import sys
+for line in ("a library says hello", "{", "[1]", '"text"', '{"seed": 1}', "[" * 100_000):
+    print(line)
+print("warming up", "error: no memory", sep=chr(10), file=sys.stderr)
+sys.exit(7)
+"""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "bench digits",
+        "benchmark check mine",
+        "data check digits",
+        "run digits",
+        "training run package",
+        "backup --var .",
+    ],
+)
+def test_prints_of_a_child_are_no_events(command, finishline, tmp_path, monkeypatch):
+    root = Path.cwd()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FINISHLINE_BENCHMARKS_DIR", str(root / "benchmarks"))
+    Path("finishline.db").touch()
+    assert finishline("benchmark", "init", "mine").code == 0
+    assert finishline("training", "init", "package").code == 0
+    spawn = processes.spawn
+    body = PRINTS.replace('{"seed": 1}', "") if command.startswith("backup") else PRINTS
+    monkeypatch.setattr(
+        processes, "spawn", lambda _, **given: spawn([sys.executable, "-c", body], **given)
+    )
+
+    done = finishline(*command.split(), "--json")
+
+    assert (done.code, done.error()["message"][-9:]) in [(1, "no memory"), (4, "no memory")]
 
 
 def test_an_interrupted_command_says_so(finishline, monkeypatch, capsys):

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from finishline.cli import box_runs
+from finishline.cli import processes
 from finishline.cli.commands import own_benchmark
 from finishline.cli.own_benchmarks import definition_file, laid_out
 from tests.support.own_benchmarks import DEFINITION, own_files
@@ -242,7 +242,7 @@ def test_fetch_writes_the_task_and_the_data_for_home(
 def test_a_run_refuses_a_changed_task_and_an_id_that_leads_out_of_a_folder(
     mine, finishline, monkeypatch
 ):
-    monkeypatch.setattr(box_runs, "spawn", lambda *_, **__: pytest.fail("started"))
+    monkeypatch.setattr(processes, "spawn", lambda *_, **__: pytest.fail("started"))
     run = ("training", "run", str(mine / "reference"), "--json")
     task = (mine / "task.py").read_text()
     (mine / "task.py").write_text(task + "# changed\n")

@@ -2,18 +2,15 @@
 
 import csv
 import io
-import json
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from subprocess import PIPE
 from typing import Any, Protocol
 
 from rich.table import Table
 
 from finishline.cli.errors import CliError, ExitCode
-from finishline.cli.processes import end, python_module, spawn
+from finishline.cli.processes import child_events, python_module
 from finishline.cli.tables import ABSENT, make_table
 
 DOING = {
@@ -76,38 +73,19 @@ def run_measurement(command: Sequence[str], *, told: Callable[[str], None]) -> d
 
     Raises CliError with the process's last words. No process is left running.
     """
-    with tempfile.TemporaryFile() as errors:
-        child = spawn(command, stdout=PIPE, stderr=errors)
-        try:
-            assert child.stdout is not None  # noqa: S101  (it was asked for just above)
-            result = _follow(child.stdout, told)
-            code = child.wait()
-        finally:
-            end(child)
-            if child.stdout is not None:
-                child.stdout.close()
-        if code == 0 and result is not None:
-            return result
-        errors.seek(0)
-        said = [line.strip() for line in errors.read().decode(errors="replace").splitlines()]
-        last = next(
-            (line for line in reversed(said) if line), f"exit code {code} of the measurement"
-        )
-        raise CliError(last.removeprefix("error: "), exit_code=ExitCode.REFUSED)
-
-
-def _follow(lines: Any, told: Callable[[str], None]) -> dict[str, Any] | None:
     result = None
-    for line in lines:
-        try:
-            event: Mapping[str, Any] = json.loads(line)
-        except ValueError:
-            continue  # A library's own print is no event.
-        if event.get("kind") == "doing":
+    for event in child_events(command):
+        kind = event.get("kind")
+        if kind == "doing":
             told(DOING.get(str(event.get("doing")), str(event.get("doing"))))
-        elif event.get("kind") == "result":
+        elif kind == "result":
             result = dict(event["result"])
-    return result
+        elif kind == "exit" and event["code"] == 0 and result is not None:
+            return result
+    raise CliError(
+        event["said"] or f"exit code {event['code']} of the measurement",
+        exit_code=ExitCode.REFUSED,
+    )
 
 
 MIB, GIGA = 2**20, 1e9

@@ -1,11 +1,8 @@
 """`finishline data`: the files that a reference trains on, on this machine."""
 
-import json
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from subprocess import PIPE
 from typing import Annotated, Any
 
 import typer
@@ -13,7 +10,7 @@ import typer
 from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, ExitCode, refusal
 from finishline.cli.options import BenchmarksDir, Data, Json
-from finishline.cli.processes import end, python_module, spawn
+from finishline.cli.processes import child_events, python_module
 from finishline.cli.screen import Screen, open_screen
 from finishline.cli.training import require_training_packages
 from finishline.rules.errors import RuleError
@@ -60,12 +57,20 @@ def _run(command: str, named: str, data: Path, folder: Path | None, screen: Scre
         reference = reference_of(benchmark).reference
     except RuleError as error:
         raise refusal(error) from error
-    files, answer = [], {}
-    for event in _events(command, reference, data.absolute(), screen):
-        if event["kind"] == "file":
+    arguments = [command, reference, "--data-dir", str(data.absolute())]
+    files, answer, said_at = [], {}, 0.0
+    for event in child_events(python_module("worker.data_sets", *arguments)):
+        kind = event.get("kind")
+        if kind == "file":
             files.append(event)
-        elif event["kind"] == "answer":
+        elif kind == "answer":
             answer = event
+        elif kind == "progress" and time.monotonic() > said_at:
+            said_at = time.monotonic() + SECONDS_BETWEEN_LINES
+            screen.say(_progress(event))
+        elif kind == "exit" and (event["code"] not in (0, 1) or not answer):
+            why = event["said"] or f"exit code {event['code']}"
+            raise CliError(why, exit_code=ExitCode.REFUSED)
     document = {"benchmark": benchmark.benchmark_id, "folder": str(data.absolute())} | {
         "files": [{k: v for k, v in each.items() if k != "kind"} for each in files],
         "whole": answer["whole"],
@@ -90,31 +95,6 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
     yield "  " + ", ".join(filter(None, words))
     if not usable and found["command"]:
         yield f"    {found['command']}"
-
-
-def _events(command: str, reference: str, data: Path, screen: Screen) -> Iterator[dict[str, Any]]:
-    said_at = 0.0
-    with tempfile.TemporaryFile() as errors:
-        arguments = [command, reference, "--data-dir", str(data)]
-        child = spawn(python_module("worker.data_sets", *arguments), stdout=PIPE, stderr=errors)
-        try:
-            assert child.stdout is not None  # noqa: S101  (it was asked for just above)
-            for line in child.stdout:
-                event = json.loads(line)
-                yield event
-                if event["kind"] == "progress" and time.monotonic() > said_at:
-                    said_at = time.monotonic() + SECONDS_BETWEEN_LINES
-                    screen.say(_progress(event))
-            code = child.wait()
-        finally:
-            end(child)
-            if child.stdout is not None:
-                child.stdout.close()
-        if code not in (0, 1):
-            errors.seek(0)
-            said = errors.read().decode(errors="replace").strip().splitlines()
-            why = said[-1].removeprefix("error: ") if said else f"exit code {code}"
-            raise CliError(why, exit_code=ExitCode.REFUSED)
 
 
 def _progress(event: dict[str, Any]) -> str:
