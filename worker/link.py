@@ -17,8 +17,8 @@ from finishline.client.transport import (
     FinishlineError,
     NotAllowed,
     NotSignedIn,
-    Patience,
     Retries,
+    TimedRetries,
     Transport,
 )
 from finishline.periodic import PeriodicThread
@@ -41,9 +41,9 @@ from worker.state import WorkerState, end_process
 
 HELLO_SECONDS = 5.0
 REQUEST_TIMEOUT = httpx2.Timeout(5.0)
-CLAIM_PATIENCE_SECONDS = 30.0
-PROBE_PATIENCE_SECONDS = 10.0
-REPORT_PATIENCE_LEASES = 10.0
+CLAIM_RETRY_SECONDS = 30.0
+PROBE_RETRY_SECONDS = 10.0
+REPORT_RETRY_LEASES = 10.0
 
 NO_BOX = BoxWord()
 _Message = TypeVar("_Message")
@@ -90,7 +90,7 @@ class WorkerLink:
         content = self._post(
             "/workers/probes",
             orjson.dumps(probe),
-            retries=Patience(PROBE_PATIENCE_SECONDS, self._pause),
+            retries=TimedRetries(PROBE_RETRY_SECONDS, self._pause),
         )
         return decode(content, ProbeAnswer)
 
@@ -109,7 +109,7 @@ class WorkerLink:
         content = self._post(
             f"/attempts/{attempt_id}/claim",
             orjson.dumps(request),
-            retries=Patience(CLAIM_PATIENCE_SECONDS, self._pause),
+            retries=TimedRetries(CLAIM_RETRY_SECONDS, self._pause),
         )
         return decode(content, Lease)
 
@@ -121,7 +121,7 @@ class WorkerLink:
             f"/attempts/{lease.attempt_id}/evaluations",
             orjson.dumps(batch),
             lease=lease,
-            retries=NEVER if once else Patience(lease.lease_seconds, self._pause),
+            retries=NEVER if once else TimedRetries(lease.lease_seconds, self._pause),
         )
         return decode(content, BatchAnswer)
 
@@ -131,7 +131,7 @@ class WorkerLink:
             f"/attempts/{lease.attempt_id}/report",
             orjson.dumps(report),
             lease=lease,
-            retries=Patience(REPORT_PATIENCE_LEASES * lease.lease_seconds, self._pause),
+            retries=TimedRetries(REPORT_RETRY_LEASES * lease.lease_seconds, self._pause),
         )
 
     def training(self, lease: Lease) -> TrainingGrant:
@@ -145,7 +145,7 @@ class WorkerLink:
 
     def _get(self, path: str, lease: Lease) -> bytes:
         return self._transport.get_bytes(
-            path, headers=_headers(lease), retries=Patience(lease.lease_seconds, self._pause)
+            path, headers=_headers(lease), retries=TimedRetries(lease.lease_seconds, self._pause)
         )
 
     def _post(
@@ -153,7 +153,7 @@ class WorkerLink:
         path: str,
         content: bytes,
         *,
-        retries: Retries | Patience,
+        retries: Retries | TimedRetries,
         lease: Lease | None = None,
         timeout: httpx2.Timeout = REQUEST_TIMEOUT,
     ) -> bytes:

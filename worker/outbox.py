@@ -141,7 +141,7 @@ class Outbox:
     ) -> None:
         self._urgent.set()
         self._beside.shutdown(cancel_futures=True)
-        self._thread.stop(join_seconds=None)  # The last post has the patience of the lease.
+        self._thread.stop(join_seconds=None)  # The last post is retried as long as the lease.
 
     def put(self, event: ReplayEvent) -> None:
         """Queue an event; returns at once."""

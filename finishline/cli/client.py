@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import httpx2
 
 from finishline.cli.errors import CliError, ExitCode, cli_errors
-from finishline.client.retries import Patience, Retries
+from finishline.client.retries import Retries, TimedRetries
 from finishline.client.transport import TIMEOUT, Transport, segment
 from finishline.profiles import chosen_server
 
@@ -55,7 +55,7 @@ class ServerClient(Transport):
             return None
         return Told(found if isinstance(found, dict) else {}, self.url)
 
-    def _attempt(self, retries: Retries | Patience, request: Callable[[], Answer]) -> Answer:
+    def _attempt(self, retries: Retries | TimedRetries, request: Callable[[], Answer]) -> Answer:
         with cli_errors():
             return super()._attempt(retries, request)
 

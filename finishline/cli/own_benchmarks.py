@@ -6,7 +6,7 @@ from pathlib import Path
 from shlex import quote
 
 from finishline.cli.errors import CliError, ExitCode
-from finishline.client.errors import Problem
+from finishline.client.files import problems_of
 from finishline.client.packages import read_folder
 from finishline.definitions import folders_of
 from finishline.package_folder import package_folder
@@ -69,10 +69,7 @@ def broken(folder: Path, problems: list[RuleError]) -> CliError:
     return CliError(
         f"{folder} breaks the rules of a benchmark: {count}.{hint}",
         exit_code=ExitCode.REFUSED,
-        problems=[
-            Problem(each.message, each.file, each.line, each.field, each.expected)
-            for each in problems
-        ],
+        problems=problems_of(problems),
     )
 
 

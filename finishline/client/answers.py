@@ -46,9 +46,15 @@ def document_of(answer: httpx2.Response, *, url: str) -> Any:
 def error_of(answer: httpx2.Response) -> FinishlineError:
     """Error reported by a response (from its problem+json, if any)."""
     status = answer.status_code
-    problem = _problem_document(answer)
-    detail = str(problem.get("detail") or problem.get("title") or "").strip()
-    problems = _list_of_tables(problem.get("problems"))
+    try:
+        document = answer.json()
+    except (ValueError, RecursionError):
+        document = None
+    told = document if isinstance(document, dict) else {}
+    detail = str(told.get("detail") or told.get("title") or "").strip()
+    listed = told.get("problems")
+    listed = listed if isinstance(listed, list) else []
+    problems = [item for item in listed if isinstance(item, dict)]
     if problems and detail.startswith(f"{problems[0].get('field')}: "):
         detail = _PLACE.sub("", detail)
     usual = Unavailable if status >= 500 or status < 400 else Refused
@@ -75,18 +81,6 @@ def retry_after_seconds(header: str | None) -> float | None:
         return None
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return max(0.0, (aware - datetime.now(UTC)).total_seconds())
-
-
-def _problem_document(answer: httpx2.Response) -> dict[str, Any]:
-    try:
-        document = answer.json()
-    except (ValueError, RecursionError):
-        return {}
-    return document if isinstance(document, dict) else {}
-
-
-def _list_of_tables(value: object) -> list[dict[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _problem(item: dict[str, Any]) -> Problem:

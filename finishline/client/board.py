@@ -66,15 +66,15 @@ class Board(BoardView):
 def _cells(entry: BoardEntry) -> tuple[str, ...]:
     row = entry.model_dump()
     seconds = ranked_seconds(row)
+    if seconds is None:
+        time = "–"
+    else:
+        time = f"{seconds:.3f} s" if seconds < 60 else display_seconds(seconds)
     return (
         "–" if entry.rank is None else str(entry.rank),
         entry.model,
         entry.display_name or entry.submitter,
         entry.system.name,
-        "–" if seconds is None else _time(seconds),
+        time,
         evidence_words(row),
     )
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds:.3f} s" if seconds < 60 else display_seconds(seconds)

@@ -26,8 +26,10 @@ def upload_of(source: Source | None, logs: Logs | None, fields: Mapping[str, Any
     A path names its JSON or its folder, a mapping is its JSON, and without either the JSON is made
     of `fields`. With a path its logs lie beside it. A JSON that lists no runs lists the `logs`.
     """
-    if source is not None:
-        _refuse_beside(fields)
+    beside = [name for name in fields if name not in FORM_FIELDS and fields[name] is not None]
+    if source is not None and beside:
+        expected = "only in the submission's JSON"
+        raise _refused(", ".join(beside), "given beside a submission's JSON", expected)
     if source is not None and not isinstance(source, Mapping):
         if logs is not None:
             raise _refused(
@@ -84,14 +86,6 @@ def _json_of(claim: Mapping[str, Any]) -> bytes:
     except (TypeError, ValueError) as error:
         expected = "texts, finite numbers, lists and tables"
         raise _refused("submission", f"not JSON ({error})", expected) from error
-
-
-def _refuse_beside(fields: Mapping[str, Any]) -> None:
-    """Refuse fields given beside the submission's own JSON, which states them."""
-    beside = [name for name in fields if name not in FORM_FIELDS and fields[name] is not None]
-    if beside:
-        expected = "only in the submission's JSON"
-        raise _refused(", ".join(beside), "given beside a submission's JSON", expected)
 
 
 def _division_of(log: Content) -> str:

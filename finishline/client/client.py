@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
+from functools import partial
 from os import PathLike
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
@@ -27,10 +28,9 @@ from finishline.client.claims import Logs, Source, upload_of
 from finishline.client.errors import Unavailable
 from finishline.client.files import Upload, idempotency_key, open_parts
 from finishline.client.packages import package_files, send_package
-from finishline.client.progress import Progress
 from finishline.client.retries import Retries
 from finishline.client.sse import ServerEvent, follow_events
-from finishline.client.transport import Transport, segment
+from finishline.client.transport import Progress, Transport, segment
 from finishline.profiles import DEFAULT_URL, chosen_server
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -154,12 +154,11 @@ class Client:
 
     def benchmarks(self) -> list[BenchmarkView]:
         """Every benchmark of the server."""
-        return read_view(BenchmarkList, self._transport.get("/benchmarks")).benchmarks
+        return self._get(BenchmarkList, "/benchmarks").benchmarks
 
     def benchmark(self, benchmark_id: str) -> BenchmarkView:
         """One benchmark."""
-        found = self._transport.get(f"/benchmarks/{segment(benchmark_id)}")
-        return read_view(BenchmarkView, found)
+        return self._get(BenchmarkView, f"/benchmarks/{segment(benchmark_id)}")
 
     def leaderboard(self, benchmark_id: str, **filters: object) -> Board:
         """A benchmark's leaderboard: its first page, and on iteration all the others.
@@ -170,22 +169,19 @@ class Client:
         date_from, date_to, withdrawn, evidence, check, accelerator, vendor, size, ids, best.
         """
         path = f"/leaderboards/{segment(benchmark_id)}"
-        board = read_view(Board, self._transport.get(path, **filters))
+        board = self._get(Board, path, **filters)
         if not filters.keys().isdisjoint(("limit", "page", "cursor")):
             return board
-        return board.followed_by(
-            lambda cursor: read_view(Board, self._transport.get(path, **filters, cursor=cursor))
-        )
+        return board.followed_by(lambda cursor: self._get(Board, path, **filters, cursor=cursor))
 
     def preview(self, benchmark_id: str, **filters: object) -> PreviewView:
         """The same page as if the benchmark's embargo were over now; for organisers."""
         path = f"/leaderboards/{segment(benchmark_id)}/preview"
-        return read_view(PreviewView, self._transport.get(path, **filters))
+        return self._get(PreviewView, path, **filters)
 
     def submission(self, submission_id: str) -> SubmissionView:
         """A submission with its result, its runs and its verifications."""
-        path = f"/submissions/{segment(submission_id)}"
-        return read_view(SubmissionView, self._transport.get(path))
+        return self._get(SubmissionView, _path(submission_id))
 
     def submissions(
         self, *, benchmark: str | None = None, package: str | None = None, page_size: int = 100
@@ -206,53 +202,40 @@ class Client:
 
     def curve(self, submission: SubmissionView | str, run: int) -> CurveView:
         """Every evaluation of a run (counted from 0)."""
-        submission_id = submission if isinstance(submission, str) else submission.id
-        path = f"/submissions/{segment(submission_id)}/runs/{run}/curve"
-        return read_view(CurveView, self._transport.get(path))
+        return self._get(CurveView, f"{_path(submission)}/runs/{run}/curve")
 
     def log(self, submission: SubmissionView | str, run: int) -> bytes:
         """The raw log of a run (counted from 0), byte for byte as it was sent."""
-        submission_id = submission if isinstance(submission, str) else submission.id
-        path = f"/submissions/{segment(submission_id)}/runs/{run}/log"
+        path = f"{_path(submission)}/runs/{run}/log"
         return self._transport.download(path, limit_bytes=LOG_LIMIT_BYTES)
 
     def compare(self, submissions: Sequence[SubmissionView | str]) -> SubmissionComparison:
         """Compare each pair of two to six submissions of a benchmark: who is faster, how surely."""
         ids = [item if isinstance(item, str) else item.id for item in submissions]
-        found = self._transport.get("/compare", submissions=",".join(ids))
-        return read_view(SubmissionComparison, found)
+        return self._get(SubmissionComparison, "/compare", submissions=",".join(ids))
 
     def ideas(self, benchmark_id: str) -> IdeaList:
         """Packages of a benchmark with the seconds that each gained on its parent."""
-        found = self._transport.get(f"/benchmarks/{segment(benchmark_id)}/ideas")
-        return read_view(IdeaList, found)
+        return self._get(IdeaList, f"/benchmarks/{segment(benchmark_id)}/ideas")
 
     def withdraw(self, submission: SubmissionView | str, *, reason: str) -> SubmissionView:
         """Withdraw a submission: it stays visible without a rank. Allowed to its submitter."""
-        submission_id = submission if isinstance(submission, str) else submission.id
-        path = f"/submissions/{segment(submission_id)}/withdrawal"
-        return read_view(SubmissionView, self._transport.post(path, {"reason": reason}))
+        return self._change(submission, "withdrawal", {"reason": reason})
 
     def reinstate(self, submission: SubmissionView | str, *, reason: str) -> SubmissionView:
         """Let a withdrawn submission rank again; for organisers."""
-        submission_id = submission if isinstance(submission, str) else submission.id
-        path = f"/submissions/{segment(submission_id)}/reinstatement"
-        return read_view(SubmissionView, self._transport.post(path, {"reason": reason}))
+        return self._change(submission, "reinstatement", {"reason": reason})
 
     def waive(self, submission: SubmissionView | str, rule: str, *, reason: str) -> SubmissionView:
         """Waive a rule that a submission breaks, so that it may rank; for organisers."""
-        submission_id = submission if isinstance(submission, str) else submission.id
-        path = f"/submissions/{segment(submission_id)}/waivers"
-        body = {"rule": rule, "reason": reason}
-        return read_view(SubmissionView, self._transport.post(path, body))
+        return self._change(submission, "waivers", {"rule": rule, "reason": reason})
 
     def revoke_waiver(
         self, submission: SubmissionView | str, rule: str, *, reason: str
     ) -> SubmissionView:
         """Take a waiver back: the rule counts again; for organisers."""
-        submission_id = submission if isinstance(submission, str) else submission.id
-        path = f"/submissions/{segment(submission_id)}/waivers/{segment(rule)}/revocation"
-        return read_view(SubmissionView, self._transport.post(path, {"reason": reason}))
+        path = f"waivers/{segment(rule)}/revocation"
+        return self._change(submission, path, {"reason": reason})
 
     def verify(
         self,
@@ -269,8 +252,7 @@ class Client:
         An ablation trains each variant of a package's factors `repeats` times.
         The owner of a submission may ask for its first, on their quota; an organiser for any.
         """
-        submission_id = submission if isinstance(submission, str) else submission.id
-        path = f"/submissions/{segment(submission_id)}/verifications"
+        path = _path(submission) + "/verifications"
         wishes = {"own_seeds": own_seeds, "repeats": repeats}
         body: dict[str, object] = {"kind": kind, "reason": reason}
         body |= {name: wish for name, wish in wishes.items() if wish is not None}
@@ -278,8 +260,7 @@ class Client:
 
     def verification(self, verification_id: str) -> VerificationView:
         """A verification: its plan, its attempts, its verdict with every reason."""
-        path = f"/verifications/{segment(verification_id)}"
-        return read_view(VerificationView, self._transport.get(path))
+        return self._get(VerificationView, f"/verifications/{segment(verification_id)}")
 
     def proof(self, verification_id: str) -> bytes:
         """The signed evidence of a verdict, as `finishline check-proof` reads it."""
@@ -298,10 +279,7 @@ class Client:
         """
         path = f"/verifications/{segment(verification_id)}/events"
 
-        def open_stream(last_event_id: str | None) -> AbstractContextManager[Iterator[bytes]]:
-            return self._transport.stream(path, last_event_id=last_event_id)
-
-        return follow_events(open_stream, end="end", pause=self._pause)
+        return follow_events(partial(self._transport.stream, path), end="end", pause=self._pause)
 
     def wait(
         self, verification_id: str, *, timeout_seconds: float | None = None, poll_seconds: float = 1
@@ -326,19 +304,19 @@ class Client:
 
     def me(self) -> MeView:
         """Your user name, and role and expiry of your token."""
-        return read_view(MeView, self._transport.get("/me"))
+        return self._get(MeView, "/me")
 
     def queue(self) -> QueueView:
         """Queue of waiting attempts, by hardware class."""
-        return read_view(QueueView, self._transport.get("/queue"))
+        return self._get(QueueView, "/queue")
 
     def quota(self) -> QuotaView:
         """Your quotas of submissions and replays, their use, and when there is room again."""
-        return read_view(QuotaView, self._transport.get("/me/quota"))
+        return self._get(QuotaView, "/me/quota")
 
     def prices(self, **filters: object) -> list[PriceView]:
         """The price book. Filters: provider, instance, region, pricing, and `on` for one day."""
-        return read_view(PriceList, self._transport.get("/prices", **filters)).prices
+        return self._get(PriceList, "/prices", **filters).prices
 
     def _send(
         self,
@@ -358,17 +336,31 @@ class Client:
             )
         return read_view(SubmissionView, accepted)
 
+    def _get(self, kind: type[Model], path: str, **query: object) -> Model:
+        return read_view(kind, self._transport.get(path, **query))
+
+    def _change(
+        self, submission: SubmissionView | str, path: str, body: Mapping[str, object]
+    ) -> SubmissionView:
+        changed = self._transport.post(f"{_path(submission)}/{path}", body)
+        return read_view(SubmissionView, changed)
+
     def _pages(
         self, kind: type[PageType], path: str, query: Mapping[str, object]
     ) -> Iterator[PageType]:
         """Every page, each asked for when it is its turn."""
         cursor: str | None = None
         while True:
-            page = read_view(kind, self._transport.get(path, **query, cursor=cursor))
+            page = self._get(kind, path, **query, cursor=cursor)
             yield page
             cursor = getattr(page, "next_cursor", None)
             if cursor is None:
                 return
+
+
+def _path(submission: SubmissionView | str) -> str:
+    name = submission if isinstance(submission, str) else submission.id
+    return f"/submissions/{segment(name)}"
 
 
 def read_view(kind: type[Model], document: object) -> Model:

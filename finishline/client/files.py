@@ -82,13 +82,13 @@ def idempotency_key(upload: Upload, **form: str | None) -> str:
 
 def open_parts(upload: Upload, opened: ExitStack) -> "list[FilePart]":
     """The files as parts of a multipart form; `opened` closes them."""
-    parts = [("submission", upload.claim_name, upload.claim, "application/json")]
-    parts += [("logs", name, content, "text/plain") for name, content in upload.logs.items()]
-    return [(field, (name, _opened(content, opened), kind)) for field, name, content, kind in parts]
-
-
-def _opened(content: Content, opened: ExitStack) -> object:
-    return content if isinstance(content, bytes) else opened.enter_context(content.open("rb"))
+    parts: list[FilePart] = []
+    listed = [("submission", upload.claim_name, upload.claim, "application/json")]
+    listed += [("logs", name, content, "text/plain") for name, content in upload.logs.items()]
+    for field, name, content, kind in listed:
+        body = content if isinstance(content, bytes) else opened.enter_context(content.open("rb"))
+        parts.append((field, (name, body, kind)))
+    return parts
 
 
 def _sha256(content: Content) -> bytes:
@@ -149,14 +149,7 @@ def refusal(error: RuleError) -> Refused:
 def problems_of(errors: Iterable[RuleError]) -> list[Problem]:
     """Convert rule errors into problems for display."""
     return [
-        Problem(
-            message=each.message,
-            file=each.file,
-            line=each.line,
-            field=each.field,
-            expected=each.expected,
-        )
-        for each in errors
+        Problem(each.message, each.file, each.line, each.field, each.expected) for each in errors
     ]
 
 

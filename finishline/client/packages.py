@@ -10,8 +10,7 @@ from typing import Any
 
 from finishline.client.errors import Refused
 from finishline.client.files import problems_of
-from finishline.client.progress import Progress
-from finishline.client.transport import Transport
+from finishline.client.transport import Progress, Transport
 from finishline.rules.canonical import sha256_of
 from finishline.rules.errors import RuleError
 from finishline.rules.trainings.manifest import PackageError

@@ -56,8 +56,8 @@ NEVER = Retries(count=0)
 
 
 @dataclass(frozen=True)
-class Patience:
-    """Retries of a request for a time, after any fault of the server: of a worker with a lease.
+class TimedRetries:
+    """Retries of a request for some seconds, after any fault of the server. Workers use it.
 
     The pauses double from a tenth of a second to two seconds, each with a line in the log.
     """

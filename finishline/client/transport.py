@@ -17,8 +17,7 @@ from finishline.client.errors import (
     NotAllowed,
     NotSignedIn,
 )
-from finishline.client.progress import Progress, report_progress
-from finishline.client.retries import NEVER, Patience, Retries
+from finishline.client.retries import NEVER, Retries, TimedRetries
 
 # A worker imports this module alone of the client.
 __all__ = [
@@ -29,8 +28,9 @@ __all__ = [
     "FinishlineError",
     "NotAllowed",
     "NotSignedIn",
-    "Patience",
+    "Progress",
     "Retries",
+    "TimedRetries",
     "Transport",
     "checked_url",
     "segment",
@@ -41,6 +41,7 @@ API = "/api/v1"
 # and short for a person who waits.
 TIMEOUT = httpx2.Timeout(30.0, connect=5.0)
 
+Progress = Callable[[int, int], None]  # Bytes sent, and bytes in all.
 FilePart = tuple[str, tuple[str, Any, str]]
 Answer = TypeVar("Answer")
 
@@ -140,7 +141,7 @@ class Transport:
         content: bytes,
         *,
         headers: Mapping[str, str],
-        retries: Retries | Patience,
+        retries: Retries | TimedRetries,
         timeout: httpx2.Timeout = TIMEOUT,
     ) -> bytes:
         """The content that answers posted JSON text, with headers, retries and timeout as given."""
@@ -152,7 +153,7 @@ class Transport:
         return self._attempt(retries, lambda: self._request("POST", API + path, **request).content)
 
     def get_bytes(
-        self, path: str, *, headers: Mapping[str, str], retries: Retries | Patience
+        self, path: str, *, headers: Mapping[str, str], retries: Retries | TimedRetries
     ) -> bytes:
         """The content at an API path, with headers and retries of its own."""
         return self._attempt(
@@ -193,7 +194,7 @@ class Transport:
         return self._attempt(self._retries, lambda: self._download(path, limit_bytes))
 
     @contextmanager
-    def stream(self, path: str, *, last_event_id: str | None) -> Iterator[Iterator[bytes]]:
+    def stream(self, path: str, last_event_id: str | None = None) -> Iterator[Iterator[bytes]]:
         """The bytes of an event stream, from after `last_event_id`."""
         headers = {"Accept": "text/event-stream"}
         if last_event_id is not None:
@@ -207,7 +208,7 @@ class Transport:
                 raise error_of(answer)
             yield answer.iter_bytes()
 
-    def _attempt(self, retries: Retries | Patience, request: Callable[[], Answer]) -> Answer:
+    def _attempt(self, retries: Retries | TimedRetries, request: Callable[[], Answer]) -> Answer:
         return retries.attempt(request)
 
     def _download(self, path: str, limit_bytes: int) -> bytes:
@@ -229,8 +230,9 @@ class Transport:
     ) -> httpx2.Response:
         with self._transport_errors():
             asked = self._http.build_request(method, path, **request)
-            if progress is not None:
-                report_progress(asked, progress)
+            if progress is not None and isinstance(asked.stream, httpx2.SyncByteStream):
+                total_bytes = int(asked.headers.get("Content-Length", 0))
+                asked.stream = _CountedStream(asked.stream, total_bytes, progress)
             answer = self._http.send(asked)
         if answer.is_error or answer.is_redirect:
             raise error_of(answer)
@@ -246,6 +248,24 @@ class Transport:
         except httpx2.TransportError as error:
             reason = str(error) or type(error).__name__
             raise NoAnswer(f"No response from {self.url} ({reason}).") from error
+
+
+class _CountedStream(httpx2.SyncByteStream):
+    """A body that says how much of it has been taken."""
+
+    def __init__(
+        self, content: httpx2.SyncByteStream, total_bytes: int, progress: Progress
+    ) -> None:
+        self._content = content
+        self._total_bytes = total_bytes
+        self._progress = progress
+
+    def __iter__(self) -> Iterator[bytes]:
+        sent_bytes = 0
+        for piece in self._content:
+            yield piece
+            sent_bytes += len(piece)
+            self._progress(sent_bytes, self._total_bytes)
 
 
 def checked_url(url: str) -> str:

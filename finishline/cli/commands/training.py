@@ -1,5 +1,6 @@
 """`finishline training init`, `check` and `run`: a training package on this machine."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -19,7 +20,7 @@ from finishline.cli.package_sources import fetch_package
 from finishline.cli.screen import as_it_is, open_screen
 from finishline.cli.tables import seconds_text
 from finishline.cli.templates import write_template
-from finishline.client.errors import Problem
+from finishline.client.files import problems_of
 from finishline.client.packages import read_folder
 from finishline.package_folder import package_folder
 from finishline.places import installed_server
@@ -120,7 +121,7 @@ def run(
     package = open_package(path, benchmarks=tasks)
     name = package.manifest.benchmark
     definition, task = read_task(tasks[name])
-    if nonce is not None and not _is_nonce(nonce):
+    if nonce is not None and not re.fullmatch("[0-9a-f]{64}", nonce):
         raise CliError("--nonce: expected 64 hex digits.", exit_code=ExitCode.USAGE)
     other = None if compare is None else _open_compared(compare, name, url, token)
     count = runs or (3 if other is None else 5)
@@ -195,14 +196,10 @@ def open_package(path: Path, *, benchmarks: Iterable[str] | None) -> Package:
     problems += found
     if package is None or problems:
         count = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}"
-        listed = [
-            Problem(each.message, each.file, each.line, each.field, each.expected)
-            for each in problems
-        ]
         raise CliError(
             f"{path} breaks the rules of a package: {count}.",
             exit_code=ExitCode.REFUSED,
-            problems=listed,
+            problems=problems_of(problems),
         )
     return package
 
@@ -212,10 +209,6 @@ def _next_step(path: Path) -> str:
     if installed_server() is None:
         return f"Next: finishline training submit {path}"
     return f"Next: finishline training run {path}, then training submit {path}"
-
-
-def _is_nonce(text: str) -> bool:
-    return len(text) == 64 and all(letter in "0123456789abcdef" for letter in text)
 
 
 def event_lines(event: Mapping[str, Any], *, unit: str) -> Iterator[Text]:
