@@ -12,13 +12,13 @@ from finishline.definitions import folders_of
 from finishline.package_folder import package_folder
 from finishline.rules.benchmarks.benchmark import Benchmark, parse_benchmark
 from finishline.rules.errors import BenchmarkError, RuleError
-from finishline.rules.text import parse_toml
 from finishline.rules.trainings.own_benchmark import (
     FILE,
     LARGEST_BYTES,
     MOST_FILES,
     OwnBenchmark,
     belongs,
+    id_in,
     pinned_in,
     read_own_benchmark,
     wrong_hashes,
@@ -87,20 +87,18 @@ def find_tasks(given: Path | None, package: Path | None = None) -> dict[str, Pat
             if beside.is_file():
                 found[home.name] = beside
             elif (home / FILE).is_file():
-                found[id_in(home / FILE)] = home / FILE
+                found[_id_of(home / FILE)] = home / FILE
     own = package.resolve().parent / FILE if package is not None else None
     if own is not None and own.is_file():
-        found[id_in(own)] = own
+        found[_id_of(own)] = own
     return found
 
 
-def id_in(path: Path) -> str:
-    """The id in a definition, empty where it cannot be read."""
+def _id_of(path: Path) -> str:
     try:
-        found = parse_toml(path.read_bytes(), file=path.name).get("id")
-    except (OSError, RuleError):
+        return id_in(path.read_bytes())
+    except OSError:
         return ""
-    return found if isinstance(found, str) else ""
 
 
 def read_task(path: Path) -> tuple[Benchmark, dict[str, bytes]]:
@@ -111,7 +109,7 @@ def read_task(path: Path) -> tuple[Benchmark, dict[str, bytes]]:
     own = path.name == FILE
     try:
         content = path.read_bytes()
-        name = id_in(path) if own else path.stem
+        name = id_in(content) if own else path.stem
         benchmark = parse_benchmark(content, file=f"{name}.toml")
         home = path.parent if own else path.parent / name
         pinned = benchmark.trainings.files if benchmark.trainings is not None else {}

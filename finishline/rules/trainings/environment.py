@@ -81,8 +81,7 @@ def closest_environment(environment: str, installed: Iterable[str]) -> str | Non
     ]
     if not alike:
         return None
-    return max(alike, key=lambda match: (match[0] == environment, _numbers(match["version"])))[0]
-
-
-def _numbers(version: str) -> list[int]:
-    return [int(part) for part in version.split(".")]
+    newest = max(
+        alike, key=lambda match: (match[0] == environment, *map(int, match["version"].split(".")))
+    )
+    return newest[0]

@@ -16,7 +16,7 @@ from finishline.rules.errors import BenchmarkError, RuleError
 from finishline.rules.fields import Fields
 from finishline.rules.text import line_of, parse_toml
 from finishline.rules.trainings.environment import FAMILIES
-from finishline.rules.trainings.package import is_left_out, python_problems, read_package
+from finishline.rules.trainings.package import is_left_out, parsed, python_problems, read_package
 from finishline.rules.trainings.policy import REFERENCE, TASK_FILE
 
 FILE = "benchmark.toml"
@@ -46,11 +46,19 @@ def read_own_benchmark(
     benchmark = _definition(files, problems)
     others = {name: content for name, content in files.items() if name != FILE}
     problems += _task(others, benchmark)
-    problems += _reference(others, _id_of(files))
+    problems += _reference(others, id_in(files.get(FILE, b"")))
     if benchmark is not None:
         problems += _suits(benchmark, files[FILE])
         told = {each.file for each in problems if each.file not in others}
-        problems += [each for each in _pinned(benchmark, others) if each.file not in told]
+        pinned = benchmark.trainings.files if benchmark.trainings is not None else {}
+        unpinned = [
+            BenchmarkError(
+                "not pinned", file=name, field=FILES_FIELD, expected="its SHA-256 in the definition"
+            )
+            for name in sorted(others.keys() - pinned.keys())
+        ]
+        found = [*wrong_hashes(pinned, others), *unpinned]
+        problems += [each for each in found if each.file not in told]
     if problems or benchmark is None:
         return None, problems
     return OwnBenchmark(benchmark, files[FILE], others), []
@@ -69,9 +77,9 @@ def _sizes(files: Mapping[str, bytes]) -> Iterator[RuleError]:
         yield BenchmarkError(f"{total} bytes", expected=f"at most {LARGEST_BYTES} bytes together")
 
 
-def _id_of(files: Mapping[str, bytes]) -> str:
+def id_in(content: bytes) -> str:
     """The id in a definition, empty where it cannot be read."""
-    found = _table(files.get(FILE, b"")).get("id")
+    found = _table(content).get("id")
     return found if isinstance(found, str) else ""
 
 
@@ -125,15 +133,6 @@ def _suits(benchmark: Benchmark, content: bytes) -> Iterator[RuleError]:
         )
 
 
-def _pinned(benchmark: Benchmark, files: Mapping[str, bytes]) -> Iterator[RuleError]:
-    pinned = benchmark.trainings.files if benchmark.trainings is not None else {}
-    yield from wrong_hashes(pinned, files)
-    for name in sorted(files.keys() - pinned.keys()):
-        yield BenchmarkError(
-            "not pinned", file=name, field=FILES_FIELD, expected="its SHA-256 in the definition"
-        )
-
-
 def wrong_hashes(pinned: Mapping[str, str], files: Mapping[str, bytes]) -> Iterator[RuleError]:
     """Pinned files that are missing or have another SHA-256."""
     for name, expected in sorted(pinned.items()):
@@ -149,32 +148,22 @@ def wrong_hashes(pinned: Mapping[str, str], files: Mapping[str, bytes]) -> Itera
 
 def _task(files: Mapping[str, bytes], benchmark: Benchmark | None) -> Iterator[RuleError]:
     """Check the task's modules without running them: it has numpy and the standard library."""
-    modules = {
-        name: content
-        for name, content in sorted(files.items())
-        if name.endswith(".py") and not name.startswith(REFERENCE)
-    }
-    own = {name.split("/")[0].removesuffix(".py") for name in modules}
-    for name, content in modules.items():
-        yield from python_problems(name, content, FAMILIES["numpy"], own)
+    modules = {name: files[name] for name in files if not name.startswith(REFERENCE)}
+    yield from python_problems(modules, FAMILIES["numpy"])
     if TASK_FILE not in files:
         yield BenchmarkError("missing", file=TASK_FILE, expected="a module with draw(nonce)")
         return
     policy = benchmark.trainings if benchmark is not None else None
     has_control = policy is not None and policy.control_quality is not None
+    tree = parsed(files[TASK_FILE])
+    if tree is None:
+        return  # Already reported with the file.
+    functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     for name in ("draw", "control") if has_control else ("draw",):
-        if not _has_function(files[TASK_FILE], name):
+        if name not in functions:
             yield BenchmarkError(
                 f"no function {name}", file=TASK_FILE, expected=f"def {name}(nonce)"
             )
-
-
-def _has_function(content: bytes, name: str) -> bool:
-    try:
-        tree = ast.parse(content)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return True  # Told once, with the file's other problems.
-    return any(isinstance(node, ast.FunctionDef) and node.name == name for node in tree.body)
 
 
 def _reference(files: Mapping[str, bytes], benchmark_id: str) -> Iterator[RuleError]:

@@ -84,9 +84,7 @@ def read_package(
     family = family_of(manifest.environment) if manifest is not None else None
     if manifest is not None:
         problems += _manifest_problems(manifest, files, offered)
-    for name, content in sorted(files.items()):
-        if name.endswith(".py"):
-            problems += python_problems(name, content, family, _own_names(files))
+    problems += python_problems(files, family)
     for each in problems:
         if each.field is not None and each.line is None:
             each.line = line_of(files[FILE], each.field)
@@ -141,22 +139,17 @@ def _file(name: str, content: bytes, *, compiled: bool) -> Iterator[RuleError]:
         line = content[: error.start].count(b"\n") + 1
         yield PackageError("not UTF-8", file=name, line=line, expected="UTF-8 text")
         return
-    for number, line_text in enumerate(text.split("\n"), start=1):
-        problem = _line_problem(line_text)
-        if problem is not None:
-            message, expected = problem
-            yield PackageError(message, file=name, line=number, expected=expected)
-            return
-
-
-def _line_problem(line: str) -> tuple[str, str] | None:
-    """Fault in a line, and the text expected instead. The source is read by others: as it runs."""
-    if len(line) > LONGEST_LINE:
-        return f"a line of {len(line)} characters", f"at most {LONGEST_LINE}"
-    hidden = MISLEADING.search(line.removesuffix("\r"))
-    if hidden is not None:
-        return f"the character U+{ord(hidden[0]):04X}", "text that shows as it is"
-    return None
+    for number, written in enumerate(text.split("\n"), start=1):
+        if len(written) > LONGEST_LINE:
+            message, expected = f"a line of {len(written)} characters", f"at most {LONGEST_LINE}"
+        elif hidden := MISLEADING.search(written.removesuffix("\r")):
+            # Readers have to see the source as it runs.
+            message = f"the character U+{ord(hidden[0]):04X}"
+            expected = "text that shows as it is"
+        else:
+            continue
+        yield PackageError(message, file=name, line=number, expected=expected)
+        return
 
 
 def _manifest(files: Mapping[str, bytes], problems: list[RuleError]) -> Manifest | None:
@@ -200,25 +193,15 @@ def _manifest_problems(
 
 def _unread_factors(manifest: Manifest, files: Mapping[str, bytes]) -> Iterator[RuleError]:
     """A factor that no file names as a string cannot be switched off."""
-    texts = {text for name, content in files.items() for text in _strings(name, content)}
+    trees = [parsed(content) for name, content in files.items() if name.endswith(".py")]
+    nodes = (node for tree in trees if tree is not None for node in ast.walk(tree))
+    texts = {node.value for node in nodes if isinstance(node, ast.Constant)}
     for name in manifest.factors or {}:
         if name not in texts:
             expected = f'task["factors"]["{name}"] in a .py file'
             yield PackageError(
                 "a factor that no file reads", file=FILE, field=f"factors.{name}", expected=expected
             )
-
-
-def _strings(name: str, content: bytes) -> Iterator[str]:
-    if not name.endswith(".py"):
-        return
-    try:
-        tree = ast.parse(content)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.value
 
 
 def module_file(module: str, files: Mapping[str, bytes]) -> str | None:
@@ -229,10 +212,9 @@ def module_file(module: str, files: Mapping[str, bytes]) -> str | None:
 
 def _functions(file: str, content: bytes) -> Iterator[RuleError]:
     """`prepare` and `train` must stand at the top of the module, or be imported or assigned."""
-    try:
-        tree = ast.parse(content)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return  # Told once, with the file's other problems.
+    tree = parsed(content)
+    if tree is None:
+        return  # Already reported with the file.
     bound = set(_bound_names(tree))
     for name, count in FUNCTIONS.items():
         found = next(
@@ -268,17 +250,28 @@ def _bound_names(tree: ast.Module) -> Iterator[str]:
                     yield target.id
 
 
-def _own_names(files: Mapping[str, bytes]) -> set[str]:
-    """Top-level names that the package's own files import as."""
-    python = [name for name in files if name.endswith(".py")]
-    return {name.split("/")[0].removesuffix(".py") for name in python}
+def parsed(content: bytes) -> ast.Module | None:
+    """The syntax tree of a Python file, None where Python cannot read it."""
+    try:
+        return ast.parse(content)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
 
 
-def python_problems(
-    name: str, content: bytes, family: Family | None, own: set[str]
+def python_problems(files: Mapping[str, bytes], family: Family | None) -> Iterator[RuleError]:
+    """Problems of the Python files: syntax, names, imports that are neither known nor own."""
+    modules = {
+        name: name.split("/")[0].removesuffix(".py")
+        for name in sorted(files)
+        if name.endswith(".py")
+    }
+    for name, top in modules.items():
+        yield from _python_file(name, top, files[name], family, set(modules.values()))
+
+
+def _python_file(
+    name: str, top: str, content: bytes, family: Family | None, own: set[str]
 ) -> Iterator[RuleError]:
-    """Problems of a Python file: its syntax, its name, imports that are neither known nor own."""
-    top = name.split("/")[0].removesuffix(".py")
     known = set(sys.stdlib_module_names) | set(family.imports if family else ())
     if top in known:
         yield PackageError(
