@@ -18,7 +18,7 @@ from finishline.rules.logs.mllog_evaluation import MAX_COUNT
 from finishline.rules.logs.mllog_record import MAX_TIME_MS
 from finishline.rules.logs.mllog_write import mllog_line
 from finishline.rules.logs.text import parse_json, refuse_other_content
-from finishline.rules.text import did_you_mean, names_text, shown
+from finishline.rules.text import count_text, did_you_mean, names_text, shown
 
 MOST_COLUMNS = 1000
 MOST_ROWS = 1_000_000
@@ -28,7 +28,7 @@ STEP = "step"
 EPOCHS = ("epoch", "epochs", "epoch_num", "current_epoch")
 STEPS = (STEP, "global_step", "_step", "steps", "iteration", "iter", "num_updates")
 # The first group with a character in the header. Its most frequent one separates the cells.
-SEPARATORS = (",;\t|", " ", ":^~")
+SEPARATORS = (",;\t|", " ", ":^~&\x01\x1f")
 UNITS = {
     1e-9: "ns nanos nanosecond nanoseconds",
     1e-6: "us µs μs usec usecs micros microsecond microseconds",
@@ -79,7 +79,7 @@ class Source:
         number = self.number(row, name)
         if number is None or not (math.isfinite(number) and least <= number <= most):
             limits = f" from {least:g} to {most:g}" if most < math.inf else ""
-            raise self.fault(row, name, _got(row, name), f"a finite number{limits}")
+            raise self.fault(row, name, _got(row, name), f"a finite number{limits}, such as 0.98")
         return number
 
     def seconds(self, row: Row, time: str, scale: float) -> float | None:
@@ -161,7 +161,7 @@ def convert_rows(source: Source, benchmark: Benchmark, reading: Reading) -> Conv
     for row in found:
         seconds = source.seconds(row, time, scale)
         if seconds is None:
-            expected = f"seconds from 0 to {MAX_SECONDS:g}, or an ISO date"
+            expected = f"seconds from 0 to {MAX_SECONDS:g}, such as 10.5, or an ISO date"
             if source.number(row, time) is not None:
                 expected += "; --time-scale 0.001 for milliseconds"
             raise source.fault(row, time, _got(row, time), expected)
@@ -349,7 +349,9 @@ def read_csv(content: bytes, *, file: str) -> Source:
         is_json = header.lstrip().startswith("{")
         if is_json or not 1 < len(names) <= MOST_COLUMNS:
             expected = f"a header of 2 to {MOST_COLUMNS:,} names, with commas or semicolons between"
-            message = "JSON" if is_json else f"{len(names):,} columns: {names_text(names)}"
+            message = (
+                "JSON" if is_json else f"{count_text(len(names), 'column')}: {names_text(names)}"
+            )
             raise LogFormatError(message, file=file, line=1, expected=expected)
         rows = list(_rows(records, names, file=file))
     except csv.Error as error:
