@@ -181,7 +181,7 @@ def check_scaling(record: dict[str, Any], found: ResultSet, problems: Problems) 
     if rcp is not None and rcp["verdict"] == "published":
         problems.add(
             "scaling_believed",
-            f"multiplied by {said:.9g}, as scaling.json says: no reference points give a factor",
+            f"multiplied by {said:.9g}, as scaling.json says: the reference points give no factor",
             file=path,
             field="scaling_factor",
             severity="warning",

@@ -28,6 +28,8 @@ EPOCH_DECIMALS = 3
 NORMALISED = ", normalised"
 # Both sides of the test come from sums of decimal fractions such as 0.85.
 ROUNDING = 1e-12
+# Published factors may have three decimals.
+ROUNDED_FACTOR = 1e-3
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class RcpVerdict:
     """Verdict on the convergence of a set.
 
     `verdict` is "pass", "fail" (converges faster than the reference can), "missing" (no reference
-    point to compare with) or "published" (the same, with the factor of a published `scaling.json`).
+    point to compare with) or "published" (one of these two, with the factor of a `scaling.json`).
     `factor` is reference mean / submission mean, never below 1; a score is multiplied by it only on
     "pass" and "published" (`applied_factor`). `batch_size`, `mean` and `lowest` are of the
     reference point that was used, None where there is none; `lowest` is the limit of the test
@@ -80,8 +82,22 @@ class RcpVerdict:
         return self.applied_factor > 1.0
 
 
+def takes_published_factor(verdict: RcpVerdict | None, factor: float) -> bool:
+    """Whether the factor of a scaling.json counts: without a reference point to compare with, or
+    for a set that converged too fast, where it raises the set to the reference's mean.
+
+    Source: MLPerf training_rules.adoc, "Normalize submission run epochs to reference epochs to pass
+    RCP test".
+    """
+    if verdict is None or verdict.verdict == "missing":
+        return True
+    if verdict.verdict != "fail" or verdict.mean is None or verdict.submission_mean is None:
+        return False
+    return factor * verdict.submission_mean >= verdict.mean * (1 - ROUNDED_FACTOR)
+
+
 def scaled_as_published(verdict: RcpVerdict | None, factor: float) -> RcpVerdict:
-    """The verdict on a set without a reference point, with the factor of its scaling.json."""
+    """The verdict on a set that takes the factor of its scaling.json."""
     verdict = verdict or RcpVerdict("missing", "no reference convergence points", 1.0)
     message = f"{verdict.message}, normalised by the factor of its scaling.json"
     return replace(verdict, verdict="published", message=message, factor=factor)

@@ -16,6 +16,7 @@ from finishline.rules.scoring.convergence import (
     RcpVerdict,
     convergence_of_run,
     scaled_as_published,
+    takes_published_factor,
 )
 from finishline.rules.scoring.measured_time import calibrated_spread, claimed_interval
 from finishline.rules.scoring.normalisation import check_set
@@ -113,7 +114,7 @@ def score(
     `pruned` holds convergence against the pruned reference points, as MLPerf does, or else against
     all of them. `with_interval` asks for the interval, which takes SciPy. A run that ended before
     its first evaluation did not converge. `scaling_factor` is the one that an `archive` publishes
-    with a set. It counts where no reference point gives one. Raises RuleError if there is no run.
+    with a set. It counts where the reference points give none. Raises RuleError if there is no run.
     """
     clock = clock or benchmark.clock
     if not runs:
@@ -133,10 +134,11 @@ def score(
         division=division,
         pruned=pruned,
     )
-    if scaling_factor is not None and (rcp is None or rcp.verdict == "missing"):
+    if scaling_factor is not None and takes_published_factor(rcp, scaling_factor):
         rcp = scaled_as_published(rcp, scaling_factor)
-        if rcp.normalised:  # The review that scaled the set took it without a reference point.
-            rcp_violations = [each for each in rcp_violations if each.code != "missing_rcp"]
+        if rcp.normalised:  # The review that scaled the set took it.
+            taken = ("missing_rcp", "converges_too_fast")
+            rcp_violations = [each for each in rcp_violations if each.code not in taken]
     factor = 1.0 if rcp is None else rcp.applied_factor
     tta = None if raw is None else raw * factor
     epochs = [run.epochs_to_target for run in scores if run.epochs_to_target is not None]

@@ -220,17 +220,30 @@ def test_scaling_json_counts_where_no_reference_point_does(
     assert told == [f"{SET}/scaling.json"] * (code is not None)
 
 
-@pytest.mark.parametrize(("factor", "ranked"), [(None, False), (1.0, False), (1.25, True)])
+@pytest.mark.parametrize(
+    ("settings", "code", "factor", "ranked"),
+    [
+        *(({"batch_size": 10**6}, "missing_rcp", factor, ranked)
+          for factor, ranked in ((None, False), (1.0, False), (1.25, True))),
+        # 3 epochs where the reference needs 4: a factor takes the set to the reference's mean.
+        *(({"batch_size": 256, "epochs": 3}, "converges_too_fast", factor, ranked)
+          for factor, ranked in ((None, False), (1.0, False), (1.3, False), (1.333, True),
+                                 (1.5, True))),
+    ],
+)  # fmt: skip
 def test_a_review_scaled_a_set_beyond_the_reference_points(
-    score_tree, make_package, make_log, benchmarks, factor, ranked
+    score_tree, make_package, make_log, benchmarks, settings, code, factor, ranked
 ):
-    """As v3.1 unet3d at batch size 28."""
-    files = make_package([make_log(10.0 + i, seed=i, batch_size=10**6) for i in range(5)])
+    """As v3.1 unet3d at batch sizes 28 and 56."""
+    files = make_package([make_log(10.0 + i, seed=i, **settings) for i in range(5)])
     if factor is not None:
         files[f"{SET}/scaling.json"] = json.dumps({"scaling_factor": factor})
     [record] = score_tree(files)
-    assert record["normalised_seconds"] == 720 * (factor or 1)
-    assert ("missing_rcp" in codes(record, "error")) == (not ranked)
+    assert record["normalised_seconds"] == 720 * (factor if ranked else 1)
+    assert (code in codes(record, "error")) == (not ranked)
+    assert ("scaling_believed" in codes(record)) == (
+        ranked or (factor, code) == (1.0, "missing_rcp")
+    )
     assert is_ranked_by_server(record, files, benchmarks) == record["eligible"] == ranked
 
 
