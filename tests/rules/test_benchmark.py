@@ -276,7 +276,7 @@ def test_runs_that_stop_at_a_fixed_step_are_replayed_twice_at_least():
     assert refused(stopping.replace("min_runs = 2", "min_runs = 1")).field == "replay.min_runs"
 
 
-@pytest.mark.parametrize("content", [b"id = ", b"\xff\xfe", b"[a]\n[a]\n"])
+@pytest.mark.parametrize("content", [b"id = ", b"\xff\xfd", b"[a]\n[a]\n"])
 def test_what_is_no_toml_is_refused_by_name(content):
     with pytest.raises(BenchmarkError, match=r"toy\.toml( line \d)?: not TOML"):
         parse_benchmark(content, file="toy.toml")

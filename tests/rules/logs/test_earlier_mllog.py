@@ -43,7 +43,7 @@ def read(log, *, names=("resnet",), odd=None, target=None):
 def test_the_run_lasts_from_run_start_to_run_stop():
     reading, problems = read(LOG)
     assert reading.run.stop_seconds == 1541720701.25 - 1541720386.718659639
-    assert (reading.run.status, reading.run.seed, reading.seeds) == ("success", 14209, (14209,))
+    assert (reading.run.status, reading.run.seed, reading.run.seeds) == ("success", 14209, (14209,))
     assert [(e.epoch, e.quality) for e in reading.run.evaluations] == [(2, 0.25282), (62, 0.7511)]
     assert (reading.trusted, problems) == (True, [])
 

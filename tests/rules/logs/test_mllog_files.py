@@ -153,13 +153,15 @@ def runs(draw):
     stops = draw(st.booleans())
     rest = draw(spans) if stops else 0.0
     train, evaluation = (trained or [0.0])[-1] + rest, (evaluated or [0.0])[-1]
+    seed = draw(st.none() | st.integers(0, 2**63 - 1))
     return Run(
         name="run_0.log",
         clock="mlperf",
         evaluations=evaluations,
         status=draw(st.sampled_from(["success", "aborted", None])) if stops else None,
         stop_seconds=train + evaluation if stops else None,
-        seed=draw(st.none() | st.integers(0, 2**63 - 1)),
+        seed=seed,
+        seeds=() if seed is None else (seed,),
         batch_size=draw(st.none() | st.integers(1, 2**40)),
         benchmark="digits",
         division=draw(st.sampled_from(["closed", "open", None])),
