@@ -12,7 +12,6 @@ from finishline.rules.text import count_text
 from finishline.rules.trainings.package import Package
 
 Run = Mapping[str, Any]
-FIGURES = ("ratio", "low", "high", "pairs", "p_value")
 
 
 def comparison(runs: Sequence[Run], compared: Package) -> dict[str, Any]:
@@ -26,7 +25,7 @@ def comparison(runs: Sequence[Run], compared: Package) -> dict[str, Any]:
             "title": compared.manifest.title,
             "runs": others,
         },
-        "speed_up": None if gap is None else {name: getattr(gap, name) for name in FIGURES},
+        "speed_up": None if gap is None else gap.numbers | {"pairs": gap.pairs},
     }
 
 

@@ -236,12 +236,12 @@ def test_own_seeds_come_first_and_follow_from_the_nonce(digits):
     drawn = draw_replay(digits, claim_of(), entropy=ENTROPY, claimed_seeds=claimed)
     bare = draw_replay(digits, claim_of(), entropy=ENTROPY)
 
-    assert len(set(drawn.own_seeds)) == 2
-    assert set(drawn.own_seeds) <= {7001, 7002, 7003}
+    assert len(set(drawn.seeds[:2])) == 2
+    assert set(drawn.seeds[:2]) <= {7001, 7002, 7003}
     assert drawn.seeds[2:] == bare.seeds
     assert drawn == draw_replay(digits, claim_of(), entropy=ENTROPY, claimed_seeds=claimed[::-1])
     once = draw_replay(digits, claim_of(), entropy=ENTROPY, claimed_seeds=claimed, own_seeds=1)
-    assert once.own_seeds == drawn.own_seeds[:1]
+    assert once.seeds[:1] == drawn.seeds[:1]
 
 
 def test_which_own_seeds_are_trained_depends_on_the_nonce(digits):
@@ -249,7 +249,7 @@ def test_which_own_seeds_are_trained_depends_on_the_nonce(digits):
     found = set()
     for i in range(30):
         drawn = draw_replay(digits, claim_of(), entropy=bytes([i]) * 32, claimed_seeds=claimed)
-        found |= set(drawn.own_seeds)
+        found |= set(drawn.seeds[:2])
 
     assert found == set(claimed)
 

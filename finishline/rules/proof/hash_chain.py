@@ -7,6 +7,7 @@ from typing import Any
 from finishline.rules.canonical import sha256_of
 from finishline.rules.errors import RuleError
 
+MOST_PROBLEMS = 100
 FIRST_PREVIOUS = "0" * 64
 HASHED = (
     "id", "at", "actor_id", "actor", "action", "subject_kind", "subject_id", "reason", "before",
@@ -44,7 +45,7 @@ def record_sha256(record: Mapping[str, Any]) -> str:
     return sha256_of({name: record[name] for name in HASHED})
 
 
-def check_chain(records: Iterable[Mapping[str, Any]], *, most_problems: int = 100) -> Chain:
+def check_chain(records: Iterable[Mapping[str, Any]]) -> Chain:
     """Check each record of a whole log, oldest first, against its hash and the record before.
 
     Ids count from 1 without a gap. Records cut off at the end leave no trace in the log itself:
@@ -77,7 +78,7 @@ def check_chain(records: Iterable[Mapping[str, Any]], *, most_problems: int = 10
         if number not in redacted
     )
     problems.sort(key=lambda found: found[0])
-    found = tuple(problem for _, problem in problems[:most_problems])
+    found = tuple(problem for _, problem in problems[:MOST_PROBLEMS])
     return Chain(head, count, found, len(redacted))
 
 

@@ -85,6 +85,12 @@ class Gap:
         """Standard deviation of one pair's log ratio, in a paired test."""
         return self.error * math.sqrt(self.pairs)
 
+    @property
+    def numbers(self) -> dict[str, float]:
+        """Figures of a paired test, as a reason of a verdict has them."""
+        names = ("ratio", "low", "high", "p_value", "pairs")
+        return {name: float(getattr(self, name)) for name in names}
+
     def over(self, ratio: float) -> "Gap":
         """The same gap beyond a ratio: its p-values are of that ratio and not of 1."""
         return replace(self, log_ratio=self.log_ratio - math.log(ratio))

@@ -260,10 +260,10 @@ def duel_reasons(duel: Duel, *, claimed_on: System, trained_on: WorkerSystem) ->
     reasons += [_missed(duel, side) for side in SIDES if duel.missed_by(side)]
     if duel.pace is not None:
         text = _times("seconds per epoch", duel.pace)
-        reasons.append(Reason("duel_pace", "note", text, _numbers(duel.pace)))
+        reasons.append(Reason("duel_pace", "note", text, duel.pace.numbers))
     if duel.epochs is not None:
         text = _times("epochs to the target", duel.epochs)
-        reasons.append(Reason("duel_epochs", "note", text, _numbers(duel.epochs)))
+        reasons.append(Reason("duel_epochs", "note", text, duel.epochs.numbers))
     if claimed_on.hardware_class != trained_on.hardware_class:
         text = (
             f"both were claimed on {claimed_on.hardware_class} and trained here on "
@@ -321,7 +321,7 @@ def _times(what: str, gap: Gap) -> str:
 
 
 def _time_numbers(duel: Duel) -> dict[str, float]:
-    numbers = {} if duel.time is None else _numbers(duel.time)
+    numbers = {} if duel.time is None else duel.time.numbers
     if duel.p_value is not None:
         numbers["p_value"] = min(1.0, 2 * duel.p_value)  # Two-sided, as in every proof so far.
     one_sided = p_challenger_no_faster(duel)
@@ -332,16 +332,6 @@ def _time_numbers(duel: Duel) -> dict[str, float]:
     if duel.pairs_needed is not None:
         numbers["pairs_needed"] = float(duel.pairs_needed)
     return numbers
-
-
-def _numbers(gap: Gap) -> dict[str, float]:
-    return {
-        "ratio": gap.ratio,
-        "low": gap.low,
-        "high": gap.high,
-        "p_value": gap.p_value,
-        "pairs": float(gap.pairs),
-    }
 
 
 def _judge(case: Case) -> Verdict:

@@ -176,11 +176,6 @@ class Draw:
     nonce: str
     own_runs: int = 0
 
-    @property
-    def own_seeds(self) -> tuple[int, ...]:
-        """The claim's own seeds among the seeds, which are trained first."""
-        return self.seeds[: self.own_runs]
-
 
 def draw(entropy: bytes, *, runs: int, own: Sequence[int] = ()) -> Draw:
     """Distinct seeds for so many runs behind the claim's `own`: a function of 32 random bytes."""

@@ -78,18 +78,11 @@ def _reason(benchmark: Benchmark, report: ReplayReport) -> Reason:
     found = measured_speed_up(benchmark, report)
     if found is None:
         return Reason("speed_up", "leaves_open", f"no speed-up: {_missed(benchmark, report)}")
-    numbers = {
-        "ratio": found.ratio,
-        "low": found.low,
-        "high": found.high,
-        "pairs": float(found.pairs),
-        "p_value": found.p_value,
-    }
     message = (
         f"the reference takes {found.ratio:#.3g} times the package's time to the target "
         f"(95 % {found.low:#.3g} to {found.high:#.3g}, {count_text(found.pairs, 'pair')})"
     )
-    return Reason("speed_up", "supports", message, numbers)
+    return Reason("speed_up", "supports", message, found.numbers)
 
 
 def _missed(benchmark: Benchmark, report: ReplayReport) -> str:
