@@ -10,16 +10,15 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.calibration import judged_beside
 from finishline.rules.scoring.measurements import PrecisionName
-from finishline.rules.verification.entry import REPEAT
 from finishline.rules.verification.job import (
     Purpose,
     Request,
+    beside_of,
     draw_of_trainings,
     run_limit_seconds,
     seal,
 )
 from finishline.rules.verification.messages import PACKAGE_PREFIX, Training
-from finishline.rules.verification.purposes import REPLAY
 from finishline.rules.verification.replay_plan import band_for, precision_of
 from server.base.database import utc_now
 from server.base.errors import ContentError
@@ -168,7 +167,12 @@ def queue_job(session: Session, order: Order) -> Verification:
         requested_by=order.requested_by,
         reason=order.reason,
         state="queued",
-        seal=seal(benchmark, submission_id, drawn, beside=_beside(order, trainings)),
+        seal=seal(
+            benchmark,
+            submission_id,
+            drawn,
+            beside=beside_of(purpose, trainings, order.sealed),
+        ),
         nonce=drawn.nonce,
         runs=len(trainings),
         own_runs=drawn.own_runs,
@@ -186,20 +190,6 @@ def queue_job(session: Session, order: Order) -> Verification:
     session.flush()
     queue_attempt(session, verification, number=1)
     return verification
-
-
-def _beside(order: Order, trainings: list[Training]) -> dict[str, Any]:
-    """Part of the seal beside the draw; a replay has neither purpose nor settings in it."""
-    beside = dict(order.sealed)
-    if order.purpose != REPLAY:
-        beside["kind"] = order.purpose.name
-    if any(training.is_repeat for training in trainings):
-        beside[REPEAT] = True
-    if order.purpose.seals_settings:
-        beside["hyperparameters"] = [training.settings for training in trainings]
-        if any(training.precision is not None for training in trainings):
-            beside["precisions"] = [training.precision for training in trainings]
-    return beside
 
 
 def _row(index: int, training: Training) -> JobTraining:

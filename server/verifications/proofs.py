@@ -25,9 +25,8 @@ from finishline.rules.proof.proof import (
 )
 from finishline.rules.scoring.measurements import PrecisionName
 from finishline.rules.submissions.claim import TrainedWith, stored_system
-from finishline.rules.verification.entry import REPEAT
+from finishline.rules.verification.job import beside_of
 from finishline.rules.verification.messages import Failure
-from finishline.rules.verification.purposes import REPLAY
 from server.base.code_version import code_version
 from server.base.database import insert_missing, moment_text, state_of, utc_now
 from server.base.errors import ConflictError
@@ -46,7 +45,7 @@ from server.base.standing import ENDED, claimed_runs, find_verification, purpose
 from server.base.viewer import Viewer
 from server.benchmarks.calibrations import benchmark_of
 from server.submissions.service import runs_with_curves
-from server.verifications.jobs import trains_packages
+from server.verifications.jobs import trainings_of, trains_packages
 from server.verifications.queries import own_again
 from server.verifications.report_checks import posted_events
 from server.verifications.views import shown_report
@@ -123,27 +122,20 @@ def _calibration_part(session: Session, verification: Verification) -> Table | N
 
 
 def _draw_part(session: Session, verification: Verification) -> DrawPart:
-    calibration_id = verification.calibration_id
+    calibration_id, sealed = verification.calibration_id, dict[str, Any]()
+    if calibration_id is not None:
+        sealed |= judged_beside(calibration_id, benchmark_of(session, verification))
+    if verification.against_id is not None:
+        sealed["against"] = verification.against_id
+    trainings = trainings_of(verification)
     return DrawPart(
         seal=verification.seal,
         nonce=verification.nonce,
         runs=verification.runs,
         seeds=verification.seeds,
         own_runs=verification.own_runs,
-        beside=({} if verification.kind == REPLAY.name else {"kind": verification.kind})
-        | ({REPEAT: True} if verification.repeat_runs else {})
-        | ({} if verification.against_id is None else _sealed_of_duel(verification))
-        | (
-            {}
-            if calibration_id is None
-            else judged_beside(calibration_id, benchmark_of(session, verification))
-        ),
+        beside=beside_of(purpose_of(verification), trainings, sealed),
     )
-
-
-def _sealed_of_duel(verification: Verification) -> Table:
-    settings = [training.settings for training in verification.trainings]
-    return {"against": verification.against_id, "hyperparameters": settings}
 
 
 def _attempt_part(session: Session, attempt: Attempt) -> AttemptPart:

@@ -40,8 +40,8 @@ from finishline.rules.verification.control_points import (
     check_curves,
 )
 from finishline.rules.verification.duel import DUEL
-from finishline.rules.verification.entry import ENTRY, REPEAT
-from finishline.rules.verification.job import Case, Draw, Purpose, Request, seal
+from finishline.rules.verification.entry import ENTRY
+from finishline.rules.verification.job import REPEAT, Case, Draw, Purpose, Request, beside_of, seal
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import ReplayReport, Training
 from finishline.rules.verification.replay import REPLAY
@@ -268,16 +268,12 @@ def _check_seeds(evidence: Evidence) -> None:
 def _check_beside(evidence: Evidence) -> None:
     """What was sealed beside the seeds is what the purpose seals, and nothing else."""
     proof, against = evidence.proof, evidence.proof.submission.against
-    wanted: dict[str, Any] = {}
+    sealed: dict[str, Any] = {}
     if proof.calibration is not None:
-        wanted = dict(judged_beside(proof.calibration.id, evidence.benchmark))
-    if evidence.purpose in CODE:
-        wanted["kind"] = evidence.purpose.name
-    if evidence.purpose is ENTRY and evidence.claims[0].deterministic:
-        wanted[REPEAT] = True
-    if evidence.purpose is DUEL:
-        wanted["against"] = None if against is None else against.id
-        wanted["hyperparameters"] = [training.settings for training in evidence.plan()]
+        sealed |= judged_beside(proof.calibration.id, evidence.benchmark)
+    if against is not None:
+        sealed["against"] = against.id
+    wanted = beside_of(evidence.purpose, evidence.plan(), sealed)
     _require("draw.beside", proof.draw.beside, wanted)
 
 

@@ -19,7 +19,6 @@ from finishline.rules.verification.messages import PACKAGE_PREFIX, ReplayRun, Tr
 from finishline.rules.verification.verdict import Reason, ReasonCode, Verdict, Weight
 
 DATA_LABEL = b"finishline data"
-REPEAT = "repeat"  # Sealed beside a draw with a repeated run.
 HALVES: dict[HalvesOutcome, tuple[ReasonCode, Weight]] = {
     "confirmed": ("second_half_agrees", "supports"),
     "short": ("second_half_short", "leaves_open"),

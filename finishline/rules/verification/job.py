@@ -31,6 +31,7 @@ from finishline.rules.verification.messages import (
 )
 from finishline.rules.verification.verdict import Verdict
 
+REPEAT = "repeat"  # Sealed beside a draw with a repeated run.
 DRAW = 3  # How runs and seeds are drawn, sealed with them.
 
 
@@ -259,6 +260,22 @@ def seal(
     if sealed.own_runs:
         content["own_runs"] = sealed.own_runs
     return sha256_of(content)
+
+
+def beside_of(
+    purpose: Purpose, trainings: Sequence[Training], sealed: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What is sealed beside a draw: `sealed` and, but for evidence, purpose and settings."""
+    beside = dict(sealed)
+    if not purpose.is_evidence:
+        beside["kind"] = purpose.name
+    if any(training.is_repeat for training in trainings):
+        beside[REPEAT] = True
+    if purpose.seals_settings:
+        beside["hyperparameters"] = [training.settings for training in trainings]
+        if any(training.precision is not None for training in trainings):
+            beside["precisions"] = [training.precision for training in trainings]
+    return beside
 
 
 def build_job(
