@@ -76,13 +76,15 @@ class RcpRule:
 
     `stdev_of` says which reading of the standard deviation holds, `allowance` how far below the
     limit a mean may still be (rules.convergence), `normalise` whether the time of a set that
-    converged faster than the mean is raised.
+    converged faster than the mean is raised. `samples_per_epoch` is given where the points count
+    samples and a log may count epochs.
     """
 
     stdev_of: SpreadOf
     allowance: float
     points: tuple[ReferencePoint, ...]
     normalise: bool = True
+    samples_per_epoch: int | None = None
 
 
 @dataclass(frozen=True)
@@ -360,6 +362,7 @@ def _rcp(table: Fields | None, runs: RunsRule) -> RcpRule | None:
         allowance=table.optional_number("allowance", minimum=0.0) or 0.0,
         points=points,
         normalise=table.boolean("normalise", default=True),
+        samples_per_epoch=table.optional_integer("samples_per_epoch", minimum=1),
     )
     table.refuse_unknown()
     return rule

@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.benchmark import Benchmark, RcpRule
 from finishline.rules.errors import RuleError
 from finishline.rules.scoring.convergence import (
     NORMALISED,
@@ -51,7 +51,7 @@ def check_set(
         return None, [_batch_size_violation(runs)]
     try:
         verdict = check_convergence(
-            convergence,
+            [_as_points_count(figure, rule) for figure in convergence],
             batch_size=batch_size,
             points=rule.points,
             runs=benchmark.runs.count,
@@ -66,6 +66,15 @@ def check_set(
     if not rule.normalise:
         verdict = replace(verdict, factor=1.0, message=verdict.message.removesuffix(NORMALISED))
     return verdict, _violations(verdict, runs, convergence, benchmark)
+
+
+def _as_points_count(figure: float | None, rule: RcpRule) -> float | None:
+    """A figure in the unit of the points: epochs are told by points of at most twice as many."""
+    if figure is None or rule.samples_per_epoch is None:
+        return figure
+    samples = figure * rule.samples_per_epoch
+    slowest = max(max(point.epochs) for point in rule.points)
+    return samples if samples <= 2 * slowest else figure
 
 
 def _violations(

@@ -205,6 +205,16 @@ def test_a_set_is_normalised_since_v21(score_tree, make_log, version, factor):
     assert record["eligible"]
 
 
+@pytest.mark.parametrize("epochs", [2160, 2160 * 168])
+def test_unet3d_counts_epochs_or_samples(score_tree, make_log, epochs):
+    """Source: sets of v3.1, of which 3 count epochs. The points count samples."""
+    settings = {"benchmark": "unet3d", "quality": 0.91, "epochs": epochs, "batch_size": 56}
+    logs = [make_log(10.0 + i, seed=i, **settings) for i in range(40)]
+    [record] = score_tree({f"v3.1/{path}": log for path, log in package("unet3d", logs).items()})
+    assert record["rcp"]["factor"] == pytest.approx(380840 / (2160 * 168), rel=1e-3)
+    assert (record["rcp"]["verdict"], record["eligible"]) == ("pass", True)
+
+
 @pytest.mark.parametrize("quality", [0.24, 24.0])
 def test_bleu_of_v07_is_a_fraction(score_tree, make_log, quality):
     logs = [make_log(seed=i, benchmark="gnmt", quality=quality) for i in range(10)]
