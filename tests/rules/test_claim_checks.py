@@ -1,6 +1,7 @@
 """Checks of a claim and its logs at the door."""
 
 import json
+import time
 
 import pytest
 
@@ -161,6 +162,39 @@ def test_what_was_expected_is_said_in_the_words_of_the_log(digits, make_benchmar
 
         assert quality.expected == "0, or 1e-12 to 1e+06"
         assert (epoch.field, time.field) == names
+
+
+def begun_at(start_ms):
+    logged = (Evaluation(1.0, 10.0, 98.0, line=17),)
+    return Run("run_0.log", "mlperf", logged, start_ms=start_ms, start_line=6)
+
+
+@pytest.mark.parametrize(
+    ("start_ms", "said"),
+    [
+        (1.79e12, None),
+        (1.3e12, None),
+        (1.79e9, "begins on 1970-01-21: are these seconds?"),
+        (0.0, "begins on 1970-01-01"),
+        (9.4e11, "begins on 1999-10-15"),
+        (3.98e12, "begins on 2096-02-13"),
+    ],
+)
+def test_log_begins_on_a_day_that_logs_have(digits, start_ms, said):
+    found = check_figures(begun_at(start_ms), digits)
+
+    assert [(each.code, each.line, each.field) for each in found] == (
+        [("impossible_start", 6, "time_ms")] if said else []
+    )
+    assert all(said in each.message for each in found)
+    assert all(each.message.endswith("?") == said.endswith("?") for each in found)
+
+
+@pytest.mark.parametrize(("hours", "codes"), [(23, []), (25, ["impossible_start"])])
+def test_log_begins_at_most_a_day_ahead(digits, hours, codes):
+    run = begun_at(time.time() * 1000 + hours * 3_600_000)
+
+    assert [each.code for each in check_figures(run, digits)] == codes
 
 
 @pytest.mark.parametrize("epoch", [1e-300, 1e300])

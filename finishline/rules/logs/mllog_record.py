@@ -1,5 +1,6 @@
 """One line of an MLPerf log, decoded."""
 
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, NamedTuple, TypeGuard
 
@@ -14,6 +15,9 @@ from finishline.rules.logs.text import (
 )
 
 MAX_TIME_MS = 1e14  # The year 5138.
+EARLIEST_TIME_MS = 1_262_304_000_000  # 2010, years before the first log of MLPerf.
+LATEST_TIME_MS = 4_102_444_800_000  # 2100.
+A_TIME = "milliseconds since 1970, such as 1790000000000"
 MAX_KEY_LENGTH = 100
 
 
@@ -57,8 +61,7 @@ def read_record(text: bytes, block: Block, offset: int) -> MllogRecord:
         expected = f"a text of 1 to {MAX_KEY_LENGTH} characters"
         raise line_error("no key", "key", expected)
     if not is_number(time_ms) or not 0 <= time_ms <= MAX_TIME_MS:
-        expected = "milliseconds since 1970, a number of at least 0"
-        raise line_error(f"got {repr(time_ms)[:60]}", "time_ms", expected)
+        raise line_error(f"got {repr(time_ms)[:60]}{unit_hint(time_ms)}", "time_ms", A_TIME)
     if metadata is None:
         metadata = {}
     if type(metadata) is not dict:
@@ -70,6 +73,20 @@ def read_record(text: bytes, block: Block, offset: int) -> MllogRecord:
         refuse_repeated_keys(text, file="")
     point_in_time = table.get("event_type") == "POINT_IN_TIME"
     return record_of((block, offset, key, time_ms, table.get("value"), metadata, point_in_time))
+
+
+def unit_hint(time: object) -> str:
+    """Ask for the unit of a time that would be a moment of today's logs in another one."""
+    for unit, milliseconds in (("seconds", 1e3), ("microseconds", 1e-3), ("nanoseconds", 1e-6)):
+        first, last = EARLIEST_TIME_MS / milliseconds, LATEST_TIME_MS / milliseconds
+        if is_number(time) and first <= time <= last:
+            return f": are these {unit}?"
+    return ""
+
+
+def day_of_time(time_ms: float) -> str:
+    """The day of a time, as 2026-11-28."""
+    return str(datetime.fromtimestamp(time_ms / 1000, UTC).date())
 
 
 def refuse_long(text: bytes) -> None:

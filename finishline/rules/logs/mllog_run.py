@@ -148,6 +148,8 @@ class RunReader:
             ledger=self._whole_ledger(),
             preparation_seconds=self._clock.preparation_seconds,
             processor_share=self._settings.processor_share,
+            start_ms=start.time_ms if start else None,
+            start_line=start.line() if start else None,
         )
 
     def _status(self, stop: MllogRecord) -> str | None:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import LogFormatError
 from finishline.rules.logs.mllog_evaluation import MAX_COUNT
-from finishline.rules.logs.mllog_record import MAX_TIME_MS
+from finishline.rules.logs.mllog_record import EARLIEST_TIME_MS, MAX_TIME_MS
 from finishline.rules.logs.mllog_write import mllog_line
 from finishline.rules.logs.text import parse_json, refuse_other_content
 from finishline.rules.text import count_text, did_you_mean, names_text, shown
@@ -176,7 +176,9 @@ def convert_rows(source: Source, benchmark: Benchmark, reading: Reading) -> Conv
     numbers = [source.number(row, by) for row in source.rows]
     first = min(number for number in numbers if number is not None and number >= 0)
     shift = 0.0 if reading.first_epoch is None else reading.first_epoch - first
-    start_ms = 1000 * (times[0] if start is None else start)
+    # Times that count from 0 get a day: a log begins on one, and only differences are scored.
+    day_ms = EARLIEST_TIME_MS if start is not None and start * 1000 < EARLIEST_TIME_MS else 0
+    start_ms = day_ms + 1000 * (times[0] if start is None else start)
     lines = [mllog_line("submission_benchmark", benchmark.log_names[0], time_ms=start_ms)]
     if reading.seed is not None:
         lines.append(mllog_line("seed", reading.seed, time_ms=start_ms))
@@ -187,7 +189,8 @@ def convert_rows(source: Source, benchmark: Benchmark, reading: Reading) -> Conv
         if math.isinf(value):
             raise source.fault(row, quality, f"got {value:g}", "a smaller number, or --scale")
         metadata = {"epoch_num": count + shift}
-        lines.append(mllog_line("eval_accuracy", value, time_ms=1000 * seconds, metadata=metadata))
+        time_ms = day_ms + 1000 * seconds
+        lines.append(mllog_line("eval_accuracy", value, time_ms=time_ms, metadata=metadata))
     # A step at 0 without an evaluation is one of many. An epoch at 0 is the first one.
     looked_at = source.rows if by == epoch else found
     before_training = {0.0} if start is None else {0.0, start}

@@ -117,7 +117,8 @@ class Run:
     before its start, None where the log does not tell when preparing began; an MLPerf log may tell
     it and no ledger, which takes the times of its evaluations too. `seeds` are those of all ranks.
     `processor_share` is the share of its processor that the training had, from 0 to 1, where the
-    log tells it.
+    log tells it. `start_ms` is the time of run_start in milliseconds since 1970, on line
+    `start_line`, where the format tells it.
     """
 
     name: str
@@ -136,6 +137,8 @@ class Run:
     ledger: Ledger | None = None
     preparation_seconds: float | None = None
     processor_share: float | None = None
+    start_ms: float | None = field(default=None, compare=False)
+    start_line: int | None = field(default=None, compare=False)
 
 
 ClockName = Literal["dawnbench", "mlperf", "speedrun"]

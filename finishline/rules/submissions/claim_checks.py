@@ -1,11 +1,12 @@
 """Contradictions in a submission, found before anything is trained again."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, pairwise
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.errors import LogFormatError
+from finishline.rules.logs.mllog_record import A_TIME, EARLIEST_TIME_MS, day_of_time, unit_hint
 from finishline.rules.scoring.run import Run
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.scoring.tta import first_evaluation_at_target
@@ -15,20 +16,87 @@ from finishline.rules.submissions.claim import Claim
 
 # Curves with fewer evaluations may agree by chance.
 FEWEST_EVALUATIONS = 4
+# No count of epochs is near these.
+FEWEST_EPOCHS, MOST_EPOCHS = 1e-6, 1e9
+DAY_MS = 86_400_000
 
 
 def check_claim(claim: Claim, runs: Sequence[Run], benchmark: Benchmark) -> list[Violation]:
     """Every rule that claim and logs break together, each with its log, line and field."""
-    claimed = benchmark.defaults() | dict(claim.hyperparameters)
-    found = check_same_logs(runs)
-    if "batch_size" not in claimed:
-        found += _check_batch_sizes(runs)
+    return [
+        *check_same_logs(runs),
+        *(found for run in runs for found in _check_run(run, claim, benchmark)),
+        *_check_batch_sizes(claim, runs, benchmark),
+    ]
+
+
+def _check_run(run: Run, claim: Claim, benchmark: Benchmark) -> Iterator[Violation]:
+    """Contradictions of one log with itself and with the claim."""
+    yield from _check_order(run)
+    if _lacks_preparation(run, benchmark):
+        # Its time is unknown, and it must not count as zero.
+        message = "no init_start, and preparing is on the clock of this benchmark"
+        expected = "init_start where the process starts, before run_start"
+        yield Violation("preparation_missing", message, run.name, "init_start", expected)
+    logged = run.hyperparameters
+    for name, value in (benchmark.defaults() | dict(claim.hyperparameters)).items():
+        if logged.get(name, value) != value:
+            code = "hyperparameter_contradicts_claim"
+            message = f"the log has {name} = {logged[name]:g}"
+            yield Violation(code, message, run.name, name, f"{value:g} as in the claim")
+    count, field = claim.system.accelerator_count, "accelerators_per_node"
+    found = logged.get(field, 0) * logged.get("number_of_nodes", 1)
+    if field in logged and found != count:
+        message = f"the log has {found:g} accelerators"
+        expected = f"{count} as in the claim"
+        yield Violation("accelerators_contradict_claim", message, run.name, field, expected)
+
+
+def _check_order(run: Run) -> Iterator[Violation]:
+    """Epochs and samples never fall: where they go back, another run begins."""
+    for name, key in (("epoch", "epoch_num"), ("samples", "samples_count")):
+        for one, other in pairwise(run.evaluations):
+            first, second = getattr(one, name), getattr(other, name)
+            if first is None or second is None or second >= first:
+                continue
+            message = f"{name} {second:g} after {first:g}"
+            expected = f"at least {first:g}: the log of one run"
+            yield Violation("epochs_go_back", message, run.name, key, expected, other.line)
+
+
+def _lacks_preparation(run: Run, benchmark: Benchmark) -> bool:
+    """Whether a log does not tell when preparing began, where that is on the clock."""
+    is_counted = benchmark.clock.name == "dawnbench" and run.clock == "mlperf"
+    has_ledger = any(evaluation.ledger is not None for evaluation in run.evaluations)
+    return is_counted and has_ledger and run.preparation_seconds is None
+
+
+def _check_batch_sizes(
+    claim: Claim, runs: Sequence[Run], benchmark: Benchmark
+) -> Iterator[Violation]:
+    """Without a claimed batch size the logs of a set have one."""
+    first = next((run for run in runs if run.batch_size is not None), None)
+    if first is None or "batch_size" in benchmark.defaults() | dict(claim.hyperparameters):
+        return
     for run in runs:
-        found += _check_order(run)
-        found += _check_preparation(run, benchmark)
-        found += _check_settings(run, claimed)
-        found += _check_accelerators(run, claim)
-    return found
+        if run.batch_size not in (None, first.batch_size):
+            message = f"{run.batch_size!r}, but {first.batch_size!r} in {first.name}"
+            field = "global_batch_size"
+            yield Violation("batch_size_differs", message, run.name, field, "one in a set")
+
+
+def check_headers(claim: Claim, runs: Sequence[Run], benchmark: Benchmark) -> Iterator[Violation]:
+    """Logs of another division or batch size than the claim's, also in an archive."""
+    batch_size = (benchmark.defaults() | dict(claim.hyperparameters)).get("batch_size")
+    for run in runs:
+        if run.division not in (None, claim.division):
+            code, field = "division_contradicts_claim", "submission_division"
+            message = f"the log is of the {run.division!r} division"
+            yield Violation(code, message, run.name, field, repr(claim.division))
+        if batch_size is not None and run.batch_size not in (None, batch_size):
+            code, field = "batch_size_contradicts_claim", "global_batch_size"
+            message = f"the log has batch size {run.batch_size}"
+            yield Violation(code, message, run.name, field, f"{batch_size:g} as in the claim")
 
 
 def check_same_logs(runs: Sequence[Run]) -> list[Violation]:
@@ -42,203 +110,89 @@ def check_same_logs(runs: Sequence[Run]) -> list[Violation]:
     for run in runs:
         if len(run.evaluations) < FEWEST_EVALUATIONS:
             continue
-        other = first.setdefault(_training_of(run), run)
+        start = run.evaluations[0].seconds
+        training = tuple(
+            (
+                e.samples if e.epoch is None else e.epoch,
+                round((e.seconds - start) * 1000),
+                e.quality,
+            )
+            for e in run.evaluations
+        )
+        other = first.setdefault(training, run)
         if other is not run and (run.seed is None or run.seed != other.seed):
-            found.append(
-                Violation(
-                    "same_log",
-                    f"every quality and time equals that of {other.name}",
-                    file=run.name,
-                    field="runs",
-                    expected="a separate training for every run",
-                )
-            )
+            message = f"every quality and time equals that of {other.name}"
+            expected = "a separate training for every run"
+            found.append(Violation("same_log", message, run.name, "runs", expected))
     return found
-
-
-def _training_of(run: Run) -> tuple[object, ...]:
-    """Place, quality and milliseconds since the first of all evaluations."""
-    start = run.evaluations[0].seconds
-    return tuple(
-        (e.samples if e.epoch is None else e.epoch, round((e.seconds - start) * 1000), e.quality)
-        for e in run.evaluations
-    )
-
-
-def _check_batch_sizes(runs: Sequence[Run]) -> list[Violation]:
-    """The batch size has one value in a set."""
-    first = next((run for run in runs if run.batch_size is not None), None)
-    if first is None:
-        return []
-    return [
-        Violation(
-            "batch_size_differs",
-            f"{run.batch_size!r}, but {first.batch_size!r} in {first.name}",
-            file=run.name,
-            field="global_batch_size",
-            expected="one in a set",
-        )
-        for run in runs
-        if run.batch_size not in (None, first.batch_size)
-    ]
-
-
-def _check_order(run: Run) -> list[Violation]:
-    """Epochs and samples never fall: where they go back, another run begins."""
-    found = []
-    for name, key in (("epoch", "epoch_num"), ("samples", "samples_count")):
-        counts = [getattr(evaluation, name) for evaluation in run.evaluations]
-        for after, first, second in zip(run.evaluations[1:], counts, counts[1:], strict=False):
-            if first is None or second is None or second >= first:
-                continue
-            found.append(
-                Violation(
-                    "epochs_go_back",
-                    f"{name} {second:g} after {first:g}",
-                    file=run.name,
-                    line=after.line,
-                    field=key,
-                    expected=f"at least {first:g}: the log of one run",
-                )
-            )
-    return found
-
-
-def _check_preparation(run: Run, benchmark: Benchmark) -> list[Violation]:
-    """Check that a log reports preparation if the clock counts it and the log's own does not.
-
-    Without init_start its time is unknown, and it must not count as zero.
-    """
-    is_counted = benchmark.clock.name == "dawnbench" and run.clock == "mlperf"
-    has_ledger = any(evaluation.ledger is not None for evaluation in run.evaluations)
-    if not is_counted or not has_ledger or run.preparation_seconds is not None:
-        return []
-    return [
-        Violation(
-            "preparation_missing",
-            "no init_start, and preparing is on the clock of this benchmark",
-            file=run.name,
-            field="init_start",
-            expected="init_start where the process starts, before run_start",
-        )
-    ]
-
-
-def _check_settings(run: Run, claimed: Mapping[str, float]) -> list[Violation]:
-    """Settings of the log that the claim, or the reference where it is silent, has otherwise."""
-    return [
-        Violation(
-            "hyperparameter_contradicts_claim",
-            f"the log has {name} = {run.hyperparameters[name]:g}",
-            file=run.name,
-            field=name,
-            expected=f"{value:g} as in the claim",
-        )
-        for name, value in claimed.items()
-        if name in run.hyperparameters and run.hyperparameters[name] != value
-    ]
-
-
-def _check_accelerators(run: Run, claim: Claim) -> list[Violation]:
-    """The accelerators of a log, where it counts them, are the claimed ones."""
-    logged = run.hyperparameters
-    if "accelerators_per_node" not in logged:
-        return []
-    count = logged["accelerators_per_node"] * logged.get("number_of_nodes", 1.0)
-    if count == claim.system.accelerator_count:
-        return []
-    return [
-        Violation(
-            "accelerators_contradict_claim",
-            f"the log has {count:g} accelerators",
-            file=run.name,
-            field="accelerators_per_node",
-            expected=f"{claim.system.accelerator_count} as in the claim",
-        )
-    ]
-
-
-# No count of epochs is near these.
-FEWEST_EPOCHS, MOST_EPOCHS = 1e-6, 1e9
 
 
 def check_figures(run: Run, benchmark: Benchmark) -> list[Violation]:
-    """Find the first impossible quality and epoch in a log, with their line."""
-    qualities = _impossible_qualities(run, benchmark.target)
-    found = (next(qualities, None), next(_impossible_epochs(run), None))
-    return [violation for violation in found if violation is not None]
+    """Find the first impossible quality, epoch and start in a log, with their line."""
+    checks = (
+        _impossible_qualities(run, benchmark),
+        _impossible_epochs(run),
+        _impossible_start(run),
+    )
+    return [violation for found in checks for violation in islice(found, 1)]
 
 
 def check_published_run(run: Run, benchmark: Benchmark) -> list[Violation]:
     """An impossible quality of a published log, and an end that is behind its middle."""
-    found = list(islice(_impossible_qualities(run, benchmark.target), 1))
+    found = list(islice(_impossible_qualities(run, benchmark), 1))
     if run.clock == "mlperf" and not benchmark.target.offline:
         gone_back = find_gone_back(run, unit=benchmark.convergence_unit)
         found += [] if gone_back is None else [gone_back]
     return found
 
 
+def _impossible_qualities(run: Run, benchmark: Benchmark) -> Iterator[Violation]:
+    target = benchmark.target
+    for metric in (target, *target.also):
+        name = metric.logged_as or metric.metric
+        for each in run.evaluations:
+            quality = each.quality if metric is target else (each.others or {}).get(name)
+            if quality is not None and not metric.is_possible(quality):
+                message, expected = f"{metric.metric} {quality:g}", metric.possible_in_words
+                code = "impossible_quality"
+                yield Violation(code, message, run.name, metric.metric, expected, each.line)
+
+
+def _impossible_epochs(run: Run) -> Iterator[Violation]:
+    field = "epoch" if run.clock == "dawnbench" else "epoch_num"
+    expected = f"0, or {FEWEST_EPOCHS:g} to {MOST_EPOCHS:g} epochs"
+    for each in run.evaluations:
+        epoch = each.epoch
+        if epoch and not FEWEST_EPOCHS <= epoch <= MOST_EPOCHS:
+            message = f"epoch {epoch:g}"
+            yield Violation("impossible_epoch", message, run.name, field, expected, each.line)
+
+
+def _impossible_start(run: Run) -> Iterator[Violation]:
+    """A start long before logs of MLPerf existed, or more than a day ahead."""
+    if run.start_ms is None:
+        return
+    start_ms = run.start_ms - 1000 * (run.preparation_seconds or 0.0)
+    if not EARLIEST_TIME_MS <= start_ms <= time.time() * 1000 + DAY_MS:
+        message = f"the log begins on {day_of_time(start_ms)}{unit_hint(start_ms)}"
+        yield Violation("impossible_start", message, run.name, "time_ms", A_TIME, run.start_line)
+
+
 def check_times(
     runs: Sequence[Run], scores: Sequence[RunScore], benchmark: Benchmark
 ) -> list[Violation]:
     """Times to the target, as they are scored, that no training has."""
-    return [
-        _impossible_time(run, tta_seconds, benchmark)
-        for run, score in zip(runs, scores, strict=True)
-        if (tta_seconds := score.tta_seconds) is not None and tta_seconds < SHORTEST_SECONDS
-    ]
-
-
-def _impossible_qualities(run: Run, target: QualityTarget) -> Iterator[Violation]:
-    for metric in (target, *target.also):
-        name = metric.logged_as or metric.metric
-        for evaluation in run.evaluations:
-            quality = (
-                evaluation.quality if metric is target else (evaluation.others or {}).get(name)
-            )
-            if quality is None or metric.is_possible(quality):
-                continue
-            yield Violation(
-                "impossible_quality",
-                f"{metric.metric} {quality:g}",
-                file=run.name,
-                line=evaluation.line,
-                field=metric.metric,
-                expected=metric.possible_in_words,
-            )
-
-
-def _impossible_epochs(run: Run) -> Iterator[Violation]:
-    for evaluation in run.evaluations:
-        epoch = evaluation.epoch
-        if not epoch or FEWEST_EPOCHS <= epoch <= MOST_EPOCHS:
+    found = []
+    for run, score in zip(runs, scores, strict=True):
+        if score.tta_seconds is None or score.tta_seconds >= SHORTEST_SECONDS:
             continue
-        yield Violation(
-            "impossible_epoch",
-            f"epoch {epoch:g}",
-            file=run.name,
-            line=evaluation.line,
-            field=_field(run, "epoch"),
-            expected=f"0, or {FEWEST_EPOCHS:g} to {MOST_EPOCHS:g} epochs",
-        )
-
-
-def _impossible_time(run: Run, tta_seconds: float, benchmark: Benchmark) -> Violation:
-    reached = first_evaluation_at_target(run.evaluations, benchmark.target, benchmark.reach)
-    return Violation(
-        "impossible_time",
-        f"at the target after {tta_seconds:g} s",
-        file=run.name,
-        line=None if reached is None else reached.line,
-        field=_field(run, "time"),
-        expected=f"a training of at least {SHORTEST_SECONDS:g} s",
-    )
-
-
-def _field(run: Run, figure: str) -> str:
-    """Name of a figure in the format of a log."""
-    names = ("epoch", "hours") if run.clock == "dawnbench" else ("epoch_num", "time_ms")
-    return names[0] if figure == "epoch" else names[1]
+        reached = first_evaluation_at_target(run.evaluations, benchmark.target, benchmark.reach)
+        line = None if reached is None else reached.line
+        message = f"at the target after {score.tta_seconds:g} s"
+        field = "hours" if run.clock == "dawnbench" else "time_ms"
+        expected = f"a training of at least {SHORTEST_SECONDS:g} s"
+        found.append(Violation("impossible_time", message, run.name, field, expected, line))
+    return found
 
 
 def find_cut_off(scored: Iterable[tuple[Run, RunScore]]) -> list[LogFormatError]:
@@ -246,9 +200,12 @@ def find_cut_off(scored: Iterable[tuple[Run, RunScore]]) -> list[LogFormatError]
 
     It counts as far as it goes (rules.tta), so the fault is reported and nothing refused.
     """
+    reached = "its time is that of the evaluation that reached the target"
+    missed = "its run counts as one that did not reach the target"
     return [
         LogFormatError(
-            f"the log ends without run_stop, so it was probably cut off; {_meaning(score)}",
+            "the log ends without run_stop, so it was probably cut off; "
+            + (reached if score.reached else missed),
             file=run.name,
             field="run_stop",
             expected="a run_stop with its status at the end of a whole log",
@@ -257,9 +214,3 @@ def find_cut_off(scored: Iterable[tuple[Run, RunScore]]) -> list[LogFormatError]
         for run, score in scored
         if run.clock == "mlperf" and run.stop_seconds is None
     ]
-
-
-def _meaning(score: RunScore) -> str:
-    if score.reached:
-        return "its time is that of the evaluation that reached the target"
-    return "its run counts as one that did not reach the target"

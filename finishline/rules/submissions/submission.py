@@ -15,6 +15,7 @@ from finishline.rules.submissions.claim import Claim, read_claim
 from finishline.rules.submissions.claim_checks import (
     check_claim,
     check_figures,
+    check_headers,
     check_published_run,
     check_same_logs,
     check_times,
@@ -23,21 +24,6 @@ from finishline.rules.submissions.dawnbench_claim import is_dawnbench, read_dawn
 from finishline.rules.text import shown
 
 __all__ = ["ScoredSubmission", "is_dawnbench", "score_submission"]
-
-# Errors in a log rather than in the claim.
-LOG_CODES = (
-    "division_contradicts_claim",
-    "batch_size_contradicts_claim",
-    "hyperparameter_contradicts_claim",
-    "accelerators_contradict_claim",
-    "batch_size_differs",
-    "same_log",
-    "epochs_go_back",
-    "preparation_missing",
-    "impossible_quality",
-    "impossible_epoch",
-    "impossible_time",
-)
 
 
 @dataclass(frozen=True)
@@ -130,17 +116,17 @@ def _score_training(
         archive=archive,
         scaling_factor=claim.scaling_factor,
     )
-    violations = (*result.violations, *_contradictions(claim, runs, benchmark))
+    violations = [*result.violations, *check_headers(claim, runs, benchmark)]
     # Results published elsewhere are checked as a whole package (rules.archive).
     if archive:
-        violations += tuple(check_same_logs(runs))
-        violations += tuple(each for run in runs for each in check_published_run(run, benchmark))
+        violations += check_same_logs(runs)
+        violations += [found for run in runs for found in check_published_run(run, benchmark)]
     else:
-        violations += tuple(check_claim(claim, runs, benchmark))
-    if not archive:
-        violations += tuple(check_times(runs, result.runs, benchmark))
+        violations += check_claim(claim, runs, benchmark)
+        violations += check_times(runs, result.runs, benchmark)
         _refuse(violations, file=file)
-    return ScoredSubmission(claim=claim, runs=runs, result=replace(result, violations=violations))
+    result = replace(result, violations=tuple(violations))
+    return ScoredSubmission(claim=claim, runs=runs, result=result)
 
 
 def _refuse(violations: Sequence[Violation], *, file: str) -> None:
@@ -211,7 +197,7 @@ def _parse_runs(
 
 
 def _as_error(violation: Violation, file: str) -> RuleError:
-    kind = LogFormatError if violation.code in LOG_CODES else ClaimError
+    kind = ClaimError if violation.file is None else LogFormatError
     return kind(
         violation.message,
         file=violation.file or file,
@@ -220,31 +206,3 @@ def _as_error(violation: Violation, file: str) -> RuleError:
         expected=violation.expected,
         code=violation.code,
     )
-
-
-def _contradictions(claim: Claim, runs: Sequence[Run], benchmark: Benchmark) -> list[Violation]:
-    """Contradictions between the logs and the claim."""
-    found: list[Violation] = []
-    batch_size = (benchmark.defaults() | dict(claim.hyperparameters)).get("batch_size")
-    for run in runs:
-        if run.division is not None and run.division != claim.division:
-            found.append(
-                Violation(
-                    "division_contradicts_claim",
-                    f"the log is of the {run.division!r} division",
-                    file=run.name,
-                    field="submission_division",
-                    expected=repr(claim.division),
-                )
-            )
-        if batch_size is not None and run.batch_size not in (None, batch_size):
-            found.append(
-                Violation(
-                    "batch_size_contradicts_claim",
-                    f"the log has batch size {run.batch_size}",
-                    file=run.name,
-                    field="global_batch_size",
-                    expected=f"{batch_size:g} as in the claim",
-                )
-            )
-    return found
