@@ -9,6 +9,7 @@ from finishline.api.dates import Day, DayField
 from finishline.api.schema import NO_FLAG, Schema
 from finishline.rules.benchmarks.prices import (
     AN_ADDRESS,
+    CLASS_NAME,
     HIGHEST_USD_PER_HOUR,
     NAME_LENGTHS,
     NOTE_LENGTH,
@@ -38,7 +39,8 @@ WebAddress = Annotated[
 class PriceCreate(Schema):
     """A price, the day it takes effect, and the page it is from.
 
-    With `supersedes` it replaces an earlier entry that was wrong.
+    With `supersedes` it replaces an earlier entry that was wrong. `hardware_class` is the class
+    that the instance belongs to. Without one its known accelerators must be the class's to rank.
     """
 
     model_config = ConfigDict(
@@ -67,6 +69,7 @@ class PriceCreate(Schema):
     source_url: WebAddress
     note: str | None = Field(default=None, min_length=1, max_length=NOTE_LENGTH)
     supersedes: Annotated[int, Field(ge=1, le=2**31 - 1), NO_FLAG] | None = None
+    hardware_class: str | None = Field(default=None, pattern=f"^{CLASS_NAME}$")
 
     @field_validator("provider", "instance", "region", "note")
     @classmethod
@@ -119,6 +122,7 @@ class PriceView(Schema):
     source_url: str
     note: str | None
     supersedes: int | None
+    hardware_class: str | None
     superseded_by: int | None
     ranks: bool
     added_by: str

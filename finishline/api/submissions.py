@@ -73,6 +73,7 @@ class CostBasisView(Schema):
     """Price behind a cost: `usd_per_hour` is of the whole system.
 
     From the price book it is that of entry `price`, for `count` instances; else as claimed.
+    `why_unranked` is why no row ranks by it, null if it may.
     """
 
     source: Literal["price_book", "claim"]
@@ -81,6 +82,7 @@ class CostBasisView(Schema):
     count: int | None = None
     effective_on: date | None = None
     source_url: str | None = None
+    why_unranked: str | None = None
 
 
 class ResultView(Schema):

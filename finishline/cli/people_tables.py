@@ -177,8 +177,8 @@ def price_table(prices: Sequence[View]) -> RenderableType:
     if not prices:
         return Text("No prices yet. Add one with `finishline prices add`.", style="dim")
     table = make_table(
-        "id", "provider", "instance", "region", "kind", "$/hour", "from", "status", "source",
-        right=("id", "$/hour"), spare=("source", "kind"),
+        "id", "provider", "instance", "region", "class", "kind", "$/hour", "from", "status",
+        "source", right=("id", "$/hour"), spare=("source", "kind", "class"),
     )  # fmt: skip
     for item in prices:
         later = item.get("superseded_by")
@@ -188,6 +188,7 @@ def price_table(prices: Sequence[View]) -> RenderableType:
             or_dash(item.get("provider")),
             or_dash(item.get("instance")),
             or_dash(item.get("region")),
+            or_dash(item.get("hardware_class")),
             str(item.get("pricing")).replace("_", "-"),
             number_text(item.get("usd_per_hour"), digits=4),
             or_dash(item.get("effective_on")),

@@ -187,6 +187,7 @@ table(
     Column("source_url", sa.Text(), nullable=False),
     Column("note", sa.Text()),
     Column("supersedes", ForeignKey("prices.id"), unique=True),
+    Column("hardware_class", sa.String(100)),
     Column("added_by", ForeignKey("users.id"), nullable=False),
     Column("added_at", sa.DateTime(timezone=True), nullable=False),
     Index(None, "provider", "instance", "region"),

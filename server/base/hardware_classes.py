@@ -8,6 +8,7 @@ from sqlalchemy import Row, Table, bindparam, select
 from sqlalchemy.orm import Session
 
 from finishline.rules.scoring.utilisation import is_same_kind
+from finishline.rules.submissions.accelerators import accelerators_of_cloud
 from finishline.rules.submissions.descriptions import NOTHING
 from server.base.database import utc_now
 from server.base.errors import ContentError
@@ -94,6 +95,10 @@ def misfit_of_claim(session: Session, system: Mapping[str, Any]) -> Misfit | Non
     processors = system.get("processor_count")
     if not _may_have(row, processors):
         return Misfit("processor_count", str(processors), str(row.processor_count))
+    rented = accelerators_of_cloud(system.get("cloud"))
+    if rented is not None and not row.accelerator_count:
+        found = f"{system['cloud']['instance']} with {rented.words}"
+        return Misfit("cloud.instance", found, "an instance without accelerators")
     name = (system.get("accelerator") or "").strip()
     if name.casefold() in NOTHING:
         return None

@@ -74,8 +74,9 @@ def _holding(book: Sequence[PriceEntry], on: date) -> set[int]:
     for entry in book:
         if entry.number not in replaced:
             price = entry.price
-            by_name[(price.provider, price.instance, price.region)].append(entry)
-    found = (price_on(entries, *name, on=on) for name, entries in by_name.items())
+            name = (price.provider, price.instance, price.region)
+            by_name[(name, price.hardware_class)].append(entry)
+    found = (price_on(entries, *name, on=on) for (name, _), entries in by_name.items())
     return {entry.number for entry in found if entry is not None}
 
 
@@ -174,6 +175,7 @@ def _logged(row: PriceRow) -> dict[str, Any]:
         "effective_on": row.effective_on,
         "source_url": row.source_url,
         "supersedes": row.supersedes,
+        "hardware_class": row.hardware_class,
     }
 
 

@@ -100,6 +100,7 @@ def price_of(row: PriceRow) -> Price:
         source_url=row.source_url,
         note=row.note,
         supersedes=row.supersedes,
+        hardware_class=row.hardware_class,
     )
 
 

@@ -21,7 +21,7 @@ from finishline.rules.benchmarks.prices import (
 from finishline.rules.scoring.measured_time import interval_of
 from finishline.rules.scoring.tta import display_seconds
 from server.base.models import Attempt, PoolRun, RunRow, Submission, Verification
-from server.boards.rows import BoardRow, is_own_price
+from server.boards.rows import BoardRow, why_price_unranked
 from server.boards.what_if import (
     Lens,
     LensTime,
@@ -243,23 +243,23 @@ def priced_rows(
 def _at_own_price(row: BoardRow, usd_per_accelerator_hour: float) -> BoardRow:
     accelerators = row.shown["system"]["accelerator_count"] or 0
     usd_per_hour = system_price_usd_per_hour(usd_per_accelerator_hour, accelerators)
-    return _costing(row, usd_per_hour, number=None, is_own=False)
+    return _costing(row, usd_per_hour, number=None, price_unranked=None)
 
 
 def _at_day(row: BoardRow, day: date, book: PriceBook) -> BoardRow:
     found = price_of_system(row.shown["system"], book, on=day)
     number = None if found.entry is None else found.entry.number
-    is_own = is_own_price(found, row.shown["evidence"])
-    return _costing(row, found.usd_per_hour, number=number, is_own=is_own)
+    why = why_price_unranked(found, row.shown["evidence"])
+    return _costing(row, found.usd_per_hour, number=number, price_unranked=why)
 
 
 def _costing(
-    row: BoardRow, usd_per_hour: float | None, *, number: int | None, is_own: bool
+    row: BoardRow, usd_per_hour: float | None, *, number: int | None, price_unranked: str | None
 ) -> BoardRow:
     cost = training_cost_usd(row.standing.tta_seconds, usd_per_hour)
     return replace(
         row,
-        standing=row.standing._replace(cost_usd=cost, price_is_own=is_own),
+        standing=row.standing._replace(cost_usd=cost, price_unranked=price_unranked),
         changed=dict(row.changed) | {"cost_price": number},
     )
 

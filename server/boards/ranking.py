@@ -46,10 +46,10 @@ class Standing(NamedTuple):
 
     `cost_usd` is the cost of a training, `cost_usd_per_10000` that of 10,000 items of inference. A
     `withdrawn` one never ranks. `evidence` decides whether it is numbered, and `held_back` says why
-    one that would be is not yet. `price_is_own` where the cost rests on a price that its submitter
-    states: that is shown, and ranks nothing. `energy_joules` is as a worker measured it. `division`
-    and `pool_id`, the configuration of a measured one, choose the submissions ranked together; the
-    order itself does not depend on them.
+    one that would be is not yet. `price_unranked` is why the price of its cost is shown and ranks
+    nothing, for example because its submitter states it. `energy_joules` is as a worker measured
+    it. `division` and `pool_id`, the configuration of a measured one, choose the submissions ranked
+    together; the order itself does not depend on them.
     """
 
     submission_id: str
@@ -64,7 +64,7 @@ class Standing(NamedTuple):
     evidence: Evidence = "measured"
     check: Check | None = None
     held_back: str | None = None
-    price_is_own: bool = False
+    price_unranked: str | None = None
     division: str = ""
     pool_id: str | None = None
     energy_joules: float | None = None
@@ -242,8 +242,8 @@ def why_unranked(standing: Standing, *, metric: Metric) -> str | None:
         # All that is asked of an inference is that its model meets the quality target.
         return "did not reach the target" if inference else BREAKS_A_RULE
     if metric_value(standing, metric=metric) is not None:
-        if metric == "cost" and standing.price_is_own:
-            return "priced by its submitter: the price book has no price for this system"
+        if metric == "cost" and standing.price_unranked is not None:
+            return standing.price_unranked
         return _why_impossible(standing, metric=metric)
     if inference:
         return "no latency was measured" if metric == "latency" else "states no cost"

@@ -224,7 +224,7 @@ def _standing(
     kind: Kind,
     *,
     cost_usd: float | None = None,
-    price_is_own: bool = False,
+    price_unranked: str | None = None,
     energy_joules: float | None = None,
 ) -> Standing:
     evidence, day = row.evidence, row.published_on or row.submitted_at
@@ -246,7 +246,7 @@ def _standing(
         evidence=evidence,
         check=row.check_word,
         held_back=SOURCE_NOT_CHECKED if is_unchecked else None,
-        price_is_own=price_is_own,
+        price_unranked=price_unranked,
         division=row.division,
         pool_id=row.pool_id if is_measured else None,
         energy_joules=energy_joules,
@@ -385,7 +385,7 @@ def _row(
         row,
         reading.kind,
         cost_usd=cost,
-        price_is_own=is_own_price(price, row.evidence),
+        price_unranked=why_price_unranked(price, row.evidence),
         energy_joules=row.energy_joules,
     )
     factor = 1.0 if is_measured else convergence_factor(row.tta_seconds, row.result)
@@ -406,9 +406,9 @@ def _row(
     )
 
 
-def is_own_price(price: SystemPrice, evidence: str) -> bool:
-    """Whether a submitter's word alone stands for a price; an archive's was published with it."""
-    return price.entry is None and evidence != "published"
+def why_price_unranked(price: SystemPrice, evidence: str) -> str | None:
+    """Why no row ranks by a price; an archive's was published with it."""
+    return None if evidence == "published" else price.why_unranked
 
 
 def _spread(

@@ -165,7 +165,7 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
     "signing_keys": _included("id public_key created_at"),
     "prices": _included(
         "id provider instance region pricing usd_per_hour effective_on source_url note supersedes "
-        "added_by added_at"
+        "hardware_class added_by added_at"
     ),
     "notice_events": LeftOut(FOR_ONE_SERVER),
     "webhooks": LeftOut(OF_ITS_OWNER),

@@ -54,7 +54,10 @@ def cost_basis(system: dict[str, Any], price: SystemPrice) -> CostBasisView | No
         return None
     if price.entry is None:
         return CostBasisView(
-            source="claim", usd_per_hour=price.usd_per_hour, source_url=system["price_source"]
+            source="claim",
+            usd_per_hour=price.usd_per_hour,
+            source_url=system["price_source"],
+            why_unranked=price.why_unranked,
         )
     return CostBasisView(
         source="price_book",
@@ -63,6 +66,7 @@ def cost_basis(system: dict[str, Any], price: SystemPrice) -> CostBasisView | No
         count=price.count,
         effective_on=price.entry.price.effective_on,
         source_url=price.entry.price.source_url,
+        why_unranked=price.why_unranked,
     )
 
 

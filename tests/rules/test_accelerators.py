@@ -10,6 +10,7 @@ from finishline.rules.submissions.accelerators import (
     NOT_STATED,
     accelerator_of,
     accelerator_of_system,
+    accelerators_of_cloud,
     hardware_words,
 )
 
@@ -97,11 +98,60 @@ def test_a_system_without_accelerators_is_named_by_its_processor():
     assert hardware_words(laptop | {"processor": "x86_64"}) == "CPU"
 
 
-def test_an_unknown_accelerator_keeps_its_words_and_no_vendor():
-    system = {"name": "x", "processor": "y", "accelerator": "Foo 7", "accelerator_count": 4}
+@pytest.mark.parametrize(
+    ("text", "vendor", "words"),
+    [
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA", "RTX 4090 Laptop"),
+        ("NVIDIA GeForce RTX 4070 Ti SUPER", "NVIDIA", "RTX 4070 Ti SUPER"),
+        ("Quadro RTX 4000 with Max-Q Design", "NVIDIA", "RTX 4000 Max-Q"),
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", "NVIDIA", "A100 MIG 1g.5gb"),
+        ("Apple M5", "Apple", "Apple M5"),
+        ("Intel(R) Arc(TM) A770 Graphics", "Intel", "Arc A770"),
+        # Counts as they are written.
+        ("8 A100s", "NVIDIA", "8 × A100"),
+        ("A100 (40 GB) x8", "NVIDIA", "8 × A100"),
+        ("A100x8", "NVIDIA", "8 × A100"),
+        ("8-GPU H100", "NVIDIA", "8 × H100"),
+        ("2 L40S", "NVIDIA", "2 × L40S"),
+        ("2 x Foo 7", None, "2 × Foo 7"),
+        # Names that nobody knows.
+        ("NVIDIA GeForce MX450", "NVIDIA", "NVIDIA GeForce MX450"),
+        ("NVIDIA GB10", "NVIDIA", "NVIDIA GB10"),
+        ("MX150", None, "MX150"),
+        ("M5", None, "M5"),
+        ("AMD A100", "AMD", "AMD A100"),
+        ("8 A100 of AWS", "NVIDIA", "8 × A100"),
+        # Processors and instances.
+        ("Intel Xeon Gold 6148", "Intel", "Intel Xeon Gold 6148"),
+        ("Core m5-6Y54", None, "Core m5-6Y54"),
+        ("p3.16xlarge", None, "p3.16xlarge"),
+        ("Standard_NC80adis_H100_v5", None, "Standard_NC80adis_H100_v5"),
+        ("p6-b300.24xlarge", None, "p6-b300.24xlarge"),
+    ],
+)
+def test_stated_accelerator_keeps_its_words(text, vendor, words):
+    found = accelerator_of_system({"name": "x", "processor": "y", "accelerator": text})
 
-    assert accelerator_of_system(system).vendor is None
-    assert hardware_words(system) == "4\u00a0×\u00a0Foo 7"
+    assert (found.vendor, found.words.replace("\u00a0", " ")) == (vendor, words)
+    counted = {"accelerator": text, "accelerator_count": 4}
+    assert hardware_words(counted) == f"4\u00a0×\u00a0{found.model}"
+
+
+@pytest.mark.parametrize(
+    ("instance", "count", "words"),
+    [
+        ("p5.48xlarge", 2, "16 × H100"),
+        ("ml.p4d.24xlarge", 1, "8 × A100"),
+        ("Standard_ND96asr_v4", 2, "16 × A100"),
+        # Known by processors, to which one may attach accelerators, or not at all.
+        ("n1-standard-8", 1, None),
+        ("t3.nano", 1, None),
+    ],
+)
+def test_instance_has_accelerators(instance, count, words):
+    found = accelerators_of_cloud({"instance": instance, "count": count})
+
+    assert (found and found.words.replace("\u00a0", " ")) == words
 
 
 @given(st.text(max_size=500))

@@ -1,6 +1,7 @@
 """Systems: their descriptions and their prices."""
 
 import json
+from dataclasses import asdict
 from datetime import date
 
 import pytest
@@ -11,7 +12,6 @@ from finishline.rules.benchmarks.prices import (
     Price,
     PriceBook,
     PriceEntry,
-    SystemPrice,
     inference_cost_usd_per_10000,
     is_web_address,
     price_of_system,
@@ -254,7 +254,12 @@ def test_counts_that_are_none_are_left_out():
 
 
 CLOUD = {"provider": "cloud", "instance": "gpu.8", "region": "north", "count": 2}
-STATED = {"price_usd_per_hour": 30.0, "price_source": "a list", "cloud": CLOUD}
+STATED = {
+    "hardware_class": "cpu",
+    "price_usd_per_hour": 30.0,
+    "price_source": "a list",
+    "cloud": CLOUD,
+}
 MARCH = st.integers(1, 31).map(lambda day: date(2026, 3, day))
 
 
@@ -264,28 +269,72 @@ def entry(number, usd, starts, **others):
     return PriceEntry(number, Price(usd_per_hour=usd, effective_on=starts, **values))
 
 
-BOOK = [entry(1, 12.5, date(2026, 3, 5))]
+BOOK = [entry(1, 12.5, date(2026, 3, 5), hardware_class="cpu")]
 SPOT = entry(2, 4.0, date(2026, 3, 1), pricing="spot")
-OWNED = {"price_usd_per_hour": 3.0, "price_source": "a list"}  # As stored before clouds.
+OWNED = {"hardware_class": "cpu", "price_usd_per_hour": 3.0, "price_source": "a list"}
+OWN, OTHER, UNKNOWN = "priced by its submitter", "gpu.8 belongs to", "does not say that gpu.8"
 
 
 @pytest.mark.parametrize(
-    ("system", "book", "day", "price"),
+    ("system", "book", "day", "usd", "number", "why"),
     [
         # The book goes before what a system states, from its first day on.
-        (STATED, BOOK, 5, SystemPrice(25.0, BOOK[0], 2)),
-        (STATED, BOOK, 4, SystemPrice(30.0)),
-        (STATED | {"cloud": CLOUD | {"region": "south"}}, BOOK, 5, SystemPrice(30.0)),
+        (STATED, BOOK, 5, 25.0, 1, None),
+        (STATED, BOOK, 4, 30.0, None, OWN),
+        (STATED | {"cloud": CLOUD | {"region": "south"}}, BOOK, 5, 30.0, None, OWN),
         # A spot price never ranks, but the book may price the same system.
-        (STATED | {"pricing": "spot"}, [], 5, SystemPrice(None)),
-        (STATED | {"pricing": "spot"}, [SPOT, *BOOK], 5, SystemPrice(25.0, BOOK[0], 2)),
+        (STATED | {"pricing": "spot"}, [], 5, None, None, OWN),
+        (STATED | {"pricing": "spot"}, [SPOT, *BOOK], 5, 25.0, 1, None),
         # A system that was not rented has the price it states.
-        (OWNED, BOOK, 9, SystemPrice(3.0)),
-        (OWNED | {"price_usd_per_hour": None}, BOOK, 9, SystemPrice(None)),
+        (OWNED, BOOK, 9, 3.0, None, OWN),
+        (OWNED | {"price_usd_per_hour": None}, BOOK, 9, None, None, OWN),
+        # The instance belongs to the class of its price.
+        (STATED | {"hardware_class": "other"}, BOOK, 5, 25.0, 1, OTHER),
+        (STATED, [entry(2, 9.0, date(2026, 3, 5))], 5, 18.0, 2, UNKNOWN),
+        (STATED, [*BOOK, entry(2, 9.0, date(2026, 3, 9), hardware_class="b")], 9, 25.0, 1, None),
     ],
 )
-def test_the_price_of_a_system(system, book, day, price):
-    assert price_of_system(system, PriceBook(book), on=date(2026, 3, day)) == price
+def test_the_price_of_a_system(system, book, day, usd, number, why):
+    found = price_of_system(system, PriceBook(book), on=date(2026, 3, day))
+
+    assert (found.usd_per_hour, found.entry and found.entry.number) == (usd, number)
+    assert found.count == (2 if number else 1)
+    assert (why is None) == (found.why_unranked is None)
+    assert (why or "") in str(found.why_unranked)
+
+
+RENTED = {"cloud": CLOUD | {"instance": "p5.48xlarge"}, "hardware_class": "gpus"}
+
+
+@pytest.mark.parametrize(
+    ("described", "is_right"),
+    [
+        ({"accelerator": "NVIDIA H100 80GB HBM3", "accelerator_count": 16}, True),
+        ({"accelerator": "16x H100"}, True),
+        ({"accelerator": "H100"}, True),
+        ({"accelerator": "GPU", "accelerator_count": 16}, True),
+        ({}, True),
+        ({"accelerator": "H100", "accelerator_count": 8}, False),
+        ({"accelerator": "H100", "accelerator_count": 32}, False),
+        ({"accelerator": "H200", "accelerator_count": 16}, False),
+        ({"accelerator": "Foo 7", "accelerator_count": 16}, False),
+        ({"accelerator": "H100 MIG 1g.10gb", "accelerator_count": 16}, False),
+        ({"accelerator": None, "accelerator_count": 0}, False),
+        ({"accelerator": "none", "accelerator_count": 0}, False),
+    ],
+)
+def test_rented_instances_have_the_described_accelerators(read_claim_of, described, is_right):
+    if is_right:
+        system = asdict(read_claim_of(**RENTED | described).system)
+        price = entry(1, 98.0, date(2026, 3, 1), instance="p5.48xlarge")
+        found = price_of_system(system, PriceBook([price]), on=date(2026, 3, 5))
+        assert (found.usd_per_hour, found.why_unranked) == (196.0, None)
+        return
+    with pytest.raises(ClaimError) as caught:
+        read_claim_of(**RENTED | described)
+    error = caught.value
+    assert error.code == "accelerators_contradict_instance"
+    assert "p5.48xlarge has 16\u00a0×\u00a0H100" in error.message
 
 
 @given(starts=st.lists(MARCH, max_size=8), on=MARCH, replaced=st.integers(1, 8))
@@ -402,7 +451,8 @@ def test_a_row_is_read_whole():
      ("usd_per_hour", "12.5"), ("usd_per_hour", float("nan")), ("usd_per_hour", 1e8),
      ("effective_on", "1 March"), ("effective_on", None), ("effective_on", 20260301),
      ("source_url", "javascript:alert(1)"), ("source_url", "https://"), ("supersedes", 0),
-     ("note", "x" * 2001), ("price", 1)],
+     ("note", "x" * 2001), ("price", 1),
+     ("hardware_class", "A class")],
 )  # fmt: skip
 def test_a_wrong_field_is_named_with_file_and_line(field, value):
     with pytest.raises(RuleError) as refused:

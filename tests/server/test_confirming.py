@@ -213,8 +213,20 @@ def test_a_rented_instance_described_as_another_is_refused(
     hello()
     confirm()
     cloud = {"provider": "cloud", "instance": "cpu.2", "region": "north", "count": 1}
-    larger = {"cloud": cloud, "accelerator": "H100", "accelerator_count": 8}
-    digits_submission.claim["system"] |= larger
-    refused = submit(digits_submission)
-    assert refused.status_code == 422
-    assert [each["field"] for each in refused.json()["problems"]] == ["system.accelerator_count"]
+    h100 = {"accelerator": "H100", "accelerator_count": 8}
+    p5 = cloud | {"instance": "p5.48xlarge"}
+    own = dict(digits_submission.claim["system"])
+    for instance, described, field in (
+        (cloud, h100, "system.accelerator_count"),
+        (p5, h100, "system.accelerator_count"),
+        (p5, {"accelerator_count": 0}, "system.accelerator_count"),
+        (p5, {}, "system.cloud.instance"),
+    ):
+        digits_submission.claim["system"] = own | {"cloud": instance} | described
+        refused = submit(digits_submission)
+        assert refused.status_code == 422
+        (problem,) = refused.json()["problems"]
+        assert problem["field"] == field
+        assert "p5.48xlarge" in problem["message"] or described == h100
+    digits_submission.claim["system"] = own | {"cloud": cloud}
+    assert submit(digits_submission).status_code == 201

@@ -458,6 +458,22 @@ def test_a_spot_price_never_ranks_in_a_claim_or_in_the_book(client, rented, add_
     assert "a spot price never ranks" in page
 
 
+def test_instance_ranks_the_class_it_belongs_to(client, rented, add_price):
+    sent = rented()
+    add_price(5.0, "2026-01-01")
+    unknown = entry_of(client, sent["id"], metric="cost")
+    assert (unknown["provisional_rank"], unknown["cost_usd"] > 0) == (None, True)
+    assert "does not say that gpu.8 belongs to" in unknown["unranked_reason"]
+    page = client.get(f"/submissions/{sent['id']}?tab=scoring").text
+    assert "Not ranked by cost: the price book does not say" in page
+
+    add_price(5.0, "2026-01-02", hardware_class="others")
+    assert entry_of(client, sent["id"], metric="cost")["provisional_rank"] is None
+    add_price(5.0, "2026-01-01", hardware_class=sent["system"]["hardware_class"])
+    ranked = entry_of(client, sent["id"], metric="cost")
+    assert ranked["provisional_rank"] == 1
+
+
 def test_a_board_may_be_asked_for_at_the_prices_of_a_day(client, rented, add_price):
     sent = rented()
     hours = sent["result"]["tta_seconds"] / 3600

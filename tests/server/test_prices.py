@@ -105,7 +105,7 @@ def test_a_bad_price_is_422_and_names_its_field(client, olivia, row_counts):
         ("usd_per_hour", 0), ("usd_per_hour", "NaN"), ("usd_per_hour", 1e9), ("provider", " "),
         ("instance", "a\tb"), ("region", "x" * 101), ("pricing", "free"), ("more", 1),
         ("effective_on", "soon"), ("source_url", "javascript:alert(1)"), ("supersedes", 2**31),
-        ("note", ""), ("accelerator", "H100"),
+        ("note", ""), ("accelerator", "H100"), ("hardware_class", "A class"),
     ):  # fmt: skip
         answer = client.post(PRICES, json=BODY | {field: value}, headers=olivia.headers)
         assert answer.status_code == 422, (field, value)

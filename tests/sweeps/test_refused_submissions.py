@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import sqlite3
 from contextlib import closing
 
@@ -10,6 +11,7 @@ import pytest
 from tests.support.run_logs import SYSTEM
 
 LOG, CLAIM = "run_0.log", "submission.json"
+P5 = {"provider": "aws", "instance": "p5.48xlarge", "region": "us-east-1"}
 ZIP = b"PK\x03\x04" + bytes(500)
 
 
@@ -60,6 +62,18 @@ def line(number, **fields):
         mark, _, record = lines[number - 1].partition(" ")
         lines[number - 1] = f"{mark} {json.dumps(json.loads(record) | fields)}"
         parts.logs[LOG] = "\n".join(lines)
+
+    return change
+
+
+def in_unit(factor):
+    """Writes the times of the first log in another unit: thousands of milliseconds are seconds."""
+
+    def change(parts):
+        def scaled(found):
+            return f'"time_ms": {float(found[1]) * factor}'
+
+        parts.logs[LOG] = re.sub(r'"time_ms": ?([0-9.]+)', scaled, parts.logs[LOG])
 
     return change
 
@@ -157,7 +171,14 @@ PLACES = {
     "log of the other division": (
         line(3, value="open"), LOG, "submission_division", None, "'closed'"
     ),
-    "negative time": (line(8, time_ms=-5), LOG, "time_ms", 8, ""),
+    "negative time": (line(8, time_ms=-5), LOG, "time_ms", 8, "milliseconds since 1970"),
+    "accelerators of another instance": (
+        system(accelerator="H100", accelerator_count=16, cloud=P5),
+        CLAIM, "system.accelerator_count", None, "8\u00a0×\u00a0H100",
+    ),
+    "seconds": (in_unit(1e-3), LOG, "time_ms", 7, "milliseconds since 1970"),
+    "microseconds": (in_unit(1e3), LOG, "time_ms", 1, "milliseconds since 1970"),
+    "nanoseconds": (in_unit(1e6), LOG, "time_ms", 1, "milliseconds since 1970"),
     "accuracy of NaN": (line(9, value=float("nan")), LOG, None, 9, "NaN"),
     "time that decreases": (
         line(11, time_ms=1_790_000_000_050), LOG, "time_ms", 11, "times that do not decrease"

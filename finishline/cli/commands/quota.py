@@ -149,6 +149,10 @@ def add_price(
         int | None,
         typer.Option("--supersedes", min=1, help="Id of the wrong price that this one replaces."),
     ] = None,
+    hardware_class: Annotated[
+        Filter,
+        typer.Option("--hardware-class", help="Class of this instance, whose rows it may rank."),
+    ] = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Json = False,
@@ -157,7 +161,7 @@ def add_price(
     body = {
         "provider": provider, "instance": instance, "region": region, "pricing": pricing,
         "usd_per_hour": usd_per_hour, "effective_on": effective_on, "source_url": source_url,
-        "note": note, "supersedes": supersedes,
+        "note": note, "supersedes": supersedes, "hardware_class": hardware_class,
     }  # fmt: skip
     with ServerClient(url, token) as server:
         view = server.post("/prices", body)

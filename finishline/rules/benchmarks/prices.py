@@ -1,5 +1,6 @@
 """The price book: the price of an instance by provider, region and day, and the cost of a time."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,11 +9,18 @@ from typing import Any, Literal, cast
 
 from finishline.rules.errors import RuleError
 from finishline.rules.fields import Fields
+from finishline.rules.submissions.accelerators import (
+    accelerator_of_system,
+    accelerators_of_cloud,
+    are_of_cloud,
+)
 
 Pricing = Literal["on_demand", "spot"]
 PRICINGS: tuple[Pricing, ...] = ("on_demand", "spot")
 HIGHEST_USD_PER_HOUR = 1e7
 NAME_LENGTHS = {"provider": 100, "instance": 200, "region": 100}
+CLASS_NAME = r"[a-z0-9][a-z0-9._-]{0,99}"
+A_CLASS = "a short name of lower-case letters, digits, dots and hyphens"
 SOURCE_LENGTH = 2000
 NOTE_LENGTH = 2000
 A_DAY = "YYYY-MM-DD, for example 2026-11-21"
@@ -23,7 +31,8 @@ AN_ADDRESS = "an http or https address"
 class Price:
     """Price of one instance from a day on, and the page that states it.
 
-    `supersedes` is the number of the entry that this one stands in for, None for most.
+    `supersedes` is the number of the entry that this one stands in for, None for most. The instance
+    belongs to `hardware_class`, None where its known accelerators tell.
     """
 
     provider: str
@@ -35,6 +44,7 @@ class Price:
     source_url: str
     note: str | None = None
     supersedes: int | None = None
+    hardware_class: str | None = None
 
 
 @dataclass(frozen=True)
@@ -111,9 +121,18 @@ def _read_price(fields: Fields) -> Price:
         source_url=_address(fields, "source_url"),
         note=_note(fields),
         supersedes=fields.optional_integer("supersedes", minimum=1),
+        hardware_class=read_class(fields) if fields.has("hardware_class") else None,
     )
     fields.refuse_unknown()
     return price
+
+
+def read_class(fields: Fields) -> str:
+    """The name of a hardware class."""
+    name = fields.text("hardware_class")
+    if not re.fullmatch(CLASS_NAME, name):
+        raise fields.fail("hardware_class", f"got {name[:60]!r}", expected=A_CLASS)
+    return name
 
 
 def book_name(fields: Fields, name: str) -> str:
@@ -165,12 +184,13 @@ class SystemPrice:
     """US dollars for an hour of a whole system that a cost may rest on, None without.
 
     `entry` is the price that was found in the book, for each of `count` instances; None where the
-    claim's own price stands.
+    claim's own price stands. `why_unranked` is why no row ranks by this price, None if it may.
     """
 
     usd_per_hour: float | None
     entry: PriceEntry | None = None
     count: int = 1
+    why_unranked: str | None = None
 
 
 class PriceBook:
@@ -188,10 +208,14 @@ class PriceBook:
         for entries_of_name in self._entries.values():
             entries_of_name.sort(key=_order)
 
-    def find(self, name: BookName, *, on: date) -> PriceEntry | None:
-        """The price that holds on a day, as `price_on` finds it among all entries."""
+    def find(self, name: BookName, *, on: date, hardware_class: str = "") -> PriceEntry | None:
+        """The price that holds on a day, as `price_on` finds it among all entries.
+
+        One of the hardware class, or of none, goes before one of another class.
+        """
         holding = [e for e in self._entries.get(name, ()) if _starts_by(e, on)]
-        return holding[-1] if holding else None
+        fitting = [e for e in holding if e.price.hardware_class in (None, hardware_class)]
+        return next(reversed(fitting or holding), None)
 
 
 def _starts_by(entry: PriceEntry, day: date) -> bool:
@@ -206,15 +230,32 @@ def price_of_system(system: Mapping[str, Any], book: PriceBook, *, on: date) -> 
     """The price that a cost rests on, for a system as a claim's JSON has it.
 
     It is the book's for the instances that the system names, as it held on the day; else the
-    system's own, unless that is a spot price.
+    system's own, unless that is a spot price. Only a price of the book ranks.
     """
     cloud = system.get("cloud")
     if cloud is not None:
-        entry = book.find((cloud["provider"], cloud["instance"], cloud["region"]), on=on)
+        name = (cloud["provider"], cloud["instance"], cloud["region"])
+        entry = book.find(name, on=on, hardware_class=system["hardware_class"])
         if entry is not None:
-            count = cloud["count"]
-            return SystemPrice(entry.price.usd_per_hour * count, entry, count)
-    return SystemPrice(stated_price_usd_per_hour(system))
+            count, why = cloud["count"], _why_not_of_class(system, entry.price)
+            return SystemPrice(entry.price.usd_per_hour * count, entry, count, why)
+    why = "priced by its submitter: the price book has no price for this system"
+    return SystemPrice(stated_price_usd_per_hour(system), why_unranked=why)
+
+
+def _why_not_of_class(system: Mapping[str, Any], price: Price) -> str | None:
+    """Why an instance is not known to be a machine of a system's hardware class, None if it is.
+
+    It belongs to the class that its price names, else to one with its known accelerators.
+    """
+    instance, named = price.instance, price.hardware_class
+    if named is not None:
+        own = system["hardware_class"]
+        return None if named == own else f"{instance} belongs to hardware class {named}, not {own}"
+    rented = accelerators_of_cloud(system["cloud"])
+    if rented is not None and are_of_cloud(accelerator_of_system(system), rented):
+        return None
+    return f"the price book does not say that {instance} belongs to this hardware class"
 
 
 def stated_price_usd_per_hour(system: Mapping[str, Any]) -> float | None:

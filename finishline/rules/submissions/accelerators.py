@@ -1,6 +1,6 @@
 """The accelerators of a system: vendor, model and count, read off the names submitters write.
 
-The names are in `accelerators.toml`. A text that has none of them is of no known accelerator.
+The names are in `accelerators.toml`. A stated accelerator without any of them stays as stated.
 """
 
 import math
@@ -12,29 +12,51 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any
 
+from finishline.rules.scoring.utilisation import is_same_kind
+
 NOT_STATED = "not stated"
 LONGEST = 400
 PROCESSORS = "CPU"  # The vendor of processors that nobody names.
-_NUMBER = "([a-z]?[0-9]+[a-z0-9+]{0,4})"
+# "x8" behind a name, which says how many.
+_TIMES = "x[0-9]+(?![a-z0-9])"
+_NUMBER = f"([a-z]?[0-9]+(?:(?!{_TIMES})[a-z0-9+]){{0,4}})"
 _START = r"(?:(?<![a-z0-9.])|(?<=[0-9][x*]))"
-_END = r"(?![a-z0-9])|(?=sxm|pcie|nvl|oam)"
+_END = rf"s?(?![a-z0-9])|(?=sxm|pcie|nvl|oam|{_TIMES})"
+# Makers by the words for them.
+_MAKERS = {
+    "nvidia": "NVIDIA", "tesla": "NVIDIA", "geforce": "NVIDIA", "quadro": "NVIDIA",
+    "amd": "AMD", "instinct": "AMD", "radeon": "AMD", "intel": "Intel", "habana": "Intel",
+    "google": "Google", "aws": "AWS", "apple": "Apple", "huawei": "Huawei",
+    "graphcore": "Graphcore", "cerebras": "Cerebras", "alibaba": "Alibaba",
+    "tenstorrent": "Tenstorrent",
+}  # fmt: skip
+_CLOUDS = {"Google", "AWS", "Huawei", "Alibaba"}  # They have the accelerators of others, too.
+_MAKER = re.compile(rf"\b({'|'.join(_MAKERS)})\b")
 # Beside a model's name these say nothing of how many there are.
-_MAKERS = (
-    r"(?:nvidia|tesla|geforce|quadro|amd|instinct|radeon|intel|habana|google|cloud|aws|azure|"
-    r"gpus?|tensor core|with|core|of|an?|the|each|one|single)"
+_FILLERS = (
+    rf"(?:{'|'.join(_MAKERS)}|azure|cloud|gpus?|tensor core|with|core|of|an?|the|each|one|single)"
 )
+# Words behind a model's name that make it another model, up to a mark that ends its words.
+_VARIANT = re.compile(r"\b(super|laptop|mobile|max-?q|mig\s*[0-9]g\.[0-9]+gb(?:\+me)?)(?![\w+])")
+_VARIANT_NAMES = {"super": "SUPER", "laptop": "Laptop", "mobile": "Mobile"}
 _N = "[0-9]{1,7}"
 _FRACTION = re.compile(rf"(?:({_N})\s*/\s*({_N})|(half))\s+of\s+an?\s*$")
 _BEFORE = re.compile(
-    rf"(?<![a-z0-9./-])((?:{_N}\s*[x*]\s*)*{_N})\s*(?:[x*]\s*)?(?:{_MAKERS}[\s-]*)*$"
+    rf"(?<![a-z0-9./-])((?:{_N}\s*[x*]\s*)*{_N})\)?[\s-]*(?:[x*]\s*)?(?:{_FILLERS}[\s-]*)*$"
 )
-_AFTER = re.compile(rf"^(?:[\s-]*(?:sxm[0-9]?|pcie|nvl|oam|hbm\w*|{_N}\s*gb))*\s*[x*]\s*({_N})")
+_AFTER = re.compile(
+    rf"^(?:[\s(),-]*(?:sxm[0-9]?|pcie|nvl|oam|hbm\w*|gpus?|{_N}\s*gi?b))*[\s(),]*[x*]\s*({_N})\b"
+)
 _NODES = re.compile(rf"({_N})\s*(?:x\s*)?(?:nodes?|machines?|servers?|hosts?|instances?)\b")
 _DEVICES = re.compile(rf"({_N})\s*(?:gpus?|tpus?|accelerators?|v?cpus?)\b")
 _EACH = re.compile(r"(?:per|each)\s+(?:node|machine|server|host)")
 # A full pod of the devices that a submitter rents one by one.
 _POD_DEVICES = {"TPU v2": 64, "TPU v3": 256}
-
+_UNKNOWN = re.compile(
+    rf"(?:({_N})\s*[x×*]\s*)?(.*?)(?:(?:\s*[×*]|(?<=[\s)])x)\s*({_N}))?", re.IGNORECASE
+)
+# Instances of a provider, some with the name of an accelerator within their own.
+_INSTANCE = re.compile(r"[\w-]+\.\w*(?:xlarge|metal)|(?:standard_)?n[a-z][0-9]+\w*_v[0-9]+|gpu_\w+")
 
 # Sizes of systems that are chosen together: their name, and the most accelerators of each.
 SIZES = {"1": 1, "2-8": 8, "9-64": 64, "65-512": 512, "more": 10**9}
@@ -73,7 +95,7 @@ class _Names:
     meant: tuple[tuple[str, str], ...]
 
     def find(self, text: str) -> tuple[Accelerator, re.Match[str]] | None:
-        """The first name in a text, the longest of those that begin there."""
+        """The first name in a text, the longest of those that begin there, with its variant."""
         match = self.pattern.search(text)
         if match is None:
             return None
@@ -81,6 +103,10 @@ class _Names:
         vendor, model = self.meant[at]
         for number in match.groups()[match.re.groupindex[f"n{at}"] :][: model.count("#")]:
             model = model.replace("#", number.upper(), 1)
+        words = re.split(r"[,;/()]", text[match.end() :])[0]
+        for found in _VARIANT.findall(words):
+            variant = found.replace("mig", "MIG") if "mig" in found else "Max-Q"
+            model += f" {_VARIANT_NAMES.get(found, variant)}"
         return Accelerator(vendor, model), match
 
 
@@ -106,11 +132,10 @@ def _pattern(name: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def accelerator_of(text: str, *, count: int | None = None) -> Accelerator:
+def accelerator_of(text: str) -> Accelerator:
     """Read the accelerators off a name, a sentence or a type of instance.
 
-    `count` is how many a description states in a field of its own. Processors count where the text
-    names nothing else.
+    Processors count where the text names nothing else.
     """
     plain = _plain(text)
     rented = _rented(plain)
@@ -118,35 +143,78 @@ def accelerator_of(text: str, *, count: int | None = None) -> Accelerator:
     if found is None and (rented is None or rented.vendor == PROCESSORS):
         found = _names("processors").find(plain)
     if found is None or (rented is not None and found[0].vendor == PROCESSORS):
-        return replace(rented or Accelerator(), count=count or (rented.count if rented else None))
+        return rented or Accelerator()
     accelerator, match = found
-    said = count or _count(plain, match, accelerator)
-    if said is None and rented is not None and rented.model == accelerator.model:
-        said = rented.count
-    return replace(accelerator, count=said)
+    count = _count(plain, match, accelerator)
+    if count is None and rented is not None and rented.model == accelerator.model:
+        count = rented.count
+    return replace(accelerator, count=count)
+
+
+@lru_cache(maxsize=4096)
+def stated_accelerator(text: str, count: int | None = None) -> Accelerator:
+    """The accelerators that a description names, `count` of them where a field says so.
+
+    A name that is not known, or is known of another maker than the written one, stays as stated.
+    So does the name of an instance.
+    """
+    plain = _plain(text)
+    makers = [_MAKERS[word] for word in _MAKER.findall(plain)]
+    instance = _names("instances").pattern.search(plain) or _INSTANCE.search(plain)
+    found = _names("accelerators").find(plain)
+    if found is not None and instance is not None and found[1].start() in range(*instance.span()):
+        found = None
+    if found is not None and (found[0].vendor in makers or set(makers) <= _CLOUDS):
+        accelerator, match = found
+        return replace(
+            accelerator, count=_count(plain, match, accelerator) if count is None else count
+        )
+    stated = _UNKNOWN.fullmatch(" ".join(text[:LONGEST].split()))
+    before, model, after = stated.groups() if stated else (None, text[:LONGEST], None)
+    number = before or after
+    written = int(number) if number else None
+    return Accelerator(
+        makers[0] if makers else None, model or None, written if count is None else count
+    )
+
+
+def accelerators_of_cloud(cloud: Mapping[str, Any] | None) -> Accelerator | None:
+    """The accelerators of rented instances, all of them together.
+
+    None if they are not known, as those of an instance that is sold by its processors.
+    """
+    rented = _rented_of(cloud) if cloud else None
+    return None if rented is None or rented.vendor == PROCESSORS else rented
+
+
+def are_of_cloud(described: Accelerator, rented: Accelerator) -> bool:
+    """Whether described accelerators are those of rented instances, as far as they are stated."""
+    if described.count not in (None, rented.count):
+        return False
+    model = described.model
+    return (
+        model is None
+        or model == rented.model
+        or (accelerator_of(model).model is None and is_same_kind(model, rented.model or ""))
+    )
+
+
+def _rented_of(cloud: Mapping[str, Any]) -> Accelerator | None:
+    rented = _rented(_plain(str(cloud["instance"])).removeprefix("ml."))
+    return rented and replace(rented, count=(rented.count or 1) * (cloud.get("count") or 1))
 
 
 def accelerator_of_system(system: Mapping[str, Any]) -> Accelerator:
     """The accelerators of a system: as stated, of its instance, or named in its prose."""
-    cloud = system.get("cloud") or {}
-    return _of_texts(
-        str(system.get("accelerator") or ""),
-        system.get("accelerator_count") or None,
-        str(cloud.get("instance") or ""),
-        int(cloud.get("count") or 1),
-        str(system.get("name") or ""),
-        str(system.get("processor") or ""),
-    )
+    if accelerator := system.get("accelerator"):
+        return stated_accelerator(str(accelerator), system.get("accelerator_count") or None)
+    if (cloud := system.get("cloud")) and (rented := _rented_of(cloud)) is not None:
+        return rented
+    return _of_prose(str(system.get("name") or ""), str(system.get("processor") or ""))
 
 
 @lru_cache(maxsize=4096)
-def _of_texts(
-    accelerator: str, count: int | None, instance: str, instances: int, name: str, processor: str
-) -> Accelerator:
-    if accelerator:
-        return accelerator_of(accelerator, count=count)
-    if instance and (rented := _rented(f"{instances} {_plain(instance)}")) is not None:
-        return rented
+def _of_prose(name: str, processor: str) -> Accelerator:
     found = [one for text in (name, processor) if (one := accelerator_of(text)).model is not None]
     if found:
         # A name such as a hardware class begins with "cpu": its processor says more.
@@ -158,15 +226,13 @@ def _of_texts(
 
 def hardware_words(system: Mapping[str, Any]) -> str:
     """The name of a system's row: "8 × V100", or the stated words if they hold no known name."""
-    found = accelerator_of_system(system)
-    if found.model is None and (stated := system.get("accelerator")):
-        return replace(found, model=str(stated)).words
-    return found.words
+    return accelerator_of_system(system).words
 
 
 def _plain(text: str) -> str:
-    marks = re.compile(r"\(r\)|\(tm\)|[®™]")
-    return marks.sub("", text[:LONGEST].lower()).replace("×", "x")
+    """The text in lower case. An "s" behind the number of a name with capitals is a plural."""
+    text = re.sub(r"\([rR]\)|\((?:tm|TM)\)|[®™]", "", text[:LONGEST]).replace("×", "x")
+    return text.lower() if text.islower() else re.sub(r"(?<=[0-9])s\b", "", text).lower()
 
 
 def _rented(text: str) -> Accelerator | None:

@@ -12,13 +12,19 @@ import orjson
 from finishline.rules.archive.files import published_on
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.definition_checks import MAX_RUNS
-from finishline.rules.benchmarks.prices import PRICINGS, Pricing, book_name
+from finishline.rules.benchmarks.prices import PRICINGS, Pricing, book_name, read_class
 from finishline.rules.errors import ClaimError
 from finishline.rules.fields import Fields, read_whole
 from finishline.rules.logs.mllog_record import MAX_KEY_LENGTH
 from finishline.rules.logs.mllog_settings import MAX_HYPERPARAMETERS
 from finishline.rules.logs.text import refuse_deep, refuse_repeated_keys
 from finishline.rules.scoring.measurements import PrecisionName
+from finishline.rules.submissions.accelerators import (
+    accelerators_of_cloud,
+    are_of_cloud,
+    stated_accelerator,
+)
+from finishline.rules.submissions.descriptions import NOTHING
 from finishline.rules.text import did_you_mean, refuse_utf16
 
 MAX_SEED = 2**63 - 1
@@ -81,7 +87,6 @@ MAX_ORGANISATION_LENGTH = 200
 MOST_SCALING = 1000.0  # Published factors are below 2.
 MLPERF_NAME = re.compile(r"mlperf-(?:v[0-9.]{1,9}-)?[a-z0-9_]{1,80}")
 ISO_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-HARDWARE_CLASS = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 
 
 @dataclass(frozen=True)
@@ -280,12 +285,12 @@ def find_benchmark(root: Fields, benchmarks: Mapping[str, Benchmark]) -> Benchma
 
 def _system(table: Fields) -> System:
     most = 10**7
-    return read_whole(
+    system = read_whole(
         table,
         System,
         {
             "name": lambda: table.text("name"),
-            "hardware_class": lambda: _hardware_class(table),
+            "hardware_class": lambda: read_class(table),
             "processor": lambda: table.text("processor"),
             "processor_count": lambda: table.optional_integer(
                 "processor_count", minimum=1, maximum=most
@@ -304,17 +309,29 @@ def _system(table: Fields) -> System:
             "availability": lambda: table.optional_text("availability"),
         },
     )
+    _refuse_other_instance(table, system)
+    return system
 
 
-def _hardware_class(table: Fields) -> str:
-    name = table.text("hardware_class")
-    if not HARDWARE_CLASS.fullmatch(name):
-        raise table.fail(
-            "hardware_class",
-            f"got {name[:60]!r}",
-            expected="a short name of lower-case letters, digits, dots and hyphens",
-        )
-    return name
+def _refuse_other_instance(table: Fields, system: System) -> None:
+    """Raise ClaimError if the described accelerators are not those of the rented instances."""
+    cloud = system.cloud
+    if cloud is None or (rented := accelerators_of_cloud(vars(cloud))) is None:
+        return
+    name = system.accelerator or ""
+    count = system.accelerator_count if table.has("accelerator_count") else None
+    described = stated_accelerator("" if name.casefold() in NOTHING else name, count)
+    if are_of_cloud(described, rented):
+        return
+    is_count = described.count not in (None, rented.count)
+    words = described.words if described.model else f"{described.count} accelerators"
+    raise ClaimError(
+        f"{words}, but {cloud.count}\u00a0×\u00a0{cloud.instance} has {rented.words}",
+        file=table.file,
+        field=table.field("accelerator_count" if is_count else "accelerator"),
+        expected=f"{rented.words}, or as many instances in cloud.count as the runs used",
+        code="accelerators_contradict_instance",
+    )
 
 
 def _price_source(table: Fields) -> str | None:

@@ -102,6 +102,7 @@ class PriceRow(Base):
     source_url: Mapped[str] = mapped_column(Text)
     note: Mapped[str | None] = mapped_column(Text)
     supersedes: Mapped[int | None] = mapped_column(ForeignKey("prices.id"))
+    hardware_class: Mapped[str | None] = mapped_column(String(100))
     added_by: Mapped[int] = mapped_column(ForeignKey("users.id"))
     added_at: Mapped[datetime]
 

@@ -1,13 +1,15 @@
 """Entries of archives as claims, whatever bytes their files hold."""
 
 import json
+import re
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from finishline.rules.archive.claims import NOT_STATED, set_benchmark_id, set_claim
-from finishline.rules.submissions.claim import HARDWARE_CLASS, read_claim
+from finishline.rules.benchmarks.prices import CLASS_NAME
+from finishline.rules.submissions.claim import read_claim
 from finishline.rules.submissions.descriptions import read_system
 
 ENTRY = {"version": "v1.0", "author": "A", "authorEmail": "a@example.org", "framework": "F",
@@ -233,7 +235,7 @@ def test_memory_is_read_in_every_usual_unit_or_left_out(text, gib):
 def test_any_name_makes_a_hardware_class():
     for name in ("", "ÄÖÜ", "x" * 500, "...", "a/../b"):
         system = system_of(accelerator_model_name=name, host_processor_model_name=name)
-        assert HARDWARE_CLASS.fullmatch(system["hardware_class"])
+        assert re.fullmatch(CLASS_NAME, system["hardware_class"])
 
 
 def test_systems_of_v05_are_named_by_their_hardware_and_kept_apart():
