@@ -255,7 +255,7 @@ PRICE = {
 SENT = {
     "provider": "cloud", "instance": "gpu.8", "region": "north", "pricing": "on_demand",
     "usd_per_hour": 12.5, "effective_on": "2026-03-01", "source_url": "https://a.example",
-    "note": None, "supersedes": None,
+    "note": None, "supersedes": None, "hardware_class": None,
 }  # fmt: skip
 
 
@@ -276,6 +276,8 @@ def test_prices_are_listed_and_added(finishline, standin):
     ran = finishline(*given, "--source", "https://a.example")
     assert (ran.code, ran.out) == (0, "Price 7 added: 12.5 USD per hour.\n")
     assert body_of(standin.asked[-1]) == SENT
+    finishline(*given, "--source", "https://a.example", "--hardware-class", "cpu-2")
+    assert body_of(standin.asked[-1]) == SENT | {"hardware_class": "cpu-2"}
     assert finishline(*given).code == 2  # No source.
 
 
@@ -433,3 +435,24 @@ def test_check_tells_the_phase_of_a_server_that_is_asked(finishline, standin, tm
     away = finishline("check", path, "--url", standin.url)
     assert away.code == 0
     assert "The phase of digits is not known" in away.out
+
+
+@pytest.mark.parametrize(
+    ("phases", "said"),
+    [
+        (FOUND["phases"], "warning: digits takes no submissions at"),
+        (NOW | {"sentence": "Closed since noon."}, "now. Closed since noon."),
+        ({"takes_submissions": True, "sentence": "Open."}, ""),
+        (None, "The phase of digits is not known"),
+    ],
+)
+def test_run_tells_the_phase_before_it_trains(finishline, standin, tmp_path, phases, said):
+    if phases is not None:
+        standin.answer("GET /api/v1/benchmarks/digits", {"phases": phases})
+    for more in ((), ("--json",)):
+        out = tmp_path / f"out{len(more)}"
+        ran = finishline("run", "digits", "--out", str(out), *more, "--", "no-such-program")
+        lines = ran.err.splitlines()
+        # The program comes afterwards, with or without a notice of one line.
+        assert "no-such-program" in ran.err.replace(lines[0], "") if said else "no-such" in lines[0]
+        assert said in lines[0]

@@ -5,10 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
+import httpx2
 import typer
 from rich.text import Text
 
-from finishline.cli.client import ServerClient
+from finishline.cli.client import ServerClient, segment
 from finishline.cli.commands.check import remark_lines
 from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, ExitCode
@@ -77,7 +78,7 @@ def run(
         typer.Option(
             "--url",
             envvar="FINISHLINE_URL",
-            help="Server that names this hardware class.",
+            help="Server that names this hardware class and knows the benchmark's phase.",
         ),
     ] = None,
     token: Token = None,
@@ -120,9 +121,12 @@ def run(
         precision=precision,
     )
     screen = open_screen(as_json=as_json)
+    is_known = url is not None or token is not None
+    if is_known:
+        _say_phase(url or DEFAULT_URL, token, definition.benchmark_id)
     if command:
         return _run_own(training, definition, command, chosen, benchmarks_dir, screen)
-    if url is not None or token is not None:
+    if is_known:
         with ServerClient(url or DEFAULT_URL, token) as server:
             name = name_of_class(server, system_here(device))
         training = replace(training, hardware_class=name)
@@ -135,6 +139,19 @@ def run(
     }
     screen.answer(document, [f"Wrote {training.out}. Next: finishline check {training.out}"])
     return int(ExitCode.OK)
+
+
+def _say_phase(url: str, token: str | None, benchmark_id: str) -> None:
+    """Say on stderr that a server takes no submissions now, or that it does not answer."""
+    try:
+        with ServerClient(url, token, timeout=httpx2.Timeout(5.0)) as server:
+            phases = server.get(f"/benchmarks/{segment(benchmark_id)}").get("phases") or {}
+    except CliError as error:
+        typer.echo(f"The phase of {benchmark_id} is not known: {error.message}", err=True)
+        return
+    if not phases.get("takes_submissions", True):
+        told = f"{benchmark_id} takes no submissions at {url} now. {phases.get('sentence', '')}"
+        typer.echo(f"warning: {told}".strip(), err=True)
 
 
 def _run_own(
