@@ -3,7 +3,7 @@
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
@@ -14,7 +14,7 @@ import orjson
 from finishline.cli.archive_files import parts_of
 from finishline.cli.client import ServerClient
 from finishline.cli.errors import CliError, ExitCode, Problem
-from finishline.cli.processes import Crew, Interrupts
+from finishline.cli.processes import Interrupts
 from finishline.client.errors import NoAnswer
 from finishline.rules.archive.files import Archive
 from finishline.rules.archive.import_plan import Unsent, of_severity
@@ -60,9 +60,6 @@ class Outcome:
         return {name: value for name, value in table.items() if value not in (None, [], ())}
 
 
-Sending = tuple[Parcel, "Future[Outcome]"]
-
-
 def send_all(
     planned: Iterable[Parcel | Unsent],
     send: Callable[[Parcel], Outcome],
@@ -75,39 +72,39 @@ def send_all(
     """
     refusals: list[CliError] = []
 
-    def ends() -> bool:
-        return bool(refusals) or interrupts.stopping.is_set()
-
-    def attempt(parcel: Parcel) -> Outcome:
+    def attempt(parcel: Parcel) -> Outcome | None:
+        """The outcome of one; None if it is not begun."""
+        if refusals or interrupts.stopping.is_set():
+            return None
         try:
             return send(parcel)
         except CliError as error:
             refusals.append(error)
             return Outcome(parcel.path, "failed", len(parcel.logs), reason=error.message)
 
-    crew = Crew(IN_FLIGHT, attempt, ends=ends)
-    sending: deque[Sending] = deque()
+    pool = ThreadPoolExecutor(IN_FLIGHT)
+    sending: deque[tuple[Parcel, Future[Outcome | None]]] = deque()
     try:
         for each in planned:
-            if ends():
+            if refusals or interrupts.stopping.is_set():
                 break
             if isinstance(each, Unsent):
                 state: State = "refused" if each.problems else "skipped"
                 yield Outcome(each.path, state, reason=each.reason, problems=_told(each.problems))
                 continue
-            sending.append((each, crew.hand(each)))
+            sending.append((each, pool.submit(attempt, each)))
             if len(sending) > 2 * IN_FLIGHT:
                 yield from _settled(*sending.popleft(), interrupts)
         while sending:
             yield from _settled(*sending.popleft(), interrupts)
     finally:
-        crew.dismiss()
+        pool.shutdown(wait=False, cancel_futures=True)
     if refusals:
         raise refusals[0]
 
 
 def _settled(
-    parcel: Parcel, future: "Future[Outcome]", interrupts: Interrupts
+    parcel: Parcel, future: "Future[Outcome | None]", interrupts: Interrupts
 ) -> Iterator[Outcome]:
     """The outcome of one; none if it was never begun."""
     while not wait([future], timeout=POLL_SECONDS).done:
@@ -115,8 +112,9 @@ def _settled(
             if not future.cancel():
                 yield Outcome(parcel.path, "failed", len(parcel.logs), reason=LEFT)
             return
-    if not future.cancelled():
-        yield replace(future.result(), warnings=of_severity(parcel.problems, "warning"))
+    outcome = None if future.cancelled() else future.result()
+    if outcome is not None:
+        yield replace(outcome, warnings=of_severity(parcel.problems, "warning"))
 
 
 def describe(parcel: Parcel, archive: Archive, benchmarks: Mapping[str, Benchmark]) -> Outcome:

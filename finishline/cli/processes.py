@@ -1,19 +1,17 @@
-"""Child processes that end with their parent, threads that end with a command, and Ctrl-C."""
+"""Child processes that end with their parent, and Ctrl-C."""
 
 import contextlib
 import ctypes
 import json
 import os
-import queue
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from types import FrameType
-from typing import IO, Any, Generic, TypeVar
+from typing import IO, Any
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -142,50 +140,6 @@ def _event(line: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return event if isinstance(event, dict) else None
-
-
-Task = TypeVar("Task")
-Done = TypeVar("Done")
-
-
-class Crew(Generic[Task, Done]):
-    """Works on at most `size` tasks at a time; on no other once `ends` says so.
-
-    A ThreadPoolExecutor would wait at the end of the process for a request that is not answered.
-    """
-
-    def __init__(
-        self, size: int, work: Callable[[Task], Done], *, ends: Callable[[], bool]
-    ) -> None:
-        self._work = work
-        self._ends = ends
-        self._waiting: queue.SimpleQueue[tuple[Task, Future[Done]] | None] = queue.SimpleQueue()
-        self._threads = [threading.Thread(target=self._run, daemon=True) for _ in range(size)]
-        for thread in self._threads:
-            thread.start()
-
-    def hand(self, task: Task) -> "Future[Done]":
-        """Submit a task to the next free thread; tasks not begun at the end are cancelled."""
-        future: Future[Done] = Future()
-        self._waiting.put((task, future))
-        return future
-
-    def dismiss(self) -> None:
-        """End the threads once the present tasks are done, without waiting for it."""
-        for _ in self._threads:
-            self._waiting.put(None)
-
-    def _run(self) -> None:
-        while (handed := self._waiting.get()) is not None:
-            task, future = handed
-            if self._ends():
-                future.cancel()
-            if not future.set_running_or_notify_cancel():
-                continue
-            try:
-                future.set_result(self._work(task))
-            except BaseException as error:  # noqa: BLE001 - the caller decides
-                future.set_exception(error)
 
 
 SENTENCE = b"Stopping: waiting for what is on its way; press Ctrl-C again to leave it.\n"

@@ -1,5 +1,6 @@
 """`finishline import`: a published archive, handed to a running server."""
 
+import os
 import sys
 import time
 from collections import Counter
@@ -104,6 +105,9 @@ def import_archive(
     document = _document(outcomes, left, seconds, dry_run=dry_run) | {"commit": commit}
     lines = [*_lines(outcomes, left, seconds, dry_run=dry_run), _source_line(commit)]
     open_screen(as_json=as_json).answer(document, lines)
+    if interrupts.leaving:  # Else Python waits for the requests that were left.
+        sys.stdout.flush()
+        os._exit(INTERRUPTED)
     if ended is not None:
         raise ended
     return INTERRUPTED if interrupted else _exit_code(outcomes)
