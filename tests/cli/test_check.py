@@ -268,13 +268,13 @@ def test_check_lists_every_problem_and_its_place(finishline, package, tree):
     assert "error: CIFAR10/train/half.json: no half.tsv beside it; expected a TSV" in ran.out
     bad = package / "ACME" / "results" / "big" / "retinanet" / "result_1.txt"
     text = bad.read_text()
-    bad.write_text(text + ':::MLLOG {"time_ms": 1, "key": "note", "value": NaN}\n')
+    bad.write_text(':::MLLOG {"time_ms": 1, "key": "eval_accuracy", "value": NaN}\n' + text)
     ran = finishline("check", str(package), "--json")
     assert ran.code == 1
     document = ran.json()
     assert document["refused"] == ["ACME/results/big/retinanet"]
     [problem] = [p for p in document["problems"] if p["severity"] == "error"]
-    assert (problem["line"], problem["code"]) == (9, "not_finite")
+    assert (problem["line"], problem["code"]) == (1, "not_finite")
     assert problem["file"].endswith("retinanet/result_1.txt")
 
 

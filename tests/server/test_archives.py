@@ -132,7 +132,7 @@ def test_a_run_that_was_never_evaluated_did_not_reach_the_target(archived, submi
 
 
 def test_an_unreadable_log_is_refused_from_an_archive_too(archived, submit, olivia, row_counts):
-    archived.logs["run_2.log"] = b"no log at all\n"
+    archived.logs["run_2.log"] = b":::MLLOG no log at all\n"
     response = submit(archived, by=olivia)
 
     assert response.status_code == 422

@@ -8,12 +8,13 @@ from finishline.rules.archive.files import Archive
 from finishline.rules.archive.problems import Problems
 from finishline.rules.archive.submissions import EntryFiles
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.benchmarks.prices import training_cost_usd
 from finishline.rules.errors import LogFormatError
 from finishline.rules.logs.dawnbench import DawnbenchEntry, read_curve, read_entry
 from finishline.rules.scoring.inference import IN_PERCENT, score_inference
-from finishline.rules.scoring.run import Evaluation, Run
-from finishline.rules.scoring.tta import display_seconds, first_evaluation_at_target
+from finishline.rules.scoring.run import Run
+from finishline.rules.scoring.scoring import score
+from finishline.rules.scoring.tta import first_evaluation_at_target
+from finishline.rules.submissions.claim_checks import check_published_run
 
 MAX_CURVE_BYTES = 16 * 1024 * 1024
 
@@ -39,7 +40,7 @@ def score_entry(entry: EntryFiles, archive: Archive, definitions: Definitions) -
         said = _read_entry(entry, archive, kind, benchmark, problems)
         if kind == "train":
             run = _read_curve(entry, archive, benchmark, problems)
-            record |= _training_figures(run, said, benchmark)
+            record |= _training_figures(run, said, benchmark, problems)
         else:
             record |= _inference_figures(said, benchmark)
         if said is not None:
@@ -126,29 +127,34 @@ def _read_curve(
 
 
 def _training_figures(
-    run: Run | None, said: DawnbenchEntry | None, benchmark: Benchmark
+    run: Run | None, said: DawnbenchEntry | None, benchmark: Benchmark, problems: Problems
 ) -> dict[str, Any]:
+    """The figures of a run by the rules of any other result."""
     if run is None:
         return {}
-    qualities = [evaluation.quality for evaluation in run.evaluations]
-    figures: dict[str, Any] = {"evaluations": len(qualities), "best_metric": max(qualities)}
     price = said.cost_usd_per_hour if said else None
-    figures["cost_usd_per_hour"] = price
-    reached = first_evaluation_at_target(run.evaluations, benchmark.target, benchmark.reach)
-    if reached is None:
-        return figures
-    return figures | _reached_figures(reached, price)
-
-
-def _reached_figures(reached: Evaluation, price: float | None) -> dict[str, Any]:
+    result = score(
+        [run],
+        benchmark,
+        division="open",
+        price_usd_per_hour=price,
+        with_interval=False,
+        archive=True,
+    )
+    for violation in (*result.violations, *check_published_run(run, benchmark)):
+        problems.violate(violation, file=run.name)
+    at = first_evaluation_at_target(run.evaluations, benchmark.target, benchmark.reach)
     return {
-        "reached": True,
-        "tta_seconds": reached.seconds,
-        "tta_epoch": reached.epoch,
-        "tta_display": display_seconds(reached.seconds),
-        "tta_metric": reached.quality,
-        "tta_row": reached.line - 1 if reached.line else None,
-        "cost_usd": training_cost_usd(reached.seconds, price),
+        "evaluations": len(run.evaluations),
+        "best_metric": result.best_quality,
+        "cost_usd_per_hour": price,
+        "reached": at is not None,
+        "tta_seconds": result.tta_seconds,
+        "tta_epoch": result.epochs_to_target,
+        "tta_display": result.tta_display,
+        "tta_metric": at and at.quality,
+        "tta_row": at.line - 1 if at is not None and at.line else None,
+        "cost_usd": result.cost_usd,
     }
 
 

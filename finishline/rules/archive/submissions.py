@@ -93,7 +93,7 @@ def find_submissions(archive: Archive, *, asked_for_file: bool = False) -> list[
     files = list(archive.files.values())
     if asked_for_file:
         return [_named(file, archive) for file in files]
-    sets = _result_sets(files)
+    sets = _result_sets(files, archive)
     sets += _oddly_named_sets(files, {found.place for found in sets}, archive)
     loose = _outside_packages(files, sets)
     entries = list(_entries(loose))
@@ -142,10 +142,13 @@ def task_and_kind(place: Place) -> tuple[str | None, str | None]:
     return None, None
 
 
-def _result_sets(files: Iterable[ArchiveFile]) -> list[ResultSet]:
+def _result_sets(files: Iterable[ArchiveFile], archive: Archive) -> list[ResultSet]:
+    """Sets by the names of their logs. A text without a number in its name is about them."""
     sets: dict[Place, ResultSet] = {}
     for file in files:
-        if RESULT_NAME.fullmatch(file.name):
+        if not RESULT_NAME.fullmatch(file.name):
+            continue
+        if _NUMBER.search(file.name) or _is_marked(file, archive):
             place = file.place[:-1]
             path = file.path.rpartition("/")[0] or "."
             sets.setdefault(place, ResultSet(path, place)).runs.append(file)

@@ -134,6 +134,17 @@ def test_a_set_with_one_odd_log(
     )
 
 
+def test_placeholders_are_dropped_as_far_as_the_rule_drops(score_tree, make_package, make_log):
+    logs = [make_log(10.0 + i, seed=i) for i in range(5)]
+    files = make_package([*logs[:3], "This run failed.", "So did this."])
+    readmes = {f"{SET}/{name}.txt": "About these runs." for name in ("README", "result_notes")}
+    [record] = score_tree(files | readmes)
+    assert (record["n_runs"], record["olympic_mean_seconds"]) == (5, None)
+    assert codes(record, "error") == {"too_few_converged"}
+    [record] = score_tree(make_package(logs) | readmes)
+    assert (record["n_runs"], record["problems"], record["eligible"]) == (5, [], True)
+
+
 def test_two_runs_that_failed_make_no_result(score_tree, make_package, make_log):
     logs = [make_log(10.0 + i, seed=i) for i in range(5)]
     logs[0] = make_log(1.0, seed=0, status="aborted")

@@ -205,6 +205,7 @@ def without_seconds(run):
         ),
         stop_seconds=None if run.stop_seconds is None else 0.0,
         ledger=zero(run.ledger),
+        seeds=(),
         preparation_seconds=None if run.preparation_seconds is None else 0.0,
     )
 
