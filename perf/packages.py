@@ -89,7 +89,7 @@ def shipped_manifest(package: Path) -> Manifest:
     """The manifest of a shipped package, for the environment that is installed."""
     manifest = read_manifest((package / FILE).read_bytes())
     installed = closest_environment(manifest.environment, installed_environments())
-    return replace(manifest, environment=installed or manifest.environment)
+    return manifest.model_copy(update={"environment": installed or manifest.environment})
 
 
 def train_boxed(seed: int) -> RaceResult:

@@ -6,7 +6,7 @@ The submission has no logs: its runs are those that a worker makes in a box.
 import lzma
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -408,7 +408,7 @@ def _package_row(package: Package, host: Host, original: str | None) -> Training
         hardware_class=host.hardware_class,
         environment=package.manifest.environment,
         environment_sha256=host.environment_sha256,
-        manifest=asdict(package.manifest),
+        manifest=package.manifest.model_dump(),
         files=texts,
         size_bytes=package.size_bytes,
         compressed_bytes=len(lzma.compress("".join(texts.values()).encode())),

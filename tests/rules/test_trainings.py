@@ -91,6 +91,18 @@ def test_a_package_without_problems_has_a_hash_over_its_sorted_files():
             "training.toml, field license: missing; expected a text of 1 to 4000 characters",
         ),
         (
+            {"training.toml": MANIFEST.replace(b"= 1", b"= true")},
+            "training.toml line 1, field schema: got True; expected 1",
+        ),
+        (
+            {"training.toml": MANIFEST.replace(b"= 1", b"= 1.0")},
+            "training.toml line 1, field schema: got 1.0; expected 1",
+        ),
+        (
+            {"training.toml": MANIFEST + b"deterministic = 1\n"},
+            "training.toml line 7, field deterministic: got 1; expected true or false",
+        ),
+        (
             {"training.toml": MANIFEST + b'speed = "high"\n'},
             "training.toml line 7, field speed: unknown field",
         ),

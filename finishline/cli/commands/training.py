@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -57,7 +56,7 @@ def check(path: PackagePath, benchmarks_dir: BenchmarksDir = None, as_json: Json
         "sha256": package.sha256,
         "bytes": package.size_bytes,
         "files": {name: len(content) for name, content in sorted(package.files.items())},
-        "manifest": asdict(package.manifest),
+        "manifest": package.manifest.model_dump(),
     }
     lines: list[Text | str] = [
         Text.assemble(("ok ", "bold green"), f"{package.manifest.title}, ", f"{path}"),

@@ -1,110 +1,52 @@
 """`training.toml`: the name, module, environment, licence and factors of a training package."""
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import partial
+from typing import Annotated, Literal, get_args
+
+from pydantic import Field, StringConstraints
 
 from finishline.rules.errors import RuleError
-from finishline.rules.fields import Fields, read_whole
+from finishline.rules.table import Table, Text
 from finishline.rules.text import parse_toml
+from finishline.rules.trainings.policy import MANIFEST as FILE
 
-FILE = "training.toml"
-SCHEMA = 1
-LONGEST_TITLE = 100
-MOST_FACTORS = 8
-PRECISIONS = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "mixed")
-_MODULE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
-_FACTOR = re.compile(r"[a-z][a-z0-9_]{0,31}")
-_SHA256 = re.compile(r"sha256:[0-9a-f]{64}")
-_LICENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]{0,63}")
+__all__ = ["FILE", "Manifest", "PackageError", "read_manifest"]
+
+A_LINE = "one line of at most 100 characters"
+Line = Annotated[Text, StringConstraints(max_length=100, pattern=r"^[^\n]*$")]
+Precision = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "mixed"]
+Factor = Annotated[str, StringConstraints(pattern="^[a-z][a-z0-9_]{0,31}$")]
 
 
 class PackageError(RuleError):
     """A training package breaks a rule."""
 
 
-@dataclass(frozen=True)
-class Manifest:
+class Manifest(Table):
     """A package's manifest. `factors` are ideas that can be switched off, with their words."""
 
-    benchmark: str
-    title: str
-    module: str
-    environment: str
-    licence: str
-    based_on: str | None = None
-    deterministic: bool = False
-    precision: str | None = None
-    factors: Mapping[str, str] | None = None
+    schema_: int = Field(alias="schema", ge=1, le=1, description="1", exclude=True, repr=False)
+    benchmark: Line = Field(description=A_LINE)
+    title: Line = Field(description=A_LINE)
+    module: Annotated[
+        Text, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$")
+    ] = Field(description="a dotted name, as in train or mine.train")
+    environment: Line = Field(description=A_LINE)
+    licence: Annotated[Text, StringConstraints(pattern="^[A-Za-z0-9][A-Za-z0-9.+-]{0,63}$")] = (
+        Field(alias="license", description="an SPDX identifier, as in MIT")
+    )
+    based_on: Annotated[Text, StringConstraints(pattern="^sha256:[0-9a-f]{64}$")] | None = Field(
+        None, description="sha256: and 64 hex digits"
+    )
+    deterministic: bool = Field(default=False, description="true or false")
+    precision: Precision | None = Field(None, description=" or ".join(get_args(Precision)))
+    factors: Mapping[Factor, Line] | None = Field(
+        None, max_length=8, description="lower case, as in muon"
+    )
 
 
 def read_manifest(content: bytes, *, file: str = FILE) -> Manifest:
     """Read `training.toml`. Raises a RuleError that lists every problem with file and field."""
-    root = Fields(parse_toml(content, file=file, error=PackageError), file=file, error=PackageError)
-    dotted = "a dotted name, as in train or mine.train"
-    spdx = "an SPDX identifier, as in MIT"
-    digest = "sha256: and 64 hex digits"
-    return read_whole(
-        root,
-        lambda _schema, **told: Manifest(**told),
-        {
-            "_schema": lambda: _schema(root),
-            "benchmark": lambda: _short(root, "benchmark"),
-            "title": lambda: _short(root, "title"),
-            "module": lambda: _matching(root, "module", _MODULE, dotted),
-            "environment": lambda: _short(root, "environment"),
-            "licence": lambda: _matching(root, "license", _LICENCE, spdx),
-            "based_on": lambda: _optional(root, "based_on", _SHA256, digest),
-            "deterministic": lambda: root.boolean("deterministic", default=False),
-            "precision": lambda: _precision(root),
-            "factors": lambda: _factors(root.optional_table("factors")),
-        },
+    return Manifest.read(
+        parse_toml(content, file=file, error=PackageError), file=file, error=PackageError
     )
-
-
-def _schema(root: Fields) -> int:
-    schema = root.integer("schema")
-    if schema != SCHEMA:
-        raise root.fail("schema", "another schema", expected=str(SCHEMA))
-    return schema
-
-
-def _precision(root: Fields) -> str | None:
-    return root.choice("precision", PRECISIONS) if root.has("precision") else None
-
-
-def _short(root: Fields, name: str) -> str:
-    text = root.text(name)
-    if len(text) > LONGEST_TITLE or "\n" in text:
-        expected = f"one line of at most {LONGEST_TITLE} characters"
-        raise root.fail(name, f"{len(text)} characters", expected=expected)
-    return text
-
-
-def _matching(root: Fields, name: str, pattern: re.Pattern[str], expected: str) -> str:
-    text = root.text(name)
-    if not pattern.fullmatch(text):
-        raise root.fail(name, f"got {text[:80]!r}", expected=expected)
-    return text
-
-
-def _optional(root: Fields, name: str, pattern: re.Pattern[str], expected: str) -> str | None:
-    return _matching(root, name, pattern, expected) if root.has(name) else None
-
-
-def _factors(table: Fields | None) -> dict[str, str] | None:
-    if table is None:
-        return None
-    names = [name for name, _ in table.items()]
-    if len(names) > MOST_FACTORS:
-        raise table.fail(
-            names[MOST_FACTORS], "too many factors", expected=f"at most {MOST_FACTORS}"
-        )
-    return read_whole(table, dict, {name: partial(_factor, table, name) for name in names})
-
-
-def _factor(table: Fields, name: str) -> str:
-    if not _FACTOR.fullmatch(name):
-        raise table.fail(name, "not a factor's name", expected="lower case, as in muon")
-    return _short(table, name)

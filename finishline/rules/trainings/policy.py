@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Literal, cast
 
 from finishline.rules.fields import Fields
-from finishline.rules.trainings.manifest import FILE as MANIFEST
 
+MANIFEST = "training.toml"
 TASK_FILE = "task.py"
 REFERENCE = "reference/"  # Folder of the reference, a package.
 LARGEST_PACKAGE_BYTES = 256 << 10
