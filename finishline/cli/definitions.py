@@ -23,9 +23,12 @@ if TYPE_CHECKING:
 LARGEST_DEFINITION_BYTES = 16 * 1024 * 1024
 
 
-def read_benchmarks(given: Path | None) -> dict[str, Benchmark]:
-    """The definitions of published archives, and those of the folders. Raises CliError."""
-    found = shipped_definitions()
+def read_benchmarks(given: Path | None, *, wanted: str | None = None) -> dict[str, Benchmark]:
+    """The definitions of the folders, and those of published archives. Raises CliError.
+
+    The archives' 107 definitions are left out where the folders define the one that is `wanted`.
+    """
+    found: dict[str, Benchmark] = {}
     try:
         for folder in folders_of(given):
             found |= load_benchmarks(folder)
@@ -33,7 +36,7 @@ def read_benchmarks(given: Path | None) -> dict[str, Benchmark]:
         raise refusal(error) from error
     except OSError as error:
         raise _unreadable(error) from error
-    return found
+    return found if wanted in found else shipped_definitions() | found
 
 
 def read_definition(path: Path) -> Benchmark:

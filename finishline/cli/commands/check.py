@@ -88,17 +88,17 @@ def check(
     """
     if path.suffix == ".toml":
         return _check_definition(read_definition(path), as_json=as_json)
-    benchmarks = read_benchmarks(benchmarks_dir)
     if benchmark is None and division is None and (found := _published(path)) is not None:
-        benchmarks = with_server_definitions(benchmarks, url, token)
+        benchmarks = with_server_definitions(read_benchmarks(benchmarks_dir), url, token)
         return _check_published(found, benchmarks, as_json=as_json)
+    definition = None
     if benchmark is not None and benchmark.endswith(".toml"):
         definition = read_definition(Path(benchmark))
         benchmark = definition.benchmark_id
-        benchmarks[benchmark] = definition
     scored = check_files(
         find_submission_files(path),
-        benchmarks,
+        benchmarks_dir,
+        definition=definition,
         benchmark=benchmark,
         division=division,
         url=url,
@@ -125,20 +125,24 @@ def check(
 
 def check_files(
     files: SubmissionFiles,
-    benchmarks: dict[str, Benchmark],
+    benchmarks_dir: Path | None,
     *,
     benchmark: str | None,
     division: str | None,
     url: str | None,
     token: str | None = None,
+    definition: Benchmark | None = None,
 ) -> ScoredSubmission:
     """The scored submission. Raises CliError with every rule it breaks.
 
-    The server at `url` gives a definition that is not among `benchmarks`.
+    `definition` goes before those of the folders. The server at `url` gives one that is missing.
     """
     try:
         claim = files.claim.read_bytes()
         wanted = benchmark or benchmark_named_in(claim)
+        benchmarks = read_benchmarks(benchmarks_dir, wanted=wanted)
+        if definition is not None:
+            benchmarks[definition.benchmark_id] = definition
         benchmarks = with_server_definition(benchmarks, wanted, url, token)
         logs = {name: path.read_bytes() for name, path in files.logs.items()}
         return score_submission(

@@ -16,7 +16,6 @@ from finishline.cli.commands.check import (
     remarks_on,
     with_next_step,
 )
-from finishline.cli.definitions import read_benchmarks
 from finishline.cli.errors import CliError, ExitCode, Problem
 from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Json, Token, Url
 from finishline.cli.screen import open_screen
@@ -77,7 +76,7 @@ def _remarks(
         return remarks_on(
             check_files(
                 files,
-                read_benchmarks(benchmarks_dir),
+                benchmarks_dir,
                 benchmark=benchmark,
                 division=division,
                 url=url,
