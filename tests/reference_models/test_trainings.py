@@ -12,6 +12,8 @@ from reference_models import (
     HyperparameterError,
     Measurement,
     TrainingDivergedError,
+    digits,
+    grammar,
     load_reference,
 )
 from tests.reference_models import small_squad
@@ -133,3 +135,9 @@ def test_benchmark_file_states_limits_defaults_and_data_of_the_reference(name):
     assert stated == limits
     assert module.configure(benchmark.defaults()) == module.configure({})
     assert benchmark.data_set.sha256 == module.DATA_SET_SHA256
+
+
+def test_benchmark_files_count_the_test_items_of_the_references():
+    counted = {"digits": digits.TEST_ITEMS, "grammar": grammar.TEST_WINDOWS * grammar.CONTEXT_BYTES}
+    for name, items in counted.items():
+        assert load_benchmark(BENCHMARKS / f"{name}.toml").data_set.test_items == items
