@@ -35,7 +35,7 @@ from threadpoolctl import threadpool_limits
 
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
 from finishline.rules.logs.mllog_write import write_run_log
-from finishline.rules.scoring.run import Evaluation, Run
+from finishline.rules.run import Evaluation, Run
 
 BENCHMARK_FILE = Path(__file__).parents[1] / "benchmarks" / "digits.toml"
 FEATURES_PER_BLOCK = 200

@@ -30,7 +30,7 @@ import psutil
 from sqlalchemy import func, insert, select, update
 
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
-from finishline.rules.scoring.run import Ledger
+from finishline.rules.run import Ledger
 from perf.dispatch_worker import CURVE
 from perf.harness import DIGITS, Bars, percentiles
 from perf.servers import (

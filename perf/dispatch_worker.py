@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import reference_models
-from finishline.rules.scoring.run import Phase
+from finishline.rules.run import Phase
 from reference_models import Measurement
 from worker import child
 

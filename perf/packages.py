@@ -24,8 +24,8 @@ import numpy as np
 from finishline.package_folder import package_folder
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
 from finishline.rules.errors import RuleError
-from finishline.rules.scoring.aggregate import coefficient_of_variation_percent
-from finishline.rules.scoring.run import Phase
+from finishline.rules.run import Phase
+from finishline.rules.statistics.aggregate import coefficient_of_variation_percent
 from finishline.rules.trainings.environment import closest_environment
 from finishline.rules.trainings.manifest import FILE, Manifest, read_manifest
 from perf.harness import CHECKOUT, DIGITS, Bars, ProcessorSamples

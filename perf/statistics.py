@@ -34,16 +34,16 @@ from finishline.rules.benchmarks.benchmark import (
     load_benchmark,
 )
 from finishline.rules.benchmarks.quality import Direction
-from finishline.rules.scoring.measured_time import (
+from finishline.rules.run import Clock, Evaluation
+from finishline.rules.scoring.scoring import RunScore
+from finishline.rules.scoring.violations import FIXED_STOP_P_VALUE
+from finishline.rules.statistics.significance import p_value_of_mean_beyond
+from finishline.rules.statistics.spread import (
     Spread,
     dropped_at_each_end,
     interval_of,
     measured_seconds,
 )
-from finishline.rules.scoring.run import Clock, Evaluation
-from finishline.rules.scoring.scoring import RunScore
-from finishline.rules.scoring.violations import FIXED_STOP_P_VALUE
-from finishline.rules.statistics.significance import p_value_of_mean_beyond
 from finishline.rules.submissions.claim import Claim, System
 from finishline.rules.trainings.halves import judge_halves
 from finishline.rules.verification.judge import judge

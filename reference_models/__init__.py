@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from finishline.rules.errors import RuleError
-from finishline.rules.scoring.run import Phase
+from finishline.rules.run import Phase
 
 REFERENCES = {
     "cifar10": "reference_models.cifar10",

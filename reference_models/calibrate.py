@@ -13,8 +13,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 from finishline.rules.benchmarks.benchmark import ReferenceRun
-from finishline.rules.benchmarks.calibration import reference_run_toml
 from finishline.rules.benchmarks.quality import Direction, QualityTarget
+from finishline.rules.verification.bands import reference_run_toml
 from reference_models import Measurement, load_reference
 
 

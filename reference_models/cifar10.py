@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from finishline.rules.scoring.run import Phase
+from finishline.rules.run import Phase
 from reference_models import (
     HyperparameterError,
     Measurement,

@@ -26,7 +26,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from finishline.rules.scoring.run import Phase
+from finishline.rules.run import Phase
 from reference_models import (
     DataSetError,
     HyperparameterError,

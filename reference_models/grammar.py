@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from finishline.rules.scoring.run import Phase
+from finishline.rules.run import Phase
 from reference_models import Measurement, Synthetic, TrainingDivergedError
 from reference_models.arithmetic import Arithmetic
 from reference_models.distributed import World, alone, join, synchronise

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from finishline.rules.scoring.measurements import PrecisionName
+from finishline.rules.measurements import PrecisionName
 from reference_models import HyperparameterError, PrecisionError, Reference
 
 NEEDS_AMPERE = ("tf32", "bf16")

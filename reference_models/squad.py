@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
-from finishline.rules.scoring.run import Phase
+from finishline.rules.run import Phase
 from reference_models import DataSetError, Measurement, Synthetic, TrainingDivergedError
 from reference_models.distributed import World, alone, join, synchronise
 from reference_models.hyperparameters import Limit, checked

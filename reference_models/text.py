@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from finishline.rules.scoring.run import Phase
+from finishline.rules.run import Phase
 from reference_models import DataSetError, Measurement, Synthetic
 from reference_models.grammar import PRECISIONS as PRECISIONS
 from reference_models.grammar import GrammarConfig, train_on

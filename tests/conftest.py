@@ -20,7 +20,7 @@ from finishline.rules.benchmarks.benchmark import (
     load_benchmark,
     load_benchmarks,
 )
-from finishline.rules.scoring.run import Clock, Evaluation, Run
+from finishline.rules.run import Clock, Evaluation, Run
 from tests.support.chromium import running_chromium
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"

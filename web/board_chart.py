@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from finishline.rules.benchmarks.accelerators import hardware_words
 from finishline.rules.ranking.evidence import evidence_words
 from finishline.rules.ranking.metrics import POSSIBLE
-from finishline.rules.submissions.accelerators import hardware_words
 from web.chart_parts import (
     SYMBOLS,
     Figure,

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from finishline.rules.benchmarks.accelerators import accelerator_of_system
 from finishline.rules.ranking.evidence import check_of_row
-from finishline.rules.submissions.accelerators import accelerator_of_system
 from web.formats import DASH, TimeFormat
 from web.names import byline, hardware
 

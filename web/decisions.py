@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from finishline.rules.ranking.evidence import evidence_words
-from finishline.rules.scoring.aggregate import mean
+from finishline.rules.statistics.aggregate import mean
 from web.formats import DASH, SECONDS, TimeFormat, number, percent
 
 View = Mapping[str, Any]

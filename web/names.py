@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from finishline.rules.submissions.accelerators import hardware_words
+from finishline.rules.benchmarks.accelerators import hardware_words
 
 View = Mapping[str, Any]
 

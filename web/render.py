@@ -108,6 +108,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from finishline.rules.benchmarks.accelerators import accelerator_of_system
 from finishline.rules.ranking.evidence import (
     MEANINGS,
     check_of_row,
@@ -122,7 +123,6 @@ from finishline.rules.ranking.evidence import (
     tuning_words,
 )
 from finishline.rules.scoring.waivers import WAIVABLE
-from finishline.rules.submissions.accelerators import accelerator_of_system
 from finishline.rules.text import count_text, device_time_text
 from finishline.rules.verification.purposes import has_proof, is_in_box
 from web import board_table, formats, names

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from finishline.rules.benchmarks.accelerators import Accelerator
 from finishline.rules.ranking.evidence import ranked_seconds
-from finishline.rules.submissions.accelerators import Accelerator
 from web.formats import number
 from web.names import byline
 

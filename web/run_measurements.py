@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-from finishline.rules.scoring.run import Phase
+from finishline.rules.run import Phase
 from web.formats import number, percent, significant
 
 View = Mapping[str, Any]

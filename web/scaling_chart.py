@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from finishline.rules.submissions.accelerators import accelerator_of_system
+from finishline.rules.benchmarks.accelerators import accelerator_of_system
 from web.chart_parts import (
     Figure,
     Table,

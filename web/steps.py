@@ -12,8 +12,8 @@ from finishline.rules.ranking.evidence import (
     ranked_seconds,
     separation_words,
 )
-from finishline.rules.scoring.aggregate import coefficient_of_variation_percent, mean
 from finishline.rules.scoring.scoring import scored_places
+from finishline.rules.statistics.aggregate import coefficient_of_variation_percent, mean
 from finishline.rules.text import count_text
 from web.formats import DASH, TimeFormat, number, seconds_exact
 from web.names import byline, hardware

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from finishline.rules.scoring.utilisation import TOLERANCE
 from finishline.rules.text import count_text
+from finishline.rules.verification.utilisation import TOLERANCE
 from web.chart_parts import Figure, axis, label, layout, plain
 from web.formats import DASH, age, day, moment, percent, significant
 

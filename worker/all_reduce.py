@@ -7,7 +7,7 @@ from dataclasses import asdict
 import torch
 import torch.distributed as dist
 
-from finishline.rules.scoring.measurements import Figure
+from finishline.rules.measurements import Figure
 from reference_models import DeviceError
 from reference_models.distributed import World, join, synchronise
 from worker.canary import best_seconds

@@ -18,10 +18,10 @@ from pydantic import TypeAdapter
 from finishline.devices import choose_device
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
 from finishline.rules.errors import RuleError
-from finishline.rules.scoring.measurements import Figure, ModelWork
+from finishline.rules.measurements import Figure, ModelWork
 from finishline.rules.scoring.normalisation import calibrated_epochs
-from finishline.rules.scoring.utilisation import best_roof_tflops, roofline
 from finishline.rules.submissions.settings import check_settings, reference_of
+from finishline.rules.verification.utilisation import best_roof_tflops, roofline
 from worker.json_events import tell
 from worker.local import hyperparameters, read_setting
 from worker.measuring import Answer, Measure, measure_apart

@@ -20,7 +20,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from finishline.rules.scoring.run import Phase
+from finishline.rules.run import Phase
 from finishline.rules.verification.messages import FailureCode, LatencyOrder, TargetSpec
 from reference_models import (
     DataSetError,

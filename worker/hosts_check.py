@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from finishline.rules.scoring.measurements import Figure
+from finishline.rules.measurements import Figure
 from finishline.rules.verification.messages import Failure
 from worker.child_process import ChildProcess, Host
 from worker.failures import failure

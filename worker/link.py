@@ -22,7 +22,7 @@ from finishline.client.transport import (
     Transport,
 )
 from finishline.periodic import PeriodicThread
-from finishline.rules.scoring.measurements import ProbeAnswer, WorkerProbe
+from finishline.rules.measurements import ProbeAnswer, WorkerProbe
 from finishline.rules.verification.messages import (
     FENCE_HEADER,
     BatchAnswer,

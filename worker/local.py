@@ -24,9 +24,8 @@ from finishline.devices import choose_device
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.logs.mllog_write import write_run_log
-from finishline.rules.scoring.measurements import PrecisionName
-from finishline.rules.scoring.run import Evaluation, Ledger, Run
-from finishline.rules.scoring.utilisation import processor_share
+from finishline.rules.measurements import PrecisionName
+from finishline.rules.run import Evaluation, Ledger, Run
 from finishline.rules.submissions.settings import check_precision, check_settings, reference_of
 from finishline.rules.verification.messages import (
     ReplayEvent,
@@ -36,6 +35,7 @@ from finishline.rules.verification.messages import (
     Training,
     WorkerSystem,
 )
+from finishline.rules.verification.utilisation import processor_share
 from reference_models.data import require_data
 from reference_models.precision import require_precision
 from worker.child_process import Host

@@ -14,9 +14,9 @@ from pydantic import TypeAdapter
 
 from finishline.devices import choose_device
 from finishline.rules.errors import RuleError
+from finishline.rules.measurements import Figure
 from finishline.rules.scoring.latency import FEWEST_SAMPLES, distribution
-from finishline.rules.scoring.measurements import Figure
-from finishline.rules.scoring.utilisation import best_roof_tflops, samples_per_joule
+from finishline.rules.verification.utilisation import best_roof_tflops, samples_per_joule
 from worker.bench import (
     DEFAULT_SECONDS,
     ROOFS_SECONDS,

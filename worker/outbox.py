@@ -17,7 +17,7 @@ from typing import Literal, Self
 
 from finishline.client.transport import FinishlineError
 from finishline.periodic import PeriodicThread
-from finishline.rules.scoring.run import Ledger
+from finishline.rules.run import Ledger
 from finishline.rules.verification.messages import (
     BatchAnswer,
     EvaluationBatch,

@@ -15,8 +15,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from finishline.rules.scoring.measurements import PrecisionAudit, PrecisionName
-from finishline.rules.scoring.run import Phase
+from finishline.rules.measurements import PrecisionAudit, PrecisionName
+from finishline.rules.run import Phase
 from finishline.rules.verification.precision import narrowest, precision_by_error
 from reference_models import Reference, load_reference, synthetic_of
 from reference_models.precision import configured

@@ -11,7 +11,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from finishline.client.transport import Conflict, FinishlineError
-from finishline.rules.scoring.measurements import Canary, Figure, ModelWork, PrecisionAudit
+from finishline.rules.measurements import Canary, Figure, ModelWork, PrecisionAudit
 from finishline.rules.verification.messages import (
     ClaimRequest,
     Failure,

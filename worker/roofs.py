@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from finishline.rules.scoring.measurements import Figure
+from finishline.rules.measurements import Figure
 from worker.canary import best_seconds
 from worker.own_process import die_with_parent
 

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from finishline.client.transport import FinishlineError
 from finishline.periodic import PeriodicThread
-from finishline.rules.scoring.measurements import (
+from finishline.rules.measurements import (
     Canary,
     Figure,
     ProbeAnswer,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from finishline.devices import accelerators_of, find_devices
-from finishline.rules.scoring.utilisation import counted_since
+from finishline.rules.verification.utilisation import counted_since
 from worker.telemetry import Reading, Sensors
 
 POWERCAP = Path("/sys/class/powercap")

@@ -13,7 +13,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from finishline.rules.scoring.run import Phase
+from finishline.rules.run import Phase
 from reference_models import load_reference
 from reference_models.communication import EXCHANGE
 from reference_models.data import require_data

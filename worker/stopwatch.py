@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from finishline.rules.benchmarks.benchmark import QualityTarget, ReachRule
-from finishline.rules.scoring.run import Clock, Evaluation, Ledger, Phase
+from finishline.rules.run import Clock, Evaluation, Ledger, Phase
 from finishline.rules.scoring.tta import first_evaluation_at_target
 from finishline.rules.verification.control_points import first_break
 from finishline.rules.verification.messages import ControlPoint, TargetSpec

@@ -6,9 +6,9 @@ from statistics import fmean
 from typing import Protocol
 
 from finishline.periodic import PeriodicThread
-from finishline.rules.scoring.measurements import RunTelemetry
-from finishline.rules.scoring.run import Clock, Phase
-from finishline.rules.scoring.utilisation import samples_per_joule, timed_joules
+from finishline.rules.measurements import RunTelemetry
+from finishline.rules.run import Clock, Phase
+from finishline.rules.verification.utilisation import samples_per_joule, timed_joules
 
 EVERY_SECONDS = 0.5
 

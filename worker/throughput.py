@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from finishline.rules.errors import RuleError
-from finishline.rules.scoring.run import Clock, Phase
+from finishline.rules.run import Clock, Phase
 from reference_models import load_reference, synthetic_of
 from reference_models.memory import is_out_of_memory
 from worker.latency import first_line

@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from finishline.rules.scoring.measurements import QUIET_CPU_SHARE
-from finishline.rules.scoring.run import Clock, Phase
+from finishline.rules.measurements import QUIET_CPU_SHARE
+from finishline.rules.run import Clock, Phase
 from finishline.rules.verification.messages import (
     BackendLatency,
     Failure,

@@ -15,7 +15,7 @@ from torch.utils.flop_counter import (
     sdpa_flop_count,
 )
 
-from finishline.rules.scoring.measurements import ModelWork
+from finishline.rules.measurements import ModelWork
 
 _ATEN = torch.ops.aten
 

@@ -12,7 +12,7 @@ from finishline.api.schema import Schema
 from finishline.api.submissions import RcpView, SystemView, WaiverView
 from finishline.rules.ranking.evidence import Check, Evidence, Round
 from finishline.rules.ranking.metrics import KIND_OF_METRIC, Metric
-from finishline.rules.scoring.run import ClockName
+from finishline.rules.run import ClockName
 from finishline.rules.submissions.claim import Kind
 
 SortColumn = Literal[

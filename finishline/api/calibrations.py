@@ -6,8 +6,8 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field
 
 from finishline.api.schema import NO_FLAG, Schema
-from finishline.rules.benchmarks.calibration import BandDifference
-from finishline.rules.scoring.measurements import PrecisionName
+from finishline.rules.measurements import PrecisionName
+from finishline.rules.verification.bands import BandDifference
 from finishline.rules.verification.messages import ControlPoint
 
 BatchSize = Annotated[int, Field(ge=1, le=2**31 - 1), NO_FLAG]

@@ -10,11 +10,11 @@ from finishline.api.duels import DuelView
 from finishline.api.schema import NO_FLAG, Schema
 from finishline.api.trainings import SpeedUpView
 from finishline.rules.proof.proof import PostedEvaluation
-from finishline.rules.scoring.utilisation import RunUtilisation
 from finishline.rules.verification.ablation import FEWEST_REPEATS, MOST_REPEATS, USUAL_REPEATS
 from finishline.rules.verification.messages import ControlPoint, Failure
 from finishline.rules.verification.purposes import ASKED_FOR
 from finishline.rules.verification.replay_plan import OWN_SEEDS
+from finishline.rules.verification.utilisation import RunUtilisation
 
 
 class BackendView(Schema):

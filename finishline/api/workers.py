@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import ConfigDict
 
 from finishline.api.schema import Schema
-from finishline.rules.scoring.measurements import Figure
+from finishline.rules.measurements import Figure
 from finishline.rules.verification.messages import BoxWord
 
 

@@ -13,8 +13,8 @@ from finishline.cli.client import ServerClient, View, segment
 from finishline.cli.screen import Screen
 from finishline.cli.tables import ABSENT, make_table, number_text
 from finishline.rules.benchmarks.benchmark import ReferenceRun
-from finishline.rules.benchmarks.calibration import reference_run_toml
 from finishline.rules.text import count_text
+from finishline.rules.verification.bands import reference_run_toml
 
 
 def calibration_table(calibrations: Sequence[View]) -> RenderableType:

@@ -11,6 +11,7 @@ from finishline.client.packages import read_folder
 from finishline.definitions import folders_of
 from finishline.package_folder import package_folder
 from finishline.rules.benchmarks.benchmark import Benchmark, parse_benchmark
+from finishline.rules.benchmarks.policy import TASK_FILE
 from finishline.rules.errors import BenchmarkError, RuleError
 from finishline.rules.trainings.own_benchmark import (
     FILE,
@@ -23,7 +24,6 @@ from finishline.rules.trainings.own_benchmark import (
     read_own_benchmark,
     wrong_hashes,
 )
-from finishline.rules.trainings.policy import TASK_FILE
 
 
 def read_own_folder(folder: Path) -> tuple[dict[str, bytes], list[RuleError]]:

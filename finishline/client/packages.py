@@ -11,11 +11,11 @@ from typing import Any
 from finishline.client.errors import Refused
 from finishline.client.files import problems_of
 from finishline.client.transport import Progress, Transport
+from finishline.rules.benchmarks.policy import LARGEST_PACKAGE_BYTES
 from finishline.rules.canonical import sha256_of
 from finishline.rules.errors import RuleError
 from finishline.rules.trainings.manifest import PackageError
 from finishline.rules.trainings.package import MOST_FILES, is_left_out, package_index
-from finishline.rules.trainings.policy import LARGEST_PACKAGE_BYTES
 
 
 def package_files(source: str | PathLike[str] | Mapping[str, bytes | str]) -> dict[str, bytes]:

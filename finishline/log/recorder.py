@@ -21,7 +21,7 @@ from finishline.rules.logs.mllog_evaluation import COUNTS, MAX_COUNT
 from finishline.rules.logs.mllog_run import COUNTED_KEYS
 from finishline.rules.logs.mllog_settings import PROCESSOR_SHARE
 from finishline.rules.logs.mllog_write import mllog_line
-from finishline.rules.scoring.run import Evaluation
+from finishline.rules.run import Evaluation
 from finishline.rules.scoring.tta import place_at_target
 from finishline.rules.submissions.claim import MAX_SEED, read_hyperparameters
 

@@ -7,8 +7,7 @@ from typing import Any, cast
 from sqlalchemy import Row, Table, bindparam, select
 from sqlalchemy.orm import Session
 
-from finishline.rules.scoring.utilisation import is_same_kind
-from finishline.rules.submissions.accelerators import accelerators_of_cloud
+from finishline.rules.benchmarks.accelerators import accelerators_of_cloud, is_same_kind
 from finishline.rules.submissions.descriptions import NOTHING
 from server.base.database import utc_now
 from server.base.errors import ContentError

@@ -8,7 +8,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.scoring.aggregate import mean
+from finishline.rules.statistics.aggregate import mean
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.verification.job import Request, run_limit_seconds, trainable_seeds
 from finishline.rules.verification.purposes import PURPOSES, names_where

@@ -9,7 +9,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session, joinedload, selectinload, undefer
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.scoring.measurements import PrecisionName
+from finishline.rules.measurements import PrecisionName
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.submissions.claim import Claim, TrainedWith, stored_system
 from finishline.rules.verification.job import Purpose

@@ -4,7 +4,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session, selectinload
 
 from finishline.rules.benchmarks.benchmark import Benchmark, ReferenceRun
-from finishline.rules.benchmarks.calibration import calibrated_by
+from finishline.rules.verification.bands import calibrated_by
 from finishline.rules.verification.purposes import PURPOSES
 from server.base.errors import no_such
 from server.base.models import Calibration, CalibrationRunRow, Verification

@@ -14,11 +14,11 @@ from finishline.api.benchmarks import (
     PlacedSubmission,
     ReferencePointView,
 )
+from finishline.rules.benchmarks.accelerators import hardware_words
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.scoring.aggregate import mean, olympic_mean
 from finishline.rules.scoring.convergence import FACTOR_COUNTS
 from finishline.rules.scoring.normalisation import ReferenceCurve, reference_curve
-from finishline.rules.submissions.accelerators import hardware_words
+from finishline.rules.statistics.aggregate import mean, olympic_mean
 from server.base.models import DISPLAY_NAME, SUBMITTER, RunRow, Submission
 from server.base.models.visibility import ranks
 from server.benchmarks.calibrations import adopted_calibration, judging_benchmark

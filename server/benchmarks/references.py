@@ -3,8 +3,8 @@
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.policy import REFERENCE
 from finishline.rules.trainings.package import Package, read_package
-from finishline.rules.trainings.policy import REFERENCE
 from server.base.database import state_of
 from server.base.services import Services
 from server.benchmarks.files import read_benchmark_file

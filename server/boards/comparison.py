@@ -8,10 +8,10 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from finishline.api.comparisons import ComparedPairView, ComparedView, SubmissionComparison
+from finishline.rules.benchmarks.accelerators import hardware_words
 from finishline.rules.statistics.comparison import Comparison, compare
 from finishline.rules.statistics.gaps import ALPHA
 from finishline.rules.statistics.significance import holm
-from finishline.rules.submissions.accelerators import hardware_words
 from finishline.rules.text import count_text, unseen_gap_text
 from server.base.errors import ContentError, no_such
 from server.base.models import DISPLAY_NAME, SUBMITTER, Pool, PoolRun, Submission

@@ -14,9 +14,9 @@ from finishline.api.comparisons import (
     RaceView,
     RunSoFar,
 )
+from finishline.rules.benchmarks.accelerators import hardware_words
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.scoring.run import evaluation_of
-from finishline.rules.submissions.accelerators import hardware_words
+from finishline.rules.run import evaluation_of
 from server.base.models import ReplayEventRow, RunRow, Submission, Verification
 from server.base.standing import find_verification, purpose_of
 from server.benchmarks.queries import definition

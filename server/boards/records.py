@@ -9,10 +9,10 @@ from typing import Any, get_args
 from sqlalchemy import ColumnElement, and_, func, select
 from sqlalchemy.orm import Session
 
+from finishline.rules.benchmarks.accelerators import hardware_words
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking.evidence import Evidence
 from finishline.rules.ranking.metrics import POSSIBLE
-from finishline.rules.submissions.accelerators import hardware_words
 from server.base.board_versions import board_version, board_versions, cached_for_board
 from server.base.models import DISPLAY_NAME, SUBMITTER, Pool, PublishedResult, Submission
 from server.base.models.visibility import ranks

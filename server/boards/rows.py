@@ -12,18 +12,14 @@ from sqlalchemy.orm import Session
 
 from finishline.api.boards import BoardEntry
 from finishline.api.submissions import RcpView, SystemView
+from finishline.rules.benchmarks.accelerators import Accelerator, accelerator_of_system
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.prices import SystemPrice, training_cost_usd
-from finishline.rules.scoring.aggregate import coefficient_of_variation_percent, mean
-from finishline.rules.scoring.measured_time import (
-    Spread,
-    claimed_interval,
-    dropped_at_each_end,
-    resolution_of,
-)
+from finishline.rules.scoring.claimed_time import claimed_interval
 from finishline.rules.scoring.tta import display_seconds
+from finishline.rules.statistics.aggregate import coefficient_of_variation_percent, mean
 from finishline.rules.statistics.gaps import log_times
-from finishline.rules.submissions.accelerators import Accelerator, accelerator_of_system
+from finishline.rules.statistics.spread import Spread, dropped_at_each_end, resolution_of
 from finishline.rules.submissions.claim import Kind
 from server.base.models import (
     DISPLAY_NAME,

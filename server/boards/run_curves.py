@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from finishline.rules.scoring.run import Evaluation
+from finishline.rules.run import Evaluation
 
 CLOSE = 0.01  # Of an evaluation: epochs are decimal numbers in logs.
 

@@ -8,8 +8,8 @@ from typing import Any, get_args
 from sqlalchemy.orm import Session
 
 from finishline.api.boards import SORTED_FIGURES, Best, BoardQuery, SortColumn
-from finishline.rules.scoring.measurements import PrecisionName
-from finishline.rules.submissions.accelerators import NOT_STATED, SIZES, Accelerator
+from finishline.rules.benchmarks.accelerators import NOT_STATED, SIZES, Accelerator
+from finishline.rules.measurements import PrecisionName
 from finishline.rules.submissions.frameworks import framework_family
 from server.base.errors import ConflictError, ContentError
 from server.boards.ranked import PlacedRow, RankedBoard

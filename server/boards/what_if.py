@@ -12,13 +12,7 @@ from functools import partial
 from finishline.rules.benchmarks.benchmark import Benchmark, QualityTarget
 from finishline.rules.errors import RuleError
 from finishline.rules.logs import clock_of_log
-from finishline.rules.scoring.aggregate import (
-    coefficient_of_variation_percent,
-    mean,
-    olympic_mean,
-)
-from finishline.rules.scoring.measured_time import measured_seconds
-from finishline.rules.scoring.run import (
+from finishline.rules.run import (
     CLOCK_NAMES,
     EPOCH,
     QUALITY,
@@ -30,7 +24,13 @@ from finishline.rules.scoring.run import (
 )
 from finishline.rules.scoring.scoring import scored_places
 from finishline.rules.scoring.tta import place_at_target
+from finishline.rules.statistics.aggregate import (
+    coefficient_of_variation_percent,
+    mean,
+    olympic_mean,
+)
 from finishline.rules.statistics.significance import LONGEST_SECONDS
+from finishline.rules.statistics.spread import measured_seconds
 from finishline.rules.submissions.claim_checks import MOST_EPOCHS
 from finishline.rules.text import shown
 

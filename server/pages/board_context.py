@@ -10,9 +10,9 @@ from sqlalchemy.orm import Session
 
 from finishline.api.boards import BoardQuery
 from finishline.rules.benchmarks.benchmark import Benchmark, ReplayPolicy, RunsRule
+from finishline.rules.benchmarks.policy import TrainingPolicy
 from finishline.rules.errors import RuleError
 from finishline.rules.text import count_text
-from finishline.rules.trainings.policy import TrainingPolicy
 from finishline.rules.verification.replay_plan import OWN_SEEDS
 from server.base.board_versions import board_version, cached_for_board
 from server.base.errors import ConflictError, ContentError, ServerError

@@ -10,7 +10,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from sqlalchemy.orm import Session
 
 from finishline.rules.ranking.evidence import is_entry
-from finishline.rules.scoring.aggregate import coefficient_of_variation_percent
+from finishline.rules.statistics.aggregate import coefficient_of_variation_percent
 from server.base.models import Submission, Verification
 from server.base.services import Services, ServicesDep
 from server.base.standing import find_verification

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session, undefer
 
 from finishline.api.ideas import IdeaView
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.scoring.aggregate import coefficient_of_variation_percent
+from finishline.rules.statistics.aggregate import coefficient_of_variation_percent
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import ReplayRun
 from finishline.rules.verification.purposes import ABLATION, ENTRY, SPEED_UP

@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse
 from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session
 
-from finishline.rules.submissions.accelerators import accelerator_of_system
+from finishline.rules.benchmarks.accelerators import accelerator_of_system
 from server.base.models import DISPLAY_NAME, SUBMITTER, PublishedResult, Submission, User
 from server.base.paging import Page
 from server.base.services import Services, ServicesDep

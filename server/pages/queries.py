@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from finishline.rules.scoring.aggregate import mean
+from finishline.rules.statistics.aggregate import mean
 from finishline.rules.verification.replay_plan import band_for
 from server.base.models import PoolRun, RunRow, Submission
 from server.base.services import Services

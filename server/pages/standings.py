@@ -9,9 +9,9 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from finishline.api.boards import BoardQuery
+from finishline.rules.benchmarks.accelerators import hardware_words
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking.evidence import place_words, ranked_seconds
-from finishline.rules.submissions.accelerators import hardware_words
 from server.base.board_versions import board_version
 from server.base.models import Submission
 from server.boards.service import PlacedRow, ranked_board

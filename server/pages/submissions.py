@@ -14,9 +14,9 @@ from sqlalchemy.orm import Session
 
 from finishline.api.submissions import WaiverCreate, WithdrawalCreate
 from finishline.api.verifications import AskedFor, VerificationCreate
+from finishline.rules.benchmarks.accelerators import hardware_words
 from finishline.rules.ranking.evidence import Evidence
 from finishline.rules.scoring.waivers import WAIVABLE, broken_rules
-from finishline.rules.submissions.accelerators import hardware_words
 from finishline.rules.verification.purposes import DUEL
 from finishline.rules.verification.replay_plan import why_not_replayable
 from server.base.addresses import site_address

@@ -9,7 +9,7 @@ from sqlalchemy import Row, Select, select
 from sqlalchemy.orm import Session
 
 from finishline.api.submissions import CURSOR_PATTERN
-from finishline.rules.submissions.accelerators import NOT_STATED, accelerator_of_system
+from finishline.rules.benchmarks.accelerators import NOT_STATED, accelerator_of_system
 from server.base.models import (
     DISPLAY_NAME,
     SUBMITTER,

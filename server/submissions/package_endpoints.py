@@ -8,8 +8,8 @@ from starlette.datastructures import FormData
 
 from finishline.api.submissions import SubmissionView
 from finishline.api.trainings import PackageView
+from finishline.rules.benchmarks.policy import LARGEST_PACKAGE_BYTES
 from finishline.rules.trainings.package import MOST_FILES
-from finishline.rules.trainings.policy import LARGEST_PACKAGE_BYTES
 from server.base.forms import files_part, multipart_body, read_files, read_text, with_form
 from server.base.models.visibility import sees_source
 from server.base.services import Services, ServicesDep

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from finishline.rules.scoring.measurements import WorkerProbe
+from finishline.rules.measurements import WorkerProbe
 from finishline.rules.verification.messages import (
     BatchAnswer,
     ClaimRequest,

@@ -21,14 +21,14 @@ from finishline.api.calibrations import (
     SizeFigures,
 )
 from finishline.rules.benchmarks.benchmark import Benchmark, ReferenceRun
-from finishline.rules.benchmarks.calibration import (
+from finishline.rules.verification.bands import (
     ConvergenceAt,
     SizeComparison,
     band_at,
     convergence_at,
     runs_sha256,
 )
-from finishline.rules.benchmarks.calibration import (
+from finishline.rules.verification.bands import (
     compare_calibrations as compare_runs,
 )
 from server.base.errors import ContentError

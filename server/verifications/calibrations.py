@@ -9,15 +9,15 @@ from sqlalchemy.orm import Session
 
 from finishline.api.calibrations import CalibrationContinue, CalibrationCreate
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.benchmarks.calibration import (
+from finishline.rules.errors import RuleError
+from finishline.rules.measurements import PrecisionName
+from finishline.rules.submissions.settings import check_precision, reference_of
+from finishline.rules.text import count_text
+from finishline.rules.verification.bands import (
     chunk_sizes,
     runs_sha256,
     why_not_adoptable,
 )
-from finishline.rules.errors import RuleError
-from finishline.rules.scoring.measurements import PrecisionName
-from finishline.rules.submissions.settings import check_precision, reference_of
-from finishline.rules.text import count_text
 from finishline.rules.verification.job import Request
 from finishline.rules.verification.purposes import CALIBRATION
 from server.base.database import utc_now

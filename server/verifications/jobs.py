@@ -8,8 +8,8 @@ from typing import Any, cast
 
 from sqlalchemy.orm import Session
 
-from finishline.rules.benchmarks.calibration import judged_beside
-from finishline.rules.scoring.measurements import PrecisionName
+from finishline.rules.measurements import PrecisionName
+from finishline.rules.verification.bands import judged_beside
 from finishline.rules.verification.job import (
     Purpose,
     Request,

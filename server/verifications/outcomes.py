@@ -4,12 +4,12 @@ from dataclasses import replace
 
 from sqlalchemy.orm import Session
 
-from finishline.rules.scoring.utilisation import energy_to_target_joules
 from finishline.rules.verification.cross_check import unreproduced
 from finishline.rules.verification.job import Case, measures
 from finishline.rules.verification.latency import measured_figures
 from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.purposes import ENTRY
+from finishline.rules.verification.utilisation import energy_to_target_joules
 from finishline.rules.verification.verdict import Reason, Verdict
 from server.base.board_versions import lock_boards
 from server.base.models import Submission, Verification

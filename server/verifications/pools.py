@@ -10,7 +10,6 @@ from sqlalchemy.orm import Session
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.phases import rules_that_differ
 from finishline.rules.ranking.evidence import (
-    FEWEST_SEALED_RUNS,
     Check,
     Evidence,
     check_of,
@@ -18,8 +17,9 @@ from finishline.rules.ranking.evidence import (
     is_timed,
     may_be_measured,
 )
-from finishline.rules.scoring.aggregate import Interval
-from finishline.rules.scoring.measured_time import (
+from finishline.rules.statistics.aggregate import Interval
+from finishline.rules.statistics.spread import (
+    FEWEST_SEALED_RUNS,
     Spread,
     interval_of,
     measured_seconds,

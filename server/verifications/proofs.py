@@ -6,8 +6,8 @@ from typing import Any, cast
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from finishline.rules.benchmarks.calibration import judged_beside
 from finishline.rules.canonical import canonical
+from finishline.rules.measurements import PrecisionName
 from finishline.rules.proof.envelope import pre_authentication, statement_of, write_envelope
 from finishline.rules.proof.proof import (
     AttemptPart,
@@ -23,8 +23,8 @@ from finishline.rules.proof.proof import (
     SubmissionPart,
     VerificationPart,
 )
-from finishline.rules.scoring.measurements import PrecisionName
 from finishline.rules.submissions.claim import TrainedWith, stored_system
+from finishline.rules.verification.bands import judged_beside
 from finishline.rules.verification.job import beside_of
 from finishline.rules.verification.messages import Failure
 from server.base.code_version import code_version

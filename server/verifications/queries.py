@@ -14,8 +14,8 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session, aliased, selectinload, undefer
 
 from finishline.api.verifications import ReasonView
-from finishline.rules.scoring.run import Evaluation, evaluation_of
-from finishline.rules.submissions.accelerators import hardware_words
+from finishline.rules.benchmarks.accelerators import hardware_words
+from finishline.rules.run import Evaluation, evaluation_of
 from finishline.rules.verification.messages import ReplayRun
 from server.base.errors import no_such
 from server.base.models import (

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
-from finishline.rules.scoring.run import evaluation_of
+from finishline.rules.run import evaluation_of
 from finishline.rules.verification.control_points import (
     KnownCurve,
     calibrated_curves,

@@ -19,10 +19,9 @@ from finishline.api.verifications import (
 )
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.prices import SystemPrice
+from finishline.rules.measurements import Figure
 from finishline.rules.proof.proof import PostedEvaluation
 from finishline.rules.scoring.latency import FEWEST_SAMPLES, latency_result, why_absent
-from finishline.rules.scoring.measurements import Figure
-from finishline.rules.scoring.utilisation import RunUtilisation, run_utilisations
 from finishline.rules.verification.ablation import ABLATION, factor_effects
 from finishline.rules.verification.duel import SIDES, judge_duel, pair_runs
 from finishline.rules.verification.judge_convergence import evaluation_at_target
@@ -36,6 +35,7 @@ from finishline.rules.verification.messages import (
 from finishline.rules.verification.paired import in_turn
 from finishline.rules.verification.purposes import PURPOSES
 from finishline.rules.verification.speed_up import measured_speed_up
+from finishline.rules.verification.utilisation import RunUtilisation, run_utilisations
 from server.base.database import utc_now
 from server.base.models import Attempt, Verification, WorkerProbeRow
 from server.base.models.visibility import sees_source

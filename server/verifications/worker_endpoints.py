@@ -15,7 +15,7 @@ from finishline.api.workers import (
     WorkerDetail,
     WorkerList,
 )
-from finishline.rules.scoring.measurements import ProbeAnswer, WorkerProbe
+from finishline.rules.measurements import ProbeAnswer, WorkerProbe
 from finishline.rules.verification.messages import (
     FENCE_HEADER,
     BatchAnswer,

@@ -8,8 +8,13 @@ from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session
 
 from finishline.api.workers import ProbeView
-from finishline.rules.scoring.measurements import Canary, Figure, ProbeAnswer, WorkerProbe
-from finishline.rules.scoring.utilisation import BASELINE_READINGS, TOLERANCE, baseline_of, drift_of
+from finishline.rules.measurements import Canary, Figure, ProbeAnswer, WorkerProbe
+from finishline.rules.verification.utilisation import (
+    BASELINE_READINGS,
+    TOLERANCE,
+    baseline_of,
+    drift_of,
+)
 from server.base.board_versions import lock_boards
 from server.base.database import moment_text, utc_now
 from server.base.errors import ConflictError

@@ -21,8 +21,8 @@ from finishline.api.workers import (
     WorkerList,
     WorkerView,
 )
-from finishline.rules.scoring.utilisation import roofline, samples_per_second
 from finishline.rules.verification.messages import BoxWord
+from finishline.rules.verification.utilisation import roofline, samples_per_second
 from server.base.database import utc_now
 from server.base.errors import ContentError, no_such
 from server.base.models import Attempt, BenchmarkDefinition, Submission, Verification, WorkerRow

@@ -6,7 +6,7 @@ import re
 import sys
 from pathlib import Path
 
-from finishline.rules.scoring.run import Ledger
+from finishline.rules.run import Ledger
 from tests.support.run_logs import STARTED_AT_MS, make_run_log
 
 Part = tuple[str, tuple[str, bytes]]

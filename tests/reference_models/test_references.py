@@ -13,8 +13,8 @@ import torch.distributed as dist
 from torch import nn
 
 from finishline.rules.benchmarks.benchmark import ReferenceRun, load_benchmark, parse_benchmark
-from finishline.rules.benchmarks.calibration import reference_run_toml
-from finishline.rules.scoring.run import Phase
+from finishline.rules.run import Phase
+from finishline.rules.verification.bands import reference_run_toml
 from reference_models import (
     REFERENCES,
     DataSetError,

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from finishline.rules.benchmarks.benchmark import load_benchmark
-from finishline.rules.scoring.run import Phase
+from finishline.rules.run import Phase
 from reference_models import (
     HyperparameterError,
     Measurement,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from finishline.rules.submissions.accelerators import (
+from finishline.rules.benchmarks.accelerators import (
     NOT_STATED,
     accelerator_of,
     accelerator_of_system,

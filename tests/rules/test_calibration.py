@@ -10,13 +10,15 @@ import pytest
 from scipy import stats
 
 from finishline.rules.benchmarks.benchmark import ReferenceRun
-from finishline.rules.benchmarks.calibrated_runs import (
+from finishline.rules.scoring.calibrated_runs import (
     crossing_epochs,
     curves_at,
     interpolated_epochs,
     pooled,
 )
-from finishline.rules.benchmarks.calibration import (
+from finishline.rules.statistics.significance import Reference, reference_of
+from finishline.rules.submissions.claim import Claim, System
+from finishline.rules.verification.bands import (
     band_at,
     calibrated_by,
     chunk_sizes,
@@ -28,8 +30,6 @@ from finishline.rules.benchmarks.calibration import (
     two_sided_p,
     why_not_adoptable,
 )
-from finishline.rules.statistics.significance import Reference, reference_of
-from finishline.rules.submissions.claim import Claim, System
 from finishline.rules.verification.replay_plan import band_for
 
 

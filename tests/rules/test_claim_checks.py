@@ -8,7 +8,7 @@ import pytest
 from finishline.rules.benchmarks.benchmark import RunsRule
 from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.errors import RuleError
-from finishline.rules.scoring.run import Evaluation, Ledger, Run
+from finishline.rules.run import Evaluation, Ledger, Run
 from finishline.rules.scoring.scoring import RunScore, score_run
 from finishline.rules.scoring.violations import find_violations
 from finishline.rules.submissions.claim import Claim, System

@@ -12,10 +12,11 @@ from scipy import stats
 
 from finishline.rules.archive.definitions import shipped_definitions
 from finishline.rules.benchmarks.benchmark import RcpRule
+from finishline.rules.benchmarks.reference_points import ReferencePoint
 from finishline.rules.errors import RuleError
+from finishline.rules.run import Evaluation, Run
 from finishline.rules.scoring.convergence import (
     ConvergenceLimit,
-    ReferencePoint,
     check_convergence,
     convergence_limits,
     convergence_of_run,
@@ -23,7 +24,6 @@ from finishline.rules.scoring.convergence import (
     lowest_submission,
     prune,
 )
-from finishline.rules.scoring.run import Evaluation, Run
 from finishline.rules.scoring.scoring import score
 
 # MLPerf training_rules.adoc, appendix "Examples for RCP": N = 5 runs of which 1 is dropped at

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from finishline.rules.scoring.measurements import PrecisionAudit
-from finishline.rules.scoring.run import Evaluation
+from finishline.rules.measurements import PrecisionAudit
+from finishline.rules.run import Evaluation
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.verification.cross_check import compare_runs, curve_distance, drawn_runs
 from finishline.rules.verification.judge import judge

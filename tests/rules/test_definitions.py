@@ -24,7 +24,7 @@ from finishline.rules.benchmarks.phases import (
 )
 from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.errors import BenchmarkError
-from finishline.rules.scoring.run import Evaluation
+from finishline.rules.run import Evaluation
 from finishline.rules.scoring.scoring import scored_places
 
 # Source: mlperf-logging 4.1.68, benchmark_meta.py. It has NCF in v0.6 too, of which nothing was

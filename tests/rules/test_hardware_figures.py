@@ -4,30 +4,30 @@ from dataclasses import replace
 
 import pytest
 
+from finishline.rules.benchmarks.accelerators import is_same_kind
 from finishline.rules.errors import LogFormatError
 from finishline.rules.logs import parse_run_log
 from finishline.rules.logs.mllog_write import write_run_log
-from finishline.rules.scoring.measurements import Figure, ModelWork, PrecisionAudit
-from finishline.rules.scoring.run import Clock, Evaluation, Run
-from finishline.rules.scoring.utilisation import (
+from finishline.rules.measurements import Figure, ModelWork, PrecisionAudit
+from finishline.rules.run import Clock, Evaluation, Run
+from finishline.rules.verification.messages import (
+    ReplayEvaluation,
+    ReplayReport,
+    ReplayRun,
+)
+from finishline.rules.verification.utilisation import (
     baseline_of,
     best_roof_tflops,
     counted_since,
     drift_of,
     energy_to_target_joules,
     find_shared,
-    is_same_kind,
     processor_share,
     roofline,
     run_utilisations,
     samples_per_joule,
     samples_per_second,
     timed_joules,
-)
-from finishline.rules.verification.messages import (
-    ReplayEvaluation,
-    ReplayReport,
-    ReplayRun,
 )
 from tests.support.verdicts import WORKER
 

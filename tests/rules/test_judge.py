@@ -11,9 +11,9 @@ import pytest
 from scipy.stats import t as student
 
 from finishline.rules.benchmarks.benchmark import ReferenceRun, load_benchmark
-from finishline.rules.scoring.aggregate import olympic_mean, olympic_weight
-from finishline.rules.scoring.run import Evaluation
+from finishline.rules.run import Evaluation
 from finishline.rules.scoring.scoring import RunScore
+from finishline.rules.statistics.aggregate import olympic_mean, olympic_weight
 from finishline.rules.statistics.significance import lowest_mean, reference_of
 from finishline.rules.submissions.claim import Claim, System
 from finishline.rules.verification.job import Request, build_job

@@ -18,7 +18,7 @@ from finishline.rules.ranking.evidence import (
     is_timed,
     may_be_measured,
 )
-from finishline.rules.scoring.run import Clock, Evaluation, Ledger, Run, curve_row
+from finishline.rules.run import Clock, Evaluation, Ledger, Run, curve_row
 from finishline.rules.scoring.scoring import score
 from server.boards.run_curves import (
     GhostPoint,

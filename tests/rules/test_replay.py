@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from finishline.rules.errors import RuleError
-from finishline.rules.scoring.measurements import RunTelemetry
-from finishline.rules.scoring.run import Clock
+from finishline.rules.measurements import RunTelemetry
+from finishline.rules.run import Clock
 from finishline.rules.submissions.claim import Claim, System
 from finishline.rules.verification import job
 from finishline.rules.verification.control_points import control_points, first_break

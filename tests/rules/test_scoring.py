@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from finishline.rules.benchmarks.benchmark import RunsRule
 from finishline.rules.errors import RuleError
-from finishline.rules.scoring.aggregate import (
+from finishline.rules.run import Clock, Evaluation, Ledger, Run
+from finishline.rules.scoring.scoring import score
+from finishline.rules.statistics.aggregate import (
     coefficient_of_variation_percent,
     mean,
     median_window,
@@ -20,7 +22,7 @@ from finishline.rules.scoring.aggregate import (
     olympic_weight,
     standard_deviation,
 )
-from finishline.rules.scoring.measured_time import (
+from finishline.rules.statistics.spread import (
     Spread,
     dropped_at_each_end,
     interval_of,
@@ -29,8 +31,6 @@ from finishline.rules.scoring.measured_time import (
     resolution_of,
     variance_of_mean,
 )
-from finishline.rules.scoring.run import Clock, Evaluation, Ledger, Run
-from finishline.rules.scoring.scoring import score
 
 
 @pytest.fixture

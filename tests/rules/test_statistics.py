@@ -12,7 +12,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from finishline.rules.errors import RuleError
-from finishline.rules.scoring.measured_time import Spread
 from finishline.rules.statistics.comparison import RankedTime, compare, separate, visible_gap
 from finishline.rules.statistics.gaps import (
     Gap,
@@ -31,6 +30,7 @@ from finishline.rules.statistics.significance import (
     p_value_of_mean_beyond,
     reference_of,
 )
+from finishline.rules.statistics.spread import Spread
 
 FIRST, SECOND = [1.02, 0.97, 1.10, 1.05], [0.81, 0.90, 0.85, 0.79, 0.88]
 FIRST_TIMES, SECOND_TIMES = [102.0, 97.0, 110.0, 105.0], [121.0, 130.0, 115.0, 119.0, 128.0]

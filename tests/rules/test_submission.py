@@ -8,7 +8,7 @@ import pytest
 
 from finishline.rules.errors import ClaimError, RuleError, SubmissionError
 from finishline.rules.logs.mllog_write import write_run_log
-from finishline.rules.scoring.run import Evaluation, Run
+from finishline.rules.run import Evaluation, Run
 from finishline.rules.scoring.scoring import score_run
 from finishline.rules.submissions.claim_checks import check_claim
 from finishline.rules.submissions.submission import is_dawnbench, score_submission

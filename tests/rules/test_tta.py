@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from finishline.rules.benchmarks.benchmark import QualityTarget, ReachRule
 from finishline.rules.errors import RuleError
-from finishline.rules.scoring.run import (
+from finishline.rules.run import (
     CLOCK_NAMES,
     Clock,
     Evaluation,

@@ -12,7 +12,7 @@ from functools import partial
 import pytest
 from sqlalchemy import func, select, update
 
-from finishline.rules.scoring.aggregate import olympic_mean
+from finishline.rules.statistics.aggregate import olympic_mean
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.base.models import (

@@ -8,8 +8,8 @@ from statistics import fmean
 import pytest
 from fastapi.testclient import TestClient
 
+from finishline.rules.measurements import PrecisionAudit
 from finishline.rules.proof.check import check_proof
-from finishline.rules.scoring.measurements import PrecisionAudit
 from finishline.rules.verification.messages import Failure
 from server.app import create_app
 from server.base.models import Calibration, CalibrationRunRow, Verification

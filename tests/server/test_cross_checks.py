@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select, update
 
+from finishline.rules.measurements import PrecisionAudit
 from finishline.rules.proof.check import check_proof
-from finishline.rules.scoring.measurements import PrecisionAudit
 from server.base.database import utc_now
 from server.base.models import (
     Attempt,

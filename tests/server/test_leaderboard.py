@@ -9,7 +9,7 @@ from html import unescape
 import pytest
 
 from finishline.api.boards import BoardView
-from finishline.rules.scoring.measurements import RunTelemetry
+from finishline.rules.measurements import RunTelemetry
 from server.base.models import PublishedResult, Submission
 from server.pages.queries import measured_beside
 from tests.conftest import OWN_BENCHMARKS

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from finishline.rules.scoring.measurements import RunTelemetry
+from finishline.rules.measurements import RunTelemetry
 from finishline.rules.verification.messages import ReplayReport
 from server.base.models import AuditRecord
 from tests.support.run_logs import REFERENCE, curve_of

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select
 
-from finishline.rules.scoring.measurements import (
+from finishline.rules.measurements import (
     Canary,
     Figure,
     ModelWork,

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from finishline.rules.scoring.measurements import (
+from finishline.rules.measurements import (
     Canary,
     Figure,
     ModelWork,

@@ -7,7 +7,7 @@ with it. The worker trains nothing and reports made-up evaluations.
 import copy
 import time
 
-from finishline.rules.scoring.run import Ledger
+from finishline.rules.run import Ledger
 from tests.support.run_logs import (
     CLAIM,
     DIGITS,

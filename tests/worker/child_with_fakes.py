@@ -13,7 +13,7 @@ import time
 from types import SimpleNamespace
 
 import reference_models
-from finishline.rules.scoring.run import Phase
+from finishline.rules.run import Phase
 from reference_models import (
     DeviceError,
     HyperparameterError,

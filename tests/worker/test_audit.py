@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 import reference_models
-from finishline.rules.scoring.measurements import Canary, ProbeAnswer
-from finishline.rules.scoring.run import Phase
+from finishline.rules.measurements import Canary, ProbeAnswer
+from finishline.rules.run import Phase
 from worker.measuring import measure_apart
 from worker.precision_probe import audit, audit_step, canary_errors, precision_by_flags, read_flags
 from worker.replay import AttemptChecks, replay

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from finishline.rules.scoring.run import Phase
+from finishline.rules.run import Phase
 from reference_models import DataSetError
 from reference_models.digits import DigitsConfig, synthetic
 from worker.bench import BenchError, main, read_arguments, run_bench

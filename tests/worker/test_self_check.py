@@ -10,7 +10,7 @@ import torch
 
 from finishline.client.transport import FinishlineError
 from finishline.machine import hardware_class_of
-from finishline.rules.scoring.measurements import ProbeAnswer
+from finishline.rules.measurements import ProbeAnswer
 from tests.support.processes import wait_for
 from worker import roofs
 from worker.canary import best_seconds, canary_gflops

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from finishline.rules.scoring.run import Clock, Phase
+from finishline.rules.run import Clock, Phase
 from worker.own_process import accelerator_peak_bytes, resident_peak_bytes
 from worker.probe import (
     accelerator_facts,

@@ -10,7 +10,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from finishline.rules.scoring.run import Clock, Ledger, Phase
+from finishline.rules.run import Clock, Ledger, Phase
 from finishline.rules.verification.messages import ControlPoint, LatencyOrder, TargetSpec
 from reference_models import digits
 from tests.support.processes import wait_for

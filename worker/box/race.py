@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from finishline.rules.scoring.run import Ledger, Phase
+from finishline.rules.run import Ledger, Phase
 from worker.box.channel import Array, Channel, ClosedError, DeadlineError, seal, specs_of
 from worker.box.order import BoxUnavailableError, Order
 from worker.box.protocol import (

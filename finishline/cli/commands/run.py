@@ -35,8 +35,8 @@ from finishline.log.folder import logs_in
 from finishline.log.recorder import DIVISION_VARIABLE
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.logs import parse_run_log
-from finishline.rules.scoring.utilisation import find_shared
 from finishline.rules.submissions.claim import MAX_SEED, MAX_TRAINED_SEED
+from finishline.rules.verification.utilisation import find_shared
 
 
 def run(

@@ -16,14 +16,7 @@ from finishline.rules.archive.definitions import (
     names_of,
     possible_rounds,
 )
-from finishline.rules.archive.files import (
-    Archive,
-    ArchiveFile,
-    Place,
-    round_of_day,
-    shown,
-    version_of,
-)
+from finishline.rules.archive.files import Archive, ArchiveFile, Place, shown, version_of
 from finishline.rules.archive.mlperf_runs import (
     add_run_oddities,
     day_of,
@@ -42,11 +35,12 @@ from finishline.rules.archive.set_problems import (
 )
 from finishline.rules.archive.submissions import ResultSet, SingleLog
 from finishline.rules.benchmarks.benchmark import DIVISIONS, Benchmark
+from finishline.rules.benchmarks.rounds import round_of_day
 from finishline.rules.logs.mllog_run import Reading
-from finishline.rules.scoring.aggregate import coefficient_of_variation_percent
+from finishline.rules.run import Run
 from finishline.rules.scoring.convergence import RcpVerdict
-from finishline.rules.scoring.run import Run
 from finishline.rules.scoring.scoring import score, scored_places
+from finishline.rules.statistics.aggregate import coefficient_of_variation_percent
 from finishline.rules.submissions.claim_checks import check_published_run, check_same_logs
 
 KEYS = (

@@ -18,7 +18,7 @@ from finishline.rules.logs.mllog import read_log
 from finishline.rules.logs.mllog_lines import MLLOG, format_of
 from finishline.rules.logs.mllog_run import Reading
 from finishline.rules.logs.text import is_placeholder, refuse_other_content
-from finishline.rules.scoring.run import INIT_ALLOWANCE_SECONDS, Clock, Run
+from finishline.rules.run import INIT_ALLOWANCE_SECONDS, Clock, Run
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.scoring.tta import excess_preparation_seconds, first_evaluation_at_target
 

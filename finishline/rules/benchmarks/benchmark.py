@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import cast, get_args
 
 from finishline.rules.benchmarks.definition_checks import check_offered
+from finishline.rules.benchmarks.latency_protocol import LatencyProtocol, read_latency_protocol
+from finishline.rules.benchmarks.policy import TrainingPolicy, read_training_policy
 from finishline.rules.benchmarks.quality import QualityTarget as QualityTarget
 from finishline.rules.benchmarks.quality import read_target
+from finishline.rules.benchmarks.reference_points import ConvergenceUnit, ReferencePoint, SpreadOf
 from finishline.rules.errors import BenchmarkError, joined
 from finishline.rules.fields import Fields, read_each, read_whole
-from finishline.rules.scoring.convergence import ConvergenceUnit, ReferencePoint, SpreadOf
-from finishline.rules.scoring.latency import LatencyProtocol, read_latency_protocol
-from finishline.rules.scoring.measurements import PrecisionName
-from finishline.rules.scoring.run import CLOCK_NAMES, Clock
+from finishline.rules.measurements import PrecisionName
+from finishline.rules.run import CLOCK_NAMES, Clock
 from finishline.rules.text import count_text, parse_toml, shown
-from finishline.rules.trainings.policy import TrainingPolicy, read_training_policy
 
 DIVISIONS = ("closed", "open")
 TIME_UNITS = ("s", "min", "h:mm:ss")

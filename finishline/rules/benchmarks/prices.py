@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, Literal, cast
 
-from finishline.rules.errors import RuleError
-from finishline.rules.fields import Fields
-from finishline.rules.submissions.accelerators import (
+from finishline.rules.benchmarks.accelerators import (
     accelerator_of_system,
     accelerators_of_cloud,
     are_of_cloud,
 )
+from finishline.rules.errors import RuleError
+from finishline.rules.fields import Fields
 
 Pricing = Literal["on_demand", "spot"]
 PRICINGS: tuple[Pricing, ...] = ("on_demand", "spot")

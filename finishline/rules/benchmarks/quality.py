@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from finishline.rules.fields import Fields
-from finishline.rules.scoring.run import Evaluation
+from finishline.rules.run import Evaluation
 
 Direction = Literal["higher", "lower"]
 FLAGS = ("offline", "steps", "timed_by_result", "single_precision")

@@ -5,7 +5,7 @@ from finishline.rules.errors import LogFormatError
 from finishline.rules.logs.dawnbench import parse_curve
 from finishline.rules.logs.mllog import parse_mllog
 from finishline.rules.logs.text import is_placeholder, refuse_other_content
-from finishline.rules.scoring.run import ClockName, Run
+from finishline.rules.run import ClockName, Run
 
 MAX_NAME_LENGTH = 200
 PACKED_SUFFIXES = (".gz", ".zip", ".zst", ".xz", ".bz2")

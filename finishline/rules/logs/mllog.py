@@ -30,7 +30,7 @@ from finishline.rules.logs.mllog_run import (
 )
 from finishline.rules.logs.mllog_settings import SETTING_KEYS
 from finishline.rules.logs.text import refuse_long_lines
-from finishline.rules.scoring.run import Run
+from finishline.rules.run import Run
 
 # Of MiniGo in v0.6 eval_result tells when the run stopped.
 FIGURE_KEYS = QUALITY_KEYS | RUN_KEYS | {"eval_result"}

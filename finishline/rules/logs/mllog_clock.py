@@ -2,7 +2,7 @@
 
 from finishline.rules.logs.mllog_evaluation import EvaluationTime
 from finishline.rules.logs.mllog_record import MllogRecord
-from finishline.rules.scoring.run import Ledger
+from finishline.rules.run import Ledger
 
 # A clock that is read twice for one moment, and rounded, can tell times this far apart.
 ROUNDING_MS = 10

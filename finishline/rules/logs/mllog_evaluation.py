@@ -6,7 +6,7 @@ from typing import Any
 
 from finishline.rules.errors import LogFormatError
 from finishline.rules.logs.mllog_record import MllogRecord, is_number
-from finishline.rules.scoring.run import Evaluation
+from finishline.rules.run import Evaluation
 
 # A double counts whole epochs exactly up to here. Published logs count samples as epochs.
 MAX_COUNT = 2**53

@@ -15,7 +15,7 @@ from finishline.rules.logs.mllog_evaluation import (
 )
 from finishline.rules.logs.mllog_record import MllogRecord, is_number
 from finishline.rules.logs.mllog_settings import PROCESSOR_SHARE, SETTING_KEYS, LogSettings
-from finishline.rules.scoring.run import Evaluation, Ledger, Run
+from finishline.rules.run import Evaluation, Ledger, Run
 
 QUALITY_KEYS = frozenset({"eval_accuracy", "eval_error"})
 RUN_KEYS = frozenset({"run_start", "run_stop"})

@@ -9,7 +9,7 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.logs.mllog_lines import MLLOG
 from finishline.rules.logs.mllog_settings import PROCESSOR_SHARE
-from finishline.rules.scoring.run import Evaluation, Ledger, Run
+from finishline.rules.run import Evaluation, Ledger, Run
 
 _TEXT_KEYS = {
     "division": "submission_division",

@@ -13,7 +13,6 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from finishline.rules.benchmarks.benchmark import Benchmark, ReferenceRun, read_benchmark
-from finishline.rules.benchmarks.calibration import calibrated_by, judged_beside
 from finishline.rules.errors import RuleError
 from finishline.rules.proof.proof import (
     PARTS,
@@ -31,9 +30,10 @@ from finishline.rules.proof.score import (
     check_score,
     require_equal,
 )
-from finishline.rules.scoring.run import Evaluation, evaluation_of
+from finishline.rules.run import Evaluation, evaluation_of
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.text import count_text
+from finishline.rules.verification.bands import calibrated_by, judged_beside
 from finishline.rules.verification.control_points import (
     KnownCurve,
     calibrated_curves,

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from finishline.rules.canonical import canonical, sha256_of
+from finishline.rules.measurements import PrecisionName
 from finishline.rules.proof.envelope import Part, Table, read_part
-from finishline.rules.scoring.measurements import PrecisionName
-from finishline.rules.scoring.run import PHASES
+from finishline.rules.run import PHASES
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.submissions.claim import System, TrainedWith
 from finishline.rules.verification.messages import ControlPoint, Failure, ReplayReport, ReplayRun
@@ -96,7 +96,7 @@ class LogFile(Part):
 class SubmissionPart(Part):
     """The claim, the hashes of its files, and the scores of its logs.
 
-    `curves` has the rows of each run's curve (scoring.run). `waivers` are the rules that organisers
+    `curves` has the rows of each run's curve (rules.run). `waivers` are the rules that organisers
     had waived for it at its verdict. `against` is the holder that the
     challenger of a duel was trained in turn with; None in other proofs.
     """

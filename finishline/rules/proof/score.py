@@ -12,8 +12,8 @@ from finishline.rules.canonical import sha256_of
 from finishline.rules.errors import RuleError
 from finishline.rules.proof.envelope import Part, Sha256, Table
 from finishline.rules.proof.proof import Proof
+from finishline.rules.run import curve_row
 from finishline.rules.scoring.inference import InferenceResult
-from finishline.rules.scoring.run import curve_row
 from finishline.rules.scoring.scoring import Result
 from finishline.rules.scoring.waivers import WAIVABLE
 from finishline.rules.submissions.submission import ScoredSubmission, score_submission

@@ -9,7 +9,6 @@ from finishline.rules.text import unseen_gap_text
 
 Evidence = Literal["measured", "published", "claimed"]
 Check = Literal["none", "queued", "running", "epochs_agree", "undecided", "contradicted"]
-FEWEST_SEALED_RUNS = 3
 CHECK_OF_STATUS: dict[str, Check] = {
     "claimed": "none",
     "verifying": "queued",

@@ -13,15 +13,14 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
+from finishline.rules.benchmarks.reference_points import ConvergenceUnit, ReferencePoint, SpreadOf
 from finishline.rules.errors import RuleError
-from finishline.rules.scoring.aggregate import mean, olympic_mean, standard_deviation
-from finishline.rules.scoring.run import Evaluation, Run
+from finishline.rules.run import Evaluation, Run
+from finishline.rules.statistics.aggregate import mean, olympic_mean, standard_deviation
 from finishline.rules.statistics.significance import Reference, lowest_mean
 from finishline.rules.text import count_text
 
 Verdict = Literal["pass", "fail", "missing", "published"]
-SpreadOf = Literal["trimmed", "all"]
-ConvergenceUnit = Literal["epoch_num", "samples_count"]
 FACTOR_COUNTS = ("pass", "published")
 ALPHA = 0.05
 EPOCH_DECIMALS = 3
@@ -30,14 +29,6 @@ NORMALISED = ", normalised"
 ROUNDING = 1e-12
 # Published factors may have three decimals.
 ROUNDED_FACTOR = 1e-3
-
-
-@dataclass(frozen=True)
-class ReferencePoint:
-    """Epochs (or samples) the reference model took to converge, run by run, at one batch size."""
-
-    batch_size: int
-    epochs: tuple[float, ...]
 
 
 @dataclass(frozen=True)

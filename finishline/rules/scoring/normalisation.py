@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from finishline.rules.benchmarks.benchmark import Benchmark, RcpRule
+from finishline.rules.benchmarks.reference_points import ReferencePoint
 from finishline.rules.errors import RuleError
+from finishline.rules.run import Evaluation, Run
 from finishline.rules.scoring.convergence import (
     NORMALISED,
     ConvergenceLimit,
     RcpVerdict,
-    ReferencePoint,
     check_convergence,
     convergence_limits,
     limit_at,
     prune,
 )
-from finishline.rules.scoring.run import Evaluation, Run
 from finishline.rules.scoring.tta import first_evaluation_at_target
 from finishline.rules.scoring.violations import Violation
 

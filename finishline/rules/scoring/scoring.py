@@ -6,21 +6,15 @@ from dataclasses import dataclass, field
 from finishline.rules.benchmarks.benchmark import MLPERF_ID, Benchmark, RunsRule
 from finishline.rules.benchmarks.prices import training_cost_usd
 from finishline.rules.errors import RuleError
-from finishline.rules.scoring.aggregate import (
-    coefficient_of_variation_percent,
-    mean,
-    median_window,
-    olympic_mean,
-)
+from finishline.rules.run import Clock, Run
+from finishline.rules.scoring.claimed_time import calibrated_spread, claimed_interval
 from finishline.rules.scoring.convergence import (
     RcpVerdict,
     convergence_of_run,
     scaled_as_published,
     takes_published_factor,
 )
-from finishline.rules.scoring.measured_time import calibrated_spread, claimed_interval
 from finishline.rules.scoring.normalisation import check_set
-from finishline.rules.scoring.run import Clock, Run
 from finishline.rules.scoring.tta import (
     display_seconds,
     evaluation_interval_seconds,
@@ -28,6 +22,12 @@ from finishline.rules.scoring.tta import (
     time_to_accuracy,
 )
 from finishline.rules.scoring.violations import Violation, best_quality, find_violations
+from finishline.rules.statistics.aggregate import (
+    coefficient_of_variation_percent,
+    mean,
+    median_window,
+    olympic_mean,
+)
 from finishline.rules.text import count_text
 
 COST_STEP = "cost to accuracy"

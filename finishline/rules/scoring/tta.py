@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from finishline.rules.benchmarks.benchmark import QualityTarget, ReachRule
 from finishline.rules.errors import RuleError
-from finishline.rules.scoring.run import Clock, Evaluation, Ledger, Run
+from finishline.rules.run import Clock, Evaluation, Ledger, Run
 
 
 def first_evaluation_at_target(

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.scoring.aggregate import mean
-from finishline.rules.scoring.convergence import ConvergenceUnit
-from finishline.rules.scoring.run import Evaluation, Run
+from finishline.rules.benchmarks.reference_points import ConvergenceUnit
+from finishline.rules.run import Evaluation, Run
 from finishline.rules.scoring.tta import first_evaluation_at_target
+from finishline.rules.statistics.aggregate import mean
 from finishline.rules.statistics.significance import p_value_of_mean_beyond
 from finishline.rules.text import count_text
 

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from finishline.rules.errors import RuleError
-from finishline.rules.scoring.aggregate import Interval
-from finishline.rules.scoring.measured_time import CONFIDENCE, Spread, variance_of_mean
+from finishline.rules.statistics.aggregate import Interval
 from finishline.rules.statistics.gaps import log_times, runs_needed, welch
 from finishline.rules.statistics.significance import t_quantile
+from finishline.rules.statistics.spread import CONFIDENCE, Spread, variance_of_mean
 
 FEWEST_RUNS_TO_SHARE = 5
 FEWEST_VALUES_TO_SHARE = 3

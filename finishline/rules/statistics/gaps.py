@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 
-from finishline.rules.scoring.aggregate import Interval, mean, standard_deviation
+from finishline.rules.statistics.aggregate import Interval, mean, standard_deviation
 from finishline.rules.statistics.significance import SHORTEST_SECONDS, t_probability, t_quantile
 
 ALPHA = 0.05

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Literal
 
 from finishline.rules.errors import StatisticsMissingError
-from finishline.rules.scoring.aggregate import mean, standard_deviation
+from finishline.rules.statistics.aggregate import mean, standard_deviation
 
 
 @lru_cache(maxsize=4096)  # Welch's degrees of freedom are no whole numbers: without end.

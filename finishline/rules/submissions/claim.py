@@ -9,21 +9,21 @@ from typing import Any, Literal, cast, get_args
 
 import orjson
 
-from finishline.rules.archive.files import published_on
+from finishline.rules.benchmarks.accelerators import (
+    accelerators_of_cloud,
+    are_of_cloud,
+    stated_accelerator,
+)
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.definition_checks import MAX_RUNS
 from finishline.rules.benchmarks.prices import PRICINGS, Pricing, book_name, read_class
+from finishline.rules.benchmarks.rounds import published_on
 from finishline.rules.errors import ClaimError
 from finishline.rules.fields import Fields, read_whole
 from finishline.rules.logs.mllog_record import MAX_KEY_LENGTH
 from finishline.rules.logs.mllog_settings import MAX_HYPERPARAMETERS
 from finishline.rules.logs.text import refuse_deep, refuse_repeated_keys
-from finishline.rules.scoring.measurements import PrecisionName
-from finishline.rules.submissions.accelerators import (
-    accelerators_of_cloud,
-    are_of_cloud,
-    stated_accelerator,
-)
+from finishline.rules.measurements import PrecisionName
 from finishline.rules.submissions.descriptions import NOTHING
 from finishline.rules.text import did_you_mean, refuse_utf16
 

@@ -7,7 +7,7 @@ from typing import Any
 from finishline.rules.benchmarks.benchmark import Benchmark, ReplayPolicy
 from finishline.rules.canonical import sha256_of
 from finishline.rules.errors import RuleError
-from finishline.rules.scoring.measurements import PrecisionName
+from finishline.rules.measurements import PrecisionName
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.text import did_you_mean, shown
 

@@ -7,8 +7,8 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.prices import stated_price_usd_per_hour
 from finishline.rules.errors import ClaimError, LogFormatError, RuleError, joined
 from finishline.rules.logs import UNPACKED, check_file_name, parse_run_log, unpacked_name
+from finishline.rules.run import Run
 from finishline.rules.scoring.inference import InferenceResult, score_inference
-from finishline.rules.scoring.run import Run
 from finishline.rules.scoring.scoring import Result, RunScore, score
 from finishline.rules.scoring.violations import Violation
 from finishline.rules.submissions.claim import Claim, read_claim

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from finishline.rules.benchmarks.quality import Direction
-from finishline.rules.scoring.aggregate import mean
+from finishline.rules.statistics.aggregate import mean
 from finishline.rules.statistics.significance import p_value_of_mean_beyond
 
 ALPHA = 0.01

@@ -5,10 +5,10 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field, StringConstraints
 
+from finishline.rules.benchmarks.policy import MANIFEST as FILE
 from finishline.rules.errors import RuleError
 from finishline.rules.table import Table, Text
 from finishline.rules.text import parse_toml
-from finishline.rules.trainings.policy import MANIFEST as FILE
 
 __all__ = ["FILE", "Manifest", "PackageError", "read_manifest"]
 

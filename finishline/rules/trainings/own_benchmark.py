@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from finishline.rules.benchmarks.benchmark import Benchmark, parse_benchmark
+from finishline.rules.benchmarks.policy import REFERENCE, TASK_FILE
 from finishline.rules.errors import BenchmarkError, RuleError
 from finishline.rules.fields import Fields
 from finishline.rules.text import line_of, parse_toml
 from finishline.rules.trainings.environment import FAMILIES
 from finishline.rules.trainings.package import is_left_out, parsed, python_problems, read_package
-from finishline.rules.trainings.policy import REFERENCE, TASK_FILE
 
 FILE = "benchmark.toml"
 FILES_FIELD = "trainings.files"

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from finishline.rules.benchmarks.policy import LARGEST_PACKAGE_BYTES
 from finishline.rules.canonical import sha256_of
 from finishline.rules.errors import RuleError
 from finishline.rules.fields import MISLEADING
@@ -22,7 +23,6 @@ from finishline.rules.trainings.environment import (
     has_compiler,
 )
 from finishline.rules.trainings.manifest import FILE, Manifest, PackageError, read_manifest
-from finishline.rules.trainings.policy import LARGEST_PACKAGE_BYTES
 from finishline.rules.trainings.program import COMPILED_SUFFIXES, program_sha256
 
 MOST_FILES = 33  # training.toml and 32 others

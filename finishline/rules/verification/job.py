@@ -13,9 +13,9 @@ from typing import Any
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.canonical import sha256_of
 from finishline.rules.errors import RuleError
+from finishline.rules.measurements import PrecisionName
+from finishline.rules.run import Evaluation
 from finishline.rules.scoring.latency import FEWEST_ITEMS
-from finishline.rules.scoring.measurements import PrecisionName
-from finishline.rules.scoring.run import Evaluation
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.submissions.claim import MAX_TRAINED_SEED, Claim
 from finishline.rules.verification.messages import (

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
-from finishline.rules.scoring.aggregate import median_window
 from finishline.rules.scoring.scoring import RunScore
+from finishline.rules.statistics.aggregate import median_window
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.verification.control_points import BandBreak, first_break
 from finishline.rules.verification.cross_check import judge_own_seeds, with_our_crossings

@@ -4,16 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from finishline.rules.benchmarks.benchmark import Benchmark, ReplayPolicy
-from finishline.rules.benchmarks.calibrated_runs import (
+from finishline.rules.run import Evaluation
+from finishline.rules.scoring.calibrated_runs import (
     crossing_epochs,
     curves_at,
     interpolated_epochs,
     pooled,
 )
-from finishline.rules.scoring.aggregate import olympic_mean, olympic_weight
-from finishline.rules.scoring.run import Evaluation
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.scoring.tta import find_crossing, first_evaluation_at_target
+from finishline.rules.statistics.aggregate import olympic_mean, olympic_weight
 from finishline.rules.statistics.significance import Reference, lowest_mean, reference_of
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.verification.messages import ReplayReport, ReplayRun

@@ -8,17 +8,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from finishline.rules.benchmarks.benchmark import Benchmark, QualityTarget, ReplayPolicy
-from finishline.rules.benchmarks.calibrated_runs import curves_at
-from finishline.rules.scoring.aggregate import (
+from finishline.rules.measurements import QUIET_CPU_SHARE
+from finishline.rules.scoring.calibrated_runs import curves_at
+from finishline.rules.scoring.scoring import RunScore
+from finishline.rules.scoring.violations import FIXED_STOP_P_VALUE, first_beyond_floor
+from finishline.rules.statistics.aggregate import (
     mean,
     olympic_mean,
     olympic_weight,
     standard_deviation,
 )
-from finishline.rules.scoring.measured_time import Spread, interval_of, measured_seconds
-from finishline.rules.scoring.measurements import QUIET_CPU_SHARE
-from finishline.rules.scoring.scoring import RunScore
-from finishline.rules.scoring.violations import FIXED_STOP_P_VALUE, first_beyond_floor
 from finishline.rules.statistics.gaps import gap_to_claim
 from finishline.rules.statistics.significance import (
     SHORTEST_SECONDS,
@@ -26,6 +25,7 @@ from finishline.rules.statistics.significance import (
     reference_of,
     t_quantile,
 )
+from finishline.rules.statistics.spread import Spread, interval_of, measured_seconds
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.text import count_text
 from finishline.rules.verification.job import Case

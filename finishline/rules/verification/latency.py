@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from typing import get_args
 
 from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.latency_protocol import LatencyProtocol
 from finishline.rules.errors import RuleError
+from finishline.rules.measurements import QUIET_CPU_SHARE
 from finishline.rules.scoring.latency import (
     FEWEST_ITEMS,
     FEWEST_SAMPLES,
     LatencyFigures,
-    LatencyProtocol,
     latency_figures,
     median_lower_bound,
     without_warmup,
 )
-from finishline.rules.scoring.measurements import QUIET_CPU_SHARE
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.text import count_text
 from finishline.rules.verification.job import Case, Purpose, Request, Words, draw, trainings_of

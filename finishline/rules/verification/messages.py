@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import quote
 
-from finishline.rules.scoring.measurements import (
+from finishline.rules.measurements import (
     Canary,
     Figure,
     ModelWork,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from finishline.rules.errors import RuleError
-from finishline.rules.scoring.measurements import PrecisionName
+from finishline.rules.measurements import PrecisionName
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.verification.messages import ReplayReport, Training
 from finishline.rules.verification.verdict import Reason

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
-from finishline.rules.scoring.measurements import PrecisionName
+from finishline.rules.measurements import PrecisionName
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.verification.control_points import control_points
 from finishline.rules.verification.job import Draw, draw, draw_own

@@ -7,7 +7,7 @@ from typing import Any
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
-from finishline.rules.scoring.run import Clock, Ledger, Phase
+from finishline.rules.run import Clock, Ledger, Phase
 from finishline.rules.text import count_text
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import ReplayReport, ReplayRun, StopAt

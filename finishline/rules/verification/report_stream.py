@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, NoReturn
 
 from finishline.rules.errors import RuleError
-from finishline.rules.scoring.run import Clock, Phase
+from finishline.rules.run import Clock, Phase
 from finishline.rules.verification.messages import ReplayEvaluation, ReplayReport, ReplayRun
 from finishline.rules.verification.report_check import ledger_of
 

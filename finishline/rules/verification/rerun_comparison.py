@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.scoring.aggregate import mean
+from finishline.rules.statistics.aggregate import mean
 from finishline.rules.statistics.gaps import two_sided_p
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import ReplayReport, ReplayRun

@@ -9,7 +9,7 @@ from PIL import Image
 from torch import nn
 from torchvision.models import resnet50
 
-from finishline.rules.scoring.run import Phase
+from finishline.rules.run import Phase
 from reference_models import (
     DataSetError,
     DeviceError,

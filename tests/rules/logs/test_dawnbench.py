@@ -12,7 +12,7 @@ from finishline.rules.logs.dawnbench import (
     parse_curve,
     parse_entry,
 )
-from finishline.rules.scoring.run import Evaluation
+from finishline.rules.run import Evaluation
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 HEADER = b"epoch\thours\ttop1Accuracy\n"

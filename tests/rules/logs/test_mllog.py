@@ -7,7 +7,7 @@ import pytest
 from finishline.rules.errors import LogFormatError
 from finishline.rules.logs.mllog import parse_mllog, read_log
 from finishline.rules.logs.mllog_lines import MLLOG
-from finishline.rules.scoring.run import Evaluation, Ledger
+from finishline.rules.run import Evaluation, Ledger
 
 
 def line(key, time_ms, value="null", metadata="{}"):

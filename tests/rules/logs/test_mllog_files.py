@@ -13,7 +13,7 @@ from finishline.rules.logs import parse_run_log
 from finishline.rules.logs.mllog import read_log
 from finishline.rules.logs.mllog_lines import MLLOG
 from finishline.rules.logs.mllog_write import write_run_log
-from finishline.rules.scoring.run import Clock, Evaluation, Ledger, Run
+from finishline.rules.run import Clock, Evaluation, Ledger, Run
 
 
 def line(key="seed", value="1", time_ms="5", metadata="{}", kind="POINT_IN_TIME"):

@@ -8,7 +8,7 @@ import pytest
 
 from finishline.rules.benchmarks.benchmark import ReachRule, RunsRule
 from finishline.rules.errors import RuleError
-from finishline.rules.scoring.run import Evaluation
+from finishline.rules.run import Evaluation
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.verification.judge_convergence import convergence_of
 from finishline.rules.verification.messages import Failure

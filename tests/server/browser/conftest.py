@@ -8,7 +8,7 @@ import pytest
 import uvicorn
 from sqlalchemy import select
 
-from finishline.rules.scoring.measurements import Canary, Figure, WorkerProbe
+from finishline.rules.measurements import Canary, Figure, WorkerProbe
 from server.base.database import utc_now
 from server.base.models import MailSubscription, User
 from server.notices.announce import link_token

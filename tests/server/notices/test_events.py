@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import func, select, update
 
 from finishline.api.notices import KINDS
-from finishline.rules.scoring.measurements import Canary, WorkerProbe
+from finishline.rules.measurements import Canary, WorkerProbe
 from server.base.database import utc_now
 from server.base.events import SubmissionWithdrawn, emit
 from server.base.models import Calibration, Delivery, NoticeEvent, Submission, Token, Webhook

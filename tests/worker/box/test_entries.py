@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter
 
-from finishline.rules.scoring.run import Clock
+from finishline.rules.run import Clock
 from finishline.rules.verification.messages import (
     PACKAGE_PREFIX,
     PackageContent,

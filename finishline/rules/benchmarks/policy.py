@@ -12,6 +12,7 @@ from typing import Literal, cast
 from finishline.rules.fields import Fields
 
 MANIFEST = "training.toml"
+MANIFEST = "training.toml"
 TASK_FILE = "task.py"
 REFERENCE = "reference/"  # Folder of the reference, a package.
 LARGEST_PACKAGE_BYTES = 256 << 10

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from finishline.rules.benchmarks.benchmark import Benchmark, ReferenceRun
-from finishline.rules.scoring.aggregate import mean, standard_deviation
 from finishline.rules.scoring.normalisation import calibrated_epochs
+from finishline.rules.statistics.aggregate import mean, standard_deviation
 from finishline.rules.statistics.gaps import two_sided_p
 from finishline.rules.text import count_text
 from finishline.rules.verification.control_points import control_points

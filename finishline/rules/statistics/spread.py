@@ -1,17 +1,14 @@
-"""The measured time of a configuration: the olympic mean of its sealed runs, and its interval."""
+"""The spread of runs, and the olympic mean of measured ones with its interval."""
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from statistics import NormalDist
 
-from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.benchmarks.calibrated_runs import crossing_epochs, curves_at
-from finishline.rules.ranking.evidence import FEWEST_SEALED_RUNS
-from finishline.rules.scoring.aggregate import Interval, mean, olympic_mean
+from finishline.rules.statistics.aggregate import Interval, mean, olympic_mean
 from finishline.rules.statistics.significance import SHORTEST_SECONDS, t_quantile
 
+FEWEST_SEALED_RUNS = 3
 CONFIDENCE = 0.95
 FEWEST_RUNS_OF_SPREAD = 10
 WIDEST_LOG = math.log(1e9)
@@ -88,41 +85,6 @@ def pooled_spread(pools: Iterable[Sequence[float]]) -> Spread | None:
     if runs < FEWEST_RUNS_OF_SPREAD:
         return None
     return Spread(math.sqrt(squares / (runs - groups)), runs - groups)
-
-
-def calibrated_spread(benchmark: Benchmark) -> Spread | None:
-    """The spread of the reference's log epochs within batch sizes: calibrated, or as published."""
-    sizes = sorted({run.batch_size for run in benchmark.reference_runs})
-    target, reach = benchmark.target, benchmark.reach
-    epochs = [
-        tuple(crossing_epochs(curves_at(benchmark, size), target, reach, fractional=False))
-        for size in sizes
-    ]
-    points = benchmark.rcp.points if benchmark.rcp is not None else ()
-    return _spread_of_epochs(tuple(epochs) or tuple(point.epochs for point in points))
-
-
-@lru_cache(maxsize=64)
-def _spread_of_epochs(epochs: tuple[tuple[float, ...], ...]) -> Spread | None:
-    return pooled_spread(epochs)
-
-
-def claimed_interval(
-    seconds: float | None,
-    *,
-    runs: int,
-    dropped: int,
-    spread: Spread | None,
-    step_seconds: float | None,
-) -> Interval | None:
-    """The interval of a time that a submitter's logs tell, read off `step_seconds` apart.
-
-    `runs` are those that were scored, of which so many are `dropped` at each end.
-    """
-    if spread is None or not seconds:
-        return None
-    at_least = spread.at_least(resolution_of(step_seconds=step_seconds, seconds=seconds))
-    return interval_of(seconds, runs=runs, spread=at_least, dropped=dropped)
 
 
 def resolution_of(*, step_seconds: float | None, seconds: float) -> float:

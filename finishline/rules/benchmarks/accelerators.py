@@ -12,8 +12,6 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any
 
-from finishline.rules.scoring.utilisation import is_same_kind
-
 NOT_STATED = "not stated"
 LONGEST = 400
 PROCESSORS = "CPU"  # The vendor of processors that nobody names.
@@ -60,6 +58,16 @@ _INSTANCE = re.compile(r"[\w-]+\.\w*(?:xlarge|metal)|(?:standard_)?n[a-z][0-9]+\
 
 # Sizes of systems that are chosen together: their name, and the most accelerators of each.
 SIZES = {"1": 1, "2-8": 8, "9-64": 64, "65-512": 512, "more": 10**9}
+# Words of an accelerator's name that do not tell which one it is.
+BESIDE_MODELS = frozenset(
+    [
+        *("nvidia", "tesla", "geforce", "quadro", "amd", "instinct", "radeon", "intel"),
+        *("google", "cloud", "aws", "accelerator", "accelerators", "gpu", "gpus", "graphics"),
+        *("tensor", "core", "cores", "oam"),
+    ]
+)
+_BUILT = re.compile(r"\b(\d+\s*gi?b|hbm\w*|gddr\w*|sxm\d*|pcie\d*|nvl\d*)\b")
+_COUNT_IN_FRONT = re.compile(r"(?<![a-z0-9])\d{1,2}x\s*(?=[a-z])")
 
 
 @dataclass(frozen=True)
@@ -113,7 +121,7 @@ class _Names:
 @cache
 def _names(kind: str) -> _Names:
     """The names of accelerators, processors or instances; an instance means a count and a name."""
-    file = files("finishline.rules.submissions") / "accelerators.toml"
+    file = files("finishline.rules.benchmarks") / "accelerators.toml"
     table = tomllib.loads(file.read_text(encoding="utf-8"))
     if kind == "instances":
         found = {name: ("", machine) for name, machine in table[kind].items()}
@@ -272,3 +280,20 @@ def _count(text: str, match: re.Match[str], one: Accelerator) -> int | None:
         return int(nodes[1]) if nodes else None
     nodes = nodes or (_NODES.search(text) if _EACH.search(text) else None)
     return each * (int(nodes[1]) if nodes else 1)
+
+
+def is_same_kind(one: str, other: str) -> bool:
+    """Whether two names may be of one accelerator: of "NVIDIA H100 80GB HBM3" and "H100" yes.
+
+    Maker, memory and form do not count; of the words left, one name has all that the other has, or
+    both have the same letters in a row. A name without any such word may be of any.
+    """
+    first, second = _model_words(one), _model_words(other)
+    return (
+        set(first) <= set(second) or set(second) <= set(first) or "".join(first) == "".join(second)
+    )
+
+
+def _model_words(name: str) -> list[str]:
+    plain = _BUILT.sub(" ", _COUNT_IN_FRONT.sub(" ", name.lower().replace("_", " ")))
+    return [word for word in re.findall(r"[a-z0-9]+", plain) if word not in BESIDE_MODELS]

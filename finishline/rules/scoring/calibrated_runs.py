@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from finishline.rules.benchmarks.benchmark import Benchmark, QualityTarget, ReachRule
-from finishline.rules.scoring.run import Evaluation
+from finishline.rules.run import Evaluation
 from finishline.rules.scoring.tta import find_crossing
 from finishline.rules.statistics.significance import Reference, reference_of
 
