@@ -15,7 +15,7 @@ from finishline.api.submissions import RcpView, SystemView
 from finishline.rules.benchmarks.accelerators import Accelerator, accelerator_of_system
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.prices import SystemPrice, training_cost_usd
-from finishline.rules.scoring.claimed_time import claimed_interval
+from finishline.rules.scoring.calibrated_runs import claimed_interval
 from finishline.rules.scoring.tta import display_seconds
 from finishline.rules.statistics.aggregate import coefficient_of_variation_percent, mean
 from finishline.rules.statistics.gaps import log_times

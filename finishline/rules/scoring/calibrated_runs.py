@@ -7,7 +7,9 @@ from functools import lru_cache
 from finishline.rules.benchmarks.benchmark import Benchmark, QualityTarget, ReachRule
 from finishline.rules.run import Evaluation
 from finishline.rules.scoring.tta import find_crossing
+from finishline.rules.statistics.aggregate import Interval
 from finishline.rules.statistics.significance import Reference, reference_of
+from finishline.rules.statistics.spread import Spread, interval_of, pooled_spread, resolution_of
 
 Curves = tuple[tuple[float, ...], ...]
 
@@ -72,3 +74,38 @@ def pooled(first: Reference, second: Reference) -> Reference:
         for each in (first, second)
     )
     return Reference(mean=centre, stdev=math.sqrt(squares / (count - 1)), count=count)
+
+
+def calibrated_spread(benchmark: Benchmark) -> Spread | None:
+    """The spread of the reference's log epochs within batch sizes: calibrated, or as published."""
+    sizes = sorted({run.batch_size for run in benchmark.reference_runs})
+    target, reach = benchmark.target, benchmark.reach
+    epochs = [
+        tuple(crossing_epochs(curves_at(benchmark, size), target, reach, fractional=False))
+        for size in sizes
+    ]
+    points = benchmark.rcp.points if benchmark.rcp is not None else ()
+    return _spread_of_epochs(tuple(epochs) or tuple(point.epochs for point in points))
+
+
+@lru_cache(maxsize=64)
+def _spread_of_epochs(epochs: tuple[tuple[float, ...], ...]) -> Spread | None:
+    return pooled_spread(epochs)
+
+
+def claimed_interval(
+    seconds: float | None,
+    *,
+    runs: int,
+    dropped: int,
+    spread: Spread | None,
+    step_seconds: float | None,
+) -> Interval | None:
+    """The interval of a time that a submitter's logs tell, read off `step_seconds` apart.
+
+    `runs` are those that were scored, of which so many are `dropped` at each end.
+    """
+    if spread is None or not seconds:
+        return None
+    at_least = spread.at_least(resolution_of(step_seconds=step_seconds, seconds=seconds))
+    return interval_of(seconds, runs=runs, spread=at_least, dropped=dropped)

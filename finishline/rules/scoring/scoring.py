@@ -7,7 +7,7 @@ from finishline.rules.benchmarks.benchmark import MLPERF_ID, Benchmark, RunsRule
 from finishline.rules.benchmarks.prices import training_cost_usd
 from finishline.rules.errors import RuleError
 from finishline.rules.run import Clock, Run
-from finishline.rules.scoring.claimed_time import calibrated_spread, claimed_interval
+from finishline.rules.scoring.calibrated_runs import calibrated_spread, claimed_interval
 from finishline.rules.scoring.convergence import (
     RcpVerdict,
     convergence_of_run,
