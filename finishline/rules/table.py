@@ -9,6 +9,7 @@ from finishline.rules.errors import RuleError, joined
 from finishline.rules.fields import MISLEADING, TEXT_LIMIT
 from finishline.rules.text import did_you_mean, near_miss, shown
 
+MOST_PROBLEMS = 50  # A stranger's table may have any number of wrong fields.
 A_TEXT = f"a text of 1 to {TEXT_LIMIT} characters"
 
 
@@ -32,7 +33,7 @@ class Table(BaseModel):
 
     @classmethod
     def read(cls, table: dict[str, Any], *, file: str, error: type[RuleError] = RuleError) -> Self:
-        """Read a table. Raises one RuleError that lists every problem with file and field."""
+        """Read a table. Raises one RuleError with the first 50 problems, each with its field."""
         try:
             return cls.model_validate(table)
         except ValidationError as invalid:
@@ -44,7 +45,7 @@ class Table(BaseModel):
     ) -> Iterator[RuleError]:
         known = {each.alias or name: each for name, each in cls.model_fields.items()}
         hinted: set[str | None] = set()
-        for each in invalid.errors():
+        for each in invalid.errors()[:MOST_PROBLEMS]:
             path = [str(step) for step in each["loc"] if step != "[key]"]
             name, kind = path[0], each["type"]
             expected = known[name].description if name in known else None
@@ -54,7 +55,8 @@ class Table(BaseModel):
                 expected = A_TEXT
             if kind == "missing":
                 message = "missing"
-                written = near_miss(name, [other for other in each["input"] if other not in known])
+                others = [other for other in each["input"] if other not in known]
+                written = near_miss(name, others[:MOST_PROBLEMS])
                 if written is not None:
                     hinted.add(written)
                     message += f" (did you mean {name!r} where it says {written!r}?)"

@@ -101,7 +101,7 @@ def test_calibrated_runs_need_more_epochs_at_larger_batches():
 def test_reference_trains_as_it_was_calibrated():
     """Images, split, network, rates and averages are those of the runs in the file."""
     calibrated = BENCHMARK.reference_runs_at(64)[0]
-    assert curve(start(seed=calibrated.seed)) == pytest.approx(calibrated.quality, abs=1.0)
+    assert curve(start(seed=calibrated.seed)) == pytest.approx(calibrated.quality, abs=2.0)
 
 
 def test_the_synthetic_step_trains_on_noise_of_the_data_sets_shape():

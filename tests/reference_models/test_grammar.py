@@ -84,7 +84,7 @@ def test_reference_trains_as_it_was_calibrated():
     calibrated = BENCHMARK.reference_runs_at(32)[0]
     measured = (i for i in start(seed=calibrated.seed) if isinstance(i, Measurement))
     fresh = [next(measured).quality for _ in range(4)]
-    assert fresh == pytest.approx(calibrated.quality[:4], abs=0.002)
+    assert fresh == pytest.approx(calibrated.quality[:4], abs=0.005)
 
 
 OWN = grammar.read_corpus()[:200_000]

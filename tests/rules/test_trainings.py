@@ -165,6 +165,14 @@ def test_all_problems_are_listed_at_once_a_misspelt_field_once():
     ]
 
 
+def test_a_manifest_of_many_wrong_fields_lists_the_first():
+    for head in ("x", "[factors]\nX"):
+        many = "\n".join(f"{head[-1]}{number} = 1" for number in range(10_000))
+        files = {"training.toml": f"schema = 1\n{head[:-1]}{many}\n".encode(), "train.py": TRAIN}
+        made, problems = read_package(files, benchmarks=None)
+        assert (made, len(problems)) == (None, 50)
+
+
 def test_a_package_of_257_kib_or_33_files_beside_its_manifest_is_refused():
     large = {f"f{n}.txt": b"x\n" * (32 << 10) for n in range(4)} | {"more.txt": b"x" * 1000}
     many = {f"f{n}.txt": b"" for n in range(31)}  # beside train.py
