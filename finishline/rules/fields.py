@@ -249,10 +249,14 @@ def _within(value: float, minimum: float | None, maximum: float | None) -> bool:
 
 def _limits(minimum: float | None, maximum: float | None) -> str:
     if minimum is not None and maximum is not None:
-        return f" from {minimum:g} to {maximum:g}"
+        return f" from {_exact(minimum)} to {_exact(maximum)}"
     if minimum is not None:
-        return f" of at least {minimum:g}"
-    return f" of at most {maximum:g}" if maximum is not None else ""
+        return f" of at least {_exact(minimum)}"
+    return f" of at most {_exact(maximum)}" if maximum is not None else ""
+
+
+def _exact(value: float) -> str:
+    return f"{value:g}" if float(f"{value:g}") == value else str(value)
 
 
 def _kind(value: object) -> str:

@@ -449,10 +449,8 @@ def test_check_tells_the_phase_of_a_server_that_is_asked(finishline, standin, tm
 def test_run_tells_the_phase_before_it_trains(finishline, standin, tmp_path, phases, said):
     if phases is not None:
         standin.answer("GET /api/v1/benchmarks/digits", {"phases": phases})
-    for more in ((), ("--json",)):
-        out = tmp_path / f"out{len(more)}"
-        ran = finishline("run", "digits", "--out", str(out), *more, "--", "no-such-program")
-        lines = ran.err.splitlines()
-        # The program comes afterwards, with or without a notice of one line.
-        assert "no-such-program" in ran.err.replace(lines[0], "") if said else "no-such" in lines[0]
-        assert said in lines[0]
+    ran = finishline("run", "digits", "--out", str(tmp_path / "out"), "--", "no-such-program")
+    lines = ran.err.splitlines()
+    # The program comes afterwards, with or without a notice of one line.
+    assert "no-such-program" in ran.err.replace(lines[0], "") if said else "no-such" in lines[0]
+    assert said in lines[0]

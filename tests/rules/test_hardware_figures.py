@@ -204,6 +204,10 @@ def test_without_a_baseline_there_is_no_drift():
         ("GeForce RTX 3090", "GeForce RTX 4090", False),
         ("TPU v5e", "TPU v5p", False),
         ("Radeon RX 6800XT", "RX 6900XT", False),
+        ("GeForce RTX 4090 Laptop GPU", "RTX 4090", False),
+        ("A100-SXM4-40GB MIG 1g.5gb", "NVIDIA A100", False),
+        ("GeForce RTX 4070 Ti SUPER", "RTX 4070 Ti", False),
+        ("GeForce RTX 3080Ti", "RTX 3080 Ti", True),
     ],
 )
 def test_names_of_one_accelerator_are_told_from_those_of_two(one, other, same):

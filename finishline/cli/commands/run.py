@@ -122,10 +122,15 @@ def run(
     )
     screen = open_screen(as_json=as_json)
     is_known = url is not None or token is not None
+    notice = None
     if is_known:
-        _say_phase(url or DEFAULT_URL, token, definition.benchmark_id)
+        notice = _phase_notice(url or DEFAULT_URL, token, definition.benchmark_id)
+    if notice is not None and not as_json:  # Its stderr has one document, of an error.
+        typer.echo(notice, err=True)
     if command:
-        return _run_own(training, definition, command, chosen, benchmarks_dir, screen)
+        return _run_own(
+            training, definition, command, chosen, benchmarks_dir, screen, notice=notice
+        )
     if is_known:
         with ServerClient(url or DEFAULT_URL, token) as server:
             name = name_of_class(server, system_here(device))
@@ -136,22 +141,23 @@ def run(
         "submission": str(training.out / CLAIM_NAME),
         "logs": [str(path) for path in find_submission_files(training.out).logs.values()],
         "runs": [{"index": r.index, "status": r.status} for r in progress.runs.values()],
+        "notice": notice,
     }
     screen.answer(document, [f"Wrote {training.out}. Next: finishline check {training.out}"])
     return int(ExitCode.OK)
 
 
-def _say_phase(url: str, token: str | None, benchmark_id: str) -> None:
-    """Say on stderr that a server takes no submissions now, or that it does not answer."""
+def _phase_notice(url: str, token: str | None, benchmark_id: str) -> str | None:
+    """Whether a server takes no submissions now, or does not answer, as a sentence."""
     try:
         with ServerClient(url, token, timeout=httpx2.Timeout(5.0)) as server:
             phases = server.get(f"/benchmarks/{segment(benchmark_id)}").get("phases") or {}
     except CliError as error:
-        typer.echo(f"The phase of {benchmark_id} is not known: {error.message}", err=True)
-        return
-    if not phases.get("takes_submissions", True):
-        told = f"{benchmark_id} takes no submissions at {url} now. {phases.get('sentence', '')}"
-        typer.echo(f"warning: {told}".strip(), err=True)
+        return f"The phase of {benchmark_id} is not known: {error.message}"
+    if phases.get("takes_submissions", True):
+        return None
+    told = f"{benchmark_id} takes no submissions at {url} now. {phases.get('sentence', '')}"
+    return f"warning: {told}".strip()
 
 
 def _run_own(
@@ -161,6 +167,8 @@ def _run_own(
     settings: dict[str, float],
     benchmarks_dir: Path | None,
     screen: Screen,
+    *,
+    notice: str | None,
 ) -> int:
     """Run a program of the user's for each seed; the exit code."""
     surroundings = {"FINISHLINE_DATA_DIR": str(training.data.resolve())}
@@ -186,6 +194,7 @@ def _run_own(
         "submission": str(own.out / CLAIM_NAME),
         "logs": [str(path) for path in logs_in(own.out)],
         "runs": runs,
+        "notice": notice,
     }
     screen.answer(document, [f"Wrote {own.out}. Next: finishline check {own.out}"])
     return int(ExitCode.OK)

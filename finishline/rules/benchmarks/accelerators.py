@@ -58,6 +58,8 @@ _INSTANCE = re.compile(r"[\w-]+\.\w*(?:xlarge|metal)|(?:standard_)?n[a-z][0-9]+\
 
 # Sizes of systems that are chosen together: their name, and the most accelerators of each.
 SIZES = {"1": 1, "2-8": 8, "9-64": 64, "65-512": 512, "more": 10**9}
+# A part of a card, a card of a laptop and a faster one of the same number are other cards.
+VARIANTS = frozenset({"mig", "laptop", "mobile", "super", "ti"})
 # Words of an accelerator's name that do not tell which one it is.
 BESIDE_MODELS = frozenset(
     [
@@ -286,12 +288,15 @@ def is_same_kind(one: str, other: str) -> bool:
     """Whether two names may be of one accelerator: of "NVIDIA H100 80GB HBM3" and "H100" yes.
 
     Maker, memory and form do not count; of the words left, one name has all that the other has, or
-    both have the same letters in a row. A name without any such word may be of any.
+    both have the same letters in a row. A variant such as "Laptop" has to be in both. A name
+    without any such word may be of any.
     """
     first, second = _model_words(one), _model_words(other)
-    return (
-        set(first) <= set(second) or set(second) <= set(first) or "".join(first) == "".join(second)
-    )
+    if not first or not second or "".join(first) == "".join(second):
+        return True
+    if VARIANTS & set(first) != VARIANTS & set(second):
+        return False
+    return set(first) <= set(second) or set(second) <= set(first)
 
 
 def _model_words(name: str) -> list[str]:
