@@ -93,7 +93,9 @@ def test_carried_knowledge_of_digits_reaches_all_and_nothing_on_the_control(name
 
 
 @pytest.mark.usefixtures("box")
-@pytest.mark.parametrize("name", ["nearest", "convolutions"])
+@pytest.mark.parametrize(
+    "name", ["nearest", pytest.param("convolutions", marks=pytest.mark.nightly)]
+)
 def test_packages_that_learn_do_so_on_the_control(name):
     control = run(PACKAGES / f"digits_{name}", control=True)
 

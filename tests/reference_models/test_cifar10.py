@@ -56,6 +56,7 @@ def curve(training):
     return [item.quality for item in training if isinstance(item, Measurement)]
 
 
+@pytest.mark.nightly
 def test_training_learns_what_the_images_show_and_nothing_from_shuffled_labels(start):
     learned = curve(start(epochs=8))
     assert BENCHMARK.target.is_reached(max(learned))

@@ -46,6 +46,7 @@ def test_two_processes_give_the_curve_of_one_at_the_same_global_batch(pair):
     assert first == pytest.approx(curve(start(seed=7, epochs=1)), abs=1e-5)
 
 
+@pytest.mark.nightly
 def test_training_on_shuffled_bytes_does_not_get_below_their_frequencies(monkeypatch, corpus):
     """A text without order has no more to learn than how often each byte comes, 2.6 nats."""
     shuffled = bytearray(corpus)
