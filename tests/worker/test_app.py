@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,43 +27,24 @@ from worker.state import Limits, WorkerState
 WORKER_WITH_FAKES = Path(__file__).with_name("worker_with_fakes.py")
 
 
-@pytest.fixture
-def made():
-    """An application, the attempts it was asked to make and its state."""
-    attempts, state = [], WorkerState()
+@pytest.mark.parametrize("raised", [None, OSError("no process can be started")])
+def test_a_message_becomes_an_attempt_while_the_worker_is_busy(make_job, raised):
+    attempts, state, job = [], WorkerState(), make_job()
 
     def make_attempt(job):
         attempts.append((job, state.word()))
+        if raised is not None:
+            raise raised
 
-    return (
-        make_app("memory://", name="grace", make_attempt=make_attempt, state=state),
-        attempts,
-        state,
-    )
-
-
-def test_a_message_becomes_an_attempt_while_the_worker_is_busy(made, make_job):
-    app, attempts, state = made
-    job = make_job()
-    app.tasks[REPLAY_TASK](json.loads(json.dumps(asdict(job))))
+    app = make_app("memory://", name="grace", make_attempt=make_attempt, state=state)
+    with pytest.raises(OSError, match="no process") if raised else nullcontext():
+        app.tasks[REPLAY_TASK](json.loads(json.dumps(asdict(job))))
     assert attempts == [(job, "busy")]
     assert state.word() == "idle"
 
 
-def test_the_worker_is_idle_again_after_an_attempt_that_raised(make_job):
-    state = WorkerState()
-
-    def make_attempt(job):
-        raise OSError("no process can be started")
-
-    app = make_app("memory://", name="grace", make_attempt=make_attempt, state=state)
-    with pytest.raises(OSError, match="no process"):
-        app.tasks[REPLAY_TASK](asdict(make_job()))
-    assert state.word() == "idle"
-
-
-def test_a_broker_that_refuses_or_vanishes_does_not_end_a_worker(made):
-    app, _, _ = made
+def test_a_broker_that_refuses_or_vanishes_does_not_end_a_worker():
+    app = make_app("memory://", name="grace", make_attempt=print, state=WorkerState())
     assert app.conf.worker_prefetch_multiplier == 1
     # Redis that is full, or only reads, refuses commands: an error of the channel.
     assert app.conf.broker_channel_error_retry is True
@@ -121,18 +102,6 @@ def send(broker_url):
 
     yield send
     app.close()
-
-
-@pytest.mark.nightly
-def test_worker_takes_one_job_after_the_other(start_worker, send, fake_server, make_job):
-    worker = start_worker(measure="all")
-    send(make_job("climb"))
-    send(make_job("climb"))
-    fake_server.wait_for(lambda: len(fake_server.bodies("report")) == 2, seconds=60)
-    assert {body["runs"][0]["status"] for body in fake_server.bodies("report")} == {"reached"}
-    worker.send_signal(signal.SIGTERM)
-    assert worker.wait(timeout=60) == 0
-    assert fake_server.bodies("hello")[-1]["state"] == "stopping"
 
 
 def _sent(payload, **changed):
@@ -194,13 +163,15 @@ def test_an_account_of_its_own_is_all_that_a_worker_needs(
 ):
     with redis.Redis(unix_socket_path=broker_url.removeprefix("redis+socket://")) as broker:
         broker.execute_command("ACL", "SETUSER", account_of("grace"), *acl_rules("grace", "p/w"))
-        worker = start_worker(url=broker_url_of(broker_url, "grace", "p/w"))
+        worker = start_worker(measure="all", url=broker_url_of(broker_url, "grace", "p/w"))
         send(make_job("climb"))
         broker.lpush(queue_of("grace"), b"garbage")
         send(make_job("climb"))
         fake_server.wait_for(lambda: len(fake_server.bodies("report")) == 2, seconds=60)
+        assert {body["runs"][0]["status"] for body in fake_server.bodies("report")} == {"reached"}
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(timeout=60) == 0
+        assert fake_server.bodies("hello")[-1]["state"] == "stopping"
         assert broker.acl_log() == []
 
 

@@ -11,7 +11,7 @@ from typing import get_args
 import httpx2
 import pytest
 
-from finishline.client.transport import Conflict, FinishlineError
+from finishline.client.transport import FinishlineError
 from finishline.rules.verification.messages import (
     REPLAY_TASK,
     BatchAnswer,
@@ -23,7 +23,7 @@ from finishline.rules.verification.messages import (
     ReplayReport,
 )
 from worker.app import make_app
-from worker.failures import death_of_child, ends_attempt, failure
+from worker.failures import death_of_child, failure
 from worker.link import HelloThread, WorkerLink
 from worker.logs import FORMATTERS
 from worker.outbox import Outbox
@@ -193,10 +193,9 @@ def test_a_worker_that_has_become_free_says_so_at_once(fake_server, server_clien
 
 
 class Server:
-    """Keeps the batches it gets; answers what it is told to."""
+    """Keeps the batches it gets."""
 
-    def __init__(self, answer=None):
-        self.answer = answer or BatchAnswer(proceed=True)
+    def __init__(self):
         self.batches = []
         self.changed = threading.Condition()
 
@@ -204,9 +203,7 @@ class Server:
         with self.changed:
             self.batches.append([event.sequence for event in batch.events])
             self.changed.notify_all()
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return self.answer
+        return BatchAnswer(proceed=True)
 
     def wait_for(self, condition):
         with self.changed:
@@ -303,25 +300,6 @@ def test_a_slow_server_does_not_hold_up_what_puts_events():
         release.set()
 
 
-@pytest.mark.parametrize(
-    ("answer", "reason"),
-    [
-        (BatchAnswer(proceed=True), None),
-        (BatchAnswer(proceed=False, reason="cancelled"), "cancelled"),
-        (BatchAnswer(proceed=False, reason="time_limit"), "time_limit"),
-        (Conflict("another worker has it", status=409), "fenced"),
-        (FinishlineError("the lease is over"), "fenced"),
-    ],
-)
-def test_the_servers_answer_becomes_the_reason_to_stop(answer, reason):
-    server = Server(answer)
-    with Outbox(server.post, heartbeat_seconds=0.01) as outbox:
-        server.wait_for(lambda: server.batches)
-        outbox.put(event(0))
-    assert outbox.stop_reason == reason
-    assert (len(server.batches) == 1) == (reason == "fenced")
-
-
 @pytest.mark.parametrize("code", get_args(FailureCode))
 def test_every_failure_code_has_a_kind_and_a_next_step(code):
     made = failure(code, "what happened")
@@ -341,15 +319,6 @@ def test_a_kill_while_the_kernel_ran_out_of_memory_is_out_of_memory(number, oom_
     found = death_of_child(-number, oom_kills=oom_kills, batch_size=64.0)
     assert found.code == code
     assert ("at a batch size of 64" in found.message) == (code == "out_of_memory")
-
-
-@pytest.mark.parametrize(
-    ("code", "ends"),
-    [("training_diverged", False), ("run_time_limit", False), ("child_died", True),
-     ("bad_hyperparameter", True)],
-)  # fmt: skip
-def test_a_run_that_is_a_result_does_not_end_its_attempt(code, ends):
-    assert ends_attempt(failure(code, "")) is ends
 
 
 def line(formatter, message="two\nlines"):
@@ -380,25 +349,16 @@ def test_lines_name_the_attempt_until_it_is_over(make_job):
     assert line(FORMATTERS["text"]()).endswith("two\\nlines")
 
 
-def test_a_worker_that_does_not_stop_is_ended(capfd):
+@pytest.mark.parametrize("limit_seconds", [0.0, 0.05])
+def test_a_worker_that_was_told_to_stop_and_does_not_is_ended(capfd, limit_seconds):
     state, codes = WorkerState(), []
-    thread = guard_stop(state, limit_seconds=0.05, leave=codes.append)
+    thread = guard_stop(state, limit_seconds=limit_seconds, leave=codes.append)
+    thread.join(timeout=1.2)
+    assert (thread.is_alive(), codes) == (True, [])  # Nobody has told it.
     state.stopping = True
     thread.join(timeout=60)
     assert codes == [0]
     assert "_watch" in capfd.readouterr().err  # The log shows where the threads were.
-
-
-def test_a_worker_that_was_not_told_to_stop_is_left_alone():
-    codes = []
-    state = WorkerState()
-    thread = guard_stop(state, limit_seconds=0.0, leave=codes.append)
-    thread.join(timeout=1.2)
-    assert thread.is_alive()
-    assert codes == []
-    state.stopping = True
-    thread.join(timeout=20)
-    assert codes == [0]
 
 
 def test_an_attempt_is_stopped_when_its_grace_is_over():

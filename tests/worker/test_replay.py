@@ -55,14 +55,6 @@ def test_attempt_is_claimed_trained_and_reported(make_attempt, fake_server, make
         assert fake_server.fences(kind) == {fence}
 
 
-def test_each_run_trains_with_its_own_hyperparameters(make_attempt, fake_server, make_job):
-    settings = ({"batch_size": 64}, {"batch_size": -1})  # The fake trainers refuse the second.
-    make_attempt(make_job("climb", seeds=(1, 2), hyperparameters_by_run=settings))
-    [report] = fake_server.bodies("report")
-    assert [run["status"] for run in report["runs"]] == ["reached", "failed"]
-    assert report["runs"][1]["failure"]["code"] == "bad_hyperparameter"
-
-
 @pytest.mark.parametrize("status", [401, 404, 409])
 def test_refused_claim_trains_nothing(make_attempt, fake_server, make_job, status):
     fake_server.answers["claim"] = [(status, {"detail": "no"})]
@@ -73,6 +65,7 @@ def test_refused_claim_trains_nothing(make_attempt, fake_server, make_job, statu
 @pytest.mark.parametrize(
     ("status", "answer", "codes"),
     [
+        (404, {"detail": "the attempt is gone"}, []),
         (409, {"detail": "the lease ran out"}, []),
         (200, {"proceed": False, "reason": "cancelled"}, []),
         (200, {"proceed": False, "reason": "time_limit"}, ["run_time_limit"]),
@@ -85,6 +78,9 @@ def test_server_ends_an_attempt(make_attempt, fake_server, make_job, status, ans
     assert [report["failure"]["code"] for report in reports] == codes
     assert [len(report["runs"]) for report in reports] == [1] * len(codes)
     assert {event["run"] for event in fake_server.events()} == {0}
+    # Once the lease is gone nothing more is posted.
+    ended = [event for event in fake_server.events() if event["kind"] == "run_finished"]
+    assert len(ended) == (1 if status == 200 else 0)
 
 
 def test_hanging_training_does_not_stop_the_heartbeat(make_attempt, fake_server, make_job):
@@ -109,19 +105,29 @@ def test_stopped_worker_reports_the_attempt_as_stopped(make_attempt, fake_server
     assert len(report["runs"][0]["evaluations"]) == 1
 
 
-def test_infrastructure_failure_ends_the_attempt(make_attempt, fake_server, make_job):
-    make_attempt(make_job("killed", seeds=(1, 2, 3)))
-    [report] = fake_server.bodies("report")
-    [run] = report["runs"]
-    assert report["failure"]["code"] == "child_died"
-    assert run["failure"] == report["failure"]
+REFUSED = {"batch_size": -1}  # By the fake trainers.
 
 
-def test_diverged_run_counts_and_the_others_go_on(make_attempt, fake_server, make_job):
-    make_attempt(make_job("diverge", seeds=(1, 2)))  # odd seeds diverge
+@pytest.mark.parametrize(
+    ("reference", "asked", "codes", "ends"),
+    [
+        ("killed", {}, ["child_died"], True),
+        ("climb", {"hyperparameters_by_run": ({"batch_size": 64}, REFUSED, {"batch_size": 64})},
+         [None, "bad_hyperparameter"], True),
+        ("diverge", {}, ["training_diverged", None, "training_diverged"], False),  # Odd seeds do.
+        ("hang", {"run_limit_seconds": 1.0}, ["run_time_limit"] * 3, False),
+    ],
+)  # fmt: skip
+def test_a_failure_that_is_no_result_of_its_run_ends_the_attempt(
+    make_attempt, fake_server, make_job, reference, asked, codes, ends
+):
+    make_attempt(make_job(reference, seeds=(1, 2, 3), **asked))
     [report] = fake_server.bodies("report")
-    assert report["failure"] is None
-    assert [run["status"] for run in report["runs"]] == ["failed", "reached"]
+    failures = [run["failure"] for run in report["runs"]]
+    assert [failure and failure["code"] for failure in failures] == codes
+    assert report["failure"] == (failures[-1] if ends else None)
+    told = ["failed" if code else "reached" for code in codes]
+    assert [run["status"] for run in report["runs"]] == told
 
 
 def test_events_and_report_survive_a_server_that_restarts(make_attempt, fake_server, make_job):
@@ -216,16 +222,6 @@ def start(record):
 def evaluate(record, at, quality, **clock):
     tell(record, "phase", at - 0.25, phase="eval")
     tell(record, "measurement", at, epoch=1, samples=64, quality=quality, **clock)
-
-
-def test_seconds_of_an_evaluation_count_on_the_benchmarks_clock(record):
-    start(record)
-    evaluate(record, 105.0, 50.0)
-    [evaluation] = record.evaluations
-    assert evaluation.seconds == 2.0
-    assert evaluation.ledger["train"] == 1.25
-    assert evaluation.ledger["eval"] == 0.25
-    assert evaluation.ledger["init"] == 2.0
 
 
 def test_the_share_of_the_processor_is_told_once_the_clock_has_run_long_enough(record):
@@ -340,6 +336,9 @@ def test_a_closed_run_tells_its_seconds_its_ledger_and_its_log(record):
     evaluate(record, 105.0, 50.0)
     tell(record, "end", 106.0, clock=105.98, cpu=104.5)
     run = record.close("the last words")
+    [evaluation] = run.evaluations
+    spent = [evaluation.ledger[phase] for phase in ("init", "train", "eval")]
+    assert (evaluation.seconds, spent) == (2.0, [2.0, 1.25, 0.25])
     # From the first phase after the warm-up, at 103 s, to the last line.
     assert run.parent_seconds == 3.0
     assert run.child_seconds == pytest.approx(2.98)

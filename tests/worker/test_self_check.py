@@ -399,7 +399,6 @@ def test_types_follow_the_compute_capability(monkeypatch, capability, hip, names
     assert [kind.name for kind in types_of("cuda", capability)] == names.split()
 
 
-@pytest.mark.usefixtures("small")
 def test_float32_is_tf32_only_while_it_is_switched_on():
     before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
     with TF32.switched_on():
@@ -410,7 +409,6 @@ def test_float32_is_tf32_only_while_it_is_switched_on():
     assert BF16.dtype is torch.bfloat16
 
 
-@pytest.mark.usefixtures("small")
 def test_a_link_carries_two_parts_less_those_that_stay():
     # nccl-tests: 8 ranks, 1 GB in 10 ms: algorithm bandwidth 100 GB/s, bus bandwidth 175 GB/s.
     assert all_reduce_bus_rate(1e9, 8, 0.01) == pytest.approx(175e9)

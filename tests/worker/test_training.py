@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,6 +31,19 @@ def is_running(pid):
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+@pytest.fixture
+def once_evaluated(events):
+    """Orders a run to stop for this reason as soon as it was evaluated."""
+
+    def once_evaluated(reason):
+        def stop():
+            return reason if any(event.kind == "evaluation" for event in events) else None
+
+        return stop
+
+    return once_evaluated
 
 
 def wait_until(condition):
@@ -166,22 +178,15 @@ def test_failures_are_typed_and_name_the_next_step(
         ("fenced", "cancelled", None),
     ],
 )
-def test_run_stops_when_told_to(train, make_job, events, reason, status, code):
-    def stop():
-        evaluated = any(event.kind == "evaluation" for event in events)
-        return reason if evaluated else None
-
-    run = train(make_job("hang"), stop=stop)
+def test_run_stops_when_told_to(train, make_job, events, once_evaluated, reason, status, code):
+    run = train(make_job("hang"), stop=once_evaluated(reason))
     assert run.status == status
     assert (run.failure.code if run.failure else None) == code
     assert events[-1].kind == "run_finished"
 
 
-def test_everything_the_child_started_is_killed_with_it(train, make_job, events):
-    def stop():
-        return "time_limit" if any(event.kind == "evaluation" for event in events) else None
-
-    run = train(make_job("with_helper"), stop=stop)
+def test_everything_the_child_started_is_killed_with_it(train, make_job, once_evaluated):
+    run = train(make_job("with_helper"), stop=once_evaluated("time_limit"))
     pids = [int(pid) for pid in re.findall(r"=(\d+)", run.log_tail)]
     assert len(pids) == 2
     wait_until(lambda: not any(is_running(pid) for pid in pids))
@@ -266,18 +271,13 @@ def test_the_first_process_alone_tells_what_happens_to_any(
 
 
 def test_no_process_of_a_group_is_left_when_the_run_is_given_up(
-    train_group, make_job, events, tmp_path
+    train_group, make_job, once_evaluated, tmp_path
 ):
-    def stop():
-        return "cancelled" if any(event.kind == "evaluation" for event in events) else None
-
-    run = train_group(make_job("hang_in_group", run_limit_seconds=90.0), stop)
+    job = make_job("hang_in_group", run_limit_seconds=90.0)
+    run = train_group(job, once_evaluated("cancelled"))
     assert run.status == "cancelled", run.log_tail
     pids = [int((tmp_path / f"{rank}.pid").read_text()) for rank in (0, 1)]
-    deadline = time.monotonic() + 20
-    while any(is_running(pid) for pid in pids):
-        assert time.monotonic() < deadline, "a process of the group is left"
-        time.sleep(0.01)
+    wait_until(lambda: not any(is_running(pid) for pid in pids))
 
 
 def test_real_training_on_two_processes_reaches_its_target(make_job, announcer):
