@@ -21,14 +21,13 @@ from finishline.rules.verification.judge import judge
 from finishline.rules.verification.messages import (
     Failure,
     ReplayEvaluation,
-    ReplayReport,
     ReplayRun,
-    WorkerSystem,
 )
 from finishline.rules.verification.replay import plan_replay
 from finishline.rules.verification.verdict import ChangedFigure, changed_figures
 from perf.harness import Bars
 from perf.statistics import Strategy, fixed_stops, hold_intervals, ratio, simulate
+from tests.support.verdicts import report
 
 EPOCHS = 10
 
@@ -88,12 +87,11 @@ def verdict(benchmark, claimed, replays, *, division="closed", **hyperparameters
         RunScore(f"run_{i}.log", i, True, 0.3 * len(c), float(len(c)), min(c), 0.3)
         for i, c in enumerate(claimed)
     ]
-    system = WorkerSystem("w", "cpu-x86_64", "any", 2, 24.0, None, 0, 1, {})
     return judge(
         benchmark,
         claim(division, **hyperparameters),
         scores,
-        ReplayReport(list(replays), system),
+        report(replays),
         curves=[evaluations(c) for c in claimed],
     )
 
@@ -148,14 +146,29 @@ def test_honest_claims_are_hardly_ever_left_unverified(stopping):
     assert failed <= 10
 
 
-def test_replays_whose_mean_misses_the_target_reject_a_claim(stopping):
+@pytest.mark.parametrize(
+    ("replays_of", "settings", "outcome", "code", "weight"),
+    [
+        # Their mean misses the target. Away from the calibrated settings they speak alone.
+        (lambda rng: honest_replays(rng, gain=-0.2), {"epochs": 9.0},
+         "rejected", "did_not_reach", "rejects"),
+        # None came to its stop.
+        (lambda rng: [replay(i, curve(rng)[:4], status="not_reached") for i in range(3)], {},
+         "rejected", "did_not_reach", "rejects"),
+        # One replay makes no mean.
+        (lambda rng: honest_replays(rng, runs=1), {},
+         "inconclusive", "infrastructure", "leaves_open"),
+        # A replay below the entropy speaks against the worker.
+        (lambda rng: [*honest_replays(rng, runs=3), replay(3, [*curve(rng)[:9], 0.5])], {},
+         "inconclusive", "below_entropy", "leaves_open"),
+    ],
+)  # fmt: skip
+def test_an_honest_claim_is_judged_by_its_replays(
+    stopping, replays_of, settings, outcome, code, weight
+):
     rng = random.Random(2)
-    settings = {"epochs": 9.0}  # away from the calibrated settings the replays speak alone
-    replays = honest_replays(rng, gain=-0.2)
-    found = verdict(stopping, [curve(rng) for _ in range(5)], replays, **settings)
-
-    assert found.outcome == "rejected"
-    assert weights(found)["did_not_reach"] == "rejects"
+    found = verdict(stopping, [curve(rng) for _ in range(5)], replays_of(rng), **settings)
+    assert (found.outcome, weights(found)[code]) == (outcome, weight)
 
 
 def test_replays_that_prove_nothing_leave_a_claim_open(stopping):
@@ -169,19 +182,6 @@ def test_replays_that_prove_nothing_leave_a_claim_open(stopping):
     assert found.outcome == "inconclusive"
 
 
-def test_one_replay_makes_no_mean(stopping):
-    rng = random.Random(4)
-    found = verdict(stopping, [curve(rng) for _ in range(5)], honest_replays(rng, runs=1))
-    assert weights(found)["infrastructure"] == "leaves_open"
-
-
-def test_replays_that_never_came_to_their_stop_reject_a_claim(stopping):
-    rng = random.Random(5)
-    replays = [replay(i, curve(rng)[:4], status="not_reached") for i in range(3)]
-    found = verdict(stopping, [curve(rng) for _ in range(5)], replays)
-    assert weights(found)["did_not_reach"] == "rejects"
-
-
 def test_one_replay_that_never_came_to_its_stop_is_left_out_of_the_mean(stopping):
     rng = random.Random(5)
     replays = [*honest_replays(rng), replay(4, curve(rng)[:4], status="not_reached")]
@@ -193,12 +193,12 @@ def test_one_replay_that_never_came_to_its_stop_is_left_out_of_the_mean(stopping
     assert weights(found)["reached_target"] == "supports"
 
 
-@pytest.mark.parametrize("runs", [0, 5])
-def test_a_claim_that_does_not_tell_where_it_stopped_is_left_open(stopping, runs):
-    rng = random.Random(12)
-    scores = [RunScore(f"run_{i}.log", i, True, 3.0, None, 0.7, 0.3) for i in range(runs)]
-    system = WorkerSystem("w", "cpu-x86_64", "any", 2, 24.0, None, 0, 1, {})
-    found = judge(stopping, claim(), scores, ReplayReport(honest_replays(rng), system))
+@pytest.mark.parametrize(("runs", "epochs"), [(0, None), (5, None), (5, 10.0)])
+def test_a_claim_without_curves_or_without_its_stop_is_left_open(stopping, runs, epochs):
+    replays = report(honest_replays(random.Random(12)))
+    scores = [RunScore(f"run_{i}.log", i, True, 3.0, epochs, 0.7, 0.3) for i in range(runs)]
+    found = judge(stopping, claim(), scores, replays)
+    assert found.outcome == "inconclusive"
     assert weights(found)["claim_has_no_time"] == "leaves_open"
 
 
@@ -250,25 +250,6 @@ def test_a_loss_below_the_entropy_is_a_proven_cheat(stopping):
     reason = next(r for r in found.reasons if r.code == "below_entropy")
     assert reason.weight == "rejects"
     assert reason.message.startswith("run_4.log")
-
-
-def test_a_replay_below_the_entropy_speaks_against_the_worker(stopping):
-    rng = random.Random(11)
-    broken = replay(3, [*curve(rng)[:9], 0.5])
-    found = verdict(
-        stopping, [curve(rng) for _ in range(5)], [*honest_replays(rng, runs=3), broken]
-    )
-    assert weights(found)["below_entropy"] == "leaves_open"
-    assert found.outcome == "inconclusive"
-
-
-def test_a_claim_without_curves_is_not_believed_blindly(stopping):
-    rng = random.Random(12)
-    scores = [RunScore(f"run_{i}.log", i, True, 3.0, 10.0, 0.7, 0.3) for i in range(5)]
-    system = WorkerSystem("w", "cpu-x86_64", "any", 2, 24.0, None, 0, 1, {})
-    found = judge(stopping, claim(), scores, ReplayReport(honest_replays(rng), system))
-    assert found.outcome == "inconclusive"
-    assert "claim_has_no_time" in weights(found)
 
 
 def test_where_more_is_better_the_same_tests_hold(stopping):
@@ -407,8 +388,7 @@ def outcome_of(benchmark, claimed, replayed, *, speed):
     claim = Claim(
         "digits", "closed", "m", "f", System("s", "cpu", "p"), ("a",), {"batch_size": batch_size}
     )
-    system = WorkerSystem("w", "cpu", "p", 2, 24.0, None, 0, 1, {})
-    return judge(benchmark, claim, runs, ReplayReport(replays, system)).outcome
+    return judge(benchmark, claim, runs, report(replays, hardware_class="cpu")).outcome
 
 
 @pytest.mark.parametrize("batch_size", [32, 64, 128])

@@ -254,9 +254,10 @@ def test_which_own_seeds_are_trained_depends_on_the_nonce(digits):
     assert found == set(claimed)
 
 
-def test_the_band_is_the_prediction_interval_of_student_shared_by_all_evaluations():
+@pytest.mark.parametrize(("runs", "alpha"), [(1, 0.01), (4, 0.01), (4, 0.001)])
+def test_the_band_is_the_prediction_interval_of_student_shared_by_all_evaluations(runs, alpha):
     curves = np.random.default_rng(1).normal([20.0, 80.0, 97.0], [5.0, 2.0, 0.4], (12, 3))
-    n, m, runs, alpha = 12, 3, 4, 0.01
+    n, m = 12, 3
 
     points = control_points(curves.tolist(), runs=runs, alpha=alpha, resolution=0.01)
 
@@ -288,16 +289,6 @@ def test_curves_count_to_the_shortest():
     points = control_points([[1.0, 2.0, 3.0], [1.5, 2.5]], runs=1, alpha=0.1, resolution=0.0)
 
     assert len(points) == 2
-
-
-def test_more_replays_or_a_smaller_alpha_widen_the_band():
-    curves = np.random.default_rng(2).normal(90.0, 1.0, (20, 5)).tolist()
-
-    def width(*, runs, alpha):
-        point = control_points(curves, runs=runs, alpha=alpha, resolution=0.0)[0]
-        return point.upper - point.lower
-
-    assert width(runs=1, alpha=0.01) < width(runs=8, alpha=0.01) < width(runs=8, alpha=0.001)
 
 
 def test_all_evaluations_of_all_replays_stay_inside_as_often_as_promised():

@@ -69,9 +69,7 @@ def test_a_dawnbench_entry_is_scored_as_published(make_benchmark):
     assert result.tta_low_seconds is None
 
 
-def test_several_runs_are_averaged_olympically_and_their_spread_is_over_all(
-    make_benchmark, five_runs
-):
+def test_several_runs_are_averaged_olympically_and_every_step_is_kept(make_benchmark, five_runs):
     result = score_of(five_runs, make_benchmark(count=5, dropped=1), price=3.6)
 
     assert result.tta_seconds == 102.0  # (100 + 101 + 105) / 3
@@ -81,10 +79,7 @@ def test_several_runs_are_averaged_olympically_and_their_spread_is_over_all(
     assert result.tta_low_seconds is None  # Nothing tells how much such runs scatter.
     assert result.evaluation_interval_seconds == 250.0
 
-
-def test_every_step_of_a_score_is_kept(make_benchmark, five_runs):
-    steps = score_of(five_runs, make_benchmark(count=5, dropped=1), price=3.6).steps
-
+    steps = result.steps
     assert [step.name for step in steps] == [
         *[f"TTA of run_{i}.log" for i in range(5)],
         "TTA",
@@ -229,9 +224,7 @@ TIMES = [float(t) for t in range(36)]  # unet3d: 40 runs, 4 + 4 dropped
     [
         # Source: MLPerf training_rules.adoc, "Benchmark results".
         ([90.0, 100.0, 101.0, 105.0, 500.0], 1, 102.0),
-        # One run that did not converge is dropped as the slowest, two make the result invalid.
-        ([100.0, None, 102.0, 90.0, 101.0], 1, 101.0),
-        ([100.0, None, 102.0, None, 101.0], 1, None),
+        # As many runs as are dropped may have missed.
         ([*TIMES, *[None] * 4], 4, mean(range(4, 36))),
         ([*TIMES[:35], *[None] * 5], 4, None),
         ([1.0, 2.0, 6.0], 0, 3.0),

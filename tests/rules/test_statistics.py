@@ -77,15 +77,6 @@ def test_one_more_run_below_the_limit_is_as_unlikely_as_alpha_says():
     assert limit == pytest.approx(oracle[0])
 
 
-def test_a_mean_of_more_runs_may_stray_less():
-    reference = Reference(8.0, 0.5, 40)
-
-    limits = [lowest_mean(reference, weight=w, alpha=0.01) for w in (1, 2, 8)]
-
-    assert limits == sorted(limits)
-    assert limits[2] - limits[0] > 0.5
-
-
 def test_a_mean_one_evaluation_early_is_rounding_however_sure_the_reference():
     """Ninety of a hundred runs take 8 epochs, ten take 7: three of 7 are chance enough."""
     reference = Reference(7.9, 0.3, 1000)
