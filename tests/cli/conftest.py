@@ -37,6 +37,15 @@ class StandIn:
         """Answer this request; given several times, each answer is used once and the last kept."""
         self.answers.setdefault(request, []).append((status, document))
 
+    def stream(self, verification_id, *events):
+        """Answer with the numbered events of a verification, which a comment precedes."""
+        lines = [
+            f"id: {number}\nevent: {name}\ndata: {json.dumps(document)}\n\n"
+            for number, (name, document) in enumerate(events, start=1)
+        ]
+        content = ": hello\n\n".join(["", *lines]).encode()
+        self.answer(f"GET /api/v1/verifications/{verification_id}/events", content)
+
     def refuse(self, request, status, detail, problems=()):
         """Answer this request with problem+json."""
         body = {"type": "about:blank", "title": "no", "status": status, "detail": detail}

@@ -48,25 +48,17 @@ def test_no_other_name_is_read(name):
     assert "unexpected file name" in refused(zip_of(("proof.dsse.json", b"{}"), (name, b"x")))
 
 
-def test_too_many_files_are_refused():
-    names = [f"logs/{number:064x}" for number in range(bundles.FILES_LIMIT)]
-    content = zip_of(("proof.dsse.json", b"{}"), *((name, b"") for name in names))
+def test_a_bundle_is_not_unpacked_beyond_its_limits(monkeypatch):
+    def bundle_of(count, content):
+        logs = ((f"logs/{number:064x}", content) for number in range(count))
+        return zip_of(("proof.dsse.json", b"{}"), *logs)
 
-    assert "111 files; expected at most 110" in refused(content)
-
-
-def test_a_bomb_is_not_unpacked_beyond_the_limit():
+    assert "111 files; expected at most 110" in refused(bundle_of(bundles.FILES_LIMIT, b""))
     bomb = zip_of(("proof.dsse.json", bytes(bundles.PROOF_LIMIT_BYTES + 1)))
-
     assert len(bomb) < 100_000
     assert "too large unpacked" in refused(bomb)
-
-
-def test_many_files_within_their_limits_may_not_be_too_much_together(monkeypatch):
-    monkeypatch.setattr(bundles, "BUNDLE_LIMIT_BYTES", 1000)
-    entries = [(f"logs/{number:064x}", bytes(400)) for number in range(3)]
-
-    assert "expected at most 198 bytes" in refused(zip_of(("proof.dsse.json", b"{}"), *entries))
+    monkeypatch.setattr(bundles, "BUNDLE_LIMIT_BYTES", 1000)  # Each is within its own limit.
+    assert "expected at most 198 bytes" in refused(bundle_of(3, bytes(400)))
 
 
 def packed_by(method):
@@ -272,38 +264,28 @@ def test_the_key_differs_for_other_contents_names_and_fields(folder):
 COMMIT = "fb27b827bd83eff9021698ffe576b33a100e0b78"
 
 
-@pytest.fixture
-def git(tmp_path):
-    folder = tmp_path / ".git"
-    (folder / "refs" / "heads").mkdir(parents=True)
-    return folder
-
-
-def test_a_branch_names_the_commit(git):
-    (git / "HEAD").write_text("ref: refs/heads/master\n")
-    (git / "refs" / "heads" / "master").write_text(f"{COMMIT}\n")
-    (git.parent / "CIFAR10" / "train").mkdir(parents=True)
-    assert commit_of(git.parent / "CIFAR10" / "train") == COMMIT
-
-
-def test_a_detached_head_is_the_commit(git):
-    (git / "HEAD").write_text(COMMIT)
-    assert commit_of(git.parent) == COMMIT
-
-
-def test_a_packed_branch_names_the_commit(git):
-    (git / "HEAD").write_text("ref: refs/heads/master\n")
-    (git / "packed-refs").write_text(f"# pack-refs with: peeled\n{COMMIT} refs/heads/master\n")
-    assert commit_of(git.parent) == COMMIT
-
-
 @pytest.mark.parametrize(
-    "head", ["", "ref: refs/heads/gone", "ref: refs/../../secret", "not a commit", COMMIT[:39]]
-)
-def test_what_names_no_commit_is_none(git, head):
-    (git / "HEAD").write_text(head)
-    (git.parent / "secret").write_text(COMMIT)
-    assert commit_of(git.parent) is None
+    ("head", "commit"),
+    [
+        ("ref: refs/heads/master\n", COMMIT),
+        ("ref: refs/heads/packed\n", COMMIT),
+        (COMMIT, COMMIT),
+        *((head, None) for head in (
+            "", "ref: refs/heads/gone", "ref: refs/../../secret", "not a commit", COMMIT[:39],
+        )),
+    ],
+)  # fmt: skip
+def test_the_commit_of_a_folder_is_that_of_its_checkout(tmp_path, head, commit):
+    (tmp_path / ".git" / "refs" / "heads").mkdir(parents=True)
+    (tmp_path / "CIFAR10" / "train").mkdir(parents=True)
+    for name, content in (
+        (".git/HEAD", head),
+        (".git/refs/heads/master", f"{COMMIT}\n"),
+        (".git/packed-refs", f"# pack-refs with: peeled\n{COMMIT} refs/heads/packed\n"),
+        ("secret", COMMIT),
+    ):
+        (tmp_path / name).write_text(content)
+    assert commit_of(tmp_path) == commit_of(tmp_path / "CIFAR10" / "train") == commit
 
 
 ENTRY: dict[str, Any] = {

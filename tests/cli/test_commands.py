@@ -40,14 +40,6 @@ def folder(tmp_path):
     return tmp_path
 
 
-def stream(*events):
-    lines = [
-        f"id: {number}\nevent: {name}\ndata: {json.dumps(document)}\n\n"
-        for number, (name, document) in enumerate(events, start=1)
-    ]
-    return ": hello\n\n".join(["", *lines]).encode()
-
-
 REPLAY = {
     "attempt": 1, "sequence": 0, "run": 0, "kind": "evaluation", "epoch": 1.0, "seconds": 0.1,
     "quality": 15.2,
@@ -251,10 +243,8 @@ def test_verify_without_watching_answers_at_once(finishline, standin):
 )
 def test_watching_ends_with_the_verdicts_exit_code(finishline, standin, outcome, code):
     standin.answer("POST /api/v1/submissions/s1/verifications", VERIFICATION, status=201)
-    events = stream(
-        ("state", VERIFICATION), ("replay", REPLAY), ("end", ENDED | {"outcome": outcome})
-    )
-    standin.answer("GET /api/v1/verifications/v1/events", events)
+    end = ENDED | {"outcome": outcome}
+    standin.stream("v1", ("state", VERIFICATION), ("replay", REPLAY), ("end", end))
     ran = finishline("verify", "s1", "--watch", "--json")
     assert ran.code == code
     assert ran.json()["outcome"] == outcome
@@ -265,13 +255,10 @@ def test_watching_shows_why_nothing_happens_then_each_evaluation_then_the_verdic
     finishline, standin
 ):
     standin.answer("POST /api/v1/submissions/s1/verifications", VERIFICATION, status=201)
-    standin.answer(
-        "GET /api/v1/verifications/v1/events",
-        stream(("state", VERIFICATION), ("state", VERIFICATION), ("replay", REPLAY)),
-    )
+    standin.stream("v1", ("state", VERIFICATION), ("state", VERIFICATION), ("replay", REPLAY))
     failure = {"code": "clock_mismatch", "message": "It took 1 s.", "next_step": "Look there."}
     ended = ENDED | {"attempts": [{"number": 1, "failure": failure}]}
-    standin.answer("GET /api/v1/verifications/v1/events", stream(("x", {}), ("end", ended)))
+    standin.stream("v1", ("x", {}), ("end", ended))
     ran = finishline("verify", "s1", "--watch")
     assert ran.code == 0
     assert ran.out.splitlines()[0] == f"Verification v1: {standin.url}/verifications/v1"
@@ -299,7 +286,7 @@ def test_each_evaluation_is_compared_with_the_band_of_its_number(finishline, sta
     state = VERIFICATION | {"control_points": bands, "waiting_for": None}
     told = [("state", state), *(("replay", each) for each in (*phases, *events, over))]
     standin.answer("POST /api/v1/submissions/s1/verifications", state, status=201)
-    standin.answer("GET /api/v1/verifications/v1/events", stream(*told, ("end", ENDED)))
+    standin.stream("v1", *told, ("end", ENDED))
 
     lines = finishline("verify", "s1", "--watch").out.splitlines()
 
@@ -324,9 +311,7 @@ def test_watching_goes_along_with_a_verification_that_is_under_way(finishline, s
     ]
     standin.answer("GET /api/v1/submissions/s1", SUBMISSION | {"verifications": others})
     standin.answer("GET /api/v1/verifications/v1", VERIFICATION | {"state": "running"})
-    standin.answer(
-        "GET /api/v1/verifications/v1/events", stream(("replay", REPLAY), ("end", ENDED))
-    )
+    standin.stream("v1", ("replay", REPLAY), ("end", ENDED))
 
     ran = finishline("verify", named, "--watch")
 
@@ -353,7 +338,7 @@ def test_watching_asks_for_a_replay_where_those_before_have_ended(finishline, st
     standin.answer("GET /api/v1/verifications/v0", VERIFICATION | ended[0])
     standin.answer("GET /api/v1/submissions/s1", SUBMISSION | {"verifications": ended})
     standin.answer("POST /api/v1/submissions/s1/verifications", VERIFICATION, status=201)
-    standin.answer("GET /api/v1/verifications/v1/events", stream(("end", ENDED)))
+    standin.stream("v1", ("end", ENDED))
 
     ran = finishline("verify", "s1", "--watch")
 
@@ -381,8 +366,7 @@ BACKENDS = [
 
 def test_a_latency_is_asked_for_by_its_kind_and_ends_in_a_table_of_backends(finishline, standin):
     standin.answer("POST /api/v1/submissions/s1/verifications", VERIFICATION, status=201)
-    events = stream(("end", ENDED | {"backends": BACKENDS}))
-    standin.answer("GET /api/v1/verifications/v1/events", events)
+    standin.stream("v1", ("end", ENDED | {"backends": BACKENDS}))
     ran = finishline("verify", "s1", "--kind", "latency", "--watch")
 
     assert ran.code == 0

@@ -161,10 +161,6 @@ EVALUATION = {
 }  # fmt: skip
 
 
-def stream(*events):
-    return "".join(f"event: {name}\ndata: {json.dumps(each)}\n\n" for name, each in events).encode()
-
-
 def test_a_duel_is_asked_for_with_both_sides_pairs_and_reason(finishline, standin):
     standin.answer("POST /api/v1/duels", QUEUED, status=201)
     ran = finishline("duel", "s1", "s2", "--pairs", "6", "--reason", "record", "--token", "fl_o")
@@ -182,8 +178,7 @@ def test_watching_a_measurement_names_its_control(finishline, standin):
     queued = QUEUED | {"kind": "entry", "duel": None, "control_runs": [1]}
     standin.answer("GET /api/v1/verifications/d1", queued)
     end = queued | {"state": "done", "outcome": "verified", "reasons": []}
-    events = stream(("state", queued), ("replay", EVALUATION), ("end", end))
-    standin.answer("GET /api/v1/verifications/d1/events", events)
+    standin.stream("d1", ("state", queued), ("replay", EVALUATION), ("end", end))
     ran = finishline("verify", "d1", "--watch")
 
     assert ran.code == 0
@@ -192,8 +187,7 @@ def test_watching_a_measurement_names_its_control(finishline, standin):
 
 def test_watching_names_the_sides_and_ends_with_the_pairs_and_the_verdict(finishline, standin):
     standin.answer("POST /api/v1/duels", QUEUED, status=201)
-    events = stream(("state", QUEUED), ("replay", EVALUATION), ("end", ENDED))
-    standin.answer("GET /api/v1/verifications/d1/events", events)
+    standin.stream("d1", ("state", QUEUED), ("replay", EVALUATION), ("end", ENDED))
     ran = finishline("duel", "s1", "s2", "--watch")
 
     assert ran.code == 0
@@ -212,7 +206,7 @@ def test_watching_names_the_sides_and_ends_with_the_pairs_and_the_verdict(finish
 def test_a_duel_that_says_nothing_ends_with_code_3(finishline, standin, outcome, code):
     standin.answer("POST /api/v1/duels", QUEUED, status=201)
     end = ENDED | {"outcome": outcome, "duel": DUEL}
-    standin.answer("GET /api/v1/verifications/d1/events", stream(("end", end)))
+    standin.stream("d1", ("end", end))
     ran = finishline("duel", "s1", "s2", "--watch", "--json")
 
     assert (ran.code, ran.json()) == (code, end)
