@@ -14,7 +14,6 @@ from finishline.rules.run import Phase
 from reference_models import (
     DataSetError,
     HyperparameterError,
-    Measurement,
     TrainingDivergedError,
     cifar10,
     cifar10_files,
@@ -24,6 +23,7 @@ from reference_models.cifar10_images import augmented, cut_out, normalised, pad
 from reference_models.distributed import World
 from reference_models.memory import TrainingMemoryError
 from tests.support.cifar_files import python2_pickle, stripes, write_archive, write_cifar10
+from tests.support.curves import curve
 
 BENCHMARK = load_benchmark(Path(__file__).parents[2] / "benchmarks" / "cifar10.toml")
 
@@ -50,10 +50,6 @@ def start(tmp_path, monkeypatch):
         return cifar10.train(config, seed=seed, device="cpu", data_dir=data_dir)
 
     return start
-
-
-def curve(training):
-    return [item.quality for item in training if isinstance(item, Measurement)]
 
 
 @pytest.mark.nightly

@@ -12,12 +12,12 @@ import torch
 from finishline.rules.benchmarks.benchmark import load_benchmark
 from reference_models import (
     DataSetError,
-    Measurement,
     digits,
     synthetic_of,
 )
 from reference_models.arithmetic import Arithmetic
 from reference_models.precision import configured
+from tests.support.curves import curve
 
 BENCHMARK = load_benchmark(Path(__file__).parents[2] / "benchmarks" / "digits.toml")
 
@@ -25,10 +25,6 @@ BENCHMARK = load_benchmark(Path(__file__).parents[2] / "benchmarks" / "digits.to
 def start(*, seed=0, **hyperparameters):
     config = digits.configure(hyperparameters)
     return digits.train(config, seed=seed, device="cpu", data_dir=Path("unused"))
-
-
-def curve(training):
-    return [item.quality for item in training if isinstance(item, Measurement)]
 
 
 def test_training_on_shuffled_labels_does_not_reach_the_target(monkeypatch):

@@ -21,6 +21,7 @@ from reference_models import (
     grammar_corpus,
     text,
 )
+from tests.support.curves import curve
 
 BENCHMARK = load_benchmark(Path(__file__).parents[2] / "benchmarks" / "grammar.toml")
 
@@ -33,10 +34,6 @@ def corpus():
 def start(*, seed=0, **hyperparameters):
     config = grammar.configure(hyperparameters)
     return grammar.train(config, seed=seed, device="cpu", data_dir=Path("unused"))
-
-
-def curve(training):
-    return [item.quality for item in training if isinstance(item, Measurement)]
 
 
 @pytest.mark.nightly

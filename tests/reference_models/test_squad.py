@@ -11,7 +11,6 @@ import torch
 from finishline.rules.benchmarks.benchmark import load_benchmark
 from reference_models import (
     DataSetError,
-    Measurement,
     squad,
     squad_files,
 )
@@ -19,6 +18,7 @@ from reference_models.squad_files import Answer, PublishedFile, read_published, 
 from reference_models.squad_metric import f1_score, mean_over_questions, normalise
 from reference_models.squad_text import cover, encode, make_vocabulary, split_words, text_of
 from tests.reference_models.small_squad import SMALL, publish, questions_file
+from tests.support.curves import curve
 
 BENCHMARK = load_benchmark(Path(__file__).parents[2] / "benchmarks" / "squad.toml")
 
@@ -34,10 +34,6 @@ def facts(monkeypatch, tmp_path):
 def start(data_dir, *, seed=0, **hyperparameters):
     config = squad.configure(SMALL | hyperparameters)
     return squad.train(config, seed=seed, device="cpu", data_dir=data_dir)
-
-
-def curve(training):
-    return [item.quality for item in training if isinstance(item, Measurement)]
 
 
 def test_the_reader_learns_to_find_what_a_question_asks_for(facts):

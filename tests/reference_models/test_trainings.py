@@ -18,6 +18,7 @@ from reference_models import (
 )
 from tests.reference_models import small_squad
 from tests.support.cifar_files import stripes, write_cifar10
+from tests.support.curves import curve
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 # Settings of a short training, samples of its epoch, and the function that reads its data.
@@ -46,10 +47,6 @@ def start(tmp_path, monkeypatch):
         return module.train(config, seed=seed, device="cpu", data_dir=tmp_path)
 
     return start
-
-
-def curve(training):
-    return [item.quality for item in training if isinstance(item, Measurement)]
 
 
 @pytest.mark.parametrize("name", SHORT)

@@ -12,7 +12,6 @@ from torchvision.models import resnet50
 from finishline.rules.run import Phase
 from reference_models import (
     DataSetError,
-    DeviceError,
     HyperparameterError,
     Measurement,
     TrainingDivergedError,
@@ -68,10 +67,6 @@ def start(data_dir, monkeypatch):
         return imagenet.train(config, seed=seed, device="cpu", data_dir=data_dir)
 
     return start
-
-
-def curve(training):
-    return [item.quality for item in training if isinstance(item, Measurement)]
 
 
 def losses(monkeypatch, training):
@@ -183,13 +178,6 @@ def test_memory_that_runs_out_is_said_with_the_batch_size(start, monkeypatch):
     monkeypatch.setattr(imagenet, "warm_up", step)
     with pytest.raises(TrainingMemoryError, match="at a batch size of 12"):
         list(start())
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_gpu_that_is_not_there_is_said(data_dir):
-    training = imagenet.train(imagenet.configure(SMALL), seed=0, device="cuda", data_dir=data_dir)
-    with pytest.raises(DeviceError, match="no GPU"):
-        next(training)
 
 
 def test_batch_larger_than_the_data_set_is_refused(start):

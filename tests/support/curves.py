@@ -1,0 +1,8 @@
+"""What a training measured."""
+
+from reference_models import Measurement
+
+
+def curve(training):
+    """The quality of each evaluation."""
+    return [item.quality for item in training if isinstance(item, Measurement)]
