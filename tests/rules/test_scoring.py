@@ -291,7 +291,6 @@ def test_of_more_runs_the_window_with_the_median_score_counts(times, window):
         ([2.0, 4.0], 100 / 3),  # over the whole population
         ([], None),
         ([5.0], None),
-        ([0.0, 0.0], None),
         ([5.0, 5.0], 0.0),
     ],
 )

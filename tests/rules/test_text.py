@@ -381,15 +381,6 @@ def test_absent_optional_fields_are_none_or_their_default():
     assert read.boolean("absent", default=True) is True
 
 
-def test_fields_in_nested_tables_have_dotted_names():
-    read = Fields({"runs": [{}, {"system": {"price": "x"}}]}, file="a.json")
-
-    with pytest.raises(RuleError) as caught:
-        read.tables("runs")[1].table("system").number("price")
-
-    assert caught.value.field == "runs[1].system.price"
-
-
 def test_a_field_that_nobody_read_is_refused_with_the_known_ones():
     read = fields({"count": 1, "cuont": 1})
     read.integer("count")

@@ -3,7 +3,7 @@
 import json
 import sys
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -30,28 +30,25 @@ def make_job():
         *,
         seeds=(1,),
         evaluations_in_a_row=1,
-        control_points=(),
         hyperparameters=None,
-        data_set_sha256="fake-data-set",
         target=97.5,
-        clock="mlperf",
-        run_limit_seconds=30.0,
         hyperparameters_by_run=(),
         stop_at="target",
         latency=None,
         precision=None,
+        **changes,
     ):
         tables = hyperparameters_by_run or [hyperparameters or {"batch_size": 64}] * len(seeds)
         measure = ("tta", "latency") if latency is not None else ("tta",)
         if not hyperparameters_by_run:
             measure += ("profile",)
-        return ReplayJob(
+        job = ReplayJob(
             attempt_id="attempt-1",
             verification_id="verification-1",
             submission_id="submission-1",
             benchmark_id="digits",
             benchmark_sha256="0" * 64,
-            data_set_sha256=data_set_sha256,
+            data_set_sha256="fake-data-set",
             trainings=[
                 Training(
                     reference,
@@ -64,12 +61,13 @@ def make_job():
                 for seed, settings in zip(seeds, tables, strict=True)
             ],
             target=TargetSpec("top1Accuracy", target, "higher", evaluations_in_a_row),
-            clock=clock,
+            clock="mlperf",
             division="closed",
-            control_points=list(control_points),
-            run_limit_seconds=run_limit_seconds,
+            control_points=[],
+            run_limit_seconds=30.0,
             latency=latency,
         )
+        return replace(job, **changes)
 
     return make
 

@@ -280,13 +280,6 @@ def test_what_the_server_times_does_not_wait_for_the_answer_to_the_post_before()
     assert posted.batches == [[0], [1, 2]]
 
 
-def test_silence_is_filled_with_heartbeats():
-    server = Server()
-    with Outbox(server.post, heartbeat_seconds=0.01):
-        server.wait_for(lambda: len(server.batches) >= 3)
-    assert server.batches[:3] == [[], [], []]
-
-
 def test_a_slow_server_does_not_hold_up_what_puts_events():
     release = threading.Event()
 
