@@ -5,7 +5,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
@@ -71,23 +71,44 @@ COMMANDS = {
 SERVER_COMMANDS = ("up", "service", "backup", "restore", "bench", "scale", "profile", "probe")
 
 
+class Commands(MutableMapping[str, Any]):
+    """The commands that are installed, each of them imported at its first use."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        """Raises KeyError for an unknown name, CliError for a command of a missing server."""
+        if name not in self._loaded:
+            if name not in COMMANDS and name not in SERVER_COMMANDS:
+                raise KeyError(name)
+            self._loaded[name] = _load(name)
+        return self._loaded[name]
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        self._loaded[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        added = _of_the_server("commands").names
+        return iter([*(name for name in SERVER_COMMANDS if name in added), *COMMANDS])
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+
 class CommandGroup(TyperGroup):
-    """The commands by name, each of them imported at its first use."""
+    """The top of the command."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
-        self.commands: dict[str, Any] = dict.fromkeys((*SERVER_COMMANDS, *COMMANDS))
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of this name, None for an unknown one. Raises CliError without the server."""
-        if cmd_name in self.commands and self.commands[cmd_name] is None:
-            self.commands[cmd_name] = _load(cmd_name)
-        return self.commands.get(cmd_name)
+        self.commands = Commands()
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names of the commands that are installed."""
-        here = [*_of_the_server("commands").names, *COMMANDS]
-        return [name for name in self.commands if name in here]
+        """The names, without importing their modules."""
+        return list(self.commands)
 
 
 def _of_the_server(group: str) -> Any:
