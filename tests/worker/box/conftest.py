@@ -3,6 +3,7 @@
 import os
 import textwrap
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -91,41 +92,44 @@ def kill_boxes():
 @pytest.fixture
 def run_code(tmp_path):
     """Run a package of one module; without a `train` of its own it answers right at once."""
-    usual = """
-        def prepare(task):
-            pass
+    return partial(run_in, tmp_path)
 
-        def train(prepared, data, seed):
-            yield lambda inputs: bytes(range(8))
-    """
 
-    def run(
-        code,
-        *,
-        limits=LIMITS,
-        backend="bwrap",
-        packages=(),
-        preload=(),
-        score=share_right,
-        prediction=CLASSES,
-        on_start=lambda _: None,
-        on_ask=lambda _: None,
-        stop=lambda: False,
-    ):
-        folder = tmp_path / "package"
-        folder.mkdir(exist_ok=True)
-        tmp_path.chmod(0o755)
-        (folder / "train.py").write_text(textwrap.dedent(usual) + textwrap.dedent(code))
-        (folder / "wire.py").write_text(Path(wire.__file__).read_text())
-        order = Order(
-            package=folder,
-            module="train",
-            packages=dict(requirements_of(packages)),
-            preload=preload,
-            limits=limits,
-            backend=backend,
-        )
-        given = replace(course(score), prediction=prediction)
-        return race(order, given, seed=7, on_start=on_start, on_ask=on_ask, stop=stop)
+USUAL = """
+    def prepare(task):
+        pass
 
-    return run
+    def train(prepared, data, seed):
+        yield lambda inputs: bytes(range(8))
+"""
+
+
+def run_in(
+    parent,
+    code,
+    *,
+    limits=LIMITS,
+    backend="bwrap",
+    packages=(),
+    preload=(),
+    score=share_right,
+    prediction=CLASSES,
+    on_start=lambda _: None,
+    on_ask=lambda _: None,
+    stop=lambda: False,
+):
+    folder = parent / "package"
+    folder.mkdir(exist_ok=True)
+    parent.chmod(0o755)
+    (folder / "train.py").write_text(textwrap.dedent(USUAL) + textwrap.dedent(code))
+    (folder / "wire.py").write_text(Path(wire.__file__).read_text())
+    order = Order(
+        package=folder,
+        module="train",
+        packages=dict(requirements_of(packages)),
+        preload=preload,
+        limits=limits,
+        backend=backend,
+    )
+    given = replace(course(score), prediction=prediction)
+    return race(order, given, seed=7, on_start=on_start, on_ask=on_ask, stop=stop)

@@ -5,17 +5,19 @@ import json
 import os
 import tempfile
 import threading
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
 
-from tests.worker.box.conftest import LIMITS, MARK, course
+from tests.worker.box.conftest import LIMITS, MARK, course, run_in
 from worker.box import race as race_module
 from worker.box.channel import Channel
-from worker.box.order import Order
+from worker.box.order import BoxUnavailableError, Order
 from worker.box.protocol import ArraySpec, Limits, header_of
 from worker.box.race import Course, race
 
@@ -46,7 +48,7 @@ def held():
     gc.collect()
     return {
         *(("descriptor", each) for each in _descriptors()),
-        *(("thread", each) for each in threading.enumerate()),
+        *(("thread", each.name) for each in threading.enumerate()),
         *(("child", each.pid) for each in psutil.Process().children()),
         *(("folder", each) for each in Path(tempfile.gettempdir()).iterdir()),
         *(("boxed", each.pid) for each in psutil.process_iter() if _is_boxed(each)),
@@ -66,29 +68,56 @@ def _is_boxed(process):
     return False
 
 
-def test_boxes_leave_nothing(run_code):
-    codes = list(PACKAGES.items())
-    for _, code in codes:  # What is imported and allocated once.
-        run_code(code, limits=SHORT)
+@pytest.fixture
+def apart(tmp_path):
+    """Call a function with a folder, in a process that no other test's server shares."""
+
+    def call(function):
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+            return pool.submit(_with_temporary, tempfile.gettempdir(), function, tmp_path).result()
+
+    return call
+
+
+def _with_temporary(folder, function, *args):
+    tempfile.tempdir = folder
+    return function(*args)
+
+
+def test_boxes_leave_nothing(apart):
+    ends, left, growth = apart(run_boxes)
+
+    codes = list(PACKAGES)
+    assert ends == [codes[number % len(codes)] for number in range(BOXES)]
+    assert not left
+    assert growth < GROWTH_BYTES
+
+
+def run_boxes(folder):
+    """How each box ended, what is left of them, and by how many bytes this process grew."""
+    codes = list(PACKAGES.values())
+    for code in codes:  # What is imported and allocated once.
+        run_in(folder, code, limits=SHORT)
     before, memory = held(), psutil.Process().memory_info().rss
 
     ends = []
     for number in range(BOXES):
-        result = run_code(codes[number % len(codes)][1], limits=SHORT)
+        result = run_in(folder, codes[number % len(codes)], limits=SHORT)
         ends.append(result.code or result.status)
-
-    assert ends == [codes[number % len(codes)][0] for number in range(BOXES)]
-    assert held() <= before  # Rubbish of earlier tests may go meanwhile.
-    assert psutil.Process().memory_info().rss - memory < GROWTH_BYTES
+    return ends, held() - before, psutil.Process().memory_info().rss - memory
 
 
-def test_a_box_that_cannot_start_leaves_nothing(run_code, monkeypatch, tmp_path):
+def test_a_box_that_cannot_start_leaves_nothing(apart):
+    assert not apart(start_without_bubblewrap)
+
+
+def start_without_bubblewrap(folder):
+    """What a box leaves that finds no bubblewrap."""
     before = held()
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(race_module.BoxUnavailableError):
-        run_code("")
-
-    assert held() <= before
+    os.environ["PATH"] = str(folder)
+    with pytest.raises(BoxUnavailableError):
+        run_in(folder, "")
+    return held() - before
 
 
 class Wiretap(Channel):
