@@ -1,6 +1,7 @@
 """One form of JSON, RFC 8785, for all that is hashed or signed, and a reader that takes one form.
 
-Equal values have equal bytes in every language: 64 and 64.0 are one number.
+Equal values have equal bytes in every language: 64 and 64.0 are one number. Two numbers never have
+equal bytes: a whole number beyond 2^53 - 1 is refused, as by I-JSON (RFC 7493, section 2.2).
 """
 
 import hashlib
@@ -11,32 +12,33 @@ from typing import Any
 import rfc8785
 
 from finishline.rules.errors import RuleError
-from finishline.rules.text import refuse_utf16
+from finishline.rules.text import refuse_utf16, shown
 
 LARGEST_EXACT = 2**53 - 1
 DEEPEST = 100
 
 
 def canonical(value: Any) -> bytes:
-    """The RFC 8785 form of a value. A whole number beyond 2^53 - 1 is written as nearest double.
+    """The RFC 8785 form of a value.
 
-    Raises RuleError on values without such a form: NaN, infinity, a lone surrogate, deep nesting.
+    Raises RuleError on values without such a form: NaN, infinity, a whole number beyond 2^53 - 1,
+    a lone surrogate, deep nesting.
     """
     try:
-        return rfc8785.dumps(_as_doubles(value, DEEPEST))
-    except (ValueError, OverflowError, UnicodeError) as error:
+        return rfc8785.dumps(_checked(value, DEEPEST))
+    except (ValueError, UnicodeError) as error:
         raise RuleError(f"no RFC 8785 form: {error}", expected="only JSON values") from error
 
 
-def _as_doubles(value: Any, depth: int) -> Any:
+def _checked(value: Any, depth: int) -> Any:
     if depth == 0:
         raise ValueError(f"nested deeper than {DEEPEST} levels")
     if isinstance(value, Mapping):
-        return {name: _as_doubles(item, depth - 1) for name, item in value.items()}
+        return {name: _checked(item, depth - 1) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_as_doubles(item, depth - 1) for item in value]
+        return [_checked(item, depth - 1) for item in value]
     if isinstance(value, int) and abs(value) > LARGEST_EXACT:
-        return float(value)
+        raise ValueError(f"{shown(value)} is a whole number beyond {LARGEST_EXACT}")
     return value
 
 
@@ -48,11 +50,16 @@ def sha256_of(value: Any) -> str:
 def read_json(content: bytes, *, file: str) -> dict[str, Any]:
     """A JSON object that can be read in one way only.
 
-    A name given twice, NaN, infinity and bytes that are not UTF-8 are refused. Raises RuleError
-    naming the file.
+    A name given twice, NaN, infinity, a whole number that no double holds and bytes that are not
+    UTF-8 are refused. Raises RuleError naming the file.
     """
     try:
-        value = json.loads(content.decode(), object_pairs_hook=_once, parse_constant=_no_constant)
+        value = json.loads(
+            content.decode(),
+            object_pairs_hook=_once,
+            parse_constant=_no_constant,
+            parse_int=_whole_number,
+        )
     except (ValueError, RecursionError) as error:
         refuse_utf16(content, file=file)
         raise RuleError(f"not JSON: {error}", file=file, expected="a JSON object") from error
@@ -70,3 +77,14 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
+
+
+def _whole_number(text: str) -> float:
+    """Read an integer. One beyond 2^53 - 1 has to be written as the form writes a double."""
+    number = int(text)
+    if abs(number) <= LARGEST_EXACT:
+        return number
+    double = float(text)
+    if rfc8785.dumps(double).decode() != text:
+        raise ValueError(f"{shown(number)} is a whole number beyond {LARGEST_EXACT}")
+    return double

@@ -1,6 +1,5 @@
 """Leases of attempts: one worker leases an attempt, and each post renews its lease."""
 
-import json
 import secrets
 from dataclasses import asdict
 from datetime import datetime, timedelta
@@ -9,6 +8,8 @@ from typing import Any
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
+from finishline.rules.canonical import canonical
+from finishline.rules.errors import RuleError
 from finishline.rules.measurements import WorkerProbe
 from finishline.rules.verification.messages import (
     BatchAnswer,
@@ -20,7 +21,7 @@ from finishline.rules.verification.messages import (
     WorkerHello,
 )
 from server.base.board_versions import lock_boards
-from server.base.database import to_json, utc_now
+from server.base.database import utc_now
 from server.base.errors import ConflictError, ContentError
 from server.base.events import VerificationChanged, emit
 from server.base.models import Attempt, ReplayEventRow, Token, WorkerRow
@@ -222,16 +223,12 @@ def last_evaluation_of(event: ReplayEvent) -> dict[str, Any]:
 def refuse_unstorable(message: EvaluationBatch | ReplayReport | WorkerProbe | WorkerHello) -> None:
     """Raise ContentError on NaN, infinity or an integer JSON readers cannot hold.
 
-    One such number in a stored report would make every later answer that shows it fail.
+    One such number in a stored report would make every later answer and proof of it fail.
     """
-    table = asdict(message)
     try:
-        json.dumps(table, allow_nan=False)
-        to_json(table)
-    except (ValueError, TypeError) as error:
-        raise ContentError(
-            f"A number cannot be stored ({error}); expected finite numbers of at most 64 bits."
-        ) from error
+        canonical(asdict(message))
+    except RuleError as error:
+        raise ContentError(f"A number cannot be stored ({error}).") from error
 
 
 def mark_worker(session: Session, name: str, state: str) -> None:

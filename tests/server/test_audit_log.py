@@ -34,7 +34,7 @@ def write(database, subject):
     with database.write() as session:
         record(
             session, Administrator(), "test", Subject("thing", subject), reason="ü",
-            before=None, after={"x": 0.1, "n": 2**60},
+            before=None, after={"x": 0.1, "n": 2.0**60},
         )  # fmt: skip
 
 

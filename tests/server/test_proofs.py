@@ -19,11 +19,13 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 
+from finishline.cli.bundles import check_bundle, keys_in
 from server.base.errors import ServerError
 from server.base.models import Submission
 from server.base.signing import load_signer
 from server.verifications import proofs
 from tests.support.both_databases import at_once
+from tests.support.build import ask_for_replay
 from tests.support.proofs import files_of, predicate_in
 
 SECP256R1_PEM = generate_private_key(SECP256R1()).private_bytes(
@@ -126,6 +128,24 @@ def test_the_document_holds_all_the_verdict_stands_on(ended, client):
         assert datetime.fromisoformat(part[name]) == datetime.fromisoformat(seen[name])
     assert document["report"]["system"]["software"] == {"torch": "2.13.0"}
     assert document["code"]["version"]
+
+
+def test_large_seed_keeps_its_digits(
+    digits_submission, submit, client, database, olivia, walter, make_report
+):
+    """A JSON number holds whole numbers up to 2^53 - 1, and a log has seeds of 63 bits."""
+    log = digits_submission.logs["run_0.log"]
+    log = log.replace(b'"key":"seed","value":100', b'"key":"seed","value":1152921504606846977')
+    digits_submission.logs["run_0.log"] = log
+    submission_id = submit(digits_submission).json()["id"]
+    replay = ask_for_replay(client, database, submission_id, by=olivia, worker=walter)
+    replay.report(replay.claim().json(), make_report(replay.seeds()))
+    proof = proof_of(replay)
+    keys = keys_in(client.get("/api/v1/keys").json())
+
+    runs = predicate_in(proof_of(replay, format="dsse"))["submission"]["runs"]
+    assert [run["seed"] for run in runs] == ["1152921504606846977", 101, 102]
+    assert [c for c in check_bundle(proof.content, keys).checks if c.result == "fail"] == []
 
 
 def test_there_is_no_proof_before_the_end(replay):

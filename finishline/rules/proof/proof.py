@@ -2,12 +2,12 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 
-from finishline.rules.canonical import canonical, sha256_of
+from finishline.rules.canonical import LARGEST_EXACT, canonical, sha256_of
 from finishline.rules.measurements import PrecisionName
 from finishline.rules.proof.envelope import Part, Table, read_part
 from finishline.rules.run import PHASES
@@ -93,6 +93,19 @@ class LogFile(Part):
     size_bytes: int
 
 
+def _with_number(run: Any) -> Any:
+    """Read the seed of a run that is text."""
+    if isinstance(run, dict) and isinstance(run.get("seed"), str):
+        return run | {"seed": int(run["seed"])}
+    return run
+
+
+def _with_exact_seed(run: RunScore) -> dict[str, Any]:
+    """A run with its seed as text where JSON numbers lose its digits: a log's has 63 bits."""
+    seed = run.seed
+    return asdict(run) | {"seed": str(seed) if seed and abs(seed) > LARGEST_EXACT else seed}
+
+
 class SubmissionPart(Part):
     """The claim, the hashes of its files, and the scores of its logs.
 
@@ -108,7 +121,9 @@ class SubmissionPart(Part):
     claim_sha256: str
     claim: ClaimPart
     logs: list[LogFile]
-    runs: list[RunScore]
+    runs: list[
+        Annotated[RunScore, BeforeValidator(_with_number), PlainSerializer(_with_exact_seed)]
+    ]
     curves: list[list[Row]]
     result: Table
     elsewhere: dict[str, str] = Field(default={}, max_length=0, exclude=True)  # No longer written.

@@ -18,7 +18,18 @@ from web.assets import STATIC_FOLDER
 
 VERIFIER = STATIC_FOLDER / "verify.mjs"
 SOUND = FOLDER / "sound" / "verified.zip"
-NUMBERS = [1e-7, 1e21, 123456789012345680000.0, 2.0**53, 5e-324, -0.0, 1e16, 4.35, 2**53 - 1, 2**70]
+NUMBERS = [
+    1e-7,
+    1e21,
+    123456789012345680000.0,
+    2.0**53,
+    5e-324,
+    -0.0,
+    1e16,
+    4.35,
+    2**53 - 1,
+    2.0**70,
+]
 
 
 @pytest.mark.nightly
