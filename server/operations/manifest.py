@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from finishline.rules.canonical import read_json
 from finishline.rules.errors import RuleError
+from finishline.rules.proof.envelope import Part, read_part
 from finishline.rules.proof.hash_chain import Head
 from finishline.rules.proof.proof import CodePart, SignaturePart, key_id_of, signed_bytes
-from finishline.rules.untrusted import read_plain
 from server.base.artifacts import CHUNK_BYTES
 from server.base.signing import Signer
 from server.operations.folders import MANIFEST
@@ -68,8 +68,7 @@ class FilePart:
     size_bytes: int
 
 
-@dataclass(frozen=True)
-class Manifest:
+class Manifest(Part):
     """Content of a folder. `content` is everything, public, or for a backup tables or sqlite."""
 
     format: str
@@ -86,14 +85,14 @@ class Manifest:
 
 def write_manifest(folder: Path, manifest: Manifest, signer: Signer) -> None:
     """Write and sign it, the last file of a folder."""
-    document = asdict(manifest)
+    document = manifest.model_dump()
     signature = SignaturePart(
         algorithm="ed25519",
         key_id=signer.key_id,
         public_key=signer.public_key,
         value=signer.sign(signed_bytes(document)).hex(),
     )
-    document["signature"] = asdict(signature)
+    document["signature"] = signature.model_dump()
     text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
     (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
 
@@ -113,18 +112,17 @@ def read_manifest(folder: Path, *, wanted: str) -> Manifest:
         raise RuleError(f"got {found!r}", file=MANIFEST, field="format", expected=wanted)
     _check_signature(document)
     plain = {name: value for name, value in document.items() if name != "signature"}
-    return read_plain(Manifest, plain, path="")
+    return read_part(Manifest, plain)
 
 
 def _check_signature(document: Mapping[str, Any]) -> None:
-    found = document.get("signature")
     try:
-        signature = read_plain(SignaturePart, found, path="signature")
+        signature = read_part(SignaturePart, document["signature"])
         key = bytes.fromhex(signature.public_key)
         Ed25519PublicKey.from_public_bytes(key).verify(
             bytes.fromhex(signature.value), signed_bytes(document)
         )
-    except (RuleError, ValueError, TypeError, AttributeError, InvalidSignature) as error:
+    except (KeyError, ValueError, InvalidSignature) as error:
         raise RuleError(
             "it is not as it was signed",
             file=MANIFEST,

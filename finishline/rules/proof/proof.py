@@ -211,8 +211,7 @@ class CodePart:
     commit: str | None
 
 
-@dataclass(frozen=True)
-class SignaturePart:
+class SignaturePart(Part):
     """The signer of a manifest, and the signature over all but itself; key and value in hex."""
 
     key_id: str
