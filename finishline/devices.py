@@ -13,11 +13,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from finishline.accelerators import Accelerator, Devices, shown_of, unknown_in
 from finishline.rules.errors import RuleError
 
 TOOL = "nvidia-smi"
@@ -29,9 +28,28 @@ TORCH_LIST = (
     "print(json.dumps(names))"
 )
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+CARD_NAMES = ("GPU-", "MIG-")
+WITHOUT_CUDA = "torch is installed without CUDA and cannot use the accelerator: make install GPU=1"
 _LISTED = re.compile(r"GPU (?P<number>\d+): (?P<name>.+?) \(UUID: (?P<uuid>GPU-[\w-]+)\)")
 _PLATFORM = re.compile(r"^(cuda|hip)\b[^=\n]*=\s*(.+)$", re.MULTILINE)
 _SLICE = re.compile(r"\s+(?P<name>MIG \S+)\s+Device\s+\d+: \(UUID: (?P<uuid>MIG-[\w/-]+)\)")
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """A device by the `uuid` that CUDA_VISIBLE_DEVICES takes; `board` is that of its card."""
+
+    uuid: str
+    name: str
+    board: str
+
+
+@dataclass(frozen=True)
+class Devices:
+    """The accelerators a process sees, and why some are not there that it might expect."""
+
+    accelerators: tuple[Accelerator, ...]
+    problem: str | None = None
 
 
 def find_devices() -> Devices:
@@ -49,6 +67,13 @@ def torch_platforms() -> set[str]:
     except OSError:
         return set()
     return {name for name, version in _PLATFORM.findall(text) if version.strip() != "None"}
+
+
+def without_platform() -> list[str]:
+    """Return the trouble of torch as it is installed with the accelerators that were found."""
+    if importlib.util.find_spec("torch") is None or torch_platforms():
+        return []
+    return [WITHOUT_CUDA]
 
 
 @cache
@@ -84,11 +109,10 @@ def find_nvidia() -> Devices:
     if answer.returncode or not cards:
         said = (answer.stdout + answer.stderr).strip().splitlines()
         problem = f"{TOOL} lists none: {said[0] if said else f'exit code {answer.returncode}'}"
-    visible = os.environ.get(VISIBLE)
-    unknown = unknown_in(cards, visible or "")
+    shown, unknown = shown_of(cards, os.environ.get(VISIBLE))
     if problem is None and unknown is not None:
         problem = f"no such device as {unknown[:60]!r}, which {VISIBLE} names"
-    return Devices(shown_of(cards, visible), problem)
+    return Devices(shown, problem)
 
 
 def read_list(text: str) -> list[list[Accelerator]]:
@@ -103,6 +127,34 @@ def read_list(text: str) -> list[list[Accelerator]]:
             part = Accelerator(found["uuid"], f"{card.name} {found['name']}", card.uuid)
             cards[-1] = [*(each for each in cards[-1] if each is not card), part]
     return cards
+
+
+def shown_of(
+    cards: Sequence[Sequence[Accelerator]], visible: str | None
+) -> tuple[tuple[Accelerator, ...], str | None]:
+    """Those that a variable shows, and its first unknown name, where CUDA stops reading it.
+
+    All are shown if `visible` is None. A name that is meant to hide them is not unknown.
+    """
+    if visible is None:
+        return tuple(part for card in cards for part in card), None
+    shown: list[Accelerator] = []
+    for name in map(str.strip, visible.split(",")):
+        found = _named(cards, name)
+        if not found:
+            is_unknown = name.isdecimal() or name.startswith(CARD_NAMES)
+            return tuple(shown), name if is_unknown else None
+        shown += found
+    return tuple(shown), None
+
+
+def _named(cards: Sequence[Sequence[Accelerator]], name: str) -> Sequence[Accelerator]:
+    if name.isdecimal():
+        return cards[int(name)] if int(name) < len(cards) else ()
+    if not name.startswith(CARD_NAMES):
+        return ()
+    parts = [part for card in cards for part in card]
+    return [part for part in parts if name == part.uuid or part.board.startswith(name)]
 
 
 def accelerators_of(device: str | None, found: Sequence[Accelerator]) -> Sequence[Accelerator]:
@@ -130,22 +182,8 @@ def choose_device(name: str | None, found: Devices | None = None) -> str:
             f"{name!r} is no device", field="device", expected="cpu, cuda or cuda:NUMBER"
         )
     if not accelerators_of(device, found.accelerators):
-        raise RuleError(f"no {device} on this machine", field="device", expected=words_of(found))
+        names = [f"cuda:{place} ({each.name})" for place, each in enumerate(found.accelerators)]
+        why = f" ({found.problem})" if found.problem else ""
+        expected = " or ".join(["cpu", *names]) + why
+        raise RuleError(f"no {device} on this machine", field="device", expected=expected)
     return device
-
-
-def words_of(found: Devices) -> str:
-    """The devices of this machine as a person names them."""
-    names = [f"cuda:{place} ({each.name})" for place, each in enumerate(found.accelerators)]
-    why = f" ({found.problem})" if found.problem else ""
-    return " or ".join(["cpu", *names]) + why
-
-
-def main() -> int:
-    """Print the accelerators as JSON, for programs that do not import this one."""
-    print(json.dumps(asdict(find_devices())))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -50,13 +50,10 @@ def chosen_profile() -> Profile | None:
     Raises ProfileError for an unknown name.
     """
     kept = _read()
-    name = os.environ.get("FINISHLINE_PROFILE") or default_name()
+    name = os.environ.get("FINISHLINE_PROFILE") or kept["default"]
     if name is None:
         return None
-    if name not in kept["profiles"]:
-        known = ", ".join(kept["profiles"]) or "none; log in with `finishline login URL`"
-        raise ProfileError(f"There is no profile {name!r}. Profiles here: {known}.")
-    table = kept["profiles"][name]
+    table = _table_of(name, kept)
     return Profile(name, table["url"], table.get("token") or _ask_keyring(name))
 
 
@@ -90,12 +87,15 @@ def keep_profile(name: str, *, url: str, token: str) -> Path | None:
     ProfileError.
     """
     kept = _read()
-    in_keyring = _tell_keyring(name, token)
-    table = {"url": url.rstrip("/")} | ({} if in_keyring else {"token": token})
-    kept["profiles"][name] = table
+    table = {"url": url.rstrip("/")}
+    if keyring := _keyring():
+        with suppress(Exception):  # Each backend raises errors of its own.
+            keyring.set_password(SERVICE, name, token)
+    is_in_keyring = _ask_keyring(name) == token
+    kept["profiles"][name] = table | ({} if is_in_keyring else {"token": token})
     kept["default"] = kept["default"] or name
     _write(kept)
-    return None if in_keyring else profiles_file()
+    return None if is_in_keyring else profiles_file()
 
 
 def forget_profile(name: str | None) -> Profile:
@@ -106,47 +106,40 @@ def forget_profile(name: str | None) -> Profile:
         if chosen is None:
             raise ProfileError("Nobody is logged in here.")
         name = chosen.name
-    if name not in kept["profiles"]:
-        known = ", ".join(kept["profiles"]) or "none"
-        raise ProfileError(f"There is no profile {name!r}. Profiles here: {known}.")
-    table = kept["profiles"].pop(name)
+    url = _table_of(name, kept)["url"]
+    del kept["profiles"][name]
     if kept["default"] == name:
         kept["default"] = next(iter(kept["profiles"]), None)
     _write(kept)
-    keyring = _keyring()
-    if keyring is not None:
-        with suppress(Exception):  # Backends raise errors of their own; the file is what counts.
+    if keyring := _keyring():
+        with suppress(Exception):  # The file is what counts.
             keyring.delete_password(SERVICE, name)
-    return Profile(name, table["url"], None)
+    return Profile(name, url, None)
+
+
+def _table_of(name: str, kept: Mapping[str, Any]) -> dict[str, str]:
+    if name not in kept["profiles"]:
+        known = ", ".join(kept["profiles"]) or "none; log in with `finishline login URL`"
+        raise ProfileError(f"There is no profile {name!r}. Profiles here: {known}.")
+    table: dict[str, str] = kept["profiles"][name]
+    return table
 
 
 def _read() -> dict[str, Any]:
     path = profiles_file()
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))
+        tables = kept["profiles"].values()
+        if not isinstance(kept["default"], str | None) or not all(
+            isinstance(table["url"], str) for table in tables
+        ):
+            raise ValueError("not a file of profiles")
     except FileNotFoundError:
         return {"default": None, "profiles": {}}
-    except (OSError, ValueError) as error:
-        raise _unreadable(path) from error
-    if not _is_whole(kept):
-        raise _unreadable(path)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        told = f"Cannot read {path}. Remove it and log in again with `finishline login`."
+        raise ProfileError(told) from error
     return {"default": kept["default"], "profiles": dict(kept["profiles"])}
-
-
-def _is_whole(kept: object) -> bool:
-    return (
-        isinstance(kept, dict)
-        and isinstance(kept.get("default"), str | None)
-        and isinstance(kept.get("profiles"), dict)
-        and all(
-            isinstance(table, dict) and isinstance(table.get("url"), str)
-            for table in kept["profiles"].values()
-        )
-    )
-
-
-def _unreadable(path: Path) -> ProfileError:
-    return ProfileError(f"Cannot read {path}. Remove it and log in again with `finishline login`.")
 
 
 def _write(kept: Mapping[str, Any]) -> None:
@@ -171,24 +164,9 @@ def _keyring() -> Any:
         return None
 
 
-def _tell_keyring(name: str, token: str) -> bool:
-    """Put a token into the system's keyring; false where there is none that works."""
-    keyring = _keyring()
-    if keyring is None:
-        return False
-    try:
-        keyring.set_password(SERVICE, name, token)
-        return bool(keyring.get_password(SERVICE, name) == token)
-    except Exception:  # noqa: BLE001  each backend raises errors of its own
-        return False
-
-
 def _ask_keyring(name: str) -> str | None:
-    keyring = _keyring()
-    if keyring is None:
-        return None
-    try:
-        found = keyring.get_password(SERVICE, name)
-    except Exception:  # noqa: BLE001  each backend raises errors of its own
-        return None
+    found = None
+    if keyring := _keyring():
+        with suppress(Exception):  # Each backend raises errors of its own.
+            found = keyring.get_password(SERVICE, name)
     return found if isinstance(found, str) else None

@@ -6,9 +6,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from finishline.accelerators import CARD_NAMES
 from finishline.client.transport import FinishlineError
-from finishline.devices import accelerators_of, find_devices
+from finishline.devices import CARD_NAMES, accelerators_of, find_devices
 from finishline.package_folder import package_folder
 from finishline.places import find_folder, installed_server
 from finishline.rules.run import Ledger

@@ -1,11 +1,13 @@
-"""Proof bundles: read in memory within limits, never unpacked, their signatures checked."""
+"""Proof bundles and exports: read within limits, never unpacked, their signatures checked."""
 
+import csv
+import hashlib
 import io
 import json
 import re
 import struct
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,7 +30,7 @@ from finishline.rules.proof.envelope import (
 )
 from finishline.rules.proof.proof import key_id_of, signed_bytes
 from finishline.rules.proof.score import WITHOUT_LOGS
-from finishline.rules.text import count_text
+from finishline.rules.text import count_text, names_text
 
 MIB = 1024 * 1024
 PROOF_LIMIT_BYTES = 32 * MIB
@@ -39,6 +41,16 @@ END_BYTES = 22  # The end of a zip without a comment.
 # A RuntimeError is an encrypted file.
 UNREADABLE = (BadZipFile, EOFError, OSError, RuntimeError, ValueError, struct.error, zlib.error)
 LOG_NAME = re.compile(f"{LOGS_FOLDER}[0-9a-f]{{64}}")
+MANIFEST, LOG_LIST, LOGS = "manifest.json", "logs.csv", "logs"
+EXPORT_FORMAT = "finishline-export-1"
+KEY_BYTES = 32
+KEY_FILE_LIMIT_BYTES = 1024 * 1024
+NO_KEY = (
+    "no trusted key given, and anyone can sign with a key of their own; pass the server's public "
+    "key with --key"
+)
+NOT_TRUSTED = "not signed by any trusted key"
+CHANGED = "the document was changed after it was signed"
 Made = TypeVar("Made")
 
 
@@ -169,34 +181,21 @@ def check_bundle(content: bytes, keys: Sequence[bytes]) -> Checked:
     return Checked(checks, statement.predicate)
 
 
-def _check_signed(envelope: Envelope, keys: Sequence[bytes]) -> list[Check]:
-    """Two checks: that a trusted key is named, and that each such signature is that key's."""
+def _check_signed(envelope: Envelope, keys: Sequence[bytes]) -> Iterator[Check]:
+    """Two checks: each signature by a trusted key is that key's, and there is one."""
     known = {key_id_of(key): key for key in keys}
     named = [each for each in envelope.signatures if each.keyid in known]
-    signed_by = ", ".join(each.keyid[:40] for each in envelope.signatures)
-    compared = f"key {signed_by} against {len(keys)} trusted"
-    why = "" if named else NOT_TRUSTED if keys else NO_KEY
-    signer = Check("signer", "fail" if why else "pass", compared, why)
-    compared = "Ed25519 signature over the payload and its type"
-    if not named:
-        return [Check("signature", "fail", compared, "no trusted key to check it with"), signer]
+    why = "" if named else "no trusted key to check it with"
     try:
         for each in named:
             key = Ed25519PublicKey.from_public_bytes(known[each.keyid])
             key.verify(each.sig, envelope.signed_bytes)
     except InvalidSignature:
-        return [Check("signature", "fail", compared, CHANGED), signer]
-    return [Check("signature", "pass", compared), signer]
-
-
-KEY_BYTES = 32
-KEY_FILE_LIMIT_BYTES = 1024 * 1024
-NO_KEY = (
-    "no trusted key given, and anyone can sign with a key of their own; pass the server's public "
-    "key with --key"
-)
-NOT_TRUSTED = "not signed by any trusted key"
-CHANGED = "the document was changed after it was signed"
+        why = CHANGED
+    yield _check("signature", "Ed25519 signature over the payload and its type", why)
+    signed_by = ", ".join(each.keyid[:40] for each in envelope.signatures)
+    compared = f"key {signed_by} against {len(keys)} trusted"
+    yield _check("signer", compared, "" if named else NOT_TRUSTED if keys else NO_KEY)
 
 
 def read_keys(path: Path) -> list[bytes]:
@@ -225,33 +224,79 @@ def _key(text: str) -> bytes:
     return key
 
 
-def check_signature(document: Mapping[str, Any], keys: Sequence[bytes]) -> list[Check]:
-    """Two checks of a manifest: it is as it was signed, and one of `keys` signed it."""
-    signature = document.get("signature")
-    table = signature if isinstance(signature, Mapping) else {}
-    return [_intact(document, table), _signer(table, keys)]
+def check_export(folder: Path, keys: Sequence[bytes]) -> Checked:
+    """Check an export with the keys to trust: signature, signer, each file, each log, no other.
+
+    Raises CliError for a path that is not an export, or cannot be read.
+    """
+    try:
+        document = read_json((folder / MANIFEST).read_bytes(), file=MANIFEST)
+        if document.get("format") != EXPORT_FORMAT:
+            got = f"got {document.get('format')!r}"
+            raise RuleError(got, file=MANIFEST, expected=EXPORT_FORMAT)
+        checks = [*_check_manifest(document, keys), *_check_contents(folder, document)]
+    except (OSError, RuleError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise CliError(
+            f"{folder} is no export: {error}. Expected a folder with a {MANIFEST} as "
+            "`python -m server.admin export` makes it; unpack a .tar first.",
+            exit_code=ExitCode.REFUSED,
+        ) from error
+    return Checked(checks, document)
 
 
-def _intact(document: Mapping[str, Any], signature: Mapping[str, Any]) -> Check:
-    compared = "Ed25519 signature over the rest of the document"
+def _check_manifest(document: Mapping[str, Any], keys: Sequence[bytes]) -> Iterator[Check]:
+    """Two checks: a manifest is as it was signed, and one of `keys` signed it."""
+    found = document.get("signature")
+    signature = found if isinstance(found, Mapping) else {}
+    why = ""
     try:
         public = _key(signature["public_key"])
-        if signature.get("key_id") != key_id_of(public):
-            return Check("signature", "fail", compared, "the key id does not match the key")
-        value = bytes.fromhex(signature["value"])
-        Ed25519PublicKey.from_public_bytes(public).verify(value, signed_bytes(document))
+        if signature.get("key_id") == key_id_of(public):
+            value = bytes.fromhex(signature["value"])
+            Ed25519PublicKey.from_public_bytes(public).verify(value, signed_bytes(document))
+        else:
+            why = "the key id does not match the key"
     except InvalidSignature:
-        return Check("signature", "fail", compared, CHANGED)
+        why = CHANGED
     except (KeyError, ValueError, TypeError, RuleError) as error:
-        return Check("signature", "fail", compared, f"unreadable signature: {error!r}")
-    return Check("signature", "pass", compared)
+        why = f"unreadable signature: {error!r}"
+    yield _check("signature", "Ed25519 signature over the rest of the document", why)
+    is_known = any(signature.get("public_key") == key.hex() for key in keys)
+    compared = f"key {str(signature.get('key_id'))[:40]} against {len(keys)} trusted"
+    yield _check("signer", compared, "" if is_known else NOT_TRUSTED if keys else NO_KEY)
 
 
-def _signer(signature: Mapping[str, Any], keys: Sequence[bytes]) -> Check:
-    signed_by = str(signature.get("key_id"))[:40]
-    compared = f"key {signed_by} against {len(keys)} trusted"
-    if not keys:
-        return Check("signer", "fail", compared, NO_KEY)
-    if not any(signature.get("public_key") == key.hex() for key in keys):
-        return Check("signer", "fail", compared, NOT_TRUSTED)
-    return Check("signer", "pass", compared)
+def _check_contents(folder: Path, document: Mapping[str, Any]) -> Iterator[Check]:
+    files = {name: (part["sha256"], part["size_bytes"]) for name, part in document["files"].items()}
+    yield _check_files("files", folder, files)
+    text = (folder / LOG_LIST).read_text(encoding="utf-8") if LOG_LIST in files else ""
+    logs = {
+        f"{LOGS}/{row['sha256'][:2]}/{row['sha256']}": (row["sha256"], int(row["bytes"]))
+        for row in csv.DictReader(io.StringIO(text))
+    }
+    yield _check_files("logs", folder, logs)
+    found = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    there = {str(path.relative_to(folder)) for path in found}
+    others = sorted(there - files.keys() - logs.keys() - {MANIFEST})
+    why = f"not signed: {names_text(others)}" if others else ""
+    yield _check("nothing else", "no file but those that are listed", why)
+
+
+def _check_files(name: str, folder: Path, listed: Mapping[str, tuple[str, int]]) -> Check:
+    wrong = []
+    for each, expected in sorted(listed.items()):
+        path = folder / each
+        # A signed name leads nowhere else, whatever its signer wrote.
+        if path.resolve().is_relative_to(folder.resolve()) and path.is_file():
+            with path.open("rb") as file:
+                sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+            if (sha256, path.stat().st_size) == expected:
+                continue
+        wrong.append(each)
+    why = f"missing or changed: {names_text(wrong)}" if wrong else ""
+    return _check(name, f"SHA-256 and bytes of {count_text(len(listed), 'file')}", why)
+
+
+def _check(name: str, compared: str, why: str) -> Check:
+    """A check that failed if there is a reason why."""
+    return Check(name, "fail" if why else "pass", compared, why)

@@ -63,19 +63,15 @@ def find_benchmark(name: str, given: Path | None) -> tuple[Path, Benchmark]:
     places = [Path(name)] if name.endswith(".toml") else [each / f"{name}.toml" for each in folders]
     path = next((place for place in places if place.is_file()), None)
     if path is None:
-        raise _not_found(name, folders)
+        known = known_ids(folders)
+        where = f"in {' and '.join(map(str, folders))}" if folders else "on this machine"
+        holds = f"; it holds {', '.join(known) or 'none'}" if folders else ""
+        raise CliError(
+            f"There is no benchmark {name!r} {where}{did_you_mean(name, known)}{holds}. "
+            f"Fetch a server's own with `finishline benchmark fetch {name}`.",
+            exit_code=ExitCode.NOT_FOUND,
+        )
     return path, read_definition(path)
-
-
-def _not_found(name: str, folders: list[Path]) -> CliError:
-    known = known_ids(folders)
-    where = f"in {' and '.join(map(str, folders))}" if folders else "on this machine"
-    holds = f"; it holds {', '.join(known) or 'none'}" if folders else ""
-    return CliError(
-        f"There is no benchmark {name!r} {where}{did_you_mean(name, known)}{holds}. "
-        f"Fetch a server's own with `finishline benchmark fetch {name}`.",
-        exit_code=ExitCode.NOT_FOUND,
-    )
 
 
 def download_definition(server: "ServerClient", benchmark_id: str) -> tuple[bytes, Benchmark]:

@@ -57,7 +57,7 @@ COMMANDS = {
     "compare-verifications": "verify:compare_verifications",
     "account": "account:app",
     "admin": "admin:app",
-    "benchmark": "own_benchmark:app",
+    "benchmark": "benchmark:app",
     "prices": "quota:prices_app",
     "quota": "quota:quota_app",
     "workers": "workers:workers_app",

@@ -1,7 +1,10 @@
-"""Benchmarks in organisers' folders: find them, read their files, lay them out for a box."""
+"""Benchmarks and packages in folders: begun from a template, found, read, laid out for a box."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib import resources
+from importlib.metadata import PackageNotFoundError, version
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from shlex import quote
 
@@ -24,6 +27,9 @@ from finishline.rules.trainings.own_benchmark import (
     read_own_benchmark,
     wrong_hashes,
 )
+
+ENVIRONMENT = "numpy-2.4"  # Of the templates.
+SUFFIX = ".example"
 
 
 def read_own_folder(folder: Path) -> tuple[dict[str, bytes], list[RuleError]]:
@@ -141,3 +147,37 @@ def definition_file(name: str, files: Mapping[str, bytes]) -> Iterator[Path]:
 
 def _unreadable(error: OSError) -> CliError:
     return CliError(f"Cannot read {error.filename} ({error.strerror}).", exit_code=ExitCode.USAGE)
+
+
+def write_template(package: str, folder: Path, change: Callable[[str], str]) -> list[str]:
+    """Write the example files of a package into a new or empty folder; returns their names.
+
+    Their environment is the one installed here. Raises CliError.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise CliError(f"{folder} exists. Choose a new or empty folder.", exit_code=ExitCode.USAGE)
+    written = []
+    try:
+        environment = f"numpy-{'.'.join(version('numpy').split('.')[:2])}"
+    except PackageNotFoundError:
+        environment = ENVIRONMENT
+    try:
+        for name, source in _examples(resources.files(package)):
+            text = source.read_text(encoding="utf-8").replace(ENVIRONMENT, environment)
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(change(text), encoding="utf-8")
+            written.append(name)
+    except OSError as error:
+        raise CliError(
+            f"Cannot write {error.filename} ({error.strerror}).", exit_code=ExitCode.REFUSED
+        ) from error
+    return written
+
+
+def _examples(folder: Traversable, path: str = "") -> Iterator[tuple[str, Traversable]]:
+    for each in sorted(folder.iterdir(), key=lambda one: one.name):
+        if each.is_dir():
+            yield from _examples(each, f"{path}{each.name}/")
+        elif each.name.endswith(SUFFIX):
+            yield path + each.name.removesuffix(SUFFIX), each

@@ -1,4 +1,4 @@
-"""Child processes that end with their parent, and Ctrl-C."""
+"""Child processes that end with their parent, and the events that they write."""
 
 import contextlib
 import ctypes
@@ -8,13 +8,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from types import FrameType
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
+from finishline.cli.errors import CliError, ExitCode
+
 PR_SET_PDEATHSIG = 1
-PR_SET_CHILD_SUBREAPER = 36
 # Looked up before any fork: a child between fork and exec must not load libraries.
 _PRCTL = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 
@@ -59,26 +58,6 @@ def _die_with_parent(parent_pid: int, death_signal: signal.Signals) -> Callable[
             os._exit(1)
 
     return before_exec
-
-
-def adopt_orphans() -> None:
-    """Become the parent of orphaned descendants, so that they can be ended."""
-    if _PRCTL is not None:
-        _PRCTL(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def reap_orphans(own: Container[int]) -> None:
-    """Forget the adopted orphans that have ended; the `own` processes are their starter's to reap.
-
-    Each box leaves one, and a process that has ended keeps its number until it is reaped.
-    """
-    if _PRCTL is None:
-        return
-    with contextlib.suppress(ChildProcessError):
-        while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-            if ended.si_pid in own:
-                return
-            os.waitpid(ended.si_pid, 0)
 
 
 def signal_group(pid: int, number: signal.Signals) -> None:
@@ -142,35 +121,16 @@ def _event(line: bytes) -> dict[str, Any] | None:
     return event if isinstance(event, dict) else None
 
 
-SENTENCE = b"Stopping: waiting for what is on its way; press Ctrl-C again to leave it.\n"
+# Programs of a worker's box, and the meanings of their exit codes.
+TRAIN, TRY_TASK = "worker.box.local", "worker.box.trial"
+FAILED = {2: ExitCode.REFUSED, 3: ExitCode.NOT_VERIFIED, 4: ExitCode.SERVER}
 
 
-class Interrupts:
-    """Count of Ctrl-C presses. `stopping` is an event, so that threads can wait for it."""
-
-    def __init__(self) -> None:
-        self.stopping = threading.Event()
-        self.leaving = False
-
-    def take(self, _number: int, _frame: FrameType | None) -> None:
-        """Note one. From the third on it is a KeyboardInterrupt like any other."""
-        if self.leaving:
-            raise KeyboardInterrupt
-        if self.stopping.is_set():
-            self.leaving = True
-            return
-        self.stopping.set()
-        # A buffered write is not allowed here: one may have been interrupted.
-        with contextlib.suppress(OSError, ValueError):
-            os.write(sys.stderr.fileno(), SENTENCE)
-
-
-@contextlib.contextmanager
-def noted_interrupts() -> Iterator[Interrupts]:
-    """Note Ctrl-C within the block instead of raising KeyboardInterrupt (main thread only)."""
-    interrupts = Interrupts()
-    previous = signal.signal(signal.SIGINT, interrupts.take)
-    try:
-        yield interrupts
-    finally:
-        signal.signal(signal.SIGINT, previous)
+def box_events(program: str, arguments: list[str]) -> Iterator[dict[str, Any]]:
+    """Events of a box's program, the last of kind `exit`. Raises CliError if it could not begin."""
+    for event in child_events(python_module(program, *arguments)):
+        if event.get("kind") == "exit" and (code := event["code"]) not in (0, 3):
+            why = event["said"] or f"exit code {code}"
+            raise CliError(why, exit_code=FAILED.get(code, ExitCode.SERVER))
+        if "kind" in event:
+            yield event

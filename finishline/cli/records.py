@@ -1,9 +1,11 @@
-"""Records of an archive's submissions: made here, as JSON lines, CSV or a table."""
+"""Archives on this machine: found without links, read in pieces, their records shown."""
 
 import csv
 import gc
 import io
 import json
+import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,15 +14,25 @@ from urllib.parse import quote
 import orjson
 from rich.text import Text
 
-from finishline.cli.archive_files import list_archive
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.screen import open_console
 from finishline.cli.tables import ABSENT, FittingTable, number_text, seconds_text
 from finishline.rules.archive import records
-from finishline.rules.archive.files import MLCOMMONS
+from finishline.rules.archive.files import (
+    COMPRESSED,
+    MAX_FOLDERS_DEEP,
+    MLCOMMONS,
+    SUFFIXES,
+    Archive,
+    ArchiveFile,
+    Place,
+    shown,
+)
 from finishline.rules.archive.records import Found, Record, find_scorable
 from finishline.rules.archive.submissions import LOG_SUFFIXES
 from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.errors import LogFormatError
+from finishline.rules.logs import check_file_name
 from finishline.rules.text import count_text
 
 T = TypeVar("T")
@@ -32,17 +44,108 @@ def find_in(path: Path) -> Found:
     Compressed files are not read, and told on stderr.
     """
     try:
-        listing = list_archive(path)
+        root = path.resolve(strict=True)
+        is_file = not root.is_dir()
+        compressed: list[str] = []
+        files = [_file(path.name, root.parts, root.lstat())] if is_file else _walk(root, compressed)
+        listed = None if is_file else root
+        archive = Archive(files, _read, lambda place: _outside(place, listed), compressed)
     except (OSError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise CliError(f"Cannot read {path} ({reason}).", exit_code=ExitCode.REFUSED) from error
-    found = find_scorable(listing.archive, asked_for_file=listing.is_file)
-    compressed = listing.archive.compressed
+    found = find_scorable(archive, asked_for_file=is_file)
     if compressed:
-        count = count_text(len(compressed), "compressed file")
-        told = f"Not read: {count}, the first {compressed[0]}. Unpack those of results (gunzip)."
+        count, first = count_text(len(compressed), "compressed file"), compressed[0]
+        told = f"Not read: {count}, the first {first}. Unpack those of results (gunzip)."
         open_console(stderr=True).print(told, soft_wrap=True)
     return found
+
+
+def _walk(root: Path, compressed: list[str]) -> Iterator[ArchiveFile]:
+    """Every file below a folder with a name that counts, in order; links are never followed.
+
+    Compressed ones are added to `compressed` instead.
+    """
+    folders = [(str(root), "", root.parts)]
+    while folders:
+        folder, prefix, parts = folders.pop()
+        try:
+            with os.scandir(folder) as found:
+                items = sorted(found, key=lambda item: item.name)
+        except OSError:
+            continue  # A folder that cannot be opened holds nothing that can be scored.
+        below = []
+        for item in items:
+            if item.is_dir(follow_symlinks=False):
+                if (
+                    not item.name.startswith(".")
+                    and len(parts) - len(root.parts) < MAX_FOLDERS_DEEP
+                ):
+                    below.append((item.path, f"{prefix}{item.name}/", (*parts, item.name)))
+            elif item.name.lower().endswith(SUFFIXES):
+                try:
+                    status = item.stat(follow_symlinks=False)
+                except OSError:
+                    continue  # It was there a moment ago.
+                yield _file(prefix + item.name, (*parts, item.name), status)
+            elif item.name.lower().endswith(COMPRESSED):
+                compressed.append(shown(prefix + item.name))
+        folders += reversed(below)
+
+
+def _file(path: str, place: Place, status: os.stat_result) -> ArchiveFile:
+    refused = None
+    if not stat.S_ISREG(status.st_mode):
+        link = stat.S_ISLNK(status.st_mode)
+        refused = "a symbolic link" if link else "not a regular file"
+    try:
+        check_file_name(path)
+    except LogFormatError as error:
+        refused = error.message
+    return ArchiveFile(shown(path), place, status.st_size, refused)
+
+
+def _outside(place: Place, root: Path | None) -> ArchiveFile | None:
+    """A file that was not listed because it lies elsewhere; files below `root` are listed."""
+    if root is not None and place[: len(root.parts)] == root.parts:
+        return None
+    path = Path(*place)
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    return _file(path.name, place, status) if stat.S_ISREG(status.st_mode) else None
+
+
+def _read(file: ArchiveFile, chunk_bytes: int) -> Iterator[bytes]:
+    path = "/".join(("", *file.place[1:]))
+    try:
+        opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        raise _unreadable(file, error) from error
+    try:
+        status = os.fstat(opened)
+        if not stat.S_ISREG(status.st_mode):
+            raise _unreadable(file, "not a regular file")
+        size = min(status.st_size + 1, chunk_bytes)
+        while chunk := os.read(opened, size):
+            yield chunk
+            if len(chunk) < size:
+                return  # A regular file gives less than was asked for at its end alone.
+    except OSError as error:
+        raise _unreadable(file, error) from error
+    finally:
+        os.close(opened)
+
+
+def _unreadable(file: ArchiveFile, why: object) -> LogFormatError:
+    reason = why.strerror if isinstance(why, OSError) else str(why)
+    return LogFormatError(
+        f"cannot be read ({reason})",
+        file=file.path,
+        expected="a readable file",
+        code="unreadable",
+    )
 
 
 def score_found(

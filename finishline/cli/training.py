@@ -6,17 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from finishline.accelerators import Devices
-from finishline.cli.client import ServerClient, View
 from finishline.cli.errors import CliError, ExitCode, refusal, require_server
 from finishline.cli.processes import child_events, python_module
-from finishline.cli.replay_screen import Target
-from finishline.device_health import without_platform
-from finishline.devices import choose_device, find_devices
-from finishline.machine import local_system
+from finishline.devices import Devices, choose_device, find_devices, without_platform
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
+from finishline.rules.submissions.claim import MAX_SEED
 from finishline.rules.submissions.settings import check_precision, check_settings
+from finishline.rules.text import count_text
 
 REFUSED_CODE = 2  # The worker's local training wrote nothing.
 
@@ -38,21 +35,19 @@ class Training:
 
     def command(self) -> list[str]:
         """The command line of the worker's local training."""
-        arguments = [str(self.benchmark_file), "--runs", str(self.runs), "--out", str(self.out)]
-        arguments += ["--data-dir", str(self.data)]
-        for setting in self.settings:
-            arguments += ["--set", setting]
-        if self.seed is not None:
-            arguments += ["--seed", str(self.seed)]
-        if self.division is not None:
-            arguments += ["--division", self.division]
-        for name, value in (
-            ("--precision", self.precision),
-            ("--device", self.device),
-            ("--hardware-class", self.hardware_class),
-        ):
-            if value is not None:
-                arguments += [name, str(value)]
+        named = {
+            "--runs": self.runs,
+            "--out": self.out,
+            "--data-dir": self.data,
+            "--seed": self.seed,
+            "--division": self.division,
+            "--precision": self.precision,
+            "--device": self.device,
+            "--hardware-class": self.hardware_class,
+        }
+        options = [f"{name}={value}" for name, value in named.items() if value is not None]
+        arguments = [str(self.benchmark_file), *options]
+        arguments += [f"--set={setting}" for setting in self.settings]
         return python_module("worker.local", *arguments)
 
 
@@ -63,17 +58,26 @@ def read_settings(settings: Sequence[str]) -> dict[str, float]:
         name, _, value = setting.partition("=")
         try:
             found[name] = float(value)
-        except ValueError as error:
+            why = "" if name else "no name; "
+        except ValueError:
+            why = None
+        if why != "":
             raise CliError(
-                f"--set {setting}: expected a name and a number, such as batch_size=64.",
-                exit_code=ExitCode.USAGE,
-            ) from error
-        if not name:
-            raise CliError(
-                f"--set {setting}: no name; expected a name and a number, such as batch_size=64.",
+                f"--set {setting}: {why or ''}expected a name and a number, such as batch_size=64.",
                 exit_code=ExitCode.USAGE,
             )
     return found
+
+
+def require_seeds(first: int | None, runs: int, *, most: int) -> None:
+    """Raise CliError if the last of the seeds that count up from the first is beyond `most`."""
+    if first is not None and first + runs - 1 > most:
+        limit = "32 bits, as torch and numpy use" if most < MAX_SEED else "63 bits, as a log holds"
+        raise CliError(
+            f"--seed {first}: the seeds of {count_text(runs, 'run')} end at {first + runs - 1}; "
+            f"expected at most {most} ({limit}).",
+            exit_code=ExitCode.USAGE,
+        )
 
 
 def require_trainable(
@@ -89,14 +93,6 @@ def require_trainable(
         check_settings(benchmark, division or benchmark.divisions[0], settings)
     except RuleError as error:
         raise refusal(error) from error
-
-
-def target_of(benchmark: Benchmark) -> Target:
-    """The quality target of a benchmark as the screens show it."""
-    target = benchmark.target
-    return Target(
-        metric=target.metric, value=target.value, unit=target.unit, direction=target.direction
-    )
 
 
 def require_training_packages(command: str) -> None:
@@ -146,26 +142,3 @@ def require_device(device: str | None) -> None:
             f"--device {chosen}: {trouble}, or train on the processor with --device cpu.",
             exit_code=ExitCode.REFUSED,
         )
-
-
-SYSTEM_FIELDS = ("accelerator", "accelerator_count", "processor", "processor_count")
-
-
-def system_here(device: str | None) -> View:
-    """Return the system of this machine with the device that trains. Raises CliError."""
-    try:
-        return local_system(choose_device(device))
-    except RuleError as error:
-        raise refusal(error) from error
-
-
-def name_of_class(server: ServerClient, system: Mapping[str, Any]) -> str:
-    """Return the server's name of this machine's hardware class, else the one made of its parts."""
-    own = str(system["hardware_class"])
-    try:
-        listed = server.get("/hardware-classes")["hardware_classes"]
-    except (CliError, KeyError, TypeError):
-        return own
-    wanted = [system[name] for name in SYSTEM_FIELDS]
-    names = [str(each["name"]) for each in listed if [each.get(n) for n in SYSTEM_FIELDS] == wanted]
-    return own if own in names or not names else names[0]

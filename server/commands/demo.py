@@ -18,13 +18,14 @@ from finishline.cli.commands.verify import request_verification
 from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.main import main
-from finishline.cli.replay_screen import ReplayProgress
 from finishline.cli.screen import Screen, open_screen
 from finishline.cli.submission_tables import find_submission_files, submission_lines, verdict_lines
-from finishline.cli.training import Training, target_of
+from finishline.cli.training import Training
 from finishline.cli.watching import watch_verification
 from finishline.rules.text import count_text
 from server.commands.paths import VarPaths
+from server.commands.services import read_token
+from server.commands.up import token_path
 
 BENCHMARK = "digits"
 app = typer.Typer(add_completion=False)
@@ -49,9 +50,6 @@ def demo(url: str, var: Path) -> int:
 
 def kept_token(var: Path, name: str) -> str:
     """The token that `finishline up` keeps for a user. Raises CliError without one."""
-    from server.commands.services import read_token
-    from server.commands.start import token_path
-
     path = token_path(VarPaths(var), name)
     token = read_token(path)
     if token is None:
@@ -72,7 +70,7 @@ def _train(var: Path, screen: Screen) -> Path:
         Text(f"1. Train {definition.title} {count_text(training.runs, 'time')}", style="bold"),
         f"  to {target.metric} {target.value:g} {target.unit}; the files go to {out}",
     )
-    train_shown(training, ReplayProgress(target=target_of(definition)), screen)
+    train_shown(training, definition, screen)
     return out
 
 

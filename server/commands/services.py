@@ -1,4 +1,4 @@
-"""The services of a laptop, with their broker: commands, settings, and when they are ready."""
+"""The services of one machine, with their broker: commands, settings, and when they are ready."""
 
 import importlib.util
 import os
@@ -7,6 +7,8 @@ import shutil
 import signal
 import socket
 import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -16,7 +18,7 @@ import httpx2
 from finishline.cli.client import ServerClient, segment
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.processes import python_module
-from server.commands.local_workers import LocalWorker
+from finishline.devices import Devices, find_devices
 from server.commands.paths import VarPaths
 from server.commands.supervisor import Service
 
@@ -25,7 +27,9 @@ LONGEST_SOCKET_PATH_BYTES = 100
 # The path travels inside a URL, which would need quoting for anything else.
 PLAIN_PATH = re.compile(r"[A-Za-z0-9._/-]+")
 PROBE_SECONDS = 1.0
+PROBE_TIMEOUT = httpx2.Timeout(2.0)
 PROXY_HERE = ["--proxy-headers", "--forwarded-allow-ips", "127.0.0.1"]
+WORKER = "local"
 ACCOUNTS = "users.acl"  # Kept, so that a broker that is started again knows its workers.
 
 
@@ -127,7 +131,75 @@ def _connect(address: RedisAddress) -> socket.socket:
     return connection
 
 
-PROBE_TIMEOUT = httpx2.Timeout(2.0)
+@dataclass(frozen=True)
+class LocalWorker:
+    """A worker by the suffix of its names; `shown` is the UUID of its accelerator, None for none.
+
+    CUDA shows it that one alone, so that it trains on it, reads its sensors and is of its class.
+    """
+
+    suffix: str
+    words: str
+    shown: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name at the server."""
+        return WORKER + self.suffix
+
+    @property
+    def service(self) -> str:
+        """Its name among the services, and that of its token and log."""
+        return "worker" + self.suffix
+
+    def settings(self) -> dict[str, str]:
+        """The worker's own settings."""
+        return {
+            "FINISHLINE_WORKER_NAME": self.name,
+            "FINISHLINE_DEVICE": "cpu" if self.shown is None else "cuda:0",
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+            "CUDA_VISIBLE_DEVICES": self.shown or "",
+        }
+
+
+def choose_workers(devices: str) -> list[LocalWorker]:
+    """A worker for each device of a list such as "cpu" or "cuda:0,cuda:1", or for "all".
+
+    Raises CliError for a device that is not on this machine, or is named twice.
+    """
+    names = [name.strip() for name in devices.split(",")]
+    names = ["cuda:0" if name == "cuda" else name for name in names]
+    found = Devices(()) if set(names) == {"cpu"} else find_devices()
+    if names == ["all"]:
+        names = [f"cuda:{number}" for number in range(len(found.accelerators))] or ["cpu"]
+    for name, count in Counter(names).items():
+        if count > 1 and name != "cpu":
+            raise _refused(f"{name} is named {count} times; a device has one worker")
+    return list(_workers(names, found))
+
+
+def _workers(names: Sequence[str], devices: Devices) -> Iterator[LocalWorker]:
+    of_cpu, problem, accelerators = 0, devices.problem, devices.accelerators
+    for name in names:
+        if name == "cpu":
+            of_cpu += 1
+            why = f" ({problem})" if problem else ""
+            yield LocalWorker("" if of_cpu == 1 else f"-{of_cpu}", f"the processor{why}")
+            continue
+        kind, _, number = name.partition(":")
+        if kind != "cuda" or not number.isdecimal():
+            raise _refused(f"{name!r} is no device; expected cpu, cuda:NUMBER or all")
+        if int(number) >= len(accelerators):
+            here = [f"cuda:{at} ({each.name})" for at, each in enumerate(accelerators)]
+            why = f"; {problem}" if problem else ""
+            raise _refused(f"no {name} on this machine; it has {', '.join(['cpu', *here])}{why}")
+        found = accelerators[int(number)]
+        words = f"{name}, {found.name}"
+        yield LocalWorker(f"-cuda-{number}", words, found.uuid)
+
+
+def _refused(sentence: str) -> CliError:
+    return CliError(f"--devices: {sentence}.", exit_code=ExitCode.USAGE)
 
 
 @dataclass(frozen=True)

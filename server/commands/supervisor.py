@@ -1,33 +1,96 @@
 """Start services in order, restart dead ones, stop all of them in reverse."""
 
+import ctypes
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
 from types import FrameType
 
 import psutil  # type: ignore[import-untyped,unused-ignore]
 
 from finishline.cli.errors import CliError, ExitCode
-from finishline.cli.processes import adopt_orphans, reap_orphans, signal_group, spawn
-from server.commands.lifecycle import (
-    Lifecycle,
-    Phase,
-    RestartPolicy,
-    ending,
-    ending_in_words,
-    first_start,
-    last_line,
-)
+from finishline.cli.processes import signal_group, spawn
 
 TICK_SECONDS = 0.1
 STOP_SIGNALS = [
     signal.Signals[name] for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 ]  # Windows has no SIGHUP.
+TAIL_BYTES = 8192
+PR_SET_CHILD_SUBREAPER = 36
+
+
+class Phase(StrEnum):
+    """Phase in the life of a service."""
+
+    STARTING = "starting"
+    READY = "ready"
+    WAITING = "waiting"  # It died and is started again at `restart_at`.
+    GIVEN_UP = "given_up"
+
+
+@dataclass(frozen=True)
+class RestartPolicy:
+    """Limits on a service's deaths, and the wait before it is started again.
+
+    `max_deaths` deaths within `window_seconds` are too many. The wait doubles with each of them.
+    """
+
+    max_deaths: int = 5
+    window_seconds: float = 30.0
+    first_wait_seconds: float = 0.25
+    longest_wait_seconds: float = 8.0
+
+    def wait_seconds(self, recent_deaths: int) -> float:
+        """The wait after that many recent deaths."""
+        doubled = self.first_wait_seconds * 2.0 ** (recent_deaths - 1)
+        return min(self.longest_wait_seconds, doubled)
+
+
+@dataclass(frozen=True)
+class Lifecycle:
+    """The life of one service so far; `now` counts seconds on any steady clock.
+
+    `started_at` is when its present process started, `was_ready` whether any process of it ever
+    answered, `deaths` when its processes died, within the policy's window.
+    """
+
+    phase: Phase
+    started_at: float
+    was_ready: bool = False
+    restart_at: float = 0.0
+    deaths: tuple[float, ...] = ()
+
+    def started(self, now: float) -> "Lifecycle":
+        """A new process was started."""
+        return replace(self, phase=Phase.STARTING, started_at=now)
+
+    def answered(self) -> "Lifecycle":
+        """The process answered for the first time."""
+        return replace(self, phase=Phase.READY, was_ready=True)
+
+    def died(self, now: float, policy: RestartPolicy, *, on_its_own: bool) -> "Lifecycle":
+        """The process ended.
+
+        One that exits on its own before the service ever answered cannot start at all: another
+        try would end the same way, so it is given up at once.
+        """
+        recent = (*(at for at in self.deaths if now - at < policy.window_seconds), now)
+        hopeless = on_its_own and not self.was_ready
+        if hopeless or len(recent) >= policy.max_deaths:
+            return replace(self, phase=Phase.GIVEN_UP, deaths=recent)
+        restart_at = now + policy.wait_seconds(len(recent))
+        return replace(self, phase=Phase.WAITING, deaths=recent, restart_at=restart_at)
+
+    def is_due(self, now: float) -> bool:
+        """Whether it is time to start it again."""
+        return self.phase is Phase.WAITING and now >= self.restart_at
 
 
 @dataclass(frozen=True)
@@ -78,7 +141,9 @@ class Supervisor:
 
     def listen_to_signals(self) -> None:
         """Stop on Ctrl-C, SIGTERM and a closed terminal; a second signal kills at once."""
-        adopt_orphans()
+        if sys.platform == "linux":
+            # Orphaned descendants become children of this process, so that they can be ended.
+            ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         for number in STOP_SIGNALS:
             signal.signal(number, self._on_signal)
 
@@ -99,7 +164,7 @@ class Supervisor:
         began = time.monotonic()
         # Read before the process is there: it may answer before this one goes on.
         started_wall = time.time()
-        kept = _Kept(service, _launch(service), first_start(began), started_wall)
+        kept = _Kept(service, _launch(service), Lifecycle(Phase.STARTING, began), started_wall)
         self._kept.append(kept)
         while kept.life.phase is not Phase.READY:
             self.tick()
@@ -137,7 +202,8 @@ class Supervisor:
         """Look at every service once, take the steps due, and reap what boxes left."""
         for kept in self._kept:
             self._look_at(kept)
-        reap_orphans(self._own())
+        if sys.platform == "linux":
+            self._reap_orphans()
 
     def _pause(self) -> None:
         if self.stop_asked:
@@ -165,7 +231,12 @@ class Supervisor:
                 self.say(f"{kept.service.name} is ready again")
         elif now - kept.life.started_at > kept.service.ready_limit_seconds:
             if not kept.life.was_ready:
-                raise _never_answered(kept.service)
+                service, said = kept.service, last_line(kept.service.log) or "it wrote nothing"
+                raise CliError(
+                    f"{service.name} did not respond within {service.ready_limit_seconds:g} s "
+                    f"({said}); see {service.log}.",
+                    exit_code=ExitCode.SERVER,
+                )
             self.say(f"{kept.service.name} does not respond and is stopped")
             signal_group(kept.process.pid, signal.SIGKILL)
 
@@ -176,7 +247,7 @@ class Supervisor:
         kept.life = kept.life.died(now, self.policy, on_its_own=code >= 0)
         if kept.life.phase is Phase.GIVEN_UP:
             raise _given_up(kept, self.policy)
-        how = ending_in_words(code)
+        how = f"died ({ending(code)})" if code else "exited without a request to stop (exit code 0)"
         self.say(f"{name} {how}; starting it again in {kept.life.restart_at - now:.1f} s")
 
     def stop(self) -> None:
@@ -184,10 +255,9 @@ class Supervisor:
         self.stop_asked = True
         while self._kept:
             kept = self._kept.pop()
-            self._end(
-                kept.service.name, kept.process, limit_seconds=kept.service.stop_limit_seconds
-            )
-            self.say(f"{kept.service.name} stopped")
+            service = kept.service
+            self._end(service.name, kept.process, limit_seconds=service.stop_limit_seconds)
+            self.say(f"{service.name} stopped")
         self._end_orphans()
 
     def _end(self, name: str, process: "subprocess.Popen[bytes]", *, limit_seconds: float) -> None:
@@ -204,6 +274,15 @@ class Supervisor:
 
     def _own(self) -> set[int]:
         return {kept.process.pid for kept in self._kept} | self._running
+
+    def _reap_orphans(self) -> None:
+        """Forget the orphans that have ended: each box leaves one, and it keeps its number."""
+        own = self._own()
+        with suppress(ChildProcessError):
+            while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                if ended.si_pid in own:
+                    return
+                os.waitpid(ended.si_pid, 0)
 
     def _end_orphans(self) -> None:
         """Kill and reap the orphans of the services' dead processes."""
@@ -253,9 +332,20 @@ def _given_up(kept: _Kept, policy: RestartPolicy) -> CliError:
     )
 
 
-def _never_answered(service: Service) -> CliError:
-    return CliError(
-        f"{service.name} did not respond within {service.ready_limit_seconds:g} s "
-        f"({last_line(service.log) or 'it wrote nothing'}); see {service.log}.",
-        exit_code=ExitCode.SERVER,
-    )
+def ending(code: int) -> str:
+    """An exit code, or the name of the signal that a process died of."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"
+
+
+def last_line(log: Path) -> str:
+    """The last line of a log that holds something."""
+    lines: list[str] = []
+    with suppress(OSError), log.open("rb") as written:
+        written.seek(max(0, log.stat().st_size - TAIL_BYTES))
+        lines = written.read().decode(errors="replace").splitlines()
+    return next((line.strip()[:600] for line in reversed(lines) if line.strip()), "")

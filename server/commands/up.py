@@ -1,19 +1,71 @@
-"""`finishline up`: a whole server on this machine."""
+"""`finishline up`: a whole server on this machine: its folders, tokens, and services in order."""
 
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
 
+from finishline.cli.client import ServerClient
 from finishline.cli.errors import CliError, ExitCode
-from finishline.cli.options import (
-    DEFAULT_VAR,
-    BehindProxy,
-    Json,
-    Var,
-)
+from finishline.cli.options import DEFAULT_VAR, BehindProxy, Json, Var
 from finishline.cli.processes import python_module
-from finishline.cli.screen import open_screen
+from finishline.cli.screen import Screen, open_screen
+from finishline.cli.training import require_training_packages
+from server.commands.paths import VarPaths, lock_var, prepare_var, require_free_port
+from server.commands.services import (
+    LocalWorker,
+    Plan,
+    broker_executable,
+    choose_redis_address,
+    choose_workers,
+    read_token,
+    redis_service,
+    server_service,
+    url_of,
+    worker_is_confirmed,
+    worker_service,
+)
+from server.commands.supervisor import StopAskedError, Supervisor, last_line
+
+# file name -> (user, role); each worker has a token of its own beside them
+BOOTSTRAPPED = {
+    "admin": ("admin", "admin"),
+    "organiser": ("organiser", "organiser"),
+    "demo": ("demo", "submitter"),
+}
+OWNER_OF_WORKERS = "worker"
+# A busy machine takes a minute to import the modules for an account.
+ADMINISTER_SECONDS = 180.0
+STOPPED_BY = {"SIGINT": "Ctrl-C was pressed", "SIGHUP": "the terminal was closed"}
+
+# Of users and their roles.
+MakeTokens = Callable[[Sequence[tuple[str, str]]], Sequence[str]]
+
+
+@dataclass(frozen=True)
+class UpOptions:
+    """Options of `finishline up`. `demo` is the demo's own command line, or None.
+
+    `devices` names those that train, or is None for no worker. `behind_proxy` believes a proxy on
+    this machine on the addresses of clients.
+    """
+
+    host: str
+    port: int
+    var: Path
+    devices: str | None
+    demo: list[str] | None
+    once: bool
+    behind_proxy: bool = False
 
 
 def up(
@@ -51,24 +103,6 @@ def up(
 
     Ctrl-C or SIGTERM stops everything. --json writes one document when everything is ready.
     """
-    _refuse_contradictions(worker=worker, demo=demo, once=once, as_json=as_json)
-    # A supervisor needs psutil, which comes with the server, and POSIX.
-    from server.commands.services import url_of
-    from server.commands.start import UpOptions, run_up
-
-    options = UpOptions(
-        host=host,
-        port=port,
-        var=var,
-        devices=devices if worker else None,
-        demo=_demo_command(url_of(host, port), var) if demo else None,
-        once=once,
-        behind_proxy=behind_proxy,
-    )
-    return run_up(options, open_screen(as_json=as_json))
-
-
-def _refuse_contradictions(*, worker: bool, demo: bool, once: bool, as_json: bool) -> None:
     for wrong, sentence in (
         (once and not demo, "--once needs --demo: without it there is no verdict to wait for."),
         (demo and not worker, "--demo needs a worker. Remove --no-worker."),
@@ -76,7 +110,242 @@ def _refuse_contradictions(*, worker: bool, demo: bool, once: bool, as_json: boo
     ):
         if wrong:
             raise CliError(sentence, exit_code=ExitCode.USAGE)
+    demo_command = python_module("server.commands.demo", url_of(host, port), str(var.absolute()))
+    options = UpOptions(
+        host=host,
+        port=port,
+        var=var,
+        devices=devices if worker else None,
+        demo=demo_command if demo else None,
+        once=once,
+        behind_proxy=behind_proxy,
+    )
+    return run_up(options, open_screen(as_json=as_json))
 
 
-def _demo_command(url: str, var: Path) -> list[str]:
-    return python_module("server.commands.demo", url, str(var.absolute()))
+def run_up(options: UpOptions, screen: Screen) -> int:
+    """Run everything until someone asks to stop; the exit code. Raises CliError."""
+    workers: Sequence[LocalWorker] = ()
+    if options.devices is not None:
+        require_training_packages("up")
+        workers = choose_workers(options.devices)
+    broker_executable()  # A machine without one is told before a folder is made.
+    os.umask(0o077)
+    paths = prepare_var(options.var)
+    with lock_var(paths, url=url_of(options.host, options.port)):
+        require_free_port(options.host, options.port)
+        broker = choose_redis_address(paths)
+        plan = Plan(paths, options.host, options.port, broker, options.behind_proxy)
+        try:
+            return _supervise(options, plan, workers, screen)
+        finally:
+            if broker.socket_path is not None and broker.socket_path.parent != paths.redis:
+                shutil.rmtree(broker.socket_path.parent, ignore_errors=True)
+
+
+def _supervise(
+    options: UpOptions, plan: Plan, workers: Sequence[LocalWorker], screen: Screen
+) -> int:
+    supervisor = Supervisor(say=screen.say)
+    supervisor.listen_to_signals()
+    is_up = False
+    try:
+        document = _bring_up(plan, workers, supervisor)
+        is_up = True
+        screen.answer(document, [])
+        screen.say_as_is(*invitation(options, plan, workers))
+        if options.demo is not None:
+            code = supervisor.run("demo", options.demo, plan.environment(), None)
+            if options.once:
+                return code
+            screen.say(f"The server keeps running at {plan.url}; stop it with Ctrl-C.")
+        supervisor.keep()
+    except StopAskedError:
+        # Asked to exit after a verdict, a stop before it is not a verdict.
+        return int(ExitCode.NOT_VERIFIED) if options.once else int(ExitCode.OK)
+    finally:
+        by = supervisor.stopped_by
+        why = "" if is_up or by is None else f": {STOPPED_BY.get(by, f'{by} arrived')} before"
+        screen.say(f"Stopping{why} everything was ready." if why else "Stopping.")
+        supervisor.stop()
+    return int(ExitCode.OK)
+
+
+def _bring_up(
+    plan: Plan, workers: Sequence[LocalWorker], supervisor: Supervisor
+) -> dict[str, object]:
+    began = time.monotonic()
+    _migrate(plan, supervisor)
+    services = [redis_service(plan), server_service(plan)]
+    seconds = {service.name: supervisor.start(service) for service in services}
+    tokens = ensure_tokens(
+        plan.paths,
+        workers,
+        url=plan.url,
+        make_tokens=lambda owners: _make_tokens(plan, supervisor, owners),
+    )
+    # Each worker has an account of its own at the broker, and an address with its password.
+    names = [each.name for each in workers]
+    made = _administer(plan, "account at the broker", "worker-account", *names) if names else ""
+    for each, address in zip(workers, made.split(), strict=True):
+        worker = worker_service(plan, each, tokens[each.service], address)
+        services.append(worker)
+        seconds[worker.name] = supervisor.start(worker)
+        _confirm(plan, each, tokens[each.service], supervisor)
+    pids = supervisor.pids()
+    return {
+        "url": plan.url,
+        "var": str(plan.paths.root),
+        "seconds": round(time.monotonic() - began, 3),
+        "services": [
+            {
+                "name": service.name,
+                "pid": pids[service.name],
+                "log": str(service.log),
+                "seconds_to_ready": round(seconds[service.name], 3),
+            }
+            for service in services
+        ],
+        "tokens": {name: str(path) for name, path in tokens.items()},
+    }
+
+
+def _migrate(plan: Plan, supervisor: Supervisor) -> None:
+    began, log = time.monotonic(), plan.paths.logs / "migrate.log"
+    command = python_module("server.admin", "migrate")
+    code = supervisor.run("migrate", command, plan.environment(), log)
+    if code != 0:
+        raise CliError(
+            f"The database {plan.paths.database} could not be migrated: "
+            f"{last_line(log) or f'exit code {code}.'} See {log}.",
+            exit_code=ExitCode.SERVER,
+        )
+    supervisor.say(f"database is migrated ({time.monotonic() - began:.1f} s)")
+
+
+def _make_tokens(
+    plan: Plan, supervisor: Supervisor, owners: Sequence[tuple[str, str]]
+) -> list[str]:
+    wanted = [f"{user}={role}" for user, role in owners]
+    # Of its own machine's participant `up` takes packages, whatever bounds their memory.
+    made = tokens_in(_administer(plan, "token", "tokens", "--known", *wanted), count=len(owners))
+    words = ", ".join(f"{user} ({role})" for user, role in dict.fromkeys(owners))
+    supervisor.say(f"made tokens for {words}")
+    return made
+
+
+def _administer(plan: Plan, what: str, *command: str) -> str:
+    """Run the server's administration and return its output. Raises CliError if it fails."""
+    log = plan.paths.logs / "tokens.log"
+    with log.open("ab") as errors:
+        made = subprocess.run(
+            python_module("server.admin", *command),
+            env=plan.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            timeout=ADMINISTER_SECONDS,
+            check=False,
+            text=True,
+        )
+    if made.returncode != 0:
+        raise CliError(
+            f"No {what} could be made: {last_line(log)}; see {log}.",
+            exit_code=ExitCode.SERVER,
+        )
+    return made.stdout
+
+
+def _confirm(plan: Plan, worker: LocalWorker, token_file: Path, supervisor: Supervisor) -> None:
+    """Confirm a worker of this machine, as only the server's own administration can."""
+    if worker_is_confirmed(plan.url, worker.name, token_file):
+        return
+    command = python_module(
+        "server.admin", "confirm-worker", worker.name, "--user", OWNER_OF_WORKERS
+    )
+    log = plan.paths.logs / "confirm.log"
+    if supervisor.run("confirm", command, plan.environment(), log) != 0:
+        raise CliError(
+            f"The worker of this machine could not be confirmed: {last_line(log)}; see {log}.",
+            exit_code=ExitCode.SERVER,
+        )
+
+
+def invitation(options: UpOptions, plan: Plan, workers: Sequence[LocalWorker]) -> list[str]:
+    """Next commands for a person who has just started it, ready to copy."""
+    paths = plan.paths
+    # A command in another terminal does not know the port, and may be logged in elsewhere.
+    export = f"export FINISHLINE_URL={plan.url} FINISHLINE_TOKEN=$(cat "
+    lines = [
+        f"Finishline is up at {plan.url} (API at {plan.url}/docs/api, logs in {paths.logs}).",
+        f"To submit: {export}{quote(str(token_path(paths, 'demo')))})",
+        f"To manage users and organisations: {export}{quote(str(token_path(paths, 'admin')))})",
+        f"To keep it safe: finishline backup --var {quote(str(paths.root))}",
+        *(f"Worker {each.name}: {each.words}" for each in workers),
+    ]
+    if not workers:
+        lines.append("No worker runs here: verifications wait until one reports.")
+    if options.demo is None:
+        lines.append("Stop it with Ctrl-C.")
+    return lines
+
+
+def token_path(paths: VarPaths, name: str) -> Path:
+    """The file that holds a bootstrapped token and nothing else."""
+    return paths.tokens / f"{name}.token"
+
+
+def write_token(path: Path, token: str) -> None:
+    """Keep a token in a file of mode 0600, never readable by others for a moment."""
+    fresh = path.with_suffix(".new")
+    fresh.unlink(missing_ok=True)
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        file.write(token + "\n")
+    fresh.replace(path)
+
+
+def ensure_tokens(
+    paths: VarPaths, workers: Sequence[LocalWorker], *, url: str, make_tokens: MakeTokens
+) -> Mapping[str, Path]:
+    """The file of each bootstrapped token; those the server does not accept are made anew.
+
+    A kept token outlives its database when someone deletes only that.
+    """
+    owners = BOOTSTRAPPED | {each.service: (OWNER_OF_WORKERS, "worker") for each in workers}
+    files = {name: token_path(paths, name) for name in owners}
+    missing = [
+        name
+        for name, (_, role) in owners.items()
+        if (kept := read_token(files[name])) is None or not _is_accepted(kept, url, role)
+    ]
+    if missing:
+        made = make_tokens([owners[name] for name in missing])
+        for name, token in zip(missing, made, strict=True):
+            write_token(files[name], token)
+    return files
+
+
+def _is_accepted(token: str, url: str, role: str) -> bool:
+    try:
+        with ServerClient(url, token) as server:
+            return bool(server.get("/me").get("role") == role)
+    except CliError as error:
+        if error.exit_code is ExitCode.NOT_ALLOWED:
+            return False
+        raise
+
+
+def tokens_in(output: str, *, count: int) -> list[str]:
+    """The tokens in the JSON lines that the server's administration prints. Raises CliError."""
+    found = []
+    for line in output.splitlines():
+        with suppress(ValueError, KeyError, TypeError):
+            found.append(str(json.loads(line)["token"]))
+    if len(found) != count:
+        raise CliError(
+            f"The server's administration printed {len(found)} of {count} tokens; see tokens.log "
+            "in its folder of logs.",
+            exit_code=ExitCode.SERVER,
+        )
+    return found

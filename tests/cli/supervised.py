@@ -15,8 +15,7 @@ from pathlib import Path
 
 from finishline.cli.errors import CliError
 from server.commands import supervisor as supervising
-from server.commands.lifecycle import RestartPolicy
-from server.commands.supervisor import Service, StopAskedError, Supervisor
+from server.commands.supervisor import RestartPolicy, Service, StopAskedError, Supervisor
 
 BODIES = {
     "stays": "",

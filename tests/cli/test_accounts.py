@@ -4,10 +4,9 @@ import json
 
 import pytest
 
-from server.commands.local_workers import LocalWorker
 from server.commands.paths import prepare_var
-from server.commands.services import read_token
-from server.commands.start import ensure_tokens, write_token
+from server.commands.services import LocalWorker, read_token
+from server.commands.up import ensure_tokens, write_token
 from tests.support.submission_folder import write_submission
 
 MADE = {

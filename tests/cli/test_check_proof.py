@@ -8,7 +8,7 @@ import pytest
 
 from finishline.cli import bundles
 from finishline.cli.bundles import check_bundle, read_bundle
-from finishline.cli.checkout import commit_of
+from finishline.cli.commands.import_archive import commit_of
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.submission_tables import find_submission_files
 from finishline.client.errors import Refused

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from finishline.cli.client import ServerClient
-from finishline.cli.training import name_of_class
+from finishline.cli.commands.run import name_of_class
 from finishline.machine import local_system
 
 SYSTEM = {"name": "laptop [2 cores]", "hardware_class": "cpu", "processor": "x"}
@@ -207,7 +207,7 @@ def test_card_that_torch_cannot_use_is_refused(finishline, standin, tmp_path, mo
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr("finishline.device_health.torch_platforms", set)
+    monkeypatch.setattr("finishline.devices.torch_platforms", set)
 
     ran = finishline("run", "digits", "--token", "fl_d", "--out", str(tmp_path / "fresh"), *options)
 

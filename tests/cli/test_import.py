@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 import httpx2
 import pytest
 
-from finishline.cli import importing
-from finishline.cli.archive_files import list_archive
 from finishline.cli.client import ServerClient
+from finishline.cli.commands import import_archive as importing
 from finishline.cli.errors import CliError
 from finishline.rules.archive.parcels import Parcel
 from tests.support.archive_folders import CURVE, ENTRY, retinanet_log, write_entries, write_package
@@ -237,14 +236,13 @@ def test_a_second_import_sends_what_has_changed_wherever_it_lies(
     assert len(keeper.kept) == 3 + len(imported)
 
 
-def test_a_busy_server_is_not_asked_again_when_the_import_is_stopping(tmp_path, keeper):
+def test_a_busy_server_is_not_asked_again_when_the_import_is_stopping(keeper):
     keeper.statuses = [503, 503]
     stopping = threading.Event()
     stopping.set()
     parcel = Parcel(path="ACME", claim={}, logs=[])
     with ServerClient(keeper.url) as server:
-        archive = list_archive(tmp_path).archive
-        outcome = importing.Sender(server, archive, stopping).send(parcel)
+        outcome = importing.Sender(server, None, stopping).send(parcel)
     assert (outcome.state, outcome.reason) == ("failed", "said 503")
     assert len(keeper.keys) == 1
 

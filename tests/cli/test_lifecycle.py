@@ -13,14 +13,9 @@ import redis
 from uvicorn.main import main
 
 from finishline.cli.errors import CliError, ExitCode
-from server.commands.lifecycle import (
-    Phase,
-    RestartPolicy,
-    first_start,
-)
-from server.commands.local_workers import LocalWorker
 from server.commands.paths import VarPaths, prepare_var, require_free_port
 from server.commands.services import (
+    LocalWorker,
     Plan,
     RedisAddress,
     broker_executable,
@@ -29,6 +24,11 @@ from server.commands.services import (
     redis_command,
     server_service,
     worker_service,
+)
+from server.commands.supervisor import (
+    Lifecycle,
+    Phase,
+    RestartPolicy,
 )
 
 POLICY = RestartPolicy(
@@ -51,7 +51,7 @@ POLICY = RestartPolicy(
 def test_service_is_started_again_until_it_dies_too_often(
     answered, deaths, on_its_own, waits_until
 ):
-    life = first_start(0.0)
+    life = Lifecycle(Phase.STARTING, 0.0)
     life = life.answered() if answered else life
     for at in deaths[:-1]:
         life = life.died(at, POLICY, on_its_own=on_its_own).started(at).answered()

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from finishline.cli.errors import CliError
 from finishline.cli.processes import python_module
-from server.commands.local_workers import choose_workers
 from server.commands.paths import VarPaths
-from server.commands.unit import quoted, unit_of
+from server.commands.service import quoted, unit_of
+from server.commands.services import choose_workers
 from tests.support.admin import run_admin
 
 LISTED = "GPU 0: NVIDIA H100 (UUID: GPU-aa)\nGPU 1: NVIDIA H200 (UUID: GPU-bb)\n"
@@ -232,9 +231,3 @@ def test_a_server_that_runs_is_not_restored_over(served, finishline):
         ran = finishline("restore", "--var", str(served), "--force")
     assert ran.code == 4
     assert "already runs in" in ran.err
-
-
-def test_a_worker_list_that_fails_is_one_sentence(monkeypatch):
-    monkeypatch.setattr("server.commands.local_workers.python_module", lambda name: ["false"])
-    with pytest.raises(CliError, match="could not be listed"):
-        choose_workers("all")

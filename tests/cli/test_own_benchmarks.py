@@ -6,7 +6,7 @@ import json
 import pytest
 
 from finishline.cli import processes
-from finishline.cli.commands import own_benchmark
+from finishline.cli.commands import benchmark as own_benchmark
 from finishline.cli.own_benchmarks import definition_file, laid_out
 from tests.support.own_benchmarks import DEFINITION, own_files
 from worker.box import trial

@@ -39,7 +39,7 @@ def driver(tmp_path, monkeypatch):
 
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr("finishline.device_health.without_platform", list)
+    monkeypatch.setattr("worker.commands.probe.without_platform", list)
     return answer
 
 

@@ -13,10 +13,9 @@ from finishline.cli.replay_screen import (
 from finishline.cli.screen import Screen, as_it_is, open_console
 from finishline.cli.tables import cost_text, make_table, number_text, quality_text, seconds_text
 from finishline.cli.worker_tables import queue_table
-from server.commands.local_workers import LocalWorker
 from server.commands.paths import VarPaths
-from server.commands.services import Plan, RedisAddress
-from server.commands.start import UpOptions, invitation
+from server.commands.services import LocalWorker, Plan, RedisAddress
+from server.commands.up import UpOptions, invitation
 
 
 def narrow_screen(width):

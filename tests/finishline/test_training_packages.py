@@ -13,9 +13,9 @@ import finishline
 from finishline import Client
 from finishline.cli.client import ServerClient
 from finishline.cli.commands import entry
+from finishline.cli.commands.training import fetch_package
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.main import main
-from finishline.cli.package_sources import fetch_package
 from tests.server.test_entries import FILES, Entries
 from tests.support.processes import wait_for
 

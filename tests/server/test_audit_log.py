@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DatabaseError
 
-from finishline.cli.audit_logs import write_log
+from finishline.cli.commands.check_proof import write_log
 from finishline.cli.main import main
 from finishline.rules.proof.hash_chain import FIRST_PREVIOUS
 from server.people.audit import Administrator, Subject, record

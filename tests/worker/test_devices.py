@@ -130,7 +130,11 @@ def test_torch_for_rocm_lists_devices(tmp_path, cuda, listed, problem):
     (torch / "__init__.py").write_text(
         f"class cuda:\n    device_count = staticmethod(lambda: 2)\n    {cuda}\n"
     )
-    command = [sys.executable, "-m", "finishline.devices"]
+    script = (
+        "import dataclasses, json; from finishline.devices import find_devices; "
+        "print(json.dumps(dataclasses.asdict(find_devices())))"
+    )
+    command = [sys.executable, "-c", script]
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
     said = subprocess.run(command, env=environment, capture_output=True, check=True)
     found = json.loads(said.stdout)

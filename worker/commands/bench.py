@@ -1,7 +1,8 @@
 """`finishline bench`: measure a reference, any model or single kernels on this machine."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,20 +12,23 @@ from rich.console import RenderableType
 from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import BenchmarksDir, Json
+from finishline.cli.processes import python_module
 from finishline.cli.screen import open_screen
 from finishline.cli.training import require_training_packages
-from worker.commands.generating import GenerationOptions, generation_lines, generation_table
-from worker.commands.kernel_list import check_kernels, kernel_lines, kernel_table
+from finishline.devices import choose_device
+from finishline.rules.errors import RuleError
 from worker.commands.measuring import (
-    BenchOptions,
-    Measured,
-    ModelOptions,
     bench_table,
+    generation_lines,
+    generation_table,
+    kernel_lines,
+    kernel_table,
     model_lines,
     model_table,
     results_csv,
-    run_bench,
+    run_measurement,
 )
+from worker.kernel_rules import ON_PROCESSORS, read_kernels
 
 BENCH_SECONDS, KERNEL_SECONDS = 5.0, 1.0
 Given = Mapping[str, Any]
@@ -133,10 +137,12 @@ def bench(
         "--set": settings or None,
     }
     given = {name: value for name, value in given.items() if value is not None}
-    options: Measured
+    chosen = given | {"--threads": threads} | ({} if device is None else {"--device": device})
     if kernels is not None and benchmark is None and model is None:
         _refuse(given, "a list of kernels", takes=())
-        options = check_kernels(kernels, device, threads, seconds or KERNEL_SECONDS)
+        chosen["--device"] = check_kernels(kernels, device)
+        chosen["--seconds"] = seconds or KERNEL_SECONDS
+        command = _command("worker.kernel_bench", chosen, "--", str(kernels))
     elif kernels is not None or (benchmark is None) == (model is None):
         raise _usage(
             "Name one of a benchmark, a model and a list of kernels: bench BENCHMARK, "
@@ -148,31 +154,66 @@ def bench(
             raise _usage(f"{benchmark} generates nothing. Name grammar, or a model with --model.")
         if seconds is not None:
             raise _usage("--seconds does not go with a scenario. Choose --requests.")
-        chosen = {"--scenario": scenario} | given | {"--threads": threads}
-        chosen |= {} if device is None else {"--device": device}
-        options = GenerationOptions(model or "grammar", chosen)
+        chosen["--scenario"] = scenario
+        command = _command("worker.generation_bench", chosen, "--", model or "grammar")
     elif model is None:
         _refuse(given, "a benchmark", takes=("--set",))
         file, _ = find_benchmark(str(benchmark), benchmarks_dir)
-        options = BenchOptions(file, settings or [], device, threads, seconds or BENCH_SECONDS)
+        chosen["--seconds"] = seconds or BENCH_SECONDS
+        command = _command("worker.bench", chosen, str(file))
     else:
         _refuse(given, "a model", takes=OF_A_MODEL)
-        chosen = {name: value for name, value in given.items() if name != "--csv"}
-        chosen |= {"--seconds": seconds or BENCH_SECONDS, "--threads": threads}
-        chosen |= {} if device is None else {"--device": device}
-        options = ModelOptions(model, [f"{name}={value}" for name, value in chosen.items()])
+        chosen["--seconds"] = seconds or BENCH_SECONDS
+        command = _command("worker.model_bench", chosen, "--", model)
     require_training_packages("bench")
-    for path in (out, csv):
-        if path is not None:
-            require_file(path)
+    for path in filter(None, (out, csv)):  # Before anything is measured.
+        with _writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.is_dir():
+                raise IsADirectoryError(0, "it is a folder")
     screen = open_screen(as_json=as_json)
-    result = run_bench(options, told=lambda doing: screen.say(f"{doing} ..."))
+    result = run_measurement(command, told=lambda doing: screen.say(f"{doing} ..."))
     if out is not None:
-        write_file(out, json.dumps(result, indent=2) + "\n")
+        with _writing(out):
+            out.write_text(json.dumps(result, indent=2) + "\n")
     if csv is not None:
-        write_file(csv, results_csv(result))
+        with _writing(csv):
+            csv.write_text(results_csv(result))
     screen.answer(result, _shown(result))
     return int(ExitCode.OK)
+
+
+def _command(module: str, chosen: Given, *names: str) -> list[str]:
+    """The command line of a measurement by one of the worker's modules."""
+    options = []
+    for name, value in chosen.items():
+        if name == "--set":
+            options += [f"--set={setting}" for setting in value]
+        elif name != "--csv":
+            options.append(name if value is True else f"{name}={value}")
+    return python_module(module, *options, *names)
+
+
+def check_kernels(file: Path, device: str | None) -> str:
+    """The device, if it can time the kernels of this list. Raises CliError."""
+    try:
+        chosen = choose_device(device)
+        for kernel in read_kernels(file.read_bytes(), file=file.name):
+            if chosen == "cpu" and kernel.precision not in ON_PROCESSORS:
+                raise RuleError(
+                    f"a processor has no arithmetic in {kernel.precision}",
+                    file=file.name,
+                    field="precisions",
+                    expected=" or ".join(ON_PROCESSORS),
+                )
+    except RuleError as error:
+        raise CliError(f"{error}.", exit_code=ExitCode.REFUSED) from error
+    except OSError as error:
+        raise CliError(
+            f"Cannot read {file} ({error.strerror}); name a TOML file of kernels.",
+            exit_code=ExitCode.USAGE,
+        ) from error
+    return chosen
 
 
 def _refuse(given: Given, form: str, *, takes: Sequence[str]) -> None:
@@ -196,26 +237,12 @@ def _usage(message: str) -> CliError:
     return CliError(message, exit_code=ExitCode.USAGE)
 
 
-def require_file(path: Path) -> None:
-    """Raise CliError, before anything is measured, where a file cannot be written."""
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.is_dir():
-            raise IsADirectoryError(0, "it is a folder")
+        yield
     except OSError as error:
-        raise _unwritable(path, error) from error
-
-
-def write_file(path: Path, text: str) -> None:
-    """Write a result. Raises CliError where it cannot be written."""
-    try:
-        path.write_text(text)
-    except OSError as error:
-        raise _unwritable(path, error) from error
-
-
-def _unwritable(path: Path, error: OSError) -> CliError:
-    return CliError(
-        f"Cannot write {path} ({error.strerror}); choose another file.",
-        exit_code=ExitCode.REFUSED,
-    )
+        raise CliError(
+            f"Cannot write {path} ({error.strerror}); choose another file.",
+            exit_code=ExitCode.REFUSED,
+        ) from error

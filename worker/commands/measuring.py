@@ -1,16 +1,14 @@
-"""Throughput of a reference on this machine, measured and shown."""
+"""Results of `finishline bench`: measured by a process, and shown in tables."""
 
 import csv
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from rich.table import Table
 
 from finishline.cli.errors import CliError, ExitCode
-from finishline.cli.processes import child_events, python_module
+from finishline.cli.processes import child_events
 from finishline.cli.tables import ABSENT, make_table
 
 DOING = {
@@ -21,51 +19,6 @@ DOING = {
     "steps": "timing training steps",
     "trace": "tracing training steps",
 }
-
-
-@dataclass(frozen=True)
-class BenchOptions:
-    """Options of a measurement: the benchmark's file, settings, device and duration."""
-
-    benchmark_file: Path
-    settings: Sequence[str] = ()
-    device: str | None = None
-    threads: int = 1
-    seconds: float = 5.0
-
-    def command(self) -> list[str]:
-        """The command line of the worker's measurement."""
-        arguments = [str(self.benchmark_file), "--threads", str(self.threads)]
-        arguments += ["--seconds", str(self.seconds)]
-        for setting in self.settings:
-            arguments += ["--set", setting]
-        if self.device is not None:
-            arguments += ["--device", self.device]
-        return python_module("worker.bench", *arguments)
-
-
-class Measured(Protocol):
-    """Options of one of the worker's measurements."""
-
-    def command(self) -> list[str]:
-        """The command line of the worker's measurement."""
-
-
-@dataclass(frozen=True)
-class ModelOptions:
-    """Options of the measurement of a model, as the worker's command line takes them."""
-
-    model: str
-    arguments: Sequence[str]
-
-    def command(self) -> list[str]:
-        """The command line of the worker's measurement."""
-        return python_module("worker.model_bench", *self.arguments, "--", self.model)
-
-
-def run_bench(options: Measured, *, told: Callable[[str], None]) -> dict[str, Any]:
-    """Run a benchmark process and return its result; `told` is called with each next step."""
-    return run_measurement(options.command(), told=told)
 
 
 def run_measurement(command: Sequence[str], *, told: Callable[[str], None]) -> dict[str, Any]:
@@ -191,6 +144,69 @@ def model_lines(result: Mapping[str, Any]) -> Iterator[str]:
     """The model's size and work, and the reason for each absent figure."""
     flops = _figure(result["flops_per_sample"] and result["flops_per_sample"] / GIGA, " GFLOP")
     yield f"{result['parameters']:,} parameters; {flops} a sample forward; {result['precision']}"
+    for name, why in result["absent"].items():
+        yield f"{name}: absent, {why}"
+
+
+def kernel_table(result: Mapping[str, Any]) -> Table:
+    """One line for each kernel."""
+    names = ("p50", "mean", "n", "GFLOP/s", "GB/s")
+    table = make_table("kernel", "pass", "precision", "shape", *names, right=names)
+    for row in result["kernels"]:
+        seconds = row["seconds"]
+        shape = [f"{name} {n}" for name, n in row["shape"].items() if not isinstance(n, bool)]
+        shape += [name for name, value in row["shape"].items() if value is True]
+        table.add_row(
+            row["kind"],
+            row["pass"],
+            row["precision"],
+            ", ".join(shape),
+            f"{seconds['p50']:.4g} s",
+            f"{seconds['mean']:.4g} s",
+            str(seconds["n"]),
+            *(
+                ABSENT if row[rate] is None else f"{row[rate] / GIGA:.4g}"
+                for rate in ("flops_per_second", "bytes_per_second")
+            ),
+        )
+    return table
+
+
+def kernel_lines(result: Mapping[str, Any]) -> Iterator[str]:
+    """The reason for each figure that some kernel lacks."""
+    for name, why in result["absent"].items():
+        yield f"{name}: absent in some rows, {why}"
+
+
+def generation_table(result: Mapping[str, Any]) -> Table:
+    """One line for each batch size."""
+    names = ("tokens/s", "requests/s", "TTFT p50", "TPOT p50", "latency p50", "latency p99")
+    table = make_table("scenario", "batch", *names, right=("batch", *names))
+    for one in result["generation"]["results"]:
+        table.add_row(
+            result["generation"]["scenario"],
+            str(one["batch_size"]),
+            f"{one['tokens_per_second']:.4g}",
+            f"{one['requests_per_second']:.4g}",
+            _figure((one["ttft_seconds"] or {}).get("p50"), " s"),
+            _figure((one["tpot_seconds"] or {}).get("p50"), " s"),
+            _figure((one["latency_seconds"] or {}).get("p50"), " s"),
+            _figure((one["latency_seconds"] or {}).get("p99"), " s"),
+        )
+    return table
+
+
+def generation_lines(result: Mapping[str, Any]) -> Iterator[str]:
+    """The requests, the bound, and the reason for each absent figure."""
+    found = result["generation"]
+    cache = "with" if found["kv_cache"] else "without"
+    yield (
+        f"{found['prompt_tokens']} tokens in, {found['output_tokens']} out, {cache} a cache of "
+        f"keys and values; requests arrive {found['arrivals']}"
+    )
+    if found["p99_met"] is not None:
+        word = "within" if found["p99_met"] else "beyond"
+        yield f"99th percentile of the latency: {word} {found['p99_seconds']:g} s"
     for name, why in result["absent"].items():
         yield f"{name}: absent, {why}"
 

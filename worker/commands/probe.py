@@ -1,5 +1,9 @@
 """`finishline probe`: this machine as a worker names it, and what is wrong with its devices."""
 
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -7,12 +11,26 @@ import typer
 from finishline.cli.errors import ExitCode
 from finishline.cli.options import Json
 from finishline.cli.screen import open_screen
-from finishline.device_health import memory_bytes, problems_of
-from finishline.devices import accelerators_of, choose_device, find_devices
+from finishline.devices import (
+    TOOL,
+    TOOL_SECONDS,
+    Accelerator,
+    accelerators_of,
+    choose_device,
+    find_devices,
+    without_platform,
+)
 from finishline.machine import hardware_class_of, processor_count, processor_name
 from finishline.rules.errors import RuleError
 
-GIB = 2**30
+MIB, GIB = 2**20, 2**30
+# Bits of clocks_event_reasons.active that slow a card down against its will.
+SLOWED = {
+    0x08: "by its hardware",
+    0x20: "by heat",
+    0x40: "by heat, in hardware",
+    0x80: "by its power supply",
+}
 
 
 def probe(
@@ -61,3 +79,71 @@ def _view(device: str | None) -> dict[str, Any]:
         ],
         "problems": [*problems, *problems_of(accelerators)],
     }
+
+
+def memory_bytes(found: Sequence[Accelerator]) -> dict[str, int]:
+    """Memory of whole cards by UUID; a slice's is not told."""
+    rows = _ask("--query-gpu=uuid,memory.total")
+    whole = {each.uuid for each in found}
+    return {
+        uuid: int(amount) * MIB for uuid, amount in rows if amount.isdecimal() and uuid in whole
+    }
+
+
+def problems_of(found: Sequence[Accelerator]) -> list[str]:
+    """What keeps these accelerators from training at their speed, a sentence each."""
+    boards = {each.board: each.name for each in found}
+    if not found:
+        return []
+    return [*_busy(boards), *_errors(boards), *_slowed(boards), *without_platform()]
+
+
+def _busy(boards: dict[str, str]) -> list[str]:
+    return [
+        f"{boards[uuid]} ({uuid}) is busy: process {pid} uses it"
+        for uuid, pid in _ask("--query-compute-apps=gpu_uuid,pid")
+        if uuid in boards and pid.isdecimal()
+    ]
+
+
+def _errors(boards: dict[str, str]) -> list[str]:
+    rows = _ask("--query-gpu=uuid,ecc.errors.uncorrected.volatile.total")
+    return [
+        f"{boards[uuid]} ({uuid}) has {count} uncorrected ECC errors since the driver's start"
+        for uuid, count in rows
+        if uuid in boards and count.isdecimal() and int(count)
+    ]
+
+
+def _slowed(boards: dict[str, str]) -> list[str]:
+    # The name of the field before driver 535.
+    rows = _ask("--query-gpu=uuid,clocks_event_reasons.active") or _ask(
+        "--query-gpu=uuid,clocks_throttle_reasons.active"
+    )
+    found = []
+    for uuid, mask in rows:
+        if uuid not in boards or not re.fullmatch(r"0x[0-9a-fA-F]+", mask):
+            continue
+        why = [words for bit, words in SLOWED.items() if int(mask, 16) & bit]
+        if why:
+            found.append(f"{boards[uuid]} ({uuid}) is throttled {' and '.join(why)}")
+    return found
+
+
+def _ask(query: str) -> list[list[str]]:
+    """Pairs that the tool answers a query for two fields with; none if it does not know them."""
+    tool = shutil.which(TOOL)
+    if tool is None:
+        return []
+    try:
+        answer = subprocess.run(
+            [tool, query, "--format=csv,noheader,nounits"],
+            capture_output=True,
+            text=True,
+            timeout=TOOL_SECONDS,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return []
+    rows = [[part.strip() for part in line.split(",")] for line in answer.stdout.splitlines()]
+    return [row for row in rows if len(row) == 2]

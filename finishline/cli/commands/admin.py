@@ -7,10 +7,10 @@ from typing import Annotated, Any
 import typer
 from rich.console import RenderableType
 
-from finishline.cli.class_lists import csv_line, read_class
 from finishline.cli.client import ServerClient, View, segment
 from finishline.cli.commands.quota import price_app
 from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.lists_in_files import csv_line, read_class
 from finishline.cli.options import DEFAULT_URL, Json, Token, Url
 from finishline.cli.people_tables import (
     invitation_table,

@@ -1,6 +1,9 @@
-"""`finishline benchmark`: its phases, and its definition and files as a server has them."""
+"""`finishline benchmark`: its phases, a server's definition and files, and one of your own."""
 
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -8,14 +11,28 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from finishline.cli.board_tables import phases_table
-from finishline.cli.client import ServerClient, View, segment
+from finishline.cli.client import ServerClient, segment
+from finishline.cli.commands.training import event_lines
 from finishline.cli.definitions import download_definition, download_files
-from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.errors import CliError, ExitCode, require_server
 from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Json, Token, Url
-from finishline.cli.screen import open_screen
+from finishline.cli.own_benchmarks import (
+    broken,
+    definition_file,
+    laid_out,
+    open_own_benchmark,
+    read_own_folder,
+    write_template,
+)
+from finishline.cli.processes import FAILED, TRAIN, TRY_TASK, box_events
+from finishline.cli.screen import Screen, as_it_is, open_screen
+from finishline.cli.tables import seconds_text
 from finishline.definitions import FETCHED
-from finishline.rules.submissions.submission import ScoredSubmission
+from finishline.rules.errors import BenchmarkError
+from finishline.rules.text import count_text, line_of
+from finishline.rules.trainings.advice import ReferenceRuns, advice
 from finishline.rules.trainings.manifest import FILE as MANIFEST
+from finishline.rules.trainings.own_benchmark import FILE, OwnBenchmark, with_hashes
 
 app = typer.Typer(
     no_args_is_help=True, help="A benchmark: its phases, its files, and one of your own."
@@ -23,6 +40,9 @@ app = typer.Typer(
 NAMES = ("opens_at", "freezes_at", "closes_at", "embargo_until")
 NO_DATE = "none"
 Moment = str | None
+TEMPLATE = "finishline.rules.trainings.benchmark_template"
+TEMPLATE_ID = "mine"
+BenchmarkPath = Annotated[Path, typer.Argument(help="The benchmark's folder.", metavar="PATH")]
 
 
 @app.callback()
@@ -73,13 +93,10 @@ def phases(
             }
             server.post(path, body | {"reason": reason, "unfreeze": unfreeze})
             found = server.get(path)
-    open_screen(as_json=as_json).answer(found, _lines(found))
-    return int(ExitCode.OK)
-
-
-def _lines(found: View) -> list[RenderableType]:
     told = Text.assemble((f"{found['benchmark']}  ", "bold"), found["phases"]["sentence"])
-    return [told, *([phases_table(found["history"])] if found["history"] else [])]
+    table = [phases_table(found["history"])] if found["history"] else []
+    open_screen(as_json=as_json).answer(found, [told, *table])
+    return int(ExitCode.OK)
 
 
 @app.command("fetch")
@@ -138,27 +155,214 @@ def _write(path: Path, content: bytes, *, replace: bool) -> None:
         ) from error
 
 
-def ask_phase(url: str, token: str | None, scored: ScoredSubmission) -> tuple[View, list[Text]]:
-    """Phase of a checked submission's benchmark on a server, as JSON and in sentences.
+@app.command("init")
+def init(path: BenchmarkPath, as_json: Json = False) -> int:
+    """Write a running example of a benchmark of your own: definition, task and reference."""
+    name = re.sub(r"[^a-z0-9_-]", "-", path.resolve().name.lower()).lstrip("0123456789_-")
+    name = name or TEMPLATE_ID
+    named = (f'"{TEMPLATE_ID}"', f'"{name}"')
+    written = write_template(TEMPLATE, path, lambda text: text.replace(*named))
+    write_hashes(path)
+    lines = [
+        f"Wrote {', '.join(written)} to {path}.",
+        f"Next: finishline benchmark check {quote(str(path))}",
+    ]
+    open_screen(as_json=as_json).answer({"id": name, "path": str(path), "files": written}, lines)
+    return int(ExitCode.OK)
 
-    A server that does not answer is no fault of the submission's.
-    """
-    benchmark_id = scored.claim.benchmark_id
+
+def write_hashes(folder: Path) -> bool:
+    """Pin all files of a folder in its definition; returns whether that changed it."""
+    files, problems = read_own_folder(folder)
+    content = files.pop(FILE, None)
+    if problems or content is None:
+        missing = [] if content is not None else [BenchmarkError("missing", file=FILE)]
+        raise broken(folder, [*problems, *missing])
     try:
-        with ServerClient(url, token) as server:
-            found: dict[str, Any] = server.get(f"/benchmarks/{segment(benchmark_id)}")
-    except CliError as error:
-        told = f"The phase of {benchmark_id} is not known: {error.message}"
-        return {"error": error.message}, [Text(told, "yellow")]
-    phases = found.get("phases") or {}
-    style = "" if phases.get("takes_submissions", True) else "bold red"
-    lines = [Text(f"{benchmark_id} at {url}: {phases.get('sentence', 'no dates')}", style)]
-    if found.get("sha256") != scored.result.benchmark_sha256:
-        lines.append(
-            Text(
-                f"The server scores by another definition, {str(found.get('sha256'))[:12]}; "
-                f"this check used {scored.result.benchmark_sha256[:12]}.",
-                "yellow",
-            )
+        changed = with_hashes(content, files)
+        if changed == content:
+            return False
+        (folder / FILE).write_bytes(changed)
+    except (OSError, UnicodeDecodeError) as error:
+        raise CliError(f"Cannot write {FILE} ({error}).", exit_code=ExitCode.REFUSED) from error
+    return True
+
+
+@app.command("check")
+def check(
+    path: BenchmarkPath,
+    write: Annotated[
+        bool, typer.Option("--write", help="Write the SHA-256 of all files into the definition.")
+    ] = False,
+    runs: Annotated[
+        int, typer.Option("--runs", min=1, max=100, help="Trainings of the reference.")
+    ] = 5,
+    as_json: Json = False,
+) -> int:
+    """Check a benchmark: its files, its task, and its reference, which is trained in a box.
+
+    Exit code 1 if it breaks a rule, 3 if a run of the reference failed or missed the target.
+    """
+    screen = open_screen(as_json=as_json)
+    is_written = write and write_hashes(path)
+    own, unpinned = open_own_benchmark(path)
+    if is_written:
+        screen.say(f"Pinned in {path / FILE}: {', '.join(sorted(own.files))}.")
+    require_server("benchmark check")
+    name = own.benchmark.benchmark_id
+    target = own.benchmark.target
+    screen.say(_fine(f"{name}, version {own.benchmark.version}, target {target.in_words}"))
+    screen.say(_fine(f"{count_text(len(own.files), 'file')} as pinned"))
+    if unpinned:
+        screen.say(_warning(f"Not pinned, so no worker has it: {', '.join(unpinned)} (--write)."))
+    with definition_file(name, laid_out(name, own.content, own.files)) as file:
+        drawn, guessed = _try_task(path, file, screen)
+        finished, code = _train(file, runs, screen, unit=target.unit)
+    reference = _reference_runs(finished)
+    items = drawn["prediction"][1][0]
+    warnings = list(advice(own.benchmark, reference, prediction_items=items)) if reference else []
+    document = {
+        "benchmark": name,
+        "sha256": own.benchmark.sha256,
+        "unpinned": unpinned,
+        "task": drawn,
+        "guess": guessed,
+        "runs": finished,
+        "reference": reference.figures() if reference else None,
+        "warnings": warnings,
+    }
+    screen.answer(document, _last_lines(own, reference, warnings, finished, path))
+    return int(FAILED.get(code, ExitCode.OK))
+
+
+def _try_task(path: Path, file: Path, screen: Screen) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The events `drawn` and `guessed` of a task. Raises CliError with every rule it breaks."""
+    problems: list[BenchmarkError] = []
+    found: dict[str, dict[str, Any]] = {}
+    for event in box_events(TRY_TASK, [str(file)]):
+        kind = event.pop("kind")
+        if kind == "problem":
+            message = event.pop("message")
+            problems.append(BenchmarkError(message, **event))
+        found[kind] = event
+    if problems:
+        raise broken(path, list(problems))
+    drawn, guessed = found["drawn"], found["guessed"]
+    screen.say(*_task_lines(drawn, guessed))
+    return drawn, guessed
+
+
+def _task_lines(drawn: Mapping[str, Any], guessed: Mapping[str, Any]) -> Iterator[Text]:
+    arrays = {f"train {name}": each for name, each in drawn["train"].items()}
+    arrays |= {f"inputs {name}": each for name, each in drawn["inputs"].items()}
+    listed = ", ".join(f"{name} {dtype} {shape}" for name, (dtype, shape, _) in arrays.items())
+    size = sum(each[2] for each in arrays.values()) / 1e6
+    yield _fine(f"task: {listed}; {size:.1f} MB drawn in {drawn['seconds']:.2f} s")
+    if drawn["is_drawn"]:
+        yield _fine("drawn: equal nonces give equal bytes, others give others")
+    else:
+        yield _fine("fixed: every nonce gives the same data")
+    first, second = guessed["qualities"]
+    yield _fine(f"without training at best {first:.2f} and {second:.2f} ({guessed['by']})")
+
+
+def _train(file: Path, runs: int, screen: Screen, *, unit: str) -> tuple[list[dict[str, Any]], int]:
+    """Finished runs of the reference, and the exit code of the training."""
+    finished: list[dict[str, Any]] = []
+    code = 0
+    reference = str(file.with_suffix("") / "reference")
+    for event in box_events(TRAIN, [reference, str(file), "--runs", str(runs)]):
+        if event["kind"] == "exit":
+            code = event["code"]
+        elif event["kind"] == "run_finished":
+            finished.append(event)
+        screen.say(*event_lines(event, unit=unit))
+    return finished, code
+
+
+def _reference_runs(finished: list[dict[str, Any]]) -> ReferenceRuns | None:
+    """The runs of a reference, None unless each of them reached the target."""
+    if not finished or any(each["status"] != "reached" for each in finished):
+        return None
+    return ReferenceRuns(
+        seconds=[each["seconds"] for each in finished],
+        evaluation_seconds=[each["ledger"]["eval"] for each in finished],
+        asks=[each["evaluations"] for each in finished],
+        halves=[(each["quality"], each["second_half"]) for each in finished],
+    )
+
+
+def _reference_lines(runs: ReferenceRuns) -> Iterator[Text]:
+    cv, asks = runs.cv_percent, count_text(max(runs.asks), "ask")
+    spread = f", CV {cv:.1f} %" if cv is not None else ""
+    yield _fine(
+        f"reference: mean {seconds_text(runs.mean_seconds)} of "
+        f"{count_text(len(runs.seconds), 'run')} ({seconds_text(min(runs.seconds))} to "
+        f"{seconds_text(max(runs.seconds))}){spread}, evaluations "
+        f"{100 * runs.evaluation_share:.1f} % of it, at most {asks}"
+    )
+    first, second = runs.mean_halves
+    yield _fine(f"halves: mean {first:.2f} and {second:.2f}")
+
+
+def _last_lines(
+    own: OwnBenchmark,
+    reference: ReferenceRuns | None,
+    warnings: list[str],
+    finished: list[dict[str, Any]],
+    path: Path,
+) -> Iterator[RenderableType]:
+    if reference is None:
+        reached = sum(each["status"] == "reached" for each in finished)
+        yield _warning(
+            f"{reached} of {len(finished)} runs of the reference reached "
+            f"{own.benchmark.target.in_words} ({FILE} line {line_of(own.content, 'target.value')}, "
+            "field target.value; expected a target that every run reaches)."
         )
-    return {"phases": phases, "benchmark_sha256": found.get("sha256")}, lines
+        return
+    yield from _reference_lines(reference)
+    yield from (_warning(each) for each in warnings)
+    yield as_it_is(f"Next: finishline benchmark add {quote(str(path))}")
+
+
+def _fine(text: str) -> Text:
+    return Text.assemble(("ok ", "bold green"), text)
+
+
+def _warning(text: str) -> Text:
+    return Text.assemble(("warning: ", "yellow"), text)
+
+
+@app.command("add")
+def add(
+    path: BenchmarkPath,
+    reason: Annotated[
+        str | None, typer.Option("--reason", help="Why; kept in the audit log.")
+    ] = None,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: Json = False,
+) -> int:
+    """Put a benchmark on a server, or a later version of it (organisers only).
+
+    It is offered at once. Its files become public.
+    """
+    own, unpinned = open_own_benchmark(path)
+    files = {FILE: own.content, **own.files}
+    parts = [
+        ("files", (name, content, "application/octet-stream")) for name, content in files.items()
+    ]
+    fields = {"reason": reason} if reason else {}
+    with ServerClient(url, token) as server:
+        found, same = server.post_form("/benchmarks", files=parts, fields=fields, key=None)
+    name = own.benchmark.benchmark_id
+    done = "is there already; nothing changed" if same else "is offered"
+    reference = quote(f"{path}/reference")
+    lines: list[RenderableType] = [
+        as_it_is(f"{name} {done} ({own.benchmark.sha256[:12]}): {url}/benchmarks/{name}"),
+        as_it_is(f"Next, to measure its reference: finishline training submit {reference}"),
+    ]
+    if unpinned:
+        lines.insert(0, _warning(f"Not sent, as not pinned: {', '.join(unpinned)}."))
+    open_screen(as_json=as_json).answer(found | {"changed": not same}, lines)
+    return int(ExitCode.OK)

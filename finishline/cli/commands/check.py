@@ -87,7 +87,13 @@ def check(
     whether the benchmark takes submissions at present.
     """
     if path.suffix == ".toml":
-        return _check_definition(read_definition(path), as_json=as_json)
+        stated = read_definition(path)
+        told = f"definition of {stated.benchmark_id}, target {stated.target.in_words}."
+        open_screen(as_json=as_json).answer(
+            {"benchmark": stated.benchmark_id, "sha256": stated.sha256},
+            [Text.assemble(("Accepted by the rules: ", "bold green"), told)],
+        )
+        return int(ExitCode.OK)
     if benchmark is None and division is None and (found := _published(path)) is not None:
         benchmarks = with_server_definitions(read_benchmarks(benchmarks_dir), url, token)
         return _check_published(found, benchmarks, as_json=as_json)
@@ -115,12 +121,35 @@ def check(
     }
     phase_lines: list[Text] = []
     if url is not None:
-        from finishline.cli.commands.benchmark import ask_phase  # Loads what speaks HTTP.
-
-        document["server"], phase_lines = ask_phase(url, token, scored)
+        document["server"], phase_lines = _ask_phase(url, token, scored)
     lines = [*_lines(document), *remark_lines(remarks), *phase_lines]
     open_screen(as_json=as_json).answer(document, lines)
     return int(ExitCode.OK)
+
+
+def _ask_phase(
+    url: str, token: str | None, scored: ScoredSubmission
+) -> tuple[dict[str, Any], list[Text]]:
+    """Phase of a checked submission's benchmark on a server, as JSON and in sentences.
+
+    A server that does not answer is no fault of the submission's.
+    """
+    from finishline.cli.client import ServerClient, segment  # Loads what speaks HTTP.
+
+    benchmark_id, own = scored.claim.benchmark_id, scored.result.benchmark_sha256
+    try:
+        with ServerClient(url, token) as server:
+            found: dict[str, Any] = server.get(f"/benchmarks/{segment(benchmark_id)}")
+    except CliError as error:
+        told = f"The phase of {benchmark_id} is not known: {error.message}"
+        return {"error": error.message}, [Text(told, "yellow")]
+    phases, theirs = found.get("phases") or {}, found.get("sha256")
+    style = "" if phases.get("takes_submissions", True) else "bold red"
+    lines = [Text(f"{benchmark_id} at {url}: {phases.get('sentence', 'no dates')}", style)]
+    if theirs != own:
+        told = f"The server scores by another definition, {str(theirs)[:12]}; "
+        lines.append(Text(f"{told}this check used {own[:12]}.", "yellow"))
+    return {"phases": phases, "benchmark_sha256": theirs}, lines
 
 
 def check_files(
@@ -198,44 +227,30 @@ def _published(path: Path) -> Found | None:
     in_dawnbench = task_and_kind(path.absolute().parts)[1] is not None
     if not path.is_file() or (path.suffix.lower() == ".json" and not in_dawnbench):
         return None
-    _refuse_log_of_submission(path)
-    return find_in(path)
-
-
-def _refuse_log_of_submission(path: Path) -> None:
-    """Refuse one log of a submission: only the submission says how many runs count."""
-    if (path.parent / CLAIM_NAME).is_file():
+    if (path.parent / CLAIM_NAME).is_file():  # Which says how many runs count.
         raise CliError(
             f"{path} is a log of the submission beside it; check the whole submission: "
             f"finishline check {quote(str(path.parent))}",
             exit_code=ExitCode.USAGE,
         )
-
-
-def _check_definition(definition: Benchmark, *, as_json: bool) -> int:
-    """Say that a definition is accepted; one that is not was refused when it was read."""
-    document = {"benchmark": definition.benchmark_id, "sha256": definition.sha256}
-    told = f"definition of {definition.benchmark_id}, target {definition.target.in_words}."
-    line = Text.assemble(("Accepted by the rules: ", "bold green"), told)
-    open_screen(as_json=as_json).answer(document, [line])
-    return int(ExitCode.OK)
+    return find_in(path)
 
 
 def _check_published(found: Found, benchmarks: dict[str, Benchmark], *, as_json: bool) -> int:
     """Print every problem; the exit code says whether one is an error."""
     records = list(score_found(found, benchmarks))
     listed = [problem for record in records for problem in record["problems"]]
-    refused = [record["path"] for record in records if _has_error(record)]
+    refused = [
+        record["path"]
+        for record in records
+        if any(problem["severity"] == "error" for problem in record["problems"])
+    ]
     document = {"submissions": len(records), "refused": refused, "problems": listed}
     lines = [as_it_is((problem_text(problem), STYLES[problem["severity"]])) for problem in listed]
     broken = f"{len(refused)} that break{'s' * (len(refused) == 1)} a rule"
     summary = f"{count_text(len(records), 'submission')}, {broken}."
     open_screen(as_json=as_json).answer(document, [*lines, Text(summary)])
     return int(ExitCode.REFUSED if refused else ExitCode.OK)
-
-
-def _has_error(record: dict[str, Any]) -> bool:
-    return any(problem["severity"] == "error" for problem in record["problems"])
 
 
 def _lines(document: dict[str, Any]) -> list[RenderableType]:

@@ -1,5 +1,6 @@
 """`finishline check-proof` and `audit-log`: check that a proof or a log is consistent."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -9,23 +10,24 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from finishline.cli.audit_logs import check_log_file, fetch_log, write_log
 from finishline.cli.bundles import (
     BUNDLE_LIMIT_BYTES,
     Checked,
     check_bundle,
+    check_export,
     keys_in,
     read_file,
     read_keys,
 )
 from finishline.cli.client import ServerClient, segment
 from finishline.cli.errors import CliError, ExitCode
-from finishline.cli.exports import check_export
 from finishline.cli.options import DEFAULT_URL, Json, Limit, Token, Url
 from finishline.cli.people_tables import audit_table
-from finishline.cli.screen import open_screen
+from finishline.cli.screen import Screen, open_screen
 from finishline.cli.tables import make_table, status_text
-from finishline.rules.errors import StatisticsMissingError
+from finishline.rules.canonical import read_json
+from finishline.rules.errors import RuleError, StatisticsMissingError
+from finishline.rules.proof.hash_chain import check_chain, has_head
 from finishline.rules.text import count_text
 
 IN_BROWSER = (
@@ -33,6 +35,9 @@ IN_BROWSER = (
 )
 FILE_ENDINGS = (".zip", ".json")
 WHERE_THEY_ARE = "`finishline show SUBMISSION` lists a submission's verifications."
+LOG_LIMIT_BYTES = 1024 * 1024 * 1024
+PAGE = 1000
+Record = dict[str, Any]
 # Checks that derive figures by rules; at the verdict other rules may have been in force.
 DERIVED = frozenset({"score", "band", "verdict"})
 
@@ -72,11 +77,16 @@ def check_proof_of(
             exit_code=ExitCode.USAGE,
         )
     if log is not None:
-        return check_log_file(log, head=head, screen=open_screen(as_json=as_json))
+        return _check_log(log, head, open_screen(as_json=as_json))
     assert proof is not None  # noqa: S101  exactly one of the two is given
     keys = read_keys(key) if key is not None else []
     if Path(proof).is_dir():
-        return _check_export(Path(proof), keys, as_json=as_json)
+        checked = check_export(Path(proof), keys)
+        head_of_log = checked.document.get("audit_head")
+        noted = head_of_log.get("sha256") if isinstance(head_of_log, Mapping) else "?"
+        made = str(checked.document.get("made_at"))[:40]
+        told = f"Export of {made}, head of the audit log {str(noted)[:64]}"
+        return _answer(checked, Text(told), as_json=as_json)
     offline = is_file(proof)
     if offline:
         content = read_file(Path(proof))
@@ -91,14 +101,6 @@ def check_proof_of(
     if not offline:
         _require_asked_for(checked.document, proof)
     return _answer(checked, _headline(checked.document), as_json=as_json)
-
-
-def _check_export(folder: Path, keys: list[bytes], *, as_json: bool) -> int:
-    checked = check_export(folder, keys)
-    head = checked.document.get("audit_head")
-    noted = str(head.get("sha256"))[:64] if isinstance(head, Mapping) else "?"
-    told = f"Export of {str(checked.document.get('made_at'))[:40]}, head of the audit log {noted}"
-    return _answer(checked, Text(told), as_json=as_json)
 
 
 def _answer(checked: Checked, headline: Text, *, as_json: bool) -> int:
@@ -220,9 +222,67 @@ def audit_log(
             page = server.get("/audit", limit=limit)
             screen.answer(page, [audit_table(page["records"])])
             return int(ExitCode.OK)
-        records = fetch_log(server)
-    write_log(out, records)
+        page = server.get("/audit", limit=PAGE)
+        records = page["records"]
+        while page["next_before"] is not None:
+            page = server.get("/audit", before=page["next_before"], limit=PAGE)
+            records += page["records"]
+    write_log(out, records[::-1])
     view = {"file": str(out), "records": len(records)}
     told = f"{count_text(len(records), 'record')} in {out}; `finishline check-proof --log {out}`."
     screen.answer(view, [told])
     return int(ExitCode.OK)
+
+
+def write_log(path: Path, records: list[Record]) -> None:
+    """Keep records in a file that `audit --log` reads. Raises CliError."""
+    try:
+        path.write_text(json.dumps({"records": records}, ensure_ascii=False, indent=1) + "\n")
+    except OSError as error:
+        raise CliError(
+            f"Cannot write {path} ({error.strerror}).", exit_code=ExitCode.REFUSED
+        ) from error
+
+
+def _read_log(path: Path) -> list[Record]:
+    """The records in a file, oldest first. Raises CliError."""
+    try:
+        if path.stat().st_size > LOG_LIMIT_BYTES:
+            raise ValueError(f"more than {LOG_LIMIT_BYTES} bytes")
+        records = read_json(path.read_bytes(), file=path.name)["records"]
+        return sorted((_record(item) for item in records), key=lambda item: int(item["id"]))
+    except (OSError, RuleError, KeyError, TypeError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise CliError(
+            f"No audit log in {path} ({why}). Expected a file written by "
+            "`finishline audit-log --out`.",
+            exit_code=ExitCode.REFUSED,
+        ) from error
+
+
+def _record(item: object) -> Record:
+    if not isinstance(item, Mapping) or not isinstance(item.get("id"), int):
+        raise ValueError("a record without an id")
+    return dict(item)
+
+
+def _check_log(path: Path, head: str | None, screen: Screen) -> int:
+    records = _read_log(path)
+    chain = check_chain(records)
+    problems = [str(problem) for problem in chain.problems]
+    if head is not None and not has_head(records, head):
+        problems.append(f"head {head} is not in the log: the log was cut off or rewritten")
+    view = {
+        "whole": not problems,
+        "records": chain.records,
+        "head": asdict(chain.head),
+        "redacted": chain.redacted,
+        "problems": problems,
+    }
+    told = f"{count_text(chain.records, 'record')}, head {chain.head.sha256}"
+    if chain.redacted:
+        told += f"; in {count_text(chain.redacted, 'record')} the name of an erased person"
+    lines = [Text(f"  {problem}", style="bold red") for problem in problems]
+    whole = [Text("Every record matches its hash.", style="bold green")]
+    screen.answer(view, [told, *(lines or whole)])
+    return int(ExitCode.REFUSED if problems else ExitCode.OK)

@@ -12,8 +12,8 @@ import typer
 from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, ExitCode, refusal
 from finishline.cli.options import BenchmarksDir, Json
-from finishline.cli.own_training import require_seeds
 from finishline.cli.screen import open_screen
+from finishline.cli.training import require_seeds
 from finishline.log.folder import next_log
 from finishline.rules.errors import RuleError
 from finishline.rules.logs.source import (

@@ -1,34 +1,55 @@
-"""`finishline import`: a published archive, handed to a running server."""
+"""`finishline import`: a published archive, sent to a running server."""
 
 import os
+import re
+import signal
 import sys
+import threading
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Any
 
+import httpx2
+import orjson
 import typer
 from rich.console import Console, RenderableType
 from rich.progress import track
 from rich.text import Text
 
-from finishline.cli.checkout import commit_of
 from finishline.cli.client import ServerClient
 from finishline.cli.definitions import read_benchmarks
-from finishline.cli.errors import INTERRUPTED, CliError, ExitCode
-from finishline.cli.importing import TIMEOUT, Outcome, Sender, describe, send_all
+from finishline.cli.errors import INTERRUPTED, CliError, ExitCode, Problem
 from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Json, Token, Url
-from finishline.cli.processes import noted_interrupts
 from finishline.cli.records import find_in, problem_text, without_collector
 from finishline.cli.screen import as_it_is, open_screen
-from finishline.rules.archive.files import COMMIT, source_name
-from finishline.rules.archive.import_plan import Kind, of_kind, plan_import
-from finishline.rules.archive.records import Found
+from finishline.client.errors import NoAnswer
+from finishline.client.files import problems_of
+from finishline.client.transport import FilePart
+from finishline.rules.archive.files import COMMIT, Archive, source_name
+from finishline.rules.archive.import_plan import Kind, Unsent, of_kind, of_severity, plan_import
+from finishline.rules.archive.parcels import Parcel, key_of
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.errors import RuleError
+from finishline.rules.logs.text import MAX_FILE_BYTES
+from finishline.rules.submissions.submission import score_submission
 from finishline.rules.text import count_text
 
+IN_FLIGHT = 4
+RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0)
+# A server scores an upload before it responds.
+TIMEOUT = httpx2.Timeout(120.0, connect=5.0)
+STOPPING = b"Stopping: waiting for what is on its way; press Ctrl-C again to leave it.\n"
+LEFT = "interrupted before the server responded; it may be stored"
+# The server takes nothing at all, so the others need not be tried.
+FINAL = (ExitCode.NOT_ALLOWED, ExitCode.NOT_FOUND)
 MOST_WARNINGS = 3  # Of one submission, on the screen.
 STATES = ("imported", "already_there", "refused", "failed", "skipped")
 EXAMPLES = {
@@ -77,8 +98,12 @@ def import_archive(
             "--published is for MLPerf rounds; each DAWNBench entry has its own date.",
             exit_code=ExitCode.REFUSED,
         )
-    day = None if published is None else published.date()
-    commit = _commit(commit) or commit_of(path)
+    if commit is not None and not COMMIT.fullmatch(commit):
+        raise CliError(
+            f"--commit {commit!r}: expected the 40 hex digits that `git rev-parse HEAD` prints.",
+            exit_code=ExitCode.USAGE,
+        )
+    commit = commit or commit_of(path)
     benchmarks = read_benchmarks(benchmarks_dir)
     found = of_kind(find_in(path), kind)
     if not found.submissions:
@@ -87,39 +112,279 @@ def import_archive(
             exit_code=ExitCode.REFUSED,
         )
     started = time.monotonic()
-    outcomes: list[Outcome] = []
+    done: dict[str, Outcome] = {}
+    stopping = threading.Event()
     ended: CliError | None = None
-    with noted_interrupts() as interrupts, ServerClient(url, token, timeout=TIMEOUT) as server:
-        sender = Sender(server, found.archive, interrupts.stopping, commit=commit)
-        dry = partial(describe, archive=found.archive, benchmarks=benchmarks)
-        send = dry if dry_run else sender.send
-        planned = without_collector(plan_import(found, benchmarks, published=day))
-        sending = send_all(planned, send, interrupts)
+    is_left = False
+    with noted_interrupts(stopping), ServerClient(url, token, timeout=TIMEOUT) as server:
+        send: Callable[[Parcel], Outcome]
+        send = Sender(server, found.archive, stopping, commit=commit).send
+        if dry_run:
+            send = partial(describe, archive=found.archive, benchmarks=benchmarks)
+        day = None if published is None else published.date()
+        planned: Iterable[Parcel | Unsent] = plan_import(found, benchmarks, published=day)
+        if not as_json and sys.stderr.isatty():
+            bar = Console(stderr=True)
+            total = len(found.submissions)
+            planned = track(planned, "Importing", total=total, console=bar, transient=True)
         try:
-            outcomes.extend(_watched(sending, found, as_json))
+            send_all(without_collector(iter(planned)), send, done, stopping)
         except CliError as error:
             ended = error
-        interrupted = interrupts.stopping.is_set()
-    left = _not_tried(found, outcomes)
+        except KeyboardInterrupt:
+            is_left = True
+    outcomes = [done[each.path] for each in found.submissions if each.path in done]
+    left = [each.path for each in found.submissions if each.path not in done]
     seconds = time.monotonic() - started
     document = _document(outcomes, left, seconds, dry_run=dry_run) | {"commit": commit}
     lines = [*_lines(outcomes, left, seconds, dry_run=dry_run), _source_line(commit)]
     open_screen(as_json=as_json).answer(document, lines)
-    if interrupts.leaving:  # Else Python waits for the requests that were left.
+    if is_left:  # Else Python waits for the requests that were left.
         sys.stdout.flush()
         os._exit(INTERRUPTED)
     if ended is not None:
         raise ended
-    return INTERRUPTED if interrupted else _exit_code(outcomes)
+    states = {outcome.state for outcome in outcomes}
+    if stopping.is_set():
+        return INTERRUPTED
+    if "failed" in states:
+        return int(ExitCode.SERVER)
+    return int(ExitCode.REFUSED if "refused" in states else ExitCode.OK)
 
 
-def _commit(commit: str | None) -> str | None:
-    if commit is not None and not COMMIT.fullmatch(commit):
-        raise CliError(
-            f"--commit {commit!r}: expected the 40 hex digits that `git rev-parse HEAD` prints.",
-            exit_code=ExitCode.USAGE,
+REF = re.compile(r"ref: (refs/[A-Za-z0-9._/-]+)")
+LARGEST_REFS = 4 * 1024 * 1024
+
+
+def commit_of(folder: Path) -> str | None:
+    """The commit that a folder is a checkout of; None where its files name none.
+
+    Looks at the folder and at those above it. No program runs on another user's folder. A checkout
+    may hold other files than its commit: its importer answers for that.
+    """
+    place = folder.resolve()
+    git = next(
+        (each / ".git" for each in (place, *place.parents) if (each / ".git").is_dir()), None
+    )
+    if git is None:
+        return None
+    named = [_text(git / "HEAD")]
+    if (ref := REF.fullmatch(named[0])) and ".." not in ref[1].split("/"):
+        packed = _text(git / "packed-refs").splitlines()
+        named = [_text(git / ref[1])]
+        named += [line[: -len(ref[1])].strip() for line in packed if line.endswith(f" {ref[1]}")]
+    return next((each for each in named if COMMIT.fullmatch(each)), None)
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as opened:
+            return opened.read(LARGEST_REFS).decode("utf-8", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+@contextmanager
+def noted_interrupts(stopping: threading.Event) -> Iterator[None]:
+    """Set the event at the first Ctrl-C in this block; the next is a KeyboardInterrupt."""
+
+    def take(_number: int, _frame: FrameType | None) -> None:
+        if stopping.is_set():
+            raise KeyboardInterrupt
+        stopping.set()
+        # A buffered write is not allowed here: one may have been interrupted.
+        with suppress(OSError, ValueError):
+            os.write(sys.stderr.fileno(), STOPPING)
+
+    previous = signal.signal(signal.SIGINT, take)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Outcome of one submission; `reason` says why where it is not on the server.
+
+    `warnings` are the oddities of its files that break no rule.
+    """
+
+    path: str
+    state: str
+    runs: int = 0
+    submission_id: str | None = None
+    eligible: bool | None = None
+    reason: str | None = None
+    problems: Sequence[Problem] = ()
+    claim: Mapping[str, Any] | None = None
+    warnings: Sequence[Mapping[str, Any]] = ()
+
+    def document(self) -> dict[str, Any]:
+        """The outcome as JSON, without fields that do not apply."""
+        table = asdict(self)
+        del table["state"]
+        return {name: value for name, value in table.items() if value not in (None, [], ())}
+
+
+def send_all(
+    planned: Iterable[Parcel | Unsent],
+    send: Callable[[Parcel], Outcome],
+    done: dict[str, Outcome],
+    stopping: threading.Event,
+) -> None:
+    """Send each submission, IN_FLIGHT at a time, and note the outcomes in `done` by path.
+
+    Begins no other one when it is stopping, and waits for those on their way. Raises CliError if
+    the server takes nothing at all, after every outcome.
+    """
+    ready = threading.Semaphore(2 * IN_FLIGHT)
+    refusals: list[CliError] = []
+    sent: list[Future[None]] = []
+
+    def attempt(parcel: Parcel) -> None:
+        failed = Outcome(parcel.path, "failed", len(parcel.logs), reason=LEFT)
+        try:
+            if not stopping.is_set():
+                done[parcel.path] = failed
+                warnings = of_severity(parcel.problems, "warning")
+                done[parcel.path] = replace(send(parcel), warnings=warnings)
+        except CliError as error:
+            done[parcel.path] = replace(failed, reason=error.message)
+            refusals.append(error)
+            stopping.set()
+        finally:
+            ready.release()
+
+    pool = ThreadPoolExecutor(IN_FLIGHT)
+    try:
+        for each in planned:
+            if isinstance(each, Parcel):
+                ready.acquire()
+                sent.append(pool.submit(attempt, each))
+            else:
+                state = "refused" if each.problems else "skipped"
+                problems = _as_problems(each.problems)
+                done[each.path] = Outcome(each.path, state, reason=each.reason, problems=problems)
+            if stopping.is_set():
+                break
+        for future in sent:
+            future.result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+    if refusals:
+        raise refusals[0]
+
+
+def describe(parcel: Parcel, archive: Archive, benchmarks: Mapping[str, Benchmark]) -> Outcome:
+    """Outcome of a dry run: the upload that would be sent, or why a server would refuse it."""
+    try:
+        claim = parcel.claim_json(archive)
+        logs = {file.name: archive.small(file, limit=MAX_FILE_BYTES) for file in parcel.logs}
+        scored = score_submission(
+            claim,
+            logs,
+            benchmarks,
+            file=parcel.claim_name,
+            benchmark_id=parcel.benchmark_id,
+            archive=True,
+            with_interval=False,
         )
-    return commit
+    except RuleError as error:
+        return _refused(parcel, error.problems[0].message, problems_of(error.problems))
+    shown = parcel.fields | {"submission": orjson.loads(claim.removeprefix(b"\xef\xbb\xbf"))}
+    eligible = scored.result.eligible
+    return Outcome(parcel.path, "to_import", len(parcel.logs), eligible=eligible, claim=shown)
+
+
+class Sender:
+    """Sends submissions to one server; safe to use from several threads."""
+
+    def __init__(
+        self,
+        server: ServerClient,
+        archive: Archive,
+        stopping: threading.Event,
+        *,
+        commit: str | None = None,
+    ) -> None:
+        self._server = server
+        self._archive = archive
+        # Not part of the idempotency key: a later import may name the commit of stored submissions.
+        self._source = {} if commit is None else {"source_commit": commit}
+        self._stopping = stopping
+        self._unanswered = 0
+
+    def send(self, parcel: Parcel) -> Outcome:
+        """Send a submission. Raises CliError only if no other will be taken either."""
+        runs = len(parcel.logs)
+        try:
+            claim = parcel.claim_json(self._archive)
+            key = key_of(parcel, claim, self._archive)
+            body = (parcel.claim_name, claim, "application/json")
+            files: list[FilePart] = [("submission", body)]
+            for file in parcel.logs:
+                content = self._archive.small(file, limit=MAX_FILE_BYTES)
+                files.append(("logs", (file.name, content, "text/plain")))
+            fields = parcel.fields | self._source
+            view, repeated = self._patiently(
+                lambda: self._server.post_form("/submissions", files=files, fields=fields, key=key)
+            )
+        except CliError as error:
+            if error.exit_code in FINAL:
+                raise
+            if error.exit_code == ExitCode.SERVER:
+                return Outcome(parcel.path, "failed", runs, reason=error.message)
+            return _refused(parcel, error.message, error.problems)
+        except RuleError as error:
+            return _refused(parcel, "It cannot be read.", problems_of([error]))
+        except Exception as error:  # noqa: BLE001 - a fault of ours must not stop the others
+            return Outcome(parcel.path, "failed", runs, reason=f"{type(error).__name__}: {error}")
+        state = "already_there" if repeated else "imported"
+        eligible = (view.get("result") or {}).get("eligible")
+        return Outcome(parcel.path, state, runs, view.get("id"), eligible)
+
+    def _patiently(self, post: Callable[[], tuple[Any, bool]]) -> tuple[Any, bool]:
+        """Ask again after a while if the server does not answer, is busy or fails.
+
+        Once it has left several submissions unanswered each of the others is tried only once, and
+        none again when the import is stopping.
+        """
+        pauses = iter(RETRY_SECONDS if self._unanswered < IN_FLIGHT else ())
+        while True:
+            try:
+                answer = post()
+            except CliError as error:
+                pause = next(pauses, None)
+                if not isinstance(error.__cause__, NoAnswer):
+                    self._unanswered = 0
+                elif pause is None:
+                    self._unanswered += 1
+                if (
+                    error.exit_code != ExitCode.SERVER
+                    or pause is None
+                    or self._stopping.wait(pause)
+                ):
+                    raise
+            else:
+                self._unanswered = 0
+                return answer
+
+
+def _refused(parcel: Parcel, reason: str, problems: Iterable[Problem]) -> Outcome:
+    """The server's problems, with paths for names, then other faults that our own reading found."""
+    paths = parcel.paths
+    given = [*problems] or [Problem(message=reason, file=parcel.path)]
+    listed = [replace(each, file=paths.get(each.file or "", each.file)) for each in given]
+    said = {(each.file, each.line, each.field) for each in listed}
+    ours = _as_problems(of_severity(parcel.problems, "error"))
+    listed += [each for each in ours if (each.file, each.line, each.field) not in said]
+    return Outcome(parcel.path, "refused", len(parcel.logs), reason=reason, problems=listed)
+
+
+def _as_problems(problems: Iterable[Mapping[str, Any]]) -> list[Problem]:
+    names = ("message", "file", "line", "field", "expected")
+    return [Problem(**{name: problem[name] for name in names}) for problem in problems]
 
 
 def _source_line(commit: str | None) -> str:
@@ -133,28 +398,6 @@ def _source_line(commit: str | None) -> str:
     )
 
 
-def _not_tried(found: Found, outcomes: Iterable[Outcome]) -> list[str]:
-    """Submissions that an import which ended early did not try."""
-    tried = {outcome.path for outcome in outcomes}
-    return [each.path for each in found.submissions if each.path not in tried]
-
-
-def _watched(outcomes: Iterable[Outcome], found: Found, as_json: bool) -> Iterable[Outcome]:
-    """The outcomes, with a bar on a terminal."""
-    if as_json or not sys.stderr.isatty():
-        return outcomes
-    console = Console(stderr=True)
-    total = len(found.submissions)
-    return track(outcomes, "Importing", total=total, console=console, transient=True)
-
-
-def _exit_code(outcomes: Iterable[Outcome]) -> int:
-    states = {outcome.state for outcome in outcomes}
-    if "failed" in states:
-        return int(ExitCode.SERVER)
-    return int(ExitCode.REFUSED if "refused" in states else ExitCode.OK)
-
-
 def _document(
     outcomes: list[Outcome], left: list[str], seconds: float, *, dry_run: bool
 ) -> dict[str, Any]:
@@ -163,17 +406,17 @@ def _document(
         state: [outcome.document() for outcome in outcomes if outcome.state == state]
         for state in states
     }
-    counted = {"runs_imported": _runs(outcomes, "imported"), "seconds": seconds}
+    counted = {"runs_imported": _runs_imported(outcomes), "seconds": seconds}
     return counted | lists | {"not_tried": [{"path": path} for path in left]}
 
 
-def _runs(outcomes: Iterable[Outcome], state: str) -> int:
-    return sum(outcome.runs for outcome in outcomes if outcome.state == state)
+def _runs_imported(outcomes: Iterable[Outcome]) -> int:
+    return sum(outcome.runs for outcome in outcomes if outcome.state == "imported")
 
 
 def _lines(
     outcomes: list[Outcome], left: list[str], seconds: float, *, dry_run: bool
-) -> Iterable[RenderableType]:
+) -> Iterator[RenderableType]:
     for outcome in outcomes:
         if outcome.state == "to_import":
             runs = count_text(outcome.runs, "run") if outcome.runs else "inference, no run"
@@ -190,7 +433,7 @@ def _lines(
             yield as_it_is((problem_text(problem), "yellow"))
         if (more := len(outcome.warnings) - MOST_WARNINGS) > 0:
             yield as_it_is(f"{count_text(more, 'more warning')} of {outcome.path}: see --json")
-    yield Text(_preview(outcomes) if dry_run else _summary(outcomes, seconds))
+    yield Text(_summary(outcomes, seconds, dry_run=dry_run))
     if left:
         yield Text(
             f"{count_text(len(left), 'submission')} not sent: the import ended early. "
@@ -198,17 +441,13 @@ def _lines(
         )
 
 
-def _preview(outcomes: list[Outcome]) -> str:
+def _summary(outcomes: list[Outcome], seconds: float, *, dry_run: bool) -> str:
     counts = Counter(outcome.state for outcome in outcomes)
-    said = ", ".join(f"{counts[state]} {state}" for state in ("refused", "skipped"))
-    return f"{counts['to_import']} to import, {said}; nothing was sent."
-
-
-def _summary(outcomes: list[Outcome], seconds: float) -> str:
-    counts = Counter(outcome.state for outcome in outcomes)
-    runs = _runs(outcomes, "imported")
-    said = ", ".join(f"{counts[state]} {state.replace('_', ' ')}" for state in STATES[1:])  # type: ignore[index]
+    listed = ("refused", "skipped") if dry_run else STATES[1:]
+    said = ", ".join(f"{counts[state]} {state.replace('_', ' ')}" for state in listed)
+    if dry_run:
+        return f"{counts['to_import']} to import, {said}; nothing was sent."
     return (
-        f"{count_text(counts['imported'], 'submission')} imported "
-        f"with {count_text(runs, 'run')} in {seconds:.1f} s; {said}."
+        f"{count_text(counts['imported'], 'submission')} imported with "
+        f"{count_text(_runs_imported(outcomes), 'run')} in {seconds:.1f} s; {said}."
     )

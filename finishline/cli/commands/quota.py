@@ -8,9 +8,9 @@ import typer
 
 from finishline.cli.client import ServerClient, segment
 from finishline.cli.errors import CliError, ExitCode, refusal
+from finishline.cli.lists_in_files import read_prices
 from finishline.cli.options import DEFAULT_URL, Json, Token, Url
 from finishline.cli.people_tables import price_table, quota_table, set_quota_table
-from finishline.cli.price_files import read_prices
 from finishline.cli.screen import open_screen
 from finishline.rules.benchmarks.prices import Price
 from finishline.rules.errors import RuleError

@@ -1,42 +1,49 @@
 """`finishline run`: train the reference, or a program of your own."""
 
+import os
+import secrets
+import subprocess
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import httpx2
 import typer
-from rich.text import Text
 
 from finishline.cli.client import ServerClient, segment
 from finishline.cli.commands.check import remark_lines
 from finishline.cli.definitions import find_benchmark
-from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.errors import CliError, ExitCode, refusal
 from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Data, Json, Token
-from finishline.cli.own_training import OwnTraining, require_seeds, run_command, seeds_from
-from finishline.cli.replay_screen import ReplayProgress, show_all
+from finishline.cli.replay_screen import ReplayProgress, Target, show_all
 from finishline.cli.screen import Screen, open_screen
 from finishline.cli.submission_tables import CLAIM_NAME, find_submission_files
 from finishline.cli.training import (
     Training,
-    name_of_class,
     read_settings,
     require_device,
+    require_seeds,
     require_trainable,
     require_training_packages,
-    system_here,
-    target_of,
     train_reference,
 )
 from finishline.client.files import problems_of
 from finishline.definitions import folders_of
-from finishline.log.folder import logs_in
+from finishline.devices import choose_device
+from finishline.log.folder import UNSTATED, Submission, logs_in, renew_submission
 from finishline.log.recorder import DIVISION_VARIABLE
+from finishline.machine import local_system
 from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.errors import RuleError
 from finishline.rules.logs import parse_run_log
 from finishline.rules.submissions.claim import MAX_SEED, MAX_TRAINED_SEED
 from finishline.rules.verification.utilisation import find_shared
+
+STDERR = 2  # The file descriptor.
+SEED_LIMIT = 2**31
+SYSTEM_FIELDS = ("accelerator", "accelerator_count", "processor", "processor_count")
 
 
 def run(
@@ -127,24 +134,42 @@ def run(
         notice = _phase_notice(url or DEFAULT_URL, token, definition.benchmark_id)
     if notice is not None and not as_json:  # Its stderr has one document, of an error.
         typer.echo(notice, err=True)
+    runs_made: list[dict[str, Any]]
     if command:
-        return _run_own(
-            training, definition, command, chosen, benchmarks_dir, screen, notice=notice
-        )
-    if is_known:
-        with ServerClient(url or DEFAULT_URL, token) as server:
-            name = name_of_class(server, system_here(device))
-        training = replace(training, hardware_class=name)
-    progress = train_shown(training, ReplayProgress(target=target_of(definition)), screen)
-    screen.say(*_shared_lines(training, definition))
+        runs_made = [*_run_own(training, definition, command, chosen, benchmarks_dir, screen)]
+        logs = logs_in(training.out)
+    else:
+        if is_known:
+            with ServerClient(url or DEFAULT_URL, token) as server:
+                name = name_of_class(server, local_system(choose_device(device)))
+            training = replace(training, hardware_class=name)
+        progress = train_shown(training, definition, screen)
+        runs_made = [{"index": r.index, "status": r.status} for r in progress.runs.values()]
+        logs = [*find_submission_files(training.out).logs.values()]
+        parsed = [
+            parse_run_log(path.read_bytes(), name=path.name, benchmark=definition) for path in logs
+        ]
+        screen.say(*remark_lines(problems_of(find_shared(parsed))))
     document = {
         "submission": str(training.out / CLAIM_NAME),
-        "logs": [str(path) for path in find_submission_files(training.out).logs.values()],
-        "runs": [{"index": r.index, "status": r.status} for r in progress.runs.values()],
+        "logs": [str(path) for path in logs],
+        "runs": runs_made,
         "notice": notice,
     }
     screen.answer(document, [f"Wrote {training.out}. Next: finishline check {training.out}"])
     return int(ExitCode.OK)
+
+
+def name_of_class(server: ServerClient, system: Mapping[str, Any]) -> str:
+    """Return the server's name of this machine's hardware class, else the one made of its parts."""
+    own = str(system["hardware_class"])
+    try:
+        listed = server.get("/hardware-classes")["hardware_classes"]
+    except (CliError, KeyError, TypeError):
+        return own
+    wanted = [system[name] for name in SYSTEM_FIELDS]
+    names = [str(each["name"]) for each in listed if [each.get(n) for n in SYSTEM_FIELDS] == wanted]
+    return own if own in names or not names else names[0]
 
 
 def _phase_notice(url: str, token: str | None, benchmark_id: str) -> str | None:
@@ -167,51 +192,77 @@ def _run_own(
     settings: dict[str, float],
     benchmarks_dir: Path | None,
     screen: Screen,
-    *,
-    notice: str | None,
-) -> int:
-    """Run a program of the user's for each seed; the exit code."""
-    surroundings = {"FINISHLINE_DATA_DIR": str(training.data.resolve())}
-    if training.division is not None:
-        surroundings[DIVISION_VARIABLE] = training.division
-    if training.device is not None:
-        surroundings["FINISHLINE_DEVICE"] = training.device
-    if benchmarks_dir is not None or training.benchmark_file.parent not in folders_of(None):
-        surroundings["FINISHLINE_BENCHMARKS_DIR"] = str(training.benchmark_file.parent.resolve())
-    own = OwnTraining(
-        command=command,
-        benchmark=benchmark,
-        out=training.out,
-        seeds=seeds_from(training.seed, training.runs),
-        division=training.division or benchmark.divisions[0],
-        settings=settings,
-        surroundings=surroundings,
-    )
-    runs = [
-        {"index": run, "seed": own.seeds[run]} for run in run_command(own, as_json=screen.as_json)
-    ]
-    document = {
-        "submission": str(own.out / CLAIM_NAME),
-        "logs": [str(path) for path in logs_in(own.out)],
-        "runs": runs,
-        "notice": notice,
+) -> list[dict[str, int]]:
+    """Run a program of the user's for each seed. Raises CliError at the first run without a log."""
+    out = training.out
+    environment = os.environ | {
+        "FINISHLINE_BENCHMARK": benchmark.benchmark_id,
+        "FINISHLINE_OUT": str(out.resolve()),
+        "FINISHLINE_DATA_DIR": str(training.data.resolve()),
     }
-    screen.answer(document, [f"Wrote {own.out}. Next: finishline check {own.out}"])
-    return int(ExitCode.OK)
+    if training.division is not None:
+        environment[DIVISION_VARIABLE] = training.division
+    if training.device is not None:
+        environment["FINISHLINE_DEVICE"] = training.device
+    if benchmarks_dir is not None or training.benchmark_file.parent not in folders_of(None):
+        environment["FINISHLINE_BENCHMARKS_DIR"] = str(training.benchmark_file.parent.resolve())
+    first = secrets.randbelow(SEED_LIMIT) if training.seed is None else training.seed
+    runs = [{"index": run, "seed": first + run} for run in range(training.runs)]
+    out.mkdir(parents=True, exist_ok=True)
+    for run, seed in (each.values() for each in runs):
+        before = len(logs_in(out))
+        environment |= {"FINISHLINE_RUN": str(run), "FINISHLINE_SEED": str(seed)}
+        code = _run_once(command, environment, as_json=screen.as_json)
+        where = f"Run {run + 1} of {len(runs)} (seed {seed})"
+        if code != 0:
+            ended = f"exit code {code}" if code > 0 else f"signal {-code}"
+            raise CliError(
+                f"{where} failed: {command[0]} ended with {ended}. Its logs are in {out}.",
+                exit_code=ExitCode.REFUSED,
+            )
+        if len(logs_in(out)) == before:
+            raise CliError(
+                f"{where} wrote no log. Log with finishline.log, or write "
+                f"run_{run}.log into the folder that FINISHLINE_OUT names.",
+                exit_code=ExitCode.REFUSED,
+            )
+    if not (out / CLAIM_NAME).is_file():  # The program logged by other means.
+        scripts = [Path(word).name for word in command if word.endswith(".py")]
+        submission = Submission(
+            benchmark=benchmark,
+            division=training.division or benchmark.divisions[0],
+            hyperparameters=settings,
+            model=scripts[0] if scripts else Path(command[0]).name,
+            framework=UNSTATED,
+        )
+        try:
+            renew_submission(out, submission)
+        except RuleError as error:
+            raise refusal(error) from error
+    return runs
 
 
-def _shared_lines(training: Training, benchmark: Benchmark) -> list[Text]:
-    """Return a warning for each run that had less than nine tenths of its processor."""
-    logs = find_submission_files(training.out).logs
-    runs = [
-        parse_run_log(path.read_bytes(), name=name, benchmark=benchmark)
-        for name, path in logs.items()
-    ]
-    return remark_lines(problems_of(find_shared(runs)))
+def _run_once(command: list[str], environment: Mapping[str, str], *, as_json: bool) -> int:
+    """The exit code of a program. With `as_json` what it prints goes to standard error."""
+    try:
+        child = subprocess.Popen(command, env=environment, stdout=STDERR if as_json else None)
+    except OSError as error:
+        raise CliError(
+            f"Cannot start {command[0]} ({error.strerror}).", exit_code=ExitCode.REFUSED
+        ) from error
+    try:
+        return child.wait()
+    except BaseException:
+        child.terminate()
+        child.wait()
+        raise
 
 
-def train_shown(training: Training, progress: ReplayProgress, screen: Screen) -> ReplayProgress:
-    """Train and show it; `progress` as it is at the end. Raises CliError."""
+def train_shown(training: Training, benchmark: Benchmark, screen: Screen) -> ReplayProgress:
+    """Train and show it; the progress as it is at the end. Raises CliError."""
+    goal = benchmark.target
+    target = Target(metric=goal.metric, value=goal.value, unit=goal.unit, direction=goal.direction)
+    progress = ReplayProgress(target=target)
     progress.runs_planned = training.runs
     show_all(screen, progress, train_reference(training))
     return progress

@@ -1,6 +1,6 @@
 """`finishline submit`, `withdraw` and `waive`: a submission from its sending to its end."""
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -47,7 +47,17 @@ def submit(
     """Send a submission to the server. The same files sent twice are one submission."""
     files = find_submission_files(path)
     screen = open_screen(as_json=as_json)
-    remarks = _remarks(files, benchmarks_dir, url, token, benchmark=benchmark, division=division)
+    remarks: tuple[Problem, ...] = ()
+    with suppress(CliError):  # Of files that break a rule the server says which.
+        scored = check_files(
+            files,
+            benchmarks_dir,
+            benchmark=benchmark,
+            division=division,
+            url=url,
+            token=token,
+        )
+        remarks = remarks_on(scored)
     screen.say(*remark_lines(remarks))
     with ServerClient(url, token) as server:
         try:
@@ -60,31 +70,6 @@ def submit(
     page = place_line(view) if dry_run else f"{server.url}/submissions/{view.get('id')}"
     screen.answer(document, [*submission_lines(view), page])
     return int(ExitCode.OK)
-
-
-def _remarks(
-    files: SubmissionFiles,
-    benchmarks_dir: Path | None,
-    url: str,
-    token: str | None,
-    *,
-    benchmark: str | None,
-    division: str | None,
-) -> tuple[Problem, ...]:
-    """Remarks of `finishline check`. None on files that break a rule: the server says which."""
-    try:
-        return remarks_on(
-            check_files(
-                files,
-                benchmarks_dir,
-                benchmark=benchmark,
-                division=division,
-                url=url,
-                token=token,
-            )
-        )
-    except CliError:
-        return ()
 
 
 def send_submission(

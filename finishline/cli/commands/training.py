@@ -1,35 +1,41 @@
 """`finishline training init`, `check` and `run`: a training package on this machine."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
-from finishline.cli.box_runs import FAILED, TRAIN, box_events
-from finishline.cli.client import ServerClient
-from finishline.cli.comparing import comparison, comparison_lines
+from finishline.cli.client import ServerClient, segment
 from finishline.cli.errors import CliError, ExitCode, require_server
 from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Json, Token, Url
-from finishline.cli.own_benchmarks import definition_file, find_tasks, read_task
-from finishline.cli.own_training import require_seeds
-from finishline.cli.package_sources import fetch_package
+from finishline.cli.own_benchmarks import (
+    definition_file,
+    find_tasks,
+    read_task,
+    write_template,
+)
+from finishline.cli.processes import FAILED, TRAIN, box_events
 from finishline.cli.screen import as_it_is, open_screen
 from finishline.cli.tables import seconds_text
-from finishline.cli.templates import write_template
+from finishline.cli.training import require_seeds
 from finishline.client.files import problems_of
 from finishline.client.packages import read_folder
 from finishline.package_folder import package_folder
 from finishline.places import installed_server
+from finishline.rules.statistics.gaps import gap_of_all
+from finishline.rules.statistics.significance import SHORTEST_SECONDS
 from finishline.rules.submissions.claim import MAX_TRAINED_SEED
+from finishline.rules.text import count_text
 from finishline.rules.trainings.own_benchmark import FILE
-from finishline.rules.trainings.package import Package, read_package
+from finishline.rules.trainings.package import LARGEST_FILE_BYTES, Package, read_package
 from finishline.rules.verification.messages import PACKAGE_PREFIX
 
 app = typer.Typer(no_args_is_help=True, help="A training package: make, check, run and submit it.")
 TEMPLATE = "finishline.rules.trainings.template"
+Run = Mapping[str, Any]
 PackagePath = Annotated[Path, typer.Argument(help="The package's folder.", metavar="PATH")]
 
 
@@ -154,7 +160,7 @@ def run(
     lines = list(_result_lines(own, drawn, path, compare))
     if other is not None:
         document |= comparison(finished, other)
-        lines[1:1] = comparison_lines(document)
+        lines.insert(1, comparison_line(document))
     screen.answer(document, lines)
     return int(FAILED.get(code, ExitCode.OK))
 
@@ -213,31 +219,24 @@ def _next_step(path: Path) -> str:
 def event_lines(event: Mapping[str, Any], *, unit: str) -> Iterator[Text]:
     """Lines for people on an event of a training."""
     sign = " %" if unit == "percent" else ""
+    name = f"run {event.get('run')}{' of the other' if event.get('compared') else ''}: "
     if event["kind"] == "box":
         how = "without a box" if event["entries"] == "off" else "in a box"
         why = "" if event["why"] is None else f" ({event['why']})"
         yield Text(f"Training {how}{why}.", style="dim")
     elif event["kind"] == "asked":
         seconds = seconds_text(event["seconds"])
-        yield Text(f"{_run_name(event)}{event['quality']:.2f}{sign} after {seconds}")
+        yield Text(f"{name}{event['quality']:.2f}{sign} after {seconds}")
     elif event["kind"] == "run_finished":
-        yield _finished_line(event)
-        if event["status"] == "failed" and event["log_tail"]:
-            yield as_it_is(event["log_tail"].rstrip())
-
-
-def _run_name(event: Mapping[str, Any]) -> str:
-    return f"run {event['run']}{' of the other' if event.get('compared') else ''}: "
-
-
-def _finished_line(event: Mapping[str, Any]) -> Text:
-    run = _run_name(event)
-    if event["status"] == "reached":
-        reached = f"reached the target in {seconds_text(event['seconds'])}"
-        return Text.assemble(run, (reached, "green"))
-    if event["status"] == "not_reached":
-        return Text.assemble(run, ("ended below the target", "yellow"))
-    return Text.assemble(run, (f"{event['code']}: {event['message']}", "bold red"))
+        if event["status"] == "reached":
+            reached = f"reached the target in {seconds_text(event['seconds'])}"
+            yield Text.assemble(name, (reached, "green"))
+        elif event["status"] == "not_reached":
+            yield Text.assemble(name, ("ended below the target", "yellow"))
+        else:
+            yield Text.assemble(name, (f"{event['code']}: {event['message']}", "bold red"))
+            if event["status"] == "failed" and event["log_tail"]:
+                yield as_it_is(event["log_tail"].rstrip())
 
 
 def _result_lines(
@@ -252,3 +251,77 @@ def _result_lines(
     if nonce is not None:
         also = "" if compare is None else f"--compare {compare} "
         yield as_it_is(f"Repeat these runs: finishline training run {path} {also}--nonce {nonce}")
+
+
+def comparison(runs: Sequence[Run], compared: Package) -> dict[str, Any]:
+    """The runs of the compared package, and the speed-up over it; None where one missed."""
+    sides = [
+        sorted((run for run in runs if run["compared"] == side), key=lambda run: run["run"])
+        for side in (True, False)
+    ]
+    others, own = ([_seconds(run) for run in side] for side in sides)
+    gap = gap_of_all(others, own, quantum=SHORTEST_SECONDS)
+    return {
+        "compared_with": {
+            "package_sha256": compared.sha256,
+            "title": compared.manifest.title,
+            "runs": sides[0],
+        },
+        "speed_up": None if gap is None else gap.numbers | {"pairs": gap.pairs},
+    }
+
+
+def comparison_line(document: Mapping[str, Any]) -> Text:
+    """A sentence for people on a comparison."""
+    title, found = document["compared_with"]["title"], document["speed_up"]
+    if found is None:
+        runs = [*document["runs"], *document["compared_with"]["runs"]]
+        missed = sum(_seconds(run) is None for run in runs)
+        return as_it_is(f"No speed-up over {title}: {count_text(missed, 'run')} missed the target.")
+    interval = f"95 %: {found['low']:.3f} to {found['high']:.3f}"
+    told = f"Speed-up over {title}: {found['ratio']:.3f} ({interval}) in {found['pairs']} pairs."
+    is_open = found["low"] <= 1 <= found["high"]
+    return as_it_is(f"{told} These runs do not tell the two apart." if is_open else told)
+
+
+def _seconds(run: Run) -> float | None:
+    return run["seconds"] if run["status"] == "reached" else None
+
+
+def fetch_package(server: ServerClient, name: str) -> Package:
+    """A published package by `sha256:` and its hash. Raises CliError.
+
+    The files have to hash to it, whatever the server says.
+    """
+    sha256 = name.removeprefix(PACKAGE_PREFIX)
+    if not re.fullmatch("[0-9a-f]{64}", sha256):
+        raise CliError(
+            f"--compare {name}: expected sha256: and 64 hex digits.", exit_code=ExitCode.USAGE
+        )
+    found = server.get("/submissions", package=sha256, limit=1)["submissions"]
+    if not found:
+        raise CliError(
+            f"{server.url} has no package {name}; expected the SHA-256 of an entry, as its page "
+            "and `finishline show` have it.",
+            exit_code=ExitCode.NOT_FOUND,
+        )
+    path = f"/submissions/{segment(str(found[0]['id']))}/package"
+    view = server.get(path)
+    listed = view["files"]
+    if not listed:
+        raise CliError(
+            f"The source of {name} is not published yet. Its first verdict publishes it.",
+            exit_code=ExitCode.NOT_ALLOWED,
+        )
+    files = {
+        str(each["name"]): server.download(
+            f"{path}/files/{each['name']}", limit_bytes=LARGEST_FILE_BYTES
+        )
+        for each in listed
+    }
+    package, _ = read_package(files, benchmarks=None)
+    if package is None or package.sha256 != sha256:
+        raise CliError(
+            f"{server.url} sent other files than those of {name}.", exit_code=ExitCode.REFUSED
+        )
+    return package

@@ -13,8 +13,7 @@ import pytest
 from pyarrow import parquet
 from sqlalchemy import select, text
 
-from finishline.cli.bundles import keys_in
-from finishline.cli.exports import check_export
+from finishline.cli.bundles import check_export, keys_in
 from finishline.rules.errors import RuleError
 from server.base.errors import ConflictError, ContentError
 from server.base.models import Base, Submission, Verification

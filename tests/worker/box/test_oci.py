@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from finishline.accelerators import Accelerator, Devices
+from finishline.devices import Accelerator, Devices
 from tests.worker.box.conftest import LIMITS
 from worker import entries
 from worker.box import oci

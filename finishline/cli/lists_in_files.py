@@ -1,0 +1,186 @@
+"""Lists that organisers keep in files: a class to invite, and a book of prices."""
+
+import csv
+import io
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from finishline.cli.errors import CliError, ExitCode, Problem
+from finishline.rules.benchmarks.prices import Price, read_price
+from finishline.rules.errors import RuleError
+from finishline.rules.text import count_text, did_you_mean, parse_toml, refuse_utf16
+
+CLASS_LIMIT_BYTES, PRICES_LIMIT_BYTES = 1024 * 1024, 16 * 1024 * 1024
+MOST_PEOPLE = 2000
+DELIMITERS = ",;\t"
+NAMES = {"name", "full name", "student", "user", "login"}
+EMAILS = {"email", "e-mail", "mail", "e-mail address", "email address"}
+EMAIL = re.compile(r"[^@\s,;]+@[^@\s,;]+\.[^@\s,;]+")
+NOT_IN_A_NAME = re.compile(r"[^\w.@ -]+")
+LONGEST_NAME = 100
+NUMBERS = {"usd_per_hour": float, "supersedes": int}
+HEADER = "provider,instance,region,usd_per_hour,..."
+
+
+@dataclass(frozen=True)
+class Student:
+    """A line of a list: a name to propose and a mail address, at least one of them."""
+
+    line: int
+    name: str | None
+    email: str | None
+
+
+def read_class(path: Path, *, domain: str | None = None) -> tuple[list[Student], list[str]]:
+    """Read the people of a list, and say which lines were left out.
+
+    With a header the columns `name` and `email` count, without one a column with @ is the address.
+    Raises CliError with every line that is wrong; nobody is invited then.
+    """
+    students, notes, problems = [], [], []
+    seen: dict[str, int] = {}
+    for line, table in _people(path):
+        email = table.get("email")
+        # A name as accounts have one: other characters become spaces.
+        plain = " ".join(NOT_IN_A_NAME.sub(" ", table.get("name", "")).split()).lstrip(".")
+        name = plain[:LONGEST_NAME].strip() or None
+        if email is not None and not EMAIL.fullmatch(email):
+            problems.append(Problem(f"{email!r}", path.name, line, "email", "one mail address"))
+        elif email and domain and not email.lower().endswith(f"@{domain.lower()}"):
+            problems.append(Problem(f"{email!r}", path.name, line, "email", f"one at {domain}"))
+        elif email is None and name is None:
+            told = "neither name nor address"
+            problems.append(Problem(told, path.name, line, None, "one of them"))
+        elif (key := (email or name or "").casefold()) in seen:
+            notes.append(f"line {line} repeats line {seen[key]} ({email or name})")
+        else:
+            seen[key] = line
+            students.append(Student(line, name, email))
+    if problems or not students or len(students) > MOST_PEOPLE:
+        why = "" if problems else f" It names {len(students)} people; expected 1 to {MOST_PEOPLE}."
+        raise CliError(
+            f"Nobody was invited from {path}.{why}", exit_code=ExitCode.REFUSED, problems=problems
+        )
+    return students, notes
+
+
+def _people(path: Path) -> Iterator[tuple[int, Mapping[str, str]]]:
+    try:
+        content = _content(path, CLASS_LIMIT_BYTES)
+        try:
+            text = content.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            text = content.decode("cp1252")  # As spreadsheets of Windows save CSV.
+        delimiter = max(DELIMITERS, key=text.partition("\n")[0].count)
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+        columns: list[str] | None = None
+        for cells in reader:
+            found = [cell.strip() for cell in cells]
+            if not any(found):
+                continue
+            if columns is None:
+                words = [cell.casefold() for cell in found]
+                columns = ["name" if w in NAMES else "email" if w in EMAILS else "" for w in words]
+                if "@" not in "".join(found) and any(columns):
+                    continue  # The header.
+                columns = ["email" if "@" in cell else "" for cell in found]
+                if "" in columns:
+                    columns[columns.index("")] = "name"
+            named = zip(columns, found, strict=False)
+            yield reader.line_num, {key: cell for key, cell in named if key and cell}
+    except (OSError, ValueError, csv.Error) as error:
+        raise _unreadable(path, error, "a CSV with columns name and email") from error
+
+
+def csv_line(*cells: str | None) -> str:
+    """A line of CSV."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow([cell or "" for cell in cells])
+    return text.getvalue()
+
+
+def read_prices(path: Path) -> list[Price]:
+    """The prices in a file: CSV with a header, or TOML with [[prices]].
+
+    Raises CliError, or RuleError with the place of a price that is wrong.
+    """
+    try:
+        text = _content(path, PRICES_LIMIT_BYTES).decode("utf-8-sig")
+    except RuleError:
+        raise
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error, "a CSV with a header, or TOML") from error
+    if path.suffix.lower() == ".toml":
+        prices = list(_toml_prices(text, path.name))
+    else:
+        prices = list(_csv_prices(text, path.name))
+    if not prices:
+        raise RuleError("no prices", file=path.name, expected="at least one price")
+    return prices
+
+
+def _csv_prices(text: str, file: str) -> Iterator[Price]:
+    # strict: a quote that is never closed would take the rest of the file for one cell.
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        header = [name.strip() for name in next(reader, [])]
+        twice = sorted({name for name in header if header.count(name) > 1})
+        if not header or twice:
+            found = f"{twice[0]!r} twice" if twice else "no header"
+            raise RuleError(found, file=file, line=1, expected=HEADER)
+        for cells in reader:
+            if not any(cell.strip() for cell in cells):
+                continue
+            if len(cells) != len(header):
+                raise RuleError(
+                    count_text(len(cells), "cell"), file=file, line=reader.line_num,
+                    expected=f"{len(header)}, one for each column of the header",
+                )  # fmt: skip
+            named = zip(header, (cell.strip() for cell in cells), strict=True)
+            table = {name: _value(name, cell) for name, cell in named if cell}
+            yield read_price(table, file=file, line=reader.line_num)
+    except csv.Error as error:
+        raise RuleError(str(error), file=file, line=reader.line_num, expected="CSV") from error
+
+
+def _value(name: str, cell: str) -> object:
+    """Convert a cell to its type; text that is not a number stays text, for the rule to refuse."""
+    try:
+        number = NUMBERS[name](cell) if name in NUMBERS else cell
+    except ValueError:
+        return cell
+    return cell if isinstance(number, float) and not math.isfinite(number) else number
+
+
+def _toml_prices(text: str, file: str) -> Iterator[Price]:
+    table = parse_toml(text.encode(), file=file, most_bytes=PRICES_LIMIT_BYTES)
+    for name in table:
+        if name != "prices":
+            message = f"unknown field{did_you_mean(name, ['prices'])}"
+            expected = "[[prices]] and nothing else"
+            raise RuleError(message, file=file, field=name, expected=expected)
+    rows: Any = table.get("prices", [])
+    if not isinstance(rows, list):
+        raise RuleError("not a list of tables", file=file, field="prices", expected="[[prices]]")
+    for number, row in enumerate(rows, start=1):
+        path = f"prices[{number}]"
+        if not isinstance(row, Mapping):
+            raise RuleError("not a table", file=file, field=path, expected="[[prices]]")
+        yield read_price(row, file=file, path=path)
+
+
+def _content(path: Path, limit_bytes: int) -> bytes:
+    if path.stat().st_size > limit_bytes:
+        raise ValueError(f"more than {limit_bytes} bytes")
+    content = path.read_bytes()
+    refuse_utf16(content, file=path.name)
+    return content
+
+
+def _unreadable(path: Path, error: Exception, expected: str) -> CliError:
+    why = getattr(error, "strerror", None) or error
+    return CliError(f"Cannot read {path} ({why}). Expected {expected}.", exit_code=ExitCode.REFUSED)
