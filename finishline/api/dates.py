@@ -4,24 +4,14 @@ from datetime import date
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, WithJsonSchema
-from pydantic_core import PydanticCustomError
+
+from finishline.rules.table import read_day
 
 
-def read_day(value: Any) -> date:
-    """The day a text names; raises PydanticCustomError for anything else."""
-    if type(value) is date:
-        return value
-    try:
-        return date.fromisoformat(value if isinstance(value, str) else "")
-    except ValueError:
-        raise PydanticCustomError("no_day", "no day; expected one like 2026-11-21") from None
-
-
-def _read_field(value: Any) -> date | None:
+def _read_field(value: Any) -> object:
     return None if value is None or value == "" else read_day(value)
 
 
-Day = Annotated[date, BeforeValidator(read_day)]
 # The field of a form or of a query string, which is sent empty where it is left so.
 DayField = Annotated[
     date | None,

@@ -3,40 +3,17 @@
 from datetime import date, datetime
 from typing import Annotated
 
-from pydantic import ConfigDict, Field, WithJsonSchema, field_validator
+from pydantic import ConfigDict, Field
 
-from finishline.api.dates import Day, DayField
+from finishline.api.dates import DayField
 from finishline.api.schema import NO_FLAG, Schema
-from finishline.rules.benchmarks.prices import (
-    AN_ADDRESS,
-    CLASS_NAME,
-    HIGHEST_USD_PER_HOUR,
-    NAME_LENGTHS,
-    NOTE_LENGTH,
-    SOURCE_LENGTH,
-    Pricing,
-    is_web_address,
-)
+from finishline.rules.benchmarks.accelerators import Pricing
+from finishline.rules.benchmarks.prices import Price
 
 LARGEST_IMPORT = 1000
-ONE_LINE = r"^\S(.*\S)?$"
 
 
-# JSON Schema of `_can_be_followed`: written in ASCII, with a host.
-WebAddress = Annotated[
-    str,
-    Field(min_length=1, max_length=SOURCE_LENGTH),
-    WithJsonSchema(
-        {
-            "type": "string",
-            "maxLength": SOURCE_LENGTH,
-            "pattern": r'^[Hh][Tt][Tt][Pp][Ss]?://[!-"$-.0->@-~][!-~]*$',
-        }
-    ),
-]
-
-
-class PriceCreate(Schema):
+class PriceCreate(Price):
     """A price, the day it takes effect, and the page it is from.
 
     With `supersedes` it replaces an earlier entry that was wrong. `hardware_class` is the class
@@ -44,7 +21,7 @@ class PriceCreate(Schema):
     """
 
     model_config = ConfigDict(
-        extra="forbid",
+        strict=False,
         json_schema_extra={
             "examples": [
                 {
@@ -60,30 +37,7 @@ class PriceCreate(Schema):
         },
     )
 
-    provider: str = Field(max_length=NAME_LENGTHS["provider"], pattern=ONE_LINE)
-    instance: str = Field(max_length=NAME_LENGTHS["instance"], pattern=ONE_LINE)
-    region: str = Field(max_length=NAME_LENGTHS["region"], pattern=ONE_LINE)
-    pricing: Pricing = "on_demand"
-    usd_per_hour: float = Field(gt=0, le=HIGHEST_USD_PER_HOUR, allow_inf_nan=False)
-    effective_on: Day
-    source_url: WebAddress
-    note: str | None = Field(default=None, min_length=1, max_length=NOTE_LENGTH)
     supersedes: Annotated[int, Field(ge=1, le=2**31 - 1), NO_FLAG] | None = None
-    hardware_class: str | None = Field(default=None, pattern=f"^{CLASS_NAME}$")
-
-    @field_validator("provider", "instance", "region", "note")
-    @classmethod
-    def _without_control_characters(cls, text: str | None) -> str | None:
-        if text is not None and any(ord(letter) < 32 and letter != "\n" for letter in text):
-            raise ValueError("expected printable text")
-        return text
-
-    @field_validator("source_url")
-    @classmethod
-    def _can_be_followed(cls, text: str) -> str:
-        if not (text.isascii() and is_web_address(text)):
-            raise ValueError(f"expected {AN_ADDRESS}")
-        return text
 
 
 class PricesImport(Schema):

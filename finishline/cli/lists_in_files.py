@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from finishline.cli.errors import CliError, ExitCode, Problem
-from finishline.rules.benchmarks.prices import Price, read_price
+from finishline.rules.benchmarks.prices import Price
 from finishline.rules.errors import RuleError
 from finishline.rules.text import count_text, did_you_mean, parse_toml, refuse_utf16
 
@@ -142,7 +142,7 @@ def _csv_prices(text: str, file: str) -> Iterator[Price]:
                 )  # fmt: skip
             named = zip(header, (cell.strip() for cell in cells), strict=True)
             table = {name: _value(name, cell) for name, cell in named if cell}
-            yield read_price(table, file=file, line=reader.line_num)
+            yield Price.read(table, file=file, line=reader.line_num)
     except csv.Error as error:
         raise RuleError(str(error), file=file, line=reader.line_num, expected="CSV") from error
 
@@ -170,7 +170,7 @@ def _toml_prices(text: str, file: str) -> Iterator[Price]:
         path = f"prices[{number}]"
         if not isinstance(row, Mapping):
             raise RuleError("not a table", file=file, field=path, expected="[[prices]]")
-        yield read_price(row, file=file, path=path)
+        yield Price.read(row, file=file, path=path)
 
 
 def _content(path: Path, limit_bytes: int) -> bytes:

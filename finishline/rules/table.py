@@ -1,9 +1,17 @@
 """Tables of files as models: a wrong value names its file, its field and what was expected."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
+from datetime import date
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    StringConstraints,
+    ValidationError,
+)
 
 from finishline.rules.errors import RuleError, joined
 from finishline.rules.fields import MISLEADING, TEXT_LIMIT
@@ -11,38 +19,66 @@ from finishline.rules.text import did_you_mean, near_miss, shown
 
 MOST_PROBLEMS = 50  # A stranger's table may have any number of wrong fields.
 A_TEXT = f"a text of 1 to {TEXT_LIMIT} characters"
+SHOULD = re.compile(r"\w+ should (be|have) ")  # As errors of pydantic begin.
 
 
 def _printable(value: object) -> object:
     if isinstance(value, str) and MISLEADING.search(value):
-        raise ValueError("control characters in a text")
+        raise ValueError("control characters in a text; expected printable text")
     return value
 
 
+def read_day(value: object) -> object:
+    """A date of TOML or a text as 2026-11-21. Raises ValueError."""
+    if type(value) is date:
+        return value
+    try:
+        return date.fromisoformat(value if isinstance(value, str) else "")
+    except ValueError:
+        raise ValueError("no day; expected one like 2026-11-21") from None
+
+
+Day = Annotated[date, BeforeValidator(read_day)]
+Printable = Annotated[str, BeforeValidator(_printable)]
 Text = Annotated[
-    str,
+    Printable,
     StringConstraints(min_length=1, max_length=TEXT_LIMIT, strip_whitespace=True),
-    BeforeValidator(_printable),
 ]
 
 
 class Table(BaseModel):
-    """One table of a TOML document. A field's description says what is expected there."""
+    """One table of a file. The description of a field, or its error, says what is expected."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     @classmethod
-    def read(cls, table: dict[str, Any], *, file: str, error: type[RuleError] = RuleError) -> Self:
-        """Read a table. Raises one RuleError with the first 50 problems, each with its field."""
+    def read(
+        cls,
+        table: Mapping[str, Any],
+        *,
+        file: str,
+        line: int | None = None,
+        path: str = "",
+        error: type[RuleError] = RuleError,
+    ) -> Self:
+        """Read a table. Raises one RuleError with the first 50 problems, each with its field.
+
+        `line` or `path` is the place of the table in its file.
+        """
         try:
             return cls.model_validate(table)
         except ValidationError as invalid:
-            raise joined(list(cls._problems(invalid, file=file, error=error))) from invalid
+            problems = [
+                error(message, file=file, line=line, field=field, expected=expected)
+                for field, message, expected in cls._problems(invalid, path)
+            ]
+            raise joined(problems) from invalid
 
     @classmethod
     def _problems(
-        cls, invalid: ValidationError, *, file: str, error: type[RuleError]
-    ) -> Iterator[RuleError]:
+        cls, invalid: ValidationError, place: str
+    ) -> Iterator[tuple[str, str, str | None]]:
+        """The field of each problem, the fault and the expected value."""
         known = {each.alias or name: each for name, each in cls.model_fields.items()}
         hinted: set[str | None] = set()
         for each in invalid.errors()[:MOST_PROBLEMS]:
@@ -54,7 +90,7 @@ class Table(BaseModel):
             ):
                 expected = A_TEXT
             if kind == "missing":
-                message = "missing"
+                message, expected = "missing", expected or "a value"
                 others = [other for other in each["input"] if other not in known]
                 written = near_miss(name, others[:MOST_PROBLEMS])
                 if written is not None:
@@ -68,7 +104,8 @@ class Table(BaseModel):
             elif kind == "too_long" and not isinstance(each["input"], str):
                 message, expected = f"too many {name}", f"at most {each['ctx']['max_length']}"
             elif kind == "value_error":
-                message, expected = str(each["ctx"]["error"]), "printable text"
+                message, _, expected = str(each["ctx"]["error"]).partition("; expected ")
             else:
                 message = f"got {shown(each['input'])}"
-            yield error(message, file=file, field=".".join(path), expected=expected)
+                expected = expected or SHOULD.sub("", each["msg"])
+            yield ".".join([place, *path] if place else path), message, expected

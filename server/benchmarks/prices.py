@@ -2,7 +2,6 @@
 
 import csv
 import io
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -15,10 +14,8 @@ from sqlalchemy.orm import Session
 from finishline.api.prices import PriceCreate, PriceQuery, PriceView
 from finishline.rules.benchmarks.prices import (
     PriceBook,
-    PriceEntry,
     SystemPrice,
     price_of_system,
-    price_on,
     superseded_by,
 )
 from server.base.board_versions import raise_all_board_versions
@@ -54,7 +51,7 @@ def list_prices(session: Session, query: PriceQuery) -> list[PriceView]:
         )
     ).all()
     book = [entry_of(row) for row in rows]
-    holding = _holding(book, query.on) if query.on is not None else None
+    holding = PriceBook(book).holding(query.on) if query.on is not None else None
     replaced = superseded_by(book)
     return [
         price_view(row, replaced.get(row.id))
@@ -66,18 +63,6 @@ def list_prices(session: Session, query: PriceQuery) -> list[PriceView]:
 def _is_asked_for(row: PriceRow, query: PriceQuery) -> bool:
     wanted = ((name, getattr(query, name)) for name in NAMES)
     return all(value is None or getattr(row, name) == value for name, value in wanted)
-
-
-def _holding(book: Sequence[PriceEntry], on: date) -> set[int]:
-    replaced = superseded_by(book)
-    by_name = defaultdict(list)
-    for entry in book:
-        if entry.number not in replaced:
-            price = entry.price
-            name = (price.provider, price.instance, price.region)
-            by_name[(name, price.hardware_class)].append(entry)
-    found = (price_on(entries, *name, on=on) for (name, _), entries in by_name.items())
-    return {entry.number for entry in found if entry is not None}
 
 
 def prices_csv(views: Sequence[PriceView]) -> str:

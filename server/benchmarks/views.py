@@ -1,8 +1,6 @@
 """Views of stored benchmarks, phases and prices."""
 
-from dataclasses import asdict
 from datetime import datetime
-from typing import cast
 
 from finishline.api.benchmarks import BenchmarkView, DataSetView, RunsView, TargetView
 from finishline.api.phases import PhasesSet, PhasesView
@@ -16,7 +14,7 @@ from finishline.rules.benchmarks.phases import (
     phase_at,
     sentence_at,
 )
-from finishline.rules.benchmarks.prices import Price, PriceEntry, Pricing
+from finishline.rules.benchmarks.prices import Price, PriceEntry
 from server.base.models import BenchmarkPhases, PriceRow
 from server.benchmarks.phase_queries import Dates
 from server.benchmarks.queries import NO_SUBMISSIONS, Counts
@@ -88,34 +86,16 @@ def phases_set(row: BenchmarkPhases) -> PhasesSet:
     return PhasesSet.of(row, set_by=row.setter.name, **vars(phases_of(row)))
 
 
-def price_of(row: PriceRow) -> Price:
-    """Convert a stored price to the rules' type."""
-    return Price(
-        provider=row.provider,
-        instance=row.instance,
-        region=row.region,
-        pricing=cast(Pricing, row.pricing),
-        usd_per_hour=row.usd_per_hour,
-        effective_on=row.effective_on,
-        source_url=row.source_url,
-        note=row.note,
-        supersedes=row.supersedes,
-        hardware_class=row.hardware_class,
-    )
-
-
 def entry_of(row: PriceRow) -> PriceEntry:
     """Convert a stored price to an entry with its number."""
-    return PriceEntry(row.id, price_of(row))
+    return PriceEntry(row.id, Price.model_validate(row, from_attributes=True))
 
 
 def price_view(row: PriceRow, superseded_by: int | None) -> PriceView:
     """View of a stored price."""
-    return PriceView(
-        **asdict(price_of(row)),
-        id=row.id,
+    return PriceView.of(
+        row,
         superseded_by=superseded_by,
         ranks=row.pricing != "spot" and superseded_by is None,
         added_by=row.adder.name,
-        added_at=row.added_at,
     )

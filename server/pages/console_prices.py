@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from finishline.api.prices import PriceCreate, PriceQuery
 from server.base.database import utc_now
 from server.benchmarks.prices import add_price, find_price, list_prices
-from server.benchmarks.views import price_of
+from server.benchmarks.views import entry_of
 from server.pages.console_page import Console, Done, OrganiserDep, filled
 from server.people.sessions import Notice
 from server.people.signed_in import FormDep
@@ -26,7 +26,7 @@ def prices_page(console: OrganiserDep, supersedes: NumberDep = None) -> HTMLResp
     typed: dict[str, Any] = {"effective_on": utc_now().date().isoformat()}
     if supersedes is not None:
         with console.services.database.read() as session:
-            entry = price_of(find_price(session, supersedes))
+            entry = entry_of(find_price(session, supersedes)).price
         # As text, or a count of 0 would read as a field that is left empty.
         typed = {name: str(value) for name, value in vars(entry).items() if value is not None}
         typed["supersedes"] = str(supersedes)

@@ -1,6 +1,7 @@
 """Systems: their descriptions and their prices."""
 
 import json
+from contextlib import nullcontext
 from dataclasses import asdict
 from datetime import date
 
@@ -12,10 +13,7 @@ from finishline.rules.benchmarks.prices import (
     Price,
     PriceBook,
     PriceEntry,
-    is_web_address,
     price_of_system,
-    price_on,
-    read_price,
     system_price_usd_per_hour,
     training_cost_usd,
 )
@@ -336,16 +334,6 @@ def test_rented_instances_have_the_described_accelerators(read_claim_of, describ
     assert "p5.48xlarge has 16\u00a0×\u00a0H100" in error.message
 
 
-@given(starts=st.lists(MARCH, max_size=8), on=MARCH, replaced=st.integers(1, 8))
-def test_a_sorted_book_finds_what_a_search_of_all_entries_finds(starts, on, replaced):
-    entries = [entry(number, number * 1.5, day) for number, day in enumerate(starts, start=1)]
-    if replaced <= len(entries):
-        late = len(entries) + 1
-        entries.append(entry(late, 99.0, date(2026, 3, 15), supersedes=replaced))
-    name = ("cloud", "gpu.8", "north")
-    assert PriceBook(entries).find(name, on=on) == price_on(entries, *name, on=on)
-
-
 @pytest.mark.parametrize(
     ("change", "field"),
     [
@@ -391,7 +379,7 @@ ROW = {
 
 
 def on(book, day, name="gpu.8"):
-    found = price_on(book, "cloud", name, "north", on=date(2026, 3, day))
+    found = PriceBook(book).find(("cloud", name, "north"), on=date(2026, 3, day))
     return found and found.price.usd_per_hour
 
 
@@ -433,14 +421,13 @@ def test_the_price_that_holds_on_a_day(book, prices):
 def test_a_row_is_read_whole():
     more = {"pricing": "spot", "note": "from the list", "supersedes": 3}
 
-    assert read_price(ROW, file="p.csv") == Price(
-        "cloud", "gpu.8", "north", "on_demand", 12.5, date(2026, 3, 1),
-        "https://cloud.example/prices",
-    )  # fmt: skip
-    in_toml = {"effective_on": date(2026, 3, 1)}
-    assert read_price(ROW | in_toml, file="p.toml") == read_price(ROW, file="p.csv")
-    assert read_price(ROW | more, file="p.csv").supersedes == 3
-    assert read_price(ROW | more, file="p.csv").pricing == "spot"
+    price = Price.read(ROW, file="p.csv")
+    absent = {"note": None, "supersedes": None, "hardware_class": None}
+    started = {"effective_on": date(2026, 3, 1)}
+    assert vars(price) == ROW | started | absent | {"pricing": "on_demand"}
+    assert Price.read(ROW | started, file="p.toml") == price
+    assert Price.read(ROW | more, file="p.csv").supersedes == 3
+    assert Price.read(ROW | more, file="p.csv").pricing == "spot"
 
 
 @pytest.mark.parametrize(
@@ -455,7 +442,7 @@ def test_a_row_is_read_whole():
 )  # fmt: skip
 def test_a_wrong_field_is_named_with_file_and_line(field, value):
     with pytest.raises(RuleError) as refused:
-        read_price(ROW | {field: value}, file="p.csv", line=4)
+        Price.read(ROW | {field: value}, file="p.csv", line=4)
 
     error = refused.value
     assert (error.file, error.line, error.field) == ("p.csv", 4, field)
@@ -468,7 +455,8 @@ def test_a_wrong_field_is_named_with_file_and_line(field, value):
      ("https:///x", False), ("https://a b", False), ("https://?x", False), ("", False)],
 )  # fmt: skip
 def test_a_source_is_an_address_that_can_be_followed(text, good):
-    assert is_web_address(text) is good
+    with nullcontext() if good else pytest.raises(RuleError, match="an http or https address"):
+        assert Price.read(ROW | {"source_url": text}, file="p.csv").source_url == text
 
 
 @pytest.mark.parametrize(

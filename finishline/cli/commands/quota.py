@@ -1,6 +1,5 @@
 """`finishline quota` and `prices`: quotas of users, and prices of instances."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,7 +11,6 @@ from finishline.cli.lists_in_files import read_prices
 from finishline.cli.options import DEFAULT_URL, Json, Token, Url
 from finishline.cli.people_tables import price_table, quota_table, set_quota_table
 from finishline.cli.screen import open_screen
-from finishline.rules.benchmarks.prices import Price
 from finishline.rules.errors import RuleError
 from finishline.rules.text import count_text
 
@@ -179,19 +177,15 @@ def import_prices(
 ) -> int:
     """Add all prices of a file, or none if one is invalid (organisers only); skip known ones."""
     try:
-        prices = read_prices(path)
+        prices = [price.model_dump(mode="json") for price in read_prices(path)]
     except RuleError as error:
         raise refusal(error) from error
     with ServerClient(url, token) as server:
-        view = server.post("/prices/import", {"prices": [_body(price) for price in prices]})
+        view = server.post("/prices/import", {"prices": prices})
     added = count_text(len(view["added"]), "price")
     told = f"{added} added, {view['already_there']} skipped as already known."
     open_screen(as_json=as_json).answer(view, [told])
     return int(ExitCode.OK)
-
-
-def _body(price: Price) -> dict[str, object]:
-    return asdict(price) | {"effective_on": price.effective_on.isoformat()}
 
 
 @price_app.command()

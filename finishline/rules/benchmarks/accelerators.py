@@ -10,8 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, Literal
 
+Pricing = Literal["on_demand", "spot"]
+# Names of a price book, each one line, and of hardware classes.
+NAME_LENGTHS = {"provider": 100, "instance": 200, "region": 100}
+CLASS_NAME = r"[a-z0-9][a-z0-9._-]{0,99}"
+A_CLASS = "a short name of lower-case letters, digits, dots and hyphens"
 NOT_STATED = "not stated"
 LONGEST = 400
 PROCESSORS = "CPU"  # The vendor of processors that nobody names.

@@ -5,46 +5,72 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Any, Literal, cast
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field
 
 from finishline.rules.benchmarks.accelerators import (
+    A_CLASS,
+    CLASS_NAME,
+    NAME_LENGTHS,
+    Pricing,
     accelerator_of_system,
     accelerators_of_cloud,
     are_of_cloud,
 )
-from finishline.rules.errors import RuleError
-from finishline.rules.fields import Fields
+from finishline.rules.table import Day, Printable, Table
 
-Pricing = Literal["on_demand", "spot"]
-PRICINGS: tuple[Pricing, ...] = ("on_demand", "spot")
 HIGHEST_USD_PER_HOUR = 1e7
-NAME_LENGTHS = {"provider": 100, "instance": 200, "region": 100}
-CLASS_NAME = r"[a-z0-9][a-z0-9._-]{0,99}"
-A_CLASS = "a short name of lower-case letters, digits, dots and hyphens"
+ONE_LINE = r"^\S(.*\S)?$"
 SOURCE_LENGTH = 2000
 NOTE_LENGTH = 2000
-A_DAY = "YYYY-MM-DD, for example 2026-11-21"
-AN_ADDRESS = "an http or https address"
+WEB_ADDRESS = r'^[Hh][Tt][Tt][Pp][Ss]?://[!-"$-.0->@-~][!-~]*$'  # In ASCII, with a host.
 
 
-@dataclass(frozen=True)
-class Price:
+def _one_line(text: str) -> str:
+    if not text.isprintable() or not re.fullmatch(ONE_LINE, text):
+        raise ValueError("not a name; expected one line without spaces around it")
+    return text
+
+
+def _web_address(text: str) -> str:
+    if not re.fullmatch(WEB_ADDRESS, text):
+        raise ValueError("not an address; expected an http or https address")
+    return text
+
+
+def _class_name(text: str) -> str:
+    if not re.fullmatch(CLASS_NAME, text):
+        raise ValueError(f"not a name; expected {A_CLASS}")
+    return text
+
+
+Line = Annotated[str, AfterValidator(_one_line), Field(json_schema_extra={"pattern": ONE_LINE})]
+WebAddress = Annotated[
+    str, AfterValidator(_web_address), Field(json_schema_extra={"pattern": WEB_ADDRESS})
+]
+ClassName = Annotated[
+    str, AfterValidator(_class_name), Field(json_schema_extra={"pattern": f"^{CLASS_NAME}$"})
+]
+
+
+class Price(Table):
     """Price of one instance from a day on, and the page that states it.
 
-    `supersedes` is the number of the entry that this one stands in for, None for most. The instance
-    belongs to `hardware_class`, None where its known accelerators tell.
+    With `supersedes` it replaces an earlier entry that was wrong. The instance belongs to
+    `hardware_class`, None where its known accelerators tell.
     """
 
-    provider: str
-    instance: str
-    region: str
-    pricing: Pricing
-    usd_per_hour: float
-    effective_on: date
-    source_url: str
-    note: str | None = None
-    supersedes: int | None = None
-    hardware_class: str | None = None
+    provider: Line = Field(max_length=NAME_LENGTHS["provider"])
+    instance: Line = Field(max_length=NAME_LENGTHS["instance"])
+    region: Line = Field(max_length=NAME_LENGTHS["region"])
+    pricing: Pricing = "on_demand"
+    usd_per_hour: float = Field(gt=0, le=HIGHEST_USD_PER_HOUR)
+    effective_on: Day
+    source_url: WebAddress = Field(max_length=SOURCE_LENGTH)
+    note: Printable | None = Field(None, min_length=1, max_length=NOTE_LENGTH)
+    supersedes: int | None = Field(None, ge=1, le=2**31 - 1)
+    hardware_class: ClassName | None = None
 
 
 @dataclass(frozen=True)
@@ -55,28 +81,6 @@ class PriceEntry:
     price: Price
 
 
-def price_on(
-    entries: Iterable[PriceEntry], provider: str, instance: str, region: str, *, on: date
-) -> PriceEntry | None:
-    """The on-demand price that holds on a day: the latest that starts by then, or None.
-
-    Of two from the same day the one added later holds. A superseded entry never holds, also on days
-    before the other one starts. Spot prices never rank, so they never hold.
-    """
-    book = list(entries)
-    superseded = superseded_by(book)
-    wanted = (provider, instance, region)
-    holding = [
-        entry
-        for entry in book
-        if entry.number not in superseded
-        and entry.price.pricing != "spot"
-        and (entry.price.provider, entry.price.instance, entry.price.region) == wanted
-        and entry.price.effective_on <= on
-    ]
-    return max(holding, key=lambda entry: (entry.price.effective_on, entry.number), default=None)
-
-
 def superseded_by(entries: Sequence[PriceEntry]) -> dict[int, int]:
     """The number of the entry that stands in for another, by the other's number."""
     return {
@@ -84,96 +88,6 @@ def superseded_by(entries: Sequence[PriceEntry]) -> dict[int, int]:
         for entry in entries
         if entry.price.supersedes is not None
     }
-
-
-def is_web_address(text: str) -> bool:
-    """Whether a text is an http or https address with a host and without a blank."""
-    scheme, separator, rest = text.partition("://")
-    host = rest.split("/", 1)[0].split("?", 1)[0].split("#", 1)[0]
-    plain = all(letter.isprintable() and not letter.isspace() for letter in text)
-    return scheme.lower() in ("http", "https") and bool(separator and host) and plain
-
-
-def read_price(
-    table: Mapping[str, Any], *, file: str, line: int | None = None, path: str = ""
-) -> Price:
-    """A price from a row of a file. Raises RuleError with file, line, field and expectation.
-
-    `path` is where the row stands in a document without lines to name. A day is a date of TOML or
-    a text as 2026-11-21.
-    """
-    try:
-        return _read_price(Fields(table, file=file, path=path))
-    except RuleError as error:
-        raise RuleError(
-            error.message, file=file, line=line, field=error.field, expected=error.expected
-        ) from None
-
-
-def _read_price(fields: Fields) -> Price:
-    price = Price(
-        provider=book_name(fields, "provider"),
-        instance=book_name(fields, "instance"),
-        region=book_name(fields, "region"),
-        pricing=cast(Pricing, fields.choice("pricing", PRICINGS, default="on_demand")),
-        usd_per_hour=_usd_per_hour(fields),
-        effective_on=_day(fields, "effective_on"),
-        source_url=_address(fields, "source_url"),
-        note=_note(fields),
-        supersedes=fields.optional_integer("supersedes", minimum=1),
-        hardware_class=read_class(fields) if fields.has("hardware_class") else None,
-    )
-    fields.refuse_unknown()
-    return price
-
-
-def read_class(fields: Fields) -> str:
-    """The name of a hardware class."""
-    name = fields.text("hardware_class")
-    if not re.fullmatch(CLASS_NAME, name):
-        raise fields.fail("hardware_class", f"got {name[:60]!r}", expected=A_CLASS)
-    return name
-
-
-def book_name(fields: Fields, name: str) -> str:
-    """A provider, an instance, a region: one printable line of limited length."""
-    longest = NAME_LENGTHS[name]
-    text = fields.text(name)
-    if len(text) > longest or not text.isprintable():
-        expected = f"one line of at most {longest} characters"
-        raise fields.fail(name, "not a name", expected=expected)
-    return text
-
-
-def _usd_per_hour(fields: Fields) -> float:
-    usd = fields.number("usd_per_hour", minimum=0.0, maximum=HIGHEST_USD_PER_HOUR)
-    if usd == 0:
-        raise fields.fail("usd_per_hour", "got 0", expected="a price above 0")
-    return usd
-
-
-def _day(fields: Fields, name: str) -> date:
-    value = fields.raw(name)
-    if type(value) is date:
-        return value
-    try:
-        return date.fromisoformat(value if isinstance(value, str) else "")
-    except ValueError:
-        raise fields.fail(name, f"got {value!r:.60}", expected=A_DAY) from None
-
-
-def _address(fields: Fields, name: str) -> str:
-    text = fields.text(name)
-    if not is_web_address(text) or len(text) > SOURCE_LENGTH:
-        raise fields.fail(name, f"got {text!r:.60}", expected=AN_ADDRESS)
-    return text
-
-
-def _note(fields: Fields) -> str | None:
-    text = fields.optional_text("note")
-    if text is not None and len(text) > NOTE_LENGTH:
-        raise fields.fail("note", "too long", expected=f"at most {NOTE_LENGTH} characters")
-    return text
 
 
 BookName = tuple[str, str, str]
@@ -194,7 +108,11 @@ class SystemPrice:
 
 
 class PriceBook:
-    """On-demand prices that nothing supersedes, by name."""
+    """On-demand prices that nothing supersedes, by name.
+
+    A superseded entry never holds, also on days before the other one starts. Spot prices never
+    rank, so they never hold.
+    """
 
     def __init__(self, entries: Iterable[PriceEntry]) -> None:
         book = list(entries)
@@ -206,24 +124,27 @@ class PriceBook:
                 name = (price.provider, price.instance, price.region)
                 self._entries[name].append(entry)
         for entries_of_name in self._entries.values():
-            entries_of_name.sort(key=_order)
+            entries_of_name.sort(key=lambda entry: (entry.price.effective_on, entry.number))
 
     def find(self, name: BookName, *, on: date, hardware_class: str = "") -> PriceEntry | None:
-        """The price that holds on a day, as `price_on` finds it among all entries.
+        """The price that holds on a day: the latest that starts by then, or None.
 
-        One of the hardware class, or of none, goes before one of another class.
+        Of two from the same day the one added later holds. One of the hardware class, or of none,
+        goes before one of another class.
         """
-        holding = [e for e in self._entries.get(name, ()) if _starts_by(e, on)]
+        holding = [e for e in self._entries.get(name, ()) if e.price.effective_on <= on]
         fitting = [e for e in holding if e.price.hardware_class in (None, hardware_class)]
         return next(reversed(fitting or holding), None)
 
-
-def _starts_by(entry: PriceEntry, day: date) -> bool:
-    return entry.price.effective_on <= day
-
-
-def _order(entry: PriceEntry) -> tuple[date, int]:
-    return entry.price.effective_on, entry.number
+    def holding(self, on: date) -> set[int]:
+        """The numbers of all entries that hold on a day, one of each name and hardware class."""
+        latest = {
+            (name, entry.price.hardware_class): entry.number
+            for name, entries in self._entries.items()
+            for entry in entries
+            if entry.price.effective_on <= on
+        }
+        return set(latest.values())
 
 
 def price_of_system(system: Mapping[str, Any], book: PriceBook, *, on: date) -> SystemPrice:

@@ -10,13 +10,16 @@ from typing import Any, Literal, cast, get_args
 import orjson
 
 from finishline.rules.benchmarks.accelerators import (
+    A_CLASS,
+    CLASS_NAME,
+    NAME_LENGTHS,
+    Pricing,
     accelerators_of_cloud,
     are_of_cloud,
     stated_accelerator,
 )
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.definition_checks import MAX_RUNS
-from finishline.rules.benchmarks.prices import PRICINGS, Pricing, book_name, read_class
 from finishline.rules.benchmarks.rounds import published_on
 from finishline.rules.errors import ClaimError
 from finishline.rules.fields import Fields, read_whole
@@ -290,7 +293,7 @@ def _system(table: Fields) -> System:
         System,
         {
             "name": lambda: table.text("name"),
-            "hardware_class": lambda: read_class(table),
+            "hardware_class": lambda: _hardware_class(table),
             "processor": lambda: table.text("processor"),
             "processor_count": lambda: table.optional_integer(
                 "processor_count", minimum=1, maximum=most
@@ -304,7 +307,7 @@ def _system(table: Fields) -> System:
                 "price_usd_per_hour", minimum=0.0001, maximum=1e9
             ),
             "price_source": lambda: _price_source(table),
-            "pricing": lambda: table.choice("pricing", PRICINGS, default="on_demand"),
+            "pricing": lambda: table.choice("pricing", get_args(Pricing), default="on_demand"),
             "cloud": lambda: _cloud(table),
             "availability": lambda: table.optional_text("availability"),
         },
@@ -346,13 +349,28 @@ def _cloud(system: Fields) -> Cloud | None:
     if table is None:
         return None
     cloud = Cloud(
-        provider=book_name(table, "provider"),
-        instance=book_name(table, "instance"),
-        region=book_name(table, "region"),
+        provider=_book_name(table, "provider"),
+        instance=_book_name(table, "instance"),
+        region=_book_name(table, "region"),
         count=table.optional_integer("count", minimum=1, maximum=MOST_INSTANCES) or 1,
     )
     table.refuse_unknown()
     return cloud
+
+
+def _hardware_class(table: Fields) -> str:
+    name = table.text("hardware_class")
+    if not re.fullmatch(CLASS_NAME, name):
+        raise table.fail("hardware_class", f"got {name[:60]!r}", expected=A_CLASS)
+    return name
+
+
+def _book_name(table: Fields, name: str) -> str:
+    """A provider, an instance, a region, as the price book has them."""
+    longest, text = NAME_LENGTHS[name], table.text(name)
+    if len(text) > longest or not text.isprintable():
+        raise table.fail(name, "not a name", expected=f"one line of at most {longest} characters")
+    return text
 
 
 def _run_files(root: Fields) -> tuple[str, ...]:
