@@ -1,9 +1,115 @@
-"""Benchmarks: task, data set, target and rules version, and convergence."""
+"""Benchmarks: task, data set, target and rules, their phases, and convergence."""
 
-from typing import Literal
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal, Self
 
-from finishline.api.phases import PhasesView
-from finishline.api.schema import Schema
+from pydantic import BeforeValidator, StrictBool, WithJsonSchema, model_validator
+from pydantic_core import PydanticCustomError
+
+from finishline.api.schema import Body, Schema, Sentence, example
+from finishline.rules.benchmarks.phases import PhaseName, Phases, faults
+
+FIRST_YEAR, LAST_YEAR = 2000, 8999
+MOMENT = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d+)?)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+
+
+def _read_moment(value: Any) -> datetime:
+    """Parse a text with a time zone to a moment in UTC, in whole seconds. Rejects numbers."""
+    text = value if isinstance(value, str) else ""
+    try:
+        # The first and the last days of all cannot be moved to another time zone.
+        if not (MOMENT.fullmatch(text) and FIRST_YEAR <= int(text[:4]) <= LAST_YEAR):
+            raise ValueError(text)
+        moment = datetime.fromisoformat(text.upper())
+    except ValueError:
+        raise PydanticCustomError(
+            "no_moment",
+            "no moment; expected one with its time zone, like 2026-11-21T18:00:00Z, of the years "
+            "2000 to 8999",
+        ) from None
+    return moment.astimezone(UTC).replace(microsecond=0)
+
+
+Moment = Annotated[
+    datetime,
+    BeforeValidator(_read_moment),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]
+
+
+class PhasesCreate(Body):
+    """All dates of a benchmark, and the reason; an omitted date is removed.
+
+    `unfreeze` allows a change of `freezes_at` after it has passed, so that nobody does it by
+    leaving the date out.
+    """
+
+    model_config = example(
+        opens_at="2026-12-01T00:00:00Z",
+        freezes_at="2026-12-01T00:00:00Z",
+        closes_at="2027-01-15T00:00:00Z",
+        embargo_until="2027-02-01T00:00:00Z",
+        reason="the winter round",
+    )
+
+    opens_at: Moment | None = None
+    freezes_at: Moment | None = None
+    closes_at: Moment | None = None
+    embargo_until: Moment | None = None
+    reason: Sentence
+    unfreeze: StrictBool = False
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        found = faults(self.phases)
+        if found:
+            raise PydanticCustomError("dates_out_of_order", "{text}", {"text": " ".join(found)})
+        return self
+
+    @property
+    def phases(self) -> Phases:
+        """The dates."""
+        return Phases(self.opens_at, self.freezes_at, self.closes_at, self.embargo_until)
+
+
+class Dates(Schema):
+    """Dates of a benchmark in UTC; None is no date.
+
+    `frozen_sha256` names the definition that submissions are scored under since `freezes_at`.
+    """
+
+    opens_at: datetime | None
+    freezes_at: datetime | None
+    closes_at: datetime | None
+    embargo_until: datetime | None
+    frozen_sha256: str | None
+
+
+class PhasesView(Dates):
+    """The phase of a benchmark, as a `sentence` too. "frozen" is open under frozen rules."""
+
+    phase: PhaseName
+    sentence: str
+    takes_submissions: bool
+    rules_frozen: bool
+    under_embargo: bool
+
+
+class PhasesSet(Dates):
+    """A change of the dates: by whom, when and why."""
+
+    reason: str
+    set_by: str
+    set_at: datetime
+
+
+class PhasesHistory(Schema):
+    """Current phases, and every change, the latest first."""
+
+    benchmark: str
+    phases: PhasesView
+    history: list[PhasesSet]
 
 
 class TargetView(Schema):
@@ -28,8 +134,8 @@ class DataSetView(Schema):
 class RunsView(Schema):
     """Runs of a result, and how many are dropped at each end.
 
-    A submission must have `started` runs. That is more than `count` if only the first `count` that
-    reach the target make the result.
+    A submission has `started` runs: more than `count` where the first `count` that reach the target
+    make the result.
     """
 
     count: int
@@ -40,10 +146,9 @@ class RunsView(Schema):
 class BenchmarkView(Schema):
     """A benchmark: task, data set, target and rules version.
 
-    `convergence_unit`, "epochs" or "samples", is the unit of a training's length, `time_unit` the
-    unit that pages show times in, None where the times of a board choose it. `submissions`
-    counts all, `inference_submissions` those of inference. `phases` are as of the response, and
-    None if the benchmark is only named in it.
+    `convergence_unit` is the unit of a training's length, `time_unit` the unit that pages show
+    times in, None where the times of a board choose it. `submissions` counts all of them. `phases`
+    are None if the benchmark is only named in an answer.
     """
 
     id: str
@@ -71,22 +176,19 @@ class BenchmarkList(Schema):
     benchmarks: list[BenchmarkView]
 
 
-class ReferencePointView(Schema):
-    """Reference at one batch size; `lowest` is None if no submission is held to it."""
-
-    batch_size: int
-    mean: float
-    stdev: float
-    lowest: float | None
-    pruned: bool
-
-
 class EnvelopePoint(Schema):
     """Point on the line through the points that pruning keeps."""
 
     batch_size: int
     mean: float
     lowest: float | None
+
+
+class ReferencePointView(EnvelopePoint):
+    """Reference at one batch size; `lowest` is None if no submission is held to it."""
+
+    stdev: float
+    pruned: bool
 
 
 class PlacedSubmission(Schema):
@@ -117,7 +219,7 @@ class ConvergenceView(Schema):
 
     `judged` is whether closed submissions are held to `lowest`, less the `allowance`. `left_out`
     counts submissions without a known batch size or without convergence. `points` are those of the
-    benchmark's file, `calibration` has those that were measured and adopted, None without.
+    benchmark's file, `calibration` has those that were measured and adopted.
     """
 
     benchmark: str

@@ -3,40 +3,21 @@
 from datetime import date, datetime
 from typing import Literal, Self
 
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from finishline.api.dates import DayField
-from finishline.api.evidence import EvidenceFields
-from finishline.api.schema import Schema
-from finishline.api.submissions import RcpView, SystemView, WaiverView
+from finishline.api.schema import Body, DayField, Schema
+from finishline.api.submissions import EvidenceFields, RcpView, SystemView, WaiverView
 from finishline.rules.ranking.evidence import Check, Evidence, Round
 from finishline.rules.ranking.metrics import KIND_OF_METRIC, Metric
 from finishline.rules.run import ClockName
 from finishline.rules.submissions.claim import Kind
 
 SortColumn = Literal[
-    "rank",
-    "model",
-    "submitter",
-    "system",
-    "tta",
-    "cv",
-    "epochs",
-    "cost",
-    "latency",
-    "measured_latency",
-    "inference_cost",
-    "quality",
-    "status",
-    "date",
-    "division",
-    "framework",
-    "energy",
-    "precision",
-    "samples",
-    "speed_up",
-]
+    "rank", "model", "submitter", "system", "tta", "cv", "epochs", "cost", "latency",
+    "measured_latency", "inference_cost", "quality", "status", "date", "division", "framework",
+    "energy", "precision", "samples", "speed_up",
+]  # fmt: skip
 # Field of an entry that each of these columns sorts by; the others are no figures of one field.
 SORTED_FIGURES: dict[SortColumn, str] = {
     "cv": "cv_percent",
@@ -51,48 +32,31 @@ SORTED_FIGURES: dict[SortColumn, str] = {
 
 # Fields that filter entries; the others of a query choose the ranking and its order.
 FILTERS = (
-    "status",
-    "evidence",
-    "check",
-    "framework",
-    "hardware_class",
-    "vendor",
-    "accelerator",
-    "size",
-    "date_from",
-    "date_to",
-    "q",
-    "ids",
-    "best",
-)
+    "status", "evidence", "check", "framework", "hardware_class", "vendor", "accelerator", "size",
+    "date_from", "date_to", "q", "ids", "best",
+)  # fmt: skip
 Best = Literal["submitter", "system", "accelerator"]
 Size = Literal["1", "2-8", "9-64", "65-512", "more"]
 
 
-class BoardQuery(Schema):
+class BoardQuery(Body):
     """Query of a board: metric, filters, order and page.
 
     The metrics `tta`, `cost` and `energy` rank trainings; `latency` and `inference_cost` inference.
     `clock` and `target` rank trainings by the stored curves under another clock or at another
-    target: not the official ranking. `price` is in US dollars for each accelerator and hour and
-    prices the times of trainings; `prices_on` is a day of the price book, for systems that name
-    the instance they rented. `date_from` and `date_to`, both included, are of the day a result was
-    submitted, or of the date in its archive where it has one. Withdrawn submissions are shown,
-    without a rank, where `withdrawn` is "show".
+    target. `price`, in US dollars for each accelerator and hour, or the price book of the day
+    `prices_on` prices them anew. `date_from` and `date_to`, both included, are of the day a result
+    was submitted, or of the date in its archive.
 
-    `accelerator` is a model such as "H100" and `vendor` its maker, as read off the system; "not
-    stated" chooses the others. `size` is a range of the number of accelerators. `framework` is a
-    version or a whole family, such as "PyTorch". `ids` chooses submissions. `best` keeps the first
-    row of each submitter, system or model of accelerator, of those that fit the other filters.
+    `accelerator` is a model such as "H100" and `vendor` its maker; "not stated" chooses the others.
+    `size` is a range of the number of accelerators. `framework` is a version or a whole family,
+    such as "PyTorch". `best` keeps the first row of each submitter, system or accelerator.
 
-    `round` is "archive" for results published elsewhere and "open" for all others: they are
-    numbered apart where the benchmark can be trained here. Without it or a division the board is
-    the first that has a numbered row.
+    `round` is "archive" for results published elsewhere and "open" for all others. Without it or a
+    division the board is the first that has a numbered row.
 
-    The pages of `limit` entries are numbered from 1; `cursor` continues an earlier answer instead.
+    Pages of `limit` entries are numbered from 1; `cursor` continues an earlier answer instead.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     division: Literal["closed", "open"] | None = None
     round: Round | None = None
@@ -121,29 +85,12 @@ class BoardQuery(Schema):
     page: int = Field(default=1, ge=1, le=1_000_000)
     withdrawn: Literal["", "show"] = ""
 
-    @field_validator(
-        "division",
-        "round",
-        "status",
-        "evidence",
-        "check",
-        "q",
-        "cursor",
-        "clock",
-        "target",
-        "price",
-        "hardware_class",
-        "vendor",
-        "accelerator",
-        "size",
-        "framework",
-        "best",
-        mode="before",
-    )
+    @field_validator("*", mode="before")
     @classmethod
-    def _none_if_empty(cls, value: object) -> object:
+    def _none_if_empty(cls, value: object, info: ValidationInfo) -> object:
         """Read an empty form field as no filter."""
-        return None if value == "" else value
+        is_filter = cls.model_fields[str(info.field_name)].default is None
+        return None if value == "" and is_filter else value
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
@@ -183,23 +130,19 @@ class BoardEntry(EvidenceFields):
     """One submission on a board. `rank` is None where it is not ranked, with the reason.
 
     `quality` is the best of a training or that of an inference's model, in the unit of the target.
-    Times and runs are of trainings alone, `latency_ms` and `cost_usd_per_10000` of inference, both
-    as claimed. `measured_latency_ms` is a worker's median on the same hardware class, None without.
+    Times and runs are of trainings, `latency_ms` and `cost_usd_per_10000` of inference, as claimed.
+    `measured_latency_ms` is a worker's median on the same hardware class.
 
     `precision` is the narrowest floating type touched, as claimed, and `precision_measured` as a
     replay found it. `energy_joules` is the mean energy of a run to the target in the replay
-    behind the status, on the same hardware class; None without, and with another target or clock.
-    `energy_kwh` is the same in kWh. `cost_price` is the entry of the price book that `cost_usd`
-    rests on, None where the system states its own price. `samples_per_second` is the number of
-    samples of all runs that reached the target, over their time to accuracy, where their logs count
-    samples. `verification_id` is the verification behind the status, or the one under way.
-    `benchmark_sha256` is the definition that it was scored under. `package_bytes` is the size of a
-    training package under xz, None of others.
+    behind the status, on the same hardware class. `cost_price` is the entry of the price book that
+    `cost_usd` rests on, None where the system states its own price. `samples_per_second` is of the
+    runs that reached the target. `verification_id` is the verification behind the status, or the
+    one under way. `package_bytes` is the size of a code submission under xz.
 
     `speed_up` is the time of the benchmark's reference over a package's own, trained in turn on one
-    worker, with its 95 % interval from `speed_up_pairs`: it compares across hardware classes.
-    `same_program_as` is an earlier entry that a package repeats: then it has no rank.
-    `waivers` are rules that it breaks and that organisers waived for it.
+    worker, with its 95 % interval from `speed_up_pairs`. `same_program_as` is an earlier entry that
+    a package repeats: then it has no rank.
     """
 
     rank: int | None
@@ -250,10 +193,7 @@ class BoardEntry(EvidenceFields):
 
 
 class LensView(Schema):
-    """The clock and target of a board that is not the official ranking.
-
-    `note` says it in a sentence.
-    """
+    """The clock and target of a board that is not the official ranking, and a sentence on them."""
 
     clock: str
     target: float
@@ -263,11 +203,7 @@ class LensView(Schema):
 
 
 class BoardPriceView(Schema):
-    """The price that costs on a board are at, where they are not the official ones.
-
-    It is one for each accelerator and hour, or the price book's of a day. `note` says it in a
-    sentence.
-    """
+    """Unofficial prices of a board: one, or the price book of a day, and a sentence on them."""
 
     usd_per_accelerator_hour: float | None
     prices_on: date | None
@@ -277,14 +213,11 @@ class BoardPriceView(Schema):
 class BoardView(Schema):
     """A page of a leaderboard; `version` rises with every change of the board.
 
-    All its entries are of one `kind`, "train" or "inference", by the metric that ranks them, and of
-    one `round`, None where a benchmark has but one. Of
-    `total` entries that fit the query those from place `first` on are here, counted from 1; `first`
-    is None where none is.
+    Its entries are of one `kind`, "train" or "inference". Of `total` entries that fit the query
+    those from place `first` on are here, counted from 1.
 
     `lens` is None on the official ranking, `price` where costs are as stated. `other_rules` has
-    each `benchmark_sha256` of these entries whose figures are not comparable with those scored
-    now, and a description of its differences.
+    each `benchmark_sha256` whose figures are not comparable with those scored now, and why.
     """
 
     benchmark: str
@@ -303,11 +236,7 @@ class BoardView(Schema):
 
 
 class PreviewPart(Schema):
-    """Entries of a board under embargo, and until when; None is no date.
-
-    `hidden` are the ids of its entries that are under embargo, of this page; `hidden_total` counts
-    those of the whole board, before filters. `note` says it in a sentence.
-    """
+    """Entries of a board under embargo: their ids on this page, and their number before filters."""
 
     embargo_until: datetime | None
     hidden: list[str]

@@ -3,9 +3,9 @@
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
-from finishline.api.schema import NO_FLAG, Schema
+from finishline.api.schema import NO_FLAG, Body, Reason, Schema, example
 from finishline.rules.measurements import PrecisionName
 from finishline.rules.verification.bands import BandDifference
 from finishline.rules.verification.messages import ControlPoint
@@ -13,21 +13,15 @@ from finishline.rules.verification.messages import ControlPoint
 BatchSize = Annotated[int, Field(ge=1, le=2**31 - 1), NO_FLAG]
 BatchSizes = Annotated[list[BatchSize], Field(max_length=16)]
 Runs = Annotated[int, Field(ge=1, le=200), NO_FLAG]
-Reason = Annotated[str, Field(min_length=1, max_length=2000)]
 
 
-class CalibrationCreate(Schema):
-    """Request to calibrate a benchmark's reference: batch sizes, runs at each, and precision.
+class CalibrationCreate(Body):
+    """Batch sizes of a benchmark's reference to measure, runs at each, and the precision.
 
-    Without one it is the reference's own.
+    Without a precision it is the reference's own.
     """
 
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={
-            "examples": [{"benchmark": "digits", "batch_sizes": [32, 64, 128], "runs": 20}]
-        },
-    )
+    model_config = example(benchmark="digits", batch_sizes=[32, 64, 128], runs=20)
 
     benchmark: str = Field(min_length=1, max_length=100)
     batch_sizes: Annotated[BatchSizes, Field(min_length=1)]
@@ -36,28 +30,21 @@ class CalibrationCreate(Schema):
     reason: Reason | None = None
 
 
-class CalibrationContinue(Schema):
+class CalibrationContinue(Body):
     """Number of runs to reach in a calibration, and batch sizes to add."""
-
-    model_config = ConfigDict(extra="forbid")
 
     batch_sizes: BatchSizes | None = None
     runs: Runs | None = None
 
 
-class CalibrationAdopt(Schema):
+class CalibrationAdopt(Body):
     """Reason to judge verifications by a calibration."""
-
-    model_config = ConfigDict(extra="forbid")
 
     reason: Reason
 
 
 class BatchSizeView(Schema):
-    """One batch size: runs, and the epochs to the target of those that reached it.
-
-    `under_way` counts runs that are trained but not yet reported.
-    """
+    """One batch size: its runs, also those not yet reported, and their epochs to the target."""
 
     batch_size: int
     planned: int
@@ -83,9 +70,8 @@ class ChunkView(Schema):
 class CalibrationSummary(Schema):
     """A calibration in one line. `version` counts per benchmark.
 
-    `precision` is None where the reference chooses by the device.
-    `outdated` is whether the benchmark's definition has changed since, or is gone: then the
-    calibration judges no verification planned from then on.
+    `precision` is None where the reference chooses by the device. An `outdated` one judges no
+    verification any more: the benchmark's definition has changed since, or is gone.
     """
 
     id: str
@@ -111,8 +97,8 @@ class CalibrationSummary(Schema):
 class CalibrationView(CalibrationSummary):
     """A calibration: each batch size, and the verifications its runs were made in.
 
-    `runs_sha256` is the SHA-256 of the finished runs, and part of a verification's seal. `judges`
-    is whether verifications planned today for this definition are judged by it.
+    `runs_sha256` is part of a verification's seal. `judges` is whether verifications that are
+    planned today for this definition are judged by it.
     """
 
     judges: bool
@@ -129,8 +115,6 @@ class CalibrationList(Schema):
 
 class CalibrationRunView(Schema):
     """One run: its curve, on which system, and in which verification its seed was sealed."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     batch_size: int
     seed: int

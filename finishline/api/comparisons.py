@@ -1,16 +1,23 @@
-"""Submissions compared pair by pair, and a replay beside its ghosts."""
+"""Submissions compared pair by pair, replays with their ghosts, and packages with their parents."""
 
 from typing import Literal
+
+from pydantic import Field
 
 from finishline.api.schema import Schema
 
 
-class ComparedView(Schema):
-    """A submission that is compared; `run_seconds` of the runs that reached the target."""
+class Named(Schema):
+    """A submission, by its id and the names of its submitter."""
 
     submission_id: str
     submitter: str
     display_name: str | None = None
+
+
+class ComparedView(Named):
+    """A submission that is compared; `run_seconds` of the runs that reached the target."""
+
     model: str
     hardware: str
     division: str
@@ -28,8 +35,7 @@ class ComparedPairView(Schema):
     95 % interval. `p_faster` is the confidence that the first is faster on average (1 less the
     one-sided p-value of Welch's test on log times), `p_one_run_faster` the share of pairs of runs
     in which it is. `p_adjusted` is the two-sided p-value by Holm over all pairs of the answer.
-    `runs_needed` is how many runs each would need to tell a gap of this size apart. Absent figures
-    are those that a single run cannot give.
+    `runs_needed` is how many runs each would need to tell a gap of this size apart.
     """
 
     first: str
@@ -54,43 +60,42 @@ class SubmissionComparison(Schema):
     pairs: list[ComparedPairView]
 
 
-class GhostPointView(Schema):
-    """A ghost at one of its evaluations; `index` (from 1) is the replay's that it stands beside.
+class CurvePoint(Schema):
+    """A quality, and when it was measured."""
 
-    `index` is None where it stands between two. `runs` is how many runs it is the mean of.
-    """
-
-    index: int | None
     epoch: float | None
     seconds: float
     quality: float
+
+
+class GhostPointView(CurvePoint):
+    """The mean of `runs` at one evaluation of the ghost.
+
+    `index` counts the replay's evaluations from 1. It is None where the point lies between two.
+    """
+
+    index: int | None
     runs: int
 
 
-class GhostView(Schema):
-    """A curve the replay is held beside.
+class GhostView(Named):
+    """A curve to compare a replay with.
 
     "record" is the median run of the submission that holds the record of the division, which may
-    be the claim itself (`is_own`); "claim" is the mean over the claim's runs.
+    be the submission itself (`is_own`). "claim" is the mean over the submission's own runs.
     """
 
     role: Literal["record", "claim"]
     is_own: bool
-    submission_id: str
     model: str
-    submitter: str
-    display_name: str | None = None
     hardware: str
     hardware_class: str
     points: list[GhostPointView]
 
 
-class EvaluationSoFar(Schema):
+class EvaluationSoFar(CurvePoint):
     """One evaluation of a replay; `second_half` is the quality that stops no clock, if any."""
 
-    epoch: float | None
-    seconds: float
-    quality: float
     second_half: float | None = None
 
 
@@ -103,7 +108,7 @@ class RunSoFar(Schema):
 
 
 class RaceView(Schema):
-    """A replay beside its ghosts. `attempt` is the number of the attempt its runs are of.
+    """A replay with its ghosts. `attempt` is the number of the attempt its runs are of.
 
     `why_no_record` says why there is no ghost of a record. Only replays have ghosts.
     """
@@ -113,3 +118,53 @@ class RaceView(Schema):
     runs: list[RunSoFar]
     ghosts: list[GhostView]
     why_no_record: str | None
+
+
+class GainView(Schema):
+    """Seconds that a package takes less than its parent, below 0 if more, with a 95 % interval.
+
+    `ratio` is the parent's time over the package's. `pairs` counts runs on equal seeds and data;
+    None where the runs of two measurements were compared, `runs` and `parent_runs`.
+    """
+
+    seconds: float
+    low: float
+    high: float
+    ratio: float
+    pairs: int | None = None
+    runs: int
+    parent_runs: int
+
+
+class IdeaView(Named):
+    """A package whose source is public, with its measured time.
+
+    `parent` is the SHA-256 of the package that it is based on, if the source of that is public too.
+    `gain` is on that parent, measured on the same hardware class; None where a run missed the
+    target or a time is absent. `record_date` is when it took the record of its division.
+    """
+
+    sha256: str
+    title: str
+    factors: dict[str, str] = Field(default_factory=dict)
+    parent: str | None = None
+    seconds: float | None = None
+    low_seconds: float | None = None
+    high_seconds: float | None = None
+    runs: int = 0
+    gain: GainView | None = None
+    record_date: str | None = None
+
+
+class IdeaClassView(Schema):
+    """The packages that were measured on one hardware class, oldest first."""
+
+    hardware_class: str
+    packages: list[IdeaView]
+
+
+class IdeaList(Schema):
+    """The latest packages of a benchmark, by hardware class; times compare within one alone."""
+
+    benchmark: str
+    classes: list[IdeaClassView]

@@ -5,32 +5,17 @@ from email.errors import MessageError
 from email.headerregistry import Address
 from typing import Annotated, Literal, Self, cast, get_args
 
-from pydantic import AfterValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from finishline.api.schema import Schema
+from finishline.api.schema import Body, Schema, example
 
 EventKind = Literal[
-    "submission.accepted",
-    "submission.verifying",
-    "submission.verified",
-    "submission.rejected",
-    "submission.inconclusive",
-    "submission.withdrawn",
-    "verification.queued",
-    "verification.started",
-    "verification.lost",
-    "verification.done",
-    "verification.failed",
-    "verification.cancelled",
-    "record.set",
-    "calibration.adopted",
-    "decision.published",
-    "worker.drifted",
-    "worker.lost",
-    "worker.paused",
-    "worker.refused",
-    "audit.head",
-]
+    "submission.accepted", "submission.verifying", "submission.verified", "submission.rejected",
+    "submission.inconclusive", "submission.withdrawn", "verification.queued",
+    "verification.started", "verification.lost", "verification.done", "verification.failed",
+    "verification.cancelled", "record.set", "calibration.adopted", "decision.published",
+    "worker.drifted", "worker.lost", "worker.paused", "worker.refused", "audit.head",
+]  # fmt: skip
 KINDS = cast(tuple[EventKind, ...], get_args(EventKind))
 Scope = Literal["own", "benchmark", "all"]
 SHAPE = r"^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+$"
@@ -48,13 +33,11 @@ def _mail_address(address: str) -> str:
 MailAddress = Annotated[str, Field(max_length=254, pattern=SHAPE), AfterValidator(_mail_address)]
 
 
-class Wanted(Schema):
+class Wanted(Body):
     """Filter of events: of one's own submissions, of a benchmark, or all (organisers only)."""
 
-    model_config = ConfigDict(extra="forbid")
-
     kinds: list[EventKind] = Field(
-        min_length=1, max_length=len(KINDS), description="Each told once, in any order."
+        min_length=1, max_length=len(KINDS), description="Each once, in any order."
     )
     scope: Scope = "own"
     benchmark: str | None = Field(
@@ -71,17 +54,10 @@ class Wanted(Schema):
 class WebhookCreate(Wanted):
     """Webhook to create: its URL and its events."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={
-            "examples": [
-                {
-                    "url": "https://hooks.example.org/finishline",
-                    "kinds": ["submission.verified", "submission.rejected"],
-                    "scope": "own",
-                }
-            ]
-        },
+    model_config = example(
+        url="https://hooks.example.org/finishline",
+        kinds=["submission.verified", "submission.rejected"],
+        scope="own",
     )
 
     url: str = Field(min_length=1, max_length=2000)

@@ -3,55 +3,43 @@
 from datetime import date, datetime
 from typing import Annotated
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
-from finishline.api.dates import DayField
-from finishline.api.schema import NO_FLAG, Schema
+from finishline.api.schema import NO_FLAG, Body, DayField, Schema, example
 from finishline.rules.benchmarks.accelerators import Pricing
 from finishline.rules.benchmarks.prices import Price
 
 LARGEST_IMPORT = 1000
 
 
-class PriceCreate(Price):
+class PriceCreate(Price, strict=False):
     """A price, the day it takes effect, and the page it is from.
 
     With `supersedes` it replaces an earlier entry that was wrong. `hardware_class` is the class
     that the instance belongs to. Without one its known accelerators must be the class's to rank.
     """
 
-    model_config = ConfigDict(
-        strict=False,
-        json_schema_extra={
-            "examples": [
-                {
-                    "provider": "example-cloud",
-                    "instance": "gpu.8xlarge",
-                    "region": "eu-north",
-                    "pricing": "on_demand",
-                    "usd_per_hour": 31.22,
-                    "effective_on": "2026-11-01",
-                    "source_url": "https://cloud.example/prices",
-                }
-            ]
-        },
+    model_config = example(
+        provider="example-cloud",
+        instance="gpu.8xlarge",
+        region="eu-north",
+        pricing="on_demand",
+        usd_per_hour=31.22,
+        effective_on="2026-11-01",
+        source_url="https://cloud.example/prices",
     )
 
     supersedes: Annotated[int, Field(ge=1, le=2**31 - 1), NO_FLAG] | None = None
 
 
-class PricesImport(Schema):
+class PricesImport(Body):
     """Prices to add together or not at all; those in the book already are left out."""
-
-    model_config = ConfigDict(extra="forbid")
 
     prices: list[PriceCreate] = Field(min_length=1, max_length=LARGEST_IMPORT)
 
 
-class PriceQuery(Schema):
+class PriceQuery(Body):
     """Filter of the price book: by exact names, and with `on` only prices in force that day."""
-
-    model_config = ConfigDict(extra="forbid")
 
     provider: str | None = Field(default=None, max_length=100)
     instance: str | None = Field(default=None, max_length=200)

@@ -1,21 +1,20 @@
-"""Request and response models of submissions."""
+"""Submissions: claim, evidence, result, runs, curves, and the files of packages."""
 
 from datetime import date, datetime
 from typing import Literal
 
-from pydantic import ConfigDict, Field, computed_field, field_validator
-from pydantic_core import PydanticCustomError
+from pydantic import ConfigDict, Field, computed_field
 
-from finishline.api.evidence import EvidenceFields
-from finishline.api.schema import Schema
-from finishline.api.trainings import PackageView
+from finishline.api.schema import Body, Schema, Sentence, example
 from finishline.rules.ranking.evidence import Check, Evidence
 from finishline.rules.scoring.convergence import FACTOR_COUNTS
 from finishline.rules.scoring.scoring import Step
 from finishline.rules.scoring.waivers import WaivableRule
-from finishline.rules.submissions.claim import Cloud
+from finishline.rules.submissions.claim import Cloud, TrainedWith, Tuning
 from finishline.rules.verification.verdict import ChangedFigure
 
+# 17 digits of microseconds end in the year 5138, so every such text is a moment.
+CURSOR_PATTERN = r"^[0-9]{1,17}\.[a-z0-9]{1,20}$"
 EXAMPLE_CLAIM = {
     "benchmark": "digits",
     "division": "closed",
@@ -33,6 +32,46 @@ EXAMPLE_CLAIM = {
     "tuning": {"trials": 40, "seconds": 3600},
     "runs": ["run_0.log", "run_1.log", "run_2.log"],
 }
+Decision = Literal["publish", "keep", "pending"]
+
+
+class SourceView(Schema):
+    """Known archive of a published result, and the commit that holds it."""
+
+    name: str
+    url: str
+    commit: str
+
+
+class EvidenceFields(Schema):
+    """`evidence` says which time is ranked, and `check` how far a claimed one was checked.
+
+    `rank` is null unless the row is numbered. A claim that is not contradicted, withdrawn or
+    ineligible has a `provisional_rank`, among all rows by time. `claimed_seconds` is the time of
+    the submitter's own logs, `measured_seconds` the time of the `measured_runs` sealed runs of the
+    configuration `pool_id`, with its 95 % interval. `owners` counts the owners of the workers
+    behind these runs. The organisers count as one, and `by_organisers` says whether they are among
+    them. `also_by` names the other submitters of that configuration. `not_separated_from` is the
+    number of the better row that these runs cannot tell from this one. A gap under
+    `visible_gap_percent` could not be seen."""
+
+    evidence: Evidence = "claimed"
+    check: Check | None = None
+    provisional_rank: int | None = None
+    claimed_seconds: float | None = None
+    measured_seconds: float | None = None
+    measured_low_seconds: float | None = None
+    measured_high_seconds: float | None = None
+    measured_runs: int = 0
+    owners: int = 0
+    by_organisers: bool = False
+    pool_id: str | None = None
+    also_by: tuple[str, ...] = ()
+    not_separated_from: int | None = None
+    visible_gap_percent: float | None = None
+    trained_with: TrainedWith = "own"
+    tuning: Tuning | None = None
+    source: SourceView | None = None
 
 
 class ViolationView(Schema):
@@ -48,10 +87,9 @@ class ViolationView(Schema):
 class RcpView(Schema):
     """Comparison of the runs' convergence with the reference's.
 
-    "pass", "fail", "missing", or "published": missing, with the factor of a scaling.json.
-
-    `factor` multiplies a passing set's raw time; `batch_size`, `mean` and `lowest` are of the
-    reference point that was used.
+    "pass", "fail", "missing", or "published": missing, with the factor of a scaling.json. `factor`
+    multiplies a passing set's raw time; `batch_size`, `mean` and `lowest` are of the reference
+    point that was used.
     """
 
     verdict: str
@@ -72,8 +110,8 @@ class RcpView(Schema):
 class CostBasisView(Schema):
     """Price behind a cost: `usd_per_hour` is of the whole system.
 
-    From the price book it is that of entry `price`, for `count` instances; else as claimed.
-    `why_unranked` is why no row ranks by it, null if it may.
+    From the price book it is the one of entry `price`, for `count` instances; else as claimed.
+    `why_unranked` is why no row ranks by it.
     """
 
     source: Literal["price_book", "claim"]
@@ -89,7 +127,7 @@ class ResultView(Schema):
     """Result of the runs, with every step. Times in seconds on the benchmark's clock.
 
     `raw_tta_seconds` is as measured; `tta_seconds` is normalised if `rcp` says so. `cost_usd` is
-    computed with each answer, at the price of `cost_basis`; without one there is no cost.
+    computed with each answer, at the price of `cost_basis`.
     """
 
     tta_seconds: float | None
@@ -113,11 +151,11 @@ class ResultView(Schema):
 
 
 class InferenceResultView(Schema):
-    """Result of an inference entry: nothing in it is derived from a log.
+    """Result of an inference entry, as it states it.
 
-    `latency_ms` is of one item at batch size 1; `quality` is in the unit of the target. `reached`
-    is whether it meets the target, without which the result is not ranked. `given_in_percent` says
-    that the entry states a percentage where the target is a fraction.
+    `latency_ms` is of one item at batch size 1; `quality` is in the unit of the target. Without
+    `reached` it is not ranked. `given_in_percent` says that the entry states a percentage where the
+    target is a fraction.
     """
 
     latency_ms: float
@@ -133,9 +171,8 @@ class InferenceResultView(Schema):
 class JudgedOnView(Schema):
     """Figures behind a published verdict that rescoring has since changed.
 
-    `judged_at` is the time of the verdict; `figures` are the runs' that changed. `benchmark_sha256`
-    is the definition it was judged under, None if that is the current one. The proof of
-    `verification_id` keeps everything as it was.
+    `benchmark_sha256` is the definition it was judged under, None if that is the current one. The
+    proof of `verification_id` keeps everything as it was.
     """
 
     verification_id: str
@@ -145,10 +182,7 @@ class JudgedOnView(Schema):
 
 
 class SystemView(Schema):
-    """Hardware of a submission, as its submitter states it.
-
-    A price other than an `on_demand` one never ranks.
-    """
+    """Hardware of a submission, as its submitter states it. Only an `on_demand` price ranks."""
 
     name: str
     hardware_class: str
@@ -181,8 +215,8 @@ class RunView(Schema):
     settings: dict[str, float] | None = None
 
 
-class VerificationSummary(Schema):
-    """Summary of a verification of a submission, or of a duel it requested."""
+class VerificationState(Schema):
+    """A verification in short. A status rests on the one that is `published`."""
 
     id: str
     kind: str
@@ -190,45 +224,92 @@ class VerificationSummary(Schema):
     outcome: str | None
     created_at: datetime
     ended_at: datetime | None
-    decision: Literal["publish", "keep", "pending"] | None
     published: bool
 
 
-class WaiverView(Schema):
-    """A rule that an organiser waived for one submission: the result breaks it and may rank."""
+class VerificationSummary(VerificationState):
+    """Summary of a verification of a submission, or of a duel it requested."""
 
-    rule: str
-    reason: str
-    by: str
-    at: datetime
+    decision: Decision | None
 
 
 class WithdrawalView(Schema):
-    """Withdrawal of a submission: when, by whom and why."""
+    """When something was done, by whom and why."""
 
     at: datetime
     by: str
     reason: str
+
+
+class WaiverView(WithdrawalView):
+    """A rule that an organiser waived for one submission: the result breaks it and may rank."""
+
+    rule: str
+
+
+class RatioView(Schema):
+    """A ratio of two sides' times with its 95 % interval, from `pairs` of runs in turn."""
+
+    ratio: float
+    low: float
+    high: float
+    pairs: int
+
+
+class PackageFileView(Schema):
+    """A file of a package; its text is at `/submissions/{id}/package/files/{name}`."""
+
+    name: str
+    size_bytes: int
+
+
+class PackageView(Schema):
+    """A training package that was handed in as an entry.
+
+    `environment_sha256` is of the exact versions on the workers that train it. `based_on` is the
+    parent that its submitter names, `factors` the ideas that can be switched off.
+    `compressed_bytes` is its size under xz. Its `files` and `factors` are its submitter's and the
+    organisers' until `published_at`, the moment of its first verdict, and empty for others.
+    `same_program_as` is an earlier submission that differs in comments and layout alone: then it
+    has no rank.
+
+    One run of a package that says to be `deterministic` is repeated with equal seed and data: its
+    `determinism` is "shown" if all predictions were equal, else "struck". `speed_up` is the time of
+    the benchmark's reference over its own: above 1 the package is faster.
+    """
+
+    sha256: str
+    title: str
+    module: str
+    license: str
+    environment: str
+    environment_sha256: str
+    based_on: str | None = None
+    deterministic: bool = False
+    determinism: Literal["shown", "struck", "not checked"] | None = None
+    precision: str | None = None
+    factors: dict[str, str] = Field(default_factory=dict)
+    size_bytes: int
+    compressed_bytes: int
+    published_at: datetime | None = None
+    speed_up: RatioView | None = None
+    same_program_as: str | None = None
+    files: list[PackageFileView] = Field(default_factory=list)
 
 
 class SubmissionView(EvidenceFields):
     """A submission: the claim, the result, the runs and the verifications.
 
-    `kind` is "train", or "inference" for one without runs, with another kind of result.
-    `measured_latency_ms` is a worker's median for one item on the same hardware class. `precision`
-    is the narrowest floating type the training touches as claimed, `precision_measured` as
-    replayed. `trained_with` says whether the benchmark's reference trained or code of the
-    submitter's own; `tuning` is null if its submitter does not state it.
-    An entry has a
-    `package` and no logs: its runs are those of its measurements.
+    `kind` is "train", or "inference" for one without runs. `measured_latency_ms` is a worker's
+    median for one item on the same hardware class. `precision` is the narrowest floating type the
+    training touches as claimed, `precision_measured` as replayed. An entry has a `package` and no
+    logs: its runs are those of its measurements.
 
-    `judged_on` has the earlier figures behind its status if its runs were rescored since. It is
-    given for a single submission, and null in a list.
-
-    Its status rests on `published_verification`; `pending_decisions` are verdicts of reruns that
-    wait for an organiser. One with a `withdrawal` ranks nowhere and stays as it was. One that is
-    `under_embargo` is shown to its submitter, the members of their organisation and organisers.
-    `waivers` are rules that its result breaks and that organisers waived for it, with the reason.
+    `judged_on` has the earlier figures behind its status if its runs were rescored since, and is
+    null in a list. Its status rests on `published_verification`; `pending_decisions` are verdicts
+    of reruns that wait for an organiser. One with a `withdrawal` ranks nowhere and stays as it was.
+    One that is `under_embargo` is shown to its submitter, the members of their organisation and
+    organisers.
     """
 
     id: str
@@ -323,35 +404,75 @@ class CurveView(Schema):
     evaluations: list[EvaluationView]
 
 
-class WithdrawalCreate(Schema):
+class ParameterSetting(Schema):
+    """A hyperparameter as the submission states it."""
+
+    name: str
+    value: float
+
+
+class RunMeasure(Schema):
+    """The best value a run had of a measure, and when it reached the target.
+
+    `seconds` are on the benchmark's clock. They and `epoch` are None for a run that missed it.
+    """
+
+    measure: str
+    value: float | None
+    seconds: float | None
+    epoch: float | None
+
+
+class RunRecord(Schema):
+    """One run, with its submission and the definition it was scored by.
+
+    `status` is of its submission. `parameter_setting` has the values that the submission states;
+    all others are the reference's.
+    """
+
+    benchmark: str
+    benchmark_version: str
+    benchmark_sha256: str
+    division: str
+    submission_id: str
+    submitter: str
+    display_name: str | None = None
+    submitted_at: datetime
+    submitted_on: date | None
+    archive: bool
+    status: str
+    withdrawn: bool = False
+    run: int
+    seed: int | None
+    batch_size: int | None
+    reached: bool
+    model: str
+    framework: str
+    parameter_setting: list[ParameterSetting]
+    evaluations: list[RunMeasure]
+    system: SystemView
+    log_sha256: str
+
+
+class RunExport(Schema):
+    """A page of runs, those of the newest submission first; `next_cursor` asks for the next."""
+
+    benchmark: str
+    next_cursor: str | None
+    runs: list[RunRecord]
+
+
+class WithdrawalCreate(Body):
     """Reason, which is shown on the submission's page and kept in the audit log."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={"examples": [{"reason": "trained on the test set by mistake"}]},
-    )
+    model_config = example(reason="trained on the test set by mistake")
 
-    reason: str = Field(min_length=1, max_length=2000)
-
-    @field_validator("reason")
-    @classmethod
-    def _says_something(cls, value: str) -> str:
-        if not value.strip() or "\0" in value:
-            raise PydanticCustomError("no_reason", "expected a sentence")
-        return value.strip()
+    reason: Sentence
 
 
 class WaiverCreate(WithdrawalCreate):
     """A rule to waive for one submission, by its code, and the reason that is shown with it."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"rule": "too_few_runs", "reason": "one run costs 40,000 GPU hours"}]
-        },
-    )
+    model_config = example(rule="too_few_runs", reason="one run costs 40,000 GPU hours")
 
     rule: WaivableRule
-
-
-# 17 digits of microseconds end in the year 5138, so every such text is a moment.
-CURSOR_PATTERN = r"^[0-9]{1,17}\.[a-z0-9]{1,20}$"

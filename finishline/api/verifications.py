@@ -1,20 +1,97 @@
-"""Request and response models of verifications."""
+"""Verifications: requests, attempts, verdicts, head-to-heads and latencies."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from finishline.api.benchmarks import TargetView
-from finishline.api.duels import DuelView
-from finishline.api.schema import NO_FLAG, Schema
-from finishline.api.trainings import SpeedUpView
+from finishline.api.schema import NO_FLAG, Body, Schema, example
+from finishline.api.submissions import Decision, RatioView, VerificationState
 from finishline.rules.proof.proof import PostedEvaluation
 from finishline.rules.verification.ablation import FEWEST_REPEATS, MOST_REPEATS, USUAL_REPEATS
+from finishline.rules.verification.duel import FEWEST_PAIRS, MOST_PAIRS, DuelRun, Side
 from finishline.rules.verification.messages import ControlPoint, Failure
 from finishline.rules.verification.purposes import ASKED_FOR
 from finishline.rules.verification.replay_plan import OWN_SEEDS
 from finishline.rules.verification.utilisation import RunUtilisation
+
+
+def _may_be_asked_for(name: str) -> str:
+    if name not in ASKED_FOR:
+        raise ValueError(f"expected {' or '.join(ASKED_FOR)}")
+    return name
+
+
+AskedFor = Annotated[
+    str, AfterValidator(_may_be_asked_for), Field(json_schema_extra={"enum": list(ASKED_FOR)})
+]
+
+
+class VerificationCreate(Body):
+    """Kind of verification to request, and the reason; both are stored.
+
+    A "replay" trains the reference as the claim says; a "latency" times its trained model. Before
+    its sealed runs a replay trains `own_seeds` of the seeds in the claim's logs. An "ablation"
+    trains each variant of a package's factors `repeats` times. A "speed_up" trains a package in
+    turn with the benchmark's reference.
+    """
+
+    model_config = example(kind="replay", reason="record claim")
+
+    kind: AskedFor = "replay"
+    reason: str | None = Field(default=None, max_length=2000)
+    own_seeds: Annotated[int, Field(ge=1, le=OWN_SEEDS), NO_FLAG] = OWN_SEEDS
+    repeats: Annotated[int, Field(ge=FEWEST_REPEATS, le=MOST_REPEATS), NO_FLAG] = USUAL_REPEATS
+
+
+class DuelCreate(Body):
+    """Request for a duel: two submissions to train in turn, the number of pairs, and the reason."""
+
+    model_config = example(
+        challenger="3f9k2m7q1xyz", holder="7wyexdafxm0d", pairs=4, reason="record claim"
+    )
+
+    challenger: str = Field(min_length=1, max_length=20)
+    holder: str = Field(min_length=1, max_length=20)
+    pairs: int = Field(default=4, ge=FEWEST_PAIRS, le=MOST_PAIRS, strict=True)
+    reason: str | None = Field(default=None, max_length=2000)
+
+
+class DuelPairView(Schema):
+    """Two runs that followed each other, and the challenger's time over the holder's."""
+
+    number: int
+    challenger: DuelRun
+    holder: DuelRun
+    ratio: float | None
+    winner: Side | None
+
+
+class GapView(RatioView):
+    """The challenger's figure over the holder's, with a 95 % interval and its two-sided p-value."""
+
+    p_value: float
+
+
+class DuelView(Schema):
+    """A duel: the two sides, the side that each run trains, and the result once reported.
+
+    `test` is "paired_t" or, where a side missed the target, "count", and `p_value` its one-sided
+    p-value for the side that is ahead, as in the verdict's sentence. `pairs_needed` is about how
+    many pairs would separate the sides if they differ as they did here.
+    """
+
+    challenger: str
+    holder: str
+    order: list[Side]
+    pairs: list[DuelPairView]
+    time: GapView | None
+    epochs: GapView | None
+    pace: GapView | None
+    test: str | None
+    p_value: float | None
+    pairs_needed: int | None
 
 
 class BackendView(Schema):
@@ -22,7 +99,6 @@ class BackendView(Schema):
 
     `samples` were timed in `passes` over the evaluation set, None if a report has neither.
     `missing` says why a percentile is absent. `eligible` is whether the model meets the target.
-    `cost_usd_per_10000` is at the price of the submission's system.
     """
 
     backend: str
@@ -41,37 +117,6 @@ class BackendView(Schema):
     largest_difference: float | None = None
     absence: str | None = None
     why_absent: str | None = None
-
-
-def _may_be_asked_for(name: str) -> str:
-    if name not in ASKED_FOR:
-        raise ValueError(f"expected {' or '.join(ASKED_FOR)}")
-    return name
-
-
-AskedFor = Annotated[
-    str, AfterValidator(_may_be_asked_for), Field(json_schema_extra={"enum": list(ASKED_FOR)})
-]
-
-
-class VerificationCreate(Schema):
-    """Kind of verification to request, and the reason; both are stored.
-
-    A "replay" trains the reference as the claim says; a "latency" times its trained model. Before
-    its sealed runs a replay trains `own_seeds` of the seeds in the claim's logs. An "ablation"
-    trains each variant of a package's factors `repeats` times. A "speed_up" trains a package in
-    turn with the benchmark's reference.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={"examples": [{"kind": "replay", "reason": "record claim"}]},
-    )
-
-    kind: AskedFor = "replay"
-    reason: str | None = Field(default=None, max_length=2000)
-    own_seeds: Annotated[int, Field(ge=1, le=OWN_SEEDS), NO_FLAG] = OWN_SEEDS
-    repeats: Annotated[int, Field(ge=FEWEST_REPEATS, le=MOST_REPEATS), NO_FLAG] = USUAL_REPEATS
 
 
 class AttemptView(Schema):
@@ -106,17 +151,16 @@ class ReasonView(Schema):
 class DecisionView(Schema):
     """Decision about a verdict: published, kept back, or pending for an organiser."""
 
-    decision: Literal["publish", "keep", "pending"]
+    decision: Decision
     reason: str | None
     decided_at: datetime | None
 
 
 class FactorView(Schema):
-    """Training without some factors beside training with all of them.
+    """Training without the factors in `off`, compared with training with all of them.
 
-    `off` has the factors that are off. `reached` of `started` runs reached the target. `ratio` is
-    the time over that with all factors, with its 95 % interval from `low` to `high`, over `pairs`
-    of equal seed and data; None below two such pairs.
+    `reached` of `started` runs reached the target. `ratio` is the time over that with all factors,
+    with its 95 % interval, over `pairs` of equal seed and data; None below two such pairs.
     """
 
     off: list[str]
@@ -128,7 +172,7 @@ class FactorView(Schema):
     pairs: int
 
 
-class VerificationView(Schema):
+class VerificationView(VerificationState):
     """A verification: sealed plan, attempts, verdict. Seeds and nonce are shown after its end.
 
     `kind` is "replay" for the check of a submission, "calibration" for a measurement of the
@@ -136,22 +180,18 @@ class VerificationView(Schema):
     with the measured `backends`. `utilisation` is of each run of the report, by the roofs that its
     worker measured. `hyperparameters` are those of each run if the runs differ; they are sealed as
     seeds are. The first `own_runs` of the seeds are the claim's own; `control_runs` and
-    `repeat_runs` measure no time, and count from 0 as the index of a run. `duel` is None for every
-    other kind. A "cross_check" trains a run of `checks_id` again; `owners` counts the owners of
-    workers that agree, 0 before a report. An "ablation" has the `factors` of a package, switched
-    off alone and all together. A "speed_up" trains a package in turn with the benchmark's
-    reference; its `speed_up` is None if a run missed the target.
+    `repeat_runs` measure no time, and count from 0 as the index of a run. A "cross_check" trains a
+    run of `checks_id` again; `owners` counts the owners of workers that agree, 0 before a report.
+    An "ablation" has the `factors` of a package, switched off alone and all together. A "speed_up"
+    trains a package in turn with the benchmark's reference.
     """
 
-    id: str
-    kind: str
     submission_id: str | None
     checks_id: str | None
     owners: int
     against_id: str | None
     calibration_id: str | None
     benchmark: str
-    state: str
     waiting_for: str | None
     seal: str
     nonce: str | None
@@ -164,19 +204,15 @@ class VerificationView(Schema):
     target: TargetView
     control_points: list[ControlPoint]
     attempts: list[AttemptView]
-    outcome: str | None
     reasons: list[ReasonView]
     duel: DuelView | None
     factors: list[FactorView] = []
-    speed_up: SpeedUpView | None = None
+    speed_up: RatioView | None = None
     report: dict[str, Any] | None
     backends: list[BackendView]
     utilisation: list[RunUtilisation]
     reason: str | None
-    created_at: datetime
-    ended_at: datetime | None
     decision: DecisionView | None
-    published: bool
 
 
 class VerificationList(Schema):

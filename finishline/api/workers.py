@@ -1,13 +1,16 @@
-"""Response models of workers, their probes, rooflines and hardware classes."""
+"""Workers, their probes, rooflines and hardware classes, and the queue of their attempts."""
 
 from datetime import datetime
 from typing import Any
 
-from pydantic import ConfigDict
+from pydantic import Field
 
-from finishline.api.schema import Schema
+from finishline.api.schema import Body, Schema, example
 from finishline.rules.measurements import Figure
 from finishline.rules.verification.messages import BoxWord
+
+LONGEST_REASON = 2000
+REASON = r"\S"
 
 
 class RoofView(Schema):
@@ -51,8 +54,8 @@ class RooflineView(Schema):
 class ProbeView(Schema):
     """Self-measurement of a worker at one moment.
 
-    `gflops` is its canary, `ratio` that by the worker's own baseline, None without a baseline.
-    `figures` are its roofs and `host` its surroundings, empty if only the canary was measured.
+    `gflops` is its speed check and `ratio` compares that with the worker's own baseline. `figures`
+    are its roofs and `host` its surroundings, empty if only the speed check was measured.
     """
 
     moment: str
@@ -73,28 +76,41 @@ class ProbeList(Schema):
     probes: list[ProbeView]
 
 
-class UnderWayView(Schema):
-    """Current attempt of a worker. `run` (from 1) is None until the first of its `runs` starts."""
+class WorkView(Schema):
+    """An attempt, by its number, of a verification of some model."""
 
     verification_id: str
     kind: str
     benchmark: str
     model: str | None
     attempt: int
+
+
+class UnderWayView(WorkView):
+    """Current attempt of a worker. `run` (from 1) is None until the first of its `runs` starts."""
+
     run: int | None
     runs: int
     started_at: datetime | None
 
 
+class AttemptAtWorkerView(WorkView):
+    """An attempt that a worker made, or is making."""
+
+    state: str
+    started_at: datetime | None
+    seconds: float | None
+    failure: str | None
+
+
 class WorkerView(Schema):
     """A worker, whether it is alive, and the system it reports.
 
-    Its `state` is "drifted" if its canary is off its own baseline; it then gets no work, and
-    `drift` says how far it is off. It is "paused" by an organiser's order, which `held_by`,
-    `held_at` and `held_because` explain. It is "unconfirmed", and gets no work, until an organiser
-    confirms it. `probe` has its latest roofs, `canary` its latest canary, `under_way` its
-    current attempt. `box` tells whose packages it trains, in which environments; null if it never
-    said.
+    Its `state` is "drifted" if its speed check is off its own baseline; it then gets no work, and
+    `drift` says how far it is off. It is "paused" by an organiser, as `held_by`, `held_at` and
+    `held_because` explain. It is "unconfirmed", and gets no work, until an organiser confirms it.
+    `probe` has its latest roofs, `canary` its latest speed check. `box` says whose packages it
+    trains, in which environments.
     """
 
     name: str
@@ -118,27 +134,10 @@ class WorkerView(Schema):
 
 
 class WorkerList(Schema):
-    """A page of workers: the living by name, then the others, the last heard first.
-
-    `next_cursor` requests the next page.
-    """
+    """A page of workers: the living by name, then the others, the last heard first."""
 
     workers: list[WorkerView]
     next_cursor: str | None
-
-
-class AttemptAtWorkerView(Schema):
-    """An attempt that a worker made, or is making."""
-
-    verification_id: str
-    kind: str
-    benchmark: str
-    model: str | None
-    attempt: int
-    state: str
-    started_at: datetime | None
-    seconds: float | None
-    failure: str | None
 
 
 class WorkerDetail(Schema):
@@ -155,8 +154,6 @@ class HardwareClassView(Schema):
     `roof` is in GFLOP/s, null until a worker of the class measured it. `origin` names the system
     that registered the class.
     """
-
-    model_config = ConfigDict(from_attributes=True)
 
     name: str
     accelerator: str | None
@@ -180,3 +177,74 @@ class ReportAnswer(Schema):
     verification_id: str
     state: str
     outcome: str | None
+
+
+class QueuedView(WorkView):
+    """A queued attempt. `position` counts from 1 within its hardware class, in fair order.
+
+    `expected_start` is by the median length of recent attempts of the same kind, benchmark and
+    hardware class; None, with `why_unknown`, without a basis for it. `attempt` is above 1 if an
+    earlier one failed without charge to a quota; `by_organiser`: an organiser requested it.
+    """
+
+    submission_id: str | None
+    runs: int
+    position: int
+    by_organiser: bool
+    asked_at: datetime
+    queued_at: datetime
+    expected_start: datetime | None
+    why_unknown: str | None
+
+
+class PauseView(Schema):
+    """The pause of everything: who set it, since when and why."""
+
+    by: str
+    since: datetime
+    reason: str
+
+
+class ClassQueueView(Schema):
+    """Queue of one hardware class, and the workers of the class.
+
+    `hardware_class` is None for attempts that any worker may take. `workers` are alive and fit,
+    `free` counts the idle ones of these, `out` are alive but off their baseline, `held` are paused.
+    If no worker of a class is connected, any other takes its attempts, and times are not compared.
+    `waiting` has the next of `waiting_count` to start, without those `under_embargo`.
+    """
+
+    hardware_class: str | None
+    workers: int
+    free: int
+    out: int
+    held: int
+    waiting_count: int
+    last_seen_at: datetime | None
+    waiting: list[QueuedView]
+    under_embargo: int = 0
+
+
+class QueueView(Schema):
+    """Queue of all attempts by hardware class, as of a moment. No attempt starts while `paused`."""
+
+    as_of: datetime
+    waiting: int
+    paused: PauseView | None
+    classes: list[ClassQueueView]
+
+
+class Hold(Body):
+    """Reason to pause a worker or everything; shown with it and kept."""
+
+    model_config = example(reason="new fans on Saturday")
+
+    reason: str = Field(min_length=1, max_length=LONGEST_REASON, pattern=REASON)
+
+
+class Resume(Body):
+    """Reason to resume, optional."""
+
+    model_config = example()
+
+    reason: str | None = Field(default=None, max_length=LONGEST_REASON)

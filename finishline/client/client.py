@@ -13,16 +13,18 @@ from pydantic import BaseModel, ValidationError
 
 from finishline.api.benchmarks import BenchmarkList, BenchmarkView
 from finishline.api.boards import PreviewView
-from finishline.api.comparisons import SubmissionComparison
-from finishline.api.ideas import IdeaList
-from finishline.api.people import MeView
+from finishline.api.comparisons import IdeaList, SubmissionComparison
+from finishline.api.people import MeView, QuotaView
 from finishline.api.prices import PriceList, PriceView
-from finishline.api.queues import QueueView
-from finishline.api.quotas import QuotaView
-from finishline.api.runs import RunExport, RunRecord
-from finishline.api.submissions import CurveView, SubmissionList, SubmissionView
+from finishline.api.submissions import (
+    CurveView,
+    RunExport,
+    RunRecord,
+    SubmissionList,
+    SubmissionView,
+)
 from finishline.api.verifications import AskedFor, VerificationView
-from finishline.api.workers import WorkerList, WorkerView
+from finishline.api.workers import QueueView, WorkerList, WorkerView
 from finishline.client.board import Board
 from finishline.client.claims import Logs, Source, upload_of
 from finishline.client.errors import Unavailable

@@ -30,18 +30,13 @@ def convergence_view(session: Session, benchmark: Benchmark) -> ConvergenceView:
     """Convergence of the reference, and the place of each submission on it."""
     curve = reference_curve(benchmark)
     placed = _placed_submissions(session, benchmark)
-    return ConvergenceView(
+    return ConvergenceView.of(
+        curve,
         benchmark=benchmark.benchmark_id,
         unit=UNITS[benchmark.convergence_unit],
-        judged=curve.judged,
-        allowance=curve.allowance,
         points=_points(curve),
         envelope=[
-            EnvelopePoint(
-                batch_size=limit.batch_size,
-                mean=limit.mean,
-                lowest=limit.lowest if curve.judged else None,
-            )
+            EnvelopePoint.of(limit, lowest=limit.lowest if curve.judged else None)
             for limit in curve.envelope
         ],
         submissions=[view for view in placed if view is not None],
@@ -64,9 +59,7 @@ def _calibrated_points(session: Session, benchmark: Benchmark) -> CalibratedPoin
     if adopted is None:
         return None
     judging = judging_benchmark(session, benchmark.sha256, adopted.id)
-    return CalibratedPoints(
-        id=adopted.id, version=adopted.version, points=_points(reference_curve(judging))
-    )
+    return CalibratedPoints.of(adopted, points=_points(reference_curve(judging)))
 
 
 def _placed_submissions(session: Session, benchmark: Benchmark) -> list[PlacedSubmission | None]:

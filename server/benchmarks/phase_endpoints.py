@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter
 
-from finishline.api.phases import PhasesCreate, PhasesHistory, PhasesView
+from finishline.api.benchmarks import PhasesCreate, PhasesHistory, PhasesView
 from server.base.database import utc_now
 from server.base.services import ServicesDep
 from server.benchmarks import phase_queries, phases

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import func, select, true, update
 from sqlalchemy.orm import Session
 
-from finishline.api.phases import PhasesCreate
+from finishline.api.benchmarks import PhasesCreate
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.phases import (
     changed,

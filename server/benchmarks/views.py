@@ -2,10 +2,9 @@
 
 from datetime import datetime
 
-from finishline.api.benchmarks import BenchmarkView, DataSetView, RunsView, TargetView
-from finishline.api.phases import PhasesSet, PhasesView
+from finishline.api.benchmarks import BenchmarkView, PhasesSet, PhasesView, RunsView
 from finishline.api.prices import PriceView
-from finishline.rules.benchmarks.benchmark import Benchmark, QualityTarget
+from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.phases import (
     NO_PHASES,
     Phases,
@@ -20,37 +19,15 @@ from server.benchmarks.phase_queries import Dates
 from server.benchmarks.queries import NO_SUBMISSIONS, Counts
 
 
-def target_view(benchmark: Benchmark) -> TargetView:
-    """View of a benchmark's target."""
-    return _view_of(benchmark.target)
-
-
-def _view_of(target: QualityTarget) -> TargetView:
-    return TargetView.of(target, also=[_view_of(other) for other in target.also])
-
-
 def benchmark_view(
     benchmark: Benchmark, counts: Counts = NO_SUBMISSIONS, *, phases: PhasesView | None = None
 ) -> BenchmarkView:
     """View of a benchmark with the number of its submissions."""
-    data_set = benchmark.data_set
     return BenchmarkView.of(
         benchmark,
         id=benchmark.benchmark_id,
-        data_set=DataSetView(
-            name=data_set.name,
-            source=data_set.source,
-            train_items=data_set.train_items,
-            test_items=data_set.test_items,
-        ),
-        target=target_view(benchmark),
         clock=benchmark.clock.name,
-        runs=RunsView(
-            count=benchmark.runs.count,
-            dropped=benchmark.runs.dropped,
-            started=benchmark.runs.wanted,
-        ),
-        divisions=list(benchmark.divisions),
+        runs=RunsView.of(benchmark.runs, started=benchmark.runs.wanted),
         replayable=benchmark.replay is not None,
         convergence_unit="samples" if benchmark.convergence_unit == "samples_count" else "epochs",
         submissions=counts.train + counts.inference,

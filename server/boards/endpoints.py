@@ -6,8 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 
 from finishline.api.boards import BoardQuery, BoardView, PreviewView
-from finishline.api.comparisons import RaceView, SubmissionComparison
-from finishline.api.ideas import IdeaList
+from finishline.api.comparisons import IdeaList, RaceView, SubmissionComparison
 from server.base.services import ServicesDep
 from server.benchmarks.queries import find_benchmark
 from server.boards.comparison import compare_submissions

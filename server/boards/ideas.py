@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from sqlalchemy import select
 from sqlalchemy.orm import Session, undefer
 
-from finishline.api.ideas import GainView, IdeaClassView, IdeaList, IdeaView
+from finishline.api.comparisons import GainView, IdeaClassView, IdeaList, IdeaView
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.statistics.gaps import Gap
 from finishline.rules.verification.ablation import factor_effects

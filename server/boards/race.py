@@ -1,7 +1,6 @@
 """A replay as a race: how far its runs are, and the ghosts it runs against."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any, Literal
 
 from sqlalchemy import select
@@ -22,7 +21,6 @@ from server.base.standing import find_verification, purpose_of
 from server.benchmarks.queries import definition
 from server.boards.records import list_records
 from server.boards.run_curves import (
-    GhostPoint,
     epochs_per_evaluation,
     mean_curve,
     median_run,
@@ -110,7 +108,7 @@ def _record_holder(session: Session, benchmark: Benchmark, claim: Submission) ->
     return find_submission(session, mine.records[-1].submission_id)
 
 
-def _median_points(runs: Sequence[RunRow], mean: Sequence[GhostPoint]) -> list[GhostPoint]:
+def _median_points(runs: Sequence[RunRow], mean: Sequence[GhostPointView]) -> list[GhostPointView]:
     place = median_run([run.tta_seconds for run in runs])
     if place is None:
         return []
@@ -121,7 +119,7 @@ def _median_points(runs: Sequence[RunRow], mean: Sequence[GhostPoint]) -> list[G
 def _ghost(
     role: Literal["record", "claim"],
     submission: Submission,
-    points: Sequence[GhostPoint],
+    points: Sequence[GhostPointView],
     *,
     is_own: bool,
 ) -> GhostView:
@@ -132,5 +130,5 @@ def _ghost(
         submission_id=submission.id,
         hardware=hardware_words(submission.system),
         hardware_class=submission.system["hardware_class"],
-        points=[GhostPointView(**asdict(point)) for point in points],
+        points=points,
     )

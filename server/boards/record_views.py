@@ -1,10 +1,24 @@
 """Records of a benchmark."""
 
+from finishline.api.comparisons import Named
 from finishline.api.schema import Schema
 from finishline.rules.ranking.evidence import Evidence
 
 
-class RecordView(Schema):
+class RecordTry(Named):
+    """A submission with a lower time than the holder of its day."""
+
+    model: str
+    hardware: str
+    status: str
+    evidence: str = "claimed"
+    check: str | None = None
+    date: str
+    tta_seconds: float
+    p_value: float | None
+
+
+class RecordView(RecordTry):
     """A submission that took the record of its division.
 
     `p_value` is the one-sided p-value of being no faster than the holder it beat, None where that
@@ -13,39 +27,17 @@ class RecordView(Schema):
     `pool` holds the runs that measured it.
     """
 
-    submission_id: str
-    submitter: str
-    display_name: str | None = None
-    model: str
-    hardware: str
-    status: str
-    evidence: str = "claimed"
-    check: str | None = None
-    date: str
-    tta_seconds: float
     tries: int
     single_run: bool
     beaten: str | None
     margin_percent: float | None
-    p_value: float | None
     pool: str | None = None
 
 
-class NoRecordView(Schema):
+class NoRecordView(RecordTry):
     """A submission with a lower time than the `holder` of its day that took no record, and why."""
 
-    submission_id: str
-    submitter: str
-    display_name: str | None = None
-    model: str
-    hardware: str
-    status: str
-    evidence: str = "claimed"
-    check: str | None = None
-    date: str
-    tta_seconds: float
     holder: str
-    p_value: float | None
     reason: str
 
 

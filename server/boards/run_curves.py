@@ -2,26 +2,11 @@
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from finishline.api.comparisons import GhostPointView
 from finishline.rules.run import Evaluation
 
 CLOSE = 0.01  # Of an evaluation: epochs are decimal numbers in logs.
-
-
-@dataclass(frozen=True)
-class GhostPoint:
-    """A ghost at one of its evaluations.
-
-    `index` is the evaluation of the replay (from 1) that it stands beside, None where it stands
-    between two. `runs` is how many runs it is the mean of.
-    """
-
-    index: int | None
-    epoch: float | None
-    seconds: float
-    quality: float
-    runs: int = 1
 
 
 def median_run(times: Sequence[float | None]) -> int | None:
@@ -34,7 +19,7 @@ def median_run(times: Sequence[float | None]) -> int | None:
     return reached[(len(reached) - 1) // 2][1] if reached else None
 
 
-def mean_curve(curves: Sequence[Sequence[Evaluation]]) -> list[GhostPoint]:
+def mean_curve(curves: Sequence[Sequence[Evaluation]]) -> list[GhostPointView]:
     """The mean over runs of seconds and quality, evaluation by evaluation.
 
     It ends where fewer than half of the runs still train: those that stop early are the fast ones.
@@ -45,7 +30,7 @@ def mean_curve(curves: Sequence[Sequence[Evaluation]]) -> list[GhostPoint]:
         if 2 * len(there) < len(curves):
             break
         points.append(
-            GhostPoint(
+            GhostPointView(
                 index=index,
                 epoch=there[0].epoch,
                 seconds=sum(each.seconds for each in there) / len(there),
@@ -58,24 +43,25 @@ def mean_curve(curves: Sequence[Sequence[Evaluation]]) -> list[GhostPoint]:
 
 def run_curve(
     curve: Sequence[Evaluation], *, epochs_per_evaluation: float | None
-) -> list[GhostPoint]:
+) -> list[GhostPointView]:
     """One run, each evaluation beside the replay's of the same epoch.
 
     `epochs_per_evaluation` is the replay's; where it or an epoch is not known, evaluations are
     counted.
     """
     return [
-        GhostPoint(
+        GhostPointView(
             index=_index_at(evaluation.epoch, count, epochs_per_evaluation),
             epoch=evaluation.epoch,
             seconds=evaluation.seconds,
             quality=evaluation.quality,
+            runs=1,
         )
         for count, evaluation in enumerate(curve, start=1)
     ]
 
 
-def epochs_per_evaluation(points: Sequence[GhostPoint]) -> float | None:
+def epochs_per_evaluation(points: Sequence[GhostPointView]) -> float | None:
     """Epochs between the evaluations of a mean curve; None where its logs do not tell."""
     last = points[-1].epoch if points else None
     return (last / len(points) or None) if last else None

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from finishline.api.notices import DeliveryView, TryView, WebhookView
+from finishline.api.notices import DeliveryView, WebhookView
 from server.base.models import Delivery, Webhook
 
 
@@ -34,5 +34,4 @@ def delivery_view(delivery: Delivery) -> DeliveryView:
         message_id=delivery.event_id,
         kind=delivery.event.kind,
         due_at=delivery.due_at if delivery.state == "waiting" else None,
-        tries=[TryView(**made) for made in delivery.tries],
     )

@@ -15,7 +15,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from finishline.api.boards import BoardEntry, BoardQuery
-from finishline.api.runs import RunRecord
+from finishline.api.submissions import RunRecord
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.base.artifacts import pieces
 from server.base.errors import NotInstalledError

@@ -10,8 +10,13 @@ from fastapi.responses import StreamingResponse
 from sqlalchemy import Row, Select, and_, or_, select
 from sqlalchemy.orm import Session
 
-from finishline.api.runs import ParameterSetting, RunExport, RunMeasure, RunRecord
-from finishline.api.submissions import SystemView
+from finishline.api.submissions import (
+    ParameterSetting,
+    RunExport,
+    RunMeasure,
+    RunRecord,
+    SystemView,
+)
 from server.base.database import Database
 from server.base.models import DISPLAY_NAME, SUBMITTER, PublishedResult, RunRow, Submission, User
 from server.base.services import ServicesDep

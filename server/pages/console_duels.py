@@ -10,7 +10,7 @@ from fastapi.responses import HTMLResponse, Response
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from finishline.api.duels import DuelCreate
+from finishline.api.verifications import DuelCreate
 from finishline.rules.text import count_text
 from finishline.rules.verification.duel import FEWEST_PAIRS, MOST_PAIRS, why_no_duel
 from server.base.models import Submission, Verification

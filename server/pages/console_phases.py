@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, Response
 from sqlalchemy.orm import Session
 
-from finishline.api.phases import PhasesCreate
+from finishline.api.benchmarks import PhasesCreate
 from server.base.database import utc_now
 from server.benchmarks.phase_queries import all_current_phases, phases_history
 from server.benchmarks.phases import set_phases

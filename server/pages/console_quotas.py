@@ -11,7 +11,7 @@ from pydantic import Field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from finishline.api.quotas import QuotaSet
+from finishline.api.people import QuotaSet
 from server.base.models import User
 from server.base.viewer import ORGANISER
 from server.pages.console_page import Console, Done, OrganiserDep, filled

@@ -9,7 +9,7 @@ from fastapi.responses import HTMLResponse, Response
 from pydantic import BaseModel, Field
 from sqlalchemy.orm import Session
 
-from finishline.api.queues import LONGEST_REASON, REASON
+from finishline.api.workers import LONGEST_REASON, REASON
 from server.base.errors import ConflictError
 from server.base.viewer import ORGANISER
 from server.pages.console_page import Console, Done, OrganiserDep, filled

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session, undefer
 
-from finishline.api.ideas import IdeaView
+from finishline.api.comparisons import IdeaView
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.statistics.aggregate import coefficient_of_variation_percent
 from finishline.rules.verification.judge_convergence import evaluation_at_target

@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from finishline.api.boards import BoardQuery
-from finishline.api.ideas import IdeaClassView
+from finishline.api.comparisons import IdeaClassView
 from server.base.services import ServicesDep
 from server.benchmarks.queries import find_benchmark
 from server.boards.ideas import MOST_PACKAGES, list_ideas

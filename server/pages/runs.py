@@ -6,12 +6,12 @@ from typing import Annotated, Any, BinaryIO
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import HTMLResponse
 
+from finishline.api.submissions import RunView
 from server.base.errors import LostFileError
 from server.base.services import ServicesDep
 from server.pages.queries import sampled_curve, submission_context
 from server.people.signed_in import ViewerDep
 from server.submissions.service import find_run
-from server.submissions.views import run_view
 from web.formats import visible
 from web.race import runs_picture
 from web.render import render
@@ -35,7 +35,7 @@ def run_page(
         run = find_run(session, submission_id, index)
         context: dict[str, Any] = submission_context(session, services, submission_id)
         curve = {"file": run.file, "curve": sampled_curve(run.curve, MOST_EVALUATIONS)}
-        shown = run_view(run).model_dump(mode="json")
+        shown = RunView.of(run).model_dump(mode="json")
         sha256 = run.log_sha256
     try:
         log = services.artifacts.open(sha256)

@@ -40,7 +40,6 @@ from server.submissions.rows import (
 )
 from server.submissions.service import find_submission, id_under_key, lock_submissions
 from server.submissions.upload import Upload
-from server.submissions.views import run_view_of
 
 T = TypeVar("T")
 MOST_TOLD = 20
@@ -301,7 +300,7 @@ def _store(new: NewSubmission) -> Stored | Repeated:
         services.artifacts.keep(settled)
     if benchmark.benchmark_id not in services.benchmarks:
         services.benchmarks.offer(shipped_definition(benchmark.benchmark_id))
-    runs = [run_view_of(run) for run in new.runs]
+    runs = [RunView(**run) for run in new.runs]
     return Stored(submission, benchmark_version=benchmark.version, runs=runs)
 
 

@@ -38,7 +38,7 @@ from server.submissions.service import (
     submissions_page,
 )
 from server.submissions.upload import staged_upload
-from server.submissions.views import curve_view, judged_on_others, run_view, submission_view
+from server.submissions.views import curve_view, judged_on_others, submission_view
 
 router = APIRouter(tags=["submissions"])
 
@@ -235,7 +235,7 @@ def list_runs(submission_id: str, services: ServicesDep, viewer: ViewerDep) -> R
     """List the runs of a submission."""
     with services.database.read(viewer) as session:
         runs = find_submission(session, submission_id).runs
-        return RunList(runs=[run_view(run) for run in runs])
+        return RunList.model_validate({"runs": runs})
 
 
 @router.get("/submissions/{submission_id}/runs/{index}/curve")

@@ -23,7 +23,7 @@ from server.submissions.packages import check_package, new_entry, under_ruling
 from server.submissions.quotas import reserve_replay
 from server.submissions.rows import published_row, show_row, show_unstored
 from server.submissions.upload import Upload
-from server.submissions.views import run_view_of, submission_view
+from server.submissions.views import submission_view
 
 
 def preview_upload(services: Services, caller: Caller, upload: Upload) -> SubmissionPreview:
@@ -42,7 +42,7 @@ def _preview(new: NewSubmission) -> SubmissionPreview:
         submission = show_row(new.row, new.caller, published=published)
         if not archive:
             refuse_same_logs(session, submission, new.runs)
-        runs = [run_view_of(run) for run in new.runs]
+        runs = [RunView(**run) for run in new.runs]
         return _view(new.services, session, new.benchmark, submission, runs)
 
 

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Path
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from finishline.api.quotas import Override, QuotaList, QuotaSet, QuotaView
+from finishline.api.people import Override, QuotaList, QuotaSet, QuotaView
 from server.base.errors import ContentError
 from server.base.models import User
 from server.base.services import ServicesDep

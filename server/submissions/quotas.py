@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from finishline.api.quotas import Measure, UseView
+from finishline.api.people import Measure, UseView
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.text import count_text
 from finishline.rules.verification.purposes import PURPOSES

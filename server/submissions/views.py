@@ -1,31 +1,27 @@
 """Views of stored submissions, their results and runs."""
 
-from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from sqlalchemy.orm import Session, object_session
 
-from finishline.api.evidence import SourceView
 from finishline.api.submissions import (
     CostBasisView,
     CurveView,
     EvaluationView,
     InferenceResultView,
     JudgedOnView,
+    PackageFileView,
+    PackageView,
+    RatioView,
     ResultView,
     RunView,
     SubmissionView,
-    SystemView,
     VerificationSummary,
-    WaiverView,
     WithdrawalView,
 )
-from finishline.api.trainings import PackageFileView, PackageView, SpeedUpView
 from finishline.rules.benchmarks.prices import SystemPrice, training_cost_usd
-from finishline.rules.ranking.evidence import Check, Evidence
 from finishline.rules.scoring.scoring import COST_STEP
-from finishline.rules.submissions.claim import TrainedWith, Tuning
-from finishline.rules.verification.verdict import ChangedFigure, changed_figures
+from finishline.rules.verification.verdict import changed_figures
 from server.base.models import Evidence as EvidenceRow
 from server.base.models import RunRow, Submission, TrainingPackage
 from server.base.models.visibility import sees_source
@@ -53,20 +49,16 @@ def cost_basis(system: dict[str, Any], price: SystemPrice) -> CostBasisView | No
     if price.usd_per_hour is None:
         return None
     if price.entry is None:
-        return CostBasisView(
-            source="claim",
-            usd_per_hour=price.usd_per_hour,
-            source_url=system["price_source"],
-            why_unranked=price.why_unranked,
+        return CostBasisView.of(
+            price, source="claim", count=None, source_url=system["price_source"]
         )
-    return CostBasisView(
+    entry = price.entry
+    return CostBasisView.of(
+        price,
         source="price_book",
-        usd_per_hour=price.usd_per_hour,
-        price=price.entry.number,
-        count=price.count,
-        effective_on=price.entry.price.effective_on,
-        source_url=price.entry.price.source_url,
-        why_unranked=price.why_unranked,
+        price=entry.number,
+        effective_on=entry.price.effective_on,
+        source_url=entry.price.source_url,
     )
 
 
@@ -99,25 +91,14 @@ def judged_on_others(session: Session, submission: Submission) -> JudgedOnView |
         verification_id=published.id,
         judged_at=evidence.created_at,
         benchmark_sha256=None if same_definition else evidence.benchmark_sha256,
-        figures=[ChangedFigure(**vars(figure)) for figure in figures],
+        figures=figures,
     )
-
-
-def run_view(run: RunRow) -> RunView:
-    """View of a stored run."""
-    return RunView.of(run)
-
-
-def run_view_of(row: Mapping[str, Any]) -> RunView:
-    """View of a run from its stored values."""
-    return RunView(**{name: row[name] for name in RunView.model_fields})
 
 
 def curve_view(run: RunRow) -> CurveView:
     """View of a stored run's evaluations."""
-    return CurveView(
-        index=run.index,
-        file=run.file,
+    return CurveView.of(
+        run,
         evaluations=[
             EvaluationView(epoch=epoch, seconds=seconds, quality=quality, samples=samples)
             for epoch, seconds, quality, samples, *_ledger in run.curve
@@ -140,23 +121,15 @@ def submission_view(
     published = published_verification(submission)
     return SubmissionView.of(
         submission,
-        trained_with=cast(TrainedWith, submission.trained_with),
-        tuning=Tuning(**submission.tuning) if submission.tuning is not None else None,
         benchmark=submission.benchmark_id,
         benchmark_version=benchmark_version,
-        system=SystemView(**submission.system),
         submitted_on=submission.published_on,
         archive=submission.published is not None,
         result=result_view(submission, costs.price(submission)),
-        runs=[run_view(run) for run in submission.runs] if runs is None else runs,
+        runs=submission.runs if runs is None else runs,
         verifications=[
-            VerificationSummary(
-                id=verification.id,
-                kind=verification.kind,
-                state=verification.state,
-                outcome=verification.outcome,
-                created_at=verification.created_at,
-                ended_at=verification.ended_at,
+            VerificationSummary.of(
+                verification,
                 decision=decision_word(verification, submission),
                 published=verification is published,
             )
@@ -166,13 +139,12 @@ def submission_view(
         pending_decisions=[item.id for item in pending_verifications(submission)],
         under_embargo=submission.embargoed,
         withdrawal=withdrawal_view(submission),
-        waivers=[WaiverView(**waiver) for waiver in submission.waivers or ()],
+        waivers=submission.waivers or (),
         judged_on=judged_on,
         package=_package_view(submission),
-        evidence=cast(Evidence, submission.evidence),
-        check=cast(Check | None, submission.check_word),
+        check=submission.check_word,
         claimed_seconds=submission.tta_seconds,
-        source=_source_view(submission),
+        source=None if submission.published is None else submission.published.source,
     )
 
 
@@ -210,17 +182,12 @@ def package_view(
     )
 
 
-def _speed_up_view(package: TrainingPackage) -> SpeedUpView | None:
+def _speed_up_view(package: TrainingPackage) -> RatioView | None:
     ratio, low, high = package.speed_up, package.speed_up_low, package.speed_up_high
     pairs = package.speed_up_pairs
     if ratio is None or low is None or high is None or pairs is None:
         return None
-    return SpeedUpView(ratio=ratio, low=low, high=high, pairs=pairs)
-
-
-def _source_view(submission: Submission) -> SourceView | None:
-    published = submission.published
-    return None if published is None or published.source is None else SourceView(**published.source)
+    return RatioView(ratio=ratio, low=low, high=high, pairs=pairs)
 
 
 def withdrawal_view(submission: Submission) -> WithdrawalView | None:

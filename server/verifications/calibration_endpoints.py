@@ -17,13 +17,9 @@ from finishline.api.calibrations import (
     CalibrationSummary,
     CalibrationView,
     ChunkView,
-    SizeComparisonView,
-    SizeFigures,
 )
 from finishline.rules.benchmarks.benchmark import Benchmark, ReferenceRun
 from finishline.rules.verification.bands import (
-    ConvergenceAt,
-    SizeComparison,
     band_at,
     convergence_at,
     runs_sha256,
@@ -93,11 +89,10 @@ def calibration_view(
         runs_sha256=runs_sha256(runs),
         sizes=sizes,
         chunks=[
-            ChunkView(
+            ChunkView.of(
+                chunk,
                 verification_id=chunk.id,
                 batch_size=batch_size_of(chunk),
-                runs=chunk.runs,
-                state=chunk.state,
                 why=_why_failed(chunk),
             )
             for chunk in chunks
@@ -142,7 +137,7 @@ def comparison_view(
         first=first.id,
         second=second.id if second is not None else None,
         benchmark=first.benchmark_id,
-        sizes=[_size_comparison(size) for size in compare_runs(benchmark, own, others)],
+        sizes=compare_runs(benchmark, own, others),
     )
 
 
@@ -162,15 +157,11 @@ def _size_view(
 ) -> BatchSizeView:
     known = convergence_at(benchmark, runs, batch_size)
     under_way = [c for c in chunks if c.state in OPEN and batch_size_of(c) == batch_size]
-    return BatchSizeView(
-        batch_size=batch_size,
+    return BatchSizeView.of(
+        known,
         planned=planned,
         finished=sum(row.batch_size == batch_size for row in rows),
         under_way=sum(_trained_so_far(chunk) for chunk in under_way),
-        reached=len(known.epochs),
-        epochs=list(known.epochs),
-        mean=known.mean,
-        stdev=known.stdev,
         band=band_at(benchmark, runs, batch_size),
     )
 
@@ -181,14 +172,6 @@ def _trained_so_far(chunk: Verification) -> int:
     if latest is None or latest.state != "running" or latest.last_evaluation is None:
         return 0
     return min(int(latest.last_evaluation["run"]), chunk.runs)
-
-
-def _size_comparison(size: SizeComparison) -> SizeComparisonView:
-    return SizeComparisonView.of(size, first=_figures(size.first), second=_figures(size.second))
-
-
-def _figures(known: ConvergenceAt) -> SizeFigures:
-    return SizeFigures.of(known, reached=len(known.epochs))
 
 
 router = APIRouter(tags=["calibrations"])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from finishline.api.duels import DuelCreate
+from finishline.api.verifications import DuelCreate
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.phases import rules_that_differ
 from finishline.rules.verification.duel import why_no_duel

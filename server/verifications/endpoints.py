@@ -9,8 +9,8 @@ from fastapi import APIRouter, Depends, Header, Query
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from sqlalchemy.orm import Session
 
-from finishline.api.duels import DuelCreate
 from finishline.api.verifications import (
+    DuelCreate,
     VerificationCreate,
     VerificationList,
     VerificationView,

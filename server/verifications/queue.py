@@ -8,7 +8,7 @@ from functools import cached_property
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from finishline.api.queues import ClassQueueView, QueuedView, QueueView
+from finishline.api.workers import ClassQueueView, QueuedView, QueueView
 from finishline.rules.text import count_text
 from server.base.database import utc_now
 from server.base.models import Verification, WorkerRow

@@ -7,28 +7,24 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, object_session
 
-from finishline.api.duels import DuelView
-from finishline.api.trainings import SpeedUpView
+from finishline.api.submissions import RatioView
 from finishline.api.verifications import (
     AttemptView,
     BackendView,
     DecisionView,
+    DuelView,
     FactorView,
-    ReasonView,
     VerificationView,
 )
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.prices import SystemPrice
 from finishline.rules.measurements import Figure
-from finishline.rules.proof.proof import PostedEvaluation
 from finishline.rules.scoring.latency import FEWEST_SAMPLES, latency_result, why_absent
 from finishline.rules.verification.ablation import ABLATION, factor_effects
 from finishline.rules.verification.duel import SIDES, judge_duel, pair_runs
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import (
     BackendLatency,
-    ControlPoint,
-    Failure,
     ReplayReport,
     ReplayRun,
 )
@@ -49,7 +45,6 @@ from server.base.standing import (
 from server.base.viewer import ORGANISER, viewer_of
 from server.benchmarks.prices import price_of_submission
 from server.benchmarks.queries import definition
-from server.benchmarks.views import target_view
 from server.verifications.jobs import trainings_of
 from server.verifications.queries import is_of_latest_report
 from server.verifications.queue import Waits
@@ -64,9 +59,8 @@ def attempt_view(attempt: Attempt) -> AttemptView:
     return AttemptView.of(
         attempt,
         id=attempt.id if attempt.state != "queued" else None,
-        failure=Failure(**failure) if failure is not None else None,
         refunded=failure is not None and failure["kind"] == "infrastructure",
-        last_evaluation=PostedEvaluation(**last) if last is not None else None,
+        last_evaluation=last,
         log_tail=attempt.log_tail if shows_output else None,
     )
 
@@ -93,7 +87,6 @@ def view(
         benchmark = definition(session, verification.benchmark_sha256)
     ended = verification.state in ENDED
     report = report_of(verification) if ended and with_report else None
-    band = verification.control_points if with_band else []
     is_cancelled = verification.state == "cancelled"
     return VerificationView.of(
         verification,
@@ -106,10 +99,9 @@ def view(
         control_runs=sorted(verification.control_runs),
         repeat_runs=sorted(verification.repeat_runs),
         hyperparameters=_settings(verification) if ended else None,
-        target=target_view(benchmark),
-        control_points=[ControlPoint(**point) for point in band],
+        target=benchmark.target,
+        control_points=verification.control_points if with_band else [],
         attempts=[attempt_view(attempt) for attempt in verification.attempts],
-        reasons=[ReasonView(**reason) for reason in verification.reasons],
         duel=_duel_view(verification, benchmark, report),
         factors=factor_views(verification, benchmark, report),
         speed_up=speed_up_view(verification, benchmark, report),
@@ -149,11 +141,7 @@ def decision_view(verification: Verification) -> DecisionView | None:
     word = decision_word(verification, verification.submission)
     if word is None:
         return None
-    return DecisionView(
-        decision=word,
-        reason=verification.decision_reason,
-        decided_at=verification.decided_at,
-    )
+    return DecisionView.of(verification, decision=word, reason=verification.decision_reason)
 
 
 def _duel_view(
@@ -185,10 +173,8 @@ def factor_views(
         return []
     effects = factor_effects(benchmark, trainings_of(verification), report)
     return [
-        FactorView(
-            off=list(each.off),
-            reached=each.reached,
-            started=each.started,
+        FactorView.of(
+            each,
             ratio=each.time.ratio if each.time else None,
             low=each.time.low if each.time else None,
             high=each.time.high if each.time else None,
@@ -200,14 +186,12 @@ def factor_views(
 
 def speed_up_view(
     verification: Verification, benchmark: Benchmark, report: ReplayReport | None
-) -> SpeedUpView | None:
+) -> RatioView | None:
     """Speed-up over the reference; None for another job, before a report and without pairs."""
     if not purpose_of(verification).beside_reference or report is None:
         return None
     found = measured_speed_up(benchmark, report)
-    if found is None:
-        return None
-    return SpeedUpView.of(found)
+    return None if found is None else RatioView.of(found)
 
 
 def _backend_views(
@@ -266,7 +250,7 @@ def _utilisation_views(
 ) -> list[RunUtilisation]:
     """Utilisation of each reported run."""
     roofs = _roofs_of_worker(session, verification, report.system.worker)
-    return [RunUtilisation(**asdict(found)) for found in run_utilisations(report, roofs)]
+    return list(run_utilisations(report, roofs))
 
 
 ROOFS_LOOKED_AT = 5  # A probe can come without roofs, from a worker that was stopped while it did.

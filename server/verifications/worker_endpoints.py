@@ -6,12 +6,14 @@ import orjson
 from fastapi import APIRouter, Header, Query, Response
 from fastapi.concurrency import run_in_threadpool
 
-from finishline.api.queues import Hold, QueueView, Resume
 from finishline.api.workers import (
     HardwareClassList,
     HardwareClassView,
+    Hold,
     ProbeList,
+    QueueView,
     ReportAnswer,
+    Resume,
     WorkerDetail,
     WorkerList,
 )

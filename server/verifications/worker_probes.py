@@ -8,7 +8,7 @@ from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session
 
 from finishline.api.workers import ProbeView
-from finishline.rules.measurements import Canary, Figure, ProbeAnswer, WorkerProbe
+from finishline.rules.measurements import Canary, ProbeAnswer, WorkerProbe
 from finishline.rules.verification.utilisation import (
     BASELINE_READINGS,
     TOLERANCE,
@@ -90,7 +90,7 @@ def probe_history(session: Session, name: str) -> list[ProbeView]:
         .order_by(WorkerProbeRow.id.desc())
         .limit(HISTORY_LIMIT)
     )
-    return [probe_view(row) for row in rows]
+    return [ProbeView.of(row) for row in rows]
 
 
 def canary_readings(session: Session, names: Collection[str]) -> dict[str, list[ProbeView]]:
@@ -110,7 +110,7 @@ def canary_readings(session: Session, names: Collection[str]) -> dict[str, list[
     )
     found: dict[str, list[ProbeView]] = {}
     for row in rows:
-        found.setdefault(row.worker, []).append(probe_view(row))
+        found.setdefault(row.worker, []).append(ProbeView.of(row))
     return found
 
 
@@ -125,7 +125,7 @@ def latest_probes(
         .group_by(WorkerProbeRow.worker)
     )
     rows = session.scalars(select(WorkerProbeRow).where(WorkerProbeRow.id.in_(latest)))
-    return {row.worker: probe_view(row) for row in rows}
+    return {row.worker: ProbeView.of(row) for row in rows}
 
 
 def _row(probe: WorkerProbe, *, now: datetime) -> WorkerProbeRow:
@@ -212,11 +212,4 @@ def confirm_worker(
         reason=reason,
         before={"confirmed": confirmed},
         after={"confirmed": True, "hardware_class": worker.hardware_class},
-    )
-
-
-def probe_view(row: WorkerProbeRow) -> ProbeView:
-    """View of a stored probe."""
-    return ProbeView.of(
-        row, figures={name: Figure(**figure) for name, figure in row.figures.items()}
     )

@@ -21,7 +21,6 @@ from finishline.api.workers import (
     WorkerList,
     WorkerView,
 )
-from finishline.rules.verification.messages import BoxWord
 from finishline.rules.verification.utilisation import roofline, samples_per_second
 from server.base.database import utc_now
 from server.base.errors import ContentError, no_such
@@ -249,7 +248,7 @@ def worker_view(
         under_way=under_way,
         probe=probe,
         canary=canary,
-        box=BoxWord(**row.box) if row.box else None,
+        box=row.box or None,
     )
 
 

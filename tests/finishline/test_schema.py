@@ -11,16 +11,12 @@ import pytest
 from finishline import Client, NotFound
 from finishline.api.benchmarks import BenchmarkList, BenchmarkView
 from finishline.api.boards import BoardView, PreviewView
-from finishline.api.comparisons import SubmissionComparison
-from finishline.api.ideas import IdeaList
-from finishline.api.people import MeView
+from finishline.api.comparisons import IdeaList, SubmissionComparison
+from finishline.api.people import MeView, QuotaView
 from finishline.api.prices import PriceList
-from finishline.api.queues import QueueView
-from finishline.api.quotas import QuotaView
-from finishline.api.runs import RunExport
-from finishline.api.submissions import CurveView, SubmissionList, SubmissionView
+from finishline.api.submissions import CurveView, RunExport, SubmissionList, SubmissionView
 from finishline.api.verifications import VerificationView
-from finishline.api.workers import WorkerList
+from finishline.api.workers import QueueView, WorkerList
 from finishline.places import find_folder, installed_server
 
 FILTERS = (

@@ -28,7 +28,7 @@ BY_HAND = [(1.00, 1.20), (1.10, 1.30), (0.90, 1.20), (1.00, 1.25)]
 
 def run_of(seconds, *, epochs=8.0, ending="reached"):
     if seconds is None:
-        return DuelRun(0, 1, "missed" if ending == "reached" else "void")
+        return DuelRun(0, 1, "missed" if ending == "reached" else "void", None, None)
     return DuelRun(0, 1, "reached", seconds, epochs)
 
 
@@ -150,7 +150,7 @@ def test_a_duel_tells_who_missed_and_who_won():
 
 
 def test_a_void_run_takes_its_pair_out():
-    void = Pair(5, DuelRun(8, 1, "void"), run_of(9.0))
+    void = Pair(5, DuelRun(8, 1, "void", None, None), run_of(9.0))
     duel = judge_duel([*fight(*BY_HAND).pairs, void])
 
     assert (duel.time.pairs, duel.outcome) == (4, "challenger_faster")

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from finishline.api.comparisons import GhostPointView
 from finishline.rules.benchmarks.benchmark import QualityTarget, ReachRule, RunsRule
 from finishline.rules.errors import RuleError
 from finishline.rules.logs import clock_of_log
@@ -21,7 +22,6 @@ from finishline.rules.ranking.evidence import (
 from finishline.rules.run import Clock, Evaluation, Ledger, Run, curve_row
 from finishline.rules.scoring.scoring import score
 from server.boards.run_curves import (
-    GhostPoint,
     epochs_per_evaluation,
     mean_curve,
     median_run,
@@ -274,8 +274,8 @@ def test_the_mean_curve_ends_where_most_runs_have_ended():
         curve((1, 3.0, 70.0)),
     ]
     assert mean_curve(runs) == [
-        GhostPoint(index=1, epoch=1, seconds=2.0, quality=60.0, runs=3),
-        GhostPoint(index=2, epoch=2, seconds=3.0, quality=85.0, runs=2),
+        GhostPointView(index=1, epoch=1, seconds=2.0, quality=60.0, runs=3),
+        GhostPointView(index=2, epoch=2, seconds=3.0, quality=85.0, runs=2),
     ]
     assert mean_curve([]) == []
     # Of two runs one is half: the curve goes on with it.

@@ -37,6 +37,11 @@ class ConvergenceAt:
     mean: float | None
     stdev: float | None
 
+    @property
+    def reached(self) -> int:
+        """Number of runs that reached the target."""
+        return len(self.epochs)
+
 
 @dataclass(frozen=True)
 class BandDifference:

@@ -85,8 +85,8 @@ class DuelRun:
     run: int
     seed: int
     ending: Ending
-    seconds: float | None = None
-    epochs: float | None = None
+    seconds: float | None
+    epochs: float | None
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,8 @@ def pair_runs(benchmark: Benchmark, report: ReplayReport) -> tuple[Pair, ...]:
 def _read_run(benchmark: Benchmark, run: ReplayRun) -> DuelRun:
     reached = evaluation_at_target(benchmark, run)
     if reached is None or run.tta_seconds is None:
-        return DuelRun(run.index, run.seed, "void" if is_excused(run) else "missed")
+        ending: Ending = "void" if is_excused(run) else "missed"
+        return DuelRun(run.index, run.seed, ending, None, None)
     # Nothing shorter was measured, and a ratio needs a time above zero.
     seconds = max(run.tta_seconds, SHORTEST_SECONDS)
     epochs = reached.epoch if reached.epoch and reached.epoch > 0 else None
