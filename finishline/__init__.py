@@ -4,8 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from finishline.client.async_client import AsyncClient
-    from finishline.client.client import Client
+    from finishline.client.client import AsyncClient, Client
     from finishline.client.errors import (
         Conflict,
         FinishlineError,
@@ -45,5 +44,5 @@ def __getattr__(name: str) -> Any:
         return version("finishline-tta")
     if name not in __all__:
         raise AttributeError(name)
-    module = {"AsyncClient": "async_client", "Client": "client"}.get(name, "errors")
+    module = "client" if name.endswith("Client") else "errors"
     return getattr(import_module(f"finishline.client.{module}"), name)

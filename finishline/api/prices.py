@@ -12,7 +12,7 @@ from finishline.rules.benchmarks.prices import Price
 LARGEST_IMPORT = 1000
 
 
-class PriceCreate(Price, strict=False):
+class PriceCreate(Price):
     """A price, the day it takes effect, and the page it is from.
 
     With `supersedes` it replaces an earlier entry that was wrong. `hardware_class` is the class

@@ -35,8 +35,8 @@ class Body(Schema):
 
 
 def example(**fields: Any) -> ConfigDict:
-    """The settings of a body whose description has this example."""
-    return ConfigDict(json_schema_extra={"examples": [fields]})
+    """The settings of a body whose description has this example; texts may stand for dates."""
+    return ConfigDict(strict=False, json_schema_extra={"examples": [fields]})
 
 
 def _refuse_flag(value: Any) -> Any:

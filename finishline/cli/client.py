@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 import httpx2
 
 from finishline.cli.errors import CliError, ExitCode, cli_errors
-from finishline.client.retries import Retries, TimedRetries
-from finishline.client.transport import TIMEOUT, Transport, segment
+from finishline.client.transport import TIMEOUT, Retries, TimedRetries, Transport, segment
 from finishline.profiles import chosen_server
 
 __all__ = ["ServerClient", "View", "segment"]

@@ -17,6 +17,7 @@ from finishline.client.errors import (
     TooManyRequests,
     Unavailable,
 )
+from finishline.client.errors import refusal as refused_by
 from finishline.places import installed_server
 from finishline.rules.errors import RuleError
 
@@ -119,9 +120,7 @@ def _sentence(error: FinishlineError) -> str:
 
 def refusal(error: RuleError) -> CliError:
     """The CliError for an input that breaks one or several rules."""
-    from finishline.client import files  # Reads submissions, which few commands need.
-
-    refused = files.refusal(error)
+    refused = refused_by(error)
     return CliError(refused.detail, exit_code=ExitCode.REFUSED, problems=refused.problems)
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from shlex import quote
 
 from finishline.cli.errors import CliError, ExitCode
-from finishline.client.files import problems_of
-from finishline.client.packages import read_folder
+from finishline.client.errors import problems_of
+from finishline.client.files import read_folder
 from finishline.definitions import folders_of
 from finishline.package_folder import package_folder
 from finishline.rules.benchmarks.benchmark import Benchmark, parse_benchmark

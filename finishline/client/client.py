@@ -1,11 +1,11 @@
 """A connection to a server, with one method for each thing a program asks of it."""
 
+import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from functools import partial
+from functools import partial, wraps
 from os import PathLike
-from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
 import httpx2
@@ -26,13 +26,18 @@ from finishline.api.submissions import (
 from finishline.api.verifications import AskedFor, VerificationView
 from finishline.api.workers import QueueView, WorkerList, WorkerView
 from finishline.client.board import Board
-from finishline.client.claims import Logs, Source, upload_of
 from finishline.client.errors import Unavailable
-from finishline.client.files import Upload, idempotency_key, open_parts
-from finishline.client.packages import package_files, send_package
-from finishline.client.retries import Retries
+from finishline.client.files import (
+    Logs,
+    Source,
+    idempotency_key,
+    open_parts,
+    package_files,
+    send_package,
+    upload_of,
+)
 from finishline.client.sse import ServerEvent, follow_events
-from finishline.client.transport import Progress, Transport, segment
+from finishline.client.transport import Progress, Retries, Transport, segment
 from finishline.profiles import DEFAULT_URL, chosen_server
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -40,6 +45,8 @@ PageType = TypeVar("PageType", SubmissionList, RunExport, WorkerList)
 
 LOG_LIMIT_BYTES = 1024**3
 ENDED = ("done", "failed", "cancelled")
+# Methods that give one item after the other, for `async for`.
+ITERATORS = frozenset({"runs", "submissions", "watch"})
 
 
 class Client:
@@ -75,12 +82,7 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -128,7 +130,15 @@ class Client:
         }
         upload = upload_of(source, logs, fields)
         form = {} if source is None else {"benchmark": benchmark, "division": division}
-        return self._send(upload, form, key=key, progress=progress)
+        with ExitStack() as opened:
+            accepted, _ = self._transport.post_form(
+                "/submissions",
+                files=open_parts(upload, opened),
+                fields={name: value for name, value in form.items() if value is not None},
+                key=key or idempotency_key(upload, **form),
+                progress=progress,
+            )
+        return read_view(SubmissionView, accepted)
 
     def submit_training(
         self,
@@ -145,12 +155,9 @@ class Client:
         verdict. The same files are one entry however often they are sent.
         `verify(..., kind="entry")` asks for more runs.
         """
+        files = package_files(source)
         accepted, _ = send_package(
-            self._transport,
-            package_files(source),
-            hardware_class=hardware_class,
-            key=key,
-            progress=progress,
+            self._transport, files, hardware_class=hardware_class, key=key, progress=progress
         )
         return read_view(SubmissionView, accepted)
 
@@ -320,24 +327,6 @@ class Client:
         """The price book. Filters: provider, instance, region, pricing, and `on` for one day."""
         return self._get(PriceList, "/prices", **filters).prices
 
-    def _send(
-        self,
-        upload: Upload,
-        form: Mapping[str, str | None],
-        *,
-        key: str | None,
-        progress: Progress | None,
-    ) -> SubmissionView:
-        with ExitStack() as opened:
-            accepted, _ = self._transport.post_form(
-                "/submissions",
-                files=open_parts(upload, opened),
-                fields={name: value for name, value in form.items() if value is not None},
-                key=key or idempotency_key(upload, **form),
-                progress=progress,
-            )
-        return read_view(SubmissionView, accepted)
-
     def _get(self, kind: type[Model], path: str, **query: object) -> Model:
         return read_view(kind, self._transport.get(path, **query))
 
@@ -379,3 +368,44 @@ def read_view(kind: type[Model], document: object) -> Model:
             f"Unexpected response from the server: not a valid {kind.__name__} (field {place}: "
             f"{first['msg']}). Update the client or the server to the same version."
         ) from error
+
+
+class AsyncClient:
+    """A Client whose methods are awaited; those that iterate are for `async for`.
+
+    It takes what Client takes. Each call runs in a thread of asyncio's, by the code of Client; a
+    task that is cancelled leaves its thread to end by itself. Boards come with all their pages.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self._client = Client(*arguments, **options)
+        self.url = self._client.url
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        method = getattr(self._client, name)
+        if name in ITERATORS:
+            return wraps(method)(lambda *given, **named: _each(method(*given, **named)))
+
+        @wraps(method)
+        async def call(*given: Any, **named: Any) -> Any:
+            found = await asyncio.to_thread(method, *given, **named)
+            return await asyncio.to_thread(found.whole) if isinstance(found, Board) else found
+
+        return call
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *(each for each in dir(self._client) if each[0] != "_")})
+
+
+async def _each(items: Iterator[Any]) -> AsyncIterator[Any]:
+    end = object()
+    while (item := await asyncio.to_thread(next, items, end)) is not end:
+        yield item

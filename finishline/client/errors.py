@@ -1,9 +1,20 @@
 """Errors between a program and a server, one class for each way to go on."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
 
 from finishline.rules.errors import RuleError
+from finishline.rules.text import count_text
+
+if TYPE_CHECKING:
+    import httpx2
+
+# Where in a request a field stood, which the user of a client has never seen.
+_PLACE = re.compile(r"^(?:body|query|path)\.")
 
 
 @dataclass(frozen=True)
@@ -17,15 +28,7 @@ class Problem:
     expected: str | None = None
 
     def __str__(self) -> str:
-        return str(
-            RuleError(
-                self.message,
-                file=self.file,
-                line=self.line,
-                field=self.field,
-                expected=self.expected,
-            )
-        )
+        return str(RuleError(**vars(self)))
 
 
 def told_besides(detail: str, problems: Sequence[Problem]) -> Sequence[Problem]:
@@ -93,3 +96,78 @@ class Unavailable(FinishlineError):
 
 class NoAnswer(Unavailable):
     """No response from the address, or the connection broke."""
+
+
+ERRORS: dict[int, type[FinishlineError]] = {
+    401: NotSignedIn,
+    403: NotAllowed,
+    404: NotFound,
+    409: Conflict,
+    429: TooManyRequests,
+}
+
+
+def error_of(answer: "httpx2.Response") -> FinishlineError:
+    """Error reported by a response (from its problem+json, if any)."""
+    status = answer.status_code
+    try:
+        document = answer.json()
+    except (ValueError, RecursionError):
+        document = None
+    stated = document if isinstance(document, dict) else {}
+    detail = str(stated.get("detail") or stated.get("title") or "").strip()
+    listed = stated.get("problems")
+    problems = [item for item in listed if isinstance(item, dict)] if type(listed) is list else []
+    if problems and detail.startswith(f"{problems[0].get('field')}: "):
+        detail = _PLACE.sub("", detail)
+    usual = Unavailable if status >= 500 or status < 400 else Refused
+    return ERRORS.get(status, usual)(
+        detail or f"{answer.url} returned {status} {answer.reason_phrase}.",
+        status=status,
+        problems=[_problem(item) for item in problems],
+        retry_after_seconds=_retry_after_seconds(answer.headers.get("Retry-After")),
+    )
+
+
+def _problem(item: dict[str, Any]) -> Problem:
+    names = ("file", "field", "expected")
+    file, field, expected = (None if item.get(n) is None else str(item[n]) for n in names)
+    return Problem(
+        message=str(item.get("message") or "not accepted"),
+        file=file,
+        line=item["line"] if isinstance(item.get("line"), int) else None,
+        field=_PLACE.sub("", field) if field is not None and file is None else field,
+        expected=expected,
+    )
+
+
+def _retry_after_seconds(header: str | None) -> float | None:
+    """The pause that a Retry-After asks for, in seconds or until a date; None for any other text.
+
+    Source: RFC 9110, section 10.2.3.
+    """
+    if header is None:
+        return None
+    if header.strip().isdecimal():
+        return float(header.strip())
+    try:
+        moment = parsedate_to_datetime(header)
+    except (ValueError, OverflowError):
+        return None
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return max(0.0, (aware - datetime.now(UTC)).total_seconds())
+
+
+def problems_of(errors: Iterable[RuleError]) -> list[Problem]:
+    """Convert rule errors into problems for display."""
+    return [
+        Problem(each.message, each.file, each.line, each.field, each.expected) for each in errors
+    ]
+
+
+def refusal(error: RuleError) -> Refused:
+    """Build the exception for an input that breaks one or several rules."""
+    problems = problems_of(error.problems)
+    count = count_text(len(problems), "problem")
+    detail = f"The input breaks the rules: {count}. Correct it and try again."
+    return Refused(detail, problems=problems)

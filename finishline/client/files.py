@@ -1,25 +1,48 @@
-"""The files of a submission on this machine: one JSON and its run logs."""
+"""What is sent: a submission's JSON and its run logs, or the files of a training package."""
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from finishline.client.errors import Problem, Refused
+from finishline.client.errors import Problem, Refused, problems_of, refusal
+from finishline.rules.benchmarks.policy import LARGEST_PACKAGE_BYTES
+from finishline.rules.canonical import sha256_of
 from finishline.rules.errors import RuleError
 from finishline.rules.logs import PACKED_SUFFIXES, UNPACKED, check_file_name
-from finishline.rules.text import count_text, near_miss, refuse_utf16
-from finishline.rules.trainings.manifest import FILE
+from finishline.rules.text import near_miss, refuse_utf16
+from finishline.rules.trainings.manifest import FILE, PackageError
+from finishline.rules.trainings.package import MOST_FILES, is_left_out, package_index
 
 if TYPE_CHECKING:
-    from finishline.client.transport import FilePart
+    from finishline.client.transport import FilePart, Progress, Transport
 
 CLAIM_NAME = "submission.json"
+# Fields allowed with a submission's JSON, because a DAWNBench entry lacks them.
+FORM_FIELDS = ("benchmark", "division")
+UNSTATED = "not stated"
+DIVISION_LINE = re.compile(rb':::MLLOG .*"key": *"submission_division".*"value": *"(\w+)"')
+LOOKED_AT_BYTES = 64 * 1024
 
 Content = Path | bytes
+Source = str | PathLike[str] | Mapping[str, Any]
+Logs = Sequence[str | PathLike[str]] | Mapping[str, bytes | str | PathLike[str]]
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A submission's JSON and its run logs by name, each a file or its bytes."""
+
+    claim_name: str
+    claim: Content
+    logs: Mapping[str, Content]
 
 
 @dataclass(frozen=True)
@@ -30,18 +53,9 @@ class SubmissionFiles:
     logs: Mapping[str, Path]
 
     @property
-    def upload(self) -> "Upload":
+    def upload(self) -> Upload:
         """The upload made of these files."""
         return Upload(self.claim.name, self.claim, self.logs)
-
-
-@dataclass(frozen=True)
-class Upload:
-    """Upload: a submission's JSON and its run logs by name, each a file or its bytes."""
-
-    claim_name: str
-    claim: Content
-    logs: Mapping[str, Content]
 
 
 def find_submission_files(path: Path) -> SubmissionFiles:
@@ -54,16 +68,44 @@ def find_submission_files(path: Path) -> SubmissionFiles:
     if not claim.is_file():
         if (path / FILE).is_file():
             raise _refused(
-                claim,
                 f"not there, but {FILE} of a training package",
                 "run logs; check and send a package with `finishline training`",
+                file=claim,
             )
-        raise _refused(claim, "not there", "a submission's JSON, or its folder")
+        raise _refused("not there", "a submission's JSON, or its folder", file=claim)
     runs = _listed_runs(claim)
     if runs is None:
         log = claim.with_suffix(".tsv")
         return SubmissionFiles(claim, {log.name: log} if log.is_file() else {})
-    return SubmissionFiles(claim, {name: _beside(claim, name) for name in runs})
+    return SubmissionFiles(claim, {name: _next_to(claim, name) for name in runs})
+
+
+def upload_of(source: Source | None, logs: Logs | None, fields: Mapping[str, Any]) -> Upload:
+    """Build the upload of a submission given in one of three ways. Raises Refused.
+
+    A path names its JSON or its folder, a mapping is its JSON, and without either the JSON is made
+    of `fields`. With a path its logs lie beside it. A JSON that lists no runs lists the `logs`.
+    """
+    more = [name for name in fields if name not in FORM_FIELDS and fields[name] is not None]
+    if source is not None and more:
+        message, expected = "given beside a submission's JSON", "only in the submission's JSON"
+        raise _not_sent(", ".join(more), message, expected)
+    if source is not None and not isinstance(source, Mapping):
+        if logs is not None:
+            expected = "the logs that the submission's JSON lists"
+            raise _not_sent("logs", "logs beside a path", expected)
+        return find_submission_files(Path(fspath(source))).upload
+    named = _named_logs(logs or ())
+    claim = dict(source) if source is not None else _made_claim(fields, named)
+    if named:
+        claim.setdefault("runs", list(named))
+    try:
+        # In one order of its fields, so that one claim has one idempotency key.
+        text = json.dumps(claim, sort_keys=True, ensure_ascii=False, allow_nan=False, indent=2)
+        return Upload(CLAIM_NAME, text.encode(), named)
+    except (TypeError, ValueError) as error:
+        expected = "texts, finite numbers, lists and tables"
+        raise _not_sent("submission", f"not JSON ({error})", expected) from error
 
 
 def idempotency_key(upload: Upload, **form: str | None) -> str:
@@ -74,7 +116,11 @@ def idempotency_key(upload: Upload, **form: str | None) -> str:
     whole = hashlib.sha256()
     for name, content in ((upload.claim_name, upload.claim), *upload.logs.items()):
         whole.update(f"{name}\0".encode())
-        whole.update(_sha256(content))
+        if isinstance(content, bytes):
+            whole.update(hashlib.sha256(content).digest())
+        else:
+            with content.open("rb") as file:
+                whole.update(hashlib.file_digest(file, "sha256").digest())
     for name, value in sorted(form.items()):
         whole.update(f"\0{name}={value or ''}".encode())
     return whole.hexdigest()
@@ -91,14 +137,134 @@ def open_parts(upload: Upload, opened: ExitStack) -> "list[FilePart]":
     return parts
 
 
-def _sha256(content: Content) -> bytes:
-    if isinstance(content, bytes):
-        return hashlib.sha256(content).digest()
-    with content.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").digest()
+def package_files(source: str | PathLike[str] | Mapping[str, bytes | str]) -> dict[str, bytes]:
+    """The files of a package by name, of a folder or as given.
+
+    Raises Refused with every file that cannot be sent, OSError for a folder that cannot be read.
+    """
+    if isinstance(source, Mapping):
+        return {
+            name: content.encode() if isinstance(content, str) else content
+            for name, content in source.items()
+        }
+    folder = Path(fspath(source))
+    files, problems = read_folder(folder)
+    if problems:
+        raise Refused(f"{folder} has files that no package has.", problems=problems_of(problems))
+    return files
+
+
+def send_package(
+    transport: "Transport",
+    files: Mapping[str, bytes],
+    *,
+    hardware_class: str | None = None,
+    key: str | None = None,
+    progress: "Progress | None" = None,
+) -> tuple[Any, bool]:
+    """Hand a package in: the view of its submission, and whether it was sent before.
+
+    Without a `key` the same files for the same hardware class are one entry.
+    """
+    sha256 = sha256_of(package_index(files))
+    return transport.post_form(
+        "/trainings",
+        files=[("files", (name, content, "text/plain")) for name, content in files.items()],
+        fields={} if hardware_class is None else {"hardware_class": hardware_class},
+        key=key or hashlib.sha256(f"{sha256} {hardware_class or ''}".encode()).hexdigest(),
+        progress=progress,
+    )
+
+
+def read_folder(
+    folder: Path, *, most_files: int = MOST_FILES, most_bytes: int = LARGEST_PACKAGE_BYTES
+) -> tuple[dict[str, bytes], list[RuleError]]:
+    """The files below a folder by their relative names, and problems of those that were not read.
+
+    Links are not followed. Raises OSError if the folder itself cannot be read.
+    """
+    files: dict[str, bytes] = {}
+    problems: list[RuleError] = []
+    for name, path in _walk(folder, folder):
+        if len(files) > 2 * most_files:
+            break  # Too many is told once; the rest is not read.
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode):
+            kind = "a link" if stat.S_ISLNK(status.st_mode) else "no regular file"
+            problems.append(PackageError(kind, file=name, expected="a regular file"))
+        elif status.st_size > most_bytes:
+            expected = f"at most {most_bytes} bytes"
+            problems.append(PackageError(f"{status.st_size} bytes", file=name, expected=expected))
+        else:
+            files[name] = path.read_bytes()
+    return files, problems
+
+
+def _walk(folder: Path, root: Path) -> Iterator[tuple[str, Path]]:
+    with os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda each: each.name):
+            if is_left_out(entry.name):
+                continue
+            path = Path(entry.path)
+            if entry.is_dir(follow_symlinks=False):
+                yield from _walk(path, root)
+            else:
+                yield path.relative_to(root).as_posix(), path
+
+
+def _named_logs(logs: Logs) -> dict[str, Content]:
+    """Run logs by the name they are sent under; paths lose their folders. Raises Refused."""
+    if isinstance(logs, str | bytes | PathLike):
+        expected = "a list of paths, or a table of names and contents"
+        raise _not_sent("logs", "one path", expected)
+    if isinstance(logs, Mapping):
+        named: dict[str, Content] = {
+            name: content if isinstance(content, bytes) else Path(content)
+            for name, content in logs.items()
+        }
+    else:
+        named = {Path(path).name: Path(path) for path in logs}
+        if len(named) < len(logs):
+            raise _not_sent("logs", "two logs with the same name", "a file name for each log")
+    for log in named.values():
+        if isinstance(log, Path) and not log.is_file():
+            raise _not_sent("logs", f"{log} is not there", "run logs on this machine")
+    return named
+
+
+def _made_claim(fields: Mapping[str, Any], logs: Mapping[str, Content]) -> dict[str, Any]:
+    """The claim of these fields; a division that is not given is that of the first log.
+
+    Raises Refused naming every field that is missing.
+    """
+    problems = [
+        Problem("missing", file=CLAIM_NAME, field=name, expected=f"{name}=...")
+        for name in ("benchmark", "model", "system")
+        if not fields.get(name)
+    ]
+    if not logs:
+        problems.append(Problem("missing", field="logs", expected="one log for each run"))
+    if problems:
+        raise Refused("The submission lacks required fields.", problems=problems)
+    claim = {name: value for name, value in fields.items() if value is not None}
+    claim.setdefault("division", _division_of(next(iter(logs.values()))))
+    claim.setdefault("framework", UNSTATED)
+    return claim
+
+
+def _division_of(log: Content) -> str:
+    """The division an MLLOG names near its beginning; open where it names none."""
+    if isinstance(log, bytes):
+        head = log[:LOOKED_AT_BYTES]
+    else:
+        with log.open("rb") as file:
+            head = file.read(LOOKED_AT_BYTES)
+    found = DIVISION_LINE.search(head)
+    return found[1].decode() if found else "open"
 
 
 def _listed_runs(claim: Path) -> list[str] | None:
+    """The run logs that a JSON lists; None for a DAWNBench entry."""
     try:
         content = claim.read_bytes()
         refuse_utf16(content, file=str(claim))
@@ -106,9 +272,9 @@ def _listed_runs(claim: Path) -> list[str] | None:
     except RuleError as error:
         raise refusal(error) from error
     except (OSError, ValueError, RecursionError) as error:
-        raise _refused(claim, f"not JSON ({error})", "a JSON object") from error
+        raise _refused(f"not JSON ({error})", "a JSON object", file=claim) from error
     if not isinstance(document, dict):
-        raise _refused(claim, "not a JSON object", "a JSON object")
+        raise _refused("not a JSON object", "a JSON object", file=claim)
     runs = document.get("runs")
     if runs is None and ("author" in document or "benchmark" not in document):
         return None
@@ -117,11 +283,11 @@ def _listed_runs(claim: Path) -> list[str] | None:
         written = near_miss("runs", document) if runs is None else None
         if written is not None:
             message += f" (did you mean 'runs' where it says {written!r}?)"
-        raise _refused(claim, message, "a list of the names of its run logs", field="runs")
+        raise _refused(message, "a list of the names of its run logs", file=claim, field="runs")
     return runs
 
 
-def _beside(claim: Path, name: str) -> Path:
+def _next_to(claim: Path, name: str) -> Path:
     """The file of that name in or below the folder of the claim, and nowhere else."""
     try:
         check_file_name(name)
@@ -131,28 +297,16 @@ def _beside(claim: Path, name: str) -> Path:
     if not log.is_file():
         for packed in (f"{log.name}{suffix}" for suffix in PACKED_SUFFIXES):
             if log.with_name(packed).is_file():
-                raise _refused(log, f"not there, but {packed}", UNPACKED)
-        raise _refused(log, "not there", f"every run log listed in {claim.name}")
+                raise _refused(f"not there, but {packed}", UNPACKED, file=log)
+        raise _refused("not there", f"every run log listed in {claim.name}", file=log)
     return log
 
 
-def refusal(error: RuleError) -> Refused:
-    """Build the exception for an input that breaks one or several rules."""
-    problems = problems_of(error.problems)
-    count = count_text(len(problems), "problem")
-    return Refused(
-        f"The input breaks the rules: {count}. Correct it and try again.",
-        problems=problems,
-    )
-
-
-def problems_of(errors: Iterable[RuleError]) -> list[Problem]:
-    """Convert rule errors into problems for display."""
-    return [
-        Problem(each.message, each.file, each.line, each.field, each.expected) for each in errors
-    ]
-
-
-def _refused(path: Path, message: str, expected: str, *, field: str | None = None) -> Refused:
-    problem = Problem(message, file=str(path), field=field, expected=expected)
+def _refused(message: str, expected: str, *, file: Path, field: str | None = None) -> Refused:
+    problem = Problem(message, file=str(file), field=field, expected=expected)
     return Refused(f"{problem}.", problems=[problem])
+
+
+def _not_sent(field: str, message: str, expected: str) -> Refused:
+    problem = Problem(message, field=field, expected=expected)
+    return Refused(f"Invalid submission: {problem}.", problems=[problem])

@@ -1,40 +1,33 @@
-"""HTTP with one server: JSON in, JSON out, one sentence for each failure."""
+"""HTTP with one server: JSON in, JSON out, retries, and one sentence for each failure."""
 
 import ipaddress
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import logging
+import random
+import time
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from types import TracebackType
+from dataclasses import dataclass, replace
 from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
 import httpx2
 
-from finishline.client.answers import document_of, error_of
 from finishline.client.errors import (
     Conflict,
     FinishlineError,
     NoAnswer,
     NotAllowed,
     NotSignedIn,
+    TooManyRequests,
+    Unavailable,
+    error_of,
 )
-from finishline.client.retries import NEVER, Retries, TimedRetries
 
 # A worker imports this module alone of the client.
 __all__ = [
-    "NEVER",
-    "TIMEOUT",
-    "Conflict",
-    "FilePart",
-    "FinishlineError",
-    "NotAllowed",
-    "NotSignedIn",
-    "Progress",
-    "Retries",
-    "TimedRetries",
-    "Transport",
-    "checked_url",
-    "segment",
-]
+    "NEVER", "TIMEOUT", "Conflict", "FilePart", "FinishlineError", "NotAllowed", "NotSignedIn",
+    "Progress", "Retries", "TimedRetries", "Transport", "checked_url", "segment",
+]  # fmt: skip
 
 API = "/api/v1"
 # A silent event stream is an open connection with comments in it, so this is long for a stream
@@ -44,6 +37,98 @@ TIMEOUT = httpx2.Timeout(30.0, connect=5.0)
 Progress = Callable[[int, int], None]  # Bytes sent, and bytes in all.
 FilePart = tuple[str, tuple[str, Any, str]]
 Answer = TypeVar("Answer")
+
+FIRST_PAUSE_SECONDS = 0.5
+LONGEST_PAUSE_SECONDS = 60.0
+TEMPORARY = (502, 503, 504)
+FIRST_WAIT_SECONDS = 0.1
+LONGEST_WAIT_SECONDS = 2.0
+SERVER_FAULTS = range(500, 600)
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Retries:
+    """Number of retries of a repeatable request; the pauses double from half a second.
+
+    With `only_told` it is sent again only where the server says when: it did nothing then.
+    """
+
+    count: int = 4
+    pause: Callable[[float], None] = time.sleep
+    only_told: bool = False
+
+    def attempt(self, request: Callable[[], Answer]) -> Answer:
+        """Call `request`, retrying after temporary failures. Raises the last one.
+
+        Gives up if the server asks for a pause of more than a minute.
+        """
+        for number in range(self.count):
+            try:
+                return request()
+            except FinishlineError as error:
+                seconds = _pause_seconds(error, number, only_told=self.only_told)
+                if seconds is None:
+                    raise
+            self.pause(seconds)
+        return request()
+
+    def when_told(self) -> "Retries":
+        """The same for a request that may not be sent twice, unless the server did nothing."""
+        return replace(self, only_told=True)
+
+
+NEVER = Retries(count=0)
+
+
+@dataclass(frozen=True)
+class TimedRetries:
+    """Retries of a request for some seconds, after any fault of the server. Workers use it.
+
+    The pauses double from a tenth of a second to two seconds, each with a line in the log.
+    """
+
+    seconds: float
+    pause: Callable[[float], None] = time.sleep
+
+    def attempt(self, request: Callable[[], Answer]) -> Answer:
+        """Call `request` until it succeeds or time is up. Raises the last failure."""
+        give_up_at = time.monotonic() + self.seconds
+        wait_seconds = FIRST_WAIT_SECONDS
+        while True:
+            try:
+                return request()
+            except FinishlineError as error:
+                left_seconds = give_up_at - time.monotonic()
+                if not _is_temporary(error, SERVER_FAULTS) or wait_seconds > left_seconds:
+                    raise
+                # As long as the server asks, but not so long that no try is left.
+                asked_seconds = min(error.retry_after_seconds or 0.0, left_seconds / 2)
+                pause_seconds = max(wait_seconds, asked_seconds)
+                log.warning("%s Trying again in %.1f s.", error.detail, pause_seconds)
+            self.pause(pause_seconds)
+            wait_seconds = min(2 * wait_seconds, LONGEST_WAIT_SECONDS)
+
+
+def _pause_seconds(error: FinishlineError, number: int, *, only_told: bool) -> float | None:
+    """Seconds to wait before the next try, None if there is none."""
+    if not _is_temporary(error):
+        return None
+    if error.retry_after_seconds is not None:
+        asked = error.retry_after_seconds
+        return asked if asked <= LONGEST_PAUSE_SECONDS else None
+    if only_told:
+        return None
+    longest = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * float(2**number))
+    # Clients that were cut off together come back one after the other.
+    return longest * random.uniform(0.5, 1.0)  # noqa: S311  nothing secret is drawn
+
+
+def _is_temporary(error: FinishlineError, statuses: Container[int] = TEMPORARY) -> bool:
+    """Whether the same request may succeed later: a status that says so, or no answer at all."""
+    if isinstance(error, TooManyRequests):
+        return True
+    return isinstance(error, Unavailable) and (error.status is None or error.status in statuses)
 
 
 class Transport:
@@ -83,12 +168,7 @@ class Transport:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -98,42 +178,27 @@ class Transport:
     def get(self, path: str, /, **query: object) -> Any:
         """The JSON at an API path."""
         asked = {name: str(value) for name, value in query.items() if value is not None}
-        return self._attempt(
-            self._retries, lambda: self._document(self._request("GET", API + path, params=asked))
-        )
+        return self._json(self._retries, "GET", API + path, params=asked)
 
     def health(self) -> Any:
         """The server's own word on its health."""
-        return self._attempt(
-            self._retries, lambda: self._document(self._request("GET", "/healthz"))
-        )
+        return self._json(self._retries, "GET", "/healthz")
 
     def post(self, path: str, body: Mapping[str, object] | None = None) -> Any:
         """The JSON that answers a posted JSON body."""
-        return self._change("POST", path, body)
+        return self._json(self._retries.when_told(), "POST", API + path, json=body)
 
     def put(self, path: str, body: Mapping[str, object] | None = None) -> Any:
         """The JSON that answers a put JSON body."""
-        return self._change("PUT", path, body)
-
-    def _change(self, method: str, path: str, body: Mapping[str, object] | None) -> Any:
-        """Tried again only where the server says that it did nothing and when to come again."""
-        return self._attempt(
-            self._retries.when_told(),
-            lambda: self._document(self._request(method, API + path, json=body)),
-        )
+        return self._json(self._retries.when_told(), "PUT", API + path, json=body)
 
     def patch(self, path: str, body: Mapping[str, object]) -> Any:
         """Send a PATCH to an API path; return the JSON of the response."""
-        return self._attempt(
-            NEVER, lambda: self._document(self._request("PATCH", API + path, json=body))
-        )
+        return self._json(NEVER, "PATCH", API + path, json=body)
 
     def delete(self, path: str) -> Any:
         """Delete the thing at an API path; the answer, None if there is none."""
-        return self._attempt(
-            self._retries, lambda: self._document(self._request("DELETE", API + path))
-        )
+        return self._json(self._retries, "DELETE", API + path)
 
     def post_bytes(
         self,
@@ -174,24 +239,32 @@ class Transport:
         Under an idempotency key it is tried again; each try tells `progress` from the start.
         """
         headers = {} if key is None else {"Idempotency-Key": key}
-        parts = list(files)
+        request: dict[str, Any] = {"files": list(files), "data": dict(fields), "headers": headers}
 
         def send() -> tuple[Any, bool]:
-            answer = self._request(
-                "POST",
-                API + path,
-                progress,
-                files=parts,
-                data=dict(fields),
-                headers=headers,
-            )
+            answer = self._request("POST", API + path, progress, **request)
             return self._document(answer), answer.headers.get("Idempotent-Replayed") == "true"
 
         return self._attempt(self._retries.when_told() if key is None else self._retries, send)
 
     def download(self, path: str, *, limit_bytes: int) -> bytes:
         """The bytes at an API path; more of them than allowed are an error."""
-        return self._attempt(self._retries, lambda: self._download(path, limit_bytes))
+
+        def read() -> bytes:
+            content = bytearray()
+            with self._transport_errors(), self._http.stream("GET", API + path) as answer:
+                if answer.is_error or answer.is_redirect:
+                    answer.read()
+                    raise error_of(answer)
+                for chunk in answer.iter_bytes():
+                    content += chunk
+                    if len(content) > limit_bytes:
+                        raise FinishlineError(
+                            f"The response of {self.url} is larger than {limit_bytes} bytes."
+                        )
+            return bytes(content)
+
+        return self._attempt(self._retries, read)
 
     @contextmanager
     def stream(self, path: str, last_event_id: str | None = None) -> Iterator[Iterator[bytes]]:
@@ -211,19 +284,10 @@ class Transport:
     def _attempt(self, retries: Retries | TimedRetries, request: Callable[[], Answer]) -> Answer:
         return retries.attempt(request)
 
-    def _download(self, path: str, limit_bytes: int) -> bytes:
-        content = bytearray()
-        with self._transport_errors(), self._http.stream("GET", API + path) as answer:
-            if answer.is_error or answer.is_redirect:
-                answer.read()
-                raise error_of(answer)
-            for chunk in answer.iter_bytes():
-                content += chunk
-                if len(content) > limit_bytes:
-                    raise FinishlineError(
-                        f"The response of {self.url} is larger than {limit_bytes} bytes."
-                    )
-        return bytes(content)
+    def _json(self, retries: Retries | TimedRetries, method: str, path: str, **request: Any) -> Any:
+        return self._attempt(
+            retries, lambda: self._document(self._request(method, path, **request))
+        )
 
     def _request(
         self, method: str, path: str, progress: Progress | None = None, **request: Any
@@ -239,7 +303,16 @@ class Transport:
         return answer
 
     def _document(self, answer: httpx2.Response) -> Any:
-        return document_of(answer, url=self.url)
+        """The JSON of an answer, None if it is empty."""
+        if answer.status_code == 204 or not answer.content:
+            return None
+        try:
+            return answer.json()
+        except (ValueError, RecursionError) as error:
+            raise Unavailable(
+                f"{self.url} is not a Finishline server: its response is not JSON.",
+                status=answer.status_code,
+            ) from error
 
     @contextmanager
     def _transport_errors(self) -> Iterator[None]:
@@ -253,39 +326,33 @@ class Transport:
 class _CountedStream(httpx2.SyncByteStream):
     """A body that says how much of it has been taken."""
 
-    def __init__(
-        self, content: httpx2.SyncByteStream, total_bytes: int, progress: Progress
-    ) -> None:
-        self._content = content
-        self._total_bytes = total_bytes
-        self._progress = progress
+    def __init__(self, content: httpx2.SyncByteStream, total: int, progress: Progress) -> None:
+        self._content, self._total, self._progress = content, total, progress
 
     def __iter__(self) -> Iterator[bytes]:
         sent_bytes = 0
         for piece in self._content:
             yield piece
             sent_bytes += len(piece)
-            self._progress(sent_bytes, self._total_bytes)
+            self._progress(sent_bytes, self._total)
 
 
 def checked_url(url: str) -> str:
     """An http(s) address without its final slash. Raises ValueError."""
     try:
         parsed = httpx2.URL(url)
-    except httpx2.InvalidURL as error:
-        raise _bad_url(url) from error
+    except httpx2.InvalidURL:
+        parsed = httpx2.URL("")
     if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise _bad_url(url)
+        raise ValueError(
+            f"Invalid server address {url!r}. Expected one like http://127.0.0.1:8000."
+        )
     return url.rstrip("/")
 
 
 def segment(name: str) -> str:
     """A name as one segment of a path: an id that holds a slash stays one segment."""
     return quote(name, safe="") or "-"
-
-
-def _bad_url(url: str) -> ValueError:
-    return ValueError(f"Invalid server address {url!r}. Expected one like http://127.0.0.1:8000.")
 
 
 def _is_loopback(host: str) -> bool:

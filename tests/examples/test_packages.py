@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from finishline.client.packages import read_folder
+from finishline.client.files import read_folder
 from finishline.rules.benchmarks.benchmark import load_benchmark
 from finishline.rules.trainings.package import read_package
 from perf.packages import shipped_manifest, train_boxed, train_trusted

@@ -4,7 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from finishline.client.packages import read_folder
+from finishline.client.files import read_folder
 from finishline.rules.trainings.package import read_package
 
 SEASON = Path(__file__).parents[2] / "examples" / "season"

@@ -30,7 +30,7 @@ from finishline.cli.submission_tables import (
     violation_lines,
 )
 from finishline.cli.tables import time_text
-from finishline.client.files import problems_of
+from finishline.client.errors import problems_of
 from finishline.rules.archive.records import Found
 from finishline.rules.archive.submissions import task_and_kind
 from finishline.rules.benchmarks.benchmark import Benchmark

@@ -30,8 +30,7 @@ from finishline.cli.errors import INTERRUPTED, CliError, ExitCode, Problem
 from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Json, Token, Url
 from finishline.cli.records import find_in, problem_text, without_collector
 from finishline.cli.screen import as_it_is, open_screen
-from finishline.client.errors import NoAnswer
-from finishline.client.files import problems_of
+from finishline.client.errors import NoAnswer, problems_of
 from finishline.client.transport import FilePart
 from finishline.rules.archive.files import COMMIT, Archive, source_name
 from finishline.rules.archive.import_plan import Kind, Unsent, of_kind, of_severity, plan_import

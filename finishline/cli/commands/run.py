@@ -29,7 +29,7 @@ from finishline.cli.training import (
     require_training_packages,
     train_reference,
 )
-from finishline.client.files import problems_of
+from finishline.client.errors import problems_of
 from finishline.definitions import folders_of
 from finishline.devices import choose_device
 from finishline.log.folder import UNSTATED, Submission, logs_in, renew_submission

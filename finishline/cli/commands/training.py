@@ -21,8 +21,8 @@ from finishline.cli.processes import FAILED, TRAIN, box_events
 from finishline.cli.screen import as_it_is, open_screen
 from finishline.cli.tables import seconds_text
 from finishline.cli.training import require_seeds
-from finishline.client.files import problems_of
-from finishline.client.packages import read_folder
+from finishline.client.errors import problems_of
+from finishline.client.files import read_folder
 from finishline.package_folder import package_folder
 from finishline.places import installed_server
 from finishline.rules.statistics.gaps import gap_of_all
