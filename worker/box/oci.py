@@ -182,7 +182,11 @@ def command(
     for bind in binds:
         found += ["--volume", f"{bind.source}:{bind.target}:ro"]
     _, program = interpreter_binds()
-    orders = {"command": runner_command(order, CHANNEL), "variables": variables(order)}
+    orders = {
+        "command": runner_command(order, CHANNEL),
+        "variables": variables(order),
+        "processors": sorted(order.processors),
+    }
     keeper = [program, "-I", "-S", "-B", "-u", f"/{KEEPER.name}", json.dumps(orders)]
     return [*found, "--rootfs", str(root), *keeper]
 

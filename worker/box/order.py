@@ -37,7 +37,7 @@ class Order:
     """A package to run in a box.
 
     `packages` are the environment's with their versions, `extra` further read-only files, `gpus`
-    the UUIDs of the GPUs that a container gets.
+    the UUIDs of the GPUs that a container gets. It runs on `processors`, on all where it is empty.
     """
 
     package: Path
@@ -50,6 +50,7 @@ class Order:
     backend: AnyBackend = "bwrap"
     gpus: Sequence[str] = ()
     has_compiler: bool = False
+    processors: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)

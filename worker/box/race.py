@@ -21,6 +21,7 @@ import numpy as np
 from finishline.rules.run import Ledger, Phase
 from worker.box.channel import Array, Channel, ClosedError, DeadlineError, seal, specs_of
 from worker.box.order import BoxUnavailableError, Order
+from worker.box.processors import quiet_processors, waking_first
 from worker.box.protocol import (
     INLINE_LIMIT_BYTES,
     VERSION,
@@ -31,7 +32,6 @@ from worker.box.protocol import (
 )
 from worker.box.scorer import Scorer
 from worker.box.start import Box
-from worker.box.wake_up import waking_first
 from worker.box.watch import MemoryWatch, ProcessorTime, ProcessorUse, processor_time
 
 EXIT_SECONDS = 5.0
@@ -117,10 +117,12 @@ def race(
 ) -> RaceResult:
     """Run a package once in a box of its own; a failure is a value. No process is left.
 
+    The box runs on as many processors as its limits name threads, or on all that the host has.
     `on_start` is called with the ledger so far just before the clock starts. `on_ask` is called for
     each ask in order, by the thread that scores. Raises BoxUnavailableError if no box can be
     started, and an error of `score` or `on_ask`.
     """
+    order = replace(order, processors=quiet_processors(order.limits.threads))
     with Box(order) as box, Scorer(ended=box.stop) as scorer:
         runner = _Runner(box, course, scorer, on_start=on_start, on_ask=on_ask, stop=stop)
         with (

@@ -15,6 +15,7 @@ from typing import IO
 from worker.box import bubblewrap, oci, plain
 from worker.box.cgroup import Usage
 from worker.box.order import Backend, BoxUnavailableError, Order, Started
+from worker.box.processors import running_on
 from worker.box.watch import can_watch
 
 BACKENDS: Mapping[str, ModuleType] = {"bwrap": bubblewrap, "oci": oci, "plain": plain}
@@ -35,7 +36,8 @@ class Box:
         self._backend = BACKENDS[order.backend]
         self._folder = tempfile.mkdtemp(prefix="finishline-box-")
         try:
-            self._started: Started = self._backend.launch(order, Path(self._folder))
+            with running_on(order.processors):
+                self._started: Started = self._backend.launch(order, Path(self._folder))
         except BaseException as error:
             self._remove_folder()
             if isinstance(error, OSError):

@@ -9,7 +9,7 @@ import struct
 import pytest
 
 from perf.box import LATEST_SECONDS, draw_schedule, lateness
-from worker.box.wake_up import SHORTEST_SLICE_NS, waking_first
+from worker.box.processors import SHORTEST_SLICE_NS, waking_first
 
 GET_ATTRIBUTES = {"x86_64": 315, "aarch64": 275}
 KERNEL = tuple(int(part) for part in os.uname().release.split(".")[:2] if part.isdigit())

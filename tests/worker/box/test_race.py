@@ -1,6 +1,8 @@
 """A run in a box: the clock, the protocol, and who pays for which end."""
 
+import os
 import time
+from dataclasses import replace
 
 import psutil
 import pytest
@@ -10,6 +12,7 @@ from fuzz.box_channel import DEADLINE_SECONDS, LATE_SECONDS, FakeBox, converse
 from tests.worker.box.conftest import LIMITS, kill_boxes
 from worker.box import protocol, race
 from worker.box.order import RUNNER, BoxUnavailableError
+from worker.box.processors import choose
 from worker.box.protocol import Limits
 
 
@@ -53,6 +56,41 @@ def test_it_is_told_how_long_a_package_waited_for_its_processor(run_code):
     assert result.status == "reached", (result.message, result.log_tail)
     assert result.processor_share is not None
     assert 0.0 < result.processor_share < 0.8
+
+
+COUNTED = """
+    import os
+
+    def train(prepared, data, seed):
+        yield lambda inputs: bytes([len(os.sched_getaffinity(0))] * 8)
+"""
+
+
+@pytest.mark.parametrize("backend", ["bwrap", "plain"])
+@pytest.mark.parametrize("threads", [1, 10_000])
+def test_package_has_the_processors_of_its_threads(run_code, backend, threads):
+    own = os.sched_getaffinity(0)
+    limits = replace(LIMITS, threads=threads)
+    seen = []
+    run_code(
+        COUNTED,
+        backend=backend,
+        limits=limits,
+        score=lambda given: seen.extend(given) or (1.0, 1.0),
+    )
+
+    assert set(seen) == {min(threads, len(own))}
+    assert os.sched_getaffinity(0) == own
+
+
+def test_quiet_processors_are_on_cores_of_their_own():
+    idle = {0: 5, 1: 5, 2: 5, 3: 0, 4: 4, 5: 4}
+    cores = {0: "0-1", 1: "0-1", 2: "2-3", 3: "2-3", 4: "4-5", 5: "4-5"}
+
+    assert choose(idle, cores, 1) <= {0, 1}
+    assert len(choose(idle, cores, 3) & {0, 1}) == 1
+    assert choose(idle, cores, 3) - {0, 1} in ({2, 4}, {2, 5})
+    assert 3 not in choose(idle, cores, 5)
 
 
 def test_nothing_of_the_worker_comes_between_the_word_of_the_start_and_the_clock(

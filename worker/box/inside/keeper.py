@@ -52,6 +52,8 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # The kernel keeps it from a first process.
     orders = json.loads(sys.argv[1])
     life, channel = connected(), connected()
+    if orders["processors"]:  # crun gives a container all of its cgroup's again.
+        os.sched_setaffinity(0, orders["processors"])
     filter_calls(Path(FILTER).read_bytes())
     command = orders["command"]
     taken = [(os.POSIX_SPAWN_DUP2, channel.fileno(), CHANNEL)]
