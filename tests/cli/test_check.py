@@ -136,6 +136,17 @@ def test_one_json_line_for_each_submission(finishline, package, tree):
     assert result["olympic_mean_seconds"] == 720.0
 
 
+def test_score_with_json_is_one_document(finishline, package, tree):
+    both = str(tree), str(package)
+    ran = finishline("score", *both, "--json")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.json() == {"records": lines(finishline("score", *both).out)}
+    for other in (("--table",), ("--format", "csv")):
+        assert finishline("score", *both, "--json", *other).code == 2
+    missing = finishline("score", str(tree / "gone"), "--json")
+    assert (missing.code, "Cannot read" in missing.error()["message"]) == (1, True)
+
+
 def test_records_as_csv_and_as_a_table(finishline, package, tree):
     both = str(tree), str(package)
     rows = list(csv.DictReader(io.StringIO(finishline("score", *both, "--format", "csv").out)))

@@ -52,7 +52,7 @@ def plan_import(
             yield _unsent(record, "It cannot be read.")
         elif isinstance(submission, EntryFiles):
             yield _plan_entry(submission, record)
-        elif isinstance(submission, ResultSet) and submission.is_hpc:
+        elif record["suite"] == HPC:
             yield Unsent(submission.path, f"{HPC} is not scored")
         elif isinstance(submission, ResultSet) and submission.in_package:
             yield _plan_set(submission, record, found, published)

@@ -33,7 +33,7 @@ from finishline.rules.archive.set_problems import (
     note_undefined,
     note_unnamed_round,
 )
-from finishline.rules.archive.submissions import ResultSet, SingleLog
+from finishline.rules.archive.submissions import HPC_BENCHMARKS, ResultSet, SingleLog
 from finishline.rules.benchmarks.benchmark import DIVISIONS, Benchmark
 from finishline.rules.benchmarks.rounds import round_of_day
 from finishline.rules.logs.mllog_run import Reading
@@ -83,6 +83,8 @@ def score_set(found: ResultSet, reader: Reader) -> dict[str, Any]:
     division = logs.division or _called(said)
     factor = read_scaling(found, reader.archive, problems)
     record = _figures(logs, division, found.path, reader, problems, factor=factor)
+    if logs.name in HPC_BENCHMARKS:
+        return _not_scored(record, None)
     if found.in_package:
         record["organisation"] = shown(_organisation(found, logs.version))
         record["system"] = shown(found.place[-2])
@@ -102,22 +104,23 @@ def _describe_hpc(found: ResultSet, reader: Reader) -> dict[str, Any]:
     said = description.division if description is not None else None
     division = logs.division or _called(said)
     record = _figures(logs, division, found.path, reader, Problems())
-    unscored = ("olympic_mean_seconds", "normalised_seconds", "rcp", "cv_percent", "cv_all_percent")
-    record |= dict.fromkeys(unscored) | {
-        "scored_runs": [],
+    record |= {
         "version": version,
         "organisation": shown(organisation[-1]),
         "system": shown(system),
-        "suite": HPC,
-        "scaling": found.scaling,
         "description": dict(description.fields) if description is not None else None,
     }
+    return _not_scored(record, found.scaling)
+
+
+def _not_scored(record: dict[str, Any], scaling: str | None) -> dict[str, Any]:
+    unscored = ("olympic_mean_seconds", "normalised_seconds", "rcp", "cv_percent", "cv_all_percent")
+    record |= dict.fromkeys(unscored) | {"scored_runs": [], "suite": HPC, "scaling": scaling}
     problems = Problems()
-    scaling = f" ({found.scaling} scaling)" if found.scaling else ""
     problems.add(
         "hpc_not_scored",
-        f"{HPC} is not scored{scaling}",
-        file=found.path,
+        f"{HPC} is not scored" + (f" ({scaling} scaling)" if scaling else ""),
+        file=record["path"],
         expected="a set of MLPerf Training, ORG/results/SYSTEM/BENCHMARK",
         severity="warning",
     )
@@ -126,13 +129,18 @@ def _describe_hpc(found: ResultSet, reader: Reader) -> dict[str, Any]:
 
 def score_log(found: SingleLog, reader: Reader) -> dict[str, Any]:
     """The record of a log outside any package, as a set of one run."""
+    folder = ResultSet(found.path, found.file.place[:-1], [found.file])
+    if folder.is_hpc:
+        return _describe_hpc(folder, reader)
     problems = Problems()
-    named = version_of(found.file.place[:-1])
+    named = version_of(folder.place)
     possible = () if named is None else (named,)
     logs = _read_logs([found.file], None, possible, reader, problems, alone=True)
     record = _figures(logs, logs.division, found.path, reader, problems, alone=True)
     record["organisation"] = logs.runs[0].organisation
     record["system"] = logs.runs[0].platform
+    if logs.name in HPC_BENCHMARKS:
+        return _not_scored(record, None)
     return _finished(record, problems)
 
 
@@ -204,7 +212,8 @@ def _read_files(
 ) -> tuple[list[Reading], Problems]:
     """Read every log as one of a benchmark. Return the readings and the problems."""
     problems = Problems()
-    names = names_of(name, benchmark) if name else reader.definitions.mlperf_names()
+    known = (*reader.definitions.mlperf_names(), *HPC_BENCHMARKS)
+    names = names_of(name, benchmark) if name else known
     allowed = {"submission_benchmark": names, "submission_division": DIVISIONS}
     readings = []
     for file in files:

@@ -21,6 +21,8 @@ from finishline.rules.scoring.convergence import (
 from finishline.rules.scoring.tta import first_evaluation_at_target
 from finishline.rules.scoring.violations import Violation
 
+NO_BATCH_SIZE = "no global_batch_size in the log"
+
 
 def check_set(
     runs: Sequence[Run],
@@ -34,7 +36,8 @@ def check_set(
 
     `convergence` has one figure for each of `runs`. The verdict is None in the open division, for
     a benchmark without reference points, for too few runs, and where the runs do not agree on one
-    batch size; the log of a run that did not converge may have ended before it told.
+    batch size. It is "missing" where no log has one, as for the published checker. The log of a run
+    that did not converge may have ended before it.
     """
     rule = benchmark.rcp
     if rule is None or division != "closed" or len(runs) <= 2 * benchmark.runs.dropped:
@@ -47,8 +50,10 @@ def check_set(
     if not sizes:
         return None, []
     batch_size = next(iter(sizes))
+    if sizes == {None}:
+        return RcpVerdict("missing", NO_BATCH_SIZE, 1.0), [_batch_size_violation(runs, convergence)]
     if len(sizes) > 1 or batch_size is None:
-        return None, [_batch_size_violation(runs)]
+        return None, [_batch_size_violation(runs, convergence)]
     try:
         verdict = check_convergence(
             [_as_points_count(figure, rule) for figure in convergence],
@@ -116,12 +121,19 @@ def _last_is_silent(run: Run, unit: str) -> bool:
     return (last.samples if unit == "samples_count" else last.epoch) is None
 
 
-def _batch_size_violation(runs: Sequence[Run]) -> Violation:
+def _batch_size_violation(runs: Sequence[Run], convergence: Sequence[float | None]) -> Violation:
     first = runs[0]
-    other = next((run for run in runs if run.batch_size != first.batch_size), first)
+    for run, figure in zip(runs, convergence, strict=True):
+        if figure is not None and run.batch_size is None:
+            other = run
+            message = f"{NO_BATCH_SIZE}: the set is not compared with the reference's convergence"
+            break
+    else:
+        other = next(run for run in runs if run.batch_size not in (None, first.batch_size))
+        message = f"batch size {other.batch_size}, and {first.batch_size} in {first.name}"
     return Violation(
         "batch_size_differs",
-        f"batch size {other.batch_size}, and {first.batch_size} in {first.name}",
+        message,
         file=other.name,
         field="global_batch_size",
         expected="one batch size, logged in every run",

@@ -290,6 +290,40 @@ def test_mlperf_hpc_is_named_and_not_scored(score_tree, make_log, folder, scalin
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("path", "root", "said"),
+    [
+        ("result_0.txt", ("/", "hpc", "ACME", "results", "big", "weak", "deepcam"),
+         ("weak", "ACME", "big", " (weak scaling)")),
+        ("result_0.txt", ("/", "hpc_results_v0.7", "ACME", "results", "big", "deepcam"),
+         (None, "ACME", "big", "")),
+        ("run.log", ("/", "tmp"), (None, "ACME", "big", "")),
+        ("logs/result_0.txt", ("/", "tmp"), (None, None, None, "")),
+    ],
+)  # fmt: skip
+def test_one_log_of_mlperf_hpc_is_not_scored(score_tree, make_log, path, root, said):
+    [record] = score_tree({path: make_log(benchmark="deepcam")}, root=root)
+    scaling, organisation, system, words = said
+    named = ("suite", "scaling", "organisation", "system", "benchmark")
+    assert [record[name] for name in named] == [
+        "MLPerf HPC", scaling, organisation, system, "deepcam",
+    ]  # fmt: skip
+    assert record["olympic_mean_seconds"] is None
+    assert [p["message"] for p in record["problems"]] == [f"MLPerf HPC is not scored{words}"]
+
+
+def test_a_closed_set_without_a_batch_size_says_so(score_tree, make_package, make_log):
+    """Source: mlperf-logging, rcp_checker: "Could not detect global_batch_size"."""
+    logs = [make_log(10.0 + i, seed=i).replace("global_batch_size", "gbs") for i in range(5)]
+    [record] = score_tree(make_package(logs), root=("/", "v5.1"))
+    [problem] = record["problems"]
+    assert (problem["code"], problem["field"]) == ("batch_size_differs", "global_batch_size")
+    assert problem["file"] == "ACME/results/big/retinanet/result_0.txt"
+    assert problem["message"].startswith("no global_batch_size in the log: the set is not compared")
+    assert (record["rcp"]["verdict"], record["eligible"]) == ("missing", False)
+    assert record["normalised_seconds"] == record["olympic_mean_seconds"] == 720
+
+
 def test_copies_of_a_log_are_flagged_wherever_they_are(score_tree, make_package):
     files = make_package()
     other = {path.replace("big", "small"): content for path, content in files.items()}
