@@ -37,13 +37,8 @@ from finishline.rules.benchmarks.quality import Direction
 from finishline.rules.run import Clock, Evaluation
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.scoring.violations import FIXED_STOP_P_VALUE
-from finishline.rules.statistics.significance import p_value_of_mean_beyond
-from finishline.rules.statistics.spread import (
-    Spread,
-    dropped_at_each_end,
-    interval_of,
-    measured_seconds,
-)
+from finishline.rules.statistics.aggregate import Spread, dropped_at_each_end, measured_seconds
+from finishline.rules.statistics.gaps import interval_of, p_value_of_mean_beyond
 from finishline.rules.submissions.claim import Claim, System
 from finishline.rules.trainings.halves import judge_halves
 from finishline.rules.verification.judge import judge

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from finishline.rules.ranking.evidence import evidence_words
-from finishline.rules.statistics.significance import SHORTEST_SECONDS
+from finishline.rules.statistics.aggregate import SHORTEST_SECONDS
 from finishline.rules.text import count_text
 from web.chart_parts import (
     SYMBOLS,

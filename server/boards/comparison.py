@@ -1,6 +1,8 @@
 """Submissions compared pair by pair: who is faster, and how surely."""
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -9,9 +11,8 @@ from sqlalchemy.orm import Session
 
 from finishline.api.comparisons import ComparedPairView, ComparedView, SubmissionComparison
 from finishline.rules.benchmarks.accelerators import hardware_words
-from finishline.rules.statistics.comparison import Comparison, compare
-from finishline.rules.statistics.gaps import ALPHA
-from finishline.rules.statistics.significance import holm
+from finishline.rules.statistics.aggregate import Interval
+from finishline.rules.statistics.gaps import ALPHA, LogTimes, count_needed, log_times, welch
 from finishline.rules.text import count_text, unseen_gap_text
 from server.base.errors import ContentError, no_such
 from server.base.models import DISPLAY_NAME, SUBMITTER, Pool, PoolRun, Submission
@@ -19,6 +20,67 @@ from server.submissions.service import convergence_factor, run_times
 
 FEWEST, MOST = 2, 6
 EXPECTED = f"{FEWEST} to {MOST} different ids, separated by commas"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The first side against the second, from the seconds of their runs.
+
+    `ratio` is the geometric mean of the first over that of the second, with its 95 % interval.
+    `p_value` is two-sided. `p_faster` is 1 less the one-sided p-value that the first is faster.
+    `p_one_run_faster` is the share of pairs, one run of each side, in which the first is faster,
+    ties counting half. `runs_needed` is how many runs on each side separate a true gap as wide as
+    this one with a power of 0.8 at p = 0.05, None where there is no gap. All but the ratio and the
+    share are None where a side has fewer than two runs, and those two where a side has none.
+    """
+
+    first_runs: int
+    second_runs: int
+    ratio: float | None = None
+    ratio_interval: Interval | None = None
+    p_value: float | None = None
+    p_faster: float | None = None
+    p_one_run_faster: float | None = None
+    runs_needed: int | None = None
+
+
+def compare(first: Sequence[float], second: Sequence[float]) -> Comparison:
+    """Compare the seconds of two sets of runs.
+
+    Welch's t-test on the logarithms of the runs that reached the target: a run that did not has no
+    time, and the mean that is ranked has already counted it as slowest.
+    Source: Welch (1947); Mann and Whitney (1947) for the share of pairs.
+    """
+    one, other = log_times(first), log_times(second)
+    found = Comparison(len(first), len(second))
+    if one is None or other is None:
+        return found
+    wins = sum((a < b) + 0.5 * (a == b) for a in first for b in second)
+    share = wins / (len(first) * len(second))
+    found = replace(found, ratio=math.exp(one.mean - other.mean), p_one_run_faster=share)
+    gap = welch(one, other)
+    if gap is None:
+        return found
+    return replace(
+        found,
+        ratio_interval=gap.interval(),
+        p_value=gap.p_value,
+        p_faster=gap.p_more,
+        runs_needed=_runs_needed(one, other),
+    )
+
+
+def _runs_needed(first: LogTimes, second: LogTimes) -> int | None:
+    """Runs on each side that separate a true gap as wide as the one between two means.
+
+    Within one run of the exact power at p = 0.05. None where no count is worth naming.
+    """
+    gap = first.mean - second.mean
+    if first.variance is None or second.variance is None or gap == 0.0:
+        return None
+    total = first.variance + second.variance
+    sides = total**2 / (first.variance**2 + second.variance**2)
+    return count_needed(math.sqrt(total) / abs(gap), sides=sides, alpha=ALPHA)
 
 
 def compare_submissions(session: Session, text: str) -> SubmissionComparison:
@@ -173,3 +235,19 @@ def _sentence(
         f"{names}, which may be chance; a gap of this size needs {found.runs_needed} runs on "
         "each side to show."
     )
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Each p-value adjusted for all of them, in the order given.
+
+    To reject where the adjusted value is at most alpha keeps the chance of any false rejection at
+    alpha, however the tests depend on each other. Source: Holm (1979), "A simple sequentially
+    rejective multiple test procedure".
+    """
+    places = sorted(range(len(p_values)), key=p_values.__getitem__)
+    adjusted = [1.0] * len(p_values)
+    highest = 0.0
+    for step, place in enumerate(places):
+        highest = max(highest, min(1.0, (len(p_values) - step) * p_values[place]))
+        adjusted[place] = highest
+    return adjusted

@@ -19,7 +19,7 @@ from finishline.rules.benchmarks.prices import (
     training_cost_usd,
 )
 from finishline.rules.scoring.tta import display_seconds
-from finishline.rules.statistics.spread import interval_of
+from finishline.rules.statistics.gaps import interval_of
 from server.base.models import Attempt, PoolRun, RunRow, Submission, Verification
 from server.boards.rows import BoardRow, why_price_unranked
 from server.boards.what_if import (

@@ -1,11 +1,10 @@
 """Lineage of packages: seconds that an idea gained on the parent, and the tree they form."""
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
-from finishline.rules.statistics.comparison import compare
-from finishline.rules.statistics.gaps import Gap
+from finishline.rules.statistics.gaps import Gap, log_times, welch
 
 Name = TypeVar("Name", bound=Hashable)
 
@@ -28,7 +27,8 @@ class Gain:
 
 def gain_of_pairs(parent_seconds: float, gap: Gap) -> Gain:
     """Gain by runs in pairs: the time of the parent, or without the idea, over the package's."""
-    return _gain(parent_seconds, (gap.ratio, gap.low, gap.high), gap.pairs)
+    saved, low, high = (parent_seconds * (1 - 1 / each) for each in (gap.ratio, gap.low, gap.high))
+    return Gain(saved, low, high, gap.ratio, gap.pairs)
 
 
 def gain_of_runs(
@@ -40,18 +40,10 @@ def gain_of_runs(
     would favour its side.
     """
     times = [[each for each in runs if each is not None] for runs in (parent, own)]
-    if (len(times[0]), len(times[1])) != (len(parent), len(own)):
+    gap = welch(*(log_times(each) for each in times))
+    if gap is None or (len(times[0]), len(times[1])) != (len(parent), len(own)):
         return None
-    found = compare(*times)
-    if found.ratio is None or found.ratio_interval is None:
-        return None
-    interval = found.ratio_interval
-    return _gain(parent_seconds, (found.ratio, interval.low, interval.high), None)
-
-
-def _gain(parent_seconds: float, ratios: tuple[float, float, float], pairs: int | None) -> Gain:
-    saved, low, high = (parent_seconds * (1 - 1 / ratio) for ratio in ratios)
-    return Gain(saved, low, high, ratios[0], pairs)
+    return replace(gain_of_pairs(parent_seconds, gap), pairs=None)
 
 
 @dataclass

@@ -17,7 +17,6 @@ from finishline.api.boards import BoardEntry, BoardQuery
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking.evidence import Round, round_of, rounds_of
 from finishline.rules.ranking.metrics import Metric
-from finishline.rules.statistics.comparison import RankedTime, Separated, separate
 from finishline.rules.submissions.claim import Kind
 from server.base.board_versions import VersionedCache, changes_between
 from server.base.database import state_of
@@ -36,8 +35,11 @@ from server.boards.ranking import (
     FIRST_METRIC,
     Order,
     Ranked,
+    RankedTime,
+    Separated,
     Standing,
     order_of,
+    separate,
     why_entry_unranked,
 )
 from server.boards.rows import (

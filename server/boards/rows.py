@@ -17,9 +17,14 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.prices import SystemPrice, training_cost_usd
 from finishline.rules.scoring.calibrated_runs import claimed_interval
 from finishline.rules.scoring.tta import display_seconds
-from finishline.rules.statistics.aggregate import coefficient_of_variation_percent, mean
+from finishline.rules.statistics.aggregate import (
+    Spread,
+    coefficient_of_variation_percent,
+    dropped_at_each_end,
+    mean,
+    resolution_of,
+)
 from finishline.rules.statistics.gaps import log_times
-from finishline.rules.statistics.spread import Spread, dropped_at_each_end, resolution_of
 from finishline.rules.submissions.claim import Kind
 from server.base.models import (
     DISPLAY_NAME,

@@ -25,12 +25,12 @@ from finishline.rules.run import (
 from finishline.rules.scoring.scoring import scored_places
 from finishline.rules.scoring.tta import place_at_target
 from finishline.rules.statistics.aggregate import (
+    LONGEST_SECONDS,
     coefficient_of_variation_percent,
     mean,
+    measured_seconds,
     olympic_mean,
 )
-from finishline.rules.statistics.significance import LONGEST_SECONDS
-from finishline.rules.statistics.spread import measured_seconds
 from finishline.rules.submissions.claim_checks import MOST_EPOCHS
 from finishline.rules.text import shown
 

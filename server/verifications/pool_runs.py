@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.scoring.calibrated_runs import calibrated_spread
-from finishline.rules.statistics.spread import Spread, pooled_spread
+from finishline.rules.statistics.aggregate import Spread, pooled_spread
 from finishline.rules.verification.cross_check import compare_runs
 from finishline.rules.verification.judge_time import why_not_timed
 from finishline.rules.verification.messages import ReplayReport, ReplayRun, WorkerSystem

@@ -17,14 +17,14 @@ from finishline.rules.ranking.evidence import (
     is_timed,
     may_be_measured,
 )
-from finishline.rules.statistics.aggregate import Interval
-from finishline.rules.statistics.spread import (
+from finishline.rules.statistics.aggregate import (
     FEWEST_SEALED_RUNS,
+    Interval,
     Spread,
-    interval_of,
     measured_seconds,
     resolution_of,
 )
+from finishline.rules.statistics.gaps import interval_of
 from finishline.rules.submissions.claim import Kind
 from finishline.rules.submissions.settings import configuration_of
 from finishline.rules.verification.messages import ReplayReport

@@ -6,7 +6,7 @@ from typing import Any
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
-from finishline.rules.statistics.significance import SHORTEST_SECONDS
+from finishline.rules.statistics.aggregate import SHORTEST_SECONDS
 from finishline.rules.verification.judge import is_excused
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import (

@@ -16,7 +16,7 @@ from finishline.rules.scoring.calibrated_runs import (
     interpolated_epochs,
     pooled,
 )
-from finishline.rules.statistics.significance import Reference, reference_of
+from finishline.rules.statistics.aggregate import Reference, reference_of
 from finishline.rules.submissions.claim import Claim, System
 from finishline.rules.verification.bands import (
     band_at,

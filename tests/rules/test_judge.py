@@ -13,8 +13,8 @@ from scipy.stats import t as student
 from finishline.rules.benchmarks.benchmark import ReferenceRun, load_benchmark
 from finishline.rules.run import Evaluation
 from finishline.rules.scoring.scoring import RunScore
-from finishline.rules.statistics.aggregate import olympic_mean, olympic_weight
-from finishline.rules.statistics.significance import lowest_mean, reference_of
+from finishline.rules.statistics.aggregate import olympic_mean, olympic_weight, reference_of
+from finishline.rules.statistics.gaps import lowest_mean
 from finishline.rules.submissions.claim import Claim, System
 from finishline.rules.verification.job import Request, build_job
 from finishline.rules.verification.judge import judge

@@ -15,22 +15,20 @@ from finishline.rules.errors import RuleError
 from finishline.rules.run import Clock, Evaluation, Ledger, Run
 from finishline.rules.scoring.scoring import score
 from finishline.rules.statistics.aggregate import (
+    Spread,
     coefficient_of_variation_percent,
+    dropped_at_each_end,
     mean,
+    measured_seconds,
     median_window,
     olympic_mean,
     olympic_weight,
-    standard_deviation,
-)
-from finishline.rules.statistics.spread import (
-    Spread,
-    dropped_at_each_end,
-    interval_of,
-    measured_seconds,
     pooled_spread,
     resolution_of,
+    standard_deviation,
     variance_of_mean,
 )
+from finishline.rules.statistics.gaps import interval_of
 
 
 @pytest.fixture

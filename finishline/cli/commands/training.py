@@ -25,8 +25,8 @@ from finishline.client.errors import problems_of
 from finishline.client.files import read_folder
 from finishline.package_folder import package_folder
 from finishline.places import installed_server
+from finishline.rules.statistics.aggregate import SHORTEST_SECONDS
 from finishline.rules.statistics.gaps import gap_of_all
-from finishline.rules.statistics.significance import SHORTEST_SECONDS
 from finishline.rules.submissions.claim import MAX_TRAINED_SEED
 from finishline.rules.text import count_text
 from finishline.rules.trainings.own_benchmark import FILE

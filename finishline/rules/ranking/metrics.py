@@ -8,7 +8,7 @@ from finishline.rules.logs.dawnbench_entry import (
     LONGEST_LATENCY_MS,
     SHORTEST_LATENCY_MS,
 )
-from finishline.rules.statistics.significance import LONGEST_SECONDS, SHORTEST_SECONDS
+from finishline.rules.statistics.aggregate import LONGEST_SECONDS, SHORTEST_SECONDS
 from finishline.rules.submissions.claim import MOST_INSTANCES, Kind
 
 Metric = Literal["tta", "cost", "energy", "latency", "inference_cost"]

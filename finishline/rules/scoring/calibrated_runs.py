@@ -7,9 +7,15 @@ from functools import lru_cache
 from finishline.rules.benchmarks.benchmark import Benchmark, QualityTarget, ReachRule
 from finishline.rules.run import Evaluation
 from finishline.rules.scoring.tta import find_crossing
-from finishline.rules.statistics.aggregate import Interval
-from finishline.rules.statistics.significance import Reference, reference_of
-from finishline.rules.statistics.spread import Spread, interval_of, pooled_spread, resolution_of
+from finishline.rules.statistics.aggregate import (
+    Interval,
+    Reference,
+    Spread,
+    pooled_spread,
+    reference_of,
+    resolution_of,
+)
+from finishline.rules.statistics.gaps import interval_of
 
 Curves = tuple[tuple[float, ...], ...]
 

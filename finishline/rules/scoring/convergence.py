@@ -16,8 +16,8 @@ from typing import Literal
 from finishline.rules.benchmarks.reference_points import ConvergenceUnit, ReferencePoint, SpreadOf
 from finishline.rules.errors import RuleError
 from finishline.rules.run import Evaluation, Run
-from finishline.rules.statistics.aggregate import mean, olympic_mean, standard_deviation
-from finishline.rules.statistics.significance import Reference, lowest_mean
+from finishline.rules.statistics.aggregate import Reference, mean, olympic_mean, standard_deviation
+from finishline.rules.statistics.gaps import lowest_mean
 from finishline.rules.text import count_text
 
 Verdict = Literal["pass", "fail", "missing", "published"]

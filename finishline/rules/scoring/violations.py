@@ -9,7 +9,7 @@ from finishline.rules.benchmarks.reference_points import ConvergenceUnit
 from finishline.rules.run import Evaluation, Run
 from finishline.rules.scoring.tta import first_evaluation_at_target
 from finishline.rules.statistics.aggregate import mean
-from finishline.rules.statistics.significance import p_value_of_mean_beyond
+from finishline.rules.statistics.gaps import p_value_of_mean_beyond
 from finishline.rules.text import count_text
 
 FIXED_STOP_P_VALUE = 0.01

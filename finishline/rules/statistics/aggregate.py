@@ -1,11 +1,21 @@
-"""Aggregate the runs of a set into one figure with its spread."""
+"""The runs of a set as one figure, and how far they scatter."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 from finishline.rules.errors import RuleError
 from finishline.rules.text import count_text
+
+SHORTEST_SECONDS = 0.001  # Logs are stamped in milliseconds: nothing shorter was measured.
+LONGEST_SECONDS = 1e12  # No log has so late a time stamp.
+FEWEST_SEALED_RUNS = 3
+FEWEST_RUNS_OF_SPREAD = 10
+NORMAL = NormalDist()
+# The variance of an olympic mean as a multiple of one figure's: of so many normal figures, of which
+# so many are dropped at each end.
+VARIANCE_OF_MEAN = {(3, 1): 0.449, (4, 1): 0.298, (5, 1): 0.227, (5, 2): 0.287, (10, 1): 0.105}
 
 
 @dataclass(frozen=True)
@@ -19,8 +29,7 @@ class Interval:
 def olympic_mean(times: Sequence[float | None], *, dropped: int) -> float | None:
     """Mean without the `dropped` fastest and slowest runs, or None if too few converged.
 
-    `times` holds seconds, None for a run that did not converge; such a run counts as slower than
-    every other, so `dropped` of them may be dropped and one more makes the set invalid.
+    None in `times` is a run that did not converge and counts as slower than every other.
     Raises RuleError if nothing is left to average.
     Source: MLPerf training_rules.adoc, "Benchmark results".
     """
@@ -36,8 +45,7 @@ def olympic_mean(times: Sequence[float | None], *, dropped: int) -> float | None
 def olympic_weight(count: int, *, dropped: int) -> int:
     """Of how many runs the plain mean scatters no less than the olympic mean of `count` runs.
 
-    The variance of an olympic mean of normal figures is below sigma^2 / (count - dropped): for 3
-    runs 0.449 sigma^2, for 5 0.227, for 10 0.105 (variances of trimmed means).
+    The variance of an olympic mean of normal figures is below sigma^2 / (count - dropped).
     """
     return count - dropped
 
@@ -45,9 +53,9 @@ def olympic_weight(count: int, *, dropped: int) -> int:
 def median_window(times: Sequence[float | None], *, count: int, dropped: int) -> slice:
     """Find the `count` consecutive runs with the median olympic mean of all such windows.
 
-    An invalid window counts as infinite. Of an even number of windows the slower of the two in
-    the middle is taken, because the submitter chose how many runs there are; of equal windows the
-    first. All runs where there are no more than `count`.
+    An invalid window counts as infinite. Of two windows in the middle the slower is taken, because
+    the submitter chose how many runs there are; of equal windows the first. All runs where there
+    are no more than `count`.
     Source: MLPerf training_rules.adoc, "Benchmark results" (M > N runs).
     """
     windows = [slice(i, i + count) for i in range(len(times) - count + 1)]
@@ -73,10 +81,96 @@ def standard_deviation(values: Sequence[float], *, ddof: int) -> float:
 def coefficient_of_variation_percent(values: Sequence[float]) -> float | None:
     """Population standard deviation over mean, in percent; None below two values or at mean 0.
 
-    Over all runs that converged, nothing dropped (ddof = 0): this reproduces the figures
-    published for MLPerf Training v0.5. Source: Verma et al., "Demystifying the MLPerf Training
-    Benchmark Suite".
+    Source: Verma et al., "Demystifying the MLPerf Training Benchmark Suite" (ddof = 0).
     """
     if len(values) < 2 or mean(values) == 0.0:
         return None
     return standard_deviation(values, ddof=0) / mean(values) * 100.0
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Mean and spread of a figure over `count` reference runs; `stdev` with ddof = 1."""
+
+    mean: float
+    stdev: float
+    count: int
+
+
+def reference_of(values: Sequence[float]) -> Reference:
+    """The reference that at least two figures make."""
+    return Reference(mean(values), standard_deviation(values, ddof=1), len(values))
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The standard deviation of the log of one run's time, and its degrees of freedom."""
+
+    stdev: float
+    degrees_of_freedom: float
+
+    def at_least(self, resolution: float) -> "Spread":
+        """The same, but no run scatters less than the relative step it is read off at."""
+        return Spread(max(self.stdev, resolution), self.degrees_of_freedom)
+
+
+def dropped_at_each_end(runs: int) -> int:
+    """Number of sealed runs that the mean drops at each end: a tenth, at least one."""
+    return max(1, math.floor(runs / 10 + 0.5))
+
+
+def measured_seconds(times: Sequence[float | None]) -> float | None:
+    """The olympic mean of sealed runs in seconds, or None below three of them.
+
+    A run without a time missed the target or ran into its limit: it counts as infinite.
+    """
+    if len(times) < FEWEST_SEALED_RUNS:
+        return None
+    return olympic_mean(times, dropped=dropped_at_each_end(len(times)))
+
+
+def variance_of_mean(runs: int, *, dropped: int | None = None) -> float | None:
+    """The variance of the olympic mean of so many normal figures, over that of one.
+
+    `dropped` are left out at each end, by default as many as of sealed runs. None below two runs,
+    and where none is left. It is at most 2 % off from six runs on.
+    Source: Huber, Robust Statistics, 3.3.
+    """
+    dropped = dropped_at_each_end(runs) if dropped is None else dropped
+    if runs < 2 or runs <= 2 * dropped:
+        return None
+    if dropped == 0:
+        return 1 / runs
+    if (runs, dropped) in VARIANCE_OF_MEAN:
+        return VARIANCE_OF_MEAN[runs, dropped]
+    share = dropped / runs
+    end = NORMAL.inv_cdf(1 - share)
+    within = 1 - 2 * share - 2 * end * NORMAL.pdf(end)
+    return (within + 2 * share * end**2) / (1 - 2 * share) ** 2 / runs
+
+
+def pooled_spread(pools: Iterable[Sequence[float]]) -> Spread | None:
+    """The spread of log figures within pools, over all pools; None below ten runs.
+
+    `pools` holds the seconds (or epochs) of the runs that reached the target. A pool of one run
+    does not count.
+    """
+    squares, runs, groups = 0.0, 0, 0
+    for figures in pools:
+        if len(figures) < 2:
+            continue
+        logs = [math.log(max(figure, SHORTEST_SECONDS)) for figure in figures]
+        squares += (len(logs) - 1) * standard_deviation(logs, ddof=1) ** 2
+        runs += len(logs)
+        groups += 1
+    if runs < FEWEST_RUNS_OF_SPREAD:
+        return None
+    return Spread(math.sqrt(squares / (runs - groups)), runs - groups)
+
+
+def resolution_of(*, step_seconds: float | None, seconds: float) -> float:
+    """The least relative spread of a time that is read off at evaluations `step_seconds` apart.
+
+    The standard deviation of rounding to a step is step / sqrt(12); 0 where no step is known.
+    """
+    return 0.0 if not step_seconds or seconds <= 0 else step_seconds / seconds / math.sqrt(12)

@@ -1,27 +1,62 @@
-"""Distance of two sides' figures on the log scale: Welch's, Student's paired and pooled t-tests."""
+"""Student's t: distances of means and of two sides' times, their intervals and p-values."""
 
+import importlib.util
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import NormalDist
+from functools import lru_cache
+from types import ModuleType
+from typing import Literal
 
-from finishline.rules.statistics.aggregate import Interval, mean, standard_deviation
-from finishline.rules.statistics.significance import SHORTEST_SECONDS, t_probability, t_quantile
+from finishline.rules.errors import StatisticsMissingError
+from finishline.rules.statistics.aggregate import (
+    NORMAL,
+    SHORTEST_SECONDS,
+    Interval,
+    Reference,
+    Spread,
+    mean,
+    standard_deviation,
+    variance_of_mean,
+)
 
 ALPHA = 0.05
 POWER = 0.8
 MOST_NEEDED = 1_000_000  # Nobody will ever train so many runs or pairs.
 LARGEST_LOG = 700.0  # Logarithms beyond this have no exponential.
+WIDEST = 1e9
 # Equal figures have means and spreads that differ by less in their last digits.
 SAME_LOG, NO_SCATTER = 1e-9, 1e-14
+
+
+def has_scipy() -> bool:
+    """Whether SciPy is installed, without importing it."""
+    return importlib.util.find_spec("scipy") is not None
+
+
+def _scipy_special() -> ModuleType:
+    """Import SciPy at the first use: it is the extra `stats`, and takes a quarter of a second."""
+    try:
+        import scipy.special
+    except ModuleNotFoundError:
+        raise StatisticsMissingError from None
+    return scipy.special  # type: ignore[no-any-return]
+
+
+@lru_cache(maxsize=4096)  # Welch's degrees of freedom are no whole numbers: without end.
+def t_quantile(probability: float, degrees_of_freedom: float) -> float:
+    """The value below which Student's t lies with this probability.
+
+    Raises StatisticsMissingError without SciPy, as each function here does that needs it.
+    """
+    return float(_scipy_special().stdtrit(degrees_of_freedom, probability))
 
 
 @dataclass(frozen=True)
 class Gap:
     """The first side over the second: log of the ratio, its standard error and its freedom.
 
-    `ratio` is below 1 where the first side is less. `p_less` and `p_more` are one-sided: how likely
-    is a ratio this far below, or above, 1 if the true one were 1?
+    `ratio` is below 1 where the first side is less. `p_less` and `p_more` are one-sided.
     """
 
     log_ratio: float
@@ -33,37 +68,34 @@ class Gap:
         """The geometric mean of the first side over that of the second."""
         return math.exp(min(self.log_ratio, LARGEST_LOG))
 
-    @property
-    def low(self) -> float:
-        """Lower end of the 95 % interval of the true ratio."""
-        return self.interval().low
-
-    @property
-    def high(self) -> float:
-        """Upper end of the 95 % interval of the true ratio."""
-        return self.interval().high
-
-    def interval(self, confidence: float = 1 - ALPHA) -> Interval:
-        """The interval of the true ratio."""
-        half = t_quantile((1 + confidence) / 2, self.degrees_of_freedom) * self.error
+    def interval(self) -> Interval:
+        """The 95 % interval of the true ratio."""
+        half = t_quantile(1 - ALPHA / 2, self.degrees_of_freedom) * self.error
         ends = (self.log_ratio - half, self.log_ratio + half)
         low, high = (math.exp(min(end, LARGEST_LOG)) for end in ends)
         return Interval(low=low, high=high)
 
     @property
-    def p_more(self) -> float:
-        """How likely is a ratio this far above 1 if the true one were 1?"""
-        return self._tail(-self.log_ratio)
+    def low(self) -> float:
+        """Lower end of the interval."""
+        return self.interval().low
+
+    @property
+    def high(self) -> float:
+        """Upper end of the interval."""
+        return self.interval().high
 
     @property
     def p_less(self) -> float:
         """How likely is a ratio this far below 1 if the true one were 1?"""
-        return self._tail(self.log_ratio)
-
-    def _tail(self, distance: float) -> float:
         if self.error < NO_SCATTER:
-            return 0.0 if distance < -SAME_LOG else 1.0
-        return t_probability(distance / self.error, self.degrees_of_freedom)
+            return 0.0 if self.log_ratio < -SAME_LOG else 1.0
+        return float(_scipy_special().stdtr(self.degrees_of_freedom, self.log_ratio / self.error))
+
+    @property
+    def p_more(self) -> float:
+        """How likely is a ratio this far above 1 if the true one were 1?"""
+        return self.turned().p_less
 
     @property
     def p_value(self) -> float:
@@ -82,7 +114,7 @@ class Gap:
 
     @property
     def log_stdev(self) -> float:
-        """Standard deviation of one pair's log ratio, in a paired test."""
+        """Standard deviation of one pair's log ratio."""
         return self.error * math.sqrt(self.pairs)
 
     @property
@@ -100,6 +132,69 @@ class Gap:
         return replace(self, log_ratio=-self.log_ratio)
 
 
+def interval_of(
+    seconds: float, *, runs: int, spread: Spread | None, dropped: int | None = None
+) -> Interval | None:
+    """The 95 % interval of the mean of so many runs: seconds * exp(+- t * s * sqrt(c)).
+
+    None where no spread is known, for one run alone, and where the bound is a factor above 10^9:
+    evaluations that far apart tell no time.
+    """
+    share = variance_of_mean(runs, dropped=dropped)
+    if spread is None or share is None:
+        return None
+    around = Gap(0.0, spread.stdev * math.sqrt(share), spread.degrees_of_freedom).interval()
+    if around.high > WIDEST:
+        return None
+    return Interval(low=seconds * around.low, high=seconds * around.high)
+
+
+def lowest_mean(
+    reference: Reference,
+    *,
+    weight: int,
+    alpha: float,
+    freedom: int | None = None,
+    quantum: float = 0.0,
+) -> float:
+    """The least mean, worth `weight` runs, that is not too low for the reference.
+
+    mean - t(1 - alpha, freedom) * s * sqrt(1 / n + 1 / weight), by default with `freedom` n - 1. s
+    is the reference's deviation, at least that of rounding to steps of `quantum`. A mean within one
+    quantum is never too low. The claim's own scatter is the claimant's to choose.
+    Source: Student's one-sided t-test with the reference's variance; MLPerf training_rules.adoc,
+    "Reference Convergence Points", for the closed form.
+    """
+    spread = max(reference.stdev, quantum / math.sqrt(12))
+    error = spread * math.sqrt(1 / reference.count + 1 / weight)
+    margin = error * t_quantile(1 - alpha, reference.count - 1 if freedom is None else freedom)
+    return max(0.0, reference.mean - max(margin, quantum))
+
+
+def p_value_of_mean_beyond(
+    values: Sequence[float],
+    limit: float,
+    *,
+    direction: Literal["higher", "lower"],
+    beside: Sequence[float] = (),
+) -> float | None:
+    """Probability of a sample mean this far beyond `limit` if the true mean is just at it.
+
+    Beyond is above for "higher" and below for "lower". None for fewer than two values. The variance
+    is pooled with that of the figures `beside`; their mean does not enter.
+    Source: Student's one-sided one-sample t-test.
+    """
+    if len(values) < 2:
+        return None
+    distance = mean(values) - limit if direction == "higher" else limit - mean(values)
+    squares, freedom = 0.0, 0
+    for group in (values, beside):
+        if len(group) > 1:
+            squares += (len(group) - 1) * standard_deviation(group, ddof=1) ** 2
+            freedom += len(group) - 1
+    return Gap(distance, math.sqrt(squares / freedom / len(values)), freedom).p_more
+
+
 @dataclass(frozen=True)
 class LogTimes:
     """The runs of one side, on the log scale: `variance` of one run, None below two runs."""
@@ -112,8 +207,8 @@ class LogTimes:
 def log_times(seconds: Sequence[float], *, quantum: float = SHORTEST_SECONDS) -> LogTimes | None:
     """The runs on the log scale, None if there are none.
 
-    No run counts as shorter than a millisecond. No two scatter less than rounding to `quantum`
-    makes them, a log's milliseconds: equal times are close and not infinitely sure.
+    No run counts as shorter than a millisecond, and no two scatter less than rounding to `quantum`
+    makes them: equal times are close and not infinitely sure.
     """
     if not seconds:
         return None
@@ -142,7 +237,7 @@ def welch(first: LogTimes | None, second: LogTimes | None) -> Gap | None:
 
 def two_sided_p(first: Sequence[float], second: Sequence[float]) -> float | None:
     """Welch's two-sided p-value of figures as they are; None below two on either side."""
-    gap = welch(log_times(first, quantum=0.0), log_times(second, quantum=0.0))
+    gap = welch(*(log_times(each, quantum=0.0) for each in (first, second)))
     return None if gap is None else gap.p_value
 
 
@@ -150,7 +245,7 @@ def paired_gap(pairs: Sequence[tuple[float, float]], *, quantum: float) -> Gap |
     """Distance of two sides that were measured in pairs; None below two pairs.
 
     Figures are positive and read off in steps of `quantum`. The log ratios scatter no less than
-    that rounding alone makes them, so that two equal readings are not taken for certainty.
+    that rounding makes them: two equal readings are not certain.
     Source: Student's one-sample t-test on the differences of the logarithms.
     """
     if len(pairs) < 2:
@@ -170,14 +265,10 @@ def gap_of_all(
 
     A miss counts as infinitely long: a ratio of the other pairs alone would favour its side.
     """
-    pairs = [
-        (one, other)
-        for one, other in zip(first, second, strict=False)
-        if one is not None and other is not None
-    ]
-    if len(pairs) < max(len(first), len(second)):
+    if len(first) != len(second):
         return None
-    return paired_gap(pairs, quantum=quantum)
+    pairs = [(a, b) for a, b in zip(first, second, strict=True) if a is not None and b is not None]
+    return paired_gap(pairs, quantum=quantum) if len(pairs) == len(first) else None
 
 
 def gap_to_claim(
@@ -189,9 +280,9 @@ def gap_to_claim(
 ) -> Gap | None:
     """Distance of replays from the claim's ranked time, a mean worth `weight` runs.
 
-    Student's t-test with the variances pooled, but that of `claimed_runs` counts no more than that
-    of the replays: the claim's scatter is the claimant's to choose, and one absurd run, dropped
-    from the mean, must not excuse all others. None below two replays.
+    Student's t-test with the variances pooled, but the variance of `claimed_runs` counts no more
+    than the replays': one absurd claimed run, dropped from the mean, must not excuse all others.
+    None below two replays.
     """
     ours, theirs = (log_times(runs, quantum=0.0) for runs in (replayed, claimed_runs))
     if ours is None or ours.variance is None:
@@ -202,37 +293,24 @@ def gap_to_claim(
         squares = freedom * variance + more * min(variance, theirs.variance)
         freedom += more
         variance = squares / freedom
-    error = math.sqrt(variance * (1 / ours.count + 1 / weight))
-    return Gap(ours.mean - math.log(max(claimed_seconds, SHORTEST_SECONDS)), error, freedom)
-
-
-def runs_needed(first: LogTimes, second: LogTimes) -> int | None:
-    """Runs on each side that separate a true gap as wide as the one between two means.
-
-    Within one run of the exact power at p = 0.05. None where no count is worth naming.
-    """
-    gap = first.mean - second.mean
-    if first.variance is None or second.variance is None or gap == 0.0:
-        return None
-    total = first.variance + second.variance
-    sides = total**2 / (first.variance**2 + second.variance**2)
-    return _count_needed(math.sqrt(total) / abs(gap), sides=sides, alpha=ALPHA)
+    distance = ours.mean - math.log(max(claimed_seconds, SHORTEST_SECONDS))
+    return Gap(distance, math.sqrt(variance * (1 / ours.count + 1 / weight)), freedom)
 
 
 def pairs_needed(gap: Gap, *, alpha: float) -> int | None:
     """Pairs that find a true gap as wide as this one at `alpha` two-sided; None for no gap."""
     if gap.log_ratio == 0.0:
         return None
-    return _count_needed(gap.log_stdev / abs(gap.log_ratio), sides=1.0, alpha=alpha)
+    return count_needed(gap.log_stdev / abs(gap.log_ratio), sides=1.0, alpha=alpha)
 
 
-def _count_needed(inverse_effect: float, *, sides: float, alpha: float) -> int | None:
+def count_needed(inverse_effect: float, *, sides: float, alpha: float) -> int | None:
     """n = ((z(1 - alpha / 2) + z(0.8)) s / d)^2 + z(1 - alpha / 2)^2 / (2 k), at least two.
 
     The normal formula with a correction for Student's t with k (n - 1) degrees of freedom.
     Source: Guenther (1981), "Sample size formulas for normal theory t tests".
     """
-    certain, powerful = NormalDist().inv_cdf(1 - alpha / 2), NormalDist().inv_cdf(POWER)
+    certain, powerful = NORMAL.inv_cdf(1 - alpha / 2), NORMAL.inv_cdf(POWER)
     root = (certain + powerful) * inverse_effect
     wanted = root * root + certain**2 / (2 * sides)
     return max(2, math.ceil(wanted)) if wanted <= MOST_NEEDED else None
@@ -241,6 +319,6 @@ def _count_needed(inverse_effect: float, *, sides: float, alpha: float) -> int |
 def p_of_so_many_wins(won: int, *, of: int) -> float:
     """Probability of at least `won` wins of so many, if each side wins with chance 1/2.
 
-    1.0 of none. Source: the one-sided sign test (Arbuthnot, 1710).
+    Source: the one-sided sign test (Arbuthnot, 1710).
     """
     return float(sum(math.comb(of, wins) for wins in range(won, of + 1)) / 2**of)

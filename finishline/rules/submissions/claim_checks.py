@@ -11,7 +11,7 @@ from finishline.rules.run import Run
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.scoring.tta import first_evaluation_at_target
 from finishline.rules.scoring.violations import Violation, find_gone_back
-from finishline.rules.statistics.significance import SHORTEST_SECONDS
+from finishline.rules.statistics.aggregate import SHORTEST_SECONDS
 from finishline.rules.submissions.claim import Claim
 
 # Curves with fewer evaluations may agree by chance.

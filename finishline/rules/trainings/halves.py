@@ -10,7 +10,7 @@ from typing import Literal
 
 from finishline.rules.benchmarks.quality import Direction
 from finishline.rules.statistics.aggregate import mean
-from finishline.rules.statistics.significance import p_value_of_mean_beyond
+from finishline.rules.statistics.gaps import p_value_of_mean_beyond
 
 ALPHA = 0.01
 HalvesOutcome = Literal["confirmed", "short", "disagrees"]

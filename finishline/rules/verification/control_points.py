@@ -9,7 +9,7 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.canonical import sha256_of
 from finishline.rules.errors import RuleError
 from finishline.rules.statistics.aggregate import mean, standard_deviation
-from finishline.rules.statistics.significance import t_quantile
+from finishline.rules.statistics.gaps import t_quantile
 from finishline.rules.text import count_text
 from finishline.rules.verification.messages import ControlPoint, ReplayReport
 

@@ -6,8 +6,8 @@ from typing import Literal
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
+from finishline.rules.statistics.aggregate import SHORTEST_SECONDS
 from finishline.rules.statistics.gaps import ALPHA, Gap, p_of_so_many_wins, paired_gap, pairs_needed
-from finishline.rules.statistics.significance import SHORTEST_SECONDS
 from finishline.rules.submissions.claim import Claim, System
 from finishline.rules.text import count_text, unseen_gap_text
 from finishline.rules.verification.entry import why_no_entry

@@ -7,7 +7,7 @@ from dataclasses import replace
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.measurements import QUIET_CPU_SHARE
-from finishline.rules.statistics.spread import measured_seconds
+from finishline.rules.statistics.aggregate import measured_seconds
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.text import count_text
 from finishline.rules.trainings.halves import HalvesOutcome, judge_halves

@@ -13,8 +13,13 @@ from finishline.rules.scoring.calibrated_runs import (
 )
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.scoring.tta import find_crossing, first_evaluation_at_target
-from finishline.rules.statistics.aggregate import olympic_mean, olympic_weight
-from finishline.rules.statistics.significance import Reference, lowest_mean, reference_of
+from finishline.rules.statistics.aggregate import (
+    Reference,
+    olympic_mean,
+    olympic_weight,
+    reference_of,
+)
+from finishline.rules.statistics.gaps import lowest_mean
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.verification.messages import ReplayReport, ReplayRun
 from finishline.rules.verification.replay_plan import (

@@ -13,19 +13,21 @@ from finishline.rules.scoring.calibrated_runs import curves_at
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.scoring.violations import FIXED_STOP_P_VALUE, first_beyond_floor
 from finishline.rules.statistics.aggregate import (
+    SHORTEST_SECONDS,
+    Spread,
     mean,
+    measured_seconds,
     olympic_mean,
     olympic_weight,
+    reference_of,
     standard_deviation,
 )
-from finishline.rules.statistics.gaps import gap_to_claim
-from finishline.rules.statistics.significance import (
-    SHORTEST_SECONDS,
+from finishline.rules.statistics.gaps import (
+    gap_to_claim,
+    interval_of,
     p_value_of_mean_beyond,
-    reference_of,
     t_quantile,
 )
-from finishline.rules.statistics.spread import Spread, interval_of, measured_seconds
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.text import count_text
 from finishline.rules.verification.job import Case

@@ -9,8 +9,8 @@ from typing import Literal
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
+from finishline.rules.statistics.aggregate import SHORTEST_SECONDS
 from finishline.rules.statistics.gaps import Gap, gap_of_all
-from finishline.rules.statistics.significance import SHORTEST_SECONDS
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.text import count_text
 from finishline.rules.verification.job import Case, Purpose, Request, Words
