@@ -9,7 +9,7 @@ ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 HOME=/tmp PATH=/opt/finishline/
 # Threads share two heaps, and what a large request took is given back: memory stays flat under load.
 ENV MALLOC_ARENA_MAX=2 MALLOC_MMAP_THRESHOLD_=131072 MALLOC_TRIM_THRESHOLD_=131072
 RUN useradd --no-create-home --uid 10001 finishline \
-    && install -d -o finishline -g finishline /app/var /run/finishline /copies
+    && install -d -m 700 -o finishline -g finishline /app/var /run/finishline /copies
 WORKDIR /app
 
 # Installing happens in stages that are left behind, with whatever tools it takes.

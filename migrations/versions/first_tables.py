@@ -156,6 +156,7 @@ table(
     Column("id", sa.String(20), primary_key=True),
     Column("user_id", ForeignKey("users.id"), nullable=False, index=True),
     Column("address", sa.String(254), nullable=False, index=True),
+    Column("mailbox", sa.String(254), nullable=False, index=True),
     Column("kinds", sa.JSON(), nullable=False),
     Column("scope", sa.String(20), nullable=False),
     Column("benchmark_id", sa.String(100)),

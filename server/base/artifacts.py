@@ -47,9 +47,13 @@ class ArtifactStore:
 
     With a `bucket`, the folder is the waiting room alone: settling writes to the bucket. A file
     that is then not accepted stays there under its hash, where nothing refers to it.
+
+    A store to read from (`reads_only`) makes no folder.
     """
 
-    def __init__(self, folder: Path, bucket: Bucket | None = None) -> None:
+    def __init__(
+        self, folder: Path, bucket: Bucket | None = None, *, reads_only: bool = False
+    ) -> None:
         self.folder = folder
         # By the beginning of a hash: there are 256, and to put a path together takes its time.
         self._folders: dict[str, Path] = {}
@@ -57,10 +61,9 @@ class ArtifactStore:
         self._syncs = ThreadPoolExecutor(SYNCS_AT_ONCE, thread_name_prefix="sync")
         self._lasting: set[Path] = set()
         self.incoming = folder / "incoming"
-        self.incoming.mkdir(parents=True, exist_ok=True)
-        # Logs may be under an embargo. Only the folder's owner can change who may look into it.
-        with suppress(PermissionError):
-            folder.chmod(0o700)
+        if not reads_only:
+            make_private(folder)  # Logs may be under an embargo.
+            make_private(self.incoming)
 
     def sweep(self, *, older_than_seconds: float) -> None:
         """Remove staged files that a server which died left behind."""
@@ -168,6 +171,19 @@ class ArtifactStore:
         if folder is None:
             folder = self._folders[beginning] = self.folder / beginning
         return folder
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder that its owner alone may look into. One that exists keeps its mode.
+
+    Raises FileExistsError for a file, or a link to nothing, of that name.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        if not folder.is_dir():
+            raise
 
 
 def make_store(settings: Settings) -> ArtifactStore:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from finishline.cli.errors import CliError, ExitCode
+from server.base.artifacts import make_private
 
 
 @dataclass(frozen=True)
@@ -82,17 +83,15 @@ def prepare_var(root: Path) -> VarPaths:
     """Make the folder, its owner's alone, with its subfolders.
 
     Logs under an embargo, draws that are sealed and secrets of webhooks lie in it. Raises CliError
-    if the folder is not writable, not the user's, or one that everybody uses.
+    if the folder is not writable, not the user's, or one that others can read.
     """
     paths = VarPaths(root.absolute())
     try:
-        paths.root.mkdir(parents=True, exist_ok=True)
-        _make_private(paths.root)
+        make_private(paths.root)
+        _require_private(paths.root)
         for folder in (paths.artifacts, paths.data, paths.logs, paths.redis, paths.tokens):
-            folder.mkdir(exist_ok=True)
-        paths.tokens.chmod(0o700)
+            make_private(folder)
         paths.database.touch(mode=0o600)
-        paths.database.chmod(0o600)
         (paths.redis / "users.acl").touch(mode=0o600)
         with tempfile.TemporaryFile(dir=paths.root) as probe:
             probe.write(b"x")
@@ -105,14 +104,14 @@ def prepare_var(root: Path) -> VarPaths:
     return paths
 
 
-def _make_private(folder: Path) -> None:
-    """Let the owner alone in. Raises CliError for a folder like /tmp, OSError for another's."""
-    if folder.stat().st_mode & stat.S_ISVTX:
+def _require_private(folder: Path) -> None:
+    """Raise CliError for a folder that others can look into, such as /tmp."""
+    if folder.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise CliError(
-            f"{folder} is a folder that everybody uses; choose one of your own with --var.",
+            f"Others can look into {folder}, and the server keeps secrets there. Hint: choose a "
+            f"folder of your own with --var, or run `chmod 700 {folder}` if it is one.",
             exit_code=ExitCode.SERVER,
         )
-    folder.chmod(0o700)
 
 
 @contextmanager

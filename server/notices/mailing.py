@@ -168,7 +168,7 @@ def mail_subject(event: NoticeEvent) -> str:
 def mail_text(event: NoticeEvent, subscription: MailSubscription, *, site: str) -> str:
     """Text of a mail."""
     if event.kind == CONFIRM:
-        return _confirmation(event, subscription, site=site)
+        return _confirmation(subscription, site=site)
     lines = [_sentence(event) + "."]
     lines += [f"{name}: {value}" for name, value in _figures(event.content)]
     page = event.content.get("links", {}).get("page", "")
@@ -177,12 +177,12 @@ def mail_text(event: NoticeEvent, subscription: MailSubscription, *, site: str) 
     return "\n".join([*lines, f"Unsubscribe: {ended}"]) + "\n"
 
 
-def _confirmation(event: NoticeEvent, subscription: MailSubscription, *, site: str) -> str:
+def _confirmation(subscription: MailSubscription, *, site: str) -> str:
     link = f"{site}/mail/confirm/{link_token(subscription, 'confirm')}"
     return (
-        f"{event.content['user']} of {site} requested notices to this address.\n\n"
+        "Somebody asked Finishline to send notices to this address.\n\n"
         f"If that was you, confirm it here:\n{link}\n\n"
-        "If it was not, do nothing: nothing else is sent.\n"
+        "If it was not, do nothing. You get no other mail.\n"
     )
 
 

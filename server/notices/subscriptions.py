@@ -221,8 +221,9 @@ def _require_on(hook: Webhook) -> None:
 
 
 MOST_ADDRESSES = 5
-# Limit on unwanted mail to addresses that somebody else entered.
+# Limits on unwanted mail to addresses that somebody else entered: to one mailbox, from one user.
 CONFIRMATIONS_PER_DAY = 3
+CONFIRMATIONS_BY_USER = 10
 
 
 def subscribe(
@@ -242,6 +243,7 @@ def subscribe(
         id=new_id(),
         user_id=caller.user_id,
         address=wanted.address,
+        mailbox=mailbox_of(wanted.address),
         kinds=sorted(set(wanted.kinds)),
         scope=wanted.scope,
         benchmark_id=wanted.benchmark,
@@ -262,26 +264,35 @@ def _has_confirmed(session: Session, caller: Caller, address: str) -> bool:
     return session.scalar(found) is not None
 
 
+def mailbox_of(address: str) -> str:
+    """The mailbox of an address: in small letters, without a tag behind a plus sign."""
+    local, _, domain = address.lower().rpartition("@")
+    return f"{local.partition('+')[0]}@{domain}"
+
+
 def _ask_to_confirm(
     session: Session, caller: Caller, subscription: MailSubscription, *, now: datetime
 ) -> None:
-    asked = session.scalar(
+    today = (
         select(func.count())
         .select_from(Delivery)
         .join(NoticeEvent, NoticeEvent.id == Delivery.event_id)
         .join(MailSubscription, MailSubscription.id == Delivery.mail_id)
-        .where(
-            func.lower(MailSubscription.address) == subscription.address.lower(),
-            NoticeEvent.kind == CONFIRM,
-            Delivery.created_at > now - timedelta(days=1),
-        )
+        .where(NoticeEvent.kind == CONFIRM, Delivery.created_at > now - timedelta(days=1))
     )
-    if (asked or 0) >= CONFIRMATIONS_PER_DAY:
+    by_user = session.scalar(today.where(MailSubscription.user_id == caller.user_id)) or 0
+    if by_user >= CONFIRMATIONS_BY_USER:
+        raise ConflictError(
+            f"You asked for {by_user} confirmation mails within a day, which is the most. Try "
+            "again tomorrow."
+        )
+    asked = session.scalar(today.where(MailSubscription.mailbox == subscription.mailbox)) or 0
+    if asked >= CONFIRMATIONS_PER_DAY:
         raise ConflictError(
             f"{subscription.address} got {asked} confirmation mails within a day; look for "
             "those, or try again tomorrow."
         )
-    row = new_event(CONFIRM, Subject(subscription.user_id, None, {"user": caller.name}))
+    row = new_event(CONFIRM, Subject(subscription.user_id, None, {}))
     session.execute(insert(NoticeEvent), [row | {"spread_at": now}])
     session.add(Delivery(**waiting_row(row["id"], now), mail=subscription))
     wake_after_commit(session, NoticeWakeup)

@@ -158,6 +158,8 @@ def _copy_key(key: Path, copy: Path) -> None:
 def _copy_logs(
     store: ArtifactStore, root: Path, names: list[str], choice: Choice, say: Progress
 ) -> Copied:
+    if (root / POOL).is_symlink():
+        raise ContentError(f"{root / POOL} is a link; expected a folder. Hint: remove the link.")
     pool = ArtifactStore(root / POOL)
     pool.sweep(older_than_seconds=0)
     copied = copy_logs(

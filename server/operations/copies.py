@@ -275,7 +275,7 @@ def link_from(earlier: Path | None, target: ArtifactStore) -> Callable[[str], in
     here = size_in(target)
     if earlier is None:
         return here
-    before = ArtifactStore(earlier)
+    before = ArtifactStore(earlier, reads_only=True)
 
     def size(sha256: str) -> int | None:
         old, new = before.path_of(sha256), target.path_of(sha256)

@@ -5,7 +5,7 @@ import secrets
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from finishline.rules.errors import RuleError
@@ -59,11 +59,12 @@ def refuse(problems: Iterable[RuleError], folder: Path) -> None:
 
 def check_plain(folder: Path) -> Iterator[RuleError]:
     """Name each link, device or pipe in a backup: a restore reads plain files and folders only."""
-    for path in sorted(folder.rglob("*")):
+    inside = () if folder.is_symlink() else folder.rglob("*")
+    for path in sorted([*([folder] if os.path.lexists(folder) else []), *inside]):
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
             yield RuleError(
                 "a link, a device or a pipe",
-                file=str(path.relative_to(folder)),
+                file=str(path.relative_to(folder.parent)),
                 expected="plain files and folders, as a backup has them",
             )
 
@@ -121,6 +122,7 @@ def restore(
     are as they were, and so is a store in a folder.
     """
     folder = find_backup(root, name)
+    refuse(chain(check_plain(folder), check_plain(root / POOL)), folder)
     with only_one(root, what="backup or restore"):
         manifest = _verified(folder, root, say)
         place = place_of(services.database)
@@ -136,7 +138,6 @@ def restore(
 
 
 def _verified(folder: Path, root: Path, say: Progress) -> Manifest:
-    refuse(check_plain(folder), folder)
     manifest = read_manifest(folder, wanted=BACKUP_FORMAT)
     if manifest.schema_revision != newest_revision():
         raise ConflictError(
@@ -188,7 +189,7 @@ def _restore_logs(
     if not manifest.logs.included:
         say("This backup has no logs: they are read from the store in the settings.")
         return
-    pool, store = ArtifactStore(root / POOL), services.artifacts
+    pool, store = ArtifactStore(root / POOL, reads_only=True), services.artifacts
     sizes = size_in(store)
 
     def known(sha256: str) -> int | None:

@@ -14,6 +14,7 @@ from sqlalchemy import (
     Connection,
     Table,
     bindparam,
+    func,
     literal,
     select,
     text,
@@ -41,6 +42,11 @@ log = logging.getLogger(__name__)
 LOCK = 0x66696E6E616D65
 # The name of an account that was erased.
 FORMER = re.compile(r"former-\d+")
+# Names under which the server itself acts, in the audit log and elsewhere.
+OF_THE_SERVER = (
+    "Finishline", "server", "report check", "cross-check", "failures", "reference", "phases",
+)  # fmt: skip
+MOST_TOKENS = 20
 
 
 def require_new_name(session: Session, name: str, *, user_id: int | None = None) -> None:
@@ -54,6 +60,8 @@ def require_new_name(session: Session, name: str, *, user_id: int | None = None)
         raise ContentError(f"The name {name!r} {fault}.")
     if FORMER.fullmatch(name.casefold()):
         raise ContentError(f"The name {name!r} is kept for an account that was erased.")
+    if not _bare(name).isdisjoint(RESERVED) or name.casefold().startswith("server."):
+        raise ContentError(f"The name {name!r} is kept for the server itself. Choose another one.")
     if session.get_bind().dialect.name == "postgresql":
         session.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
     others = User.id.is_distinct_from(user_id)
@@ -78,6 +86,12 @@ def require_new_name(session: Session, name: str, *, user_id: int | None = None)
             )
 
 
+def _bare(name: str) -> frozenset[str]:
+    """Return the shapes of a name without spaces, hyphens and the like."""
+    return frozenset(re.sub(r"[\W_]", "", shape) for shape in skeletons(name))
+
+
+RESERVED = frozenset[str]().union(*map(_bare, OF_THE_SERVER))
 ROLES: tuple[Role, ...] = get_args(Role)
 # An admin may do whatever an organiser may.
 ORGANISERS: tuple[Role, ...] = ("organiser", "admin")
@@ -148,7 +162,8 @@ def create_token(
     """Create a token, and its user unless there is one.
 
     Checks no permission: a user with a lower role is raised to this one. Raises ConflictError if
-    the user is disabled or a new name looks like another, ContentError about a new name.
+    the user is disabled or has too many tokens, or if a new name looks like another, ContentError
+    about a new name.
     """
     now = utc_now()
     known = find_user_or_none(session, user_name) is not None
@@ -158,10 +173,25 @@ def create_token(
     user = session.scalars(select(User).where(User.name == user_name)).one()
     if user.disabled_at is not None:
         raise ConflictError(f"User {user_name} is disabled and gets no token.")
+    require_room(session, user)
     user.role = max(user.role, role, key=RANK.__getitem__)
     expires_at = now + expires_in if expires_in is not None else None
     made = add_token(session, user, role=role, expires_at=expires_at)
     return replace(made, new_user=not known)
+
+
+def require_room(session: Session, user: User) -> None:
+    """Raise ConflictError if a user has as many live tokens as one user may have."""
+    session.execute(select(User.id).where(User.id == user.id).with_for_update())
+    living = Token.revoked_at.is_(None) & (
+        Token.expires_at.is_(None) | (Token.expires_at > utc_now())
+    )
+    count = select(func.count()).select_from(Token).where(Token.user_id == user.id, living)
+    if (session.scalar(count) or 0) >= MOST_TOKENS:
+        raise ConflictError(
+            f"{user.name} has {MOST_TOKENS} live tokens, which is the most. Hint: revoke one that "
+            "is no longer used."
+        )
 
 
 def add_token(

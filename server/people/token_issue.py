@@ -26,6 +26,7 @@ from server.people.accounts import (
     may_hold,
     record_new_token,
     record_revocation,
+    require_room,
 )
 from server.people.audit import Actor
 from server.people.dependencies import Caller
@@ -128,11 +129,15 @@ def revoke_token(session: Session, caller: Caller, token_id: int) -> list[int]:
 
 
 def make_own_token(session: Session, caller: Caller, wanted: OwnTokenCreate) -> NewToken:
-    """Make a token for oneself, within the one in use. Raises NotAllowedError, ContentError."""
+    """Make a token for oneself, within the one in use.
+
+    Raises NotAllowedError, ContentError, ConflictError for too many.
+    """
     held = require_maker(session, caller.token_id)
     role = wanted.role or held.role
     if not is_within(role, held.role):
         raise NotAllowedError(f"A token of role {held.role} cannot make one of role {role}.")
+    require_room(session, held.user)
     made = add_token(
         session,
         held.user,

@@ -94,23 +94,33 @@ def test_its_server_believes_no_client_that_says_it_is_a_proxy(plan, behind_prox
     assert not behind_proxy or options["forwarded_allow_ips"] == "127.0.0.1"
 
 
-@pytest.mark.parametrize("made", [False, True])
-def test_folders_are_their_owners_alone_also_those_that_were_not(tmp_path, made):
+def test_folders_are_their_owners_alone(tmp_path):
     root = tmp_path / "deep" / "var"
-    if made:
-        paths = prepare_var(root)
-        paths.database.write_bytes(b"kept")
-        for path in (root, paths.tokens, paths.database):
-            path.chmod(0o755)
     paths = prepare_var(root)
     assert (paths.logs.is_dir(), paths.artifacts.is_dir()) == (True, True)
     modes = [path.stat().st_mode & 0o777 for path in (root, paths.tokens, paths.database)]
     assert modes == [0o700, 0o700, 0o600]
-    assert paths.database.read_bytes() == (b"kept" if made else b"")
+    paths.database.write_bytes(b"kept")
+    assert prepare_var(root).database.read_bytes() == b"kept"
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_folder_that_others_read_is_refused_and_left_as_it_is(tmp_path, linked):
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o755)
+    root = shared
+    if linked:
+        root = tmp_path / "link"
+        root.symlink_to(shared)
+    with pytest.raises(CliError, match=r"Others can look into .*chmod 700"):
+        prepare_var(root)
+    assert (shared.stat().st_mode & 0o777, list(shared.iterdir())) == (0o755, [])
 
 
 @pytest.mark.parametrize(
-    ("folder", "said"), [("", r"everybody.*--var"), ("file/var", r"Cannot write in .*--var")]
+    ("folder", "said"),
+    [("", r"Others can look into .*--var"), ("file/var", r"Cannot write in .*--var")],
 )
 def test_a_folder_that_cannot_be_used_is_refused_and_left_as_it_is(tmp_path, folder, said):
     if folder:

@@ -53,6 +53,21 @@ def written(monkeypatch):
     return steps
 
 
+def test_a_store_makes_private_folders_and_changes_no_other(tmp_path):
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o755)
+    (tmp_path / "link").symlink_to(shared)
+    ArtifactStore(tmp_path / "link", reads_only=True)
+    assert list(shared.iterdir()) == []
+    store = ArtifactStore(tmp_path / "link")
+
+    assert shared.stat().st_mode & 0o777 == 0o755
+    assert store.incoming.stat().st_mode & 0o777 == 0o700
+    fresh = ArtifactStore(tmp_path / "deep" / "artifacts")
+    assert fresh.folder.stat().st_mode & 0o777 == 0o700
+
+
 def number_of(path):
     return path.stat().st_ino
 

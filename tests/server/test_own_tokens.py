@@ -54,6 +54,18 @@ def test_a_token_is_made_within_the_one_held(client, alice, ends_in_ten_days):
     assert view["token"] not in str(mine)
 
 
+def test_a_user_has_at_most_twenty_live_tokens(client, alice, ada):
+    made = [client.post(MINE, json={}, headers=alice.headers) for _ in range(20)]
+    assert [answer.status_code for answer in made] == [201] * 19 + [409]
+    assert "20 live tokens" in made[-1].text
+    given = {"user": "alice", "role": "submitter"}
+    assert client.post("/api/v1/tokens", json=given, headers=ada.headers).status_code == 409
+
+    first = made[0].json()["id"]
+    assert client.delete(f"{MINE}/{first}", headers=alice.headers).is_success
+    assert client.post(MINE, json={}, headers=alice.headers).status_code == 201
+
+
 def test_an_organisers_token_makes_one_that_only_submits(client, olivia):
     made = client.post(MINE, json={"role": "submitter"}, headers=olivia.headers)
 

@@ -116,6 +116,23 @@ def test_a_new_name_is_like_that_of_no_user_and_no_organisation(as_ada, alice):
     assert [user["name"] for user in as_ada("GET", USERS).json()["users"]] == ["ada", "alice"]
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["report check", "Report-Check", "server.admin", "server.phases", "Finishline", "Finish1ine",
+     "cross_check", "SERVER"],
+)  # fmt: skip
+def test_nobody_takes_a_name_of_the_server(as_ada, client, alice, name):
+    refused = [
+        as_ada("POST", USERS, json={"name": name, "role": "submitter"}),
+        as_ada("POST", "/api/v1/tokens", json={"user": name, "role": "submitter"}),
+        as_ada("POST", ORGANISATIONS, json={"name": name}),
+        client.patch("/api/v1/me", json={"display_name": name}, headers=alice.headers),
+    ]
+    for answer in refused:
+        assert answer.status_code == 422, answer.text
+        assert "kept for the server" in answer.text
+
+
 def test_a_disabled_users_tokens_and_sessions_end_at_once(as_ada, client, olivia):
     session = {"csrf": sign_in(client, olivia)}
     assert client.get("/console", follow_redirects=False).status_code == 200

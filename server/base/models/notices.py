@@ -53,8 +53,9 @@ class Webhook(Base):
 
 
 class MailSubscription(Base):
-    """An e-mail address that events are sent to, from `verified_at` to `ended_at`. Its links are
-    signed by its `secret`.
+    """An e-mail address that events are sent to, from `verified_at` to `ended_at`.
+
+    Its links are signed by its `secret`. Addresses that differ in their tag have one `mailbox`.
     """
 
     __tablename__ = "mail_subscriptions"
@@ -62,6 +63,7 @@ class MailSubscription(Base):
     id: Mapped[str] = mapped_column(String(20), primary_key=True)
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), index=True)
     address: Mapped[str] = mapped_column(String(254), index=True)
+    mailbox: Mapped[str] = mapped_column(String(254), index=True)
     kinds: Mapped[list[Any]]
     scope: Mapped[str] = mapped_column(String(20))
     benchmark_id: Mapped[str | None] = mapped_column(String(100))

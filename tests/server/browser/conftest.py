@@ -174,6 +174,7 @@ def mail_token(client, name, purpose):
             id=name,
             user_id=session.scalars(select(User.id)).first() or 0,
             address="ada@example.org",
+            mailbox="ada@example.org",
             kinds=["record.set"],
             scope="own",
             secret="s",

@@ -126,6 +126,10 @@ def test_an_address_is_asked_then_told_then_ended(
     hooks.run(lambda: post.mails)
     asked = post.mails[0]
     assert asked["To"] == "ada@example.org"
+    assert asked["Subject"] == "[Finishline] Confirm this address"
+    first, *_ = asked.get_content().splitlines()
+    assert first == "Somebody asked Finishline to send notices to this address."
+    assert "alice" not in asked.get_content()
     assert asked["List-Unsubscribe"] is None
     assert post.signed_in == [(b"finish@line", b"s/cret")]
     link = link_in(asked)
@@ -187,6 +191,8 @@ def test_nobody_can_have_a_stranger_flooded(
         assert subscribe(client, by).status_code == 303
         console = Console(client, by)
         assert "gets no more" in console.done(end_in(console.get(NOTICES).text))
+    tagged = subscribe(client, bob, address="ada+more@example.org")
+    assert (tagged.status_code, "within a day" in tagged.text) == (409, True)
     refused = subscribe(client, bob, address="ADA@example.org")
     assert refused.status_code == 409
     assert "within a day" in refused.text
@@ -197,8 +203,8 @@ def test_nobody_can_have_a_stranger_flooded(
         owner = session.get_one(Submission, replay.submission_id).user_id
         session.add(
             MailSubscription(
-                id="m-1", user_id=owner, address="eve@example.org", kinds=kinds, scope="own",
-                secret="s", created_at=utc_now(), verified_at=utc_now(),
+                id="m-1", user_id=owner, address="eve@example.org", mailbox="eve@example.org",
+                kinds=kinds, scope="own", secret="s", created_at=utc_now(), verified_at=utc_now(),
             )
         )  # fmt: skip
     replay.report(replay.claim().json(), make_report(replay.seeds()))
@@ -212,6 +218,17 @@ def test_nobody_can_have_a_stranger_flooded(
     with database.read() as session:
         of_eve = select(func.count()).select_from(Delivery).where(Delivery.mail_id == "m-1")
         assert session.scalar(of_eve) == 1
+
+
+def test_one_user_asks_few_strangers_a_day(client, hooks, alice):
+    answers = []
+    for number in range(11):
+        answers.append(subscribe(client, alice, address=f"stranger-{number}@example.org"))
+        if answers[-1].status_code == 303:
+            console = Console(client, alice)
+            console.done(end_in(console.get(NOTICES).text))
+    assert [answer.status_code for answer in answers] == [303] * 10 + [409]
+    assert "10 confirmation mails within a day" in answers[-1].text
 
 
 def test_each_persons_addresses_are_their_own(client, alice, bob):

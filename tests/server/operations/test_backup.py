@@ -255,6 +255,23 @@ def test_a_restore_reads_plain_files_that_the_manifest_lists_and_unpacks_nothing
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@on_sqlite
+@pytest.mark.parametrize("linked", ["logs", "logs/00"])
+def test_a_link_among_the_logs_is_refused_and_its_goal_left_alone(served, fresh, tmp_path, linked):
+    root, goal = tmp_path / "backups", tmp_path / "goal"
+    back_up(services_of(served), root, Choice())
+    goal.mkdir()
+    goal.chmod(0o755)
+    if (root / linked).is_dir():
+        shutil.copytree(root / linked, goal, dirs_exist_ok=True)
+        shutil.rmtree(root / linked)
+    before = (sorted(goal.rglob("*")), goal.stat())
+    (root / linked).symlink_to(goal)
+
+    assert f"{linked}: a link" in refuse_restore(fresh, root)
+    assert (sorted(goal.rglob("*")), goal.stat().st_mode) == (before[0], before[1].st_mode)
+
+
 def test_a_store_that_fails_leaves_no_row_and_no_file(served, fresh, tmp_path, monkeypatch):
     back_up(services_of(served), tmp_path / "backups", Choice())
     settle, settled = ArtifactStore.settle, []
