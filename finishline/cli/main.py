@@ -5,7 +5,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.text import Text
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 import finishline
 from finishline.cli.errors import (
@@ -41,28 +41,28 @@ COMMANDS = {
     "verify": "verify:verify",
     "duel": "verify:duel",
     "calibrate": "calibration:calibrate",
-    "decide": "verify:decide",
+    "decide": "requests:COMMANDS",
     "withdraw": "submit:withdraw",
     "waive": "submit:waive",
-    "show": "lists:show",
-    "leaderboard": "lists:leaderboard",
-    "benchmarks": "lists:benchmarks",
+    "show": "requests:COMMANDS",
+    "leaderboard": "leaderboard:leaderboard",
+    "benchmarks": "requests:COMMANDS",
     "login": "login:login",
     "logout": "login:logout",
     "convert": "convert:convert",
-    "invite": "admin:invite",
+    "invite": "lists:invite",
     "import": "import_archive:import_archive",
     "audit-log": "check_proof:audit_log",
     "check-proof": "check_proof:check_proof_of",
-    "compare-verifications": "verify:compare_verifications",
-    "account": "account:app",
-    "admin": "admin:app",
+    "compare-verifications": "requests:COMMANDS",
+    "account": "requests:COMMANDS",
+    "admin": "requests:COMMANDS",
     "benchmark": "benchmark:app",
-    "prices": "quota:prices_app",
-    "quota": "quota:quota_app",
-    "workers": "workers:workers_app",
-    "queue": "workers:queue_app",
-    "webhook": "webhook:app",
+    "prices": "requests:COMMANDS",
+    "quota": "requests:COMMANDS",
+    "workers": "requests:COMMANDS",
+    "queue": "requests:COMMANDS",
+    "webhook": "requests:COMMANDS",
     "calibration": "calibration:app",
     "training": "entry:app",
     "data": "data:app",
@@ -71,44 +71,21 @@ COMMANDS = {
 SERVER_COMMANDS = ("up", "service", "backup", "restore", "bench", "scale", "profile", "probe")
 
 
-class Commands(MutableMapping[str, Any]):
-    """The commands that are installed, each of them imported at its first use."""
-
-    def __init__(self) -> None:
-        self._loaded: dict[str, Any] = {}
-
-    def __getitem__(self, name: str) -> Any:
-        """Raises KeyError for an unknown name, CliError for a command of a missing server."""
-        if name not in self._loaded:
-            if name not in COMMANDS and name not in SERVER_COMMANDS:
-                raise KeyError(name)
-            self._loaded[name] = _load(name)
-        return self._loaded[name]
-
-    def __setitem__(self, name: str, command: Any) -> None:
-        self._loaded[name] = command
-
-    def __delitem__(self, name: str) -> None:
-        del self._loaded[name]
-
-    def __iter__(self) -> Iterator[str]:
-        added = _of_the_server("commands").names
-        return iter([*(name for name in SERVER_COMMANDS if name in added), *COMMANDS])
-
-    def __len__(self) -> int:
-        return len(list(iter(self)))
-
-
-class CommandGroup(TyperGroup):
-    """The top of the command."""
+class Commands(TyperGroup):
+    """The commands by name. Each is empty until its first use, when its module is imported."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
-        self.commands = Commands()
+        self.commands = {name: TyperCommand(name) for name in (*SERVER_COMMANDS, *COMMANDS)}
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names, without importing their modules."""
-        return list(self.commands)
+        """The names of the commands that are installed."""
+        added = _of_the_server("commands").names
+        return [name for name in self.commands if name in COMMANDS or name in added]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A command, None for an unknown name. Raises CliError without the server it needs."""
+        return _load(cmd_name) if cmd_name in self.commands else None
 
 
 def _of_the_server(group: str) -> Any:
@@ -117,6 +94,7 @@ def _of_the_server(group: str) -> Any:
     return entry_points(group=f"finishline.{group}")
 
 
+@cache
 def _load(name: str) -> Any:
     if name in COMMANDS:
         module, attribute = COMMANDS[name].split(":")
@@ -126,7 +104,9 @@ def _load(name: str) -> Any:
         if name not in added.names or installed_server() is None:
             raise server_missing(name)
         found = added[name].load()
-    if not isinstance(found, typer.Typer):
+    if isinstance(found, dict):
+        found = found[name]
+    elif not isinstance(found, typer.Typer):
         single = typer.Typer(add_completion=False)
         single.command(name)(found)
         found = single
@@ -142,7 +122,7 @@ def _load(name: str) -> Any:
 
 app = typer.Typer(
     name="finishline",
-    cls=CommandGroup,
+    cls=Commands,
     help="Submit training runs, replay them, rank measured times.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

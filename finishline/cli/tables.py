@@ -1,73 +1,18 @@
-"""Tables of the command: style, status, moment, dash, and columns left out of a narrow one."""
+"""Texts and tables of the command: figures, moments, statuses, and columns that fit."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from copy import copy
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.table import Column, Table
+from rich.table import Table
 from rich.text import Text
 
 from finishline.rules.ranking.evidence import check_of_row, evidence_words
 from finishline.rules.scoring.tta import display_seconds
 
-GAP = 2
-READABLE = 11  # Characters that tell one name from another; fewer are a column of dots.
-
-
-class FittingTable(Table):
-    """A table without lines. Columns that may wrap give way first, down to `readable` characters.
-
-    Where that is not enough the columns of `spare` are left out one after the other, the first one
-    first, until the others fit.
-    """
-
-    def __init__(self, *, spare: Sequence[str] = (), readable: int = READABLE) -> None:
-        super().__init__(box=None, header_style="bold", pad_edge=False, padding=(0, GAP, 0, 0))
-        self.spare = tuple(spare)
-        self.readable = readable
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The columns that fit, then a line that names those that do not."""
-        left_out: list[str] = []
-        shown = list(self.columns)
-        for name in self.spare:
-            if self._width(shown) <= options.max_width:
-                break
-            shown = [column for column in shown if column.header != name]
-            left_out.append(name)
-        fitting = copy(self)
-        fitting.columns = [_placed(column, place) for place, column in enumerate(shown)]
-        yield from Table.__rich_console__(fitting, console, options)
-        if left_out:
-            named = ", ".join(left_out)
-            yield Text(f"Columns left out on a narrow terminal: {named}.", style="dim")
-
-    def _width(self, columns: Iterable[Column]) -> int:
-        """The least width at which all of these columns say something."""
-        widths = [self._width_of(column) for column in columns]
-        return sum(widths) + GAP * (len(widths) - 1)
-
-    def _width_of(self, column: Column) -> int:
-        longest = max(cell_len(str(cell)) for cell in (column.header, *column._cells))
-        if column.no_wrap:
-            return longest
-        return max(cell_len(str(column.header)), min(longest, self.readable))
-
-
-def _placed(column: Column, place: int) -> Column:
-    moved = copy(column)
-    moved._index = place
-    return moved
-
-
-def one_line(text: str) -> Text:
-    """A name that is cut rather than folded where its column is narrow."""
-    return Text(text, no_wrap=True, overflow="ellipsis")
-
-
+View = Mapping[str, Any]
 ABSENT = "–"
 MOST_DIGITS = 6
 LARGEST_PLAIN = 1e15  # Written out, larger numbers would fill a terminal with digits.
@@ -75,10 +20,15 @@ SMALLEST_COST = 1e-6  # US dollars; of less, six places show nothing.
 UNIT_SIGNS = {"percent": " %", "fraction": "", "loss": "", "score": "", "nats/byte": " nats/byte"}
 
 
+def or_dash(value: object) -> str:
+    """A value as text, a dash where it is absent."""
+    return ABSENT if value is None or value == "" else str(value)
+
+
 def quality_text(quality: float | None, unit: str, *, target: float | None = None) -> str:
     """A quality in the unit of its benchmark: 97.50 %, 0.7500.
 
-    Beside its target it has as many digits as it takes to be told from it: 97.496 % of 97.5 %.
+    With a target it has as many digits as tell the two apart: 97.496 % of 97.5 %.
     """
     if quality is None:
         return ABSENT
@@ -91,7 +41,7 @@ def quality_text(quality: float | None, unit: str, *, target: float | None = Non
 
 
 def seconds_text(seconds: float | None) -> str:
-    """Seconds with as many digits as tell something: 0.853 s, 12.40 s, 341.0 s."""
+    """Seconds with as many digits as say something: 0.853 s, 12.40 s, 341.0 s."""
     if seconds is None:
         return ABSENT
     digits = 3 if seconds < 10 else 2 if seconds < 100 else 1
@@ -118,18 +68,18 @@ def cost_text(cost_usd: float | None) -> str:
 
 
 def _fixed(value: float, digits: int) -> str:
-    """A number with so many digits after the point; one beyond all that is measured in short."""
     return f"{value:.{digits}f}" if abs(value) <= LARGEST_PLAIN else f"{value:.3g}"
 
 
-def minute_text(moment: str | None) -> str:
-    """A moment of the API to the minute, in UTC."""
-    if moment is None:
+def minute(moment: str | None) -> str:
+    """A moment of the API to the minute, in UTC: 2026-12-01 09:00Z."""
+    if not moment:
         return ABSENT
-    return f"{datetime.fromisoformat(moment).astimezone(UTC):%Y-%m-%d %H:%M}"
+    found = datetime.fromisoformat(moment)
+    in_utc = found.astimezone(UTC) if found.tzinfo else found
+    return f"{in_utc:%Y-%m-%d %H:%MZ}"
 
 
-View = Mapping[str, Any]
 STATUS_STYLES = {
     "verified": "bold green",
     "measured": "bold green",
@@ -144,12 +94,6 @@ STATUS_STYLES = {
     "fail": "bold red",
     "open": "yellow",
 }
-# Columns that give way when the terminal is narrow; figures and ids never do.
-WIDE = (
-    "model", "system", "submitter", "processor", "compared", "reason", "reasons",
-    "provider", "instance", "region", "source", "label",
-    "organisation", "e-mail", "address", "target", "divisions", "starts",
-)  # fmt: skip
 
 
 def status_text(status: object) -> Text:
@@ -165,7 +109,72 @@ def standing_text(view: View) -> Text:
     return Text(evidence_words(view), style=STATUS_STYLES.get(style, ""))
 
 
-def make_table(*columns: str, right: Sequence[str] = (), spare: Sequence[str] = ()) -> Table:
+GAP = 2
+READABLE = 11  # Characters that tell one name from another; fewer are a column of dots.
+# Columns that give way when the terminal is narrow; figures and ids never do.
+WIDE = (
+    "model", "system", "submitter", "processor", "compared", "reason", "reasons",
+    "provider", "instance", "region", "source", "label",
+    "organisation", "e-mail", "address", "target", "divisions", "starts",
+)  # fmt: skip
+
+
+class FittingTable(Table):
+    """A table without lines that leaves columns out until the others fit.
+
+    Columns that may wrap give way first, down to `readable` characters. Then the columns of
+    `spare` are left out, the first one first.
+    """
+
+    def __init__(self, *, spare: Sequence[str] = (), readable: int = READABLE) -> None:
+        super().__init__(box=None, header_style="bold", pad_edge=False, padding=(0, GAP, 0, 0))
+        self.spare = tuple(spare)
+        self.readable = readable
+        self.cells: list[tuple[Any, ...]] = []
+
+    def add_row(self, *cells: Any, **options: Any) -> None:
+        """Add a row, one cell for each column."""
+        self.cells.append(cells)
+        super().add_row(*cells, **options)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The columns that fit, then a line that names the others."""
+        widths = [self._width_of(place) for place in range(len(self.columns))]
+        shown = list(range(len(self.columns)))
+        left_out = []
+        for name in self.spare:
+            if sum(widths[place] + GAP for place in shown) - GAP <= options.max_width:
+                break
+            shown = [place for place in shown if self.columns[place].header != name]
+            left_out.append(name)
+        if not left_out:
+            yield from super().__rich_console__(console, options)
+            return
+        fitting = FittingTable()
+        for place in shown:
+            column = self.columns[place]
+            fitting.add_column(
+                column.header,
+                justify=column.justify,
+                overflow=column.overflow,
+                no_wrap=column.no_wrap,
+            )
+        for cells in self.cells:
+            fitting.add_row(*(cells[place] for place in shown))
+        yield fitting
+        named = ", ".join(left_out)
+        yield Text(f"Columns left out on a narrow terminal: {named}.", style="dim")
+
+    def _width_of(self, place: int) -> int:
+        """The least width at which a column says something."""
+        header, column = self.columns[place].header, self.columns[place]
+        longest = max(cell_len(str(cell)) for cell in (header, *(row[place] for row in self.cells)))
+        if column.no_wrap:
+            return longest
+        return max(cell_len(str(header)), min(longest, self.readable))
+
+
+def make_table(*columns: str, right: Sequence[str] = (), spare: Sequence[str] = ()) -> FittingTable:
     """An empty table in the style of all of them; the columns of `right` are figures.
 
     Those of `spare` are left out where they do not fit, the first one first.
@@ -179,13 +188,3 @@ def make_table(*columns: str, right: Sequence[str] = (), spare: Sequence[str] = 
             no_wrap=column not in WIDE,
         )
     return table
-
-
-def or_dash(value: object) -> str:
-    """A value as text, a dash where there is none."""
-    return ABSENT if value is None or value == "" else str(value)
-
-
-def minute(moment: str | None) -> str:
-    """A moment as the server writes it (UTC), to the minute."""
-    return or_dash(moment[:16].replace("T", " ") + "Z" if moment else None)

@@ -10,8 +10,8 @@ from pathlib import Path
 import typer
 from rich.text import Text
 
-from finishline.cli.board_tables import leaderboard_table
 from finishline.cli.client import ServerClient, View, segment
+from finishline.cli.commands.leaderboard import leaderboard_lines
 from finishline.cli.commands.run import train_shown
 from finishline.cli.commands.submit import send_submission
 from finishline.cli.commands.verify import request_verification
@@ -84,7 +84,7 @@ def _verify(server: ServerClient, submission: View, screen: Screen) -> int:
     board = server.get(f"/leaderboards/{segment(str(submission['benchmark']))}", limit=100)
     entry = _entry(board, verification)
     screen.say("", Text("4. The leaderboard", style="bold"))
-    lines = [leaderboard_table(board), "", outcome_line(entry, verification)]
+    lines = [*leaderboard_lines(board), "", outcome_line(entry, verification)]
     screen.say(*lines, *_page_lines(server.url, submission, verification))
     is_measured = entry.get("evidence") == "measured"
     return int(ExitCode.OK if is_measured else ExitCode.NOT_VERIFIED)

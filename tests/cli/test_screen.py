@@ -6,13 +6,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from finishline.cli.board_tables import benchmark_table, leaderboard_table
-from finishline.cli.replay_screen import (
-    Target,
-)
+from finishline.cli.answers import queue_lines
+from finishline.cli.commands.leaderboard import leaderboard_lines
+from finishline.cli.listings import table_of
+from finishline.cli.replay_screen import Target
 from finishline.cli.screen import Screen, as_it_is, open_console
 from finishline.cli.tables import cost_text, make_table, number_text, quality_text, seconds_text
-from finishline.cli.worker_tables import queue_table
 from server.commands.paths import VarPaths
 from server.commands.services import LocalWorker, Plan, RedisAddress
 from server.commands.up import UpOptions, invitation
@@ -62,24 +61,24 @@ BENCHMARK = {
 
 
 @pytest.mark.parametrize(
-    ("table", "width", "shown", "left_out"),
+    ("lines", "width", "shown", "left_out"),
     [
-        (queue_table({"classes": [{"hardware_class": "cpu-amd-epyc", "waiting": [WAITING]}]}), 100,
-         ("5da07f0b9618183", "cpu-amd-epyc"), None),
-        (leaderboard_table({"entries": [ENTRY]}), 80,
+        (queue_lines({"classes": [{"hardware_class": "cpu-amd-epyc", "waiting": [WAITING]}]}, {}),
+         100, ("5da07f0b9618183", "cpu-amd-epyc"), None),
+        (leaderboard_lines({"entries": [ENTRY]}), 80,
          ("Four autho", "Custom Res", "Tesla V100", "9.429 s", "nkdf7dywwe82"),
          "Columns left out on a narrow terminal: epochs, seconds"),
-        (leaderboard_table({"entries": [ENTRY], "metric": "cost"}), 80, ("$0.105006",), "epochs"),
-        (leaderboard_table({"entries": [ENTRY]}), 240, (ENTRY["submitter"], "seconds"), None),
-        (benchmark_table([BENCHMARK]), 80,
+        (leaderboard_lines({"entries": [ENTRY], "metric": "cost"}), 80, ("$0.105006",), "epochs"),
+        (leaderboard_lines({"entries": [ENTRY]}), 240, (ENTRY["submitter"], "seconds"), None),
+        ([table_of("benchmarks", [BENCHMARK])], 80,
          ("mask-LM accuracy", "≥ 0.7200", "mlperf-v4.1-stable_diffusion"),
          "Columns left out on a narrow terminal: divisions, clock."),
     ],
 )  # fmt: skip
-def test_narrow_table_keeps_ids_and_says_what_it_leaves_out(table, width, shown, left_out):
+def test_narrow_table_keeps_ids_and_says_what_it_leaves_out(lines, width, shown, left_out):
     screen, written = narrow_screen(width)
 
-    screen.say(table)
+    screen.say(*lines)
 
     lines = [line.rstrip() for line in written.getvalue().splitlines()]
     assert max(map(len, lines)) <= width

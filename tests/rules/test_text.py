@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from finishline.cli.commands.lists import read_class, read_prices
 from finishline.cli.errors import CliError
-from finishline.cli.lists_in_files import read_class, read_prices
 from finishline.client.errors import Refused
 from finishline.client.files import find_submission_files
 from finishline.rules.canonical import read_json

@@ -10,11 +10,11 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from finishline.cli.board_tables import phases_table
 from finishline.cli.client import ServerClient, segment
 from finishline.cli.commands.training import event_lines
 from finishline.cli.definitions import download_definition, download_files
 from finishline.cli.errors import CliError, ExitCode, require_server
+from finishline.cli.listings import table_of
 from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Json, Token, Url
 from finishline.cli.own_benchmarks import (
     broken,
@@ -94,7 +94,7 @@ def phases(
             server.post(path, body | {"reason": reason, "unfreeze": unfreeze})
             found = server.get(path)
     told = Text.assemble((f"{found['benchmark']}  ", "bold"), found["phases"]["sentence"])
-    table = [phases_table(found["history"])] if found["history"] else []
+    table = [table_of("phases", found["history"])] if found["history"] else []
     open_screen(as_json=as_json).answer(found, [told, *table])
     return int(ExitCode.OK)
 

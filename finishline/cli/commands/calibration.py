@@ -1,20 +1,26 @@
-"""`finishline calibrate` and `calibration`: measure a reference, adopt, compare."""
+"""`finishline calibrate` and `calibration show`: measure a reference, and its runs as TOML."""
 
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from finishline.cli.calibration_tables import (
-    calibration_lines,
-    calibration_table,
-    calibration_toml,
-    comparison_table,
-    watch_calibration,
-)
+from finishline.cli.answers import calibration_lines
 from finishline.cli.client import ServerClient, View, segment
+from finishline.cli.commands.requests import COMMANDS
 from finishline.cli.errors import CliError, ExitCode
-from finishline.cli.options import DEFAULT_URL, Json, Limit, Token, Url
-from finishline.cli.screen import open_screen
+from finishline.cli.options import DEFAULT_URL, Json, Token, Url
+from finishline.cli.screen import Screen, open_screen
+from finishline.rules.benchmarks.benchmark import ReferenceRun
+from finishline.rules.text import count_text
+from finishline.rules.verification.bands import reference_run_toml
+
+app = COMMANDS["calibration"]
+POLL_SECONDS = 1.0
+Show = Callable[[View], None]
 
 
 def calibrate(
@@ -59,10 +65,10 @@ def calibrate(
         else:
             view = go_on(server, continued, benchmark, sizes, runs)
         if not watch:
-            screen.answer(view, calibration_lines(view))
+            screen.answer(view, calibration_lines(view, {}))
             return int(ExitCode.OK)
         view = watch_calibration(server, view, screen)
-    screen.answer(view, calibration_lines(view))
+    screen.answer(view, calibration_lines(view, {}))
     return int(ExitCode.OK if view["state"] == "done" else ExitCode.NOT_VERIFIED)
 
 
@@ -120,30 +126,9 @@ def read_batch_sizes(text: str) -> list[int]:
         ) from error
 
 
-app = typer.Typer(no_args_is_help=True, help="List, show, compare, adopt and cancel calibrations.")
-Calibration = Annotated[str, typer.Argument(metavar="ID", help="Id of a calibration.")]
-
-
-@app.command("list")
-def list_calibrations(
-    benchmark: Annotated[
-        str | None, typer.Option("--benchmark", help="Only calibrations of this benchmark.")
-    ] = None,
-    limit: Limit = 20,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
-    as_json: Json = False,
-) -> int:
-    """List calibrations, newest first."""
-    with ServerClient(url, token) as server:
-        view = server.get("/calibrations", benchmark=benchmark, limit=min(limit, 100))
-    open_screen(as_json=as_json).answer(view, [calibration_table(view["calibrations"])])
-    return int(ExitCode.OK)
-
-
 @app.command("show")
 def show_calibration(
-    calibration: Calibration,
+    calibration: Annotated[str, typer.Argument(metavar="ID", help="Id of a calibration.")],
     toml: Annotated[
         bool, typer.Option("--toml", help="Print its runs in the format of a benchmark file.")
     ] = False,
@@ -161,52 +146,81 @@ def show_calibration(
         # A console would wrap the long lines.
         typer.echo("\n".join(calibration_toml(view)))
         return int(ExitCode.OK)
-    screen.answer(view, [] if as_json else calibration_lines(view))
+    screen.answer(view, [] if as_json else calibration_lines(view, {}))
     return int(ExitCode.OK)
 
 
-@app.command("compare")
-def compare_calibrations(
-    calibration: Calibration,
-    other: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[WITH]", help="Calibration to compare with (default: the file's own runs)."
-        ),
-    ] = None,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
-    as_json: Json = False,
-) -> int:
-    """Compare two calibrations batch size by batch size."""
-    path = f"/calibrations/{segment(calibration)}/compare"
-    with ServerClient(url, token) as server:
-        view = server.get(path, **{"with": other})
-    open_screen(as_json=as_json).answer(view, [comparison_table(view)])
-    return int(ExitCode.OK)
+def calibration_toml(view: View) -> Iterable[str]:
+    """The runs that went to their end as the `[[reference_runs]]` of a benchmark file."""
+    yield (
+        f"# Calibration {view['id']} of {view['benchmark']}, version {view['version']},\n"
+        f"# requested on {str(view['created_at'])[:10]}; runs {view['runs_sha256']}."
+    )
+    for made_on in sorted({_made_on(run["system"]) for run in view["runs"]}):
+        yield f"# Made on {made_on}."
+    for run in view["runs"]:
+        if run["status"] in ("reached", "not_reached"):
+            quality = tuple(float(value) for value in run["quality"])
+            yield "\n" + reference_run_toml(
+                ReferenceRun(batch_size=run["batch_size"], seed=run["seed"], quality=quality)
+            )
 
 
-@app.command("adopt")
-def adopt_calibration(
-    calibration: Calibration,
-    reason: Annotated[str, typer.Option("--reason", help="Reason; shown with the calibration.")],
-    url: Url = DEFAULT_URL,
-    token: Token = None,
-    as_json: Json = False,
-) -> int:
-    """Use a calibration for replays planned from now on (organisers only)."""
-    with ServerClient(url, token) as server:
-        view = server.post(f"/calibrations/{segment(calibration)}/adopt", {"reason": reason})
-    open_screen(as_json=as_json).answer(view, calibration_lines(view))
-    return int(ExitCode.OK)
+def _made_on(system: View) -> str:
+    software = ", ".join(f"{name} {found}" for name, found in sorted(system["software"].items()))
+    return " ".join(f"{system['processor']}, {software}".split())
 
 
-@app.command("cancel")
-def cancel_calibration(
-    calibration: Calibration, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False
-) -> int:
-    """Cancel the remaining runs and keep the finished ones (organisers only)."""
-    with ServerClient(url, token) as server:
-        view = server.post(f"/calibrations/{segment(calibration)}/cancel", {})
-    open_screen(as_json=as_json).answer(view, calibration_lines(view))
-    return int(ExitCode.OK)
+def watch_calibration(
+    server: ServerClient,
+    view: View,
+    screen: Screen,
+    *,
+    wait: Callable[[float], None] = time.sleep,
+) -> View:
+    """Show a calibration until nothing of it is under way; its last view. Raises CliError."""
+    with progress_screen(screen) as show:
+        show(view)
+        while view["state"] == "running":
+            wait(POLL_SECONDS)
+            view = server.get(f"/calibrations/{segment(str(view['id']))}")
+            show(view)
+    return view
+
+
+def runs_trained(view: View) -> int:
+    """Runs that are finished, and those of chunks under way that are trained already."""
+    return sum(int(size["finished"]) + int(size["under_way"]) for size in view["sizes"])
+
+
+@contextmanager
+def progress_screen(screen: Screen) -> Iterator[Show]:
+    """Something that shows how far a calibration is."""
+    if screen.as_json or not screen.console.is_terminal:
+        yield _line_by_line(screen)
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeElapsedColumn(), console=screen.console) as progress:
+        bars = {}
+
+        def show(view: View) -> None:
+            for size in view["sizes"]:
+                name = f"batch size {size['batch_size']}"
+                if name not in bars:
+                    bars[name] = progress.add_task(name, total=size["planned"])
+                trained = size["finished"] + size["under_way"]
+                progress.update(bars[name], completed=trained, total=size["planned"])
+
+        yield show
+
+
+def _line_by_line(screen: Screen) -> Show:
+    said: list[int] = []
+
+    def show(view: View) -> None:
+        trained = runs_trained(view)
+        if trained not in said:
+            said.append(trained)
+            screen.say(f"  {trained} of {count_text(view['runs_planned'], 'run')} trained")
+
+    return show

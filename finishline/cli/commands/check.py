@@ -18,6 +18,7 @@ from finishline.cli.definitions import (
     with_server_definitions,
 )
 from finishline.cli.errors import CliError, ExitCode, Problem, refusal
+from finishline.cli.listings import table_of
 from finishline.cli.options import BenchmarksDir, Json, ServerToAsk, Token
 from finishline.cli.records import find_in, problem_text, score_found
 from finishline.cli.screen import as_it_is, open_screen
@@ -26,7 +27,6 @@ from finishline.cli.submission_tables import (
     SubmissionFiles,
     find_submission_files,
     inference_sentence,
-    run_table,
     violation_lines,
 )
 from finishline.cli.tables import time_text
@@ -268,6 +268,6 @@ def _lines(document: dict[str, Any]) -> list[RenderableType]:
             accepted,
             f"{where}, {time}, {reached} reached the target.",
         ),
-        run_table(result["runs"]),
+        table_of("runs", result["runs"]),
         *violation_lines(result),
     ]

@@ -21,8 +21,8 @@ from finishline.cli.bundles import (
 )
 from finishline.cli.client import ServerClient, segment
 from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.listings import table_of
 from finishline.cli.options import DEFAULT_URL, Json, Limit, Token, Url
-from finishline.cli.people_tables import audit_table
 from finishline.cli.screen import Screen, open_screen
 from finishline.cli.tables import make_table, status_text
 from finishline.rules.canonical import read_json
@@ -220,7 +220,7 @@ def audit_log(
     with ServerClient(url, token) as server:
         if out is None:
             page = server.get("/audit", limit=limit)
-            screen.answer(page, [audit_table(page["records"])])
+            screen.answer(page, [table_of("records", page["records"])])
             return int(ExitCode.OK)
         page = server.get("/audit", limit=PAGE)
         records = page["records"]

@@ -1,104 +1,334 @@
-"""Commands that read: show, leaderboard, benchmarks."""
+"""`finishline invite`, `prices import` and the price of an owned system.
 
-from typing import Annotated
+Organisers keep lists in files: a class to invite, and a book of prices.
+"""
+
+import csv
+import io
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
-from finishline.cli.board_tables import (
-    benchmark_table,
-    division_lines,
-    leaderboard_table,
-    other_rules_lines,
-    preview_lines,
-    unranked_lines,
-)
-from finishline.cli.client import ServerClient, segment
-from finishline.cli.errors import ExitCode
-from finishline.cli.options import DEFAULT_URL, Json, Limit, Token, Url
-from finishline.cli.screen import open_screen
-from finishline.cli.submission_tables import submission_lines
+from finishline.cli.client import ServerClient, View
+from finishline.cli.errors import CliError, ExitCode, Problem, refusal
+from finishline.cli.options import DEFAULT_URL, Json, Token, Url
+from finishline.cli.screen import Screen, as_it_is, open_screen
+from finishline.rules.benchmarks.prices import Price
+from finishline.rules.errors import RuleError
+from finishline.rules.roles import Role
+from finishline.rules.text import count_text, did_you_mean, parse_toml, refuse_utf16
 
-Choice = str | None
-Metric = Annotated[
-    Choice,
-    typer.Option("--metric", help="tta, cost or energy; for inference: latency or inference_cost."),
-]
-
-
-def show(
-    submission: Annotated[str, typer.Argument(help="Id of a submission.")],
-    url: Url = DEFAULT_URL,
-    token: Token = None,
-    as_json: Json = False,
-) -> int:
-    """Show one submission with its runs and verifications."""
-    with ServerClient(url, token) as server:
-        view = server.get(f"/submissions/{segment(submission)}")
-    verifications = [
-        f"verification {item.get('id')}: {item.get('outcome') or item.get('state')}"
-        for item in view.get("verifications") or []
-    ]
-    open_screen(as_json=as_json).answer(view, [*submission_lines(view), *verifications])
-    return int(ExitCode.OK)
+CLASS_LIMIT_BYTES, PRICES_LIMIT_BYTES = 1024 * 1024, 16 * 1024 * 1024
+MOST_PEOPLE = 2000
+DELIMITERS = ",;\t"
+NAMES = {"name", "full name", "student", "user", "login"}
+EMAILS = {"email", "e-mail", "mail", "e-mail address", "email address"}
+EMAIL = re.compile(r"[^@\s,;]+@[^@\s,;]+\.[^@\s,;]+")
+NOT_IN_A_NAME = re.compile(r"[^\w.@ -]+")
+LONGEST_NAME = 100
+NUMBERS = {"usd_per_hour": float, "supersedes": int}
+HOURS_PER_YEAR = 8760
+HEADER = "provider,instance,region,usd_per_hour,..."
 
 
-def leaderboard(
-    benchmark: Annotated[str, typer.Argument(help="Id of a benchmark.")],
-    division: Annotated[Choice, typer.Option("--division", help="closed or open.")] = None,
-    round_name: Annotated[
-        Choice, typer.Option("--round", help="open, or archive for published results.")
-    ] = None,
-    metric: Metric = None,
-    status: Annotated[Choice, typer.Option("--status", help="For example verified.")] = None,
-    evidence: Annotated[
-        Choice, typer.Option("--evidence", help="measured, published or claimed.")
-    ] = None,
-    search: Annotated[Choice, typer.Option("--q", help="Search text.")] = None,
-    sort: Annotated[Choice, typer.Option("--sort", help="Column to sort by.")] = None,
-    order: Annotated[Choice, typer.Option("--order", help="asc or desc.")] = None,
-    withdrawn: Annotated[
-        bool, typer.Option("--withdrawn", help="Also list withdrawn submissions, unranked.")
-    ] = False,
-    preview: Annotated[
-        bool,
-        typer.Option("--preview", help="Show the board as after its embargo (organisers)."),
-    ] = False,
-    limit: Limit = 50,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
-    as_json: Json = False,
-) -> int:
-    """Show a benchmark's leaderboard."""
-    with ServerClient(url, token) as server:
-        board = server.get(
-            f"/leaderboards/{segment(benchmark)}{'/preview' if preview else ''}",
-            division=division,
-            round=round_name,
-            metric=metric,
-            status=status,
-            evidence=evidence,
-            q=search,
-            sort=sort,
-            order=order,
-            limit=limit,
-            withdrawn="show" if withdrawn else None,
+@dataclass(frozen=True)
+class Student:
+    """A line of a list: a name to propose and a mail address, at least one of them."""
+
+    line: int
+    name: str | None
+    email: str | None
+
+
+def read_class(path: Path, *, domain: str | None = None) -> tuple[list[Student], list[str]]:
+    """Read the people of a list, and say which lines were left out.
+
+    With a header the columns `name` and `email` count, without one a column with @ is the address.
+    Raises CliError with every line that is wrong; nobody is invited then.
+    """
+    students, notes, problems = [], [], []
+    seen: dict[str, int] = {}
+    for line, table in _people(path):
+        email = table.get("email")
+        # A name as accounts have one: other characters become spaces.
+        plain = " ".join(NOT_IN_A_NAME.sub(" ", table.get("name", "")).split()).lstrip(".")
+        name = plain[:LONGEST_NAME].strip() or None
+        if email is not None and not EMAIL.fullmatch(email):
+            problems.append(Problem(f"{email!r}", path.name, line, "email", "one mail address"))
+        elif email and domain and not email.lower().endswith(f"@{domain.lower()}"):
+            problems.append(Problem(f"{email!r}", path.name, line, "email", f"one at {domain}"))
+        elif email is None and name is None:
+            told = "neither name nor address"
+            problems.append(Problem(told, path.name, line, None, "one of them"))
+        elif (key := (email or name or "").casefold()) in seen:
+            notes.append(f"line {line} repeats line {seen[key]} ({email or name})")
+        else:
+            seen[key] = line
+            students.append(Student(line, name, email))
+    if problems or not students or len(students) > MOST_PEOPLE:
+        why = "" if problems else f" It names {len(students)} people; expected 1 to {MOST_PEOPLE}."
+        raise CliError(
+            f"Nobody was invited from {path}.{why}", exit_code=ExitCode.REFUSED, problems=problems
         )
-    filtered = any(choice is not None for choice in (division, metric, status, evidence, search))
-    table = leaderboard_table(board, filtered=filtered)
-    lines = [
-        *preview_lines(board),
-        *(division_lines(board) if division is None else ()),
-        table,
-        *unranked_lines(board),
-        *other_rules_lines(board),
-    ]
-    open_screen(as_json=as_json).answer(board, lines)
+    return students, notes
+
+
+def _people(path: Path) -> Iterator[tuple[int, Mapping[str, str]]]:
+    try:
+        content = _content(path, CLASS_LIMIT_BYTES)
+        try:
+            text = content.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            text = content.decode("cp1252")  # As spreadsheets of Windows save CSV.
+        delimiter = max(DELIMITERS, key=text.partition("\n")[0].count)
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+        columns: list[str] | None = None
+        for cells in reader:
+            found = [cell.strip() for cell in cells]
+            if not any(found):
+                continue
+            if columns is None:
+                words = [cell.casefold() for cell in found]
+                columns = ["name" if w in NAMES else "email" if w in EMAILS else "" for w in words]
+                if "@" not in "".join(found) and any(columns):
+                    continue  # The header.
+                columns = ["email" if "@" in cell else "" for cell in found]
+                if "" in columns:
+                    columns[columns.index("")] = "name"
+            named = zip(columns, found, strict=False)
+            yield reader.line_num, {key: cell for key, cell in named if key and cell}
+    except (OSError, ValueError, csv.Error) as error:
+        raise _unreadable(path, error, "a CSV with columns name and email") from error
+
+
+def csv_line(*cells: str | None) -> str:
+    """A line of CSV."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow([cell or "" for cell in cells])
+    return text.getvalue()
+
+
+def invite(
+    role: Annotated[Role, typer.Option("--role", help="Role of those who join.")] = "submitter",
+    uses: Annotated[int, typer.Option("--uses", min=1, help="How many people may join.")] = 1,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="DATE", help="Last day (default: in 7 days).")
+    ] = None,
+    domain: Annotated[
+        str | None, typer.Option("--domain", help="Domain of their mail addresses.")
+    ] = None,
+    organisation: Annotated[
+        str | None, typer.Option("--organisation", help="Organisation to join.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", help="Name proposed to a single person.")
+    ] = None,
+    approve: Annotated[
+        bool,
+        typer.Option("--approve", help="Approve whoever joins, as `admin user approve` does."),
+    ] = False,
+    file: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="FILE", help="CSV with name and email: a link for each."),
+    ] = None,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: Json = False,
+) -> int:
+    """Make a link by which one person joins, or a class (organisers). It is shown only once.
+
+    With --from each person of a list gets a link of their own, as CSV to send by mail merge.
+    """
+    rules: dict[str, object] = {
+        "last_day": until,
+        "mail_domain": domain,
+        "organisation": organisation,
+    }
+    rules |= {"role": role, "known": approve or None}
+    body = {name: value for name, value in rules.items() if value is not None}
+    screen = open_screen(as_json=as_json)
+    if file is not None:
+        if name is not None:
+            raise CliError("Give --from or --name, not both.", exit_code=ExitCode.USAGE)
+        return _invite_class(file, body, url=url, token=token, screen=screen)
+    with ServerClient(url, token) as server:
+        view = server.post(
+            "/invitations", body | ({"uses": uses, "name": name} if name else {"uses": uses})
+        )
+    _warn(view, screen)
+    screen.answer(view, [as_it_is(view["link"])])
     return int(ExitCode.OK)
 
 
-def benchmarks(url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False) -> int:
-    """List the server's benchmarks."""
+def _invite_class(
+    file: Path, body: dict[str, object], *, url: str, token: str | None, screen: Screen
+) -> int:
+    """Make a link for each person of a list; each is written at once, so that none is lost."""
+    domain = body.get("mail_domain")
+    students, notes = read_class(file, domain=str(domain) if domain else None)
+    made: list[View] = []
+    if not screen.as_json:
+        for note in notes:
+            typer.echo(f"{file.name} {note}: left out.", err=True)
+        typer.echo(csv_line("name", "email", "link"))
     with ServerClient(url, token) as server:
-        view = server.get("/benchmarks")
-    open_screen(as_json=as_json).answer(view, [benchmark_table(view["benchmarks"])])
+        for each in students:
+            view = server.post("/invitations", body | ({"name": each.name} if each.name else {}))
+            if not made:
+                _warn(view, screen)
+            made.append({"name": each.name, "email": each.email, "link": view["link"]})
+            if not screen.as_json:
+                typer.echo(csv_line(each.name, each.email, view["link"]))
+    if screen.as_json:
+        screen.answer({"invitations": made, "left_out": notes}, [])
+    return int(ExitCode.OK)
+
+
+def _warn(view: View, screen: Screen) -> None:
+    """Pass the server's remark on a link on, beside the output that is kept in a file."""
+    if view.get("remark") and not screen.as_json:
+        typer.echo(f"warning: {view['remark']}", err=True)
+
+
+def read_prices(path: Path) -> list[Price]:
+    """The prices in a file: CSV with a header, or TOML with [[prices]].
+
+    Raises CliError, or RuleError with the place of a price that is wrong.
+    """
+    try:
+        text = _content(path, PRICES_LIMIT_BYTES).decode("utf-8-sig")
+    except RuleError:
+        raise
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error, "a CSV with a header, or TOML") from error
+    if path.suffix.lower() == ".toml":
+        prices = list(_toml_prices(text, path.name))
+    else:
+        prices = list(_csv_prices(text, path.name))
+    if not prices:
+        raise RuleError("no prices", file=path.name, expected="at least one price")
+    return prices
+
+
+def _csv_prices(text: str, file: str) -> Iterator[Price]:
+    # strict: a quote that is never closed would take the rest of the file for one cell.
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        header = [name.strip() for name in next(reader, [])]
+        twice = sorted({name for name in header if header.count(name) > 1})
+        if not header or twice:
+            found = f"{twice[0]!r} twice" if twice else "no header"
+            raise RuleError(found, file=file, line=1, expected=HEADER)
+        for cells in reader:
+            if not any(cell.strip() for cell in cells):
+                continue
+            if len(cells) != len(header):
+                raise RuleError(
+                    count_text(len(cells), "cell"), file=file, line=reader.line_num,
+                    expected=f"{len(header)}, one for each column of the header",
+                )  # fmt: skip
+            named = zip(header, (cell.strip() for cell in cells), strict=True)
+            table = {name: _value(name, cell) for name, cell in named if cell}
+            yield Price.read(table, file=file, line=reader.line_num)
+    except csv.Error as error:
+        raise RuleError(str(error), file=file, line=reader.line_num, expected="CSV") from error
+
+
+def _value(name: str, cell: str) -> object:
+    """Convert a cell to its type; text that is not a number stays text, for the rule to refuse."""
+    try:
+        number = NUMBERS[name](cell) if name in NUMBERS else cell
+    except ValueError:
+        return cell
+    return cell if isinstance(number, float) and not math.isfinite(number) else number
+
+
+def _toml_prices(text: str, file: str) -> Iterator[Price]:
+    table = parse_toml(text.encode(), file=file, most_bytes=PRICES_LIMIT_BYTES)
+    for name in table:
+        if name != "prices":
+            message = f"unknown field{did_you_mean(name, ['prices'])}"
+            expected = "[[prices]] and nothing else"
+            raise RuleError(message, file=file, field=name, expected=expected)
+    rows: Any = table.get("prices", [])
+    if not isinstance(rows, list):
+        raise RuleError("not a list of tables", file=file, field="prices", expected="[[prices]]")
+    for number, row in enumerate(rows, start=1):
+        path = f"prices[{number}]"
+        if not isinstance(row, Mapping):
+            raise RuleError("not a table", file=file, field=path, expected="[[prices]]")
+        yield Price.read(row, file=file, path=path)
+
+
+def _content(path: Path, limit_bytes: int) -> bytes:
+    if path.stat().st_size > limit_bytes:
+        raise ValueError(f"more than {limit_bytes} bytes")
+    content = path.read_bytes()
+    refuse_utf16(content, file=path.name)
+    return content
+
+
+def _unreadable(path: Path, error: Exception, expected: str) -> CliError:
+    why = getattr(error, "strerror", None) or error
+    return CliError(f"Cannot read {path} ({why}). Expected {expected}.", exit_code=ExitCode.REFUSED)
+
+
+def import_prices(
+    path: Annotated[Path, typer.Argument(help="CSV with a header, or TOML (\\[\\[prices]]).")],
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: Json = False,
+) -> int:
+    """Add all prices of a file, or none if one is invalid (organisers only); skip known ones."""
+    try:
+        bodies = [price.model_dump(mode="json") for price in read_prices(path)]
+    except RuleError as error:
+        raise refusal(error) from error
+    with ServerClient(url, token) as server:
+        view = server.post("/prices/import", {"prices": bodies})
+    added = count_text(len(view["added"]), "price")
+    told = f"{added} added, {view['already_there']} skipped as already known."
+    open_screen(as_json=as_json).answer(view, [told])
+    return int(ExitCode.OK)
+
+
+def owned(
+    *,
+    purchase_usd: Annotated[
+        float, typer.Option("--purchase-usd", min=0, max=1e10, help="US dollars of the purchase.")
+    ],
+    years: Annotated[
+        float, typer.Option("--years", min=0.01, max=100, help="Years until it is written off.")
+    ],
+    utilisation: Annotated[
+        float,
+        typer.Option("--utilisation", min=0.001, max=1, help="Fraction of the hours it works."),
+    ],
+    watts: Annotated[
+        float, typer.Option("--watts", min=0, max=1e8, help="Power of the system at work.")
+    ],
+    pue: Annotated[
+        float, typer.Option("--pue", min=1, max=10, help="Building power / system power.")
+    ],
+    usd_per_kwh: Annotated[
+        float, typer.Option("--usd-per-kwh", min=0, max=1000, help="US dollars per kWh.")
+    ],
+    as_json: Json = False,
+) -> int:
+    """Print the price per hour of a system that you own, and its formula. Nothing is stored."""
+    hours = years * HOURS_PER_YEAR * utilisation
+    usd_per_hour = purchase_usd / hours + watts / 1000 * pue * usd_per_kwh
+    formula = (
+        f"{purchase_usd:.12g} / ({years:.12g} * {HOURS_PER_YEAR} * {utilisation:.12g})"
+        f" + {watts:.12g} / 1000 * {pue:.12g} * {usd_per_kwh:.12g}"
+    )
+    open_screen(as_json=as_json).answer(
+        {"usd_per_hour": usd_per_hour, "formula": formula},
+        [f"{usd_per_hour:.6g} USD per hour = {formula}"],
+    )
     return int(ExitCode.OK)

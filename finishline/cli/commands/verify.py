@@ -1,6 +1,6 @@
-"""`finishline verify`, `duel`, `decide` and `compare`: ask for checks and decide about them."""
+"""`finishline verify` and `duel`: ask for checks and follow them."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
@@ -8,12 +8,7 @@ from finishline.cli.client import ServerClient, View, segment
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import DEFAULT_URL, Json, Token, Url
 from finishline.cli.screen import Screen, open_screen
-from finishline.cli.submission_tables import (
-    batch_lines,
-    comparison_lines,
-    duel_lines,
-    verdict_lines,
-)
+from finishline.cli.submission_tables import batch_lines, verdict_lines
 from finishline.cli.watching import ENDED, verdict_code, watch_verification
 from finishline.rules.verification.duel import FEWEST_PAIRS, MOST_PAIRS
 from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES
@@ -198,7 +193,7 @@ def duel(
             screen.answer(view, [f"Duel {view['id']} is {view['state']}: {page}"])
             return int(ExitCode.OK)
         ended = watch_verification(server, view, screen)
-    screen.answer(ended, duel_lines(ended))
+    screen.answer(ended, verdict_lines(ended))
     return int(duel_code(ended))
 
 
@@ -206,40 +201,3 @@ def duel_code(view: View) -> ExitCode:
     """The exit code of a duel that has ended."""
     says_something = view.get("outcome") not in (None, "inconclusive")
     return ExitCode.OK if says_something else ExitCode.NOT_VERIFIED
-
-
-def decide(
-    verification: Annotated[str, typer.Argument(help="Id of a verification with a verdict.")],
-    decision: Annotated[
-        Literal["publish", "keep"],
-        typer.Argument(help="Publish its verdict, or keep the one that is published."),
-    ],
-    reason: Annotated[str, typer.Option("--reason", help="Reason; kept in the audit log.")],
-    url: Url = DEFAULT_URL,
-    token: Token = None,
-    as_json: Json = False,
-) -> int:
-    """Decide about the verdict of a rerun (organisers only)."""
-    path = f"/verifications/{segment(verification)}/decide"
-    with ServerClient(url, token) as server:
-        view = server.post(path, {"decision": decision, "reason": reason})
-    published = "is published" if decision == "publish" else "is kept back"
-    line = f"The verdict of {view['id']}, {view['outcome']}, {published}: {reason}"
-    open_screen(as_json=as_json).answer(view, [line])
-    return int(ExitCode.OK)
-
-
-def compare_verifications(
-    first: Annotated[str, typer.Argument(help="Id of a verification.")],
-    second: Annotated[
-        str, typer.Argument(help="Id of another verification of the same submission.")
-    ],
-    url: Url = DEFAULT_URL,
-    token: Token = None,
-    as_json: Json = False,
-) -> int:
-    """Show two verifications of one submission side by side."""
-    with ServerClient(url, token) as server:
-        view = server.get("/verifications/compare", first=first, second=second)
-    open_screen(as_json=as_json).answer(view, comparison_lines(view))
-    return int(ExitCode.OK)

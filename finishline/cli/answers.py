@@ -1,0 +1,233 @@
+"""Answers of the server as lines for people, where a table alone does not say enough."""
+
+from collections.abc import Iterator, Mapping
+from itertools import zip_longest
+from shlex import quote
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from finishline.cli.listings import table_of
+from finishline.cli.screen import as_it_is
+from finishline.cli.submission_tables import submission_lines
+from finishline.cli.tables import View, make_table, minute, or_dash, status_text
+from finishline.rules.text import count_text
+
+Given = Mapping[str, Any]
+
+
+def account_lines(view: View, given: Given) -> Iterator[Text]:
+    """The owner of this token, and its rights."""
+    organisation = view.get("organisation")
+    role, highest = view.get("role"), view.get("highest_role")
+    whose = f"{view.get('user')}, {organisation}" if organisation else str(view.get("user"))
+    yield Text(whose, style="bold")
+    if view.get("display_name"):
+        yield Text(f"shown as {view['display_name']}")
+    yield Text(f"token {view.get('token_id')}: {view.get('label') or 'without a label'}")
+    yield Text(
+        f"role {role}" + (f"; your account allows up to {highest}" if highest != role else "")
+    )
+    yield Text(f"expires {minute(view.get('expires_at'))}")
+
+
+def secret_lines(view: View, given: Given) -> Iterator[str]:
+    """A token or secret that was made, and that it has to be kept."""
+    yield str(view.get("token") or view.get("secret"))
+    yield f"Store it now: it is not shown again (id {view.get('id')})."
+
+
+def revoked_lines(view: View, given: Given) -> Iterator[str]:
+    """The tokens that ended together."""
+    token, ended = given["id"], [str(each) for each in view["revoked"]]
+    yield f"Token {token} {'is revoked' if token in ended else 'had already ended'}."
+    if others := [each for each in ended if each != token]:
+        yield f"Also revoked: {count_text(len(others), 'token')} made with it: {', '.join(others)}."
+
+
+def erased_lines(view: View, given: Given) -> Iterator[str]:
+    """The number that took the place of a name."""
+    yield f"{given['name']} is {view['name']} from now on."
+
+
+def user_lines(view: View, given: Given) -> Iterator[RenderableType]:
+    """A user."""
+    yield table_of("users", [view])
+
+
+def new_user_lines(view: View, given: Given) -> Iterator[RenderableType]:
+    """A user, and what approves one who submits."""
+    yield from user_lines(view, given)
+    if given["role"] == "submitter":
+        yield (
+            "Workers without a memory cgroup (`finishline workers` names them) train none of their "
+            "packages until an organiser who knows them approves:"
+        )
+        yield as_it_is(f"finishline admin user approve {quote(given['name'])}")
+
+
+MEASURES = {
+    "submissions_per_day": ("submissions in 24 hours", "{:,.10g}", 1),
+    "gpu_seconds_per_month": ("accelerator hours in 30 days", "{:,.2f}", 3600),
+}
+
+
+def quota_lines(view: View, given: Given) -> Iterator[RenderableType]:
+    """Use of each quota of a user, and when there is room again."""
+    figures = ("used", "reserved", "allowed")
+    table = make_table("user", "quota", *figures, "resets", right=figures)
+    for use in view["quotas"]:
+        name, *amounts = _measured(use["measure"], *(use[figure] for figure in figures))
+        table.add_row(or_dash(view.get("user")), name, *amounts, minute(use["room_at"]))
+    yield table
+
+
+def all_quotas_lines(view: View, given: Given) -> Iterator[RenderableType]:
+    """Quotas of each user, and those of users with an override."""
+    table = make_table("user", "quota", "allowed", right=("allowed",))
+    for measure, allowed in view["defaults"].items():
+        table.add_row(Text("each user", style="dim"), *_measured(measure, allowed))
+    for item in view["overrides"]:
+        for measure, allowed in item["quotas"].items():
+            table.add_row(or_dash(item.get("user")), *_measured(measure, allowed))
+    yield table
+
+
+def _measured(measure: str, *values: float | None) -> list[str]:
+    """The name of a quota, and values in its unit."""
+    name, form, unit = MEASURES.get(measure, (measure, "{:,.10g}", 1))
+    return [name, *("no limit" if each is None else form.format(each / unit) for each in values)]
+
+
+WHOSE = {
+    "anyone": "packages of anyone",
+    "known": "packages of participants known to an organiser",
+    "off": "no packages",
+}
+
+
+def workers_lines(view: View, given: Given) -> Iterator[RenderableType]:
+    """The workers, who paused them, and whose packages they train in which environments."""
+    yield table_of("workers", view["workers"])
+    for each in view["workers"]:
+        if each.get("held"):
+            what, why = f"{each.get('name')} {each['held']}", each.get("held_because")
+            yield _held(what, by=each.get("held_by"), since=each.get("held_at"), why=why)
+    for each in view["workers"]:
+        if box := each.get("box"):
+            entries = str(box.get("entries"))
+            why = f" ({box['why']})" if box.get("why") else ""
+            names = "" if entries == "off" else ", ".join(box.get("environments") or ())
+            trains = f"{each.get('name')} trains {WHOSE.get(entries, entries)}{why}"
+            yield Text(f"{trains}: {names}" if names else trains)
+
+
+def _held(what: str, *, by: str | None, since: str | None, why: str | None) -> Text:
+    when = minute(since).removesuffix("Z")
+    return Text(f"{what} by {by or 'somebody'} since {when} UTC: {why}", "yellow")
+
+
+def paused_worker_lines(view: View, given: Given) -> Iterator[str]:
+    """A worker after it was paused."""
+    if view["worker"].get("alive", True):
+        yield f"Worker {given['name']} is paused."
+    else:
+        yield (
+            f"Worker {given['name']} is not running; once started again, it leases nothing until "
+            "it is resumed."
+        )
+
+
+def resumed_worker_lines(view: View, given: Given) -> Iterator[str]:
+    """A worker after it was resumed."""
+    worker, state = view["worker"], "is resumed"
+    if not worker.get("alive", True):
+        state = "is resumed but not running: start it again on its machine"
+    elif worker.get("drift"):
+        state = "is resumed, and gets no work while its canary is off its baseline"
+    yield f"Worker {given['name']} {state}."
+
+
+def queue_lines(view: View, given: Given) -> Iterator[RenderableType]:
+    """Waiting attempts by hardware class, in the order in which they start."""
+    classes = view.get("classes") or []
+    hidden = sum(one.get("under_embargo") or 0 for one in classes)
+    if hidden:
+        yield Text(f"{hidden} under embargo {'waits' if hidden == 1 else 'wait'}.", style="dim")
+    waiting = [
+        {**item, "hardware_class": one.get("hardware_class") or "any"}
+        for one in classes
+        for item in one.get("waiting") or ()
+    ]
+    if waiting:
+        yield table_of("waiting", waiting)
+    else:
+        yield Text("Nothing else is queued." if hidden else "The queue is empty.", style="dim")
+    if pause := view.get("paused"):
+        why = pause.get("reason")
+        yield _held("every queue paused", by=pause.get("by"), since=pause.get("since"), why=why)
+
+
+def calibration_lines(view: View, given: Given) -> Iterator[RenderableType]:
+    """One calibration: its state, and epochs to converge by batch size."""
+    if view.get("outdated"):
+        judges = ", for an earlier definition: not used for new replays"
+    else:
+        judges = ", used for new replays" if view["judges"] else ""
+    precision = f" in {view['precision']}" if view.get("precision") else ""
+    header = (
+        f"Calibration {view['id']}: number {view['version']} of {view['benchmark']}{precision}, "
+        f"{view['state']}, {view['runs_finished']} of {count_text(view['runs_planned'], 'run')}"
+        f"{judges}"
+    )
+    yield Text(header, style="bold")
+    yield table_of("sizes", view["sizes"])
+    for why in dict.fromkeys(chunk.get("why") for chunk in view.get("chunks", ())):
+        if why:
+            yield Text(f"Failed {why}", style="red")
+
+
+def compared_calibrations_lines(view: View, given: Given) -> Iterator[RenderableType]:
+    """Two calibrations by batch size: means, difference, and whether it is more than noise."""
+    yield table_of("compared sizes", view["sizes"])
+
+
+def decision_lines(view: View, given: Given) -> Iterator[str]:
+    """The verdict of a rerun that an organiser decided about."""
+    published = "is published" if given["decision"] == "publish" else "is kept back"
+    yield f"The verdict of {view['id']}, {view['outcome']}, {published}: {given['reason']}"
+
+
+def comparison_lines(view: View, given: Given) -> Iterator[RenderableType]:
+    """Two verifications side by side: verdicts, replays, and significant differences."""
+    sides = [view.get("first") or {}, view.get("second") or {}]
+    verdicts = make_table("", "first", "second")
+    for name in ("id", "state", "hardware_class", "worker"):
+        verdicts.add_row(name, *(or_dash(side.get(name)) for side in sides))
+    verdicts.add_row("outcome", *(status_text(side.get("outcome")) for side in sides))
+    on_board = ["published" if side.get("published") else "not published" for side in sides]
+    verdicts.add_row("board", *on_board)
+    reasons = [[str(each.get("code")) for each in side.get("reasons") or []] for side in sides]
+    verdicts.add_row("reasons", *(or_dash(", ".join(codes)) for codes in reasons))
+    yield verdicts
+    runs = [side.get("runs") or [] for side in sides]
+    yield table_of(
+        "side by side",
+        [
+            {"number": number + 1, "first": first or {}, "second": second or {}}
+            for number, (first, second) in enumerate(zip_longest(*runs))
+        ],
+    )
+    yield table_of("differences", view.get("differences") or [])
+    if not view.get("same_band"):
+        yield Text("Judged by different bands.", style="yellow")
+    for each in view.get("systems") or []:
+        yield f"{each.get('field')}: {each.get('first')} | {each.get('second')}"
+
+
+def shown_submission_lines(view: View, given: Given) -> Iterator[RenderableType]:
+    """A submission with its verifications."""
+    yield from submission_lines(view)
+    for each in view.get("verifications") or []:
+        yield f"verification {each.get('id')}: {each.get('outcome') or each.get('state')}"

@@ -1,0 +1,119 @@
+"""`finishline leaderboard`: the ranking of a benchmark."""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+from rich.console import RenderableType
+from rich.text import Text
+
+from finishline.cli.client import ServerClient, segment
+from finishline.cli.errors import ExitCode
+from finishline.cli.listings import TABLES, table_of
+from finishline.cli.options import DEFAULT_URL, Json, Limit, Token, Url
+from finishline.cli.screen import open_screen
+from finishline.cli.tables import View, or_dash
+from finishline.rules.ranking.evidence import place_words
+
+Choice = str | None
+Metric = Annotated[
+    Choice,
+    typer.Option("--metric", help="tta, cost or energy; for inference: latency or inference_cost."),
+]
+
+
+def leaderboard(
+    benchmark: Annotated[str, typer.Argument(help="Id of a benchmark.")],
+    division: Annotated[Choice, typer.Option("--division", help="closed or open.")] = None,
+    round_name: Annotated[
+        Choice, typer.Option("--round", help="open, or archive for published results.")
+    ] = None,
+    metric: Metric = None,
+    status: Annotated[Choice, typer.Option("--status", help="For example verified.")] = None,
+    evidence: Annotated[
+        Choice, typer.Option("--evidence", help="measured, published or claimed.")
+    ] = None,
+    search: Annotated[Choice, typer.Option("--q", help="Search text.")] = None,
+    sort: Annotated[Choice, typer.Option("--sort", help="Column to sort by.")] = None,
+    order: Annotated[Choice, typer.Option("--order", help="asc or desc.")] = None,
+    withdrawn: Annotated[
+        bool, typer.Option("--withdrawn", help="Also list withdrawn submissions, unranked.")
+    ] = False,
+    preview: Annotated[
+        bool,
+        typer.Option("--preview", help="Show the board as after its embargo (organisers)."),
+    ] = False,
+    limit: Limit = 50,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: Json = False,
+) -> int:
+    """Show a benchmark's leaderboard."""
+    with ServerClient(url, token) as server:
+        board = server.get(
+            f"/leaderboards/{segment(benchmark)}{'/preview' if preview else ''}",
+            division=division,
+            round=round_name,
+            metric=metric,
+            status=status,
+            evidence=evidence,
+            q=search,
+            sort=sort,
+            order=order,
+            limit=limit,
+            withdrawn="show" if withdrawn else None,
+        )
+    filtered = any(choice is not None for choice in (division, metric, status, evidence, search))
+    chosen = Text(f"Division {board.get('division')}; --division shows another.")
+    lines: list[RenderableType] = [
+        *_preview_lines(board),
+        *([chosen] if division is None and board.get("division") else []),
+        *leaderboard_lines(board, filtered=filtered),
+    ]
+    open_screen(as_json=as_json).answer(board, lines)
+    return int(ExitCode.OK)
+
+
+def _preview_lines(board: View) -> Iterator[Text]:
+    """The title of a board that only organisers see, and the hidden entries."""
+    preview = board.get("preview") or {}
+    if preview.get("note"):
+        yield Text(str(preview["note"]), style="bold yellow")
+    if preview.get("hidden"):
+        yield Text(f"under embargo: {', '.join(preview['hidden'])}", style="yellow")
+
+
+def leaderboard_lines(board: View, *, filtered: bool = False) -> Iterator[RenderableType]:
+    """The entries as the server ranked them, then those without a rank and under other rules.
+
+    `filtered` says whether only some were asked for, so that there may be others.
+    """
+    entries = board.get("entries") or []
+    if not entries:
+        yield Text(
+            "No submission matches the filters."
+            if filtered
+            else "No submissions yet. Upload the first with `finishline submit PATH`, a package "
+            "with `finishline training submit PATH`; organisers bring published results with "
+            "`finishline import`. `finishline benchmark phases ID` tells of an embargo.",
+            style="dim",
+        )
+    elif board.get("kind") == "inference":
+        by_cost = board.get("metric") == "inference_cost"
+        yield table_of("latencies", entries, spare=("quality",) if by_cost else None)
+    else:
+        spare = [name for name in TABLES["times"].spare if name != board.get("metric")]
+        yield table_of("times", entries, spare=tuple(spare))
+    unranked: dict[str, list[str]] = {}
+    for entry in entries:
+        if (reason := entry.get("unranked_reason")) and place_words(entry) is None:
+            unranked.setdefault(str(reason), []).append(or_dash(entry.get("submission_id")))
+    for reason, submissions in unranked.items():
+        yield Text(f"not ranked, {reason}: {', '.join(submissions)}", style="yellow")
+    for sha256, words in (board.get("other_rules") or {}).items():
+        others = ", ".join(
+            or_dash(entry.get("submission_id"))
+            for entry in entries
+            if entry.get("benchmark_sha256") == sha256
+        )
+        yield Text(f"other rules, not comparable ({words}): {others}", style="yellow")

@@ -1,0 +1,171 @@
+"""Commands that send one request and show its answer: rows of a text in place of functions."""
+
+import re
+from collections import ChainMap
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass
+from inspect import Parameter, Signature
+from string import Formatter
+from typing import Annotated, Any
+
+import typer
+from rich.console import RenderableType
+
+from finishline.cli.client import ServerClient, View, segment
+from finishline.cli.errors import ExitCode
+from finishline.cli.listings import TABLES, table_of
+from finishline.cli.options import DEFAULT_URL, Json, Token, Url
+from finishline.cli.screen import open_screen
+
+REQUIRED = Parameter.empty
+# A call, its request with the answer, and the help.
+ROW = re.compile(r"^(\S.*(?:\n {8}.*)?)\n +([A-Z]+) (\S+)\s+-> (.+)\n((?: +.*\n)+)", re.MULTILINE)
+
+Given = Mapping[str, Any]
+Lines = Callable[[View, Given], Iterable[RenderableType]]
+Body = Callable[[Given], dict[str, Any]]
+Function = Callable[..., int]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A command of one request."""
+
+    name: str
+    method: str
+    path: str
+    lines: Lines
+    about: str
+
+
+@dataclass(frozen=True)
+class Words:
+    """What rows name: parameters, lines of answers, and by command its body or field of pages."""
+
+    parameters: Mapping[str, Parameter]
+    lines: Mapping[str, Lines]
+    bodies: Mapping[str, Body]
+    pages: Mapping[str, str]
+
+
+def argument(
+    name: str, about: str, kind: Any = str, default: Any = REQUIRED, **more: Any
+) -> Parameter:
+    """An argument of a command."""
+    taken = kind | None if default is None else kind
+    return _parameter(name, Annotated[taken, typer.Argument(help=about, **more)], default)
+
+
+def option(
+    name: str, about: str, kind: Any = str, default: Any = None, flag: str = "", **more: Any
+) -> Parameter:
+    """An option of a command, which may be REQUIRED."""
+    taken = kind | None if default is None else kind
+    declared = typer.Option(flag or f"--{name.replace('_', '-')}", help=about, **more)
+    return _parameter(name, Annotated[taken, declared], default)
+
+
+def _parameter(name: str, annotation: Any, default: Any) -> Parameter:
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+COMMON = (
+    _parameter("context", typer.Context, REQUIRED),
+    _parameter("url", Url, DEFAULT_URL),
+    _parameter("token", Token, None),
+    _parameter("as_json", Json, False),
+)
+
+
+def read_rows(text: str, groups: Mapping[str, str], words: Words) -> dict[str, typer.Typer]:
+    """The groups of a text, each with its commands, and the commands without a group.
+
+    A row is a call such as `admin token make USER --days`, its request with the answer such as
+    `POST /tokens -> tokens`, and the help. The path takes the values that it names. The others are
+    the query or the body, if they were given. The answer is the name of lines or of a table, or a
+    sentence.
+    """
+    rows = {}
+    for call, method, path, answer, about in ROW.findall(text):
+        parts = call.split()
+        name = " ".join(part for part in parts if part[0].islower())
+        takes = [words.parameters[part] for part in parts if not part[0].islower()]
+        lines = words.lines[answer] if answer.endswith("_lines") else _lines_by(answer)
+        rows[name] = _function(Row(name, method, path, lines, about), takes, words)
+    apps = {
+        name: typer.Typer(help=about, add_completion=False, no_args_is_help=name not in rows)
+        for name, about in groups.items()
+    }
+    for name, function in rows.items():
+        group, _, last = name.rpartition(" ")
+        if name in apps:
+            apps[name].callback(invoke_without_command=True)(function)
+        else:
+            apps.setdefault(group or name, typer.Typer(add_completion=False)).command(last)(
+                function
+            )
+    for name, app in apps.items():
+        group, _, last = name.rpartition(" ")
+        if group:
+            apps[group].add_typer(app, name=last)
+    return apps
+
+
+def _function(row: Row, takes: list[Parameter], words: Words) -> Function:
+    def run(
+        *, context: typer.Context, url: str, token: str | None, as_json: bool, **given: Any
+    ) -> int:
+        if context.invoked_subcommand is None:
+            with ServerClient(url, token) as server:
+                view = _ask(server, row, given, words)
+            open_screen(as_json=as_json).answer(view, row.lines(view, given))
+        return int(ExitCode.OK)
+
+    vars(run)["__signature__"] = Signature([*takes, *COMMON])
+    run.__doc__ = " ".join(row.about.split())
+    return run
+
+
+def _ask(server: ServerClient, row: Row, given: Given, words: Words) -> View:
+    named = {name: given[name] for _, name, _, _ in Formatter().parse(row.path) if name}
+    path = row.path.format_map({name: segment(str(value)) for name, value in named.items()})
+    body = words.bodies.get(row.name)
+    rest = body(given) if body else _present(given, without=named)
+    if row.name in words.pages:
+        return _every_page(server, path, rest, words.pages[row.name])
+    view: View
+    if row.method == "GET":
+        view = server.get(path, **rest)
+    elif row.method == "DELETE":
+        answered = server.delete(path)
+        view = named | {"deleted": True} if answered is None else answered
+    else:
+        send = {"POST": server.post, "PUT": server.put, "PATCH": server.patch}[row.method]
+        view = send(path, rest)
+    return view
+
+
+def _present(given: Given, *, without: Container[str]) -> dict[str, Any]:
+    """The values that were given; a name that Python reserves ends in an underscore."""
+    return {
+        name.rstrip("_"): value
+        for name, value in given.items()
+        if value is not None and name not in without
+    }
+
+
+def _every_page(server: ServerClient, path: str, query: Given, field: str) -> View:
+    name, found, place = path.rpartition("/")[2], list[View](), None
+    while True:
+        page = server.get(path, **query, **{field: place})
+        found += page[name]
+        place = page.get(f"next_{field}")
+        if place is None:
+            return {name: found}
+
+
+def _lines_by(answer: str) -> Lines:
+    """What shows a table, or a sentence with fields of the answer and of what was given."""
+    if answer in TABLES:
+        return lambda view, given: [table_of(answer, view[answer])]
+    return lambda view, given: [answer.format_map(ChainMap(dict(given), view))]
