@@ -62,17 +62,6 @@ class Bundle:
     logs: dict[str, bytes] | None
 
 
-def read_file(path: Path) -> bytes:
-    """The content of a proof.zip or proof.dsse.json. Raises CliError."""
-    try:
-        with path.open("rb") as file:
-            return file.read(BUNDLE_LIMIT_BYTES + 1)
-    except OSError as error:
-        raise CliError(
-            f"Cannot read {path} ({error.strerror}).", exit_code=ExitCode.REFUSED
-        ) from error
-
-
 def read_bundle(content: bytes) -> Bundle:
     """The bundle in these bytes: a zip, or the JSON alone. Raises RuleError."""
     if len(content) > BUNDLE_LIMIT_BYTES:
@@ -101,8 +90,12 @@ def _unpack(content: bytes) -> dict[str, bytes]:
                 found = count_text(len(entries), "file")
                 raise RuleError(found, expected=f"at most {FILES_LIMIT}")
             for entry in entries:
-                left = BUNDLE_LIMIT_BYTES - sum(map(len, files.values()))
-                limit = min(_limit_of(entry.orig_filename), left)
+                name = entry.orig_filename
+                limit = PROOF_LIMIT_BYTES if name == ENVELOPE_NAME else FILE_LIMIT_BYTES
+                limit = min(limit, BUNDLE_LIMIT_BYTES - sum(map(len, files.values())))
+                if name != ENVELOPE_NAME and not LOG_NAME.fullmatch(name):
+                    expected = f"{ENVELOPE_NAME} or {LOGS_FOLDER}SHA256"
+                    raise RuleError("unexpected file name", file=name[:100], expected=expected)
                 if entry.filename in files:
                     raise RuleError("appears twice", file=entry.filename, expected="each file once")
                 if entry.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
@@ -119,15 +112,6 @@ def _unpack(content: bytes) -> dict[str, bytes]:
     except UNREADABLE as error:
         raise RuleError(f"not a readable zip: {error}", expected="a proof bundle") from error
     return files
-
-
-def _limit_of(name: str) -> int:
-    if name == ENVELOPE_NAME:
-        return PROOF_LIMIT_BYTES
-    if LOG_NAME.fullmatch(name):
-        return FILE_LIMIT_BYTES
-    expected = f"{ENVELOPE_NAME} or {LOGS_FOLDER}SHA256"
-    raise RuleError("unexpected file name", file=name[:100], expected=expected)
 
 
 @dataclass(frozen=True)

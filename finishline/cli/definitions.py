@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from finishline.cli.errors import CliError, ExitCode, refusal
+from finishline.cli.errors import CliError, ExitCode
 from finishline.definitions import folders_of, known_ids
 from finishline.rules.archive.definitions import shipped_definitions
 from finishline.rules.benchmarks.benchmark import (
@@ -13,7 +13,6 @@ from finishline.rules.benchmarks.benchmark import (
     load_benchmarks,
     parse_benchmark,
 )
-from finishline.rules.errors import RuleError
 from finishline.rules.text import did_you_mean
 from finishline.rules.trainings.own_benchmark import LARGEST_BYTES, wrong_hashes
 
@@ -32,8 +31,6 @@ def read_benchmarks(given: Path | None, *, wanted: str | None = None) -> dict[st
     try:
         for folder in folders_of(given):
             found |= load_benchmarks(folder)
-    except RuleError as error:
-        raise refusal(error) from error
     except OSError as error:
         raise _unreadable(error) from error
     return found if wanted in found else shipped_definitions() | found
@@ -43,8 +40,6 @@ def read_definition(path: Path) -> Benchmark:
     """The definition in a file. Raises CliError."""
     try:
         return load_benchmark(path)
-    except RuleError as error:
-        raise refusal(error) from error
     except OSError as error:
         raise _unreadable(error) from error
 
@@ -75,16 +70,13 @@ def find_benchmark(name: str, given: Path | None) -> tuple[Path, Benchmark]:
 
 
 def download_definition(server: "ServerClient", benchmark_id: str) -> tuple[bytes, Benchmark]:
-    """A server's definition, its bytes and parsed. Raises CliError."""
+    """A server's definition, its bytes and parsed. Raises CliError, RuleError."""
     from finishline.cli.client import segment
 
     path = f"/benchmarks/{segment(benchmark_id)}.toml"
     content = server.download(path, limit_bytes=LARGEST_DEFINITION_BYTES)
-    try:
-        # The file's name is the id that it must have.
-        return content, parse_benchmark(content, file=f"{benchmark_id}.toml")
-    except RuleError as error:
-        raise refusal(error) from error
+    # The file's name is the id that it must have.
+    return content, parse_benchmark(content, file=f"{benchmark_id}.toml")
 
 
 def download_files(server: "ServerClient", benchmark: Benchmark) -> dict[str, bytes]:
@@ -95,7 +87,7 @@ def download_files(server: "ServerClient", benchmark: Benchmark) -> dict[str, by
     path = f"/benchmarks/{segment(benchmark.benchmark_id)}/files"
     files = {name: server.download(f"{path}/{name}", limit_bytes=LARGEST_BYTES) for name in pinned}
     for problem in wrong_hashes(pinned, files):
-        raise refusal(problem)
+        raise problem
     return files
 
 

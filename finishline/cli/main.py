@@ -23,13 +23,14 @@ from finishline.cli.errors import (
     INTERRUPTION,
     CliError,
     ExitCode,
+    refusal,
     server_missing,
 )
 from finishline.cli.screen import flowing, open_console
 from finishline.client.errors import told_besides
 from finishline.places import installed_server
 from finishline.profiles import ProfileError, chosen_profile
-from finishline.rules.errors import StatisticsMissingError
+from finishline.rules.errors import RuleError, StatisticsMissingError
 
 TERMINATED = 143  # 128 + SIGTERM.
 # Where each command is. Its module is imported when somebody asks for it.
@@ -166,6 +167,9 @@ def main(arguments: Sequence[str] | None = None, command: typer.Typer = app) -> 
     except ProfileError as error:
         _report(CliError(str(error), exit_code=ExitCode.USAGE), as_json="--json" in given)
         return int(ExitCode.USAGE)
+    except RuleError as error:
+        _report(refusal(error), as_json="--json" in given)
+        return int(ExitCode.REFUSED)
     except StatisticsMissingError as error:
         _report(CliError(str(error), exit_code=ExitCode.SERVER), as_json="--json" in given)
         return int(ExitCode.SERVER)

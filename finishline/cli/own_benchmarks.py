@@ -16,6 +16,7 @@ from finishline.package_folder import package_folder
 from finishline.rules.benchmarks.benchmark import Benchmark, parse_benchmark
 from finishline.rules.benchmarks.policy import TASK_FILE
 from finishline.rules.errors import BenchmarkError, RuleError
+from finishline.rules.text import count_text
 from finishline.rules.trainings.own_benchmark import (
     FILE,
     LARGEST_BYTES,
@@ -32,21 +33,28 @@ ENVIRONMENT = "numpy-2.4"  # Of the templates.
 SUFFIX = ".example"
 
 
+def read_files(
+    folder: Path, what: str, command: str, **limits: int
+) -> tuple[dict[str, bytes], list[RuleError]]:
+    """The files of a package or a benchmark, and what is wrong with them. Raises CliError."""
+    if not folder.is_dir():
+        raise CliError(
+            f"{folder} is no folder; expected a {what}. Make one with `finishline {command} init`.",
+            exit_code=ExitCode.USAGE,
+        )
+    try:
+        return read_folder(folder, **limits)
+    except OSError as error:
+        raise _unreadable(error) from error
+
+
 def read_own_folder(folder: Path) -> tuple[dict[str, bytes], list[RuleError]]:
     """The definition and the other files of a folder that may be pinned. Raises CliError.
 
     A README and hidden files are no part of a benchmark.
     """
-    if not folder.is_dir():
-        raise CliError(
-            f"{folder} is no folder; expected a benchmark. Make one with `finishline benchmark "
-            "init`.",
-            exit_code=ExitCode.USAGE,
-        )
-    try:
-        files, problems = read_folder(folder, most_files=MOST_FILES, most_bytes=LARGEST_BYTES)
-    except OSError as error:
-        raise _unreadable(error) from error
+    limits = {"most_files": MOST_FILES, "most_bytes": LARGEST_BYTES}
+    files, problems = read_files(folder, "benchmark", "benchmark", **limits)
     return {name: content for name, content in files.items() if belongs(name)}, problems
 
 
@@ -65,15 +73,14 @@ def open_own_benchmark(folder: Path) -> tuple[OwnBenchmark, list[str]]:
     return found, sorted(files.keys() - found.files.keys() - {FILE})
 
 
-def broken(folder: Path, problems: list[RuleError]) -> CliError:
+def broken(folder: Path, problems: list[RuleError], what: str = "benchmark") -> CliError:
     """The error for a benchmark that breaks rules: each with file, line, field, expected."""
-    count = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}"
     hint = ""
     if any(each.field == "trainings.files" for each in problems):
         command = f"finishline benchmark check {quote(str(folder))} --write"
         hint = f" To pin the files as they are: {command}"
     return CliError(
-        f"{folder} breaks the rules of a benchmark: {count}.{hint}",
+        f"{folder} breaks the rules of a {what}: {count_text(len(problems), 'problem')}.{hint}",
         exit_code=ExitCode.REFUSED,
         problems=problems_of(problems),
     )
@@ -156,22 +163,17 @@ def write_template(package: str, folder: Path, change: Callable[[str], str]) -> 
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise CliError(f"{folder} exists. Choose a new or empty folder.", exit_code=ExitCode.USAGE)
-    written = []
     try:
         environment = f"numpy-{'.'.join(version('numpy').split('.')[:2])}"
     except PackageNotFoundError:
         environment = ENVIRONMENT
-    try:
-        for name, source in _examples(resources.files(package)):
-            text = source.read_text(encoding="utf-8").replace(ENVIRONMENT, environment)
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(change(text), encoding="utf-8")
-            written.append(name)
-    except OSError as error:
-        raise CliError(
-            f"Cannot write {error.filename} ({error.strerror}).", exit_code=ExitCode.REFUSED
-        ) from error
+    written = []
+    for name, source in _examples(resources.files(package)):
+        text = source.read_text(encoding="utf-8").replace(ENVIRONMENT, environment)
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(change(text), encoding="utf-8")
+        written.append(name)
     return written
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -66,31 +67,18 @@ def _walk(root: Path, compressed: list[str]) -> Iterator[ArchiveFile]:
 
     Compressed ones are added to `compressed` instead.
     """
-    folders = [(str(root), "", root.parts)]
-    while folders:
-        folder, prefix, parts = folders.pop()
-        try:
-            with os.scandir(folder) as found:
-                items = sorted(found, key=lambda item: item.name)
-        except OSError:
-            continue  # A folder that cannot be opened holds nothing that can be scored.
-        below = []
-        for item in items:
-            if item.is_dir(follow_symlinks=False):
-                if (
-                    not item.name.startswith(".")
-                    and len(parts) - len(root.parts) < MAX_FOLDERS_DEEP
-                ):
-                    below.append((item.path, f"{prefix}{item.name}/", (*parts, item.name)))
-            elif item.name.lower().endswith(SUFFIXES):
-                try:
-                    status = item.stat(follow_symlinks=False)
-                except OSError:
-                    continue  # It was there a moment ago.
-                yield _file(prefix + item.name, (*parts, item.name), status)
-            elif item.name.lower().endswith(COMPRESSED):
-                compressed.append(shown(prefix + item.name))
-        folders += reversed(below)
+    for folder, folders, names in os.walk(root):
+        place = Path(folder).parts
+        below = place[len(root.parts) :]
+        is_deepest = len(below) == MAX_FOLDERS_DEEP
+        folders[:] = sorted(name for name in folders if not (is_deepest or name.startswith(".")))
+        for name in sorted(names):
+            path = "/".join((*below, name))
+            if name.lower().endswith(SUFFIXES):
+                with suppress(OSError):  # It was there a moment ago.
+                    yield _file(path, (*place, name), Path(folder, name).lstat())
+            elif name.lower().endswith(COMPRESSED):
+                compressed.append(shown(path))
 
 
 def _file(path: str, place: Place, status: os.stat_result) -> ArchiveFile:

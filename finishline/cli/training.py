@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from finishline.cli.errors import CliError, ExitCode, refusal, require_server
+from finishline.cli.errors import CliError, ExitCode, require_server
 from finishline.cli.processes import child_events, python_module
 from finishline.devices import Devices, choose_device, find_devices, without_platform
 from finishline.rules.benchmarks.benchmark import Benchmark
@@ -87,12 +87,9 @@ def require_trainable(
     division: str | None,
     precision: str | None = None,
 ) -> None:
-    """Raise CliError, before anything is trained, unless the reference takes the settings."""
-    try:
-        check_precision(benchmark, precision)
-        check_settings(benchmark, division or benchmark.divisions[0], settings)
-    except RuleError as error:
-        raise refusal(error) from error
+    """Raise RuleError, before anything is trained, unless the reference takes the settings."""
+    check_precision(benchmark, precision)
+    check_settings(benchmark, division or benchmark.divisions[0], settings)
 
 
 def require_training_packages(command: str) -> None:

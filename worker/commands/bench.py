@@ -1,8 +1,8 @@
 """`finishline bench`: measure a reference, any model or single kernels on this machine."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from errno import EISDIR
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -167,18 +167,15 @@ def bench(
         command = _command("worker.model_bench", chosen, "--", model)
     require_training_packages("bench")
     for path in filter(None, (out, csv)):  # Before anything is measured.
-        with _writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if path.is_dir():
-                raise IsADirectoryError(0, "it is a folder")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_dir():
+            raise IsADirectoryError(EISDIR, "it is a folder", str(path))
     screen = open_screen(as_json=as_json)
     result = run_measurement(command, told=lambda doing: screen.say(f"{doing} ..."))
     if out is not None:
-        with _writing(out):
-            out.write_text(json.dumps(result, indent=2) + "\n")
+        out.write_text(json.dumps(result, indent=2) + "\n")
     if csv is not None:
-        with _writing(csv):
-            csv.write_text(results_csv(result))
+        csv.write_text(results_csv(result))
     screen.answer(result, _shown(result))
     return int(ExitCode.OK)
 
@@ -235,14 +232,3 @@ def _shown(result: Mapping[str, Any]) -> list[RenderableType]:
 
 def _usage(message: str) -> CliError:
     return CliError(message, exit_code=ExitCode.USAGE)
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise CliError(
-            f"Cannot write {path} ({error.strerror}); choose another file.",
-            exit_code=ExitCode.REFUSED,
-        ) from error

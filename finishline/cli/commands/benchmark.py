@@ -11,7 +11,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from finishline.cli.client import ServerClient, segment
-from finishline.cli.commands.training import event_lines
+from finishline.cli.commands.training import train_in_box
 from finishline.cli.definitions import download_definition, download_files
 from finishline.cli.errors import CliError, ExitCode, require_server
 from finishline.cli.listings import table_of
@@ -24,7 +24,7 @@ from finishline.cli.own_benchmarks import (
     read_own_folder,
     write_template,
 )
-from finishline.cli.processes import FAILED, TRAIN, TRY_TASK, box_events
+from finishline.cli.processes import TRY_TASK, box_events
 from finishline.cli.screen import Screen, as_it_is, open_screen
 from finishline.cli.tables import seconds_text
 from finishline.definitions import FETCHED
@@ -217,7 +217,8 @@ def check(
         screen.say(_warning(f"Not pinned, so no worker has it: {', '.join(unpinned)} (--write)."))
     with definition_file(name, laid_out(name, own.content, own.files)) as file:
         drawn, guessed = _try_task(path, file, screen)
-        finished, code = _train(file, runs, screen, unit=target.unit)
+        arguments = [str(file.with_suffix("") / "reference"), str(file), "--runs", str(runs)]
+        finished, _, code = train_in_box(arguments, screen, unit=target.unit)
     reference = _reference_runs(finished)
     items = drawn["prediction"][1][0]
     warnings = list(advice(own.benchmark, reference, prediction_items=items)) if reference else []
@@ -232,7 +233,7 @@ def check(
         "warnings": warnings,
     }
     screen.answer(document, _last_lines(own, reference, warnings, finished, path))
-    return int(FAILED.get(code, ExitCode.OK))
+    return int(code)
 
 
 def _try_task(path: Path, file: Path, screen: Screen) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -266,20 +267,6 @@ def _task_lines(drawn: Mapping[str, Any], guessed: Mapping[str, Any]) -> Iterato
     yield _fine(f"without training at best {first:.2f} and {second:.2f} ({guessed['by']})")
 
 
-def _train(file: Path, runs: int, screen: Screen, *, unit: str) -> tuple[list[dict[str, Any]], int]:
-    """Finished runs of the reference, and the exit code of the training."""
-    finished: list[dict[str, Any]] = []
-    code = 0
-    reference = str(file.with_suffix("") / "reference")
-    for event in box_events(TRAIN, [reference, str(file), "--runs", str(runs)]):
-        if event["kind"] == "exit":
-            code = event["code"]
-        elif event["kind"] == "run_finished":
-            finished.append(event)
-        screen.say(*event_lines(event, unit=unit))
-    return finished, code
-
-
 def _reference_runs(finished: list[dict[str, Any]]) -> ReferenceRuns | None:
     """The runs of a reference, None unless each of them reached the target."""
     if not finished or any(each["status"] != "reached" for each in finished):
@@ -292,7 +279,21 @@ def _reference_runs(finished: list[dict[str, Any]]) -> ReferenceRuns | None:
     )
 
 
-def _reference_lines(runs: ReferenceRuns) -> Iterator[Text]:
+def _last_lines(
+    own: OwnBenchmark,
+    runs: ReferenceRuns | None,
+    warnings: list[str],
+    finished: list[dict[str, Any]],
+    path: Path,
+) -> Iterator[RenderableType]:
+    if runs is None:
+        reached = sum(each["status"] == "reached" for each in finished)
+        yield _warning(
+            f"{reached} of {len(finished)} runs of the reference reached "
+            f"{own.benchmark.target.in_words} ({FILE} line {line_of(own.content, 'target.value')}, "
+            "field target.value; expected a target that every run reaches)."
+        )
+        return
     cv, asks = runs.cv_percent, count_text(max(runs.asks), "ask")
     spread = f", CV {cv:.1f} %" if cv is not None else ""
     yield _fine(
@@ -303,24 +304,6 @@ def _reference_lines(runs: ReferenceRuns) -> Iterator[Text]:
     )
     first, second = runs.mean_halves
     yield _fine(f"halves: mean {first:.2f} and {second:.2f}")
-
-
-def _last_lines(
-    own: OwnBenchmark,
-    reference: ReferenceRuns | None,
-    warnings: list[str],
-    finished: list[dict[str, Any]],
-    path: Path,
-) -> Iterator[RenderableType]:
-    if reference is None:
-        reached = sum(each["status"] == "reached" for each in finished)
-        yield _warning(
-            f"{reached} of {len(finished)} runs of the reference reached "
-            f"{own.benchmark.target.in_words} ({FILE} line {line_of(own.content, 'target.value')}, "
-            "field target.value; expected a target that every run reaches)."
-        )
-        return
-    yield from _reference_lines(reference)
     yield from (_warning(each) for each in warnings)
     yield as_it_is(f"Next: finishline benchmark add {quote(str(path))}")
 

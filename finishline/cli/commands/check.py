@@ -185,10 +185,6 @@ def check_files(
         )
     except RuleError as error:
         raise with_next_step(refusal(error)) from error
-    except OSError as error:
-        raise CliError(
-            f"Cannot read {error.filename} ({error.strerror}).", exit_code=ExitCode.REFUSED
-        ) from error
 
 
 def remarks_on(scored: ScoredSubmission) -> tuple[Problem, ...]:

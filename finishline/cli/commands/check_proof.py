@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
+from operator import index
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +17,6 @@ from finishline.cli.bundles import (
     check_bundle,
     check_export,
     keys_in,
-    read_file,
     read_keys,
 )
 from finishline.cli.client import ServerClient, segment
@@ -82,14 +82,14 @@ def check_proof_of(
     keys = read_keys(key) if key is not None else []
     if Path(proof).is_dir():
         checked = check_export(Path(proof), keys)
-        head_of_log = checked.document.get("audit_head")
-        noted = head_of_log.get("sha256") if isinstance(head_of_log, Mapping) else "?"
+        noted = str(_part(checked.document, "audit_head").get("sha256", "?"))[:64]
         made = str(checked.document.get("made_at"))[:40]
-        told = f"Export of {made}, head of the audit log {str(noted)[:64]}"
+        told = f"Export of {made}, head of the audit log {noted}"
         return _answer(checked, Text(told), as_json=as_json)
     offline = is_file(proof)
     if offline:
-        content = read_file(Path(proof))
+        with Path(proof).open("rb") as file:
+            content = file.read(BUNDLE_LIMIT_BYTES + 1)
     else:
         content, listed = _fetch(url, token, proof, with_keys=key is None)
         keys = keys or listed
@@ -98,8 +98,13 @@ def check_proof_of(
     except StatisticsMissingError as error:
         told = f"Nothing was checked. {error} {IN_BROWSER}"
         raise CliError(told, exit_code=ExitCode.SERVER) from error
-    if not offline:
-        _require_asked_for(checked.document, proof)
+    given = _part(checked.document, "verification").get("id", proof)
+    if not offline and given != proof:  # However sound it is.
+        raise CliError(
+            f"The server gave the proof of verification {str(given)[:60]!r}; expected that of "
+            f"{proof!r}.",
+            exit_code=ExitCode.SERVER,
+        )
     return _answer(checked, _headline(checked.document), as_json=as_json)
 
 
@@ -138,16 +143,9 @@ def _fetch(
     return content, keys
 
 
-def _require_asked_for(document: Mapping[str, Any], verification: str) -> None:
-    """Raise CliError if a server gave the proof of another verification, however sound it is."""
-    part = document.get("verification")
-    found = part.get("id") if isinstance(part, Mapping) else verification
-    if found != verification:
-        raise CliError(
-            f"The server gave the proof of verification {str(found)[:60]!r}; expected that of "
-            f"{verification!r}.",
-            exit_code=ExitCode.SERVER,
-        )
+def _part(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = document.get(name)
+    return found if isinstance(found, Mapping) else {}
 
 
 def _lines(checked: Checked) -> list[RenderableType]:
@@ -164,7 +162,14 @@ def _lines(checked: Checked) -> list[RenderableType]:
     if failed:
         lines.append(Text(f"Do not rely on this: {', '.join(failed)} failed.", style="bold red"))
         if DERIVED.issuperset(failed):
-            lines.append(_judged_by(checked.document))
+            code = _part(checked.document, "code")
+            commit = f", commit {str(code['commit'])[:60]}" if code.get("commit") else ""
+            told = (
+                "The signed evidence is intact, but these rules lead to another result. The "
+                f"verdict was reached by Finishline {str(code.get('version'))[:60]}{commit}; "
+                "check with that one too."
+            )
+            lines.append(Text(told))
     else:
         lines.append(Text("Every check that could be made passed.", style="bold green"))
     return lines
@@ -172,38 +177,28 @@ def _lines(checked: Checked) -> list[RenderableType]:
 
 def waiver_lines(document: Mapping[str, Any]) -> list[Text]:
     """Rules that organisers waived for the submission, as the proof tells them."""
-    submission = document.get("submission")
-    waivers = submission.get("waivers") if isinstance(submission, Mapping) else None
+    waivers = _part(document, "submission").get("waivers")
     listed = waivers if isinstance(waivers, list) else []
-    told = [each for each in listed if isinstance(each, Mapping)]
     return [
         Text(
             f"Waived by {each.get('by')}: {each.get('rule')}. {each.get('reason')}", style="yellow"
         )
-        for each in told
+        for each in listed
+        if isinstance(each, Mapping)
     ]
 
 
-def _judged_by(document: Mapping[str, Any]) -> Text:
-    """Advice on a proof that is whole but follows from other rules than these."""
-    code = document.get("code")
-    told = code if isinstance(code, Mapping) else {}
-    commit = f", commit {str(told['commit'])[:60]}" if told.get("commit") else ""
-    return Text(
-        "The signed evidence is intact, but these rules lead to another result. The verdict was "
-        f"reached by Finishline {str(told.get('version'))[:60]}{commit}; check with that one too."
-    )
-
-
 def _headline(document: Mapping[str, Any]) -> Text:
-    def word(part: str, name: str) -> str:
-        table = document.get(part)
-        return str(table.get(name))[:60] if isinstance(table, dict) else "?"
-
-    return Text(
-        f"Verification {word('verification', 'id')} of submission {word('submission', 'id')}, "
-        f"{word('benchmark', 'id')}: {word('verdict', 'outcome')}"
+    verification, submission, benchmark, outcome = (
+        str(_part(document, part).get(name, "?"))[:60]
+        for part, name in (
+            ("verification", "id"),
+            ("submission", "id"),
+            ("benchmark", "id"),
+            ("verdict", "outcome"),
+        )
     )
+    return Text(f"Verification {verification} of submission {submission}, {benchmark}: {outcome}")
 
 
 def audit_log(
@@ -235,13 +230,8 @@ def audit_log(
 
 
 def write_log(path: Path, records: list[Record]) -> None:
-    """Keep records in a file that `audit --log` reads. Raises CliError."""
-    try:
-        path.write_text(json.dumps({"records": records}, ensure_ascii=False, indent=1) + "\n")
-    except OSError as error:
-        raise CliError(
-            f"Cannot write {path} ({error.strerror}).", exit_code=ExitCode.REFUSED
-        ) from error
+    """Keep records in a file that `check-proof --log` reads."""
+    path.write_text(json.dumps({"records": records}, ensure_ascii=False, indent=1) + "\n")
 
 
 def _read_log(path: Path) -> list[Record]:
@@ -250,7 +240,7 @@ def _read_log(path: Path) -> list[Record]:
         if path.stat().st_size > LOG_LIMIT_BYTES:
             raise ValueError(f"more than {LOG_LIMIT_BYTES} bytes")
         records = read_json(path.read_bytes(), file=path.name)["records"]
-        return sorted((_record(item) for item in records), key=lambda item: int(item["id"]))
+        return sorted((dict(item) for item in records), key=lambda item: index(item["id"]))
     except (OSError, RuleError, KeyError, TypeError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise CliError(
@@ -258,12 +248,6 @@ def _read_log(path: Path) -> list[Record]:
             "`finishline audit-log --out`.",
             exit_code=ExitCode.REFUSED,
         ) from error
-
-
-def _record(item: object) -> Record:
-    if not isinstance(item, Mapping) or not isinstance(item.get("id"), int):
-        raise ValueError("a record without an id")
-    return dict(item)
 
 
 def _check_log(path: Path, head: str | None, screen: Screen) -> int:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from finishline.cli.definitions import find_benchmark
-from finishline.cli.errors import CliError, ExitCode, refusal
+from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import BenchmarksDir, Json
 from finishline.cli.screen import open_screen
 from finishline.cli.training import require_seeds
@@ -122,33 +122,20 @@ def convert(
     )
     documents, lines = [], []
     unknown: dict[str, str] = {}
-    try:
-        runs = _runs(files, format_)
-        require_seeds(seed, len(runs), most=MAX_SEED)
-        logs = [
-            convert_rows(
-                _read(run, format_),
-                definition,
-                replace(reading, seed=None if seed is None else seed + number),
-            )
-            for number, run in enumerate(runs)
-        ]
-        for log in logs:
-            with next_log(out) as file:
-                file.write(log.text)
-            document = {name: value for name, value in asdict(log).items() if name != "text"}
-            documents.append({"log": file.name} | document)
-            count = count_text(log.evaluations, "evaluation")
-            lines.append(
-                f"Wrote {file.name}: {count} of {log.quality}, epochs by {log.epochs_from}."
-            )
-            unknown |= {part: f"unknown: {part}{REMEDIES[part]}" for part in log.unknown}
-    except RuleError as error:
-        raise refusal(error) from error
-    except OSError as error:
-        raise CliError(
-            f"Cannot use {error.filename} ({error.strerror}).", exit_code=ExitCode.REFUSED
-        ) from error
+    runs = _runs(files, format_)
+    require_seeds(seed, len(runs), most=MAX_SEED)
+    logs = []
+    for number, run in enumerate(runs):
+        of_run = replace(reading, seed=None if seed is None else seed + number)
+        logs.append(convert_rows(_read(run, format_), definition, of_run))
+    for log in logs:
+        with next_log(out) as file:
+            file.write(log.text)
+        document = {name: value for name, value in asdict(log).items() if name != "text"}
+        documents.append({"log": file.name} | document)
+        count = count_text(log.evaluations, "evaluation")
+        lines.append(f"Wrote {file.name}: {count} of {log.quality}, epochs by {log.epochs_from}.")
+        unknown |= {part: f"unknown: {part}{REMEDIES[part]}" for part in log.unknown}
     answer = documents[0] if len(documents) == 1 else {"logs": documents}
     open_screen(as_json=as_json).answer(answer, [*lines, *unknown.values()])
     return int(ExitCode.OK)

@@ -8,12 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from finishline.cli.definitions import find_benchmark
-from finishline.cli.errors import CliError, ExitCode, refusal
+from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import BenchmarksDir, Data, Json
 from finishline.cli.processes import child_events, python_module
 from finishline.cli.screen import Screen, open_screen
 from finishline.cli.training import require_training_packages
-from finishline.rules.errors import RuleError
 from finishline.rules.submissions.settings import reference_of
 
 app = typer.Typer(help="Data sets on this machine: check, fetch.", no_args_is_help=True)
@@ -53,11 +52,7 @@ def fetch(
 def _run(command: str, named: str, data: Path, folder: Path | None, screen: Screen) -> int:
     require_training_packages(f"data {command}")
     _, benchmark = find_benchmark(named, folder)
-    try:
-        reference = reference_of(benchmark).reference
-    except RuleError as error:
-        raise refusal(error) from error
-    arguments = [command, reference, "--data-dir", str(data.absolute())]
+    arguments = [command, reference_of(benchmark).reference, "--data-dir", str(data.absolute())]
     files, answer, said_at = [], {}, 0.0
     for event in child_events(python_module("worker.data_sets", *arguments)):
         kind = event.get("kind")

@@ -15,7 +15,7 @@ import typer
 from finishline.cli.client import ServerClient, segment
 from finishline.cli.commands.check import remark_lines
 from finishline.cli.definitions import find_benchmark
-from finishline.cli.errors import CliError, ExitCode, refusal
+from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Data, Json, Token
 from finishline.cli.replay_screen import ReplayProgress, Target, show_all
 from finishline.cli.screen import Screen, open_screen
@@ -36,7 +36,6 @@ from finishline.log.folder import UNSTATED, Submission, logs_in, renew_submissio
 from finishline.log.recorder import DIVISION_VARIABLE
 from finishline.machine import local_system
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.errors import RuleError
 from finishline.rules.logs import parse_run_log
 from finishline.rules.submissions.claim import MAX_SEED, MAX_TRAINED_SEED
 from finishline.rules.verification.utilisation import find_shared
@@ -235,10 +234,7 @@ def _run_own(
             model=scripts[0] if scripts else Path(command[0]).name,
             framework=UNSTATED,
         )
-        try:
-            renew_submission(out, submission)
-        except RuleError as error:
-            raise refusal(error) from error
+        renew_submission(out, submission)
     return runs
 
 

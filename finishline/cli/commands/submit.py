@@ -48,7 +48,7 @@ def submit(
     files = find_submission_files(path)
     screen = open_screen(as_json=as_json)
     remarks: tuple[Problem, ...] = ()
-    with suppress(CliError):  # Of files that break a rule the server says which.
+    with suppress(CliError, OSError):  # Of files that break a rule the server says which.
         scored = check_files(
             files,
             benchmarks_dir,

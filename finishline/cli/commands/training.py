@@ -12,17 +12,17 @@ from finishline.cli.client import ServerClient, segment
 from finishline.cli.errors import CliError, ExitCode, require_server
 from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Json, Token, Url
 from finishline.cli.own_benchmarks import (
+    broken,
     definition_file,
     find_tasks,
+    read_files,
     read_task,
     write_template,
 )
 from finishline.cli.processes import FAILED, TRAIN, box_events
-from finishline.cli.screen import as_it_is, open_screen
+from finishline.cli.screen import Screen, as_it_is, open_screen
 from finishline.cli.tables import seconds_text
 from finishline.cli.training import require_seeds
-from finishline.client.errors import problems_of
-from finishline.client.files import read_folder
 from finishline.package_folder import package_folder
 from finishline.places import installed_server
 from finishline.rules.statistics.aggregate import SHORTEST_SECONDS
@@ -138,23 +138,16 @@ def run(
     arguments += ["--plain"] if plain else []
     # A task of one's own alone: the folder of another's has been fetched as NAME.toml beside NAME/.
     arguments += ["--plain-task"] if plain and tasks[name].name == FILE else []
-    finished: list[dict[str, Any]] = []
-    drawn = nonce
-    code = 0
     with (
         package_folder(package.files) as folder,
         package_folder({} if other is None else other.files) as compared,
         definition_file(name, task) as file,
     ):
         arguments += [] if other is None else ["--compare", str(compared)]
-        for event in box_events(TRAIN, [str(folder), str(file), *arguments]):
-            if event["kind"] == "exit":
-                code = event["code"]
-            elif event["kind"] == "run_started":
-                drawn = event["nonce"]
-            elif event["kind"] == "run_finished":
-                finished.append(event)
-            screen.say(*event_lines(event, unit=definition.target.unit))
+        finished, drawn, code = train_in_box(
+            [str(folder), str(file), *arguments], screen, unit=definition.target.unit
+        )
+    drawn = drawn or nonce
     own = [each for each in finished if not each["compared"]]
     document: dict[str, Any] = {"nonce": drawn, "package_sha256": package.sha256, "runs": own}
     lines = list(_result_lines(own, drawn, path, compare))
@@ -162,7 +155,7 @@ def run(
         document |= comparison(finished, other)
         lines.insert(1, comparison_line(document))
     screen.answer(document, lines)
-    return int(FAILED.get(code, ExitCode.OK))
+    return int(code)
 
 
 def _open_compared(name: str, benchmark: str, url: str, token: str | None) -> Package:
@@ -185,27 +178,10 @@ def open_package(path: Path, *, benchmarks: Iterable[str] | None) -> Package:
 
     Without `benchmarks` a server decides about the one that it names.
     """
-    if not path.is_dir():
-        raise CliError(
-            f"{path} is no folder; expected a training package. Make one with "
-            "`finishline training init`.",
-            exit_code=ExitCode.USAGE,
-        )
-    try:
-        files, problems = read_folder(path)
-    except OSError as error:
-        raise CliError(
-            f"Cannot read {error.filename} ({error.strerror}).", exit_code=ExitCode.USAGE
-        ) from error
+    files, problems = read_files(path, "training package", "training")
     package, found = read_package(files, benchmarks=benchmarks)
-    problems += found
-    if package is None or problems:
-        count = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}"
-        raise CliError(
-            f"{path} breaks the rules of a package: {count}.",
-            exit_code=ExitCode.REFUSED,
-            problems=problems_of(problems),
-        )
+    if package is None or problems or found:
+        raise broken(path, [*problems, *found], "package")
     return package
 
 
@@ -216,8 +192,24 @@ def _next_step(path: Path) -> str:
     return f"Next: finishline training run {path}, then training submit {path}"
 
 
-def event_lines(event: Mapping[str, Any], *, unit: str) -> Iterator[Text]:
-    """Lines for people on an event of a training."""
+def train_in_box(
+    arguments: list[str], screen: Screen, *, unit: str
+) -> tuple[list[dict[str, Any]], str | None, ExitCode]:
+    """Finished runs of a package, the nonce that they were drawn from, and the exit code."""
+    finished: list[dict[str, Any]] = []
+    drawn, code = None, 0
+    for event in box_events(TRAIN, arguments):
+        if event["kind"] == "exit":
+            code = event["code"]
+        elif event["kind"] == "run_started":
+            drawn = event["nonce"]
+        elif event["kind"] == "run_finished":
+            finished.append(event)
+        screen.say(*_event_lines(event, unit=unit))
+    return finished, drawn, FAILED.get(code, ExitCode.OK)
+
+
+def _event_lines(event: Mapping[str, Any], *, unit: str) -> Iterator[Text]:
     sign = " %" if unit == "percent" else ""
     name = f"run {event.get('run')}{' of the other' if event.get('compared') else ''}: "
     if event["kind"] == "box":
@@ -306,8 +298,7 @@ def fetch_package(server: ServerClient, name: str) -> Package:
             exit_code=ExitCode.NOT_FOUND,
         )
     path = f"/submissions/{segment(str(found[0]['id']))}/package"
-    view = server.get(path)
-    listed = view["files"]
+    listed = server.get(path)["files"]
     if not listed:
         raise CliError(
             f"The source of {name} is not published yet. Its first verdict publishes it.",
