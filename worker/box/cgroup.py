@@ -33,10 +33,11 @@ class NoCgroupError(Exception):
 
 @dataclass(frozen=True)
 class Usage:
-    """Use of memory by a whole box; None where the kernel does not tell it."""
+    """Use of memory and processors by a whole box; None where the kernel doesn't count it."""
 
     peak_bytes: int | None = None
     was_killed: bool = False  # for memory
+    processor_seconds: float | None = None
 
 
 class BoxCgroup:
@@ -67,9 +68,11 @@ class BoxCgroup:
     def usage(self) -> Usage:
         """The use so far; of the whole run once the box has ended."""
         events = self._read("memory.events")
+        microseconds = self._read("cpu.stat").get("usage_usec")
         return Usage(
             peak_bytes=self._read("memory.peak").get(""),
             was_killed=events.get("oom_kill", 0) > 0,
+            processor_seconds=None if microseconds is None else microseconds / 1e6,
         )
 
     def remove(self) -> None:

@@ -231,7 +231,9 @@ class _Runner:
         self._stamp(Phase.INIT, began)
         deadline = began + self._limits.prepare_clock_seconds
         body = json.dumps(public_task(self._course)).encode()
-        self._preparing = ProcessorUse(self._box.pid)
+        self._preparing = ProcessorUse(
+            self._box.pid, counted=lambda: self._box.usage().processor_seconds
+        )
         self._channel.send(FrameType.TASK, body, deadline=deadline)
         frame = self._channel.receive(deadline=deadline)
         self._look()

@@ -100,7 +100,7 @@ class Box:
         self._remove_folder()
 
     def usage(self) -> Usage:
-        """Use of memory by the box, as its cgroup counts them; empty without one."""
+        """Use of memory and processors, as its cgroup counts them; empty without one."""
         if self._usage is None and self._started.cgroup is not None:
             return self._started.cgroup.usage()
         return self._usage or Usage()

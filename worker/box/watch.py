@@ -109,31 +109,40 @@ def processor_time(pid: int) -> ProcessorTime:
 class ProcessorUse:
     """Processor seconds that the processes below `pid` have used since this was made.
 
-    Call `seconds` often: of a process that has ended, the last value seen counts.
+    `counted` returns what the kernel counted for all of them, None where it doesn't. Else the time
+    of a process that ended is in its parent's, or as it was last seen if nobody waited for it. Call
+    `seconds` often for those.
     """
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, *, counted: Callable[[], float | None] = lambda: None) -> None:
         self._pid = pid
+        self._counted = counted
         self._used: dict[str, float] = {}
-        self._before = 0.0
-        self._before = self.seconds()
+        self._before = self._totals()
 
     def seconds(self) -> float:
         """Processor seconds up to now."""
+        return max(now - before for now, before in zip(self._totals(), self._before, strict=True))
+
+    def _totals(self) -> tuple[float, float, float]:
+        """Seconds as the kernel counts, of what lives and what it waited for, and as last seen."""
+        living = 0.0
         for one in below(self._pid):
-            self._used[one] = max(self._used.get(one, 0.0), _own_processor_seconds(one))
-        return sum(self._used.values()) - self._before
+            own, of_children = _processor_seconds(one)
+            self._used[one] = max(self._used.get(one, 0.0), own)
+            living += own + of_children
+        return self._counted() or 0.0, living, sum(self._used.values())
 
 
-def _own_processor_seconds(pid: str) -> float:
-    """Processor seconds of a process with its threads, those that have ended among them."""
+def _processor_seconds(pid: str) -> tuple[float, float]:
+    """Processor seconds of a process, and of the children that it waited for."""
     try:
         # The name before the last bracket may hold anything.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return 0.0
-    user, system = fields[11:13]
-    return (int(user) + int(system)) / TICKS
+        return 0.0, 0.0
+    user, system, users, systems = map(int, fields[11:15])
+    return (user + system) / TICKS, (users + systems) / TICKS
 
 
 def can_watch() -> bool:

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from itertools import count
 
 import pytest
 
@@ -82,8 +83,23 @@ def test_use_is_read_where_the_kernel_tells_it(tmp_path):
     assert cgroup.usage() == Usage(None, was_killed=False)
     (cgroup.folder / "memory.peak").write_text("123456\n")
     (cgroup.folder / "memory.events").write_text("low 0\nmax 9\noom 1\noom_kill 3\n")
+    (cgroup.folder / "cpu.stat").write_text("usage_usec 2500000\nuser_usec 2000000\n")
 
-    assert cgroup.usage() == Usage(123_456, was_killed=True)
+    assert cgroup.usage() == Usage(123_456, was_killed=True, processor_seconds=2.5)
+
+
+def test_processor_time_of_preparing_is_the_cgroups(run_code, tmp_path, monkeypatch):
+    seconds = count(1.0, 6.0)
+    monkeypatch.setattr(bubblewrap, "delegated", lambda: tmp_path)
+    monkeypatch.setattr(BoxCgroup, "usage", lambda _: Usage(processor_seconds=next(seconds)))
+    monkeypatch.setattr(BoxCgroup, "remove", lambda _: None)
+
+    result = run_code("import time\ndef prepare(task): time.sleep(20)")
+
+    assert result.code == "prepare_time_limit"
+    assert result.message == (
+        "the package used 12.00 s of the processor to prepare; expected at most 10 s"
+    )
 
 
 def test_a_box_that_the_kernel_killed_for_memory_is_told_so(run_code, tmp_path, monkeypatch):

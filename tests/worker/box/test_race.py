@@ -207,25 +207,54 @@ def test_a_package_that_fails_is_told_why(run_code, code, failure, said):
     assert result.message
 
 
-def test_processes_that_end_early_count_in_the_processor_time_of_preparing(run_code, monkeypatch):
+UNWAITED = """
+    import os, signal, time
+
+    def prepare(task):
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # So nobody adds up their time.
+        for _ in range(12):
+            if os.fork() == 0:
+                while time.process_time() < 0.2:
+                    pass
+                os._exit(0)
+        while True:
+            time.sleep(1)
+"""
+SHORT_LIVED = """
+    import os, time
+
+    def prepare(task):
+        for _ in range(400):
+            if (child := os.fork()) == 0:
+                begun = time.process_time()
+                while time.process_time() < begun + 0.005:
+                    pass
+                os._exit(0)
+            os.waitpid(child, 0)
+"""
+ORPHANS = """
+    import os, time
+
+    def prepare(task):
+        for _ in range(400):
+            if (child := os.fork()) == 0:
+                if os.fork() == 0:
+                    begun = time.process_time()
+                    while time.process_time() < begun + 0.005:
+                        pass
+                os._exit(0)
+            os.waitpid(child, 0)
+            time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize("code", [UNWAITED, SHORT_LIVED, ORPHANS])
+def test_processes_that_end_early_count_in_the_processor_time_of_preparing(
+    run_code, monkeypatch, code
+):
     """The clock may allow three times as much, and a package starts many processes at once."""
     monkeypatch.setattr(Limits, "prepare_clock_seconds", 120.0)
-    result = run_code(
-        """
-        import os, signal, time
-
-        def prepare(task):
-            signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # So nobody adds up their time.
-            for _ in range(12):
-                if os.fork() == 0:
-                    while time.process_time() < 0.2:
-                        pass
-                    os._exit(0)
-            while True:
-                time.sleep(1)
-        """,
-        limits=Limits(**(vars(LIMITS) | {"prepare_seconds": 1.0})),
-    )
+    result = run_code(code, limits=replace(LIMITS, prepare_seconds=1.0))
 
     assert (result.status, result.code) == ("failed", "prepare_time_limit")
     assert "s of the processor to prepare; expected at most 1 s" in (result.message or "")
