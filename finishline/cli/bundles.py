@@ -19,17 +19,17 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from finishline.cli.errors import CliError, ExitCode
 from finishline.rules.canonical import read_json
 from finishline.rules.errors import RuleError
-from finishline.rules.proof.check import Check, check_proof
-from finishline.rules.proof.envelope import (
+from finishline.rules.proof.check import WITHOUT_LOGS, Check, check_proof
+from finishline.rules.proof.proof import (
     ENVELOPE_NAME,
     LOGS_FOLDER,
     Envelope,
     check_subjects,
+    key_id_of,
     read_part,
     read_statement,
+    signed_bytes,
 )
-from finishline.rules.proof.proof import key_id_of, signed_bytes
-from finishline.rules.proof.score import WITHOUT_LOGS
 from finishline.rules.text import count_text, names_text
 
 MIB = 1024 * 1024

@@ -15,9 +15,8 @@ from sqlalchemy.orm import Session
 from finishline.rules.canonical import read_json
 from finishline.rules.errors import RuleError
 from finishline.rules.proof.check import check_proof
-from finishline.rules.proof.envelope import Envelope, read_part, read_statement
 from finishline.rules.proof.hash_chain import check_chain
-from finishline.rules.proof.proof import key_id_of
+from finishline.rules.proof.proof import Envelope, key_id_of, read_part, read_statement
 from finishline.rules.text import count_text
 from finishline.rules.verification.purposes import names_where
 from server.base.artifacts import CHUNK_BYTES, ArtifactStore

@@ -12,9 +12,15 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from finishline.rules.canonical import read_json
 from finishline.rules.errors import RuleError
-from finishline.rules.proof.envelope import Part, read_part
 from finishline.rules.proof.hash_chain import Head
-from finishline.rules.proof.proof import CodePart, SignaturePart, key_id_of, signed_bytes
+from finishline.rules.proof.proof import (
+    CodePart,
+    Part,
+    SignaturePart,
+    key_id_of,
+    read_part,
+    signed_bytes,
+)
 from server.base.artifacts import CHUNK_BYTES
 from server.base.signing import Signer
 from server.operations.folders import MANIFEST

@@ -9,7 +9,7 @@ from typing import IO, Annotated, Any, Literal
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import StreamingResponse
 
-from finishline.rules.proof.envelope import ENVELOPE_NAME, LOGS_FOLDER
+from finishline.rules.proof.proof import ENVELOPE_NAME, LOGS_FOLDER
 from server.base.artifacts import CHUNK_BYTES, ArtifactStore, pieces
 from server.base.errors import LostFileError
 from server.base.models import SigningKey

@@ -8,7 +8,6 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.canonical import canonical
 from finishline.rules.measurements import PrecisionName
-from finishline.rules.proof.envelope import pre_authentication, statement_of, write_envelope
 from finishline.rules.proof.proof import (
     AttemptPart,
     BenchmarkPart,
@@ -22,6 +21,9 @@ from finishline.rules.proof.proof import (
     Row,
     SubmissionPart,
     VerificationPart,
+    pre_authentication,
+    statement_of,
+    write_envelope,
 )
 from finishline.rules.submissions.claim import TrainedWith, stored_system
 from finishline.rules.verification.bands import judged_beside

@@ -15,7 +15,7 @@ from finishline.client.errors import Refused
 from finishline.client.files import find_submission_files as find_files_of_a_program
 from finishline.client.files import idempotency_key
 from finishline.rules.canonical import canonical
-from finishline.rules.proof.envelope import statement_of, write_envelope
+from finishline.rules.proof.proof import statement_of, write_envelope
 from tests.support.proofs import zip_of
 
 SHA = "ab" * 32

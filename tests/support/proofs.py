@@ -11,15 +11,15 @@ from typing import Any
 
 from finishline.rules.benchmarks.benchmark import read_benchmark
 from finishline.rules.canonical import canonical
-from finishline.rules.proof.envelope import (
+from finishline.rules.proof.proof import (
     ENVELOPE_NAME,
     Envelope,
+    part_hashes,
     pre_authentication,
     read_part,
     statement_of,
     write_envelope,
 )
-from finishline.rules.proof.proof import part_hashes
 from finishline.rules.verification.job import Draw, seal
 from server.base.signing import load_signer
 

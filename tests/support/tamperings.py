@@ -12,7 +12,7 @@ from copy import deepcopy
 from functools import reduce
 from operator import getitem
 
-from finishline.rules.proof.envelope import ENVELOPE_NAME
+from finishline.rules.proof.proof import ENVELOPE_NAME
 from tests.support.proofs import files_of, seal_again
 
 TAMPERINGS = {}

@@ -1,50 +1,48 @@
-"""Check a proof bundle without trusting its maker: derive every figure again from its contents.
+"""Check a proof without trusting its maker: derive every figure again from its contents.
 
 The signature is checked elsewhere: these rules know no cryptography but hashes.
 """
 
 import hashlib
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from finishline.rules.benchmarks.benchmark import Benchmark, ReferenceRun, read_benchmark
+from finishline.rules.canonical import sha256_of
 from finishline.rules.errors import RuleError
 from finishline.rules.proof.proof import (
     PARTS,
-    AttemptPart,
+    Part,
     Proof,
-    ReasonPart,
+    Sha256,
     SubmissionPart,
+    Table,
     part_hashes,
-    read_proof,
+    read_part,
 )
-from finishline.rules.proof.score import (
-    Logs,
-    check_logs,
-    check_package,
-    check_score,
-    require_equal,
-)
-from finishline.rules.run import Evaluation, evaluation_of
+from finishline.rules.run import Evaluation, curve_row, evaluation_of
+from finishline.rules.scoring.inference import InferenceResult
+from finishline.rules.scoring.scoring import Result
+from finishline.rules.scoring.waivers import WAIVABLE
 from finishline.rules.submissions.claim import Claim
-from finishline.rules.text import count_text
+from finishline.rules.submissions.submission import score_submission
+from finishline.rules.text import count_text, shown
 from finishline.rules.verification.bands import calibrated_by, judged_beside
 from finishline.rules.verification.control_points import (
     KnownCurve,
     calibrated_curves,
     check_curves,
 )
-from finishline.rules.verification.duel import DUEL
-from finishline.rules.verification.entry import ENTRY
 from finishline.rules.verification.job import REPEAT, Case, Draw, Purpose, Request, beside_of, seal
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import ReplayReport, Training
-from finishline.rules.verification.replay import REPLAY
+from finishline.rules.verification.purposes import PURPOSES
 from finishline.rules.verification.replay_plan import band_for
 from finishline.rules.verification.report_check import (
     check_ledgers,
@@ -52,15 +50,25 @@ from finishline.rules.verification.report_check import (
     check_second_halves,
 )
 from finishline.rules.verification.report_stream import CLOCK_SLACK_SECONDS, check_stream
-from finishline.rules.verification.verdict import Reason
 
-Outcome = Literal["pass", "fail", "open"]
+Logs = Mapping[str, bytes]
+
 MAY_BE_TRIED_AGAIN = "infrastructure"
 # Reasons about the workers rather than the replay; some leave the verdict open.
 OF_WORKERS = frozenset({"no_second_worker", "cross_check_differs"})
 TOLERANCE_SECONDS = 1e-6
+RELATIVE_TOLERANCE = 1e-9
 NONCE = re.compile("[0-9a-f]{64}")
 NO_REPORT = "the verification ended without a report"
+WITHOUT_LOGS = "the run logs are not in this file; check the .zip"
+RUN_FIGURES = ("file", "seed", "reached", "tta_seconds", "epochs_to_target", "best_quality")
+RCP_FIGURES = ("verdict", "factor", "batch_size", "mean", "lowest", "submission_mean")
+INDEX = TypeAdapter(list[tuple[str, int, Sha256]])
+LAST_STATES = {
+    "done": ("done",),
+    "failed": ("failed", "lost"),
+    "cancelled": ("cancelled", "done", "failed", "lost"),
+}
 
 
 @dataclass(frozen=True)
@@ -71,7 +79,7 @@ class Check:
     """
 
     name: str
-    result: Outcome
+    result: Literal["pass", "fail", "open"]
     compared: str
     why: str = ""
 
@@ -94,20 +102,21 @@ class Evidence:
         draw = self.proof.draw
         if not NONCE.fullmatch(draw.nonce):
             raise RuleError("no nonce", field="draw.nonce", expected="64 hex digits")
-        request = Request(
-            self.benchmark,
-            bytes.fromhex(draw.nonce),
-            claims=self.claims,
-            claimed_seeds=[run.seed for run in self.proof.submission.runs],
-            wishes={"own_seeds": draw.own_runs, "pairs": len(draw.seeds) // 2},
-        )
         if len(self.claims) != self.purpose.claims:
             found = count_text(len(self.claims), "submission")
             raise RuleError(found, field="submission.against", expected=f"{self.purpose.claims}")
         unable = self.purpose.why_not(self.benchmark, self.claims)
         if unable is not None:
             raise RuleError(unable, field="submission", expected=f"a {self.purpose.name}")
-        return self.purpose.plan(request)
+        return self.purpose.plan(
+            Request(
+                self.benchmark,
+                bytes.fromhex(draw.nonce),
+                claims=self.claims,
+                claimed_seeds=[run.seed for run in self.proof.submission.runs],
+                wishes={"own_seeds": draw.own_runs, "pairs": len(draw.seeds) // 2},
+            )
+        )
 
     def curves(self) -> list[list[Evaluation]]:
         """The claimed curve of each run. Raises RuleError if one is missing."""
@@ -123,11 +132,11 @@ class Evidence:
             raise RuleError("no report" if done else "a report", field="report", expected=expected)
         return found
 
-
-# Says why it is open, or None, and raises RuleError if it fails.
-Making = Callable[[Evidence], str | None]
-CODE = (ENTRY, DUEL)
-EVERY = (REPLAY, *CODE)
+    def file(self, sha256: str, name: str) -> bytes:
+        """A file of the bundle. Raises RuleError if it is missing."""
+        if self.logs is None or sha256 not in self.logs:
+            raise RuleError("not in the bundle", file=name, expected=f"logs/{sha256}")
+        return self.logs[sha256]
 
 
 def check_proof(document: Mapping[str, Any], logs: Logs | None) -> list[Check]:
@@ -137,7 +146,7 @@ def check_proof(document: Mapping[str, Any], logs: Logs | None) -> list[Check]:
     """
     compared = "every field of the document"
     try:
-        proof = read_proof(document)
+        proof = read_part(Proof, document)
     except RuleError as error:
         return [Check("format", "fail", compared, str(error))]
     checks = [
@@ -148,39 +157,49 @@ def check_proof(document: Mapping[str, Any], logs: Logs | None) -> list[Check]:
     if checks[-1].result == "fail":
         return checks
     evidence = _read(proof, logs)
-    draw, report, is_code = proof.draw, proof.report, evidence.purpose in CODE
+    return checks + [
+        _make(name, compared, partial(make, evidence))
+        for name, kinds, compared, make in _steps(proof)
+        if proof.kind in kinds
+    ]
+
+
+# Says why it is open, or None, and raises RuleError if it fails.
+Making = Callable[[Evidence], str | None]
+CODE = ("entry", "duel")
+EVERY = ("replay", *CODE)
+
+
+def _steps(proof: Proof) -> list[tuple[str, tuple[str, ...], str, Making]]:
+    """The checks after "definition": name, kinds of proofs that have it, values compared."""
+    draw, report = proof.draw, proof.report
     runs = "no report" if report is None else count_text(len(report.runs), "run")
     files = f"{count_text(len(proof.submission.logs), 'log')} and the claim"
+    if proof.kind in CODE:
+        files = "the index of each package"
     points = count_text(len(proof.plan.control_points), "control point")
-    steps: list[tuple[str, tuple[Purpose, ...], str, Making]] = [
-        ("logs", EVERY, f"SHA-256 of {'the index of each package' if is_code else files}",
-         lambda e: check_logs(e.proof, e.logs)),
-        ("score", (REPLAY,), "result scored again from the logs",
-         lambda e: check_score(e.proof, e.benchmark, e.logs)),
+    seeds = count_text(len(draw.seeds), "seed")
+    return [
+        ("logs", EVERY, f"SHA-256 of {files}", _check_logs),
+        ("score", ("replay",), "result scored again from the logs", _check_score),
         ("package", CODE, "the files' names, sizes and hashes against each package's hash",
-         lambda e: check_package(e.proof, e.logs)),
-        ("seal", EVERY, f"{count_text(len(draw.seeds), 'seed')} and nonce against the seal",
-         _check_seal),
+         _check_package),
+        ("seal", EVERY, f"{seeds} and nonce against the seal", _check_seal),
         ("seeds", EVERY, f"{count_text(draw.runs, 'run')} and seeds drawn again from the nonce",
          _check_seeds),
-        ("calibration", (REPLAY,), "the runs of the reference that judged, against the seal",
+        ("calibration", ("replay",), "the runs of the reference that judged, against the seal",
          _check_beside),
-        ("band", (REPLAY,), f"{points} computed again", _check_band),
+        ("band", ("replay",), f"{points} computed again", _check_band),
         ("runs", EVERY, f"every sealed seed reported, in order: {runs}", _check_runs),
         ("times", EVERY, "seconds against the ledger of every evaluation", _check_times),
         ("posted", EVERY, "every evaluation as it was posted, by the server's clock",
          _check_posted),
-        ("curves", (REPLAY,), "each run against the others, the calibrated and the claimed",
+        ("curves", ("replay",), "each run against the others, the calibrated and the claimed",
          _check_curves),
         ("attempts", EVERY, f"number of attempts ({len(proof.attempts)}) and how each ended",
          _check_attempts),
         ("verdict", EVERY, "outcome, reasons and numbers judged again", _check_verdict),
     ]  # fmt: skip
-    return checks + [
-        _make(name, compared, partial(make, evidence))
-        for name, purposes, compared, make in steps
-        if evidence.purpose in purposes
-    ]
 
 
 def _make(name: str, compared: str, make: Callable[[], str | None]) -> Check:
@@ -192,18 +211,19 @@ def _make(name: str, compared: str, make: Callable[[], str | None]) -> Check:
 
 
 def _read(proof: Proof, logs: Logs | None) -> Evidence:
-    benchmark, against = _read_definition(proof), proof.submission.against
+    benchmark = _read_definition(proof)
     if proof.calibration is not None:
         runs = proof.calibration.runs
         benchmark = calibrated_by(
             benchmark, [ReferenceRun(run.batch_size, run.seed, tuple(run.quality)) for run in runs]
         )
-    sides = [proof.submission] if against is None else [proof.submission, against]
-    claims = [_claim_of(proof, side) for side in sides]
-    purpose = REPLAY if claims[0].package is None else ENTRY
-    if proof.draw.beside.get("kind") == DUEL.name:
-        purpose = DUEL
-    return Evidence(proof, purpose, benchmark, claims, logs)
+    claims = [_claim_of(proof, side) for side in _sides(proof)]
+    return Evidence(proof, PURPOSES[proof.kind], benchmark, claims, logs)
+
+
+def _sides(proof: Proof) -> list[SubmissionPart]:
+    sides = (proof.submission, proof.submission.against)
+    return [side for side in sides if side is not None]
 
 
 def _read_definition(proof: Proof) -> Benchmark:
@@ -243,6 +263,109 @@ def _check_definition(proof: Proof) -> None:
     _read_definition(proof)  # It has the id that the proof names.
 
 
+def _check_logs(evidence: Evidence) -> str | None:
+    """Every file of the claim is in the bundle, unchanged, and no other is."""
+    submission, logs = evidence.proof.submission, evidence.logs
+    if logs is None:
+        return WITHOUT_LOGS
+    wanted = {submission.claim_sha256: "the claim"}
+    if submission.against is not None:
+        wanted[submission.against.claim_sha256] = "the holder's claim"
+    wanted |= {log.sha256: log.file for log in submission.logs}
+    for sha256, name in wanted.items():
+        if hashlib.sha256(evidence.file(sha256, name)).hexdigest() != sha256:
+            raise RuleError("its bytes differ from the upload", file=name, expected=sha256)
+    more = sorted(set(logs) - set(wanted))
+    if more:
+        raise RuleError(f"logs/{more[0]} belongs to no run", expected="the files of the claim only")
+    for log in submission.logs:
+        size = len(logs[log.sha256])
+        if size != log.size_bytes:
+            expected = count_text(log.size_bytes, "byte")
+            raise RuleError(count_text(size, "byte"), file=log.file, expected=expected)
+    return None
+
+
+def _check_package(evidence: Evidence) -> str | None:
+    """The index of the files of each package hashes to the package that was trained."""
+    if evidence.logs is None:
+        return WITHOUT_LOGS
+    for side in _sides(evidence.proof):
+        sha256 = side.claim_sha256
+        index = INDEX.validate_json(evidence.file(sha256, "the claim"), strict=True)
+        if sha256_of(index) != sha256:
+            raise RuleError("not the canonical index", file=f"logs/{sha256}", expected=sha256)
+    return None
+
+
+class Figures(Part, extra="ignore"):
+    """Figures of a result that its logs tell. Earlier rules have no raw time and no convergence.
+
+    Words may be put better by later code, and nothing rests on the interval.
+    """
+
+    clock: str
+    started: int
+    reached: int
+    tta_seconds: float | None
+    tta_display: str | None
+    cv_percent: float | None
+    epochs_to_target: float | None
+    cost_usd: float | None
+    best_quality: float | None
+    evaluation_interval_seconds: float | None
+    raw_tta_seconds: float | None = None
+    rcp: Table | None = None
+    violations: list[Table]
+
+
+def _check_score(evidence: Evidence) -> str | None:
+    """The claim and its logs, read and scored again, give the stored claim, runs and result."""
+    if evidence.logs is None:
+        return WITHOUT_LOGS
+    submission, benchmark = evidence.proof.submission, evidence.benchmark
+    scored = score_submission(
+        evidence.file(submission.claim_sha256, "the claim"),
+        {log.file: evidence.file(log.sha256, log.file) for log in submission.logs},
+        {benchmark.benchmark_id: benchmark},
+        benchmark_id=benchmark.benchmark_id,
+        division=submission.division,
+        archive=True,
+    )
+    for name in ("model", "framework", "precision", "hyperparameters", "system"):
+        stored, found = getattr(submission.claim, name), getattr(scored.claim, name)
+        _require_equal(f"claim.{name}", stored, dict(found) if isinstance(stored, dict) else found)
+    if isinstance(scored.result, InferenceResult):
+        raise RuleError("an inference entry", expected="a submission with runs")
+    _compare_result(submission.result, scored.result)
+    for waiver in submission.waivers:
+        rule = waiver.get("rule")
+        if rule not in WAIVABLE:
+            expected = f"one of {', '.join(WAIVABLE)}"
+            raise RuleError(f"a waiver of {shown(rule)}", expected=expected)
+    _require_equal("runs", len(submission.runs), len(scored.result.runs))
+    _require_equal("curves", len(submission.curves), len(scored.runs))
+    for index, (kept, run) in enumerate(zip(submission.runs, scored.result.runs, strict=True)):
+        curve = [tuple(curve_row(each)) for each in scored.runs[index].evaluations]
+        _require_equal(f"runs[{index}].curve", submission.curves[index], curve)
+        for name in RUN_FIGURES:
+            _require_equal(f"runs[{index}].{name}", getattr(kept, name), getattr(run, name))
+    return None
+
+
+def _compare_result(stored: Table, scored: Result) -> None:
+    kept = Figures.model_validate_json(json.dumps(stored))
+    stored_codes = sorted(str(each.get("code")) for each in kept.violations)
+    codes = sorted(each.code for each in scored.violations)
+    _require_equal("result.violations", stored_codes, codes)
+    for name in kept.model_fields_set - {"violations", "rcp"}:
+        _require_equal(f"result.{name}", getattr(kept, name), getattr(scored, name))
+    if "rcp" in kept.model_fields_set:
+        for name in RCP_FIGURES:
+            theirs, ours = (kept.rcp or {}).get(name), getattr(scored.rcp, name, None)
+            _require_equal(f"result.rcp.{name}", theirs, ours)
+
+
 def _check_seal(evidence: Evidence) -> None:
     """The seal is the hash of benchmark, submission, seeds, nonce and all that is beside them."""
     draw, submission_id = evidence.proof.draw, evidence.proof.submission.id
@@ -259,7 +382,7 @@ def _check_seal(evidence: Evidence) -> None:
 def _check_seeds(evidence: Evidence) -> None:
     """The nonce draws the sealed seeds, as many as there were runs."""
     _check_seal(evidence)
-    if evidence.purpose in CODE:
+    if evidence.proof.kind in CODE:
         _check_beside(evidence)
     planned = [training.seed for training in evidence.plan()]
     _require("draw.seeds", evidence.proof.draw.seeds, planned)
@@ -285,7 +408,7 @@ def _check_band(evidence: Evidence) -> None:
     _require("plan.control_points", len(found), len(wanted))
     for index, (theirs, ours) in enumerate(zip(found, wanted, strict=True)):
         for name, number in vars(ours).items():
-            require_equal(f"plan.control_points[{index}].{name}", getattr(theirs, name), number)
+            _require_equal(f"plan.control_points[{index}].{name}", getattr(theirs, name), number)
 
 
 def _check_runs(evidence: Evidence) -> str | None:
@@ -293,10 +416,11 @@ def _check_runs(evidence: Evidence) -> str | None:
 
     Nor is the second half of an evaluation, where the benchmark judges by it.
     """
-    report, is_code = evidence.report(), evidence.purpose in CODE
+    report = evidence.report()
     if report is None:
         return NO_REPORT
-    check_report(report, seeds=evidence.proof.draw.seeds, two_clocks=not is_code)
+    two_clocks = evidence.proof.kind not in CODE
+    check_report(report, seeds=evidence.proof.draw.seeds, two_clocks=two_clocks)
     for run in report.runs:
         check_second_halves(run, evidence.benchmark)
     return None
@@ -362,31 +486,19 @@ def _check_attempts(evidence: Evidence) -> None:
     if [attempt.number for attempt in attempts] != list(range(1, len(attempts) + 1)):
         raise RuleError("attempts are missing", expected="attempts numbered from 1 without a gap")
     if not attempts or len(attempts) > proof.plan.max_attempts:
-        raise RuleError(
-            count_text(len(attempts), "attempt"),
-            expected=f"1 to {count_text(proof.plan.max_attempts, 'attempt')}",
-        )
+        most = count_text(proof.plan.max_attempts, "attempt")
+        raise RuleError(count_text(len(attempts), "attempt"), expected=f"1 to {most}")
     for attempt in attempts[:-1]:
-        _require_excused(attempt)
-    last, state = attempts[-1], proof.verification.state
-    wanted = {
-        "done": ("done",),
-        "failed": ("failed", "lost"),
-        "cancelled": ("cancelled", "done", "failed", "lost"),
-    }[state]
+        kind = attempt.failure.kind if attempt.failure is not None else None
+        if attempt.state not in ("lost", "failed") or kind != MAY_BE_TRIED_AGAIN:
+            raise RuleError(
+                f"attempt {attempt.number} was tried again after {kind or attempt.state}",
+                expected=f"another attempt only after a failure of kind {MAY_BE_TRIED_AGAIN}",
+            )
+    last, wanted = attempts[-1], LAST_STATES[proof.verification.state]
     if last.state not in wanted:
-        raise RuleError(
-            f"attempt {last.number} is {last.state}", expected=f"{' or '.join(wanted)} at the end"
-        )
-
-
-def _require_excused(attempt: AttemptPart) -> None:
-    kind = attempt.failure.kind if attempt.failure is not None else None
-    if attempt.state not in ("lost", "failed") or kind != MAY_BE_TRIED_AGAIN:
-        raise RuleError(
-            f"attempt {attempt.number} was tried again after {kind or attempt.state}",
-            expected=f"another attempt only after a failure of kind {MAY_BE_TRIED_AGAIN}",
-        )
+        expected = f"{' or '.join(wanted)} at the end"
+        raise RuleError(f"attempt {last.number} is {last.state}", expected=expected)
 
 
 def _check_verdict(evidence: Evidence) -> None:
@@ -415,20 +527,29 @@ def _check_verdict(evidence: Evidence) -> None:
     others = [reason for reason in found.reasons if reason.code in OF_WORKERS]
     is_opened = any(reason.weight == "leaves_open" for reason in others)
     _require("verdict.outcome", found.outcome, "inconclusive" if is_opened else again.outcome)
-    _compare_reasons(own, again.reasons)
-
-
-def _compare_reasons(stored: Sequence[ReasonPart], again: Sequence[Reason]) -> None:
-    found, wanted = [reason.code for reason in stored], [reason.code for reason in again]
-    _require("verdict.reasons", found, wanted)
-    for index, (theirs, ours) in enumerate(zip(stored, again, strict=True)):
+    codes = [[reason.code for reason in reasons] for reasons in (own, again.reasons)]
+    _require("verdict.reasons", *codes)
+    for index, (theirs, ours) in enumerate(zip(own, again.reasons, strict=True)):
         field = f"verdict.reasons[{index}]"
         _require(f"{field}.weight", theirs.weight, ours.weight)
         _require(f"{field}.numbers", sorted(theirs.numbers), sorted(ours.numbers))
         for name, number in ours.numbers.items():
-            require_equal(f"{field}.numbers.{name}", theirs.numbers[name], number)
+            _require_equal(f"{field}.numbers.{name}", theirs.numbers[name], number)
 
 
 def _require(field: str, found: object, wanted: object) -> None:
     if found != wanted:
         raise RuleError(f"got {found}", field=field, expected=f"{wanted}")
+
+
+def _require_equal(field: str, stored: Any, derived: Any) -> None:
+    """Raise RuleError unless both are equal, where numbers may differ in their last digits."""
+    if isinstance(stored, bool) or isinstance(derived, bool):
+        is_equal = stored is derived
+    elif isinstance(stored, int | float) and isinstance(derived, int | float):
+        limit = RELATIVE_TOLERANCE * max(abs(stored), abs(derived))
+        is_equal = abs(stored - derived) <= limit
+    else:
+        is_equal = bool(stored == derived)
+    if not is_equal:
+        raise RuleError(f"stored {stored!r}", field=field, expected=f"{derived!r}")

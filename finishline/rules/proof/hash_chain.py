@@ -57,19 +57,16 @@ def check_chain(records: Iterable[Mapping[str, Any]]) -> Chain:
     other: dict[int, str] = {}
     erasures: dict[int, Mapping[str, str]] = {}
     for count, record in enumerate(records, start=1):
-        problem = _problem_of(record, count, head)
-        if problem is None:
-            try:
-                derived = record_sha256(record)
-            except RuleError as error:
-                problem = error
-            else:
-                if derived != record["sha256"]:
-                    other[count] = derived
-                if record["action"] == ERASURE:
-                    erasures[count] = _named_in(record)
-        if problem is not None:
-            problems.append((count, problem))
+        try:
+            _check_place(record, count, head)
+            derived = record_sha256(record)
+        except RuleError as error:
+            problems.append((count, error))
+        else:
+            if derived != record["sha256"]:
+                other[count] = derived
+            if record["action"] == ERASURE:
+                erasures[count] = _named_in(record)
         head = Head(count, str(record.get("sha256")))
     redacted = _redacted(other, erasures)
     problems += (
@@ -105,17 +102,16 @@ def has_head(records: Iterable[Mapping[str, Any]], sha256: str) -> bool:
     return sha256 == FIRST_PREVIOUS or any(record.get("sha256") == sha256 for record in records)
 
 
-def _problem_of(record: Mapping[str, Any], number: int, before: Head) -> RuleError | None:
+def _check_place(record: Mapping[str, Any], number: int, before: Head) -> None:
     place = f"record {number}"
     missing = [name for name in (*HASHED, "sha256") if name not in record]
     if missing:
-        return RuleError("missing", field=f"{place}.{missing[0]}", expected="a complete record")
+        raise RuleError("missing", field=f"{place}.{missing[0]}", expected="a complete record")
     if record["id"] != number:
-        return RuleError(f"got {record['id']!r}", field=f"{place}.id", expected=f"{number}")
+        raise RuleError(f"got {record['id']!r}", field=f"{place}.id", expected=f"{number}")
     if record["previous_sha256"] != before.sha256:
-        return RuleError(
+        raise RuleError(
             "a record before it was changed, added or removed",
             field=f"{place}.previous_sha256",
             expected=before.sha256,
         )
-    return None
