@@ -50,12 +50,8 @@ def run_curve(
     counted.
     """
     return [
-        GhostPointView(
-            index=_index_at(evaluation.epoch, count, epochs_per_evaluation),
-            epoch=evaluation.epoch,
-            seconds=evaluation.seconds,
-            quality=evaluation.quality,
-            runs=1,
+        GhostPointView.of(
+            evaluation, index=_index_at(evaluation.epoch, count, epochs_per_evaluation), runs=1
         )
         for count, evaluation in enumerate(curve, start=1)
     ]

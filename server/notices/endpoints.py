@@ -20,7 +20,7 @@ from server.notices.subscriptions import (
     list_deliveries,
     list_webhooks,
 )
-from server.notices.views import delivery_view, webhook_fields, webhook_view
+from server.notices.views import delivery_view, webhook_view
 from server.people.dependencies import SubmitterDep
 
 router = APIRouter(tags=["notices"])
@@ -44,7 +44,7 @@ def create_webhook(
     """Create a webhook. The secret that signs its messages is only in this response."""
     with services.database.write() as session:
         hook = subscriptions.make_webhook(session, services, caller, body)
-        return WebhookCreated(**webhook_fields(hook), secret=hook.secret)
+        return WebhookCreated.of(webhook_view(hook), secret=hook.secret)
 
 
 @router.get("/webhooks/{webhook_id}")
@@ -69,7 +69,7 @@ def replace_secret(
     with services.database.write() as session:
         hook = find_webhook(session, caller, webhook_id)
         secret = subscriptions.replace_secret(hook)
-        return WebhookCreated(**webhook_fields(hook), secret=secret)
+        return WebhookCreated.of(webhook_view(hook), secret=secret)
 
 
 @router.post("/webhooks/{webhook_id}/enable")

@@ -4,11 +4,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from finishline.rules.proof.hash_chain import check_chain
+from finishline.rules.proof.hash_chain import Head, check_chain
 from server.base.services import ServicesDep
 from server.people import audit
 from server.people.audit import AuditFilter
-from server.people.audit_views import AuditCheck, AuditHead, AuditList, AuditRecordView
+from server.people.audit_views import AuditCheck, AuditList, AuditRecordView
 from server.people.dependencies import OrganiserDep
 
 router = APIRouter(tags=["audit"])
@@ -33,11 +33,10 @@ def list_audit(
 
 
 @router.get("/audit/head")
-def get_audit_head(services: ServicesDep) -> AuditHead:
+def get_audit_head(services: ServicesDep) -> Head:
     """Read the hash of the whole log. Note it: a log without it was changed since."""
     with services.database.read() as session:
-        head = audit.read_head(session)
-    return AuditHead(id=head.id, sha256=head.sha256)
+        return audit.read_head(session)
 
 
 @router.get("/audit/check")
@@ -45,10 +44,8 @@ def check_audit(services: ServicesDep, _caller: OrganiserDep) -> AuditCheck:
     """Check the log by deriving every hash again."""
     with services.database.read() as session:
         chain = check_chain(audit.all_records(session))
-    return AuditCheck(
-        records=chain.records,
-        head=AuditHead(id=chain.head.id, sha256=chain.head.sha256),
+    return AuditCheck.of(
+        chain,
         whole=not chain.problems,
-        redacted=chain.redacted,
         problems=[str(problem) for problem in chain.problems],
     )

@@ -3,6 +3,7 @@
 from typing import Any
 
 from finishline.api.schema import Schema
+from finishline.rules.proof.hash_chain import Head
 
 
 class AuditRecordView(Schema):
@@ -29,13 +30,6 @@ class AuditList(Schema):
     next_before: int | None
 
 
-class AuditHead(Schema):
-    """Id and hash of the last record. A noted head reveals later changes of the log."""
-
-    id: int
-    sha256: str
-
-
 class AuditCheck(Schema):
     """Result of a check of the log: each hash is derived again and compared with the chain.
 
@@ -43,7 +37,7 @@ class AuditCheck(Schema):
     """
 
     records: int
-    head: AuditHead
+    head: Head
     whole: bool
     redacted: int = 0
     problems: list[str]

@@ -88,7 +88,7 @@ def change_known(
     """
     with services.database.write() as session:
         user = users.change_known(session, caller, name, known=body.known)
-        return UserKnown(name=user.name, known_at=user.known_at)
+        return UserKnown.of(user)
 
 
 @router.get("/invitations")

@@ -225,11 +225,7 @@ def post_report(
             session, attempt_id, secret, body, fence=fence, clock_slack_seconds=slack_seconds
         )
         verification = attempt.verification
-        answer = ReportAnswer(
-            verification_id=verification.id,
-            state=verification.state,
-            outcome=verification.outcome,
-        )
+        answer = ReportAnswer.of(verification, verification_id=verification.id)
     reports.require_believed(attempt)
     return answer
 
