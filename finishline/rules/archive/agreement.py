@@ -9,7 +9,7 @@ from finishline.rules.archive.files import Archive, shown
 from finishline.rules.archive.problems import Problems, Severity
 from finishline.rules.archive.submissions import ResultSet
 from finishline.rules.errors import LogFormatError, RuleError
-from finishline.rules.logs.mllog_record import is_number
+from finishline.rules.logs.lines import is_number
 from finishline.rules.logs.text import parse_json, refuse_repeated_keys
 from finishline.rules.run import Run
 from finishline.rules.submissions.claim import MOST_SCALING

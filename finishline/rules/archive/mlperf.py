@@ -36,7 +36,7 @@ from finishline.rules.archive.set_problems import (
 from finishline.rules.archive.submissions import HPC_BENCHMARKS, ResultSet, SingleLog
 from finishline.rules.benchmarks.benchmark import DIVISIONS, Benchmark
 from finishline.rules.benchmarks.rounds import round_of_day
-from finishline.rules.logs.mllog_run import Reading
+from finishline.rules.logs.mllog import Reading
 from finishline.rules.run import Run
 from finishline.rules.scoring.convergence import RcpVerdict
 from finishline.rules.scoring.scoring import score, scored_places

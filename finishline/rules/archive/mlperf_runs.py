@@ -14,9 +14,8 @@ from finishline.rules.archive.problems import Problems
 from finishline.rules.benchmarks.benchmark import DIVISIONS, Benchmark, DataSet, ReachRule
 from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.errors import LogFormatError, RuleError
-from finishline.rules.logs.mllog import read_log
-from finishline.rules.logs.mllog_lines import MLLOG, format_of
-from finishline.rules.logs.mllog_run import Reading
+from finishline.rules.logs.lines import MLLOG, format_of
+from finishline.rules.logs.mllog import Reading, read_log
 from finishline.rules.logs.text import is_placeholder, refuse_other_content
 from finishline.rules.run import INIT_ALLOWANCE_SECONDS, Clock, Run
 from finishline.rules.scoring.scoring import RunScore

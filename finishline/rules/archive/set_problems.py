@@ -6,7 +6,7 @@ from finishline.rules.archive.files import ArchiveFile
 from finishline.rules.archive.problems import Problems, Severity
 from finishline.rules.archive.submissions import RESULT_NAME
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.logs.mllog_run import Reading
+from finishline.rules.logs.mllog import Reading
 from finishline.rules.scoring.scoring import Result
 from finishline.rules.scoring.violations import find_repeated_seeds, find_seedless
 from finishline.rules.text import count_text

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 
 from finishline.rules.errors import LogFormatError
 from finishline.rules.logs.dawnbench_entry import UTF8_MARK, DawnbenchEntry, parse_entry, read_entry
-from finishline.rules.logs.text import MAX_MLLOG_LINE_BYTES, refuse_long_lines
+from finishline.rules.logs.lines import MAX_MLLOG_LINE_BYTES
+from finishline.rules.logs.text import refuse_long_lines
 from finishline.rules.run import Evaluation, Run
 from finishline.rules.text import count_text, refuse_utf16
 

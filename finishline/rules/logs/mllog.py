@@ -3,39 +3,64 @@
 Source: MLPerf training_rules.adoc, "Logging"; the required keys of the v5.1 compliance checker.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.errors import LogFormatError
-from finishline.rules.logs.earlier_lines import FIRST_EPOCH_05, as_later_05, as_later_06
-from finishline.rules.logs.mllog_evaluation import Report
-from finishline.rules.logs.mllog_lines import (
+from finishline.rules.logs.lines import (
     MLLOG,
     MLP05,
     MLP06,
     Format,
-    find_misleading,
+    Record,
+    as_later_05,
+    as_later_06,
     format_of,
+    is_number,
     read_lines,
 )
-from finishline.rules.logs.mllog_record import MllogRecord
-from finishline.rules.logs.mllog_run import (
-    COUNTED_KEYS,
-    QUALITY_KEYS,
-    RUN_KEYS,
-    TRAINED,
-    Reading,
-    RunReader,
+from finishline.rules.logs.mllog_values import (
+    PROCESSOR_SHARE,
+    SETTING_KEYS,
+    LogSettings,
+    Report,
+    SeveralMetrics,
+    read_measurement,
+    read_status,
 )
-from finishline.rules.logs.mllog_settings import SETTING_KEYS
 from finishline.rules.logs.text import refuse_long_lines
-from finishline.rules.run import Run
+from finishline.rules.run import Evaluation, Ledger, Run
 
+QUALITY_KEYS = frozenset({"eval_accuracy", "eval_error"})
+RUN_KEYS = frozenset({"run_start", "run_stop"})
+PHASE_KEYS = frozenset({"init_start", "init_stop", "eval_start", "eval_stop"})
+# Samples that a run of BERT trained on, where its epoch_num counts something else. Other logs have
+# the size of the data set there. Source: training_rules.adoc, "Benchmark specific rules".
+TRAINED, TRAINED_COUNTED = "train_samples", "bert"
+COUNTED_KEYS = QUALITY_KEYS | RUN_KEYS | SETTING_KEYS | PHASE_KEYS
 # Of MiniGo in v0.6 eval_result tells when the run stopped.
 FIGURE_KEYS = QUALITY_KEYS | RUN_KEYS | {"eval_result"}
 PUBLISHED_KEYS = FIGURE_KEYS | SETTING_KEYS | {"init_start", "init_stop", TRAINED}
 MOST_KEPT_PROBLEMS = 100
+# Largest difference between two rounded readings of the same instant.
+ROUNDING_MS = 10
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Contents of one log.
+
+    `trusted` is whether the log tells without contradiction when its run started and stopped.
+    `version` is the round of a format that one round has: "0.5" or "0.6". `placeholder` is whether
+    a sentence stands in place of a log.
+    """
+
+    run: Run
+    trusted: bool = False
+    version: str | None = None
+    placeholder: bool = False
 
 
 def parse_mllog(content: bytes, *, name: str, benchmark: Benchmark, archive: bool = False) -> Run:
@@ -91,16 +116,17 @@ def read_log(
     line that misleads. `allowed` has the texts that settings such as submission_division may have.
     `target` names the metrics of an evaluation that has several.
 
-    Without `every_line` the sound lines without a key of a published figure are not decoded. Then
-    there is no ledger and no hyperparameter.
+    Without `every_line` only the lines with a key of a published figure are read. Then there is no
+    ledger and no hyperparameter.
     """
     names = target.logged_names if target is not None else ()
+    tolerant = odd is not report
     unread: list[LogFormatError] = []
 
     def report_line(error: LogFormatError, text: bytes) -> None:
         key = form.key_of(text)
         keyless = error.code == "bad_line" and error.field == "key"
-        if odd is report:
+        if not tolerant:
             report(error)
         elif keyless or (key is not None and key not in FIGURE_KEYS):
             odd(error)
@@ -109,27 +135,35 @@ def read_log(
         else:
             report(error)
 
-    wanted = None if every_line else frozenset(key.encode() for key in PUBLISHED_KEYS)
+    wanted = None if every_line or form is not MLLOG else PUBLISHED_KEYS
+    records: Iterable[Record]
     records = read_lines(chunks, form, file=name, wanted=wanted, report=report_line)
     if form is MLP05:
         records = as_later_05(records, names)
     elif form is MLP06:
         by_result = target is not None and target.timed_by_result
         records = as_later_06(records, names, timed_by_result=by_result)
-    elif odd is not report:
-        records = _noting_misleading(records, file=name, odd=odd)
     reader = RunReader(
         name,
         allowed,
         report=report,
         odd=odd,
         target=None if form is MLP05 else target,
-        first_epoch=FIRST_EPOCH_05 if form is MLP05 else None,
+        first_epoch=form.first_epoch,
     )
     followed = 0
+    misleads = tolerant and form is MLLOG
     for record in records:
         if unread and record.key in PUBLISHED_KEYS:
             followed = len(unread)
+        if misleads and record.key not in COUNTED_KEYS and (key := record.misleading_key()):
+            reader.odd(
+                record.fault(
+                    f"a line of {record.key!r} with {key} in it",
+                    f"{key} as a key, or not at all",
+                    code="misleading_line",
+                )
+            )
         reader.read(record)
     reading = reader.reading(form.version)
     unfinished = reading.run.stop_seconds is None
@@ -139,20 +173,318 @@ def read_log(
     return reading
 
 
-def _noting_misleading(
-    records: Iterable[MllogRecord], *, file: str, odd: Report
-) -> Iterator[MllogRecord]:
-    """The records. One that a careless reader takes for a line that counts is noted."""
-    for record in records:
-        if record.key not in COUNTED_KEYS and (key := find_misleading(record)) is not None:
-            odd(
+class RunClock:
+    """The times of the lines that count, from the preparation of a run to its end.
+
+    `last` is the key of the last line that counts, and its time. `preparation_seconds` lie between
+    the first init_start and run_start. None before run_start, without an init_start, and where the
+    two contradict each other. `has_evaluations` is whether the log has an eval_start at all.
+    """
+
+    def __init__(self) -> None:
+        self.last: Record | None = None
+        self.preparation_seconds: float | None = None
+        self.has_evaluations = False
+        self._figure: Record | None = None
+        self._start_ms: float | None = None
+        self._init_start_ms: float | None = None
+        self._phases_in_order = True
+        self._evaluated_ms = 0.0
+        self._opened_ms: float | None = None
+        self._measured_ms: float | None = None
+
+    def fault(self, record: Record, *, figure: bool = False) -> str | None:
+        """What is wrong with the time of a line: it goes back behind the last line that counts.
+
+        Of a `figure` only the last line that a figure rests on is asked.
+        """
+        last = self._figure if figure else self.last
+        if last is None or record.time_ms >= last.time_ms:
+            return None
+        return f"{record.key} at {record.time_ms} ms after {last.key} at {last.time_ms} ms"
+
+    def advance(self, record: Record) -> None:
+        """Advance to a line that a figure rests on."""
+        self._figure = record
+        if self.last is None or record.time_ms >= self.last.time_ms:
+            self.last = record
+
+    def phase(self, record: Record) -> str | None:
+        """Advance to a line that starts or ends a phase. The fault if it cannot."""
+        fault = self.fault(record)
+        if fault is None:
+            self.last = record
+        self._phases_in_order &= fault is None
+        return fault
+
+    def init_start(self, time_ms: float) -> None:
+        """The preparation starts. Every rank logs its own, in any order, and the first counts."""
+        if self._init_start_ms is None or time_ms < self._init_start_ms:
+            self._init_start_ms = time_ms
+
+    def run_start(self, record: Record) -> str | None:
+        """Start the run here in any case. The fault if it may not start here."""
+        first = self._init_start_ms
+        fault = self.fault(record)
+        if first is not None and first > record.time_ms:
+            fault = "run_start earlier than init_start"
+        self._phases_in_order &= fault is None
+        if first is not None and fault is None:
+            self.preparation_seconds = (record.time_ms - first) / 1000
+        self._start_ms = record.time_ms
+        self.last = self._figure = record
+        return fault
+
+    def is_rounded(self, stop: Record) -> bool:
+        """Whether a run stops no earlier than its last evaluation, within rounding."""
+        if self._start_ms is None or self._figure is None or stop.time_ms < self._start_ms:
+            return False
+        return self._figure.time_ms - stop.time_ms <= ROUNDING_MS
+
+    def start_evaluation(self, time_ms: float) -> None:
+        """An evaluation starts. Ranks may repeat it, and one without eval_stop is over."""
+        self.has_evaluations = True
+        if self._measured_ms is not None:
+            self.stop_evaluation(self._measured_ms)
+        if self._opened_ms is None:
+            self._opened_ms = time_ms
+
+    def measure(self, time_ms: float) -> None:
+        """The quality is known: where eval_stop is missing, the evaluation ended here."""
+        if self._opened_ms is not None:
+            self._measured_ms = time_ms
+
+    def stop_evaluation(self, time_ms: float) -> None:
+        """An evaluation ends."""
+        if self._opened_ms is not None:
+            self._evaluated_ms += time_ms - self._opened_ms
+        self._opened_ms = self._measured_ms = None
+
+    def ledger(self, end_ms: float) -> Ledger | None:
+        """Seconds per phase up to a moment; all but preparation and evaluation is train.
+
+        None before run_start, and where the times of the phases contradict each other.
+        """
+        start_ms = self._start_ms
+        if start_ms is None or not self._phases_in_order:
+            return None
+        open_ms = 0.0 if self._opened_ms is None else end_ms - self._opened_ms
+        eval_seconds = (self._evaluated_ms + open_ms) / 1000
+        first = start_ms if self._init_start_ms is None else self._init_start_ms
+        return Ledger(
+            init=(start_ms - first) / 1000,
+            train=(end_ms - start_ms) / 1000 - eval_seconds,
+            eval=eval_seconds,
+        )
+
+
+class RunReader:
+    """State of a log up to one line. Contradictions are reported.
+
+    Where the reporting does not raise, the line that contradicts is left out and reading goes on.
+    Oddities of published logs that no figure rests on go to `odd`. `target` tells whether an
+    evaluation is several metrics, and whether it is made once the run is over. Without it, a line
+    may have several qualities, the main one first. `first_epoch` is that of v0.5.
+    """
+
+    def __init__(
+        self,
+        file: str,
+        allowed: Mapping[str, Sequence[str]],
+        *,
+        report: Report,
+        odd: Report,
+        target: QualityTarget | None = None,
+        first_epoch: int | None = None,
+    ) -> None:
+        def of_file(report: Report) -> Report:
+            def name_file(error: LogFormatError) -> None:
+                error.file = file
+                report(error)
+
+            return name_file
+
+        self.odd = of_file(odd)
+        self._report = of_file(report)
+        self._file = file
+        self._first_epoch = first_epoch
+        self._settings = LogSettings(allowed, odd=self.odd)
+        self._clock = RunClock()
+        self._start: Record | None = None
+        self._stop: Record | None = None
+        self._quality_key: str | None = None
+        self._evaluations: list[Evaluation] = []
+        self._several: SeveralMetrics | None = None
+        if target is not None and target.logged_names:
+            self._several = SeveralMetrics(target.logged_names, steps=target.steps)
+        self._offline = target is not None and target.offline
+        self._tables = target is None
+        self._trained: float | None = None
+        self._contradicted = False
+        self._handlers: dict[str, Callable[[Record], None]] = {
+            **dict.fromkeys(QUALITY_KEYS, self._read_evaluation),
+            **dict.fromkeys(SETTING_KEYS, self._settings.read),
+            "init_start": self._read_init_start,
+            "init_stop": lambda record: self._report_time(record, self._clock.phase(record)),
+            "eval_start": self._read_eval_phase,
+            "eval_stop": self._read_eval_phase,
+            "run_start": self._read_run_start,
+            "run_stop": self._read_run_stop,
+            TRAINED: self._read_trained,
+            PROCESSOR_SHARE: self._settings.read_processor_share,
+        }
+
+    def read(self, record: Record) -> None:
+        """Take one line in."""
+        handler = self._handlers.get(record.key)
+        try:
+            if handler is not None:
+                handler(record)
+            elif record.point_in_time and self._start is None and is_number(record.value):
+                self._settings.read_hyperparameter(record)
+        except LogFormatError as error:
+            self._report(error)
+
+    def reading(self, version: str | None) -> Reading:
+        """The run, after the last line."""
+        settings, start, stop = self._settings, self._start, self._stop
+        if start is None:
+            (self.odd if "submission_benchmark" in settings.texts else self._report)(
                 LogFormatError(
-                    f"a line of {record.key!r} with {key} in it",
-                    file=file,
-                    line=record.line(),
-                    field=record.key,
-                    expected=f"{key} as a key, or not at all",
-                    code="misleading_line",
+                    "no run_start",
+                    field="run_start",
+                    expected="MLLOG lines with exactly one run_start",
+                    code="no_run_start",
                 )
             )
-        yield record
+        if (nameless := settings.nameless()) is not None:
+            self._report(nameless)
+        if self._several is not None:
+            batch_size = settings.integers.get("global_batch_size")
+            self._evaluations += self._several.evaluations(batch_size, report=self._report)
+        if self._trained and settings.texts.get("submission_benchmark") == TRAINED_COUNTED:
+            self._evaluations[-1:] = [
+                replace(last, epoch=self._trained) for last in self._evaluations[-1:]
+            ]
+        ledger = None
+        if start and self._clock.last and (self._clock.has_evaluations or not self._evaluations):
+            ledger = self._clock.ledger(self._clock.last.time_ms)
+        run = Run(
+            name=self._file,
+            clock="mlperf",
+            evaluations=tuple(self._evaluations),
+            status=self._status(stop) if stop else None,
+            stop_seconds=(stop.time_ms - start.time_ms) / 1000 if start and stop else None,
+            seed=settings.integers.get("seed"),
+            seeds=tuple(settings.seeds),
+            batch_size=settings.integers.get("global_batch_size"),
+            benchmark=settings.texts.get("submission_benchmark"),
+            division=settings.texts.get("submission_division"),
+            organisation=settings.texts.get("submission_org"),
+            platform=settings.texts.get("submission_platform"),
+            hyperparameters=settings.hyperparameters,
+            ledger=ledger,
+            preparation_seconds=self._clock.preparation_seconds,
+            processor_share=settings.processor_share,
+            start_ms=start.time_ms if start else None,
+            start_line=start.line if start else None,
+        )
+        return Reading(run, trusted=start is not None and not self._contradicted, version=version)
+
+    def _status(self, stop: Record) -> str | None:
+        try:
+            return read_status(stop)
+        except LogFormatError as error:
+            self._contradicted = True
+            self._report(error)
+            return None
+
+    def _read_init_start(self, record: Record) -> None:
+        if self._start is not None:
+            raise _out_of_order(record, "init_start after run_start", "init_start first")
+        self._clock.init_start(record.time_ms)
+
+    def _read_eval_phase(self, record: Record) -> None:
+        if self._offline or self._start is None or self._stop is not None:
+            return  # Offline, quality is measured after the run, off its clock.
+        if (fault := self._clock.phase(record)) is not None:
+            self._report_time(record, fault)
+        elif record.key == "eval_start":
+            self._clock.start_evaluation(record.time_ms)
+        else:
+            self._clock.stop_evaluation(record.time_ms)
+
+    def _read_run_start(self, record: Record) -> None:
+        if self._start is not None:
+            self._contradicted = True
+            raise _out_of_order(record, "a second run_start", "exactly one run_start")
+        self._report_time(record, self._clock.run_start(record))
+        self._start = record
+
+    def _read_run_stop(self, record: Record) -> None:
+        if self._stop is not None or self._start is None:
+            self._contradicted = True
+            if self._start is None:
+                raise _out_of_order(record, "run_stop before run_start", "run_start first")
+            raise _out_of_order(record, "a second run_stop", "exactly one run_stop")
+        self._advance(record, self.odd if self._clock.is_rounded(record) else self._report)
+        self._contradicted |= record.time_ms < self._start.time_ms
+        self._stop = record
+
+    def _read_trained(self, record: Record) -> None:
+        if self._start is not None and is_number(record.value) and record.value > 0:
+            self._trained = float(record.value)
+
+    def _read_evaluation(self, record: Record) -> None:
+        start, clock = self._start, self._clock
+        if start is None or self._stop is not None:
+            where = "before run_start" if start is None else "after run_stop"
+            self.odd(_out_of_order(record, f"{record.key} {where}", "evaluations within the run"))
+            return
+        if self._quality_key not in (None, record.key):
+            raise _out_of_order(record, f"{record.key} after {self._quality_key}", "one of the two")
+        self._quality_key = record.key
+        # Offline its time is when it was measured, after the run.
+        if not self._offline and not self._advance(record, self._report):
+            return
+        seconds = (record.time_ms - start.time_ms) / 1000
+        if self._several is not None:
+            self._several.read(record, seconds=seconds)
+            return
+        others = None
+        if self._tables and type(record.value) is dict:
+            (_, first), *rest = record.value.items() or (("", None),)
+            others = {name: float(quality) for name, quality in rest if is_number(quality)}
+            record = record._replace(value=first)
+        epoch, samples, quality = read_measurement(record, first_epoch=self._first_epoch)
+        clock.measure(record.time_ms)
+        ledger = clock.ledger(record.time_ms) if clock.has_evaluations else None
+        self._evaluations.append(
+            Evaluation(epoch, seconds, quality, samples, ledger, record.line, others)
+        )
+
+    def _advance(self, record: Record, report: Report) -> bool:
+        """Whether a line that a figure rests on goes on in time.
+
+        One that is behind the line of a phase alone is odd: ranks wrote them in disorder.
+        """
+        if (fault := self._clock.fault(record)) is not None:
+            if figure_fault := self._clock.fault(record, figure=True):
+                report(_decreasing(record, figure_fault))
+                return False
+            self._report_time(record, fault)
+        self._clock.advance(record)
+        return True
+
+    def _report_time(self, record: Record, fault: str | None) -> None:
+        if fault is not None:
+            self.odd(_decreasing(record, fault))
+
+
+def _decreasing(record: Record, fault: str) -> LogFormatError:
+    expected = "times that do not decrease"
+    return record.fault(fault, expected, field="time_ms", code="times_decrease")
+
+
+def _out_of_order(record: Record, message: str, expected: str) -> LogFormatError:
+    return record.fault(message, expected, code="lines_out_of_order")

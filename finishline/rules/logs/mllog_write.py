@@ -7,8 +7,8 @@ import orjson
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
-from finishline.rules.logs.mllog_lines import MLLOG
-from finishline.rules.logs.mllog_settings import PROCESSOR_SHARE
+from finishline.rules.logs.lines import MLLOG
+from finishline.rules.logs.mllog_values import PROCESSOR_SHARE
 from finishline.rules.run import Evaluation, Ledger, Run
 
 _TEXT_KEYS = {

@@ -23,8 +23,8 @@ from finishline.rules.benchmarks.definition_checks import MAX_RUNS
 from finishline.rules.benchmarks.rounds import published_on
 from finishline.rules.errors import ClaimError
 from finishline.rules.fields import Fields, read_whole
-from finishline.rules.logs.mllog_record import MAX_KEY_LENGTH
-from finishline.rules.logs.mllog_settings import MAX_HYPERPARAMETERS
+from finishline.rules.logs.lines import MAX_KEY_LENGTH
+from finishline.rules.logs.mllog_values import MAX_HYPERPARAMETERS
 from finishline.rules.logs.text import refuse_deep, refuse_repeated_keys
 from finishline.rules.measurements import PrecisionName
 from finishline.rules.submissions.descriptions import NOTHING

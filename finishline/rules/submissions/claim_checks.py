@@ -6,7 +6,7 @@ from itertools import islice, pairwise
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import LogFormatError
-from finishline.rules.logs.mllog_record import A_TIME, EARLIEST_TIME_MS, day_of_time, unit_hint
+from finishline.rules.logs.lines import A_TIME, EARLIEST_TIME_MS, day_of_time, unit_hint
 from finishline.rules.run import Run
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.scoring.tta import first_evaluation_at_target

@@ -7,8 +7,8 @@ import pytest
 from finishline.rules.archive.definitions import shipped_definition
 from finishline.rules.errors import LogFormatError
 from finishline.rules.logs import parse_run_log
+from finishline.rules.logs.lines import MLP05, MLP06
 from finishline.rules.logs.mllog import read_log
-from finishline.rules.logs.mllog_lines import MLP05, MLP06
 
 LOG = """\
 :::MLPv0.5.0 resnet 1541720383.838108063 (<string>:1) run_clear_caches

@@ -14,9 +14,10 @@ import pytest
 
 from finishline.rules.archive.definitions import shipped_definition
 from finishline.rules.errors import LogFormatError
-from finishline.rules.logs import check_file_name, mllog_lines
+from finishline.rules.logs import check_file_name
+from finishline.rules.logs import lines as log_lines
+from finishline.rules.logs.lines import MLLOG, read_lines, whole_line_blocks
 from finishline.rules.logs.mllog import read_log
-from finishline.rules.logs.mllog_lines import MLLOG, read_lines
 from finishline.rules.logs.text import (
     MAX_DEPTH,
     MAX_FILE_BYTES,
@@ -24,7 +25,6 @@ from finishline.rules.logs.text import (
     parse_json,
     refuse_long_lines,
     refuse_repeated_keys,
-    whole_line_blocks,
 )
 
 
@@ -218,7 +218,7 @@ def read(*chunks, counted=False):
         chunks,
         MLLOG,
         file="f",
-        wanted=frozenset({b"seed", b"run_stop"}) if counted else None,
+        wanted=frozenset({"seed", "run_stop"}) if counted else None,
         report=lambda problem, text: problems.append(problem),
     )
     return list(records), problems
@@ -236,7 +236,7 @@ def read(*chunks, counted=False):
 )
 def test_a_mark_is_found_anywhere_in_a_line_and_numbered_from_one(content, lines):
     records, problems = read(content)
-    assert ([record.line() for record in records], problems) == (lines, [])
+    assert ([record.line for record in records], problems) == (lines, [])
 
 
 def test_a_carriage_return_does_not_hide_a_line_that_counts():
@@ -256,7 +256,7 @@ def test_lines_are_the_same_however_the_file_is_cut(size):
     content = b"x\n%b\r\n\n%b\n%b" % (record_line(), b"y" * 300, record_line("run_stop"))
     chunks = [content[i : i + size] for i in range(0, len(content), size)]
     records, problems = read(*chunks)
-    assert [(record.key, record.line()) for record in records] == [("seed", 2), ("run_stop", 5)]
+    assert [(record.key, record.line) for record in records] == [("seed", 2), ("run_stop", 5)]
     assert problems == []
 
 
@@ -343,7 +343,7 @@ def test_a_long_mllog_line_is_reported_and_the_rest_is_read():
 
 
 def test_the_number_of_mllog_lines_is_limited(monkeypatch):
-    monkeypatch.setattr(mllog_lines, "MAX_MLLOG_LINES", 3)
+    monkeypatch.setattr(log_lines, "MAX_MLLOG_LINES", 3)
     assert read((record_line() + b"\n") * 3)[1] == []
     records, [problem] = read((record_line() + b"\n") * 5)
     assert (len(records), problem.line) == (3, 4)
@@ -361,7 +361,7 @@ def test_memory_stays_small_whatever_the_size_of_a_log_or_of_a_line(line):
     tracemalloc.start()
     records = 0
     for block in whole_line_blocks(chunks_of(64, line=line), mark=MLLOG.mark):
-        records += len(block.content)
+        records += len(block)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 8 * MEBIBYTE

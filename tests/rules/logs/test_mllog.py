@@ -5,8 +5,8 @@ import time
 import pytest
 
 from finishline.rules.errors import LogFormatError
+from finishline.rules.logs.lines import MLLOG
 from finishline.rules.logs.mllog import parse_mllog, read_log
-from finishline.rules.logs.mllog_lines import MLLOG
 from finishline.rules.run import Evaluation, Ledger
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from finishline.rules.errors import LogFormatError, RuleError
 from finishline.rules.logs import parse_run_log
+from finishline.rules.logs.lines import MLLOG
 from finishline.rules.logs.mllog import read_log
-from finishline.rules.logs.mllog_lines import MLLOG
 from finishline.rules.logs.mllog_write import write_run_log
 from finishline.rules.run import Clock, Evaluation, Ledger, Run
 
@@ -103,6 +103,7 @@ def outcome(content, *, every_line):
 @example("\n".join([*LINES[:8], line("run_stop", "null", "3500"), *LINES[8:], ""]).encode())
 @example("\n".join(LINES).replace('"eval_accuracy"', '"eval_error"', 1).encode() + b"\n")
 @example("\n".join(LINES).replace("note", "no\\u0074e").encode())
+@example("\n".join(LINES).replace("note", "n" * 20_000).encode())
 @example("\n".join(LINES).replace('"value": 7', '"key": "run_stop", "value": {').encode())
 def test_lines_that_no_figure_needs_change_none(content):
     """An archive is scored without decoding them, and a server that imports it decodes them."""

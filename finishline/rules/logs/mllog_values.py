@@ -1,0 +1,270 @@
+"""Values in the lines of an MLPerf log: settings such as seeds, and measured qualities."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from finishline.rules.errors import LogFormatError
+from finishline.rules.logs.lines import Record, is_number
+from finishline.rules.run import Evaluation
+from finishline.rules.text import shown
+
+SETTING_KEYS = frozenset(
+    {
+        "submission_benchmark",
+        "submission_division",
+        "submission_org",
+        "submission_platform",
+        "seed",
+        "global_batch_size",
+    }
+)
+# Ours, no key of MLPerf's: known only once the run is over.
+PROCESSOR_SHARE = "processor_share"
+MAX_HYPERPARAMETERS = 200
+MAX_SEEDS = 10_000  # One for each accelerator of a large system.
+MAX_LABEL_LENGTH = 200
+MAX_INTEGER = 2**63 - 1
+# A double counts whole epochs exactly up to here. Published logs count samples as epochs.
+MAX_COUNT = 2**53
+COUNTS = "a number from 0 to 2^53"
+
+Report = Callable[[LogFormatError], None]
+
+
+class LogSettings:
+    """The settings of one log; ranks may repeat a line, but not with another value.
+
+    `allowed` has, for some keys, the only texts they may have. A wrong line raises LogFormatError,
+    and the first good value of a setting stays. `seeds` has every seed the log names, in order:
+    each rank may have its own. A seed that is not an integer, and a number that changes but has no
+    part in any figure, go to `odd`.
+    """
+
+    def __init__(self, allowed: Mapping[str, Sequence[str]], *, odd: Report) -> None:
+        self._allowed = allowed
+        self._odd = odd
+        self.texts: dict[str, str] = {}
+        self.integers: dict[str, int] = {}
+        self.seeds: dict[int, None] = {}
+        self.hyperparameters: dict[str, float] = {}
+        self.processor_share: float | None = None
+
+    def read(self, record: Record) -> None:
+        """Read a line with a key in SETTING_KEYS."""
+        key = record.key
+        value: int | str
+        if key == "seed":
+            self._read_seed(record)
+            return
+        if key == "global_batch_size":
+            value = _integer(record, minimum=1)
+            said: int | str = self.integers.setdefault(key, value)
+        else:
+            value = self._text(record)
+            said = self.texts.setdefault(key, value)
+        if value != said:
+            raise _change(record, value, said)
+
+    def _read_seed(self, record: Record) -> None:
+        """Keep a seed; below 0 it is odd, but can be that of another run as well as any other."""
+        try:
+            seed = _integer(record, minimum=0)
+        except LogFormatError as error:
+            self._odd(error)
+            if type(record.value) is not int or not -MAX_INTEGER <= record.value < 0:
+                return
+            seed = record.value
+        self.integers.setdefault("seed", seed)
+        if len(self.seeds) < MAX_SEEDS:
+            self.seeds[seed] = None
+
+    def read_hyperparameter(self, record: Record) -> None:
+        """Take in a line with any other number."""
+        key, value = record.key, float(record.value)
+        if not key.isprintable():
+            self._odd(_fault(record, "no name of a setting", "printable characters"))
+        elif key not in self.hyperparameters and len(self.hyperparameters) == MAX_HYPERPARAMETERS:
+            self._odd(_fault(record, "too many settings", f"at most {MAX_HYPERPARAMETERS}"))
+        elif (said := self.hyperparameters.setdefault(key, value)) != value:
+            self._odd(_change(record, value, said))
+
+    def read_processor_share(self, record: Record) -> None:
+        """Take in the share of the processor that the training had."""
+        value = record.value
+        if is_number(value) and 0.0 <= value <= 1.0:
+            self.processor_share = float(value)
+        else:
+            self._odd(_fault(record, shown(value), "a number from 0 to 1"))
+
+    def nameless(self) -> LogFormatError | None:
+        """The error of a log that never named its benchmark."""
+        if "submission_benchmark" in self.texts:
+            return None
+        return LogFormatError(
+            "no submission_benchmark",
+            field="submission_benchmark",
+            expected=" or ".join(self._allowed.get("submission_benchmark", ("a text",))),
+            code="no_benchmark",
+        )
+
+    def _text(self, record: Record) -> str:
+        value = record.value
+        if type(value) is not str or len(value) > MAX_LABEL_LENGTH or not value.isprintable():
+            expected = f"a text of at most {MAX_LABEL_LENGTH} printable characters"
+            raise _fault(record, shown(value), expected)
+        allowed = self._allowed.get(record.key)
+        if allowed is not None and value not in allowed:
+            what = record.key.removeprefix("submission_")
+            message = f"the log is of the {what} {shown(value)}"
+            raise record.fault(message, " or ".join(allowed), code=f"wrong_{what}")
+        return value
+
+
+def _integer(record: Record, *, minimum: int) -> int:
+    value = record.value
+    if not is_number(value) or value % 1 or not minimum <= value <= MAX_INTEGER:
+        expected = f"a whole number from {minimum} to {MAX_INTEGER}"
+        raise _fault(record, shown(value), expected)
+    return int(value)
+
+
+def _fault(record: Record, message: str, expected: str) -> LogFormatError:
+    return record.fault(message, expected, code="bad_setting")
+
+
+def _change(record: Record, value: object, said: object) -> LogFormatError:
+    message = f"{shown(value)} after {shown(said)}"
+    return record.fault(message, "one value in a log", code="setting_changes")
+
+
+def read_measurement(
+    record: Record, *, first_epoch: int | None = None
+) -> tuple[float | None, int | None, float]:
+    """Epoch, samples and quality of an eval_accuracy or eval_error line.
+
+    One of epoch_num and samples_count must be there. With a `first_epoch`, as in v0.5, neither need
+    be, and epochs count from it. Raises LogFormatError.
+    """
+    epoch = _count(record, "epoch_num", lowest=first_epoch or 0)
+    samples = _count(record, "samples_count")
+    if epoch is None and samples is None and first_epoch is None:
+        raise _wrong(record, "metadata", "no epoch_num", "epoch_num or samples_count")
+    if samples is not None and samples % 1:
+        expected = "a whole number of samples"
+        raise _wrong(record, "metadata.samples_count", repr(samples), expected)
+    if not is_number(record.value):
+        raise _wrong(record, "value", repr(record.value), "a finite number")
+    return (
+        None if epoch is None else float(epoch),
+        None if samples is None else int(samples),
+        float(record.value),
+    )
+
+
+def read_status(record: Record) -> str | None:
+    """The status word of a run_stop line, None where there is none. Raises LogFormatError."""
+    status = record.metadata.get("status")
+    if status is None or (type(status) is str and 0 < len(status) <= 40 and status.isprintable()):
+        return status
+    raise _wrong(record, "metadata.status", repr(status), "success or aborted")
+
+
+def _count(record: Record, name: str, *, lowest: int = 0) -> Any:
+    value = record.metadata.get(name)
+    if value is None or (is_number(value) and lowest <= value <= MAX_COUNT):
+        return value
+    raise _wrong(record, f"metadata.{name}", repr(value), COUNTS)
+
+
+def _wrong(record: Record, field: str, value: str, expected: str) -> LogFormatError:
+    return record.fault(f"{record.key}: {value[:60]}", expected, field=field)
+
+
+Moment = tuple[float | None, int | None, int | None]
+
+
+@dataclass
+class _Measured:
+    """Qualities at one moment of the training; the last line of a metric holds."""
+
+    line: int
+    seconds: float
+    qualities: dict[str, float] = field(default_factory=dict)
+
+
+class SeveralMetrics:
+    """The lines of a log as evaluations: one for each count of samples, or each epoch.
+
+    `names` are the metrics as `metadata.metric` or the table of a line has them, the main one
+    first. Metrics are measured one after the other, so an evaluation is as late as the last of its
+    lines. With `steps` a line may tell its `step_num`, which goes before epoch and samples.
+    """
+
+    def __init__(self, names: Sequence[str], *, steps: bool = False) -> None:
+        self._names = {name.lower(): name for name in names}
+        self._main = names[0]
+        self._steps = steps
+        self._moments: dict[Moment, _Measured] = {}
+
+    def read(self, record: Record, *, seconds: float) -> None:
+        """Take in the line of one metric, or of all of them, once each. Raises LogFormatError."""
+        if type(record.value) is dict:
+            said = {str(name).lower(): value for name, value in record.value.items()}
+            if len(said) < len(record.value) or not said.keys() >= self._names.keys():
+                raise self._missing(record.line, f"{record.value!r}"[:60], "eval_accuracy")
+            qualities = {name: said[lowered] for lowered, name in self._names.items()}
+        else:
+            metric = record.metadata.get("metric")
+            named = self._names.get(metric.lower()) if type(metric) is str else None
+            if named is None:
+                raise self._missing(record.line, f"{metric!r}"[:60], "metadata.metric")
+            qualities = {named: record.value}
+        measured = {
+            name: self._measure(record._replace(value=value)) for name, value in qualities.items()
+        }
+        for name, (place, quality) in measured.items():
+            moment = self._moments.setdefault(place, _Measured(record.line, seconds))
+            moment.seconds = max(moment.seconds, seconds)
+            moment.qualities[name] = quality
+
+    def _measure(self, record: Record) -> tuple[Moment, float]:
+        step = record.metadata.get("step_num") if self._steps else None
+        if step is not None:
+            record = record._replace(metadata={"samples_count": step})
+            _, step, quality = read_measurement(record)
+            return (None, None, step), quality
+        epoch, samples, quality = read_measurement(record)
+        return (epoch, samples, None), quality
+
+    def evaluations(self, batch_size: int | None, *, report: Report) -> list[Evaluation]:
+        """The evaluations in order of the training; one without the main metric is reported.
+
+        Where an evaluation tells its step alone, a batch was trained on in each.
+        """
+        found = []
+        for (epoch, samples, step), measured in sorted(self._moments.items(), key=_progress):
+            if step is not None and batch_size is not None:
+                samples = step * batch_size
+            others = dict(measured.qualities)
+            quality = others.pop(self._main, None)
+            if quality is None:
+                report(self._missing(measured.line, f"no {self._main}", "eval_accuracy"))
+                continue
+            found.append(
+                Evaluation(
+                    epoch, measured.seconds, quality, samples, line=measured.line, others=others
+                )
+            )
+        return found
+
+    def _missing(self, line: int, message: str, field: str) -> LogFormatError:
+        expected = f"{' and '.join(self._names.values())} of every evaluation"
+        return LogFormatError(
+            message, line=line, field=field, expected=expected, code="missing_metric"
+        )
+
+
+def _progress(item: tuple[Moment, _Measured]) -> tuple[float, float, int]:
+    epoch, samples, step = item[0]
+    return samples or 0, epoch or 0.0, step or 0
