@@ -21,7 +21,7 @@ from finishline.rules.errors import (
     SubmissionError,
 )
 from finishline.rules.fields import Fields
-from finishline.rules.logs.dawnbench_entry import parse_entry
+from finishline.rules.logs.dawnbench import parse_entry
 from finishline.rules.logs.source import read_csv, read_trainer_state
 from finishline.rules.logs.text import parse_json
 from finishline.rules.submissions.claim import read_claim

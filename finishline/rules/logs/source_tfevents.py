@@ -7,8 +7,9 @@ core/util/event.proto, core/framework/summary.proto and tensor.proto (the fields
 import math
 import struct
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from finishline.rules.errors import LogFormatError
 from finishline.rules.logs.source import STEP, Row, Source
@@ -19,9 +20,9 @@ LARGEST_RECORD = 256 * 1024 * 1024
 LARGEST_SCALARS = 64 * 1024
 MOST_VALUES = 1_000
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
-FLOAT, DOUBLE = 1, 2
-TIME = "wall_time"
-Field = tuple[int, int, int | bytes]
+# Types of a tensor, and how a number of each is packed.
+PACKED = {1: "<f", 2: "<d"}
+TIME, NO_TIME = "wall_time", struct.pack("<d", math.nan)
 
 
 class Scalar(NamedTuple):
@@ -89,57 +90,43 @@ def _records(opened: BinaryIO) -> Iterator[bytes]:
 
 
 def _scalars(record: bytes) -> Iterator[Scalar]:
-    """The scalars of an Event: wall_time is field 1, step 2, summary 5 with values in 1."""
-    seconds, step = math.nan, 0
-    summaries: list[bytes] = []
-    for number, kind, value in read_fields(record):
-        if (number, kind) == (1, FIXED64) and isinstance(value, bytes):
-            (seconds,) = struct.unpack("<d", value)
-        elif (number, kind) == (2, VARINT) and isinstance(value, int):
-            step = value
-        elif (number, kind) == (5, BYTES) and isinstance(value, bytes):
-            summaries.append(value)
-    for summary in summaries:
-        for count, (number, kind, value) in enumerate(read_fields(summary)):
+    """The scalars of an Event: wall_time is field 1, step 2, summary 5 with values in 1.
+
+    Of a value the tag is field 1, simple_value 2, tensor 8.
+    """
+    fields = list(read_fields(record))
+    event = {field[:2]: field[2] for field in fields}
+    (seconds,) = struct.unpack("<d", event.get((1, FIXED64), NO_TIME))
+    step = event.get((2, VARINT), 0)
+    for _, _, summary in (field for field in fields if field[:2] == (5, BYTES)):
+        for count, (number, kind, message) in enumerate(read_fields(summary)):
             if count >= MOST_VALUES:
                 raise ValueError(f"more than {MOST_VALUES:,} values")
-            if (number, kind) == (1, BYTES) and isinstance(value, bytes):
-                tag, scalar = _value(value)
-                if tag and scalar is not None:
-                    yield Scalar(tag, step, seconds, scalar)
-
-
-def _value(message: bytes) -> tuple[str, float | None]:
-    """Tag and scalar of a Summary.Value: tag is field 1, simple_value 2, tensor 8."""
-    tag, scalar = "", None
-    for number, kind, value in read_fields(message):
-        if not isinstance(value, bytes):
-            continue
-        if (number, kind) == (1, BYTES):
-            tag = value.decode("utf-8", "replace")
-        elif (number, kind) == (2, FIXED32):
-            (scalar,) = struct.unpack("<f", value)
-        elif (number, kind) == (8, BYTES):
-            scalar = _scalar_of_tensor(value)
-    return tag, scalar
+            if (number, kind) != (1, BYTES):
+                continue
+            value = {field[:2]: field[2] for field in read_fields(message)}
+            tag = value.get((1, BYTES), b"").decode("utf-8", "replace")
+            scalar = _scalar_of_tensor(value.get((8, BYTES), b""))
+            if (2, FIXED32) in value:
+                (scalar,) = struct.unpack("<f", value[2, FIXED32])
+            if tag and scalar is not None:
+                yield Scalar(tag, step, seconds, scalar)
 
 
 def _scalar_of_tensor(message: bytes) -> float | None:
     """The one number of a TensorProto: dtype is field 1, content 4, float_val 5, double_val 6."""
-    dtype, content = 0, b""
+    packed, content = "", b""
     for number, kind, value in read_fields(message):
-        if (number, kind) == (1, VARINT) and isinstance(value, int):
-            dtype = value
-        elif number in (4, 5, 6) and isinstance(value, bytes):
+        if (number, kind) == (1, VARINT):
+            packed = PACKED.get(value, "")
+        elif number in (4, 5, 6) and kind != VARINT:
             content = value
-    if dtype == FLOAT and len(content) == 4:
-        return float(struct.unpack("<f", content)[0])
-    if dtype == DOUBLE and len(content) == 8:
-        return float(struct.unpack("<d", content)[0])
-    return None
+    if not packed or len(content) != struct.calcsize(packed):
+        return None
+    return float(struct.unpack(packed, content)[0])
 
 
-def read_fields(message: bytes) -> Iterator[Field]:
+def read_fields(message: bytes) -> Iterator[tuple[int, int, Any]]:
     """Number, kind and value of each field of a protobuf message. Raises ValueError."""
     place = 0
     while place < len(message):
@@ -163,27 +150,19 @@ def read_fields(message: bytes) -> Iterator[Field]:
 
 def _varint(message: bytes, place: int) -> tuple[int, int]:
     value = 0
-    for shift in range(0, 70, 7):
-        if place >= len(message):
-            break
-        byte = message[place]
-        place += 1
-        value |= (byte & 0x7F) << shift
+    for shift, byte in enumerate(message[place : place + 10]):
+        value |= (byte & 0x7F) << 7 * shift
         if byte < 0x80:
-            return value & (2**64 - 1), place
+            return value & (2**64 - 1), place + shift + 1
     raise ValueError("a number without an end")
 
 
-def _make_table() -> list[int]:
-    table = []
-    for byte in range(256):
-        for _ in range(8):
-            byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
-        table.append(byte)
+@cache
+def _crc_table() -> list[int]:
+    table = list(range(256))
+    for _ in range(8):
+        table = [byte >> 1 ^ (0x82F63B78 if byte & 1 else 0) for byte in table]
     return table
-
-
-_TABLE = _make_table()
 
 
 def masked_crc32c(content: bytes) -> int:
@@ -191,7 +170,7 @@ def masked_crc32c(content: bytes) -> int:
 
     Source of the polynomial: RFC 3720, appendix B.4.
     """
-    table, crc = _TABLE, 0xFFFFFFFF
+    table, crc = _crc_table(), 0xFFFFFFFF
     for byte in content:
         crc = table[(crc ^ byte) & 0xFF] ^ crc >> 8
     crc ^= 0xFFFFFFFF

@@ -3,7 +3,6 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -144,12 +143,16 @@ def parse_json(text: bytes, *, file: str, line: int | None = None) -> Any:
         refuse_utf16(text, file=file, error=LogFormatError)
         if (repaired := replace_bad_bytes(text)) != text:
             return parse_json(repaired, file=file, line=line)
+        code = "bad_json"
+        with suppress(orjson.JSONDecodeError):
+            orjson.loads(with_finite_numbers(text))
+            code = "not_finite"
         raise LogFormatError(
             f"broken JSON: {error.msg} (column {error.colno})",
             file=file,
             line=line or error.lineno,
             expected="JSON, which has no NaN or Infinity",
-            code="not_finite" if _lacks_only_numbers(text) else "bad_json",
+            code=code,
         ) from error
     if text.count(b"[") + text.count(b"{") > MAX_DEPTH:
         refuse_deep(value, file=file, line=line)
@@ -159,14 +162,6 @@ def parse_json(text: bytes, *, file: str, line: int | None = None) -> Any:
 def with_finite_numbers(text: bytes) -> bytes:
     """The text with 0 in place of NaN, infinities and numbers that no float can hold."""
     return _NOT_FINITE.sub(rb"\g<1>0", text)
-
-
-def _lacks_only_numbers(text: bytes) -> bool:
-    try:
-        orjson.loads(with_finite_numbers(text))
-    except orjson.JSONDecodeError:
-        return False
-    return True
 
 
 def replace_bad_bytes(text: bytes) -> bytes:
@@ -205,7 +200,12 @@ def refuse_deep(value: Any, *, file: str, line: int | None = None) -> None:
     """Raise LogFormatError if a JSON value is nested more than MAX_DEPTH levels deep."""
     level = [value]
     for _ in range(MAX_DEPTH):
-        level = [child for node in level for child in _children(node)]
+        level = [
+            child
+            for node in level
+            if isinstance(node, dict | list)
+            for child in (node.values() if isinstance(node, dict) else node)
+        ]
         if not level:
             return
     raise LogFormatError(
@@ -215,12 +215,3 @@ def refuse_deep(value: Any, *, file: str, line: int | None = None) -> None:
         expected=f"at most {MAX_DEPTH} levels",
         code="deep_json",
     )
-
-
-def _children(node: Any) -> Iterator[Any]:
-    inner: Iterable[Any] = ()
-    if isinstance(node, dict):
-        inner = node.values()
-    elif isinstance(node, list):
-        inner = node
-    return iter(inner)

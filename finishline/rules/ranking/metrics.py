@@ -3,7 +3,7 @@
 from typing import Literal
 
 from finishline.rules.benchmarks.prices import HIGHEST_USD_PER_HOUR
-from finishline.rules.logs.dawnbench_entry import (
+from finishline.rules.logs.dawnbench import (
     HIGHEST_COST_USD,
     LONGEST_LATENCY_MS,
     SHORTEST_LATENCY_MS,

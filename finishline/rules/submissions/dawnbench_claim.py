@@ -6,8 +6,7 @@ from dataclasses import asdict
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import ClaimError
-from finishline.rules.logs.dawnbench import DawnbenchEntry, parse_entry
-from finishline.rules.logs.dawnbench_entry import METRICS
+from finishline.rules.logs.dawnbench import METRICS, DawnbenchEntry, parse_entry
 from finishline.rules.submissions.claim import (
     MAX_ORGANISATION_LENGTH,
     Claim,
