@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from finishline.rules.benchmarks.benchmark import parse_benchmark
-from finishline.rules.trainings.advice import ReferenceRuns, advice
+from finishline.rules.trainings.own_benchmark import ReferenceRuns, advice
 from tests.support.own_benchmarks import own_files
 
 GOOD = ReferenceRuns(

@@ -30,9 +30,14 @@ from finishline.cli.tables import seconds_text
 from finishline.definitions import FETCHED
 from finishline.rules.errors import BenchmarkError
 from finishline.rules.text import count_text, line_of
-from finishline.rules.trainings.advice import ReferenceRuns, advice
 from finishline.rules.trainings.manifest import FILE as MANIFEST
-from finishline.rules.trainings.own_benchmark import FILE, OwnBenchmark, with_hashes
+from finishline.rules.trainings.own_benchmark import (
+    FILE,
+    OwnBenchmark,
+    ReferenceRuns,
+    advice,
+    with_hashes,
+)
 
 app = typer.Typer(
     no_args_is_help=True, help="A benchmark: its phases, its files, and one of your own."

@@ -1,8 +1,7 @@
-"""Environments of training packages: a name that says which packages, and in which version.
+"""Environments of code submissions, such as `numpy-2.4` or `torch-2.13-cpu`.
 
-`numpy-2.4` or `torch-2.13-cpu`: a family, its version, and for torch the device it was built for. A
-worker offers those that are installed on it, with the exact versions of all their packages. One
-whose name ends in `-gcc` has a compiler of C++ too.
+The name has a family, its version, and for torch the device it was built for. One that ends in
+`-gcc` has a C++ compiler too. A worker offers those that are installed on it.
 """
 
 import re
@@ -73,15 +72,16 @@ def closest_environment(environment: str, installed: Iterable[str]) -> str | Non
     and train in any version. An entry trains in the one it names, or nowhere.
     """
     wanted = _NAME.fullmatch(environment)
-    found = [match for name in installed if (match := _NAME.fullmatch(name)) is not None]
+    if wanted is None:
+        return None
     alike = [
         match
-        for match in found
-        if wanted is not None and match.group(*ALIKE) == wanted.group(*ALIKE)
+        for name in installed
+        if (match := _NAME.fullmatch(name)) and match.group(*ALIKE) == wanted.group(*ALIKE)
     ]
-    if not alike:
-        return None
     newest = max(
-        alike, key=lambda match: (match[0] == environment, *map(int, match["version"].split(".")))
+        alike,
+        key=lambda match: (match[0] == environment, *map(int, match["version"].split("."))),
+        default=None,
     )
-    return newest[0]
+    return newest and newest[0]

@@ -18,11 +18,11 @@ HalvesOutcome = Literal["confirmed", "short", "disagrees"]
 
 @dataclass(frozen=True)
 class HalvesVerdict:
-    """The mean quality on the second half beside the target, both in the target's unit.
+    """The mean quality on the second half, in the target's unit.
 
-    `missing` is the distance from the mean to the target, 0 where it is confirmed. `p_value` is the
-    probability of a mean this far short if the true mean were at the target; None where it is
-    confirmed, and for one run.
+    `missing` is its distance to the target, 0 where it is confirmed. `p_value` is the probability
+    of a mean this far short if the true mean were at the target, None where it is confirmed, and
+    for one run.
     """
 
     outcome: HalvesOutcome
@@ -34,10 +34,10 @@ class HalvesVerdict:
 def judge_halves(
     second_halves: Sequence[float], *, target: float, direction: Direction
 ) -> HalvesVerdict:
-    """Hold the second half of each run's deciding evaluation against the target.
+    """Compare the second half of each run's deciding evaluation with the target.
 
-    `confirmed`: the mean is at least as good as the target. `short`: it is not, which luck may
-    explain. `disagrees`: it is worse by more than luck explains (one-sided t-test, p < 0.01).
+    `confirmed`: the mean is at least as good. `short`: it is not, which luck may explain.
+    `disagrees`: it is worse by more than luck explains (one-sided t-test, p < 0.01).
 
     Worked example, target 96.5 percent: 96.9, 96.4, 97.0, 96.6 and 96.6 have a mean of 96.7 and
     confirm, although one run is below. 96.3, 96.5, 96.4, 96.6 and 96.2 miss 0.1 points: t = -1.41,

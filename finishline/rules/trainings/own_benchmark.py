@@ -7,8 +7,9 @@ by the server that the folder is added to; neither runs any of its code.
 import ast
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean, stdev
 from typing import Any
 
 from finishline.rules.benchmarks.benchmark import Benchmark, parse_benchmark
@@ -17,6 +18,7 @@ from finishline.rules.errors import BenchmarkError, RuleError
 from finishline.rules.fields import Fields
 from finishline.rules.text import line_of, parse_toml
 from finishline.rules.trainings.environment import FAMILIES
+from finishline.rules.trainings.halves import judge_halves
 from finishline.rules.trainings.package import is_left_out, parsed, python_problems, read_package
 
 FILE = "benchmark.toml"
@@ -42,23 +44,28 @@ def read_own_benchmark(
 
     `files` are the definition and those that it pins.
     """
-    problems: list[RuleError] = list(_sizes(files))
+    problems: list[RuleError] = []
+    if len(files) > MOST_FILES:
+        problems.append(BenchmarkError(f"{len(files)} files", expected=f"at most {MOST_FILES}"))
+    total = sum(map(len, files.values()))
+    if total > LARGEST_BYTES:
+        expected = f"at most {LARGEST_BYTES} bytes together"
+        problems.append(BenchmarkError(f"{total} bytes", expected=expected))
     benchmark = _definition(files, problems)
     others = {name: content for name, content in files.items() if name != FILE}
     problems += _task(others, benchmark)
     problems += _reference(others, id_in(files.get(FILE, b"")))
     if benchmark is not None:
         problems += _suits(benchmark, files[FILE])
-        told = {each.file for each in problems if each.file not in others}
+        missing = {each.file for each in problems if each.file not in others}
         pinned = benchmark.trainings.files if benchmark.trainings is not None else {}
+        expected = "its SHA-256 in the definition"
         unpinned = [
-            BenchmarkError(
-                "not pinned", file=name, field=FILES_FIELD, expected="its SHA-256 in the definition"
-            )
+            BenchmarkError("not pinned", file=name, field=FILES_FIELD, expected=expected)
             for name in sorted(others.keys() - pinned.keys())
         ]
         found = [*wrong_hashes(pinned, others), *unpinned]
-        problems += [each for each in found if each.file not in told]
+        problems += [each for each in found if each.file not in missing]
     if problems or benchmark is None:
         return None, problems
     return OwnBenchmark(benchmark, files[FILE], others), []
@@ -67,14 +74,6 @@ def read_own_benchmark(
 def belongs(name: str) -> bool:
     """Whether a file of an organiser's folder may be pinned: no README, no hidden file."""
     return not name.startswith("README") and not any(map(is_left_out, name.split("/")))
-
-
-def _sizes(files: Mapping[str, bytes]) -> Iterator[RuleError]:
-    if len(files) > MOST_FILES:
-        yield BenchmarkError(f"{len(files)} files", expected=f"at most {MOST_FILES}")
-    total = sum(map(len, files.values()))
-    if total > LARGEST_BYTES:
-        yield BenchmarkError(f"{total} bytes", expected=f"at most {LARGEST_BYTES} bytes together")
 
 
 def id_in(content: bytes) -> str:
@@ -105,17 +104,15 @@ def _definition(files: Mapping[str, bytes], problems: list[RuleError]) -> Benchm
     try:
         table = parse_toml(content, file=FILE, error=BenchmarkError)
         root = Fields(table, file=FILE, error=BenchmarkError)
-        if not _ID.fullmatch(root.text("id")):
+        name = root.text("id")
+        if not _ID.fullmatch(name):
             expected = "a to z, then a-z, 0-9, _ and -; at most 64 characters"
-            raise root.fail("id", f"got {root.text('id')[:80]!r}", expected=expected)
-        return parse_benchmark(content, file=f"{root.text('id')}.toml")
+            raise root.fail("id", f"got {name[:80]!r}", expected=expected)
+        return parse_benchmark(content, file=f"{name}.toml")
     except RuleError as error:
-        line = error.line or (line_of(content, error.field) if error.field else None)
-        problems.append(
-            BenchmarkError(
-                error.message, file=FILE, line=line, field=error.field, expected=error.expected
-            )
-        )
+        error.file = FILE
+        error.line = error.line or (line_of(content, error.field) if error.field else None)
+        problems.append(error)
         return None
 
 
@@ -124,13 +121,9 @@ def _suits(benchmark: Benchmark, content: bytes) -> Iterator[RuleError]:
     if benchmark.trainings is None:
         yield BenchmarkError("missing", file=FILE, field="trainings", expected="a table")
     if benchmark.replay is not None:
-        yield BenchmarkError(
-            "a module of the server's source",
-            file=FILE,
-            line=line_of(content, "replay"),
-            field="replay",
-            expected=f"none: the package in {REFERENCE} is the reference",
-        )
+        expected = f"none: the package in {REFERENCE} is the reference"
+        line, message = line_of(content, "replay"), "a module of the server's source"
+        yield BenchmarkError(message, file=FILE, line=line, field="replay", expected=expected)
 
 
 def wrong_hashes(pinned: Mapping[str, str], files: Mapping[str, bytes]) -> Iterator[RuleError]:
@@ -141,9 +134,8 @@ def wrong_hashes(pinned: Mapping[str, str], files: Mapping[str, bytes]) -> Itera
             continue
         found = hashlib.sha256(files[name]).hexdigest()
         if found != expected:
-            yield BenchmarkError(
-                f"its SHA-256 is {found}", file=name, field=FILES_FIELD, expected=expected
-            )
+            message = f"its SHA-256 is {found}"
+            yield BenchmarkError(message, file=name, field=FILES_FIELD, expected=expected)
 
 
 def _task(files: Mapping[str, bytes], benchmark: Benchmark | None) -> Iterator[RuleError]:
@@ -161,9 +153,8 @@ def _task(files: Mapping[str, bytes], benchmark: Benchmark | None) -> Iterator[R
     functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     for name in ("draw", "control") if has_control else ("draw",):
         if name not in functions:
-            yield BenchmarkError(
-                f"no function {name}", file=TASK_FILE, expected=f"def {name}(nonce)"
-            )
+            expected = f"def {name}(nonce)"
+            yield BenchmarkError(f"no function {name}", file=TASK_FILE, expected=expected)
 
 
 def _reference(files: Mapping[str, bytes], benchmark_id: str) -> Iterator[RuleError]:
@@ -175,13 +166,8 @@ def _reference(files: Mapping[str, bytes], benchmark_id: str) -> Iterator[RuleEr
     }
     _, problems = read_package(package, benchmarks=[benchmark_id])
     for each in problems:
-        yield BenchmarkError(
-            each.message,
-            file=f"{REFERENCE}{each.file or ''}",
-            line=each.line,
-            field=each.field,
-            expected=each.expected,
-        )
+        each.file = f"{REFERENCE}{each.file or ''}"
+        yield each
 
 
 def with_hashes(content: bytes, files: Mapping[str, bytes]) -> bytes:
@@ -197,3 +183,98 @@ def with_hashes(content: bytes, files: Mapping[str, bytes]) -> bytes:
     comments = [line for line in rest[:end] if line.startswith("#")]
     after = ["", *rest[end:]] if end < len(rest) else []
     return "\n".join([*lines[: start + 1], *comments, *rows, *after, ""]).encode()
+
+
+# Design faults that let luck or noise rank. Source of the figures: docs/own-benchmark.md, "How
+# large, how late, how many".
+FEWEST_ITEMS = 4_000
+FEWEST_RUNS = 5
+MOST_ASKS = 6
+LARGEST_SHARE = 0.25
+SHORTEST_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class ReferenceRuns:
+    """Runs of a reference that reached the target.
+
+    Times are in seconds: to the target, and on evaluations. `halves` are the qualities at it.
+    """
+
+    seconds: Sequence[float]
+    evaluation_seconds: Sequence[float]
+    asks: Sequence[int]
+    halves: Sequence[tuple[float, float]]
+
+    @property
+    def mean_seconds(self) -> float:
+        """Mean time to the target."""
+        return fmean(self.seconds)
+
+    @property
+    def cv_percent(self) -> float | None:
+        """Standard deviation over mean of the times, None for one run."""
+        return 100 * stdev(self.seconds) / self.mean_seconds if len(self.seconds) > 1 else None
+
+    @property
+    def evaluation_share(self) -> float:
+        """Share of the time that evaluations took, 0 to 1."""
+        return sum(self.evaluation_seconds) / sum(self.seconds)
+
+    @property
+    def mean_halves(self) -> tuple[float, float]:
+        """Mean quality on the first half and on the second."""
+        first, second = zip(*self.halves, strict=True)
+        return fmean(first), fmean(second)
+
+    def figures(self) -> dict[str, float | None]:
+        """The figures for programs."""
+        first, second = self.mean_halves
+        return {
+            "mean_seconds": self.mean_seconds,
+            "cv_percent": self.cv_percent,
+            "evaluation_percent": 100 * self.evaluation_share,
+            "first_half": first,
+            "second_half": second,
+        }
+
+
+def advice(benchmark: Benchmark, runs: ReferenceRuns, *, prediction_items: int) -> Iterator[str]:
+    """Sentences on what to change before the benchmark ranks anybody."""
+    policy = benchmark.trainings
+    if policy is None:
+        return
+    items = prediction_items // 2 if policy.halves else prediction_items
+    if not policy.halves and policy.trust == "ranked":
+        yield "halves is false: the items that stop the clock also judge, so luck counts. Draw two."
+    if items < FEWEST_ITEMS:
+        yield (
+            f"{items:,} test items a half: 0.2 points below the target, 4.6 % of entries pass by "
+            "luck in 5 runs on 2,000 items, 0.9 % on 4,000. Draw at least 4,000."
+        )
+    if policy.runs < FEWEST_RUNS:
+        yield f"{policy.runs} runs of an entry: with fewer than {FEWEST_RUNS} luck decides."
+    if runs.evaluation_share > LARGEST_SHARE:
+        yield (
+            f"Evaluations take {100 * runs.evaluation_share:.0f} % of the reference's time: a "
+            f"faster training gains little; at most {100 * LARGEST_SHARE:.0f} %. Ask less often."
+        )
+    if max(runs.asks) > MOST_ASKS:
+        yield (
+            f"The reference asks {max(runs.asks)} times; at most {MOST_ASKS}, late: each ask near "
+            "the target is another chance of luck, which the second half then does not confirm."
+        )
+    if runs.mean_seconds < SHORTEST_SECONDS:
+        yield (
+            f"The reference needs {runs.mean_seconds:.2f} s; below {SHORTEST_SECONDS:g} s the "
+            "machine's noise ranks. Raise the target or the size."
+        )
+    target = benchmark.target
+    verdict = judge_halves(
+        [second for _, second in runs.halves], target=target.value, direction=target.direction
+    )
+    if verdict.outcome != "confirmed":
+        yield (
+            f"The mean of the second half, {verdict.mean:.2f}, misses the target by "
+            f"{verdict.missing:.2f}: such an entry is not measured. Ask later or lower the target."
+        )

@@ -7,14 +7,16 @@ import re
 import sys
 import tokenize
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePosixPath
 
 from finishline.rules.benchmarks.policy import LARGEST_PACKAGE_BYTES
 from finishline.rules.canonical import sha256_of
 from finishline.rules.errors import RuleError
 from finishline.rules.fields import MISLEADING
-from finishline.rules.text import line_of, refuse_utf16, shown
+from finishline.rules.text import count_text, line_of, refuse_utf16, shown
 from finishline.rules.trainings.environment import (
     COMPILING,
     EXAMPLES,
@@ -23,15 +25,28 @@ from finishline.rules.trainings.environment import (
     has_compiler,
 )
 from finishline.rules.trainings.manifest import FILE, Manifest, PackageError, read_manifest
-from finishline.rules.trainings.program import COMPILED_SUFFIXES, program_sha256
 
 MOST_FILES = 33  # training.toml and 32 others
 LARGEST_FILE_BYTES = 128 << 10
 LONGEST_LINE = 1_000
 LONGEST_NAME = 100
 SUFFIXES = (".py", ".toml", ".md", ".txt")
-FUNCTIONS = {"prepare": 1, "train": 3}
+FUNCTIONS = {"prepare": ("task",), "train": ("prepared", "data", "seed")}
 _NAME = re.compile(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*")
+# Also of a package whose environment has a compiler.
+COMPILED_SUFFIXES = (".cpp", ".h")
+# Tokens without a meaning: where a line ends inside an expression, and blank lines.
+_LAYOUT = (tokenize.COMMENT, tokenize.NL, tokenize.ENCODING, tokenize.ENDMARKER)
+# Tokens that have a meaning whatever their text is.
+_WITHOUT_TEXT = (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
+# Of C++: comments and white space, then raw strings, strings and characters, numbers, and the rest.
+# One without an end goes on to that of the file, so that no other search begins within it.
+_CPP = re.compile(
+    rb"(?P<layout>//[^\n]*|/\*.*?(?:\*/|\Z)|\s+|\\\r?\n)"
+    rb"|(?:u8|[uUL])?R\"(?P<mark>[^()\s\\]{0,16})\(.*?(?:\)(?P=mark)\"|\Z)"
+    rb"|\"(?:\\[^\n]|[^\"\\\n])*\"|'(?:\\[^\n]|[^'\\\n])+'|\d[\w'.]*|\w+|.",
+    re.DOTALL,
+)
 
 
 @dataclass(frozen=True)
@@ -77,11 +92,10 @@ def read_package(
     Without `benchmarks` it may name any.
     """
     offered = None if benchmarks is None else sorted(benchmarks)
-    found: list[RuleError] = []
-    manifest = _manifest(files, found)
+    manifest, found = _manifest(files)
+    family = family_of(manifest.environment) if manifest is not None else None
     compiled = manifest is not None and has_compiler(manifest.environment)
     problems = [*_files(files, compiled=compiled), *found]
-    family = family_of(manifest.environment) if manifest is not None else None
     if manifest is not None:
         problems += _manifest_problems(manifest, files, offered)
     problems += python_problems(files, family)
@@ -91,6 +105,15 @@ def read_package(
     if problems or manifest is None:
         return None, problems
     return Package(manifest, dict(files), program_sha256(manifest, files)), []
+
+
+def _manifest(files: Mapping[str, bytes]) -> tuple[Manifest | None, list[RuleError]]:
+    if FILE not in files:
+        return None, [PackageError("missing", file=FILE, expected="a manifest")]
+    try:
+        return read_manifest(files[FILE]), []
+    except RuleError as error:
+        return None, error.problems
 
 
 def _files(files: Mapping[str, bytes], *, compiled: bool) -> Iterator[RuleError]:
@@ -115,19 +138,19 @@ def _files(files: Mapping[str, bytes], *, compiled: bool) -> Iterator[RuleError]
 
 
 def _file(name: str, content: bytes, *, compiled: bool) -> Iterator[RuleError]:
+    wrong = partial(PackageError, file=name[:200])
     allowed = _NAME.fullmatch(name) and not {".", ".."}.intersection(name.split("/"))
     if not allowed or len(name) > LONGEST_NAME:
         expected = f"a relative name of A-Z, a-z, 0-9, _, . and -, at most {LONGEST_NAME} of them"
-        yield PackageError("a file's name that is not allowed", file=name[:200], expected=expected)
+        yield wrong("a file's name that is not allowed", expected=expected)
     suffixes = (*SUFFIXES, *(COMPILED_SUFFIXES if compiled else ()))
     if not name.endswith(suffixes):
         expected = " ".join(suffixes)
         if name.endswith(COMPILED_SUFFIXES):
             expected += f"; {' '.join(COMPILED_SUFFIXES)} in an environment such as {COMPILING}"
-        yield PackageError("a kind of file that is not allowed", file=name, expected=expected)
+        yield wrong("a kind of file that is not allowed", expected=expected)
     if len(content) > LARGEST_FILE_BYTES:
-        expected = f"at most {LARGEST_FILE_BYTES} bytes"
-        yield PackageError(f"{len(content)} bytes", file=name, expected=expected)
+        yield wrong(f"{len(content)} bytes", expected=f"at most {LARGEST_FILE_BYTES} bytes")
         return
     try:
         refuse_utf16(content, file=name, error=PackageError)
@@ -137,77 +160,45 @@ def _file(name: str, content: bytes, *, compiled: bool) -> Iterator[RuleError]:
         return
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
-        yield PackageError("not UTF-8", file=name, line=line, expected="UTF-8 text")
+        yield wrong("not UTF-8", line=line, expected="UTF-8 text")
         return
     for number, written in enumerate(text.split("\n"), start=1):
         if len(written) > LONGEST_LINE:
             message, expected = f"a line of {len(written)} characters", f"at most {LONGEST_LINE}"
         elif hidden := MISLEADING.search(written.removesuffix("\r")):
             # Readers have to see the source as it runs.
-            message = f"the character U+{ord(hidden[0]):04X}"
-            expected = "text that shows as it is"
+            message, expected = f"the character U+{ord(hidden[0]):04X}", "text that shows as it is"
         else:
             continue
-        yield PackageError(message, file=name, line=number, expected=expected)
+        yield wrong(message, line=number, expected=expected)
         return
-
-
-def _manifest(files: Mapping[str, bytes], problems: list[RuleError]) -> Manifest | None:
-    if FILE not in files:
-        problems.append(PackageError("missing", file=FILE, expected="a manifest"))
-        return None
-    try:
-        return read_manifest(files[FILE])
-    except RuleError as error:
-        problems += error.problems
-        return None
 
 
 def _manifest_problems(
-    manifest: Manifest,
-    files: Mapping[str, bytes],
-    benchmarks: list[str] | None,
+    manifest: Manifest, files: Mapping[str, bytes], benchmarks: list[str] | None
 ) -> Iterator[RuleError]:
+    wrong = partial(PackageError, file=FILE)
     if benchmarks is not None and manifest.benchmark not in benchmarks:
-        yield PackageError(
-            f"unknown benchmark {shown(manifest.benchmark)}",
-            file=FILE,
-            field="benchmark",
-            expected=" or ".join(benchmarks) or "a benchmark that trains packages",
-        )
+        expected = " or ".join(benchmarks) or "a benchmark that trains packages"
+        message = f"unknown benchmark {shown(manifest.benchmark)}"
+        yield wrong(message, field="benchmark", expected=expected)
     if family_of(manifest.environment) is None:
-        yield PackageError(
-            f"unknown environment {shown(manifest.environment)}",
-            file=FILE,
-            field="environment",
-            expected=EXAMPLES,
-        )
-    file = module_file(manifest.module, files)
+        message = f"unknown environment {shown(manifest.environment)}"
+        yield wrong(message, field="environment", expected=EXAMPLES)
+    path = manifest.module.replace(".", "/")
+    file = next((name for name in (f"{path}.py", f"{path}/__init__.py") if name in files), None)
     if file is None:
-        expected = f"a file {manifest.module.replace('.', '/')}.py"
-        yield PackageError("no such module", file=FILE, field="module", expected=expected)
+        yield wrong("no such module", field="module", expected=f"a file {path}.py")
         return
     yield from _functions(file, files[file])
-    yield from _unread_factors(manifest, files)
-
-
-def _unread_factors(manifest: Manifest, files: Mapping[str, bytes]) -> Iterator[RuleError]:
-    """A factor that no file names as a string cannot be switched off."""
+    # A factor that no file names as a string cannot be switched off.
     trees = [parsed(content) for name, content in files.items() if name.endswith(".py")]
     nodes = (node for tree in trees if tree is not None for node in ast.walk(tree))
     texts = {node.value for node in nodes if isinstance(node, ast.Constant)}
     for name in manifest.factors or {}:
         if name not in texts:
             expected = f'task["factors"]["{name}"] in a .py file'
-            yield PackageError(
-                "a factor that no file reads", file=FILE, field=f"factors.{name}", expected=expected
-            )
-
-
-def module_file(module: str, files: Mapping[str, bytes]) -> str | None:
-    """The file of a dotted module name, or None."""
-    path = module.replace(".", "/")
-    return next((name for name in (f"{path}.py", f"{path}/__init__.py") if name in files), None)
+            yield wrong("a factor that no file reads", field=f"factors.{name}", expected=expected)
 
 
 def _functions(file: str, content: bytes) -> Iterator[RuleError]:
@@ -216,38 +207,29 @@ def _functions(file: str, content: bytes) -> Iterator[RuleError]:
     if tree is None:
         return  # Already reported with the file.
     bound = set(_bound_names(tree))
-    for name, count in FUNCTIONS.items():
-        found = next(
-            (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name),
-            None,
-        )
+    defined = {node.name: node for node in tree.body[::-1] if isinstance(node, ast.FunctionDef)}
+    for name, arguments in FUNCTIONS.items():
+        found, count = defined.get(name), len(arguments)
         if found is None and name not in bound:
-            arguments = ("task",) if name == "prepare" else ("prepared", "data", "seed")
             expected = f"def {name}({', '.join(arguments)})"
             yield PackageError(f"no function {name}", file=file, expected=expected)
         elif found is not None and not _takes(found.args, count):
-            expected = f"{count} argument{'s' if count > 1 else ''}"
-            yield PackageError(
-                f"{name} takes other arguments", file=file, line=found.lineno, expected=expected
-            )
+            message, expected = f"{name} takes other arguments", count_text(count, "argument")
+            yield PackageError(message, file=file, line=found.lineno, expected=expected)
 
 
 def _takes(arguments: ast.arguments, count: int) -> bool:
     positional = len(arguments.posonlyargs) + len(arguments.args)
-    needed = positional - len(arguments.defaults)
-    required = any(default is None for default in arguments.kw_defaults)
     most = count if arguments.vararg else positional
-    return needed <= count <= most and not required
+    return positional - len(arguments.defaults) <= count <= most and all(arguments.kw_defaults)
 
 
 def _bound_names(tree: ast.Module) -> Iterator[str]:
     for node in tree.body:
         if isinstance(node, ast.Import | ast.ImportFrom):
-            yield from ((alias.asname or alias.name) for alias in node.names)
+            yield from (alias.asname or alias.name for alias in node.names)
         elif isinstance(node, ast.Assign):
-            for target in node.targets:
-                if isinstance(target, ast.Name):
-                    yield target.id
+            yield from (target.id for target in node.targets if isinstance(target, ast.Name))
 
 
 def parsed(content: bytes) -> ast.Module | None:
@@ -260,49 +242,41 @@ def parsed(content: bytes) -> ast.Module | None:
 
 def python_problems(files: Mapping[str, bytes], family: Family | None) -> Iterator[RuleError]:
     """Problems of the Python files: syntax, names, imports that are neither known nor own."""
+    installed = set(sys.stdlib_module_names) | set(family.imports if family else ())
     modules = {
         name: name.split("/")[0].removesuffix(".py")
         for name in sorted(files)
         if name.endswith(".py")
     }
-    for name, top in modules.items():
-        yield from _python_file(name, top, files[name], family, set(modules.values()))
+    for name, module in modules.items():
+        if module in installed:
+            message = f"the name of a module of Python or of the environment, {module}"
+            yield PackageError(message, file=name, expected="another name")
+        yield from _python_file(name, files[name], family, installed.union(modules.values()))
 
 
 def _python_file(
-    name: str, top: str, content: bytes, family: Family | None, own: set[str]
+    name: str, content: bytes, family: Family | None, known: set[str]
 ) -> Iterator[RuleError]:
-    known = set(sys.stdlib_module_names) | set(family.imports if family else ())
-    if top in known:
-        yield PackageError(
-            f"the name of a module of Python or of the environment, {top}",
-            file=name,
-            expected="another name",
-        )
+    wrong = partial(PackageError, file=name)
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
         tree = ast.parse(content)
     except SyntaxError as error:
-        yield PackageError(
-            f"not Python: {error.msg}", file=name, line=error.lineno, expected="Python"
-        )
+        yield wrong(f"not Python: {error.msg}", line=error.lineno, expected="Python")
         return
     except (ValueError, RecursionError, MemoryError) as error:
-        told = str(error) or "nested too deeply"
-        yield PackageError(f"not Python: {told}", file=name, expected="Python")
+        yield wrong(f"not Python: {str(error) or 'nested too deeply'}", expected="Python")
         return
     if not encoding.startswith("utf-8"):
-        yield PackageError(f"encoding {encoding}", file=name, line=1, expected="utf-8")
+        yield wrong(f"encoding {encoding}", line=1, expected="utf-8")
     if family is None:
         return
     for line, module in _imports(tree):
-        if module.split(".")[0] not in known | own:
-            yield PackageError(
-                f"imports {module}, which the environment lacks",
-                file=name,
-                line=line,
-                expected="the standard library, " + ", ".join(family.imports),
-            )
+        if module.split(".")[0] not in known:
+            message = f"imports {module}, which the environment lacks"
+            expected = "the standard library, " + ", ".join(family.imports)
+            yield wrong(message, line=line, expected=expected)
 
 
 def _imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -311,3 +285,42 @@ def _imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
             yield node.lineno, node.module
+
+
+def program_sha256(manifest: Manifest, files: Mapping[str, bytes]) -> str:
+    """Hash over the program of a package, in hex.
+
+    Comments, docstrings, blank lines, indentation and line continuation do not change it, and
+    neither do title, licence, parent, precision and words of factors. Another name of a file does.
+    """
+    runs = [manifest.benchmark, manifest.module, manifest.environment]
+    named = sorted(files.items())
+    contents = [[name, _content(name, content)] for name, content in named if name != FILE]
+    return sha256_of([*runs, sorted(manifest.factors or {}), contents])
+
+
+def _content(name: str, content: bytes) -> str:
+    if name.endswith(".py"):
+        # Python reads a few files that its tokenizer refuses.
+        with suppress(tokenize.TokenError, SyntaxError):
+            tokens = [f"{kind} {len(text)} {text}\n" for kind, text in _tokens(content)]
+            content = "".join(tokens).encode()
+    elif name.endswith(COMPILED_SUFFIXES):
+        content = b"\n".join(found[0] for found in _CPP.finditer(content) if not found["layout"])
+    return hashlib.sha256(content).hexdigest()
+
+
+def _tokens(content: bytes) -> Iterator[tuple[int, str]]:
+    """Type and text of the tokens, without statements that are a string alone."""
+    statement: list[tuple[int, str]] = []
+    for token in tokenize.tokenize(io.BytesIO(content).readline):
+        if token.type in _LAYOUT:
+            continue
+        if token.type in _WITHOUT_TEXT:
+            if any(kind != tokenize.STRING for kind, _ in statement):
+                yield from (*statement, (tokenize.NEWLINE, ""))
+            statement = []
+            if token.type != tokenize.NEWLINE:
+                yield token.type, ""
+            continue
+        statement.append((token.type, token.string))

@@ -1,1 +1,0 @@
-"""The example that `finishline benchmark init` writes; `.example` keeps it from being imported."""
