@@ -8,7 +8,7 @@ from sqlalchemy import Row, Table, bindparam, select
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.accelerators import accelerators_of_cloud, is_same_kind
-from finishline.rules.submissions.descriptions import NOTHING
+from finishline.rules.submissions.claim import NOTHING
 from server.base.database import utc_now
 from server.base.errors import ContentError
 from server.base.models import HardwareClassRow, WorkerRow

@@ -27,7 +27,6 @@ from finishline.rules.logs.lines import MAX_KEY_LENGTH
 from finishline.rules.logs.mllog_values import MAX_HYPERPARAMETERS
 from finishline.rules.logs.text import refuse_deep, refuse_repeated_keys
 from finishline.rules.measurements import PrecisionName
-from finishline.rules.submissions.descriptions import NOTHING
 from finishline.rules.text import did_you_mean, refuse_utf16
 
 MAX_SEED = 2**63 - 1
@@ -37,6 +36,7 @@ MAX_TRAINED_SEED = 2**32 - 1
 TrainedWith = Literal["reference", "own", "package"]
 # A claim with logs; a package is handed in without any.
 CLAIMED_WITH = ("reference", "own")
+NOTHING = frozenset({"", "-", "n/a", "na", "none", "unknown", "tbd"})  # As text of a field.
 MOST_TRIALS = 10**9
 MOST_SECONDS = 1e12
 
