@@ -20,7 +20,7 @@ from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.measurements import Figure, ModelWork
 from finishline.rules.scoring.normalisation import calibrated_epochs
-from finishline.rules.submissions.settings import check_settings, reference_of
+from finishline.rules.submissions.claim import check_settings, reference_of
 from finishline.rules.verification.utilisation import best_roof_tflops, roofline
 from worker.json_events import tell
 from worker.local import hyperparameters, read_setting

@@ -26,7 +26,7 @@ from finishline.rules.errors import RuleError
 from finishline.rules.logs.mllog_write import write_run_log
 from finishline.rules.measurements import PrecisionName
 from finishline.rules.run import Evaluation, Ledger, Run
-from finishline.rules.submissions.settings import check_precision, check_settings, reference_of
+from finishline.rules.submissions.claim import check_precision, check_settings, reference_of
 from finishline.rules.verification.messages import (
     ReplayEvent,
     ReplayJob,

@@ -16,7 +16,7 @@ from torch.profiler import ProfilerActivity, profile
 from finishline.devices import choose_device
 from finishline.rules.benchmarks.benchmark import load_benchmark
 from finishline.rules.errors import RuleError
-from finishline.rules.submissions.settings import reference_of
+from finishline.rules.submissions.claim import reference_of
 from worker.bench import TERA
 from worker.json_events import tell
 from worker.local import hyperparameters

@@ -11,7 +11,7 @@ from typing import Any
 from finishline.devices import choose_device
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
 from finishline.rules.errors import RuleError
-from finishline.rules.submissions.settings import check_settings, reference_of
+from finishline.rules.submissions.claim import check_settings, reference_of
 from worker.bench import BenchError
 from worker.group_runs import run_group
 from worker.json_events import tell

@@ -11,8 +11,7 @@ from finishline.cli.processes import child_events, python_module
 from finishline.devices import Devices, choose_device, find_devices, without_platform
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
-from finishline.rules.submissions.claim import MAX_SEED
-from finishline.rules.submissions.settings import check_precision, check_settings
+from finishline.rules.submissions.claim import MAX_SEED, check_precision, check_settings
 from finishline.rules.text import count_text
 
 REFUSED_CODE = 2  # The worker's local training wrote nothing.

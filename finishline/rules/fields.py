@@ -181,6 +181,15 @@ class Fields:
         """As `table`, or None where the field is absent or null."""
         return self.table(name) if self.has(name) else None
 
+    def read_table(self, name: str, read: "Callable[[Fields], _Made]") -> "_Made | None":
+        """Read a table within this one, None where the field is absent or null."""
+        return read(self.table(name)) if self.has(name) else None
+
+    def whole(self, make: Callable[..., _Made], **values: Any) -> _Made:
+        """Call `make` with what was read. Raises for the first field that was not read."""
+        self.refuse_unknown()
+        return make(**values)
+
     def tables(self, name: str) -> list["Fields"]:
         """A list of tables, empty where the field is absent."""
         value = self._optional(name)

@@ -1,8 +1,10 @@
 """The part of a ranked board that a query asks for, and the values that its filters may choose."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, get_args
 
 from sqlalchemy.orm import Session
@@ -10,7 +12,6 @@ from sqlalchemy.orm import Session
 from finishline.api.boards import SORTED_FIGURES, Best, BoardQuery, SortColumn
 from finishline.rules.benchmarks.accelerators import NOT_STATED, SIZES, Accelerator
 from finishline.rules.measurements import PrecisionName
-from finishline.rules.submissions.frameworks import framework_family
 from server.base.errors import ConflictError, ContentError
 from server.boards.ranked import PlacedRow, RankedBoard
 from server.boards.ranking import Standing
@@ -18,6 +19,26 @@ from server.boards.ranking import Standing
 # The narrowest type first; a measured precision replaces the claimed one.
 PRECISIONS = {name: place for place, name in enumerate(reversed(get_args(PrecisionName)))}
 STATUSES = ("verified", "verifying", "claimed", "inconclusive", "rejected")
+
+FRAMEWORKS = (
+    *("PyTorch", "TensorFlow", "JAX", "MXNet", "NeMo", "HugeCTR", "DGL", "PaddlePaddle"),
+    *("MindSpore", "Caffe", "BigDL", "TensorRT", "Keras", "tinygrad", "numpy"),
+)
+_FRAMEWORK = re.compile(
+    "|".join(rf"(?P<{name}>{name})" for name in FRAMEWORKS) + "|torch", re.IGNORECASE
+)
+
+
+@lru_cache(maxsize=4096)
+def framework_family(text: str) -> str:
+    """The framework that a text names first, without its version: "PyTorch" of "NGC pytorch 1.0".
+
+    Of a text that names none of those known it is the first word.
+    """
+    if (found := _FRAMEWORK.search(text)) is not None:
+        return found.lastgroup or "PyTorch"
+    word = re.match(r"\W*([^\s,;/+(]+)", text)
+    return word[1] if word else text
 
 
 def _figure(name: str) -> Callable[[PlacedRow], Any]:

@@ -11,7 +11,7 @@ from finishline.api.calibrations import CalibrationContinue, CalibrationCreate
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.measurements import PrecisionName
-from finishline.rules.submissions.settings import check_precision, reference_of
+from finishline.rules.submissions.claim import check_precision, reference_of
 from finishline.rules.text import count_text
 from finishline.rules.verification.bands import (
     chunk_sizes,

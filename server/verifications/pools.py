@@ -25,8 +25,7 @@ from finishline.rules.statistics.aggregate import (
     resolution_of,
 )
 from finishline.rules.statistics.gaps import interval_of
-from finishline.rules.submissions.claim import Kind
-from finishline.rules.submissions.settings import configuration_of
+from finishline.rules.submissions.claim import Kind, configuration_of
 from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.replay_plan import is_uncalibrated
 from server.base.board_versions import lock_boards, raise_board_version

@@ -11,10 +11,10 @@ from finishline.rules.submissions.claim import (
     Claim,
     System,
     Tuning,
+    configuration_of,
     read_claim,
     read_json_object,
 )
-from finishline.rules.submissions.settings import configuration_of
 
 
 def good():

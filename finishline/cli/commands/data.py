@@ -13,7 +13,7 @@ from finishline.cli.options import BenchmarksDir, Data, Json
 from finishline.cli.processes import child_events, python_module
 from finishline.cli.screen import Screen, open_screen
 from finishline.cli.training import require_training_packages
-from finishline.rules.submissions.settings import reference_of
+from finishline.rules.submissions.claim import reference_of
 
 app = typer.Typer(help="Data sets on this machine: check, fetch.", no_args_is_help=True)
 SECONDS_BETWEEN_LINES = 2.0

@@ -18,16 +18,17 @@ from finishline.rules.benchmarks.accelerators import (
     are_of_cloud,
     stated_accelerator,
 )
-from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.benchmark import Benchmark, ReplayPolicy
 from finishline.rules.benchmarks.definition_checks import MAX_RUNS
 from finishline.rules.benchmarks.rounds import published_on
-from finishline.rules.errors import ClaimError
+from finishline.rules.canonical import sha256_of
+from finishline.rules.errors import ClaimError, RuleError
 from finishline.rules.fields import Fields, read_whole
 from finishline.rules.logs.lines import MAX_KEY_LENGTH
 from finishline.rules.logs.mllog_values import MAX_HYPERPARAMETERS
 from finishline.rules.logs.text import refuse_deep, refuse_repeated_keys
 from finishline.rules.measurements import PrecisionName
-from finishline.rules.text import did_you_mean, refuse_utf16
+from finishline.rules.text import did_you_mean, refuse_utf16, shown
 
 MAX_SEED = 2**63 - 1
 # Of seeds that train: torch on a processor and numpy use 32 bits.
@@ -47,40 +48,6 @@ class Tuning:
 
     trials: int
     seconds: float
-
-
-def read_trained_with(root: Fields, benchmark: Benchmark, settings: Iterable[str]) -> TrainedWith:
-    """Read the origin of the training code: the benchmark's reference, or the submitter's own.
-
-    Raises ClaimError for a reference that the benchmark does not have, or with a setting that the
-    reference does not take.
-    """
-    trained_with = cast(TrainedWith, root.choice("trained_with", CLAIMED_WITH, default="own"))
-    if trained_with == "own":
-        return trained_with
-    if benchmark.replay is None:
-        message = f"{benchmark.title} has no reference training"
-        raise root.fail("trained_with", message, expected="own")
-    for name in settings:
-        if name not in benchmark.hyperparameters:
-            message = "the reference has no such setting"
-            names = ", ".join(sorted(benchmark.hyperparameters))
-            expected = f'one of {names}, or "trained_with": "own"'
-            raise root.fail(f"hyperparameters.{name}", message, expected=expected)
-    return trained_with
-
-
-def read_tuning(root: Fields) -> Tuning | None:
-    """Read the effort spent on finding the settings; None if not stated."""
-    table = root.optional_table("tuning")
-    if table is None:
-        return None
-    tuning = Tuning(
-        trials=table.integer("trials", minimum=0, maximum=MOST_TRIALS),
-        seconds=table.number("seconds", minimum=0.0, maximum=MOST_SECONDS),
-    )
-    table.refuse_unknown()
-    return tuning
 
 
 Kind = Literal["train", "inference"]
@@ -106,10 +73,9 @@ class Cloud:
 class System:
     """The hardware and software a run was made on; absent figures are None.
 
-    `hardware_class` names machines with comparable times. `price_usd_per_hour` is the
-    price of the whole system as its submitter states it, `price_source` where it can be looked up
-    and `pricing` the kind of price. `cloud` names the entry in a price book. `availability` is an
-    archive's word for whether the system can be bought or rented.
+    `hardware_class` names machines with comparable times. `price_usd_per_hour` is the price of the
+    whole system as its submitter states it, `price_source` where it can be looked up.
+    `availability` is an archive's word for whether the system can be bought or rented.
     """
 
     name: str
@@ -130,17 +96,13 @@ class System:
 class Claim:
     """A submitter's runs on one system for one benchmark and division.
 
-    `run_files` names the run logs in order. `hyperparameters` holds settings that differ from or
-    repeat the reference's. `dawnbench` keeps the original entry where the claim came as one.
-    `organisation` and `submitted_on` are the owner and day of a result that was published elsewhere
-    and is submitted by somebody else, and `scaling_factor` is that of its scaling.json. A claim of
-    `kind` "inference" has no runs: it is about the time a trained model takes for one item.
-    `precision` is the narrowest floating type that a matmul or convolution of the training touches,
-    as the submitter states it. `trained_with` says
-    whether the benchmark's reference trained or code of the submitter's own, `tuning` the effort
-    spent on finding the settings. `package` is the SHA-256 of a training package, which has no runs
-    before its measurement; one that is `deterministic` says that equal seeds and data give equal
-    predictions. `factors` has the names of its ideas that can be switched off.
+    `run_files` names the run logs in order. `dawnbench` keeps the original entry. `organisation`,
+    `submitted_on` and `scaling_factor` (of scaling.json) belong to a result that was published
+    elsewhere. A claim of `kind` "inference" has no runs: it is about the time a trained model takes
+    for one item. `precision` is the narrowest floating type that a matmul or convolution touches,
+    as the submitter states it. `package` is the SHA-256 of a code submission, which has no runs
+    before its measurement. With `deterministic`, equal seeds and data give equal predictions.
+    `factors` has the names of its ideas that can be switched off.
     """
 
     benchmark_id: str
@@ -177,17 +139,15 @@ def read_json_object(content: bytes, *, file: str) -> dict[str, Any]:
     A key that is there twice is refused: readers differ in which of the two they believe.
     """
     if len(content) > CLAIM_LIMIT_BYTES:
-        raise ClaimError(
-            f"{len(content)} bytes", file=file, expected=f"at most {CLAIM_LIMIT_BYTES} bytes"
-        )
+        expected = f"at most {CLAIM_LIMIT_BYTES} bytes"
+        raise ClaimError(f"{len(content)} bytes", file=file, expected=expected)
     text = content.removeprefix(b"\xef\xbb\xbf")
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         refuse_utf16(content, file=file, error=ClaimError)
-        raise ClaimError(
-            f"not JSON: {error.msg}", file=file, line=error.lineno, expected="a JSON object"
-        ) from error
+        message = f"not JSON: {error.msg}"
+        raise ClaimError(message, file=file, line=error.lineno, expected="a JSON object") from error
     if not isinstance(value, dict):
         raise ClaimError("not a JSON object", file=file, line=1, expected="a JSON object")
     refuse_deep(value, file=file)
@@ -204,7 +164,7 @@ def read_claim(
     from an `archive` may name the owner, the day and the scaling factor of its result.
     """
     root = Fields(read_json_object(content, file=file), file=file, error=ClaimError)
-    benchmark = find_benchmark(root, benchmarks)
+    benchmark = _find_benchmark(root, benchmarks)
     division = root.choice("division", benchmark.divisions)
     hyperparameters: dict[str, float] = {}
 
@@ -219,11 +179,13 @@ def read_claim(
         "framework": lambda: root.text("framework"),
         "system": lambda: _system(root.table("system")),
         "run_files": lambda: _run_files(root),
-        "code_url": lambda: _url(root, "code_url"),
+        "code_url": lambda: _code_url(root),
         "notes": lambda: root.optional_text("notes"),
-        "precision": lambda: _precision(root),
-        "trained_with": lambda: read_trained_with(root, benchmark, hyperparameters),
-        "tuning": lambda: read_tuning(root),
+        "precision": lambda: (
+            root.choice("precision", get_args(PrecisionName)) if root.has("precision") else None
+        ),
+        "trained_with": lambda: _trained_with(root, benchmark, hyperparameters),
+        "tuning": lambda: root.read_table("tuning", _tuning),
     }
     if archive:
         readers |= {
@@ -247,6 +209,31 @@ def read_date(text: str) -> date | None:
         return None
 
 
+def _trained_with(root: Fields, benchmark: Benchmark, settings: Iterable[str]) -> TrainedWith:
+    """Read the origin of the training code, which for the reference takes its settings only."""
+    trained_with = cast(TrainedWith, root.choice("trained_with", CLAIMED_WITH, default="own"))
+    if trained_with == "own":
+        return trained_with
+    if benchmark.replay is None:
+        message = f"{benchmark.title} has no reference training"
+        raise root.fail("trained_with", message, expected="own")
+    for name in settings:
+        if name not in benchmark.hyperparameters:
+            names = ", ".join(sorted(benchmark.hyperparameters))
+            expected = f'one of {names}, or "trained_with": "own"'
+            message = "the reference has no such setting"
+            raise root.fail(f"hyperparameters.{name}", message, expected=expected)
+    return trained_with
+
+
+def _tuning(table: Fields) -> Tuning:
+    return table.whole(
+        Tuning,
+        trials=table.integer("trials", minimum=0, maximum=MOST_TRIALS),
+        seconds=table.number("seconds", minimum=0.0, maximum=MOST_SECONDS),
+    )
+
+
 def _organisation(root: Fields) -> str | None:
     name = root.optional_text("organisation")
     if name is not None and len(name) > MAX_ORGANISATION_LENGTH:
@@ -266,14 +253,7 @@ def _submitted_on(root: Fields, benchmark: Benchmark) -> date | None:
     return day
 
 
-def _precision(root: Fields) -> PrecisionName | None:
-    if not root.has("precision"):
-        return None
-    return cast(PrecisionName, root.choice("precision", get_args(PrecisionName)))
-
-
-def find_benchmark(root: Fields, benchmarks: Mapping[str, Benchmark]) -> Benchmark:
-    """The benchmark a table names in its field "benchmark"."""
+def _find_benchmark(root: Fields, benchmarks: Mapping[str, Benchmark]) -> Benchmark:
     name = root.text("benchmark")
     if name not in benchmarks and MLPERF_NAME.fullmatch(name):
         expected = "a benchmark of a known round, or a definition of it"
@@ -308,7 +288,7 @@ def _system(table: Fields) -> System:
             ),
             "price_source": lambda: _price_source(table),
             "pricing": lambda: table.choice("pricing", get_args(Pricing), default="on_demand"),
-            "cloud": lambda: _cloud(table),
+            "cloud": lambda: table.read_table("cloud", _cloud),
             "availability": lambda: table.optional_text("availability"),
         },
     )
@@ -344,18 +324,14 @@ def _price_source(table: Fields) -> str | None:
     return source
 
 
-def _cloud(system: Fields) -> Cloud | None:
-    table = system.optional_table("cloud")
-    if table is None:
-        return None
-    cloud = Cloud(
+def _cloud(table: Fields) -> Cloud:
+    return table.whole(
+        Cloud,
         provider=_book_name(table, "provider"),
         instance=_book_name(table, "instance"),
         region=_book_name(table, "region"),
         count=table.optional_integer("count", minimum=1, maximum=MOST_INSTANCES) or 1,
     )
-    table.refuse_unknown()
-    return cloud
 
 
 def _hardware_class(table: Fields) -> str:
@@ -403,9 +379,7 @@ def read_hyperparameters(
 def _setting(table: Fields, name: str, benchmark: Benchmark, division: str) -> float:
     known = benchmark.hyperparameters.get(name)
     if known is None and division == "closed":
-        names = sorted(benchmark.hyperparameters)
-        message = f"unknown hyperparameter{did_you_mean(name, names)}"
-        raise table.fail(name, message, expected=f"one of {', '.join(names) or 'none'}")
+        raise _unknown_setting(table, name, benchmark)
     if not (name.isprintable() and 0 < len(name) <= MAX_KEY_LENGTH):
         expected = f"1 to {MAX_KEY_LENGTH} printable characters"
         raise table.fail(name, "no name of a setting", expected=expected)
@@ -418,8 +392,101 @@ def _setting(table: Fields, name: str, benchmark: Benchmark, division: str) -> f
     return value
 
 
-def _url(root: Fields, name: str) -> str | None:
-    url = root.optional_text(name)
+def _unknown_setting(table: Fields, name: str, benchmark: Benchmark) -> RuleError:
+    names = sorted(benchmark.hyperparameters)
+    message = f"unknown hyperparameter{did_you_mean(name, names)}"
+    return table.fail(name, message, expected=f"one of {', '.join(names) or 'none'}")
+
+
+def _code_url(root: Fields) -> str | None:
+    url = root.optional_text("code_url")
     if url is not None and not url.startswith(("https://", "http://")):
-        raise root.fail(name, f"{url[:60]!r}", expected="an http(s) address")
+        raise root.fail("code_url", f"{url[:60]!r}", expected="an http(s) address")
     return url
+
+
+def reference_of(benchmark: Benchmark) -> ReplayPolicy:
+    """Replay policy with the reference's training. Raises RuleError if there is none."""
+    if benchmark.replay is None:
+        file, expected = f"{benchmark.benchmark_id}.toml", "a benchmark with a [replay] table"
+        message = f"{benchmark.title} has no reference training"
+        raise RuleError(message, file=file, field="replay", expected=expected)
+    return benchmark.replay
+
+
+def check_settings(benchmark: Benchmark, division: str, settings: Mapping[str, float]) -> None:
+    """Raise RuleError, naming the field, for a setting that the reference does not take."""
+    root = Fields({"hyperparameters": settings}, file=f"{benchmark.benchmark_id}.toml")
+    if division not in benchmark.divisions:
+        expected = " or ".join(benchmark.divisions)
+        raise RuleError(f"no division {shown(division)}", file=root.file, expected=expected)
+    table = root.table("hyperparameters")
+    for name in settings:
+        if name not in benchmark.hyperparameters:
+            raise _unknown_setting(table, name, benchmark)
+    read_hyperparameters(table, benchmark, division)
+
+
+def check_precision(benchmark: Benchmark, name: str | None) -> PrecisionName | None:
+    """Return the precision of that name. Raises RuleError unless the reference offers it."""
+    offered = reference_of(benchmark).precisions
+    found = next((each for each in offered if each == name), None)
+    if name is not None and found is None:
+        expected = " or ".join(offered) or "none: the reference chooses by the device"
+        file = f"{benchmark.benchmark_id}.toml"
+        raise RuleError(f"got {shown(name)}", file=file, field="precision", expected=expected)
+    return found
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """The reference's full settings in a division of a benchmark, on one hardware class.
+
+    `precision` is None where it is the reference's own. Of a package it is `code`: its hash, that
+    of its environment, and the files and limits that its benchmark trains it by.
+    """
+
+    benchmark_id: str
+    division: str
+    hardware_class: str
+    settings: Mapping[str, float] = field(default_factory=dict)
+    code: Mapping[str, Any] | None = None
+    precision: str | None = None
+
+    @property
+    def sha256(self) -> str:
+        """The key of its pools, in hex: equal for equal settings, however a claim writes them."""
+        key: dict[str, Any] = {
+            "benchmark": self.benchmark_id,
+            "division": self.division,
+            "hardware_class": self.hardware_class,
+            "settings": dict(self.settings),
+        }
+        if self.precision is not None:
+            key["precision"] = self.precision
+        return sha256_of(key if self.code is None else key | {"code": dict(self.code)})
+
+
+def configuration_of(
+    benchmark: Benchmark, claim: Claim, *, environment: str | None = None
+) -> Configuration:
+    """The configuration that a claim names: the reference's defaults fill omitted settings.
+
+    `environment` is the hash of a package's environment.
+    """
+    policy, code = benchmark.trainings, None
+    if claim.package is not None and policy is not None:
+        code = {
+            "package": claim.package,
+            "environment": environment,
+            "files": dict(policy.files),
+            "limits": [policy.threads, policy.max_evaluations, policy.prepare_seconds],
+        }
+    return Configuration(
+        benchmark_id=benchmark.benchmark_id,
+        division=claim.division,
+        hardware_class=claim.system.hardware_class,
+        settings={} if code else benchmark.defaults() | dict(claim.hyperparameters),
+        code=code,
+        precision=benchmark.replay.told(claim.precision) if benchmark.replay and not code else None,
+    )

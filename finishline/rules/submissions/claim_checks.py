@@ -33,7 +33,9 @@ def check_claim(claim: Claim, runs: Sequence[Run], benchmark: Benchmark) -> list
 def _check_run(run: Run, claim: Claim, benchmark: Benchmark) -> Iterator[Violation]:
     """Contradictions of one log with itself and with the claim."""
     yield from _check_order(run)
-    if _lacks_preparation(run, benchmark):
+    is_counted = benchmark.clock.name == "dawnbench" and run.clock == "mlperf"
+    has_ledger = any(evaluation.ledger is not None for evaluation in run.evaluations)
+    if is_counted and has_ledger and run.preparation_seconds is None:
         # Its time is unknown, and it must not count as zero.
         message = "no init_start, and preparing is on the clock of this benchmark"
         expected = "init_start where the process starts, before run_start"
@@ -64,19 +66,13 @@ def _check_order(run: Run) -> Iterator[Violation]:
             yield Violation("epochs_go_back", message, run.name, key, expected, other.line)
 
 
-def _lacks_preparation(run: Run, benchmark: Benchmark) -> bool:
-    """Whether a log does not tell when preparing began, where that is on the clock."""
-    is_counted = benchmark.clock.name == "dawnbench" and run.clock == "mlperf"
-    has_ledger = any(evaluation.ledger is not None for evaluation in run.evaluations)
-    return is_counted and has_ledger and run.preparation_seconds is None
-
-
 def _check_batch_sizes(
     claim: Claim, runs: Sequence[Run], benchmark: Benchmark
 ) -> Iterator[Violation]:
     """Without a claimed batch size the logs of a set have one."""
     first = next((run for run in runs if run.batch_size is not None), None)
-    if first is None or "batch_size" in benchmark.defaults() | dict(claim.hyperparameters):
+    is_claimed = "batch_size" in benchmark.defaults() | dict(claim.hyperparameters)
+    if first is None or is_claimed:
         return
     for run in runs:
         if run.batch_size not in (None, first.batch_size):
@@ -129,11 +125,7 @@ def check_same_logs(runs: Sequence[Run]) -> list[Violation]:
 
 def check_figures(run: Run, benchmark: Benchmark) -> list[Violation]:
     """Find the first impossible quality, epoch and start in a log, with their line."""
-    checks = (
-        _impossible_qualities(run, benchmark),
-        _impossible_epochs(run),
-        _impossible_start(run),
-    )
+    checks = _impossible_qualities(run, benchmark), _impossible_epochs(run), _impossible_start(run)
     return [violation for found in checks for violation in islice(found, 1)]
 
 
@@ -202,15 +194,13 @@ def find_cut_off(scored: Iterable[tuple[Run, RunScore]]) -> list[LogFormatError]
     """
     reached = "its time is that of the evaluation that reached the target"
     missed = "its run counts as one that did not reach the target"
+    cut_off = "the log ends without run_stop, so it was probably cut off; "
+    expected = "a run_stop with its status at the end of a whole log"
     return [
         LogFormatError(
-            "the log ends without run_stop, so it was probably cut off; "
-            + (reached if score.reached else missed),
-            file=run.name,
-            field="run_stop",
-            expected="a run_stop with its status at the end of a whole log",
-            code="no_run_stop",
+            cut_off + (reached if score.reached else missed),
+            file=run.name, field="run_stop", expected=expected, code="no_run_stop",
         )
         for run, score in scored
         if run.clock == "mlperf" and run.stop_seconds is None
-    ]
+    ]  # fmt: skip

@@ -188,9 +188,10 @@ def read_entry_system(content: bytes, *, file: str) -> SystemDescription:
     """
     table = read_table(content, file=file)
     given = table.get("nodes")
-    nodes = [node for node in given if isinstance(node, dict)] if isinstance(given, list) else []
+    listed = given if isinstance(given, list) else []
+    nodes = [node for node in listed if isinstance(node, dict)]
     problems = []
-    if not nodes or len(nodes) < len(given):
+    if not nodes or len(nodes) < len(listed):
         expected = "a list of tables, one for each kind of node"
         problems.append(_problem(file, "missing_field", "nodes", "missing", expected))
     nodes = nodes[:MAX_NODES]

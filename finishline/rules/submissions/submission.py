@@ -1,17 +1,28 @@
 """Score a whole submission from its bytes, for the server and `finishline check`."""
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.prices import stated_price_usd_per_hour
 from finishline.rules.errors import ClaimError, LogFormatError, RuleError, joined
 from finishline.rules.logs import UNPACKED, check_file_name, parse_run_log, unpacked_name
+from finishline.rules.logs.dawnbench import METRICS, DawnbenchEntry, parse_entry
 from finishline.rules.run import Run
 from finishline.rules.scoring.inference import InferenceResult, score_inference
 from finishline.rules.scoring.scoring import Result, RunScore, score
 from finishline.rules.scoring.violations import Violation
-from finishline.rules.submissions.claim import Claim, read_claim
+from finishline.rules.submissions.claim import (
+    MAX_ORGANISATION_LENGTH,
+    Claim,
+    Kind,
+    System,
+    read_claim,
+    read_date,
+    read_json_object,
+)
 from finishline.rules.submissions.claim_checks import (
     check_claim,
     check_figures,
@@ -20,10 +31,7 @@ from finishline.rules.submissions.claim_checks import (
     check_same_logs,
     check_times,
 )
-from finishline.rules.submissions.dawnbench_claim import is_dawnbench, read_dawnbench
-from finishline.rules.text import shown
-
-__all__ = ["ScoredSubmission", "is_dawnbench", "score_submission"]
+from finishline.rules.text import did_you_mean, shown
 
 
 @dataclass(frozen=True)
@@ -69,9 +77,9 @@ def score_submission(
     `with_interval` is of `score`.
     """
     if is_dawnbench(claim_json, file=file):
-        claim, entry = read_dawnbench(
+        claim, entry = _read_dawnbench(
             claim_json,
-            logs,
+            tuple(logs),
             benchmarks,
             file=file,
             benchmark_id=benchmark_id,
@@ -129,52 +137,121 @@ def _score_training(
     return ScoredSubmission(claim=claim, runs=runs, result=result)
 
 
+def is_dawnbench(claim_json: bytes, *, file: str) -> bool:
+    """Whether a JSON is a DAWNBench entry: it names an author and no benchmark."""
+    table = read_json_object(claim_json, file=file)
+    return "benchmark" not in table and ("author" in table or table.get("version") == "v1.0")
+
+
+def _read_dawnbench(
+    claim_json: bytes,
+    log_names: tuple[str, ...],
+    benchmarks: Mapping[str, Benchmark],
+    *,
+    file: str,
+    benchmark_id: str | None,
+    division: str | None,
+    archive: bool,
+) -> tuple[Claim, DawnbenchEntry]:
+    """An entry and the claim it makes. One of inference states a latency and has no log."""
+    wrong = partial(ClaimError, file=file)
+    division = division or "open"
+    benchmark = benchmarks.get(benchmark_id or "")
+    if benchmark is None:
+        message = "a DAWNBench entry names no benchmark"
+        if benchmark_id is not None:
+            meant = did_you_mean(benchmark_id, benchmarks)
+            message = f"unknown benchmark {benchmark_id[:80]!r}{meant}"
+        expected = " or ".join(sorted(benchmarks)) + ", given beside the entry"
+        raise wrong(message, field="benchmark", expected=expected)
+    if division not in benchmark.divisions:
+        expected = " or ".join(benchmark.divisions)
+        raise wrong(f"unknown division {division[:80]!r}", field="division", expected=expected)
+    kind: Kind = "train" if log_names else "inference"
+    metric = None
+    if kind == "inference":
+        metric = benchmark.target.metric
+        if "latency" not in read_json_object(claim_json, file=file):
+            expected = (
+                "one log file for each run; only an inference entry, with a latency, has none"
+            )
+            raise wrong("no run logs", field="runs", expected=expected)
+        if metric not in METRICS:
+            message = f"{benchmark_id} is measured in {metric}, which no DAWNBench entry states"
+            expected = "a benchmark measured in " + ", ".join(METRICS)
+            raise wrong(message, field="benchmark", expected=expected)
+    entry = parse_entry(claim_json, name=file, kind=kind, metric=metric)
+    hardware_class = re.sub(r"[^a-z0-9]+", "-", entry.hardware.lower()).strip("-")[:80]
+    claim = Claim(
+        benchmark_id=benchmark.benchmark_id,
+        division=division,
+        model=entry.model,
+        framework=entry.framework,
+        system=System(
+            name=entry.hardware,
+            hardware_class=hardware_class or "unknown",
+            processor=entry.hardware,
+            price_usd_per_hour=entry.cost_usd_per_hour,
+            price_source="stated in the entry" if entry.cost_usd_per_hour is not None else None,
+        ),
+        run_files=log_names,
+        code_url=entry.code_url,
+        notes=f"DAWNBench entry by {entry.author}, {entry.timestamp}",
+        dawnbench=asdict(entry),
+        organisation=entry.author[:MAX_ORGANISATION_LENGTH] or None if archive else None,
+        submitted_on=read_date(entry.timestamp) if archive else None,
+        kind=kind,
+    )
+    return claim, entry
+
+
 def _refuse(violations: Sequence[Violation], *, file: str) -> None:
     """Raise an error of all violations, if there are any."""
-    if violations:
-        raise joined([_as_error(violation, file) for violation in violations])
+    problems: list[RuleError] = []
+    for violation in violations:
+        kind = ClaimError if violation.file is None else LogFormatError
+        problems.append(
+            kind(
+                violation.message,
+                file=violation.file or file,
+                line=violation.line,
+                field=violation.field,
+                expected=violation.expected,
+                code=violation.code,
+            )
+        )
+    if problems:
+        raise joined(problems)
 
 
 def _refuse_contradiction(
     claim: Claim, *, file: str, benchmark_id: str | None, division: str | None
 ) -> None:
-    for name, given, said in (
+    for field, given, said in (
         ("benchmark", benchmark_id, claim.benchmark_id),
         ("division", division, claim.division),
     ):
         if given is not None and given != said:
-            raise ClaimError(
-                f"{shown(said)}, but {shown(given)} was given beside it",
-                file=file,
-                field=name,
-                expected=f"{shown(given)} in both places or in one",
-            )
+            message = f"{shown(said)}, but {shown(given)} was given beside it"
+            expected = f"{shown(given)} in both places or in one"
+            raise ClaimError(message, file=file, field=field, expected=expected)
 
 
 def _check_files(claim: Claim, logs: Mapping[str, bytes], *, file: str) -> None:
+    wrong = partial(ClaimError, file=file, field="runs")
     for name in (*claim.run_files, *logs):
         check_file_name(name)
     if not logs:
-        raise ClaimError(
-            "no run logs", file=file, field="runs", expected="one log file for each run"
-        )
+        raise wrong("no run logs", expected="one log file for each run")
     for name in claim.run_files:
         if name not in logs:
             packed = next((each for each in logs if unpacked_name(each) == name), None)
-            raise ClaimError(
-                f"{shown(name)} was not sent" + (f", but {shown(packed)}" if packed else ""),
-                file=file,
-                field="runs",
-                expected=UNPACKED if packed else "every run log that is listed",
-            )
+            message = f"{shown(name)} was not sent" + (f", but {shown(packed)}" if packed else "")
+            raise wrong(message, expected=UNPACKED if packed else "every run log that is listed")
     for name in logs:
         if name not in claim.run_files:
-            raise ClaimError(
-                f"{shown(name)} was sent but is not listed",
-                file=file,
-                field="runs",
-                expected="every run log that is sent",
-            )
+            expected = "every run log that is sent"
+            raise wrong(f"{shown(name)} was sent but is not listed", expected=expected)
 
 
 def _parse_runs(
@@ -194,15 +271,3 @@ def _parse_runs(
     if problems:
         raise joined(problems)
     return tuple(runs)
-
-
-def _as_error(violation: Violation, file: str) -> RuleError:
-    kind = ClaimError if violation.file is None else LogFormatError
-    return kind(
-        violation.message,
-        file=violation.file or file,
-        line=violation.line,
-        field=violation.field,
-        expected=violation.expected,
-        code=violation.code,
-    )
