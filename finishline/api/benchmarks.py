@@ -39,7 +39,7 @@ Moment = Annotated[
 
 
 class PhasesCreate(Body):
-    """All dates of a benchmark, and the reason; an omitted date is removed.
+    """All dates of a benchmark, and the reason. An omitted date is removed.
 
     `unfreeze` allows a change of `freezes_at` after it has passed, so that nobody does it by
     leaving the date out.
@@ -113,7 +113,7 @@ class PhasesHistory(Schema):
 
 
 class TargetView(Schema):
-    """Quality to reach, in the unit of its source; `also` has further targets to reach with it."""
+    """Quality to reach, in the unit of its source. `also` has further targets to reach with it."""
 
     metric: str
     value: float
@@ -185,7 +185,7 @@ class EnvelopePoint(Schema):
 
 
 class ReferencePointView(EnvelopePoint):
-    """Reference at one batch size; `lowest` is None if no submission is held to it."""
+    """Reference at one batch size. `lowest` is None if no submission is held to it."""
 
     stdev: float
     pruned: bool

@@ -18,7 +18,7 @@ SortColumn = Literal[
     "measured_latency", "inference_cost", "quality", "status", "date", "division", "framework",
     "energy", "precision", "samples", "speed_up",
 ]  # fmt: skip
-# Field of an entry that each of these columns sorts by; the others are no figures of one field.
+# Field of an entry that each of these columns sorts by. The others are no figures of one field.
 SORTED_FIGURES: dict[SortColumn, str] = {
     "cv": "cv_percent",
     "latency": "latency_ms",
@@ -30,7 +30,7 @@ SORTED_FIGURES: dict[SortColumn, str] = {
     "speed_up": "speed_up",
 }
 
-# Fields that filter entries; the others of a query choose the ranking and its order.
+# Fields that filter entries. The others of a query choose the ranking and its order.
 FILTERS = (
     "status", "evidence", "check", "framework", "hardware_class", "vendor", "accelerator", "size",
     "date_from", "date_to", "q", "ids", "best",
@@ -42,20 +42,20 @@ Size = Literal["1", "2-8", "9-64", "65-512", "more"]
 class BoardQuery(Body):
     """Query of a board: metric, filters, order and page.
 
-    The metrics `tta`, `cost` and `energy` rank trainings; `latency` and `inference_cost` inference.
+    The metrics `tta`, `cost` and `energy` rank trainings. `latency` and `inference_cost` inference.
     `clock` and `target` rank trainings by the stored curves under another clock or at another
     target. `price`, in US dollars for each accelerator and hour, or the price book of the day
     `prices_on` prices them anew. `date_from` and `date_to`, both included, are of the day a result
     was submitted, or of the date in its archive.
 
-    `accelerator` is a model such as "H100" and `vendor` its maker; "not stated" chooses the others.
+    `accelerator` is a model such as "H100" and `vendor` its maker. "not stated" chooses the others.
     `size` is a range of the number of accelerators. `framework` is a version or a whole family,
     such as "PyTorch". `best` keeps the first row of each submitter, system or accelerator.
 
     `round` is "archive" for results published elsewhere and "open" for all others. Without it or a
     division the board is the first that has a numbered row.
 
-    Pages of `limit` entries are numbered from 1; `cursor` continues an earlier answer instead.
+    Pages of `limit` entries are numbered from 1. `cursor` continues an earlier answer instead.
     """
 
     division: Literal["closed", "open"] | None = None
@@ -211,7 +211,7 @@ class BoardPriceView(Schema):
 
 
 class BoardView(Schema):
-    """A page of a leaderboard; `version` rises with every change of the board.
+    """A page of a leaderboard. `version` rises with every change of the board.
 
     Its entries are of one `kind`, "train" or "inference". Of `total` entries that fit the query
     those from place `first` on are here, counted from 1.

@@ -58,7 +58,7 @@ class BatchSizeView(Schema):
 
 
 class ChunkView(Schema):
-    """The sealed runs of one verification of a calibration; `why` is a sentence if it failed."""
+    """The sealed runs of one verification of a calibration. `why` is a sentence if it failed."""
 
     verification_id: str
     batch_size: int
@@ -147,7 +147,7 @@ class SizeFigures(Schema):
 
 
 class SizeComparisonView(Schema):
-    """Two calibrations at one batch size; `p_value` is Welch's, two-sided, on log epochs."""
+    """Two calibrations at one batch size. `p_value` is Welch's, two-sided, on log epochs."""
 
     batch_size: int
     first: SizeFigures
@@ -158,7 +158,7 @@ class SizeComparisonView(Schema):
 
 
 class CalibrationComparison(Schema):
-    """Two calibrations; `second` is None for a comparison with the benchmark file's own runs."""
+    """Two calibrations. `second` is None for a comparison with the benchmark file's own runs."""
 
     first: str
     second: str | None

@@ -16,7 +16,7 @@ class Named(Schema):
 
 
 class ComparedView(Named):
-    """A submission that is compared; `run_seconds` of the runs that reached the target."""
+    """A submission that is compared. `run_seconds` of the runs that reached the target."""
 
     model: str
     hardware: str
@@ -94,13 +94,13 @@ class GhostView(Named):
 
 
 class EvaluationSoFar(CurvePoint):
-    """One evaluation of a replay; `second_half` is the quality that stops no clock, if any."""
+    """One evaluation of a replay. `second_half` is the quality that stops no clock, if any."""
 
     second_half: float | None = None
 
 
 class RunSoFar(Schema):
-    """A run (`index` from 0) of the latest attempt; `status` is None while it goes on."""
+    """A run (`index` from 0) of the latest attempt. `status` is None while it goes on."""
 
     index: int
     status: str | None
@@ -123,7 +123,7 @@ class RaceView(Schema):
 class GainView(Schema):
     """Seconds that a package takes less than its parent, below 0 if more, with a 95 % interval.
 
-    `ratio` is the parent's time over the package's. `pairs` counts runs on equal seeds and data;
+    `ratio` is the parent's time over the package's. `pairs` counts runs on equal seeds and data.
     None where the runs of two measurements were compared, `runs` and `parent_runs`.
     """
 
@@ -164,7 +164,7 @@ class IdeaClassView(Schema):
 
 
 class IdeaList(Schema):
-    """The latest packages of a benchmark, by hardware class; times compare within one alone."""
+    """The latest packages of a benchmark, by hardware class. Times compare within one alone."""
 
     benchmark: str
     classes: list[IdeaClassView]

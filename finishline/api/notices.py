@@ -107,7 +107,7 @@ class TryView(Schema):
 
 
 class DeliveryView(Schema):
-    """A message on its way: `state` is waiting, delivered or failed; `due_at` is the next try."""
+    """A message on its way: `state` is waiting, delivered or failed. `due_at` is the next try."""
 
     id: int
     message_id: str

@@ -16,7 +16,7 @@ NAME_PATTERN = r"^[\w@ -][\w.@ -]*$"
 # The name of a person as they write it: with apostrophes and commas, without brackets.
 DISPLAY_PATTERN = r"^[\w'’][\w.'’, -]*$"
 DOMAIN_PATTERN = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)+$"
-# A single address; the mail server decides about the parts before and behind the @.
+# A single address. The mail server decides about the parts before and behind the @.
 EMAIL_PATTERN = r"^[^\s@<>]+@[^\s@<>]+\.[^\s@<>]+$"
 
 
@@ -63,7 +63,7 @@ class TokenCreate(Body):
 
 
 class OwnTokenCreate(Body):
-    """Own token to make, within the one in use; omitted fields are as that one has them."""
+    """Own token to make, within the one in use. Omitted fields are as that one has them."""
 
     model_config = example(label="nightly run", role="submitter", expires_in_days=30)
 
@@ -201,7 +201,7 @@ class UserFields(Body):
 
 
 class UserCreate(UserFields):
-    """User to add; tokens are made separately."""
+    """User to add. Tokens are made separately."""
 
     model_config = example(name="alice", role="submitter", organisation="Example Labs")
 
@@ -209,7 +209,7 @@ class UserCreate(UserFields):
 
 
 class UserChange(UserFields):
-    """Changes of a user. Omitted fields stay; null removes the value."""
+    """Changes of a user. Omitted fields stay. Null removes the value."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -252,7 +252,7 @@ class UserView(UserKnown):
 
     Readers see the `display_name` in place of the name. Packages of a user who is known since
     `known_at` go to workers without a memory cgroup too. `tokens` counts those that are neither
-    revoked nor expired; `last_used_at` covers all of theirs.
+    revoked nor expired. `last_used_at` covers all of theirs.
     """
 
     id: int
@@ -267,7 +267,7 @@ class UserView(UserKnown):
 
 
 class UserList(Schema):
-    """Users by name; `next_after` requests the next page."""
+    """Users by name. `next_after` requests the next page."""
 
     users: list[UserView]
     next_after: str | None
@@ -297,7 +297,7 @@ class OrganisationList(Schema):
 
 
 Measure = Literal["submissions_per_day", "gpu_seconds_per_month"]
-# Limit of a stored integer; a day has fewer submissions, a month fewer seconds.
+# Limit of a stored integer. A day has fewer submissions, a month fewer seconds.
 Count = Annotated[int, Field(ge=0, le=10**12), BeforeValidator(_no_text)]
 Amount = Count | Literal["unlimited", "default"]
 ABSENT: Any = None  # A field may be left out, while null is refused.
@@ -325,7 +325,7 @@ class QuotaView(Schema):
 
 
 class QuotaSet(Body):
-    """Quotas to set; an absent one stays as it is. "default" is the value of the settings."""
+    """Quotas to set. An absent one stays as it is. "default" is the value of the settings."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -341,7 +341,7 @@ class QuotaSet(Body):
 
 
 class Override(Schema):
-    """Quotas that an organiser set for a user, by measure; null is no limit."""
+    """Quotas that an organiser set for a user, by measure. Null is no limit."""
 
     user: str
     quotas: dict[Measure, int | None]

@@ -33,7 +33,7 @@ class PriceCreate(Price):
 
 
 class PricesImport(Body):
-    """Prices to add together or not at all; those in the book already are left out."""
+    """Prices to add together or not at all. Those in the book already are left out."""
 
     prices: list[PriceCreate] = Field(min_length=1, max_length=LARGEST_IMPORT)
 

@@ -17,7 +17,7 @@ from finishline.rules.table import read_day
 
 
 class Schema(BaseModel):
-    """A frozen value; fields that it does not know are left out."""
+    """A frozen value. Fields that it does not know are left out."""
 
     model_config = ConfigDict(frozen=True, from_attributes=True)
 
@@ -35,7 +35,7 @@ class Body(Schema):
 
 
 def example(**fields: Any) -> ConfigDict:
-    """The settings of a body whose description has this example; texts may stand for dates."""
+    """The settings of a body whose description has this example. Texts may stand for dates."""
     return ConfigDict(strict=False, json_schema_extra={"examples": [fields]})
 
 

@@ -88,7 +88,7 @@ class RcpView(Schema):
     """Comparison of the runs' convergence with the reference's.
 
     "pass", "fail", "missing", or "published": missing, with the factor of a scaling.json. `factor`
-    multiplies a passing set's raw time; `batch_size`, `mean` and `lowest` are of the reference
+    multiplies a passing set's raw time. `batch_size`, `mean` and `lowest` are of the reference
     point that was used.
     """
 
@@ -110,7 +110,7 @@ class RcpView(Schema):
 class CostBasisView(Schema):
     """Price behind a cost: `usd_per_hour` is of the whole system.
 
-    From the price book it is the one of entry `price`, for `count` instances; else as claimed.
+    From the price book it is the one of entry `price`, for `count` instances. Else as claimed.
     `why_unranked` is why no row ranks by it.
     """
 
@@ -126,7 +126,7 @@ class CostBasisView(Schema):
 class ResultView(Schema):
     """Result of the runs, with every step. Times in seconds on the benchmark's clock.
 
-    `raw_tta_seconds` is as measured; `tta_seconds` is normalised if `rcp` says so. `cost_usd` is
+    `raw_tta_seconds` is as measured. `tta_seconds` is normalised if `rcp` says so. `cost_usd` is
     computed with each answer, at the price of `cost_basis`.
     """
 
@@ -153,7 +153,7 @@ class ResultView(Schema):
 class InferenceResultView(Schema):
     """Result of an inference entry, as it states it.
 
-    `latency_ms` is of one item at batch size 1; `quality` is in the unit of the target. Without
+    `latency_ms` is of one item at batch size 1. `quality` is in the unit of the target. Without
     `reached` it is not ranked. `given_in_percent` says that the entry states a percentage where the
     target is a fraction.
     """
@@ -199,7 +199,7 @@ class SystemView(Schema):
 
 
 class RunView(Schema):
-    """A run of a submission; `settings` are the hyperparameters that its log states."""
+    """A run of a submission. `settings` are the hyperparameters that its log states."""
 
     index: int
     file: str
@@ -257,7 +257,7 @@ class RatioView(Schema):
 
 
 class PackageFileView(Schema):
-    """A file of a package; its text is at `/submissions/{id}/package/files/{name}`."""
+    """A file of a package. Its text is at `/submissions/{id}/package/files/{name}`."""
 
     name: str
     size_bytes: int
@@ -306,7 +306,7 @@ class SubmissionView(EvidenceFields):
     logs: its runs are those of its measurements.
 
     `judged_on` has the earlier figures behind its status if its runs were rescored since, and is
-    null in a list. Its status rests on `published_verification`; `pending_decisions` are verdicts
+    null in a list. Its status rests on `published_verification`. `pending_decisions` are verdicts
     of reruns that wait for an organiser. One with a `withdrawal` ranks nowhere and stays as it was.
     One that is `under_embargo` is shown to its submitter, the members of their organisation and
     organisers.
@@ -350,7 +350,7 @@ class SubmissionPreview(Schema):
     """A submission that was checked and scored, and not stored.
 
     `provisional_rank` is its place on the board of its division among `entries` if it were sent
-    now; `unranked_reason` says why it has no number. An entry has a `package` and no `result`: a
+    now. `unranked_reason` says why it has no number. An entry has a `package` and no `result`: a
     worker measures its time.
     """
 
@@ -375,7 +375,7 @@ class SubmissionPreview(Schema):
 
 
 class SubmissionList(Schema):
-    """A page of submissions, newest first; `next_cursor` requests the next page."""
+    """A page of submissions, newest first. `next_cursor` requests the next page."""
 
     submissions: list[SubmissionView]
     next_cursor: str | None
@@ -388,7 +388,7 @@ class RunList(Schema):
 
 
 class EvaluationView(Schema):
-    """One quality measurement; `seconds` on the clock of the log."""
+    """One quality measurement. `seconds` on the clock of the log."""
 
     epoch: float | None
     seconds: float
@@ -426,8 +426,8 @@ class RunMeasure(Schema):
 class RunRecord(Schema):
     """One run, with its submission and the definition it was scored by.
 
-    `status` is of its submission. `parameter_setting` has the values that the submission states;
-    all others are the reference's.
+    `status` is of its submission. `parameter_setting` has the values that the submission states.
+    All others are the reference's.
     """
 
     benchmark: str
@@ -455,7 +455,7 @@ class RunRecord(Schema):
 
 
 class RunExport(Schema):
-    """A page of runs, those of the newest submission first; `next_cursor` asks for the next."""
+    """A page of runs, those of the newest submission first. `next_cursor` asks for the next."""
 
     benchmark: str
     next_cursor: str | None

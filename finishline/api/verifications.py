@@ -29,9 +29,9 @@ AskedFor = Annotated[
 
 
 class VerificationCreate(Body):
-    """Kind of verification to request, and the reason; both are stored.
+    """Kind of verification to request, and the reason. Both are stored.
 
-    A "replay" trains the reference as the claim says; a "latency" times its trained model. Before
+    A "replay" trains the reference as the claim says. A "latency" times its trained model. Before
     its sealed runs a replay trains `own_seeds` of the seeds in the claim's logs. An "ablation"
     trains each variant of a package's factors `repeats` times. A "speed_up" trains a package in
     turn with the benchmark's reference.
@@ -123,7 +123,7 @@ class AttemptView(Schema):
     """An attempt on one worker. `refunded` is whether it failed without charge to a quota.
 
     `id` is null while it waits: only the worker that was drawn for it knows it. A failure leaves
-    the latest evaluation and the end of the log of the run that failed; if the worker could not
+    the latest evaluation and the end of the log of the run that failed. If the worker could not
     send the log, the last events received.
     """
 
@@ -178,10 +178,10 @@ class VerificationView(VerificationState):
     `kind` is "replay" for the check of a submission, "calibration" for a measurement of the
     reference, "duel" for a submission `against` another, "latency" for the time its model takes,
     with the measured `backends`. `utilisation` is of each run of the report, by the roofs that its
-    worker measured. `hyperparameters` are those of each run if the runs differ; they are sealed as
-    seeds are. The first `own_runs` of the seeds are the claim's own; `control_runs` and
+    worker measured. `hyperparameters` are those of each run if the runs differ. They are sealed as
+    seeds are. The first `own_runs` of the seeds are the claim's own. `control_runs` and
     `repeat_runs` measure no time, and count from 0 as the index of a run. A "cross_check" trains a
-    run of `checks_id` again; `owners` counts the owners of workers that agree, 0 before a report.
+    run of `checks_id` again. `owners` counts the owners of workers that agree, 0 before a report.
     An "ablation" has the `factors` of a package, switched off alone and all together. A "speed_up"
     trains a package in turn with the benchmark's reference.
     """

@@ -42,7 +42,7 @@ class RooflinePointView(Schema):
 class RooflineView(Schema):
     """The measured roofs of a worker and its latest trainings of known work, newest first.
 
-    Seconds are those in training, without evaluation; the median over an attempt's runs.
+    Seconds are those in training, without evaluation. The median over an attempt's runs.
     """
 
     worker: str
@@ -106,7 +106,7 @@ class AttemptAtWorkerView(WorkView):
 class WorkerView(Schema):
     """A worker, whether it is alive, and the system it reports.
 
-    Its `state` is "drifted" if its speed check is off its own baseline; it then gets no work, and
+    Its `state` is "drifted" if its speed check is off its own baseline. It then gets no work, and
     `drift` says how far it is off. It is "paused" by an organiser, as `held_by`, `held_at` and
     `held_because` explain. It is "unconfirmed", and gets no work, until an organiser confirms it.
     `probe` has its latest roofs, `canary` its latest speed check. `box` says whose packages it
@@ -149,7 +149,7 @@ class WorkerDetail(Schema):
 
 
 class HardwareClassView(Schema):
-    """A class of machines whose times may be compared; its workers come within 10 % of `roof`.
+    """A class of machines whose times may be compared. Its workers come within 10 % of `roof`.
 
     `roof` is in GFLOP/s, null until a worker of the class measured it. `origin` names the system
     that registered the class.
@@ -184,7 +184,7 @@ class QueuedView(WorkView):
 
     `expected_start` is by the median length of recent attempts of the same kind, benchmark and
     hardware class; None, with `why_unknown`, without a basis for it. `attempt` is above 1 if an
-    earlier one failed without charge to a quota; `by_organiser`: an organiser requested it.
+    earlier one failed without charge to a quota. `by_organiser`: an organiser requested it.
     """
 
     submission_id: str | None
@@ -235,7 +235,7 @@ class QueueView(Schema):
 
 
 class Hold(Body):
-    """Reason to pause a worker or everything; shown with it and kept."""
+    """Reason to pause a worker or everything. Shown with it and kept."""
 
     model_config = example(reason="new fans on Saturday")
 

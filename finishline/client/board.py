@@ -37,7 +37,7 @@ class Board(BoardView):
         return self.model_copy(update={"entries": list(self), "next_cursor": None})
 
     def to_pandas(self) -> Any:
-        """A DataFrame with a row for each entry; a table's fields are columns such as system_name.
+        """A DataFrame with a row for each entry. A table's fields are columns such as system_name.
 
         Raises ImportError without pandas.
         """

@@ -50,10 +50,10 @@ ITERATORS = frozenset({"runs", "submissions", "watch"})
 
 
 class Client:
-    """A connection to one server; use it as a context manager, or close it.
+    """A connection to one server. Use it as a context manager, or close it.
 
     `url` and `token` are those of FINISHLINE_URL and FINISHLINE_TOKEN where they are not given,
-    else those of `finishline login`; reading needs no token. Requests that are safe to repeat are
+    else those of `finishline login`. Reading needs no token. Requests that are safe to repeat are
     retried up to `retries` times if the server is down or asks to wait. Every method raises a
     FinishlineError.
     """
@@ -111,7 +111,7 @@ class Client:
         """Send a submission and return it as it was accepted.
 
         `source` is a folder with a submission.json, the path of such a JSON or of a DAWNBench
-        entry, or the JSON as a mapping; without it the JSON is made of the other fields. `progress`
+        entry, or the JSON as a mapping. Without it the JSON is made of the other fields. `progress`
         is called with the bytes sent and the bytes in all. The same content is one submission
         however often it is sent, unless each time has a `key` of its own.
         """
@@ -148,7 +148,7 @@ class Client:
         progress: Progress | None = None,
         key: str | None = None,
     ) -> SubmissionView:
-        """Hand a training package in and return its submission; a worker measures its time.
+        """Hand a training package in and return its submission. A worker measures its time.
 
         `source` is the package's folder, or its files by name. It is measured on workers of
         `hardware_class`, or of the one that has its environment. Its source is public with the
@@ -184,7 +184,7 @@ class Client:
         return board.followed_by(lambda cursor: self._get(Board, path, **filters, cursor=cursor))
 
     def preview(self, benchmark_id: str, **filters: object) -> PreviewView:
-        """The same page as if the benchmark's embargo were over now; for organisers."""
+        """The same page as if the benchmark's embargo were over now. For organisers."""
         path = f"/leaderboards/{segment(benchmark_id)}/preview"
         return self._get(PreviewView, path, **filters)
 
@@ -195,7 +195,7 @@ class Client:
     def submissions(
         self, *, benchmark: str | None = None, package: str | None = None, page_size: int = 100
     ) -> Iterator[SubmissionView]:
-        """Every submission, newest first; pages are asked for as they are needed.
+        """Every submission, newest first. Pages are asked for as they are needed.
 
         With `package` the entries of packages whose SHA-256 begins so.
         """
@@ -232,17 +232,17 @@ class Client:
         return self._change(submission, "withdrawal", {"reason": reason})
 
     def reinstate(self, submission: SubmissionView | str, *, reason: str) -> SubmissionView:
-        """Let a withdrawn submission rank again; for organisers."""
+        """Let a withdrawn submission rank again. For organisers."""
         return self._change(submission, "reinstatement", {"reason": reason})
 
     def waive(self, submission: SubmissionView | str, rule: str, *, reason: str) -> SubmissionView:
-        """Waive a rule that a submission breaks, so that it may rank; for organisers."""
+        """Waive a rule that a submission breaks, so that it may rank. For organisers."""
         return self._change(submission, "waivers", {"rule": rule, "reason": reason})
 
     def revoke_waiver(
         self, submission: SubmissionView | str, rule: str, *, reason: str
     ) -> SubmissionView:
-        """Take a waiver back: the rule counts again; for organisers."""
+        """Take a waiver back: the rule counts again. For organisers."""
         path = f"waivers/{segment(rule)}/revocation"
         return self._change(submission, path, {"reason": reason})
 
@@ -259,7 +259,7 @@ class Client:
 
         Before its sealed runs a replay trains `own_seeds` of the seeds in the claim's logs, 1 or 2.
         An ablation trains each variant of a package's factors `repeats` times.
-        The owner of a submission may ask for its first, on their quota; an organiser for any.
+        The owner of a submission may ask for its first, on their quota. An organiser for any.
         """
         path = _path(submission) + "/verifications"
         wishes = {"own_seeds": own_seeds, "repeats": repeats}
@@ -277,7 +277,7 @@ class Client:
         return self._transport.download(path, limit_bytes=LOG_LIMIT_BYTES)
 
     def cancel(self, verification_id: str) -> VerificationView:
-        """Cancel a verification that has not ended; for organisers."""
+        """Cancel a verification that has not ended. For organisers."""
         path = f"/verifications/{segment(verification_id)}/cancel"
         return read_view(VerificationView, self._transport.post(path))
 
@@ -371,9 +371,9 @@ def read_view(kind: type[Model], document: object) -> Model:
 
 
 class AsyncClient:
-    """A Client whose methods are awaited; those that iterate are for `async for`.
+    """A Client whose methods are awaited. Those that iterate are for `async for`.
 
-    It takes what Client takes. Each call runs in a thread of asyncio's, by the code of Client; a
+    It takes what Client takes. Each call runs in a thread of asyncio's, by the code of Client. A
     task that is cancelled leaves its thread to end by itself. Boards come with all their pages.
     """
 

@@ -41,7 +41,7 @@ def told_besides(detail: str, problems: Sequence[Problem]) -> Sequence[Problem]:
 
 
 class FinishlineError(Exception):
-    """The operation failed; `detail` is one sentence that says why.
+    """The operation failed. `detail` is one sentence that says why.
 
     `status` is that of the HTTP response, None where there was none. `problems` lists every fault
     of an input. `retry_after_seconds` is how long the server asks to wait.
@@ -83,7 +83,7 @@ class Conflict(FinishlineError):
 
 
 class Refused(FinishlineError):
-    """A rule refuses the input, here or on the server; `problems` says where and why."""
+    """A rule refuses the input, here or on the server. `problems` says where and why."""
 
 
 class TooManyRequests(FinishlineError):
@@ -91,7 +91,7 @@ class TooManyRequests(FinishlineError):
 
 
 class Unavailable(FinishlineError):
-    """The server does not answer or is not working; a retry may succeed later."""
+    """The server does not answer or is not working. A retry may succeed later."""
 
 
 class NoAnswer(Unavailable):

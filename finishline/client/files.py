@@ -61,7 +61,7 @@ class SubmissionFiles:
 def find_submission_files(path: Path) -> SubmissionFiles:
     """The files of the submission at `path`: its JSON, or a folder with a submission.json.
 
-    The run logs are those the JSON lists, beside it; a JSON that lists none is a DAWNBench entry
+    The run logs are those the JSON lists, beside it. A JSON that lists none is a DAWNBench entry
     and its log is the TSV of the same name. Raises Refused if a file is missing.
     """
     claim = path / CLAIM_NAME if path.is_dir() else path
@@ -127,7 +127,7 @@ def idempotency_key(upload: Upload, **form: str | None) -> str:
 
 
 def open_parts(upload: Upload, opened: ExitStack) -> "list[FilePart]":
-    """The files as parts of a multipart form; `opened` closes them."""
+    """The files as parts of a multipart form. `opened` closes them."""
     parts: list[FilePart] = []
     listed = [("submission", upload.claim_name, upload.claim, "application/json")]
     listed += [("logs", name, content, "text/plain") for name, content in upload.logs.items()]
@@ -213,7 +213,7 @@ def _walk(folder: Path, root: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _named_logs(logs: Logs) -> dict[str, Content]:
-    """Run logs by the name they are sent under; paths lose their folders. Raises Refused."""
+    """Run logs by the name they are sent under. Paths lose their folders. Raises Refused."""
     if isinstance(logs, str | bytes | PathLike):
         expected = "a list of paths, or a table of names and contents"
         raise _not_sent("logs", "one path", expected)
@@ -233,7 +233,7 @@ def _named_logs(logs: Logs) -> dict[str, Content]:
 
 
 def _made_claim(fields: Mapping[str, Any], logs: Mapping[str, Content]) -> dict[str, Any]:
-    """The claim of these fields; a division that is not given is that of the first log.
+    """The claim of these fields. A division that is not given is that of the first log.
 
     Raises Refused naming every field that is missing.
     """
@@ -253,7 +253,7 @@ def _made_claim(fields: Mapping[str, Any], logs: Mapping[str, Content]) -> dict[
 
 
 def _division_of(log: Content) -> str:
-    """The division an MLLOG names near its beginning; open where it names none."""
+    """The division an MLLOG names near its beginning. Open where it names none."""
     if isinstance(log, bytes):
         head = log[:LOOKED_AT_BYTES]
     else:

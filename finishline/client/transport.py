@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Retries:
-    """Number of retries of a repeatable request; the pauses double from half a second.
+    """Number of retries of a repeatable request. The pauses double from half a second.
 
     With `only_told` it is sent again only where the server says when: it did nothing then.
     """
@@ -193,11 +193,11 @@ class Transport:
         return self._json(self._retries.when_told(), "PUT", API + path, json=body)
 
     def patch(self, path: str, body: Mapping[str, object]) -> Any:
-        """Send a PATCH to an API path; return the JSON of the response."""
+        """Send a PATCH to an API path. Return the JSON of the response."""
         return self._json(NEVER, "PATCH", API + path, json=body)
 
     def delete(self, path: str) -> Any:
-        """Delete the thing at an API path; the answer, None if there is none."""
+        """Delete the thing at an API path. The answer, None if there is none."""
         return self._json(self._retries, "DELETE", API + path)
 
     def post_bytes(
@@ -236,7 +236,7 @@ class Transport:
     ) -> tuple[Any, bool]:
         """The JSON that answers a multipart form, and whether it had been answered before.
 
-        Under an idempotency key it is tried again; each try tells `progress` from the start.
+        Under an idempotency key it is tried again. Each try tells `progress` from the start.
         """
         headers = {} if key is None else {"Idempotency-Key": key}
         request: dict[str, Any] = {"files": list(files), "data": dict(fields), "headers": headers}
@@ -248,7 +248,7 @@ class Transport:
         return self._attempt(self._retries.when_told() if key is None else self._retries, send)
 
     def download(self, path: str, *, limit_bytes: int) -> bytes:
-        """The bytes at an API path; more of them than allowed are an error."""
+        """The bytes at an API path. More of them than allowed are an error."""
 
         def read() -> bytes:
             content = bytearray()

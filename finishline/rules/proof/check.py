@@ -54,7 +54,7 @@ from finishline.rules.verification.report_stream import CLOCK_SLACK_SECONDS, che
 Logs = Mapping[str, bytes]
 
 MAY_BE_TRIED_AGAIN = "infrastructure"
-# Reasons about the workers rather than the replay; some leave the verdict open.
+# Reasons about the workers rather than the replay. Some leave the verdict open.
 OF_WORKERS = frozenset({"no_second_worker", "cross_check_differs"})
 TOLERANCE_SECONDS = 1e-6
 RELATIVE_TOLERANCE = 1e-9
@@ -412,7 +412,7 @@ def _check_band(evidence: Evidence) -> None:
 
 
 def _check_runs(evidence: Evidence) -> str | None:
-    """Every run that was sealed is reported, in order, with its seed; none is left out.
+    """Every run that was sealed is reported, in order, with its seed. None is left out.
 
     Nor is the second half of an evaluation, where the benchmark judges by it.
     """
@@ -427,7 +427,7 @@ def _check_runs(evidence: Evidence) -> str | None:
 
 
 def _check_times(evidence: Evidence) -> str | None:
-    """Each evaluation's seconds are its ledger on the benchmark's clock; a TTA is one of them."""
+    """Each evaluation's seconds are its ledger on the benchmark's clock. A TTA is one of them."""
     report, benchmark = evidence.report(), evidence.benchmark
     if report is None:
         return NO_REPORT

@@ -249,7 +249,7 @@ class ReasonPart(Part):
 
 
 class VerdictPart(Part):
-    """Verdict of the verification; no outcome if it was cancelled.
+    """Verdict of the verification. No outcome if it was cancelled.
 
     `own_again` are own seeds of the claim that a worker of another owner trained again.
     """
@@ -268,7 +268,7 @@ class CodePart:
 
 
 class SignaturePart(Part):
-    """The signer of a manifest, and the signature over all but itself; key and value in hex."""
+    """The signer of a manifest, and the signature over all but itself. Key and value in hex."""
 
     key_id: str
     algorithm: Literal["ed25519"]
