@@ -1,10 +1,10 @@
 """A training while it runs: bars in a terminal, one line for each evaluation elsewhere."""
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from dataclasses import dataclass, field
+from typing import Any
 
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -12,10 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from finishline.cli.screen import Screen
-from finishline.cli.tables import quality_text, seconds_text
+from finishline.cli.tables import View, quality_text, seconds_text
 from finishline.rules.benchmarks.quality import UNITS
 
-Place = Literal["inside", "below", "above"]
+Band = tuple[float, float]  # Lower and upper edge of a control point.
+Show = Callable[[View], None]
 
 
 @dataclass(frozen=True)
@@ -35,36 +36,18 @@ class Target:
         return 1.0 if far <= 0 else min(1.0, max(0.0, near / far))
 
 
-@dataclass(frozen=True)
-class Band:
-    """The band of a control point."""
-
-    lower: float
-    upper: float
-
-    def place_of(self, quality: float) -> Place:
-        """Place of a quality relative to the band; the edges are inside."""
-        if quality < self.lower:
-            return "below"
-        return "above" if quality > self.upper else "inside"
-
-
-@dataclass(frozen=True)
+@dataclass
 class RunProgress:
-    """One run so far. `band` and `place` are None where no control point is known.
-
-    `phase_since` is a reading of the monotonic clock.
-    """
+    """One run so far. `phase_since` is a reading of the monotonic clock."""
 
     index: int
     phase: str | None = None
-    phase_since: float | None = None
+    phase_since: float = 0.0
     epoch: float | None = None
     seconds: float | None = None
     quality: float | None = None
     evaluations: int = 0
     band: Band | None = None
-    place: Place | None = None
     status: str | None = None
 
 
@@ -85,61 +68,38 @@ class ReplayProgress:
     attempt: int | None = None
     runs: dict[int, RunProgress] = field(default_factory=dict)
 
-    def named(self, run: int) -> str:
-        """Word that sets a run (from 0) apart; empty if nothing does."""
-        return self.names.get(run, "")
-
-    def take_event(self, event: Mapping[str, Any]) -> RunProgress:
+    def take_event(self, event: View) -> RunProgress:
         """Take in one ReplayEvent and return the run it belongs to as it is after it."""
         if event.get("attempt") != self.attempt:
             self.attempt = event.get("attempt")
             self.runs = {}
-        index = int(event["run"])
-        before = self.runs.get(index, RunProgress(index))
-        after = self._after(before, event)
-        self.runs[index] = after
-        return after
-
-    def _after(self, run: RunProgress, event: Mapping[str, Any]) -> RunProgress:
-        kind = event.get("kind")
+        index, kind = int(event["run"]), event.get("kind")
+        run = self.runs.setdefault(index, RunProgress(index))
         if kind == "phase":
-            return replace(run, phase=event.get("phase"), phase_since=time.monotonic())
-        if kind == "run_finished":
-            return replace(run, status=event.get("status"), phase=None)
-        if kind != "evaluation" or event.get("quality") is None:
-            return run
-        quality, number = float(event["quality"]), run.evaluations + 1
-        band = self.bands.get(number)
-        return replace(
-            run,
-            epoch=event.get("epoch"),
-            seconds=event.get("seconds"),
-            quality=quality,
-            evaluations=number,
-            band=band,
-            place=None if band is None else band.place_of(quality),
-        )
+            run.phase, run.phase_since = event.get("phase"), time.monotonic()
+        elif kind == "run_finished":
+            run.status = event.get("status")
+        elif kind == "evaluation" and event.get("quality") is not None:
+            run.evaluations += 1
+            run.epoch, run.seconds = event.get("epoch"), event.get("seconds")
+            run.quality, run.band = float(event["quality"]), self.bands.get(run.evaluations)
+        return run
 
 
-def read_target(view: Mapping[str, Any]) -> Target:
+def read_target(view: View) -> Target:
     """The target in a benchmark's or a verification's view."""
-    return Target(
-        metric=str(view["metric"]),
-        value=float(view["value"]),
-        unit=str(view["unit"]),
-        direction=str(view["direction"]),
-    )
+    named = {name: str(view[name]) for name in ("metric", "unit", "direction")}
+    return Target(value=float(view["value"]), **named)
 
 
-def read_bands(control_points: Sequence[Mapping[str, Any]]) -> dict[int, Band]:
+def read_bands(control_points: Sequence[View]) -> dict[int, Band]:
     """The bands in a verification's control points, by the number of the evaluation."""
     return {
-        int(point["index"]): Band(lower=float(point["lower"]), upper=float(point["upper"]))
+        int(point["index"]): (float(point["lower"]), float(point["upper"]))
         for point in control_points
     }
 
 
-PLACE_STYLES = {"inside": "green", "below": "bold red", "above": "bold yellow"}
 STATUS_STYLES = {"reached": "bold green", "cancelled": "yellow"}
 STATUS_WORDS = {"reached": "reached the target", "not_reached": "did not reach it"}
 # Phases that take minutes with some models, and show no quality.
@@ -151,57 +111,37 @@ PREPARING = {
 BAR_WIDTH = 16  # One run's line fits a terminal of 80 columns.
 
 
-class ReplayScreen(Protocol):
-    """Something that shows events as they come."""
-
-    def show(self, event: Mapping[str, Any]) -> None:
-        """Show one ReplayEvent."""
-
-
-class _Bars:
-    def __init__(self, progress: ReplayProgress, live: Live) -> None:
-        self._progress = progress
-        self._live = live
-
-    def show(self, event: Mapping[str, Any]) -> None:
-        self._progress.take_event(event)
-        self._live.refresh()
-
-
-class _Lines:
-    def __init__(self, progress: ReplayProgress, screen: Screen) -> None:
-        self._progress = progress
-        self._screen = screen
-
-    def show(self, event: Mapping[str, Any]) -> None:
-        run = self._progress.take_event(event)
-        prepares = event.get("phase") in PREPARING and run.epoch is None
-        if prepares or event.get("kind") in ("evaluation", "run_finished"):
-            self._screen.say(
-                Text(f"  {_name_of(run.index, self._progress)}  ").append_text(self._line(run))
-            )
-
-    def _line(self, run: RunProgress) -> Text:
-        return line_of(run, self._progress) if run.status is None else ending_of(run)
-
-
 @contextmanager
-def replay_screen(screen: Screen, progress: ReplayProgress) -> Iterator[ReplayScreen]:
-    """Show a training until the block ends."""
+def replay_screen(screen: Screen, progress: ReplayProgress) -> Iterator[Show]:
+    """What shows the events of a training until the block ends."""
     if screen.as_json or not screen.console.is_terminal:
-        yield _Lines(progress, screen)
+        yield lambda event: _say(screen, progress, event)
         return
     with Live(
         get_renderable=lambda: bars(progress), console=screen.console, refresh_per_second=10
     ) as live:
-        yield _Bars(progress, live)
+
+        def show(event: View) -> None:
+            progress.take_event(event)
+            live.refresh()
+
+        yield show
+
+
+def _say(screen: Screen, progress: ReplayProgress, event: View) -> None:
+    run = progress.take_event(event)
+    prepares = event.get("phase") in PREPARING and run.epoch is None
+    if prepares or event.get("kind") in ("evaluation", "run_finished"):
+        name = f"run {run.index + 1} {progress.names.get(run.index, '')}".rstrip()
+        line = line_of(run, progress) if run.status is None else ending_of(run)
+        screen.say(Text(f"  {name}  ").append_text(line))
 
 
 def show_all(screen: Screen, progress: ReplayProgress, events: Iterable[Mapping[str, Any]]) -> None:
     """Show every event of a training."""
-    with replay_screen(screen, progress) as shown:
+    with replay_screen(screen, progress) as show:
         for event in events:
-            shown.show(event)
+            show(event)
 
 
 def bars(progress: ReplayProgress) -> Table:
@@ -212,40 +152,36 @@ def bars(progress: ReplayProgress) -> Table:
         run = progress.runs.get(index, RunProgress(index))
         way = progress.target.fraction_of_way(run.quality)
         bar = ProgressBar(total=1.0, completed=way, width=BAR_WIDTH)
-        name = f"  run {index + 1}/{planned} {progress.named(index)}".rstrip()
+        name = f"  run {index + 1}/{planned} {progress.names.get(index, '')}".rstrip()
         table.add_row(name, bar, line_of(run, progress))
     return table
 
 
-def _name_of(run: int, progress: ReplayProgress) -> str:
-    return f"run {run + 1} {progress.named(run)}".rstrip()
-
-
 def line_of(run: RunProgress, progress: ReplayProgress) -> Text:
     """Progress of a run, in one line."""
-    text = Text()
+    text, target = Text(), progress.target
     if run.epoch is not None:
-        target = progress.target
         quality = quality_text(run.quality, target.unit, target=target.value)
         text.append(f"{progress.step} {run.epoch:<5g} {quality:>8}  {seconds_text(run.seconds):>8}")
-    if run.status is None and run.place is not None and run.band is not None:
-        text.append(f"  {run.place}", style=PLACE_STYLES[run.place])
-        # A band computed from a spread may pass what a quality can be.
-        lower = max(0.0, run.band.lower)
-        upper = min(run.band.upper, UNITS.get(progress.target.unit) or run.band.upper)
-        text.append(f" {lower:.2f}..{upper:.2f}", style="dim")
     if run.status is not None:
-        text.append("  ").append_text(ending_of(run))
-    elif run.epoch is None:
-        text.append(_doing(run), style="dim")
+        return text.append("  ").append_text(ending_of(run))
+    if run.epoch is None:
+        # How long the phase before the first evaluation takes, once that is worth reading.
+        words = PREPARING.get(run.phase or "", run.phase or "waiting")
+        seconds = int(time.monotonic() - run.phase_since) if run.phase else 0
+        return text.append(f"{words}, {seconds} s" if seconds else words, style="dim")
+    if run.band is not None and run.quality is not None:
+        lower, upper = run.band
+        if run.quality < lower:
+            text.append("  below", style="bold red")
+        elif run.quality > upper:
+            text.append("  above", style="bold yellow")
+        else:
+            text.append("  inside", style="green")
+        # A band computed from a spread may pass what a quality can be.
+        highest = min(upper, UNITS.get(target.unit) or upper)
+        text.append(f" {max(0.0, lower):.2f}..{highest:.2f}", style="dim")
     return text
-
-
-def _doing(run: RunProgress) -> str:
-    """The phase before the first evaluation; for how long, once that is worth telling."""
-    words = PREPARING.get(run.phase or "", run.phase or "waiting")
-    seconds = 0 if run.phase_since is None else int(time.monotonic() - run.phase_since)
-    return words if seconds < 1 else f"{words}, {seconds} s"
 
 
 def ending_of(run: RunProgress) -> Text:

@@ -1,14 +1,15 @@
 """Follow a verification to its end and show its replay."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 from finishline.cli.client import ServerClient, View, segment
 from finishline.cli.errors import CliError, ExitCode, cli_errors
 from finishline.cli.replay_screen import (
     ReplayProgress,
-    ReplayScreen,
+    Show,
     read_bands,
     read_target,
     replay_screen,
@@ -22,18 +23,14 @@ ENDED = ("done", "failed", "cancelled")
 
 def follow_verification(server: ServerClient, verification_id: str) -> Iterator[ServerEvent]:
     """The events of a verification, up to and with the one that ends it."""
-
-    def open_stream(last_event_id: str | None) -> AbstractContextManager[Iterator[bytes]]:
-        path = f"/verifications/{segment(verification_id)}/events"
-        return server.stream(path, last_event_id=last_event_id)
-
+    path = f"/verifications/{segment(verification_id)}/events"
     with cli_errors():
-        yield from follow_events(open_stream, end="end")
+        yield from follow_events(partial(server.stream, path), end="end")
 
 
 def watch_verification(server: ServerClient, view: View, screen: Screen) -> View:
     """Show a verification's replay until it ends; its last view. Raises CliError."""
-    # Tells a person who stops watching where it goes on.
+    # A person who stops watching reads here where it goes on.
     screen.say(f"Verification {view['id']}: {server.url}/verifications/{view['id']}")
     step = "ask" if is_in_box(str(view.get("kind"))) else "epoch"
     progress = ReplayProgress(target=read_target(view["target"]), step=step)
@@ -49,30 +46,26 @@ def watch_verification(server: ServerClient, view: View, screen: Screen) -> View
 def _watch(server: ServerClient, view: View, screen: Screen, progress: ReplayProgress) -> View:
     said: set[str] = set()
     with ExitStack() as shown:
-        display: ReplayScreen | None = None
+        show: Show | None = None
         for event in follow_verification(server, str(view["id"])):
             if event.name == "end":
                 return _table_of(event)
             if event.name == "state":
-                _take_state(progress, _table_of(event), screen, said)
+                state = _table_of(event)
+                progress.bands = read_bands(state.get("control_points") or [])
+                progress.runs_planned = state.get("runs_planned")
+                progress.names = _names_of_runs(state)
+                if (sentence := state.get("waiting_for")) and sentence not in said:
+                    said.add(sentence)
+                    screen.say(f"  {sentence}")
             elif event.name == "replay":
-                display = display or shown.enter_context(replay_screen(screen, progress))
-                display.show(_table_of(event))
+                show = show or shown.enter_context(replay_screen(screen, progress))
+                show(_table_of(event))
     raise CliError(
         "The server ended the stream of events without a verdict; "
         f"see it at {server.url}/verifications/{view.get('id')}.",
         exit_code=ExitCode.SERVER,
     )
-
-
-def _take_state(progress: ReplayProgress, view: View, screen: Screen, said: set[str]) -> None:
-    progress.bands = read_bands(view.get("control_points") or [])
-    progress.runs_planned = view.get("runs_planned")
-    progress.names = _names_of_runs(view)
-    sentence = view.get("waiting_for")
-    if sentence and sentence not in said:
-        said.add(sentence)
-        screen.say(f"  {sentence}")
 
 
 def _names_of_runs(view: View) -> dict[int, str]:

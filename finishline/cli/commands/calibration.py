@@ -6,7 +6,14 @@ from contextlib import contextmanager
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 from finishline.cli.answers import calibration_lines
 from finishline.cli.client import ServerClient, View, segment
@@ -53,77 +60,77 @@ def calibrate(
     With --watch the exit code is 0 if every run was trained and 3 if some failed.
     """
     screen = open_screen(as_json=as_json)
-    sizes = read_batch_sizes(batch_sizes) if batch_sizes is not None else None
+    try:
+        sizes = [int(part) for part in batch_sizes.split(",")] if batch_sizes is not None else None
+    except ValueError as error:
+        raise CliError(
+            f"--batch-sizes {batch_sizes}: expected whole numbers between commas, such as "
+            "32,64,128.",
+            exit_code=ExitCode.USAGE,
+        ) from error
     if continued is not None and precision is not None:
         raise CliError(
             "--continue goes on in the calibration's own precision. Remove --precision.",
             exit_code=ExitCode.USAGE,
         )
-    with ServerClient(url, token) as server:
-        if continued is None:
-            view = start(server, benchmark, sizes, runs, precision=precision, reason=reason)
-        else:
-            view = go_on(server, continued, benchmark, sizes, runs)
-        if not watch:
-            screen.answer(view, calibration_lines(view, {}))
-            return int(ExitCode.OK)
-        view = watch_calibration(server, view, screen)
-    screen.answer(view, calibration_lines(view, {}))
-    return int(ExitCode.OK if view["state"] == "done" else ExitCode.NOT_VERIFIED)
-
-
-def start(
-    server: ServerClient,
-    benchmark: str,
-    sizes: list[int] | None,
-    runs: int | None,
-    *,
-    precision: str | None,
-    reason: str | None,
-) -> View:
-    """The view of a new calibration. Raises CliError."""
-    if sizes is None or runs is None:
+    if continued is None and (sizes is None or runs is None):
         raise CliError(
             "A new calibration needs --batch-sizes and --runs, for example "
             f"`finishline calibrate {benchmark} --batch-sizes 32,64 --runs 20`.",
             exit_code=ExitCode.USAGE,
         )
-    body: dict[str, object] = {"benchmark": benchmark, "batch_sizes": sizes, "runs": runs}
-    body["reason"] = reason
-    if precision is not None:  # A server of before does not know the field.
-        body["precision"] = precision
-    view: View = server.post("/calibrations", body)
-    return view
+    body: dict[str, object] = {"batch_sizes": sizes, "runs": runs}
+    with ServerClient(url, token) as server:
+        if continued is None:
+            body |= {"benchmark": benchmark, "reason": reason}
+            body |= {} if precision is None else {"precision": precision}
+            view = server.post("/calibrations", body)
+        else:
+            path = f"/calibrations/{segment(continued)}"
+            if (found := server.get(path)["benchmark"]) != benchmark:
+                raise CliError(
+                    f"Calibration {continued} belongs to {found}, not to {benchmark}.",
+                    exit_code=ExitCode.USAGE,
+                )
+            view = server.post(f"{path}/continue", body)
+        if watch:
+            with _progress(screen) as show:
+                show(view)
+                while view["state"] == "running":
+                    time.sleep(POLL_SECONDS)
+                    view = server.get(f"/calibrations/{segment(str(view['id']))}")
+                    show(view)
+    screen.answer(view, calibration_lines(view, {}))
+    return int(ExitCode.OK if view["state"] == "done" or not watch else ExitCode.NOT_VERIFIED)
 
 
-def go_on(
-    server: ServerClient,
-    calibration: str,
-    benchmark: str,
-    sizes: list[int] | None,
-    runs: int | None,
-) -> View:
-    """The view of a calibration that goes on. Raises CliError."""
-    path = f"/calibrations/{segment(calibration)}"
-    found = server.get(path)
-    if found["benchmark"] != benchmark:
-        raise CliError(
-            f"Calibration {calibration} belongs to {found['benchmark']}, not to {benchmark}.",
-            exit_code=ExitCode.USAGE,
-        )
-    view: View = server.post(f"{path}/continue", {"batch_sizes": sizes, "runs": runs})
-    return view
+@contextmanager
+def _progress(screen: Screen) -> Iterator[Show]:
+    """What shows how far a calibration is: a bar for each batch size, or a line for each run."""
+    if screen.as_json or not screen.console.is_terminal:
+        said: set[int] = set()
 
+        def say(view: View) -> None:
+            trained = sum(int(each["finished"]) + int(each["under_way"]) for each in view["sizes"])
+            if trained not in said:
+                said.add(trained)
+                screen.say(f"  {trained} of {count_text(view['runs_planned'], 'run')} trained")
 
-def read_batch_sizes(text: str) -> list[int]:
-    """Whole numbers between commas. Raises CliError."""
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError as error:
-        raise CliError(
-            f"--batch-sizes {text}: expected whole numbers between commas, such as 32,64,128.",
-            exit_code=ExitCode.USAGE,
-        ) from error
+        yield say
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeElapsedColumn(), console=screen.console) as progress:
+        bars: dict[int, TaskID] = {}
+
+        def show(view: View) -> None:
+            for size in view["sizes"]:
+                number, planned = size["batch_size"], size["planned"]
+                if number not in bars:
+                    bars[number] = progress.add_task(f"batch size {number}", total=planned)
+                trained = size["finished"] + size["under_way"]
+                progress.update(bars[number], completed=trained, total=planned)
+
+        yield show
 
 
 @app.command("show")
@@ -156,71 +163,16 @@ def calibration_toml(view: View) -> Iterable[str]:
         f"# Calibration {view['id']} of {view['benchmark']}, version {view['version']},\n"
         f"# requested on {str(view['created_at'])[:10]}; runs {view['runs_sha256']}."
     )
-    for made_on in sorted({_made_on(run["system"]) for run in view["runs"]}):
-        yield f"# Made on {made_on}."
+    systems = {
+        (run["system"]["processor"], *sorted(run["system"]["software"].items()))
+        for run in view["runs"]
+    }
+    for processor, *software in sorted(systems):
+        words = ", ".join([processor, *(f"{name} {version}" for name, version in software)])
+        yield f"# Made on {' '.join(words.split())}."
     for run in view["runs"]:
         if run["status"] in ("reached", "not_reached"):
             quality = tuple(float(value) for value in run["quality"])
             yield "\n" + reference_run_toml(
                 ReferenceRun(batch_size=run["batch_size"], seed=run["seed"], quality=quality)
             )
-
-
-def _made_on(system: View) -> str:
-    software = ", ".join(f"{name} {found}" for name, found in sorted(system["software"].items()))
-    return " ".join(f"{system['processor']}, {software}".split())
-
-
-def watch_calibration(
-    server: ServerClient,
-    view: View,
-    screen: Screen,
-    *,
-    wait: Callable[[float], None] = time.sleep,
-) -> View:
-    """Show a calibration until nothing of it is under way; its last view. Raises CliError."""
-    with progress_screen(screen) as show:
-        show(view)
-        while view["state"] == "running":
-            wait(POLL_SECONDS)
-            view = server.get(f"/calibrations/{segment(str(view['id']))}")
-            show(view)
-    return view
-
-
-def runs_trained(view: View) -> int:
-    """Runs that are finished, and those of chunks under way that are trained already."""
-    return sum(int(size["finished"]) + int(size["under_way"]) for size in view["sizes"])
-
-
-@contextmanager
-def progress_screen(screen: Screen) -> Iterator[Show]:
-    """Something that shows how far a calibration is."""
-    if screen.as_json or not screen.console.is_terminal:
-        yield _line_by_line(screen)
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TimeElapsedColumn(), console=screen.console) as progress:
-        bars = {}
-
-        def show(view: View) -> None:
-            for size in view["sizes"]:
-                name = f"batch size {size['batch_size']}"
-                if name not in bars:
-                    bars[name] = progress.add_task(name, total=size["planned"])
-                trained = size["finished"] + size["under_way"]
-                progress.update(bars[name], completed=trained, total=size["planned"])
-
-        yield show
-
-
-def _line_by_line(screen: Screen) -> Show:
-    said: list[int] = []
-
-    def show(view: View) -> None:
-        trained = runs_trained(view)
-        if trained not in said:
-            said.append(trained)
-            screen.say(f"  {trained} of {count_text(view['runs_planned'], 'run')} trained")
-
-    return show

@@ -1,12 +1,10 @@
 """`finishline training submit`, `run-again` and `factors`: have a package measured, follow it."""
 
 import re
-from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 from rich.console import RenderableType
-from rich.text import Text
 
 from finishline.cli.client import ServerClient, View, segment
 from finishline.cli.commands.training import PackagePath, app, open_package
@@ -70,7 +68,14 @@ def submit(
                 "it is measured, and does not rank. Change the program, or ask for more runs of "
                 "the earlier one if it is yours."
             )
-        measurement = server.get(f"/verifications/{segment(measurement_of(entry))}")
+        ids = [str(each["id"]) for each in entry["verifications"] if each["kind"] == "entry"]
+        if not ids:
+            raise CliError(
+                f"Submission {entry['id']} waits for no measurement; ask for one with "
+                f"`finishline training run-again {entry['id']}`.",
+                exit_code=ExitCode.NOT_VERIFIED,
+            )
+        measurement = server.get(f"/verifications/{segment(ids[-1])}")
         return _follow(server, str(entry["id"]), measurement, screen, watch=watch)
 
 
@@ -86,7 +91,7 @@ def run_again(
     screen = open_screen(as_json=as_json)
     with ServerClient(url, token) as server:
         entry_id = find_entry(server, name)
-        measurement = request_verification(server, entry_id, kind="entry", reason=None)
+        measurement = request_verification(server, entry_id, kind="entry")
         return _follow(server, entry_id, measurement, screen, watch=watch)
 
 
@@ -109,9 +114,7 @@ def factors(
     screen = open_screen(as_json=as_json)
     with ServerClient(url, token) as server:
         entry_id = find_entry(server, name)
-        asked = request_verification(
-            server, entry_id, kind=ABLATION.name, reason=None, repeats=repeats
-        )
+        asked = request_verification(server, entry_id, kind=ABLATION.name, repeats=repeats)
         screen.say(f"{asked['runs_planned']} runs: {repeats} of each variant.")
         return _follow(server, entry_id, asked, screen, watch=watch, with_time=False)
 
@@ -137,18 +140,6 @@ def find_entry(server: ServerClient, name: str) -> str:
     return str(found[0]["id"])
 
 
-def measurement_of(entry: View) -> str:
-    """Id of the latest measurement of an entry. Raises CliError if it has none."""
-    ids = [str(each["id"]) for each in entry["verifications"] if each["kind"] == "entry"]
-    if not ids:
-        raise CliError(
-            f"Submission {entry['id']} waits for no measurement; ask for one with "
-            f"`finishline training run-again {entry['id']}`.",
-            exit_code=ExitCode.NOT_VERIFIED,
-        )
-    return ids[-1]
-
-
 def _follow(
     server: ServerClient,
     entry_id: str,
@@ -164,20 +155,16 @@ def _follow(
     entry = server.get(f"/submissions/{segment(entry_id)}")
     lines: list[RenderableType] = []
     if watch:
-        lines = [*verdict_lines(measurement), *log_lines(measurement)]
+        lines += verdict_lines(measurement)
+        for attempt in measurement.get("attempts") or []:
+            if attempt.get("failure") and attempt.get("log_tail"):
+                lines.append(as_it_is(str(attempt["log_tail"]).rstrip()))
         lines += time_lines(entry) if with_time else []
     else:
-        lines = [as_it_is(f"Follow it: finishline verify {measurement['id']} --watch")]
+        lines.append(as_it_is(f"Follow it: finishline verify {measurement['id']} --watch"))
     page = as_it_is(f"{server.url}/submissions/{entry_id}")
     screen.answer(entry | {"verification": measurement}, [*lines, page])
     return int(entry_code(measurement) if watch else ExitCode.OK)
-
-
-def log_lines(measurement: View) -> Iterator[Text]:
-    """The last lines that the package wrote before it failed."""
-    for attempt in measurement.get("attempts") or []:
-        if attempt.get("failure") and attempt.get("log_tail"):
-            yield as_it_is(str(attempt["log_tail"]).rstrip())
 
 
 def entry_code(measurement: View) -> ExitCode:

@@ -1,6 +1,6 @@
 """`finishline verify` and `duel`: ask for checks and follow them."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -56,53 +56,50 @@ def verify(
     The exit code is then 0 if it ends verified, else 3; of several 1 if none can be replayed.
     """
     named = submissions or []
-    _require_one_choice(named, benchmark=benchmark, status=status)
+    if bool(named) == (benchmark is not None) or (status is not None and benchmark is None):
+        raise _wrong("Pass submission ids, or --benchmark with an optional --status.")
+    several = benchmark is not None or dry_run or len(named) > 1
+    if several and kind != "replay":
+        raise _wrong(f"--kind {kind} is for one submission.")
+    if several and not reason:
+        raise _wrong("Verifying several submissions needs a --reason.")
+    if several and watch:
+        raise _wrong("--watch is for one submission.")
     screen = open_screen(as_json=as_json)
     with ServerClient(url, token) as server:
-        if benchmark is not None or dry_run or len(named) > 1:
-            _require_batch(reason, watch=watch, kind=kind)
+        if several:
             wanted = {"benchmark": benchmark, "status": status} if benchmark else {}
-            listed = {"submissions": named} if named else {}
-            body = {**wanted, **listed, "reason": reason, "dry_run": dry_run}
-            batch = server.post("/verifications/batch", body)
+            body = {**wanted, **({"submissions": named} if named else {})}
+            batch = server.post(
+                "/verifications/batch", body | {"reason": reason, "dry_run": dry_run}
+            )
             screen.answer(batch, batch_lines(batch, server.url))
             return int(ExitCode.REFUSED if named and not batch["replays"] else ExitCode.OK)
-        view = find_under_way(server, named[0], kind=kind) if watch else None
-        if view is not None and view.get("state") not in ENDED:
-            screen.say("A verification is already under way; following it.")
+        view = _find_under_way(server, named[0], kind=kind) if watch else None
         if view is None:
             view = _request_by_name(server, named[0], kind=kind, reason=reason)
-        return _follow_one(server, view, watch=watch, screen=screen)
+        elif view.get("state") not in ENDED:
+            screen.say("A verification is already under way; following it.")
+        view = _follow(server, view, screen, watch=watch, what="Verification")
+        return int(verdict_code(view) if watch else ExitCode.OK)
 
 
-def _require_one_choice(named: list[str], *, benchmark: str | None, status: str | None) -> None:
-    if bool(named) == (benchmark is not None) or (status is not None and benchmark is None):
-        raise CliError(
-            "Pass submission ids, or --benchmark with an optional --status.",
-            exit_code=ExitCode.USAGE,
-        )
+def _wrong(message: str) -> CliError:
+    return CliError(message, exit_code=ExitCode.USAGE)
 
 
-def _require_batch(reason: str | None, *, watch: bool, kind: str) -> None:
-    if kind != "replay":
-        raise CliError(f"--kind {kind} is for one submission.", exit_code=ExitCode.USAGE)
-    if not reason:
-        raise CliError("Verifying several submissions needs a --reason.", exit_code=ExitCode.USAGE)
+def _follow(server: ServerClient, view: View, screen: Screen, *, watch: bool, what: str) -> View:
+    """Show a verification, until its end if the caller waits; its last view."""
     if watch:
-        raise CliError("--watch is for one submission.", exit_code=ExitCode.USAGE)
-
-
-def _follow_one(server: ServerClient, view: View, *, watch: bool, screen: Screen) -> int:
-    if not watch:
+        view = watch_verification(server, view, screen)
+        screen.answer(view, verdict_lines(view))
+    else:
         page = f"{server.url}/verifications/{view['id']}"
-        screen.answer(view, [f"Verification {view['id']} is {view['state']}: {page}"])
-        return int(ExitCode.OK)
-    ended = watch_verification(server, view, screen)
-    screen.answer(ended, verdict_lines(ended))
-    return int(verdict_code(ended))
+        screen.answer(view, [f"{what} {view['id']} is {view['state']}: {page}"])
+    return view
 
 
-def find_under_way(server: ServerClient, name: str, *, kind: str) -> View | None:
+def _find_under_way(server: ServerClient, name: str, *, kind: str) -> View | None:
     """The verification of a submission that has not ended, or the one of that very id; or None.
 
     Reading needs no token, so anybody can follow another user's verification. Raises CliError.
@@ -110,7 +107,7 @@ def find_under_way(server: ServerClient, name: str, *, kind: str) -> View | None
     submission = _get_if_there(server, f"/submissions/{segment(name)}")
     if submission is None:
         return _get_if_there(server, f"/verifications/{segment(name)}")
-    # Of an entry there are no replays: its measurement is followed in their place.
+    # An entry has no replays: its measurement is followed in their place.
     kinds = ("replay", "entry") if kind == "replay" else (kind,)
     for each in submission.get("verifications") or []:
         if each.get("kind") in kinds and each.get("state") not in ENDED:
@@ -129,13 +126,12 @@ def _get_if_there(server: ServerClient, path: str) -> View | None:
 
 
 def _request_by_name(server: ServerClient, name: str, *, kind: str, reason: str | None) -> View:
-    """Request a verification of the submission of that id; tell that of a verification apart."""
+    """Request a verification of a submission. Raises CliError, also for a verification's id."""
     try:
         return request_verification(server, name, kind=kind, reason=reason)
     except CliError as error:
-        if error.exit_code is not ExitCode.NOT_FOUND:
-            raise
-        found = _get_if_there(server, f"/verifications/{segment(name)}")
+        is_missing = error.exit_code is ExitCode.NOT_FOUND
+        found = _get_if_there(server, f"/verifications/{segment(name)}") if is_missing else None
         if found is None:
             raise
         raise CliError(
@@ -146,20 +142,11 @@ def _request_by_name(server: ServerClient, name: str, *, kind: str, reason: str 
 
 
 def request_verification(
-    server: ServerClient,
-    submission: str,
-    *,
-    kind: str = "replay",
-    reason: str | None,
-    own_seeds: int | None = None,
-    repeats: int | None = None,
+    server: ServerClient, submission: str, *, kind: str = "replay", **wishes: object
 ) -> View:
     """The view of a new verification of a submission. Raises CliError."""
     path = f"/submissions/{segment(submission)}/verifications"
-    wishes = {"own_seeds": own_seeds, "repeats": repeats}
-    body: dict[str, Any] = {"kind": kind, "reason": reason}
-    body |= {name: wish for name, wish in wishes.items() if wish is not None}
-    view: View = server.post(path, body)
+    view: View = server.post(path, {"kind": kind} | wishes)
     return view
 
 
@@ -187,17 +174,6 @@ def duel(
     screen = open_screen(as_json=as_json)
     body = {"challenger": challenger, "holder": holder, "pairs": pairs, "reason": reason}
     with ServerClient(url, token) as server:
-        view: View = server.post("/duels", body)
-        if not watch:
-            page = f"{server.url}/verifications/{view['id']}"
-            screen.answer(view, [f"Duel {view['id']} is {view['state']}: {page}"])
-            return int(ExitCode.OK)
-        ended = watch_verification(server, view, screen)
-    screen.answer(ended, verdict_lines(ended))
-    return int(duel_code(ended))
-
-
-def duel_code(view: View) -> ExitCode:
-    """The exit code of a duel that has ended."""
+        view = _follow(server, server.post("/duels", body), screen, watch=watch, what="Duel")
     says_something = view.get("outcome") not in (None, "inconclusive")
-    return ExitCode.OK if says_something else ExitCode.NOT_VERIFIED
+    return int(ExitCode.OK if says_something or not watch else ExitCode.NOT_VERIFIED)
