@@ -27,7 +27,6 @@ __all__ = [
     "CliError",
     "ExitCode",
     "Problem",
-    "cli_error_of",
     "cli_errors",
     "refusal",
     "require_server",
@@ -58,9 +57,6 @@ EXIT_CODES: dict[type[FinishlineError], ExitCode] = {
     Unavailable: ExitCode.SERVER,
     NoAnswer: ExitCode.SERVER,
 }
-NEXT_STEPS = {
-    401: "Log in with `finishline login URL`, or set FINISHLINE_TOKEN to a valid token.",
-}
 
 
 class CliError(Exception):
@@ -88,34 +84,24 @@ class CliError(Exception):
 
 @contextmanager
 def cli_errors() -> Iterator[None]:
-    """Turn the client's exceptions into CliErrors."""
+    """Turn the client's exceptions into CliErrors, with the next step at a terminal."""
     try:
         yield
     except FinishlineError as error:
-        raise cli_error_of(error) from error
-
-
-def cli_error_of(error: FinishlineError) -> CliError:
-    """The error with its exit code, and the next step at a terminal."""
-    return CliError(
-        _sentence(error),
-        exit_code=EXIT_CODES.get(type(error), ExitCode.REFUSED),
-        problems=error.problems,
-    )
-
-
-def _sentence(error: FinishlineError) -> str:
-    if error.status in NEXT_STEPS:
-        return f"{error.detail} {NEXT_STEPS[error.status]}"
-    whole = error.detail.removesuffix(".")
-    if isinstance(error, NoAnswer):
-        return (
-            f"{whole}; name a running server with `finishline login URL`, --url or "
-            "FINISHLINE_URL, or start one with `finishline up`."
-        )
-    if isinstance(error, Unavailable) and error.status == HTTPStatus.OK:
-        return f"{whole}; check --url."
-    return error.detail
+        message, whole = error.detail, error.detail.removesuffix(".")
+        if error.status == HTTPStatus.UNAUTHORIZED:
+            message += (
+                " Log in with `finishline login URL`, or set FINISHLINE_TOKEN to a valid token."
+            )
+        elif isinstance(error, NoAnswer):
+            message = (
+                f"{whole}; name a running server with `finishline login URL`, --url or "
+                "FINISHLINE_URL, or start one with `finishline up`."
+            )
+        elif isinstance(error, Unavailable) and error.status == HTTPStatus.OK:
+            message = f"{whole}; check --url."
+        code = EXIT_CODES.get(type(error), ExitCode.REFUSED)
+        raise CliError(message, exit_code=code, problems=error.problems) from error
 
 
 def refusal(error: RuleError) -> CliError:

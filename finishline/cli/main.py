@@ -33,6 +33,9 @@ from finishline.profiles import ProfileError, chosen_profile
 from finishline.rules.errors import RuleError, StatisticsMissingError
 
 TERMINATED = 143  # 128 + SIGTERM.
+FAILURES = (
+    CliError, ProfileError, RuleError, StatisticsMissingError, typer.TyperException, OSError
+)  # fmt: skip
 # Where each command is. Its module is imported when somebody asks for it.
 COMMANDS = {
     "run": "run:run",
@@ -148,7 +151,9 @@ def options(
 
 def main(arguments: Sequence[str] | None = None, command: typer.Typer = app) -> int:
     """Run one command; its exit code (see docs/cli.md)."""
-    _open_closed_outputs()
+    for name in ("stdout", "stderr"):  # Cron, for example, starts a command without outputs.
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
     given = list(sys.argv[1:] if arguments is None else arguments)
     previous = signal.signal(signal.SIGTERM, _on_terminate)
     if os.environ.get("NO_COLOR"):
@@ -161,20 +166,6 @@ def main(arguments: Sequence[str] | None = None, command: typer.Typer = app) -> 
         if code == INTERRUPTED:
             sys.stderr.write(f"{INTERRUPTION}\n")
         return code
-    except CliError as error:
-        _report(error, as_json="--json" in given)
-        return int(error.exit_code)
-    except ProfileError as error:
-        _report(CliError(str(error), exit_code=ExitCode.USAGE), as_json="--json" in given)
-        return int(ExitCode.USAGE)
-    except RuleError as error:
-        _report(refusal(error), as_json="--json" in given)
-        return int(ExitCode.REFUSED)
-    except StatisticsMissingError as error:
-        _report(CliError(str(error), exit_code=ExitCode.SERVER), as_json="--json" in given)
-        return int(ExitCode.SERVER)
-    except typer.TyperException as error:
-        return _report_usage(error, as_json="--json" in given)
     except (KeyboardInterrupt, typer.Abort):
         sys.stderr.write(f"{INTERRUPTION}\n")
         return INTERRUPTED
@@ -185,11 +176,14 @@ def main(arguments: Sequence[str] | None = None, command: typer.Typer = app) -> 
         return _stop_writing()
     except BrokenPipeError:
         return _stop_writing()
-    except OSError as error:
-        _report(_failed_file(error), as_json="--json" in given)
-        if error.filename is None:
+    except FAILURES as error:
+        failure, as_json = _cli_error(error), "--json" in given
+        # A call without a command shows the help instead of a message.
+        if as_json or not isinstance(error, typer.TyperException) or error.format_message():
+            _report(failure, as_json=as_json)
+        if isinstance(error, OSError) and error.filename is None:
             _stop_writing()
-        return int(ExitCode.REFUSED)
+        return int(failure.exit_code)
     finally:
         signal.signal(signal.SIGTERM, previous)
         for name in from_login:
@@ -202,13 +196,6 @@ def _built(command: typer.Typer) -> Callable[..., Any]:
     return typer.main.get_command(command)
 
 
-def _open_closed_outputs() -> None:
-    """Let a command write to nowhere where it was started with a closed output, as by cron."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
-
-
 def _stop_writing() -> int:
     """The exit code where the reader of the output, for example `head`, has seen enough."""
     with suppress(OSError, ValueError):  # Python would flush it once more as it ends.
@@ -216,10 +203,28 @@ def _stop_writing() -> int:
     return int(ExitCode.OK)
 
 
-def _failed_file(error: OSError) -> CliError:
-    """The error of a file that no command foresaw, or of its output, which has no name."""
-    what = error.filename if error.filename is not None else "the output"
-    return CliError(f"Cannot use {what} ({error.strerror or error}).", exit_code=ExitCode.REFUSED)
+def _cli_error(error: Exception) -> CliError:
+    """The error that ended a command, with its exit code."""
+    if isinstance(error, CliError):
+        return error
+    if isinstance(error, ProfileError):
+        return CliError(str(error), exit_code=ExitCode.USAGE)
+    if isinstance(error, RuleError):
+        return refusal(error)
+    if isinstance(error, typer.TyperException):
+        message = " ".join(error.format_message().split()).replace(
+            "Value error, ", ""
+        )  # Pydantic's.
+        if message and not message.endswith((".", "?")):
+            message += "."
+        asked = getattr(getattr(error, "ctx", None), "command_path", "finishline")
+        return CliError(f"{message} See `{asked} --help`.".strip(), exit_code=ExitCode.USAGE)
+    if isinstance(error, OSError):  # Of a file that no command foresaw, or of the output.
+        what = error.filename if error.filename is not None else "the output"
+        return CliError(
+            f"Cannot use {what} ({error.strerror or error}).", exit_code=ExitCode.REFUSED
+        )
+    return CliError(str(error), exit_code=ExitCode.SERVER)
 
 
 def _server_of_login() -> dict[str, str]:
@@ -246,18 +251,6 @@ def _report(error: CliError, *, as_json: bool) -> None:
     console.print(Text.assemble(("error: ", "bold red"), error.message), soft_wrap=True)
     for problem in told_besides(error.message, error.problems):
         console.print(Text(f"  {problem}"), soft_wrap=True)
-
-
-def _report_usage(error: typer.TyperException, *, as_json: bool) -> int:
-    message = " ".join(error.format_message().split()).replace("Value error, ", "")  # Pydantic's.
-    if not message and not as_json:
-        return int(ExitCode.USAGE)  # No command at all asks for help, which is shown by now.
-    if message and not message.endswith((".", "?")):
-        message += "."
-    asked = getattr(getattr(error, "ctx", None), "command_path", "finishline")
-    usage = CliError(f"{message} See `{asked} --help`.".strip(), exit_code=ExitCode.USAGE)
-    _report(usage, as_json=as_json)
-    return int(ExitCode.USAGE)
 
 
 if __name__ == "__main__":

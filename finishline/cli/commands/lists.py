@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from finishline.cli.client import ServerClient, View
-from finishline.cli.errors import CliError, ExitCode, Problem, refusal
+from finishline.cli.errors import CliError, ExitCode, Problem
 from finishline.cli.options import DEFAULT_URL, Json, Token, Url
 from finishline.cli.screen import Screen, as_it_is, open_screen
 from finishline.rules.benchmarks.prices import Price
@@ -144,29 +144,23 @@ def invite(
 
     With --from each person of a list gets a link of their own, as CSV to send by mail merge.
     """
-    rules: dict[str, object] = {
-        "last_day": until,
-        "mail_domain": domain,
-        "organisation": organisation,
-    }
-    rules |= {"role": role, "known": approve or None}
-    body = {name: value for name, value in rules.items() if value is not None}
     screen = open_screen(as_json=as_json)
-    if file is not None:
-        if name is not None:
-            raise CliError("Give --from or --name, not both.", exit_code=ExitCode.USAGE)
-        return _invite_class(file, body, url=url, token=token, screen=screen)
+    if file is not None and name is not None:
+        raise CliError("Give --from or --name, not both.", exit_code=ExitCode.USAGE)
+    asked = {"last_day": until, "mail_domain": domain, "organisation": organisation, "name": name}
+    body: dict[str, object] = {"role": role} | ({"known": True} if approve else {})
+    body |= {key: value for key, value in asked.items() if value is not None}
     with ServerClient(url, token) as server:
-        view = server.post(
-            "/invitations", body | ({"uses": uses, "name": name} if name else {"uses": uses})
-        )
+        if file is not None:
+            return _invite_class(server, file, body, screen)
+        view = server.post("/invitations", body | {"uses": uses})
     _warn(view, screen)
     screen.answer(view, [as_it_is(view["link"])])
     return int(ExitCode.OK)
 
 
 def _invite_class(
-    file: Path, body: dict[str, object], *, url: str, token: str | None, screen: Screen
+    server: ServerClient, file: Path, body: Mapping[str, object], screen: Screen
 ) -> int:
     """Make a link for each person of a list; each is written at once, so that none is lost."""
     domain = body.get("mail_domain")
@@ -176,14 +170,14 @@ def _invite_class(
         for note in notes:
             typer.echo(f"{file.name} {note}: left out.", err=True)
         typer.echo(csv_line("name", "email", "link"))
-    with ServerClient(url, token) as server:
-        for each in students:
-            view = server.post("/invitations", body | ({"name": each.name} if each.name else {}))
-            if not made:
-                _warn(view, screen)
-            made.append({"name": each.name, "email": each.email, "link": view["link"]})
-            if not screen.as_json:
-                typer.echo(csv_line(each.name, each.email, view["link"]))
+    for each in students:
+        name = {} if each.name is None else {"name": each.name}
+        view = server.post("/invitations", {**body, **name})
+        if not made:
+            _warn(view, screen)
+        made.append({"name": each.name, "email": each.email, "link": view["link"]})
+        if not screen.as_json:
+            typer.echo(csv_line(each.name, each.email, view["link"]))
     if screen.as_json:
         screen.answer({"invitations": made, "left_out": notes}, [])
     return int(ExitCode.OK)
@@ -285,10 +279,7 @@ def import_prices(
     as_json: Json = False,
 ) -> int:
     """Add all prices of a file, or none if one is invalid (organisers only); skip known ones."""
-    try:
-        bodies = [price.model_dump(mode="json") for price in read_prices(path)]
-    except RuleError as error:
-        raise refusal(error) from error
+    bodies = [price.model_dump(mode="json") for price in read_prices(path)]
     with ServerClient(url, token) as server:
         view = server.post("/prices/import", {"prices": bodies})
     added = count_text(len(view["added"]), "price")
