@@ -23,17 +23,15 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from finishline.rules.benchmarks.benchmark import (
-    Benchmark,
+from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
+from finishline.rules.benchmarks.definition_tables import (
     DataSet,
-    QualityTarget,
     ReachRule,
     ReferenceRun,
     ReplayPolicy,
     RunsRule,
-    load_benchmark,
 )
-from finishline.rules.benchmarks.quality import Direction
+from finishline.rules.benchmarks.quality import Direction, QualityTarget
 from finishline.rules.run import Clock, Evaluation
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.scoring.violations import FIXED_STOP_P_VALUE

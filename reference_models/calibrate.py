@@ -12,7 +12,7 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
-from finishline.rules.benchmarks.benchmark import ReferenceRun
+from finishline.rules.benchmarks.definition_tables import ReferenceRun
 from finishline.rules.benchmarks.quality import Direction, QualityTarget
 from finishline.rules.verification.bands import reference_run_toml
 from reference_models import Measurement, load_reference

@@ -11,15 +11,9 @@ from pathlib import Path
 import pytest
 
 from finishline.rules.archive.definitions import shipped_definitions
-from finishline.rules.benchmarks.benchmark import (
-    Benchmark,
-    DataSet,
-    QualityTarget,
-    ReachRule,
-    RunsRule,
-    load_benchmark,
-    load_benchmarks,
-)
+from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark, load_benchmarks
+from finishline.rules.benchmarks.definition_tables import DataSet, ReachRule, RunsRule
+from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.run import Clock, Evaluation, Run
 from tests.support.chromium import running_chromium
 

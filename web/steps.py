@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from finishline.rules.benchmarks.benchmark import RunsRule
+from finishline.rules.benchmarks.definition_tables import RunsRule
 from finishline.rules.ranking.evidence import (
     evidence_words,
     place_words,

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from finishline.rules.benchmarks.latency_protocol import samples_in_whole_passes
+from finishline.rules.benchmarks.definition_tables import samples_in_whole_passes
 from finishline.rules.verification.messages import (
     Absence,
     AbsenceCode,

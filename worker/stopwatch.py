@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from finishline.rules.benchmarks.benchmark import QualityTarget, ReachRule
+from finishline.rules.benchmarks.definition_tables import ReachRule
+from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.run import Clock, Evaluation, Ledger, Phase
 from finishline.rules.scoring.tta import first_evaluation_at_target
 from finishline.rules.verification.control_points import first_break

@@ -14,7 +14,7 @@ from finishline.client.files import read_folder
 from finishline.definitions import folders_of
 from finishline.package_folder import package_folder
 from finishline.rules.benchmarks.benchmark import Benchmark, parse_benchmark
-from finishline.rules.benchmarks.policy import TASK_FILE
+from finishline.rules.benchmarks.definition_tables import TASK_FILE
 from finishline.rules.errors import BenchmarkError, RuleError
 from finishline.rules.text import count_text
 from finishline.rules.trainings.own_benchmark import (

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from finishline.client.errors import Problem, Refused, problems_of, refusal
-from finishline.rules.benchmarks.policy import LARGEST_PACKAGE_BYTES
+from finishline.rules.benchmarks.definition_tables import LARGEST_PACKAGE_BYTES
 from finishline.rules.canonical import sha256_of
 from finishline.rules.errors import RuleError
 from finishline.rules.logs import PACKED_SUFFIXES, UNPACKED, check_file_name

@@ -156,6 +156,10 @@ class Fields:
             raise self.fail(name, "control characters in a text", expected="printable texts")
         return tuple(value)
 
+    def optional_texts(self, name: str) -> tuple[str, ...] | None:
+        """As `texts`, or None where the field is absent or null."""
+        return self.texts(name) if self.has(name) else None
+
     def numbers(self, name: str) -> tuple[float, ...]:
         """A non-empty list of finite numbers."""
         value = self._get(name, "a list of numbers")

@@ -3,7 +3,7 @@
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.benchmarks.policy import REFERENCE
+from finishline.rules.benchmarks.definition_tables import REFERENCE
 from finishline.rules.trainings.package import Package, read_package
 from server.base.database import state_of
 from server.base.services import Services

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from finishline.rules.benchmarks.benchmark import Benchmark, QualityTarget
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.errors import RuleError
 from finishline.rules.logs import clock_of_log
 from finishline.rules.run import (

@@ -9,8 +9,8 @@ from pydantic_core import ErrorDetails
 from sqlalchemy.orm import Session
 
 from finishline.api.boards import BoardQuery
-from finishline.rules.benchmarks.benchmark import Benchmark, ReplayPolicy, RunsRule
-from finishline.rules.benchmarks.policy import TrainingPolicy
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.definition_tables import ReplayPolicy, RunsRule, TrainingPolicy
 from finishline.rules.errors import RuleError
 from finishline.rules.text import count_text
 from finishline.rules.verification.replay_plan import OWN_SEEDS

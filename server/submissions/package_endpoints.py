@@ -7,7 +7,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.datastructures import FormData
 
 from finishline.api.submissions import PackageView, SubmissionView
-from finishline.rules.benchmarks.policy import LARGEST_PACKAGE_BYTES
+from finishline.rules.benchmarks.definition_tables import LARGEST_PACKAGE_BYTES
 from finishline.rules.trainings.package import MOST_FILES
 from server.base.forms import files_part, multipart_body, read_files, read_text, with_form
 from server.base.models.visibility import sees_source

@@ -18,7 +18,8 @@ from finishline.api.calibrations import (
     CalibrationView,
     ChunkView,
 )
-from finishline.rules.benchmarks.benchmark import Benchmark, ReferenceRun
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.definition_tables import ReferenceRun
 from finishline.rules.verification.bands import (
     band_at,
     convergence_at,

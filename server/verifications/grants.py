@@ -4,7 +4,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.benchmarks.policy import TrainingPolicy
+from finishline.rules.benchmarks.definition_tables import TrainingPolicy
 from finishline.rules.trainings.environment import closest_environment
 from finishline.rules.verification.messages import (
     PACKAGE_PREFIX,

@@ -12,7 +12,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from finishline.rules.benchmarks.benchmark import ReferenceRun, load_benchmark, parse_benchmark
+from finishline.rules.benchmarks.benchmark import load_benchmark, parse_benchmark
+from finishline.rules.benchmarks.definition_tables import ReferenceRun
 from finishline.rules.run import Phase
 from finishline.rules.verification.bands import reference_run_toml
 from reference_models import (

@@ -6,13 +6,13 @@ import pytest
 
 from finishline.rules.archive.definitions import shipped_ids, shipped_text
 from finishline.rules.benchmarks.benchmark import (
-    QualityTarget,
-    RankingRule,
     load_benchmark,
     load_benchmarks,
     parse_benchmark,
     read_benchmark,
 )
+from finishline.rules.benchmarks.definition_tables import RankingRule
+from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.errors import BenchmarkError, RuleError
 
 GOOD = """

@@ -9,7 +9,7 @@ import tomllib
 import pytest
 from scipy import stats
 
-from finishline.rules.benchmarks.benchmark import ReferenceRun
+from finishline.rules.benchmarks.definition_tables import ReferenceRun
 from finishline.rules.scoring.calibrated_runs import (
     crossing_epochs,
     curves_at,

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from finishline.rules.benchmarks.benchmark import RunsRule
+from finishline.rules.benchmarks.definition_tables import RunsRule
 from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.errors import RuleError
 from finishline.rules.run import Evaluation, Ledger, Run

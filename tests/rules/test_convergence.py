@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from finishline.rules.archive.definitions import shipped_definitions
-from finishline.rules.benchmarks.benchmark import RcpRule
-from finishline.rules.benchmarks.reference_points import ReferencePoint
+from finishline.rules.benchmarks.definition_tables import RcpRule, ReferencePoint
 from finishline.rules.errors import RuleError
 from finishline.rules.run import Evaluation, Run
 from finishline.rules.scoring.convergence import (

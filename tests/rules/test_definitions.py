@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from finishline.rules.archive.definitions import general_runs, shipped_text
-from finishline.rules.benchmarks.benchmark import RunsRule, parse_benchmark, read_benchmark
+from finishline.rules.benchmarks.benchmark import parse_benchmark, read_benchmark
+from finishline.rules.benchmarks.definition_tables import RunsRule
 from finishline.rules.benchmarks.phases import (
     NO_PHASES,
     Phases,

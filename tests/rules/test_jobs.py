@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from finishline.rules.benchmarks.benchmark import ReachRule
+from finishline.rules.benchmarks.definition_tables import ReachRule
 from finishline.rules.errors import RuleError
 from finishline.rules.verification.calibration import plan_calibration
 from finishline.rules.verification.cross_check import plan_cross_check

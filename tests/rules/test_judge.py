@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from finishline.rules.benchmarks.benchmark import ReferenceRun, load_benchmark
+from finishline.rules.benchmarks.benchmark import load_benchmark
+from finishline.rules.benchmarks.definition_tables import ReferenceRun
 from finishline.rules.run import Evaluation
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.statistics.aggregate import olympic_mean, olympic_weight, reference_of

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from finishline.api.comparisons import GhostPointView
-from finishline.rules.benchmarks.benchmark import QualityTarget, ReachRule, RunsRule
+from finishline.rules.benchmarks.definition_tables import ReachRule, RunsRule
+from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.errors import RuleError
 from finishline.rules.logs import clock_of_log
 from finishline.rules.ranking.evidence import (

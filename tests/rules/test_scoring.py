@@ -10,7 +10,7 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from finishline.rules.benchmarks.benchmark import RunsRule
+from finishline.rules.benchmarks.definition_tables import RunsRule
 from finishline.rules.errors import RuleError
 from finishline.rules.run import Clock, Evaluation, Ledger, Run
 from finishline.rules.scoring.scoring import score

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from finishline.rules.benchmarks.benchmark import load_benchmark, parse_benchmark
-from finishline.rules.benchmarks.policy import LARGEST_PACKAGE_BYTES
+from finishline.rules.benchmarks.definition_tables import LARGEST_PACKAGE_BYTES
 from finishline.rules.errors import BenchmarkError
 from finishline.rules.trainings.environment import closest_environment
 from finishline.rules.trainings.manifest import PackageError, read_manifest

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from finishline.rules.benchmarks.benchmark import QualityTarget, ReachRule
+from finishline.rules.benchmarks.definition_tables import ReachRule
+from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.errors import RuleError
 from finishline.rules.run import (
     CLOCK_NAMES,

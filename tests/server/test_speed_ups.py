@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select
 
-from finishline.rules.benchmarks.policy import TrainingPolicy
+from finishline.rules.benchmarks.definition_tables import TrainingPolicy
 from finishline.rules.verification.messages import BoxWord
 from finishline.rules.verification.speed_up import side_of_run
 from server.base.database import utc_now

@@ -21,7 +21,7 @@ from finishline.cli.commands.requests import COMMANDS
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import DEFAULT_URL, Json, Token, Url
 from finishline.cli.screen import Screen, open_screen
-from finishline.rules.benchmarks.benchmark import ReferenceRun
+from finishline.rules.benchmarks.definition_tables import ReferenceRun
 from finishline.rules.text import count_text
 from finishline.rules.verification.bands import reference_run_toml
 

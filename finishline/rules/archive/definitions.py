@@ -7,7 +7,8 @@ from functools import cache
 from finishline.rules.archive.files import Place, version_of
 from finishline.rules.archive.rounds import shipped_texts, version_parts
 from finishline.rules.archive.submissions import ResultSet, Submission
-from finishline.rules.benchmarks.benchmark import MLPERF_ID, Benchmark, RunsRule, parse_benchmark
+from finishline.rules.benchmarks.benchmark import MLPERF_ID, Benchmark, parse_benchmark
+from finishline.rules.benchmarks.definition_tables import RunsRule
 from finishline.rules.benchmarks.quality import QualityTarget
 
 # Earlier names of benchmarks.

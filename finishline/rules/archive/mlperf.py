@@ -34,8 +34,7 @@ from finishline.rules.archive.set_problems import (
     note_unnamed_round,
 )
 from finishline.rules.archive.submissions import HPC_BENCHMARKS, ResultSet, SingleLog
-from finishline.rules.benchmarks.benchmark import DIVISIONS, Benchmark
-from finishline.rules.benchmarks.rounds import round_of_day
+from finishline.rules.benchmarks.benchmark import DIVISIONS, Benchmark, round_of_day
 from finishline.rules.logs.mllog import Reading
 from finishline.rules.run import Run
 from finishline.rules.scoring.convergence import RcpVerdict

@@ -11,7 +11,8 @@ from typing import Any
 from finishline.rules.archive.definitions import general_runs
 from finishline.rules.archive.files import Archive, ArchiveFile
 from finishline.rules.archive.problems import Problems
-from finishline.rules.benchmarks.benchmark import DIVISIONS, Benchmark, DataSet, ReachRule
+from finishline.rules.benchmarks.benchmark import DIVISIONS, Benchmark
+from finishline.rules.benchmarks.definition_tables import DataSet, ReachRule
 from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.errors import LogFormatError, RuleError
 from finishline.rules.logs.lines import MLLOG, format_of

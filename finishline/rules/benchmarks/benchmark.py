@@ -2,152 +2,44 @@
 
 import hashlib
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import cast, get_args
 
-from finishline.rules.benchmarks.definition_checks import check_offered
-from finishline.rules.benchmarks.latency_protocol import LatencyProtocol, read_latency_protocol
-from finishline.rules.benchmarks.policy import TrainingPolicy, read_training_policy
-from finishline.rules.benchmarks.quality import QualityTarget as QualityTarget
-from finishline.rules.benchmarks.quality import read_target
-from finishline.rules.benchmarks.reference_points import ConvergenceUnit, ReferencePoint, SpreadOf
+from finishline.rules.benchmarks.definition_tables import (
+    ConvergenceUnit,
+    DataSet,
+    Hyperparameter,
+    LatencyProtocol,
+    RankingRule,
+    RcpRule,
+    ReachRule,
+    ReferenceRun,
+    ReplayPolicy,
+    RunsRule,
+    TrainingPolicy,
+    read_convergence_unit,
+    read_data_set,
+    read_hyperparameters,
+    read_latency_protocol,
+    read_ranking,
+    read_rcp,
+    read_reach,
+    read_reference_run,
+    read_replay,
+    read_runs,
+    read_training_policy,
+)
+from finishline.rules.benchmarks.quality import UNITS, QualityTarget, read_target
 from finishline.rules.errors import BenchmarkError, joined
 from finishline.rules.fields import Fields, read_each, read_whole
-from finishline.rules.measurements import PrecisionName
 from finishline.rules.run import CLOCK_NAMES, Clock
-from finishline.rules.text import count_text, parse_toml, shown
+from finishline.rules.text import parse_toml, shown
 
 DIVISIONS = ("closed", "open")
 TIME_UNITS = ("s", "min", "h:mm:ss")
-REACH_RULES = ("first_crossing", "sustained", "fixed_stop")
-SEED_RULES = ("required", "if_logged")
-NUMBERED_EVIDENCE = ("measured", "published")
-MOST_RUNS = 100  # Of a verification.
-
-
-@dataclass(frozen=True)
-class ReachRule:
-    """Rule for when a run reaches its target; `evaluations` in a row for "sustained"."""
-
-    name: str
-    evaluations: int = 1
-
-
-@dataclass(frozen=True)
-class DataSet:
-    """Training and evaluation data; `sha256` is over the raw items where one is defined.
-
-    The counts are None where no fixed set of items is trained or evaluated on.
-    """
-
-    name: str
-    source: str
-    train_items: int | None
-    test_items: int | None
-    sha256: str | None
-
-
-@dataclass(frozen=True)
-class RunsRule:
-    """Runs a result is made of, and how many are dropped at each end before the mean.
-
-    `started` is for benchmarks with runs that often fail: so many are started, and the first
-    `count` that reach the target make the result. `seeds` is "required" where every closed run must
-    log one, "if_logged" where the rules did not ask for it; none may repeat either way.
-    """
-
-    count: int
-    dropped: int
-    started: int | None = None
-    seeds: str = "required"
-
-    @property
-    def wanted(self) -> int:
-        """Number of runs a submission must have."""
-        return self.started or self.count
-
-
-@dataclass(frozen=True)
-class RcpRule:
-    """Rule that compares a closed set's convergence with the reference's.
-
-    `stdev_of` says which reading of the standard deviation holds, `allowance` how far below the
-    limit a mean may still be (rules.convergence), `normalise` whether the time of a set that
-    converged faster than the mean is raised. `samples_per_epoch` is given where the points count
-    samples and a log may count epochs.
-    """
-
-    stdev_of: SpreadOf
-    allowance: float
-    points: tuple[ReferencePoint, ...]
-    normalise: bool = True
-    samples_per_epoch: int | None = None
-
-
-@dataclass(frozen=True)
-class Hyperparameter:
-    """One setting of the reference model: its default and the values a submission may choose.
-
-    `closed` tells whether a closed submission may set it at all.
-    """
-
-    name: str
-    default: float
-    minimum: float
-    maximum: float
-    integer: bool
-    closed: bool
-
-
-@dataclass(frozen=True)
-class ReplayPolicy:
-    """Rules for running and judging verifications of this benchmark.
-
-    `reference` names the module in reference_models. The server draws between `min_runs` and
-    `max_runs` runs. `alpha` is the chance that an honest claim is rejected, for the whole
-    verification. `time_tolerance` is how much slower (0.5 = 50 %) a replay on the same hardware
-    class may be before its time speaks against the claim. `automatic` asks for a verification
-    of every submission. `equal_seed_distance` is how far two curves of one seed may be apart, as a
-    root mean square in the metric's unit; None where that was not measured. `precisions` are those
-    that the reference can train in, its own first; empty where it chooses by the device.
-    """
-
-    reference: str
-    min_runs: int
-    max_runs: int
-    alpha: float
-    time_tolerance: float
-    run_limit_seconds: float
-    lease_seconds: float
-    max_attempts: int
-    automatic: bool
-    equal_seed_distance: float | None = None
-    precisions: tuple[PrecisionName, ...] = ()
-
-    def told(self, precision: PrecisionName | None) -> PrecisionName | None:
-        """The precision to tell the reference: None for its own, and for one it does not offer."""
-        return precision if precision in self.precisions[1:] else None
-
-
-@dataclass(frozen=True)
-class ReferenceRun:
-    """One calibrated run of the reference model: quality at every evaluation, in order."""
-
-    batch_size: int
-    seed: int
-    quality: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class RankingRule:
-    """Evidence that is numbered; None stands for measured and published results."""
-
-    numbers: tuple[str, ...] | None = None
-
-
 # Version and name of a benchmark of a published round.
 MLPERF_ID = re.compile(r"mlperf-v([0-9]+)\.([0-9]+)-([a-z0-9_]+)")
 
@@ -156,10 +48,9 @@ MLPERF_ID = re.compile(r"mlperf-v([0-9]+)\.([0-9]+)-([a-z0-9_]+)")
 class Benchmark:
     """Task + data set + quality target + rules version, read from one file.
 
-    `sha256` is the hash of that file: a result names the definition it was scored under.
-    `convergence_unit` is the unit of convergence (epochs or samples); `rcp` is None where no
-    reference convergence points are known, `latency` where the latency of its model is not
-    measured, `trainings` where no package is trained, `time_unit` where the times of a board
+    `sha256` is the hash of that file: a result names the definition it was scored under. `rcp` is
+    None where no reference convergence points are known, `latency` where the latency of its model
+    is not measured, `trainings` where no code is trained, `time_unit` where the times of a board
     choose the unit that pages show them in.
     """
 
@@ -182,7 +73,7 @@ class Benchmark:
     convergence_unit: ConvergenceUnit = "epoch_num"
     rcp: RcpRule | None = None
     latency: LatencyProtocol | None = None
-    ranking: RankingRule = RankingRule()
+    ranking: RankingRule = field(default_factory=RankingRule)
     trainings: TrainingPolicy | None = None
     time_unit: str | None = None
 
@@ -204,62 +95,58 @@ def load_benchmark(path: Path) -> Benchmark:
 def parse_benchmark(content: bytes, *, file: str) -> Benchmark:
     """The benchmark that TOML text is to offer. Raises a RuleError naming file and fields."""
     benchmark = read_benchmark(content, file=file)
-    check_offered(benchmark, file=file)
+    for place, found, expected in _faults(benchmark):
+        raise BenchmarkError(found, file=file, field=place, expected=expected)
     return benchmark
 
 
+@lru_cache(maxsize=256)
 def read_benchmark(content: bytes, *, file: str) -> Benchmark:
     """Read a stored definition: the benchmark that a result was published under.
 
-    A definition that was accepted once can be read forever: new checks belong in rules.offered, and
-    only checks that no benchmark can do without belong here. Raises a RuleError with the first
-    wrong field of each table.
+    A definition that was accepted once can be read for ever: new checks belong in `_faults`.
+    Raises a RuleError with the first wrong field of each table. The server, the checks and every
+    proof read the same few definitions again and again.
     """
-    return _read_once(content, file)
-
-
-@lru_cache(maxsize=256)
-def _read_once(content: bytes, file: str) -> Benchmark:
-    """The server, the checks and every proof read the same few definitions again and again."""
-    table = parse_toml(content, file=file, error=BenchmarkError)
-    root = Fields(table, file=file, error=BenchmarkError)
+    root = Fields(
+        parse_toml(content, file=file, error=BenchmarkError), file=file, error=BenchmarkError
+    )
     parts, problems = read_each(
         {
             "benchmark_id": lambda: _id(root, file),
-            "data_set": lambda: _data_set(root.table("data_set")),
-            "runs": lambda: _runs(root.table("runs")),
+            "data_set": lambda: read_data_set(root.table("data_set")),
+            "runs": lambda: read_runs(root.table("runs")),
             "target": lambda: root.table("target"),
         }
     )
     if problems:  # The others rest on these.
         raise joined(problems)
-    target = parts.pop("target")
-    sha256 = hashlib.sha256(content).hexdigest()
+    target, data_set, runs = parts.pop("target"), parts["data_set"], parts["runs"]
     benchmark = read_whole(
         root,
-        partial(Benchmark, sha256=sha256, **parts),
+        partial(Benchmark, sha256=hashlib.sha256(content).hexdigest(), **parts),
         {
             "title": lambda: root.text("title"),
             "version": lambda: root.text("version"),
             "task": lambda: root.text("task"),
             "about": lambda: root.text("about"),
-            "reach": lambda: _reach(target),
-            "target": lambda: read_target(target, test_items=parts["data_set"].test_items),
+            "reach": lambda: read_reach(target),
+            "target": lambda: read_target(target, test_items=data_set.test_items),
             "clock": lambda: Clock(root.choice("clock", CLOCK_NAMES)),
             "divisions": lambda: _divisions(root),
-            "log_names": lambda: (
-                root.texts("log_names") if root.has("log_names") else (parts["benchmark_id"],)
+            "log_names": lambda: root.optional_texts("log_names") or (parts["benchmark_id"],),
+            "hyperparameters": lambda: (
+                root.read_table("hyperparameters", read_hyperparameters) or {}
             ),
-            "hyperparameters": lambda: _hyperparameters(root.optional_table("hyperparameters")),
-            "replay": lambda: _replay(root.optional_table("replay")),
-            "reference_runs": lambda: tuple(
-                _reference_run(item) for item in root.tables("reference_runs")
+            "replay": lambda: root.read_table("replay", read_replay),
+            "reference_runs": lambda: tuple(map(read_reference_run, root.tables("reference_runs"))),
+            "convergence_unit": lambda: (
+                root.read_table("convergence", read_convergence_unit) or "epoch_num"
             ),
-            "convergence_unit": lambda: _convergence_unit(root.optional_table("convergence")),
-            "rcp": lambda: _rcp(root.optional_table("rcp"), parts["runs"]),
-            "latency": lambda: read_latency_protocol(root.optional_table("latency")),
-            "ranking": lambda: _ranking(root.optional_table("ranking")),
-            "trainings": lambda: read_training_policy(root.optional_table("trainings")),
+            "rcp": lambda: root.read_table("rcp", partial(read_rcp, runs=runs)),
+            "latency": lambda: root.read_table("latency", read_latency_protocol),
+            "ranking": lambda: root.read_table("ranking", read_ranking) or RankingRule(),
+            "trainings": lambda: root.read_table("trainings", read_training_policy),
             "time_unit": lambda: (
                 root.choice("time_unit", TIME_UNITS) if root.has("time_unit") else None
             ),
@@ -297,158 +184,109 @@ def _divisions(root: Fields) -> tuple[str, ...]:
     return names
 
 
-def _data_set(table: Fields) -> DataSet:
-    data_set = DataSet(
-        name=table.text("name"),
-        source=table.text("source"),
-        train_items=table.optional_integer("train_items", minimum=1),
-        test_items=table.optional_integer("test_items", minimum=1),
-        sha256=table.optional_text("sha256"),
-    )
-    table.refuse_unknown()
-    return data_set
+# Checks that a definition must pass before it opens for submissions.
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")  # It names files and folders.
+LONGEST_SECONDS = 30 * 86_400.0  # A lease of 1e300 seconds has no end that a calendar holds.
+MAX_RUNS = 100  # Logs of a submission.
+MOST_ITEMS = 10**15  # Of a data set, a million times the largest one of an archive.
+# References that train in several precisions have it as their own. It is the first, and a reference
+# is not told its own precision.
+OWN_PRECISION = "fp32"
+Fault = tuple[str, str, str]
 
 
-def _reach(table: Fields) -> ReachRule:
-    name = table.choice("reach", REACH_RULES)
-    if name == "sustained":
-        return ReachRule(name, table.integer("evaluations", minimum=2))
-    if table.has("evaluations"):
-        raise table.fail(
-            "evaluations", f"given with reach = {name!r}", expected="reach = 'sustained' or nothing"
-        )
-    return ReachRule(name)
+def _faults(benchmark: Benchmark) -> Iterator[Fault]:
+    """Field, value and expected value where a definition makes no sense."""
+    runs, data_set, replay = benchmark.runs, benchmark.data_set, benchmark.replay
+    if not _ID.fullmatch(benchmark.benchmark_id):
+        yield "id", f"got {benchmark.benchmark_id[:80]!r}", "letters, digits, _, . and -"
+    for number, also in enumerate(benchmark.target.also):
+        yield from _target_faults(also, f"target.also[{number}]")
+    yield from _target_faults(benchmark.target, "target")
+    yield from _direction_faults(benchmark)
+    yield from _training_faults(benchmark)
+    for name in ("replay", "trainings"):
+        for limit in ("run_limit_seconds", "lease_seconds"):
+            seconds = getattr(getattr(benchmark, name), limit, 0.0)
+            if seconds > LONGEST_SECONDS:
+                expected = f"at most {LONGEST_SECONDS:g} seconds"
+                yield f"{name}.{limit}", f"{seconds:g}", expected
+    if replay is not None and replay.precisions and replay.precisions[0] != OWN_PRECISION:
+        expected = f"{OWN_PRECISION} first, which the reference trains in by itself"
+        yield "replay.precisions", f"{replay.precisions[0]} comes first", expected
+    for place, found, most in (
+        ("runs.count", runs.count, MAX_RUNS),
+        ("runs.started", runs.started or 0, MAX_RUNS),
+        ("data_set.train_items", data_set.train_items or 0, MOST_ITEMS),
+        ("data_set.test_items", data_set.test_items or 0, MOST_ITEMS),
+    ):
+        if found > most:
+            yield place, f"{found}", f"at most {most:,}"
 
 
-def _runs(table: Fields) -> RunsRule:
-    count = table.integer("count", minimum=1)
-    rule = RunsRule(
-        count=count,
-        dropped=table.integer("dropped", minimum=0),
-        started=table.optional_integer("started", minimum=count),
-        seeds=table.choice("seeds", SEED_RULES, default="required"),
-    )
-    if rule.count <= 2 * rule.dropped:
-        raise table.fail(
-            "dropped",
-            f"{rule.dropped} of {rule.count} at each end leaves no run",
-            expected="less than half of count",
-        )
-    table.refuse_unknown()
-    return rule
+def _training_faults(benchmark: Benchmark) -> Iterator[Fault]:
+    """Code is timed by a clock that never pauses, to the first crossing, in one division."""
+    if benchmark.trainings is None:
+        return
+    if benchmark.clock.name != "mlperf":
+        yield "clock", f"{benchmark.clock.name!r} with [trainings]", "'mlperf'"
+    if benchmark.reach.name != "first_crossing":
+        yield "target.reach", f"{benchmark.reach.name!r} with [trainings]", "'first_crossing'"
+    if "open" not in benchmark.divisions:
+        expected = "open among them: packages are ranked there"
+        yield "divisions", "no open division with [trainings]", expected
 
 
-def _convergence_unit(table: Fields | None) -> ConvergenceUnit:
-    if table is None:
-        return "epoch_num"
-    name = table.choice("unit", ("epoch_num", "samples_count"))
-    table.refuse_unknown()
-    return "samples_count" if name == "samples_count" else "epoch_num"
+def _target_faults(target: QualityTarget, field: str) -> Iterator[Fault]:
+    """A share that no run has, one that was written in the other unit, a target beyond the best."""
+    scale, found = UNITS[target.unit], f"{target.value:g} {target.unit}"
+    if scale is not None and not 0 <= target.value <= scale:
+        yield f"{field}.value", found, f"0 to {scale:g}, or another unit"
+    elif target.unit == "percent" and target.direction == "higher" and target.value <= 1:
+        yield f"{field}.value", found, f"{100 * target.value:g}, or the unit fraction"
+    if target.is_beyond_floor(target.value):
+        expected = "the best possible quality, at least as good as the target"
+        yield f"{field}.floor", f"{target.floor:g}, but the target is {target.value:g}", expected
 
 
-def _rcp(table: Fields | None, runs: RunsRule) -> RcpRule | None:
-    if table is None:
-        return None
-    if runs.count < 3:
-        raise table.fail("points", f"with runs.count = {runs.count}", expected="at least 3 runs")
-    # The rules ask for 2N figures; the tables of a few benchmarks were accepted with fewer.
-    fewest = table.optional_integer("fewest_figures", minimum=3) or 2 * runs.count
-    points = tuple(_reference_point(item, fewest=fewest) for item in table.tables("points"))
-    sizes = [point.batch_size for point in points]
-    if not points or len(set(sizes)) != len(sizes):
-        raise table.fail("points", f"batch sizes {sizes}", expected="a point for each batch size")
-    rule = RcpRule(
-        stdev_of="all" if table.choice("stdev_of", ("trimmed", "all")) == "all" else "trimmed",
-        allowance=table.optional_number("allowance", minimum=0.0) or 0.0,
-        points=points,
-        normalise=table.boolean("normalise", default=True),
-        samples_per_epoch=table.optional_integer("samples_per_epoch", minimum=1),
-    )
-    table.refuse_unknown()
-    return rule
+def _direction_faults(benchmark: Benchmark) -> Iterator[Fault]:
+    """A target that every calibrated run is at before it has learned anything."""
+    runs, target = benchmark.reference_runs, benchmark.target
+    if benchmark.reach.name == "fixed_stop" or not any(len(run.quality) > 1 for run in runs):
+        return
+    if all(target.is_reached(quality) for run in runs for quality in run.quality[:1]):
+        found = f"every reference run reaches {target.in_words} at its first evaluation"
+        expected = "the direction of improvement, and a target that takes training"
+        yield "target.direction", found, expected
 
 
-def _reference_point(table: Fields, *, fewest: int) -> ReferencePoint:
-    point = ReferencePoint(
-        batch_size=table.integer("batch_size", minimum=1), epochs=table.numbers("epochs")
-    )
-    if min(point.epochs) <= 0 or len(point.epochs) < fewest:
-        raise table.fail(
-            "epochs",
-            f"{count_text(len(point.epochs), 'figure')} from {min(point.epochs):g} on",
-            expected=f"at least {fewest} figures above 0",
-        )
-    table.refuse_unknown()
-    return point
+# When the rounds of MLPerf were published.
+# 0.6, 0.7: the pages of the results, mlperf.org/training-results-0-6 and -0-7, are headed by the
+# day. 5.0 to 6.0: the announcements "MLPerf Training v5.0 ..." and so on of MLCommons
+# (GLOBE NEWSWIRE) are dated.
+PUBLISHED_ON = {
+    "0.6": date(2019, 7, 10),
+    "0.7": date(2020, 7, 29),
+    "5.0": date(2025, 6, 4),
+    "5.1": date(2025, 11, 12),
+    "6.0": date(2026, 6, 16),
+}
 
 
-def _hyperparameters(table: Fields | None) -> dict[str, Hyperparameter]:
-    if table is None:
-        return {}
-    return {name: _hyperparameter(name, table.table(name)) for name, _ in table.items()}
+def published_on(benchmark_id: str) -> date | None:
+    """The day on which the round of an MLPerf benchmark was published, None if it is not known."""
+    found = MLPERF_ID.match(benchmark_id)
+    return PUBLISHED_ON.get(f"{found[1]}.{found[2]}") if found else None
 
 
-def _hyperparameter(name: str, table: Fields) -> Hyperparameter:
-    minimum = table.number("minimum")
-    maximum = table.number("maximum", minimum=minimum)
-    item = Hyperparameter(
-        name=name,
-        default=table.number("default", minimum=minimum, maximum=maximum),
-        minimum=minimum,
-        maximum=maximum,
-        integer=table.boolean("integer", default=False),
-        closed=table.boolean("closed", default=False),
-    )
-    table.refuse_unknown()
-    return item
+def round_of_day(rounds: Sequence[str], day: date | None) -> str:
+    """The first of some rounds, oldest first, that was published on a day or later.
 
-
-def _replay(table: Fields | None) -> ReplayPolicy | None:
-    if table is None:
-        return None
-    min_runs = table.integer("min_runs", minimum=1)
-    policy = ReplayPolicy(
-        reference=table.text("reference"),
-        min_runs=min_runs,
-        max_runs=table.integer("max_runs", minimum=min_runs, maximum=MOST_RUNS),
-        alpha=table.number("alpha", minimum=1e-6, maximum=0.5),
-        time_tolerance=table.number("time_tolerance", minimum=0.0),
-        run_limit_seconds=table.number("run_limit_seconds", minimum=1.0),
-        lease_seconds=table.number("lease_seconds", minimum=1.0),
-        max_attempts=table.integer("max_attempts", minimum=1, maximum=10),
-        automatic=table.boolean("automatic", default=False),
-        equal_seed_distance=table.optional_number("equal_seed_distance", minimum=0.0),
-        precisions=_precisions(table),
-    )
-    table.refuse_unknown()
-    return policy
-
-
-def _precisions(table: Fields) -> tuple[PrecisionName, ...]:
-    if not table.has("precisions"):
-        return ()
-    names, known = table.texts("precisions"), get_args(PrecisionName)
-    if not set(names) <= set(known) or len(set(names)) < len(names):
-        raise table.fail("precisions", shown(list(names)), expected=f"each once of {known}")
-    return cast(tuple[PrecisionName, ...], names)
-
-
-def _ranking(table: Fields | None) -> RankingRule:
-    if table is None:
-        return RankingRule()
-    numbers = table.texts("numbers") if table.has("numbers") else None
-    if numbers is not None and (not numbers or not set(numbers) <= set(NUMBERED_EVIDENCE)):
-        expected = "measured, published or both"
-        raise table.fail("numbers", shown(list(numbers)), expected=expected)
-    table.refuse_unknown()
-    return RankingRule(numbers)
-
-
-def _reference_run(table: Fields) -> ReferenceRun:
-    run = ReferenceRun(
-        batch_size=table.integer("batch_size", minimum=1),
-        seed=table.integer("seed", minimum=0),
-        quality=table.numbers("quality"),
-    )
-    table.refuse_unknown()
-    return run
+    The newest where the day is not known, or a round's own day.
+    """
+    if day is not None:
+        past = [i for i, each in enumerate(rounds) if PUBLISHED_ON.get(each, day) < day]
+        later = rounds[past[-1] + 1 :] if past else rounds
+        if later and later[0] in PUBLISHED_ON:
+            return later[0]
+    return rounds[-1]

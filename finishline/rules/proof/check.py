@@ -13,7 +13,8 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from finishline.rules.benchmarks.benchmark import Benchmark, ReferenceRun, read_benchmark
+from finishline.rules.benchmarks.benchmark import Benchmark, read_benchmark
+from finishline.rules.benchmarks.definition_tables import ReferenceRun
 from finishline.rules.canonical import sha256_of
 from finishline.rules.errors import RuleError
 from finishline.rules.proof.proof import (

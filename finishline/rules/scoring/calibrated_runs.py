@@ -4,7 +4,9 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 
-from finishline.rules.benchmarks.benchmark import Benchmark, QualityTarget, ReachRule
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.definition_tables import ReachRule
+from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.run import Evaluation
 from finishline.rules.scoring.tta import find_crossing
 from finishline.rules.statistics.aggregate import (

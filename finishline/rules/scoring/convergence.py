@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
-from finishline.rules.benchmarks.reference_points import ConvergenceUnit, ReferencePoint, SpreadOf
+from finishline.rules.benchmarks.definition_tables import ConvergenceUnit, ReferencePoint, SpreadOf
 from finishline.rules.errors import RuleError
 from finishline.rules.run import Evaluation, Run
 from finishline.rules.statistics.aggregate import Reference, mean, olympic_mean, standard_deviation

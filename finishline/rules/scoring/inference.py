@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from finishline.rules.benchmarks.benchmark import Benchmark, QualityTarget
+from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.prices import inference_cost_usd_per_10000
+from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.errors import RuleError
 from finishline.rules.logs.dawnbench import DawnbenchEntry
 from finishline.rules.scoring.scoring import Step

@@ -5,8 +5,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from finishline.rules.benchmarks.benchmark import Benchmark, RcpRule
-from finishline.rules.benchmarks.reference_points import ReferencePoint
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.definition_tables import RcpRule, ReferencePoint
 from finishline.rules.errors import RuleError
 from finishline.rules.run import Evaluation, Run
 from finishline.rules.scoring.convergence import (

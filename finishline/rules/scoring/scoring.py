@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from finishline.rules.benchmarks.benchmark import MLPERF_ID, Benchmark, RunsRule
+from finishline.rules.benchmarks.benchmark import MLPERF_ID, Benchmark
+from finishline.rules.benchmarks.definition_tables import RunsRule
 from finishline.rules.benchmarks.prices import training_cost_usd
 from finishline.rules.errors import RuleError
 from finishline.rules.run import Clock, Run

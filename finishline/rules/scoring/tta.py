@@ -5,7 +5,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from finishline.rules.benchmarks.benchmark import QualityTarget, ReachRule
+from finishline.rules.benchmarks.definition_tables import ReachRule
+from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.errors import RuleError
 from finishline.rules.run import Clock, Evaluation, Ledger, Run
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.benchmarks.reference_points import ConvergenceUnit
+from finishline.rules.benchmarks.definition_tables import ConvergenceUnit
 from finishline.rules.run import Evaluation, Run
 from finishline.rules.scoring.tta import first_evaluation_at_target
 from finishline.rules.statistics.aggregate import mean

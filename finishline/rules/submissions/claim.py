@@ -18,9 +18,8 @@ from finishline.rules.benchmarks.accelerators import (
     are_of_cloud,
     stated_accelerator,
 )
-from finishline.rules.benchmarks.benchmark import Benchmark, ReplayPolicy
-from finishline.rules.benchmarks.definition_checks import MAX_RUNS
-from finishline.rules.benchmarks.rounds import published_on
+from finishline.rules.benchmarks.benchmark import MAX_RUNS, Benchmark, published_on
+from finishline.rules.benchmarks.definition_tables import ReplayPolicy
 from finishline.rules.canonical import sha256_of
 from finishline.rules.errors import ClaimError, RuleError
 from finishline.rules.fields import Fields, read_whole

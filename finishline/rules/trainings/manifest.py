@@ -5,7 +5,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field, StringConstraints
 
-from finishline.rules.benchmarks.policy import MANIFEST as FILE
+from finishline.rules.benchmarks.definition_tables import MANIFEST as FILE
 from finishline.rules.errors import RuleError
 from finishline.rules.table import Table, Text
 from finishline.rules.text import parse_toml

@@ -13,7 +13,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from finishline.rules.benchmarks.benchmark import Benchmark, parse_benchmark
-from finishline.rules.benchmarks.policy import REFERENCE, TASK_FILE
+from finishline.rules.benchmarks.definition_tables import REFERENCE, TASK_FILE
 from finishline.rules.errors import BenchmarkError, RuleError
 from finishline.rules.fields import Fields
 from finishline.rules.text import line_of, parse_toml

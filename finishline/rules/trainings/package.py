@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePosixPath
 
-from finishline.rules.benchmarks.policy import LARGEST_PACKAGE_BYTES
+from finishline.rules.benchmarks.definition_tables import LARGEST_PACKAGE_BYTES
 from finishline.rules.canonical import sha256_of
 from finishline.rules.errors import RuleError
 from finishline.rules.fields import MISLEADING

@@ -11,7 +11,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from finishline.rules.benchmarks.benchmark import Benchmark, ReferenceRun
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.definition_tables import ReferenceRun
 from finishline.rules.scoring.normalisation import calibrated_epochs
 from finishline.rules.statistics.aggregate import mean, standard_deviation
 from finishline.rules.statistics.gaps import two_sided_p

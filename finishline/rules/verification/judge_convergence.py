@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from finishline.rules.benchmarks.benchmark import Benchmark, ReplayPolicy
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.definition_tables import ReplayPolicy
 from finishline.rules.run import Evaluation
 from finishline.rules.scoring.calibrated_runs import (
     crossing_epochs,

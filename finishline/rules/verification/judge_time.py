@@ -7,7 +7,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from finishline.rules.benchmarks.benchmark import Benchmark, QualityTarget, ReplayPolicy
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.definition_tables import ReplayPolicy
+from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.measurements import QUIET_CPU_SHARE
 from finishline.rules.scoring.calibrated_runs import curves_at
 from finishline.rules.scoring.scoring import RunScore

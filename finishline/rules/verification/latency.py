@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.benchmarks.latency_protocol import LatencyProtocol
+from finishline.rules.benchmarks.definition_tables import LatencyProtocol
 from finishline.rules.errors import RuleError
 from finishline.rules.measurements import QUIET_CPU_SHARE
 from finishline.rules.scoring.latency import (

@@ -8,7 +8,7 @@ import pytest
 
 from finishline.rules.archive.definitions import shipped_definition
 from finishline.rules.archive.files import COMMIT, KNOWN_SOURCES, find_source, source_name
-from finishline.rules.benchmarks.rounds import published_on, round_of_day
+from finishline.rules.benchmarks.benchmark import published_on, round_of_day
 from finishline.rules.logs import parse_run_log
 from finishline.rules.logs.lines import MLLOG
 from finishline.rules.logs.mllog import read_log

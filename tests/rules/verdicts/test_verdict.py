@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from finishline.rules.benchmarks.benchmark import ReachRule, RunsRule
+from finishline.rules.benchmarks.definition_tables import ReachRule, RunsRule
 from finishline.rules.errors import RuleError
 from finishline.rules.run import Evaluation
 from finishline.rules.submissions.claim import Claim
