@@ -31,13 +31,12 @@ MISLEADING_KEYS = ("global_batch_size", "eval_accuracy", "eval_error", "run_stop
 
 _NAME = rb"\w{1,60}+"
 # A line as MLPerf's own logger spells it: up to its key, and the JSON of its value and metadata.
-# Repeats without an upper limit take half the time of repeats with one.
 _HEAD = rb' \{"namespace": "", "time_ms": [0-9]{13}, "event_type": "[A-Z_]++", "key": '
 _LEADING = rb'(?!(?:%b)")' % "|".join(MISLEADING_KEYS).encode()
 _TEXT = rb'"%b[^"\\:\x00-\x1f]*+"' % _LEADING
 _NUMBER = rb"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:e[+-]?[0-9]{1,2})?+"
 _VALUE = rb"(?:%b|%b|null|true|false)" % (_NUMBER, _TEXT)
-_PAIR = rb'"%b\w++": %b' % (_LEADING, _VALUE)
+_PAIR = rb'"%b[\w.]++": %b' % (_LEADING, _VALUE)
 _TABLE = rb"\{(?:%b(?:, %b)*+)?+\}" % (_PAIR, _PAIR)
 _REST = rb'"value": (?:%b|%b), "metadata": %b\} *+(?=[\r\n]|:::ML|\Z)' % (_VALUE, _TABLE, _TABLE)
 _TIME = rb"(?P<time>[0-9]{1,12}(?:\.[0-9]{0,12})?)"
