@@ -10,6 +10,7 @@ from finishline.rules.logs import parse_run_log
 from finishline.rules.logs.mllog_write import write_run_log
 from finishline.rules.measurements import Figure, ModelWork, PrecisionAudit
 from finishline.rules.run import Clock, Evaluation, Run
+from finishline.rules.submissions.claim_checks import find_shared
 from finishline.rules.verification.messages import (
     ReplayEvaluation,
     ReplayReport,
@@ -21,7 +22,6 @@ from finishline.rules.verification.utilisation import (
     counted_since,
     drift_of,
     energy_to_target_joules,
-    find_shared,
     processor_share,
     roofline,
     run_utilisations,

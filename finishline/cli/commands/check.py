@@ -36,10 +36,9 @@ from finishline.rules.archive.submissions import task_and_kind
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError, StatisticsMissingError
 from finishline.rules.statistics.gaps import has_scipy
-from finishline.rules.submissions.claim_checks import find_cut_off
+from finishline.rules.submissions.claim_checks import find_cut_off, find_shared
 from finishline.rules.submissions.submission import ScoredSubmission, score_submission
 from finishline.rules.text import count_text
-from finishline.rules.verification.utilisation import find_shared
 
 Path_ = Annotated[
     Path,

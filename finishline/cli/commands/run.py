@@ -38,7 +38,7 @@ from finishline.machine import local_system
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.logs import parse_run_log
 from finishline.rules.submissions.claim import MAX_SEED, MAX_TRAINED_SEED
-from finishline.rules.verification.utilisation import find_shared
+from finishline.rules.submissions.claim_checks import find_shared
 
 STDERR = 2  # The file descriptor.
 SEED_LIMIT = 2**31

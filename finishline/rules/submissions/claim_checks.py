@@ -19,6 +19,7 @@ FEWEST_EVALUATIONS = 4
 # No count of epochs is near these.
 FEWEST_EPOCHS, MOST_EPOCHS = 1e-6, 1e9
 DAY_MS = 86_400_000
+LEAST_SHARE = 0.9
 
 
 def check_claim(claim: Claim, runs: Sequence[Run], benchmark: Benchmark) -> list[Violation]:
@@ -204,3 +205,19 @@ def find_cut_off(scored: Iterable[tuple[Run, RunScore]]) -> list[LogFormatError]
         for run, score in scored
         if run.clock == "mlperf" and run.stop_seconds is None
     ]  # fmt: skip
+
+
+def find_shared(runs: Iterable[Run]) -> list[LogFormatError]:
+    """Remark on each run that had less than nine tenths of its processor. No rule is broken."""
+    return [
+        LogFormatError(
+            f"the training had {run.processor_share:.0%} of its processor, as other programs were "
+            "running, so its time is longer than on a quiet machine",
+            file=run.name,
+            field="processor_share",
+            expected=f"at least {LEAST_SHARE:.0%}: end other programs and train again",
+            code="processor_shared",
+        )
+        for run in runs
+        if run.processor_share is not None and run.processor_share < LEAST_SHARE
+    ]

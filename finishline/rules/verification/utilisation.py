@@ -1,13 +1,12 @@
 """Accelerators: names, roofs, a training's share of them; its energy, its share of a processor."""
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Literal
 
-from finishline.rules.errors import LogFormatError
 from finishline.rules.measurements import Figure, ModelWork
-from finishline.rules.run import Clock, Ledger, Phase, Run
+from finishline.rules.run import Clock, Ledger, Phase
 from finishline.rules.verification.messages import ReplayReport, ReplayRun
 
 # The preparation that a clock's rule leaves free costs no energy on it either; an excess over the
@@ -58,9 +57,6 @@ def energy_to_target_joules(joules_of_runs: Sequence[float | None]) -> float | N
     return sum(measured) / len(measured)
 
 
-LEAST_SHARE = 0.9
-
-
 def processor_share(
     cpu_seconds: float | None, seconds: float | None, *, threads: int
 ) -> float | None:
@@ -71,22 +67,6 @@ def processor_share(
     if cpu_seconds is None or not seconds:
         return None
     return min(1.0, cpu_seconds / seconds / threads)
-
-
-def find_shared(runs: Iterable[Run]) -> list[LogFormatError]:
-    """Remark on each run that had less than nine tenths of its processor. No rule is broken."""
-    return [
-        LogFormatError(
-            f"the training had {run.processor_share:.0%} of its processor, as other programs were "
-            "running, so its time is longer than on a quiet machine",
-            file=run.name,
-            field="processor_share",
-            expected=f"at least {LEAST_SHARE:.0%}: end other programs and train again",
-            code="processor_shared",
-        )
-        for run in runs
-        if run.processor_share is not None and run.processor_share < LEAST_SHARE
-    ]
 
 
 TERA = 1e12
