@@ -45,8 +45,15 @@ def find_definition(benchmark_id: str, given: Path | None, server: Server) -> Be
         return shipped_definition(benchmark_id)
     problem = "one of a server that FINISHLINE_URL names or that you logged in to"
     if server.url is not None:
-        content, problem = _download(benchmark_id, server.url, server.token)
-        if content is not None:
+        from finishline.client.transport import FinishlineError, Transport, segment
+
+        path = f"/benchmarks/{segment(benchmark_id)}.toml"
+        try:
+            with Transport(server.url, server.token) as asked:
+                content = asked.download(path, limit_bytes=16 * 1024 * 1024)
+        except (FinishlineError, ValueError) as error:
+            problem = f"one of {server.url} ({error})"
+        else:
             return parse_benchmark(content, file=f"{benchmark_id}.toml")
     known = known_ids(folders)
     near = did_you_mean(benchmark_id, [*known, *sorted(shipped_ids())])
@@ -54,16 +61,3 @@ def find_definition(benchmark_id: str, given: Path | None, server: Server) -> Be
         f"unknown benchmark {benchmark_id[:80]!r}{near}",
         expected=f"{', '.join(known)}, or {problem}",
     )
-
-
-def _download(benchmark_id: str, url: str, token: str | None) -> tuple[bytes | None, str]:
-    """A server's definition, or why there is none."""
-    from finishline.client.errors import FinishlineError
-    from finishline.client.transport import Transport, segment
-
-    try:
-        with Transport(url, token) as server:
-            path = f"/benchmarks/{segment(benchmark_id)}.toml"
-            return server.download(path, limit_bytes=16 * 1024 * 1024), ""
-    except (FinishlineError, ValueError) as error:
-        return None, f"one of {url} ({error})"

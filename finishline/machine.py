@@ -47,7 +47,6 @@ def slug(name: str) -> str:
 
 
 def processor_name() -> str:
-    """The model name of the first processor."""
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:
@@ -59,7 +58,6 @@ def processor_name() -> str:
 
 
 def processor_count() -> int:
-    """Processors this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

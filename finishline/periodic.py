@@ -57,7 +57,6 @@ class PeriodicThread:
 
     @property
     def is_running(self) -> bool:
-        """Whether the thread is alive."""
         return self._thread.is_alive()
 
     @property
@@ -70,7 +69,6 @@ class PeriodicThread:
         self._thread.start()
 
     def wake(self) -> None:
-        """Have the next step at once."""
         self._wakeup.set()
 
     def stop(self, *, join_seconds: float | None = JOIN_SECONDS) -> None:

@@ -143,7 +143,6 @@ def _read() -> dict[str, Any]:
 
 
 def _write(kept: Mapping[str, Any]) -> None:
-    """Replace the file as a whole; nobody else may ever read it."""
     path = profiles_file()
     new = path.with_suffix(".new")
     try:

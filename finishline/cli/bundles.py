@@ -123,7 +123,6 @@ class Checked:
 
     @property
     def failed(self) -> list[str]:
-        """Names of the checks that failed."""
         return [check.name for check in self.checks if check.result == "fail"]
 
 

@@ -37,7 +37,6 @@ def read_benchmarks(given: Path | None, *, wanted: str | None = None) -> dict[st
 
 
 def read_definition(path: Path) -> Benchmark:
-    """The definition in a file. Raises CliError."""
     try:
         return load_benchmark(path)
     except OSError as error:
@@ -91,43 +90,32 @@ def download_files(server: "ServerClient", benchmark: Benchmark) -> dict[str, by
     return files
 
 
-def with_server_definition(
+def with_server_definitions(
     benchmarks: dict[str, Benchmark],
-    benchmark_id: str | None,
     url: str | None,
     token: str | None = None,
+    *,
+    only: str | None = None,
 ) -> dict[str, Benchmark]:
-    """The definitions and, where this one is not among them, the server's of it. Raises CliError.
+    """The definitions and those that only a server has, or that one of them. Raises CliError.
 
     A benchmark that the server does not have either is left to the rules, which list the known.
     """
-    if url is None or benchmark_id is None or benchmark_id in benchmarks:
+    if url is None or only in benchmarks:
         return benchmarks
     from finishline.cli.client import ServerClient  # Loads what speaks HTTP.
 
-    try:
-        with ServerClient(url, token) as server:
-            _, found = download_definition(server, benchmark_id)
-    except CliError as error:
-        if error.exit_code is ExitCode.NOT_FOUND:
-            return benchmarks
-        raise
-    return benchmarks | {found.benchmark_id: found}
-
-
-def with_server_definitions(
-    benchmarks: dict[str, Benchmark], url: str | None, token: str | None = None
-) -> dict[str, Benchmark]:
-    """The definitions and every other one that a server has. Raises CliError."""
-    if url is None:
-        return benchmarks
-    from finishline.cli.client import ServerClient
-
+    found = dict(benchmarks)
     with ServerClient(url, token) as server:
-        listed = [str(each["id"]) for each in server.get("/benchmarks")["benchmarks"]]
-        missing = [each for each in listed if each not in benchmarks]
-        found = [download_definition(server, each)[1] for each in missing]
-    return benchmarks | {each.benchmark_id: each for each in found}
+        listed = [{"id": only}] if only else server.get("/benchmarks")["benchmarks"]
+        for name in (str(each["id"]) for each in listed):
+            try:
+                if name not in found:
+                    found[name] = download_definition(server, name)[1]
+            except CliError as error:
+                if error.exit_code is not ExitCode.NOT_FOUND:
+                    raise
+    return found
 
 
 def benchmark_named_in(claim: bytes) -> str | None:

@@ -166,7 +166,6 @@ FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def json_line(record: Record) -> str:
-    """A record as one line of JSON."""
     try:
         return orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE).decode()
     except TypeError:  # An integer beyond 64 bits, or half of a surrogate pair.
@@ -174,7 +173,6 @@ def json_line(record: Record) -> str:
 
 
 def csv_lines(records: Iterable[Record]) -> Iterable[str]:
-    """The header, then a line for each record."""
     yield _csv_line(COLUMNS)
     for record in records:
         flat = _flat(record)
@@ -243,7 +241,6 @@ def _whole(text: Any) -> int | None:
 
 
 def record_table(records: Iterable[Record]) -> FittingTable:
-    """The records for people."""
     table = FittingTable(spare=("normalised", "benchmark", "CV"), readable=30)
     for column in ("submission", "benchmark", "time", "normalised", "CV", "reached", "problems"):
         right = column in ("time", "normalised", "CV", "reached")

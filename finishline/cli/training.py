@@ -33,7 +33,6 @@ class Training:
     precision: str | None = None
 
     def command(self) -> list[str]:
-        """The command line of the worker's local training."""
         named = {
             "--runs": self.runs,
             "--out": self.out,

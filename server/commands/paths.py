@@ -7,63 +7,27 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from finishline.cli.errors import CliError, ExitCode
 from server.base.artifacts import make_private
 
 
-@dataclass(frozen=True)
 class VarPaths:
     """Paths under the var folder."""
 
-    root: Path
-
-    @property
-    def database(self) -> Path:
-        """The SQLite file."""
-        return self.root / "finishline.db"
-
-    @property
-    def artifacts(self) -> Path:
-        """Raw run logs as they were submitted."""
-        return self.root / "artifacts"
-
-    @property
-    def data(self) -> Path:
-        """Data sets a worker has fetched."""
-        return self.root / "data"
-
-    @property
-    def logs(self) -> Path:
-        """Folder of the services' output."""
-        return self.root / "logs"
-
-    @property
-    def tokens(self) -> Path:
-        """One file for each bootstrapped token."""
-        return self.root / "tokens"
-
-    @property
-    def signing_key(self) -> Path:
-        """The private key that the server signs proofs with."""
-        return self.root / "signing-key.pem"
-
-    @property
-    def roofs(self) -> Path:
-        """The roofs that the worker measured of this machine, once for each hardware class."""
-        return self.root / "roofs.json"
-
-    @property
-    def redis(self) -> Path:
-        """The broker's working folder."""
-        return self.root / "redis"
-
-    @property
-    def backups(self) -> Path:
-        """Folder of the backups that no other folder is named for."""
-        return self.root / "backups"
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.database = root / "finishline.db"
+        self.artifacts = root / "artifacts"  # Raw run logs as they were submitted.
+        self.data = root / "data"  # Data sets a worker has fetched.
+        self.logs = root / "logs"  # Output of the services.
+        self.tokens = root / "tokens"  # One file for each bootstrapped token.
+        self.signing_key = root / "signing-key.pem"  # The private key that signs proofs.
+        self.roofs = root / "roofs.json"  # Measured once for each hardware class.
+        self.redis = root / "redis"  # The broker's working folder.
+        self.backups = root / "backups"  # Those that no other folder is named for.
+        self.lock = root / "up.lock"  # Held by the supervisor while it runs.
 
     def settings(self) -> dict[str, str]:
         """Settings of the server that say where it keeps everything."""
@@ -72,11 +36,6 @@ class VarPaths:
             "FINISHLINE_ARTIFACTS_DIR": str(self.artifacts),
             "FINISHLINE_SIGNING_KEY": str(self.signing_key),
         }
-
-    @property
-    def lock(self) -> Path:
-        """Held by the supervisor while it runs."""
-        return self.root / "up.lock"
 
 
 def prepare_var(root: Path) -> VarPaths:
@@ -88,7 +47,13 @@ def prepare_var(root: Path) -> VarPaths:
     paths = VarPaths(root.absolute())
     try:
         make_private(paths.root)
-        _require_private(paths.root)
+        if paths.root.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):  # Such as /tmp.
+            raise CliError(
+                f"Others can look into {paths.root}, and the server keeps secrets there. Hint: "
+                "choose a folder of your own with --var, or run "
+                f"`chmod 700 {paths.root}` if it is one.",
+                exit_code=ExitCode.SERVER,
+            )
         for folder in (paths.artifacts, paths.data, paths.logs, paths.redis, paths.tokens):
             make_private(folder)
         paths.database.touch(mode=0o600)
@@ -104,16 +69,6 @@ def prepare_var(root: Path) -> VarPaths:
     return paths
 
 
-def _require_private(folder: Path) -> None:
-    """Raise CliError for a folder that others can look into, such as /tmp."""
-    if folder.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise CliError(
-            f"Others can look into {folder}, and the server keeps secrets there. Hint: choose a "
-            f"folder of your own with --var, or run `chmod 700 {folder}` if it is one.",
-            exit_code=ExitCode.SERVER,
-        )
-
-
 @contextmanager
 def lock_var(paths: VarPaths, *, url: str) -> Iterator[None]:
     """Hold the folder for one supervisor. Raises CliError if another one holds it.
@@ -127,25 +82,21 @@ def lock_var(paths: VarPaths, *, url: str) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise _already_running(paths) from error
+            holder: dict[str, object] = {}
+            with suppress(OSError, ValueError):
+                holder = json.loads(paths.lock.read_text())
+            pid, used = holder.get("pid", "unknown"), holder.get("url", "its address")
+            raise CliError(
+                f"Another `finishline up` (process {pid}) already runs in {paths.root}: use it at "
+                f"{used}, stop it with `kill {pid}`, or choose another folder with --var.",
+                exit_code=ExitCode.SERVER,
+            ) from error
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps({"pid": os.getpid(), "url": url}).encode(), 0)
         yield
         os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)
-
-
-def _already_running(paths: VarPaths) -> CliError:
-    holder: dict[str, object] = {}
-    with suppress(OSError, ValueError):
-        holder = json.loads(paths.lock.read_text())
-    pid, url = holder.get("pid", "unknown"), holder.get("url", "its address")
-    return CliError(
-        f"Another `finishline up` (process {pid}) already runs in {paths.root}: "
-        f"use it at {url}, stop it with `kill {pid}`, or choose another folder with --var.",
-        exit_code=ExitCode.SERVER,
-    )
 
 
 def require_free_port(host: str, port: int) -> None:
@@ -155,19 +106,13 @@ def require_free_port(host: str, port: int) -> None:
         with socket.socket(kind, socket.SOCK_STREAM) as listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(address)
-    except PermissionError as error:
-        raise CliError(
-            f"Port {port} needs more rights than you have; choose one above 1023 with --port.",
-            exit_code=ExitCode.SERVER,
-        ) from error
-    except socket.gaierror as error:
-        raise CliError(
-            f"{host!r} is not an address of this machine ({error.strerror}); try --host 127.0.0.1.",
-            exit_code=ExitCode.SERVER,
-        ) from error
     except OSError as error:
-        raise CliError(
-            f"Port {port} on {host} cannot be used ({error.strerror}): stop the program that "
-            f"listens there, or choose another port, for example --port {port + 1}.",
-            exit_code=ExitCode.SERVER,
-        ) from error
+        if isinstance(error, PermissionError):
+            why = f"Port {port} needs more rights than you have; choose one above 1023 with --port."
+        elif isinstance(error, socket.gaierror):
+            why = f"{host!r} is not an address of this machine ({error.strerror}); "
+            why += "try --host 127.0.0.1."
+        else:
+            why = f"Port {port} on {host} cannot be used ({error.strerror}): stop the program that "
+            why += f"listens there, or choose another port, for example --port {port + 1}."
+        raise CliError(why, exit_code=ExitCode.SERVER) from error

@@ -106,7 +106,6 @@ class Unit:
 
     @property
     def file(self) -> Path:
-        """The file that systemd reads."""
         if self.user is not None:
             return Path("/etc/systemd/system") / f"{self.name}.service"
         config = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
@@ -114,11 +113,9 @@ class Unit:
 
     @property
     def systemctl(self) -> list[str]:
-        """The command that manages it."""
         return ["systemctl"] if self.user is not None else ["systemctl", "--user"]
 
     def text(self, command: Sequence[str], folder: Path) -> str:
-        """The unit that runs a command in a folder."""
         return TEMPLATE.format(
             command=" ".join(quoted(word) for word in command),
             folder=str(folder).replace("%", "%%"),

@@ -14,8 +14,11 @@ from datetime import datetime
 from pathlib import Path
 
 import httpx2
+from redis import Redis, RedisError
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
-from finishline.cli.client import ServerClient, segment
+from finishline.cli.client import ServerClient, View, segment
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.processes import python_module
 from finishline.devices import Devices, find_devices
@@ -85,13 +88,9 @@ def choose_redis_address(paths: VarPaths, short_folder: Path | None = None) -> R
     short = folder / "redis.sock"
     if _is_usable(short):
         return RedisAddress(short)
-    return RedisAddress(None, port=_free_port())
-
-
-def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+        return RedisAddress(None, port=probe.getsockname()[1])
 
 
 def _is_usable(path: Path) -> bool:
@@ -109,26 +108,13 @@ def redis_command(address: RedisAddress, folder: Path) -> list[str]:
 
 
 def redis_answers(address: RedisAddress) -> bool:
-    """Whether the broker answers a PING."""
+    url = address.url.replace("redis+socket", "unix")
+    never = Retry(NoBackoff(), retries=0)  # The supervisor asks again.
     try:
-        with _connect(address) as connection:
-            connection.settimeout(PROBE_SECONDS)
-            connection.sendall(b"PING\r\n")
-            return connection.recv(16).startswith(b"+PONG")
-    except OSError:
+        with Redis.from_url(url, socket_timeout=PROBE_SECONDS, retry=never) as client:
+            return bool(client.ping())
+    except RedisError:
         return False
-
-
-def _connect(address: RedisAddress) -> socket.socket:
-    if address.socket_path is None:
-        return socket.create_connection(("127.0.0.1", address.port), timeout=PROBE_SECONDS)
-    connection = socket.socket(socket.AF_UNIX)
-    try:
-        connection.connect(str(address.socket_path))
-    except OSError:
-        connection.close()
-        raise
-    return connection
 
 
 @dataclass(frozen=True)
@@ -153,7 +139,6 @@ class LocalWorker:
         return "worker" + self.suffix
 
     def settings(self) -> dict[str, str]:
-        """The worker's own settings."""
         return {
             "FINISHLINE_WORKER_NAME": self.name,
             "FINISHLINE_DEVICE": "cpu" if self.shown is None else "cuda:0",
@@ -222,20 +207,14 @@ class Plan:
 
         Data sets may lie elsewhere, where FINISHLINE_DATA_DIR says so.
         """
-        data = {
-            "FINISHLINE_DATA_DIR": os.environ.get("FINISHLINE_DATA_DIR") or str(self.paths.data)
+        settings = self.paths.settings() | {
+            "FINISHLINE_DATA_DIR": os.environ.get("FINISHLINE_DATA_DIR") or str(self.paths.data),
+            "FINISHLINE_BROKER_URL": self.broker.url,
+            "FINISHLINE_SERVER_URL": self.url,
+            "FINISHLINE_URL": self.url,
+            "PYTHONUNBUFFERED": "1",
         }
-        return (
-            dict(os.environ)
-            | self.paths.settings()
-            | data
-            | {
-                "FINISHLINE_BROKER_URL": self.broker.url,
-                "FINISHLINE_SERVER_URL": self.url,
-                "FINISHLINE_URL": self.url,
-                "PYTHONUNBUFFERED": "1",
-            }
-        )
+        return dict(os.environ) | settings
 
 
 def url_of(host: str, port: int) -> str:
@@ -319,7 +298,6 @@ def read_token(path: Path) -> str | None:
 
 
 def server_answers(url: str) -> bool:
-    """Whether the server answers /healthz."""
     try:
         with ServerClient(url, timeout=PROBE_TIMEOUT) as server:
             return bool(server.health().get("status") == "ok")
@@ -330,22 +308,19 @@ def server_answers(url: str) -> bool:
 def worker_answers(url: str, name: str, token_file: Path, *, since: float) -> bool:
     """Whether the server has heard from a worker of that name at or after `since` (epoch s)."""
     try:
-        with ServerClient(url, read_token(token_file), timeout=PROBE_TIMEOUT) as server:
-            worker = server.get(f"/workers/{segment(name)}").get("worker", {})
-    except CliError:
+        worker = _worker_view(url, name, token_file)
+        seen = datetime.fromisoformat(str(worker.get("last_seen_at"))).timestamp()
+    except (CliError, ValueError):
         return False
-    return bool(worker.get("alive")) and _epoch_seconds(worker.get("last_seen_at")) >= since
+    return bool(worker.get("alive")) and seen >= since
 
 
 def worker_is_confirmed(url: str, name: str, token_file: Path) -> bool:
     """Whether the server may send attempts to a worker. Raises CliError."""
+    return bool(_worker_view(url, name, token_file).get("confirmed_at"))
+
+
+def _worker_view(url: str, name: str, token_file: Path) -> View:
     with ServerClient(url, read_token(token_file), timeout=PROBE_TIMEOUT) as server:
-        worker = server.get(f"/workers/{segment(name)}").get("worker", {})
-    return bool(worker.get("confirmed_at"))
-
-
-def _epoch_seconds(stamp: object) -> float:
-    try:
-        return datetime.fromisoformat(str(stamp)).timestamp()
-    except ValueError:
-        return 0.0
+        view: View = server.get(f"/workers/{segment(name)}").get("worker", {})
+    return view

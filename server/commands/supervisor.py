@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -68,11 +68,9 @@ class Lifecycle:
     deaths: tuple[float, ...] = ()
 
     def started(self, now: float) -> "Lifecycle":
-        """A new process was started."""
         return replace(self, phase=Phase.STARTING, started_at=now)
 
     def answered(self) -> "Lifecycle":
-        """The process answered for the first time."""
         return replace(self, phase=Phase.READY, was_ready=True)
 
     def died(self, now: float, policy: RestartPolicy, *, on_its_own: bool) -> "Lifecycle":
@@ -89,7 +87,6 @@ class Lifecycle:
         return replace(self, phase=Phase.WAITING, deaths=recent, restart_at=restart_at)
 
     def is_due(self, now: float) -> bool:
-        """Whether it is time to start it again."""
         return self.phase is Phase.WAITING and now >= self.restart_at
 
 
@@ -153,7 +150,6 @@ class Supervisor:
         self.stopped_by = self.stopped_by or signal.Signals(number).name
 
     def pids(self) -> dict[str, int]:
-        """The process of each service."""
         return {kept.service.name: kept.process.pid for kept in self._kept}
 
     def start(self, service: Service) -> float:
@@ -306,14 +302,12 @@ def _open(
     log: Path | None,
     death_signal: signal.Signals,
 ) -> "subprocess.Popen[bytes]":
-    if log is None:
-        return spawn(command, environment=environment, death_signal=death_signal)
-    with log.open("ab") as output:
+    with nullcontext() if log is None else log.open("ab") as output:
         return spawn(
             command,
             environment=environment,
             stdout=output,
-            stderr=subprocess.STDOUT,
+            stderr=None if output is None else subprocess.STDOUT,
             death_signal=death_signal,
         )
 

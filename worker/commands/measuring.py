@@ -46,7 +46,6 @@ Row = tuple[str, str, str]
 
 
 def bench_table(result: Mapping[str, Any]) -> Table:
-    """One line for each figure; absent ones with the reason."""
     table = make_table("measure", "figure", "note", right=("figure",))
     for row in (*_throughput(result), *_beside(result), *_roofs(result)):
         table.add_row(*row)
@@ -123,7 +122,6 @@ def results_csv(result: Mapping[str, Any]) -> str:
 
 
 def model_table(result: Mapping[str, Any]) -> Table:
-    """One line for each result of a model."""
     names = ("samples/s", "batch, p50", "MFU", "samples/J", "samples/USD", "peak memory")
     table = make_table("phase", "batch", *names, right=("batch", *names))
     for one in result["results"]:
@@ -149,7 +147,6 @@ def model_lines(result: Mapping[str, Any]) -> Iterator[str]:
 
 
 def kernel_table(result: Mapping[str, Any]) -> Table:
-    """One line for each kernel."""
     names = ("p50", "mean", "n", "GFLOP/s", "GB/s")
     table = make_table("kernel", "pass", "precision", "shape", *names, right=names)
     for row in result["kernels"]:
@@ -179,7 +176,6 @@ def kernel_lines(result: Mapping[str, Any]) -> Iterator[str]:
 
 
 def generation_table(result: Mapping[str, Any]) -> Table:
-    """One line for each batch size."""
     names = ("tokens/s", "requests/s", "TTFT p50", "TPOT p50", "latency p50", "latency p99")
     table = make_table("scenario", "batch", *names, right=("batch", *names))
     for one in result["generation"]["results"]:

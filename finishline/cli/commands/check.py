@@ -14,7 +14,6 @@ from finishline.cli.definitions import (
     benchmark_named_in,
     read_benchmarks,
     read_definition,
-    with_server_definition,
     with_server_definitions,
 )
 from finishline.cli.errors import CliError, ExitCode, Problem, refusal
@@ -171,7 +170,8 @@ def check_files(
         benchmarks = read_benchmarks(benchmarks_dir, wanted=wanted)
         if definition is not None:
             benchmarks[definition.benchmark_id] = definition
-        benchmarks = with_server_definition(benchmarks, wanted, url, token)
+        if wanted is not None:
+            benchmarks = with_server_definitions(benchmarks, url, token, only=wanted)
         logs = {name: path.read_bytes() for name, path in files.logs.items()}
         return score_submission(
             claim,
@@ -187,7 +187,6 @@ def check_files(
 
 
 def remarks_on(scored: ScoredSubmission) -> tuple[Problem, ...]:
-    """Remarks on oddities of a submission that break no rule."""
     remarks = [*find_cut_off(scored.scored_runs), *find_shared(scored.runs)]
     claim = scored.claim
     is_own = (claim.trained_with, claim.division, claim.dawnbench) == ("own", "closed", None)
@@ -195,7 +194,6 @@ def remarks_on(scored: ScoredSubmission) -> tuple[Problem, ...]:
 
 
 def remark_lines(remarks: Sequence[Problem]) -> list[Text]:
-    """A line for people for each remark."""
     return [as_it_is((f"warning: {remark}", STYLES["warning"])) for remark in remarks]
 
 
