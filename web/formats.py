@@ -28,6 +28,19 @@ def duration(seconds: float | None) -> str:
     return display_seconds(seconds) if is_watch_time else f"{significant(seconds, 3)}{_GAP}s"
 
 
+def device_time(seconds: float) -> str:
+    """Device seconds, and from an hour on the hours in which quotas are set.
+
+    For instance "3.2 device seconds", "359,997 device seconds (100 hours)".
+    """
+    words = f"{seconds:.2g}" if 0 < seconds < 9.5 else f"{seconds:,.0f}"
+    words += f" device second{'' if words == '1' else 's'}"
+    if seconds < 3600:
+        return words
+    hours = f"{seconds / 3600:,.1f}".removesuffix(".0")
+    return f"{words} ({hours} hour{'' if hours == '1' else 's'})"
+
+
 def breakable(name: str) -> Markup:
     """A name that may break after each of its underscores, for a narrow column."""
     return escape(name).replace("_", Markup("_<wbr>"))

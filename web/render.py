@@ -123,7 +123,7 @@ from finishline.rules.ranking.evidence import (
     tuning_words,
 )
 from finishline.rules.scoring.waivers import WAIVABLE
-from finishline.rules.text import count_text, device_time_text
+from finishline.rules.text import count_text
 from finishline.rules.verification.purposes import has_proof, is_in_box
 from web import board_table, formats, names
 from web.assets import static_url, style_ids
@@ -254,7 +254,7 @@ def environment() -> Environment:
         byline=names.byline,
         counted=count_text,
         day=formats.day,
-        device_time=device_time_text,
+        device_time=formats.device_time,
         duration=formats.duration,
         milliseconds=formats.milliseconds,
         minute=formats.minute,

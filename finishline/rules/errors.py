@@ -37,14 +37,11 @@ class RuleError(ValueError):
         return [self]
 
     def __str__(self) -> str:
-        place = " ".join(
-            part
-            for part in (self.file, f"line {self.line}" if self.line is not None else None)
-            if part is not None
-        )
-        if self.field is not None:
-            place = f"{place}, field {self.field}" if place else f"field {self.field}"
-        expected = f"; expected {self.expected}" if self.expected is not None else ""
+        line = None if self.line is None else f"line {self.line}"
+        field = None if self.field is None else f"field {self.field}"
+        place = " ".join(part for part in (self.file, line) if part is not None)
+        place = ", ".join(part for part in (place, field) if part)
+        expected = "" if self.expected is None else f"; expected {self.expected}"
         return f"{place}: {self.message}{expected}" if place else f"{self.message}{expected}"
 
 

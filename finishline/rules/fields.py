@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from finishline.rules.errors import RuleError, joined
 from finishline.rules.text import did_you_mean, near_miss, shown
@@ -11,8 +11,8 @@ from finishline.rules.text import did_you_mean, near_miss, shown
 _Made = TypeVar("_Made")
 Readers = Mapping[str, Callable[[], Any]]
 TEXT_LIMIT = 4_000
-# Characters that command a terminal, end a line unseen, or turn the direction of writing; and
-# halves of one, which no file and no terminal takes.
+# Characters that command a terminal, end a line unseen or turn the direction of writing, and
+# unpaired surrogates.
 MISLEADING = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
@@ -108,13 +108,19 @@ class Fields:
         self, name: str, *, minimum: float | None = None, maximum: float | None = None
     ) -> float:
         """A finite number within the limits (both inclusive)."""
-        expected = "a number" + _limits(minimum, maximum)
+        return float(self._number(name, int | float, "a number", minimum, maximum))
+
+    def _number(
+        self, name: str, kind: Any, noun: str, minimum: float | None, maximum: float | None
+    ) -> Any:
+        expected = noun + _limits(minimum, maximum)
         value = self._get(name, expected)
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if isinstance(value, bool) or not isinstance(value, kind):
             raise self.fail(name, f"{_kind(value)} {shown(value)}", expected=expected)
-        if not _is_finite(value) or not _within(value, minimum, maximum):
+        is_within = (minimum is None or value >= minimum) and (maximum is None or value <= maximum)
+        if not is_within or (noun == "a number" and not _is_finite(value)):
             raise self.fail(name, f"got {shown(value)}", expected=expected)
-        return float(value)
+        return value
 
     def optional_number(
         self, name: str, *, minimum: float | None = None, maximum: float | None = None
@@ -124,13 +130,7 @@ class Fields:
 
     def integer(self, name: str, *, minimum: int | None = None, maximum: int | None = None) -> int:
         """A whole number within the limits (both inclusive)."""
-        expected = "a whole number" + _limits(minimum, maximum)
-        value = self._get(name, expected)
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise self.fail(name, f"{_kind(value)} {shown(value)}", expected=expected)
-        if not _within(value, minimum, maximum):
-            raise self.fail(name, f"got {shown(value)}", expected=expected)
-        return value
+        return int(self._number(name, int, "a whole number", minimum, maximum))
 
     def optional_integer(
         self, name: str, *, minimum: int | None = None, maximum: int | None = None
@@ -163,15 +163,7 @@ class Fields:
     def numbers(self, name: str) -> tuple[float, ...]:
         """A non-empty list of finite numbers."""
         value = self._get(name, "a list of numbers")
-        good = (
-            isinstance(value, list)
-            and bool(value)
-            and all(
-                isinstance(v, int | float) and not isinstance(v, bool) and _is_finite(v)
-                for v in value
-            )
-        )
-        if not good:
+        if not isinstance(value, list) or not value or not all(map(_is_finite, value)):
             raise self.fail(name, f"{_kind(value)} {shown(value)}", expected="a list of numbers")
         return tuple(float(v) for v in value)
 
@@ -249,15 +241,12 @@ def read_each(readers: Readers) -> tuple[dict[str, Any], list[RuleError]]:
     return values, problems
 
 
-def _is_finite(value: float) -> bool:
+def _is_finite(value: object) -> bool:
     try:
-        return math.isfinite(value)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return is_number and math.isfinite(cast(float, value))
     except OverflowError:  # an int that no float can hold
         return False
-
-
-def _within(value: float, minimum: float | None, maximum: float | None) -> bool:
-    return (minimum is None or value >= minimum) and (maximum is None or value <= maximum)
 
 
 def _limits(minimum: float | None, maximum: float | None) -> str:

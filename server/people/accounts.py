@@ -25,7 +25,6 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from finishline.rules.roles import Role
-from finishline.rules.text import fault_in, skeletons
 from server.base.database import Database, insert_missing, utc_now
 from server.base.errors import (
     ConflictError,
@@ -36,6 +35,7 @@ from server.base.errors import (
 from server.base.models import ConsoleSession, Organisation, PublishedResult, Token, User
 from server.base.request_context import SignedIn
 from server.people.audit import Actor, Subject, record
+from server.people.names import fault_in, skeletons
 
 log = logging.getLogger(__name__)
 # Any number that no other lock of this database has.

@@ -8,7 +8,6 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from finishline.rules.text import fault_in, skeletons
 from finishline.rules.verification.messages import HelloAnswer, WorkerHello, WorkerSystem
 from server.base.database import insert_missing, to_json, utc_now
 from server.base.errors import (
@@ -22,6 +21,7 @@ from server.base.models import HardwareClassRow, User, WorkerRow
 from server.base.wakeup import DispatchWakeup, wake_after_commit
 from server.people.accounts import ORGANISERS
 from server.people.dependencies import Caller
+from server.people.names import fault_in, skeletons
 
 PAUSED = "paused"
 

@@ -26,16 +26,14 @@ from finishline.rules.logs.source import read_csv, read_trainer_state
 from finishline.rules.logs.text import parse_json
 from finishline.rules.submissions.claim import read_claim
 from finishline.rules.text import (
-    GROUPS,
     MOST_BYTES,
     count_text,
-    device_time_text,
     did_you_mean,
-    fault_in,
     near_miss,
     parse_toml,
-    skeletons,
 )
+from server.people.names import GROUPS, fault_in, skeletons
+from web.formats import device_time
 
 
 @pytest.mark.parametrize(
@@ -127,11 +125,11 @@ def test_a_misspelt_name_is_told_apart_from_its_neighbours(written, known, meant
         (count_text(1688, "run"), "1,688 runs"),
         (count_text(1, "was", "were"), "1 was"),
         (count_text(2, "was", "were"), "2 were"),
-        (device_time_text(0.31), "0.31 device seconds"),
-        (device_time_text(1), "1 device second"),
-        (device_time_text(63.2), "63 device seconds"),
-        (device_time_text(3600), "3,600 device seconds (1 hour)"),
-        (device_time_text(359_997.4), "359,997 device seconds (100 hours)"),
+        (device_time(0.31), "0.31 device seconds"),
+        (device_time(1), "1 device second"),
+        (device_time(63.2), "63 device seconds"),
+        (device_time(3600), "3,600 device seconds (1 hour)"),
+        (device_time(359_997.4), "359,997 device seconds (100 hours)"),
     ],
 )
 def test_one_of_something_is_told_apart_from_several(shown, wanted):

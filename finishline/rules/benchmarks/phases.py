@@ -28,7 +28,7 @@ NO_PHASES = Phases()
 
 def phase_at(phases: Phases, now: datetime) -> PhaseName:
     """The phase at a moment; "open" before the rules are frozen."""
-    if _is_over(phases.closes_at, now):
+    if phases.closes_at is not None and phases.closes_at <= now:
         return "closed"
     if phases.opens_at is not None and now < phases.opens_at:
         return "announced"
@@ -37,7 +37,7 @@ def phase_at(phases: Phases, now: datetime) -> PhaseName:
 
 def is_frozen(phases: Phases, now: datetime) -> bool:
     """Whether the definition is frozen."""
-    return _is_over(phases.freezes_at, now)
+    return phases.freezes_at is not None and phases.freezes_at <= now
 
 
 def is_embargoed(phases: Phases, now: datetime) -> bool:
@@ -49,30 +49,34 @@ def why_not_taken(phases: Phases, now: datetime, *, benchmark_id: str) -> str | 
     """A sentence that says when, or None if a submission is taken at this moment."""
     name = phase_at(phases, now)
     if name == "announced" and phases.opens_at is not None:
-        return (
-            f"{benchmark_id} is not open yet: it takes submissions from "
-            f"{moment_words(phases.opens_at)} on."
-        )
+        opens = moment_words(phases.opens_at)
+        return f"{benchmark_id} is not open yet: it takes submissions from {opens} on."
     if name == "closed" and phases.closes_at is not None:
-        return (
-            f"{benchmark_id} is closed: it took submissions until {moment_words(phases.closes_at)}."
-        )
+        closed = moment_words(phases.closes_at)
+        return f"{benchmark_id} is closed: it took submissions until {closed}."
     return None
 
 
 def sentence_at(phases: Phases, now: datetime) -> str:
     """Describe the present phase of a benchmark and the next one."""
-    name = phase_at(phases, now)
     if phases == NO_PHASES:
         return "Open: it has no dates."
-    if name == "closed" and phases.closes_at is not None:
-        told = f"Closed since {moment_words(phases.closes_at)}."
-    elif name == "announced" and phases.opens_at is not None:
-        told = f"Not open yet: it opens on {moment_words(phases.opens_at)}."
+    name, closes, freezes = phase_at(phases, now), phases.closes_at, phases.freezes_at
+    if name == "announced" and phases.opens_at is not None:
+        words = [f"Not open yet: it opens on {moment_words(phases.opens_at)}."]
+    elif closes is not None:
+        until = "Closed since" if name == "closed" else "Open until"
+        words = [f"{until} {moment_words(closes)}."]
     else:
-        until = phases.closes_at
-        told = f"Open until {moment_words(until)}." if until is not None else "Open."
-    return " ".join([told, *_freeze_words(phases, now), *_embargo_words(phases, now)])
+        words = ["Open."]
+    if freezes is not None:
+        frozen = f"since {moment_words(freezes)}"
+        if not is_frozen(phases, now):
+            frozen = f"from {moment_words(freezes)} on"
+        words.append(f"Its rules are frozen {frozen}.")
+    if phases.embargo_until is not None and is_embargoed(phases, now):
+        words.append(f"Results are under embargo until {moment_words(phases.embargo_until)}.")
+    return " ".join(words)
 
 
 def faults(phases: Phases) -> list[str]:
@@ -98,25 +102,6 @@ def moment_words(moment: datetime) -> str:
     return f"{moment.strftime(shown)} UTC"
 
 
-def _is_over(moment: datetime | None, now: datetime) -> bool:
-    return moment is not None and moment <= now
-
-
-def _freeze_words(phases: Phases, now: datetime) -> list[str]:
-    if phases.freezes_at is None:
-        return []
-    when = moment_words(phases.freezes_at)
-    if is_frozen(phases, now):
-        return [f"Its rules are frozen since {when}."]
-    return [f"Its rules are frozen from {when} on."]
-
-
-def _embargo_words(phases: Phases, now: datetime) -> list[str]:
-    if phases.embargo_until is None or not is_embargoed(phases, now):
-        return []
-    return [f"Results are under embargo until {moment_words(phases.embargo_until)}."]
-
-
 # Fields that decide whether a run reached its target, its time, and the result of the runs.
 SCORED_BY = {
     "target": "target",
@@ -133,12 +118,10 @@ SCORED_BY = {
 def rules_that_differ(earlier: Benchmark, current: Benchmark) -> tuple[str, ...]:
     """The parts of a definition's file that scoring reads and that differ between two of them.
 
-    Empty where only words, replays or calibrated runs are other ones: figures may be compared.
+    Empty where only words, replays or calibrated runs differ: figures may be compared.
     """
-    pairs = zip(rules_of(earlier), rules_of(current), SCORED_BY.values(), strict=True)
-    return tuple(name for before, now, name in pairs if before != now)
-
-
-def rules_of(benchmark: Benchmark) -> tuple[object, ...]:
-    """The parts of a definition that scoring reads; equal ones give figures that compare."""
-    return tuple(getattr(benchmark, attribute) for attribute in SCORED_BY)
+    return tuple(
+        name
+        for attribute, name in SCORED_BY.items()
+        if getattr(earlier, attribute) != getattr(current, attribute)
+    )

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
@@ -19,6 +20,7 @@ from finishline.rules.benchmarks.accelerators import (
     are_of_cloud,
 )
 from finishline.rules.table import Day, Printable, Table
+from finishline.rules.text import shown
 
 HIGHEST_USD_PER_HOUR = 1e7
 ONE_LINE = r"^\S(.*\S)?$"
@@ -27,31 +29,21 @@ NOTE_LENGTH = 2000
 WEB_ADDRESS = r'^[Hh][Tt][Tt][Pp][Ss]?://[!-"$-.0->@-~][!-~]*$'  # In ASCII, with a host.
 
 
-def _one_line(text: str) -> str:
-    if not text.isprintable() or not re.fullmatch(ONE_LINE, text):
-        raise ValueError("not a name; expected one line without spaces around it")
+def _like(pattern: str, text: str, *, expected: str) -> str:
+    if not text.isprintable() or not re.fullmatch(pattern, text):
+        raise ValueError(f"got {shown(text)}; expected {expected}")
     return text
 
 
-def _web_address(text: str) -> str:
-    if not re.fullmatch(WEB_ADDRESS, text):
-        raise ValueError("not an address; expected an http or https address")
-    return text
+def _is_like(pattern: str, expected: str) -> tuple[AfterValidator, Any]:
+    """A check with a sentence of its own, and the pattern for the API's document."""
+    check = AfterValidator(partial(_like, pattern, expected=expected))
+    return check, Field(json_schema_extra={"pattern": pattern})
 
 
-def _class_name(text: str) -> str:
-    if not re.fullmatch(CLASS_NAME, text):
-        raise ValueError(f"not a name; expected {A_CLASS}")
-    return text
-
-
-Line = Annotated[str, AfterValidator(_one_line), Field(json_schema_extra={"pattern": ONE_LINE})]
-WebAddress = Annotated[
-    str, AfterValidator(_web_address), Field(json_schema_extra={"pattern": WEB_ADDRESS})
-]
-ClassName = Annotated[
-    str, AfterValidator(_class_name), Field(json_schema_extra={"pattern": f"^{CLASS_NAME}$"})
-]
+Line = Annotated[str, *_is_like(ONE_LINE, "one line without spaces around it")]
+WebAddress = Annotated[str, *_is_like(WEB_ADDRESS, "an http or https address")]
+ClassName = Annotated[str, *_is_like(f"^{CLASS_NAME}$", A_CLASS)]
 
 
 class Price(Table):
