@@ -218,13 +218,8 @@ def _read(proof: Proof, logs: Logs | None) -> Evidence:
         benchmark = calibrated_by(
             benchmark, [ReferenceRun(run.batch_size, run.seed, tuple(run.quality)) for run in runs]
         )
-    claims = [_claim_of(proof, side) for side in _sides(proof)]
+    claims = [_claim_of(proof, side) for side in proof.sides]
     return Evidence(proof, PURPOSES[proof.kind], benchmark, claims, logs)
-
-
-def _sides(proof: Proof) -> list[SubmissionPart]:
-    sides = (proof.submission, proof.submission.against)
-    return [side for side in sides if side is not None]
 
 
 def _read_definition(proof: Proof) -> Benchmark:
@@ -237,13 +232,8 @@ def _claim_of(proof: Proof, side: SubmissionPart) -> Claim:
     return Claim(
         benchmark_id=proof.benchmark.id,
         division=side.division,
-        model=side.claim.model,
-        framework=side.claim.framework,
-        system=side.claim.system,
+        **vars(side.claim),
         run_files=tuple(log.file for log in side.logs),
-        hyperparameters=side.claim.hyperparameters,
-        precision=side.claim.precision,
-        trained_with=side.claim.trained_with,
         package=side.claim_sha256 if side.claim.trained_with == "package" else None,
         deterministic=bool(proof.draw.beside.get(REPEAT)),
     )
@@ -291,7 +281,7 @@ def _check_package(evidence: Evidence) -> str | None:
     """The index of the files of each package hashes to the package that was trained."""
     if evidence.logs is None:
         return WITHOUT_LOGS
-    for side in _sides(evidence.proof):
+    for side in evidence.proof.sides:
         sha256 = side.claim_sha256
         index = INDEX.validate_json(evidence.file(sha256, "the claim"), strict=True)
         if sha256_of(index) != sha256:

@@ -299,6 +299,12 @@ class Proof(Part):
             return "duel"
         return "entry" if self.submission.claim.trained_with == "package" else "replay"
 
+    @property
+    def sides(self) -> list[SubmissionPart]:
+        """The submissions that were trained: both of a duel."""
+        sides = (self.submission, self.submission.against)
+        return [side for side in sides if side is not None]
+
 
 def part_hashes(document: Mapping[str, Any]) -> dict[str, str]:
     """SHA-256 over the RFC 8785 form of each part."""
