@@ -4,7 +4,7 @@ from pathlib import Path
 
 from finishline.places import find_folder
 from finishline.profiles import Server
-from finishline.rules.archive.definitions import shipped_definition, shipped_ids
+from finishline.rules.archive.definitions import shipped_definition, shipped_texts
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark, parse_benchmark
 from finishline.rules.errors import BenchmarkError
 from finishline.rules.text import did_you_mean
@@ -41,7 +41,7 @@ def find_definition(benchmark_id: str, given: Path | None, server: Server) -> Be
     for folder in reversed(folders):
         if benchmark_id in known_ids([folder]):
             return load_benchmark(folder / f"{benchmark_id}.toml")
-    if benchmark_id in shipped_ids():
+    if benchmark_id in shipped_texts():
         return shipped_definition(benchmark_id)
     problem = "one of a server that FINISHLINE_URL names or that you logged in to"
     if server.url is not None:
@@ -56,7 +56,7 @@ def find_definition(benchmark_id: str, given: Path | None, server: Server) -> Be
         else:
             return parse_benchmark(content, file=f"{benchmark_id}.toml")
     known = known_ids(folders)
-    near = did_you_mean(benchmark_id, [*known, *sorted(shipped_ids())])
+    near = did_you_mean(benchmark_id, [*known, *sorted(shipped_texts())])
     raise BenchmarkError(
         f"unknown benchmark {benchmark_id[:80]!r}{near}",
         expected=f"{', '.join(known)}, or {problem}",

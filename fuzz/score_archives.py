@@ -16,15 +16,11 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(CHECKOUT))
 
 with atheris.instrument_imports(include=["finishline.rules"]):
-    from finishline.rules.archive.claims import find_identical
-    from finishline.rules.archive.dawnbench import score_entry
-    from finishline.rules.archive.definitions import Definitions, tell_rounds
     from finishline.rules.archive.files import Archive, ArchiveFile
-    from finishline.rules.archive.mlperf import Reader, score_log, score_set
-    from finishline.rules.archive.submissions import EntryFiles, ResultSet, find_submissions
+    from finishline.rules.archive.score import Reader, find_scorable, score_submission
     from finishline.rules.benchmarks.benchmark import load_benchmarks
 
-DEFINITIONS = Definitions(load_benchmarks(CHECKOUT / "benchmarks"))
+DEFINITIONS = load_benchmarks(CHECKOUT / "benchmarks")
 SYSTEM = b'{"division": "closed", "submitter": "ACME"}'
 SET = "ACME/results/big"
 
@@ -62,19 +58,10 @@ def score_any(content: bytes) -> None:
         return (text[i : i + size] for i in range(0, len(text), size))
 
     listed = [ArchiveFile("/".join(place[1:]), place, len(t)) for place, t in contents.items()]
-    archive = Archive(listed, read)
-    found = find_submissions(archive)
-    runs = [file for each in found if isinstance(each, ResultSet) for file in each.runs]
-    copies = find_identical(archive, runs)
-    rounds = tell_rounds(found, DEFINITIONS)
-    reader = Reader(archive, DEFINITIONS, identical=copies, rounds=rounds)
-    for each in found:
-        if isinstance(each, EntryFiles):
-            record = score_entry(each, archive, DEFINITIONS)
-        elif isinstance(each, ResultSet):
-            record = score_set(each, reader)
-        else:
-            record = score_log(each, reader)
+    found = find_scorable(Archive(listed, read))
+    reader = Reader(found, DEFINITIONS)
+    for each in found.submissions:
+        record = score_submission(each, reader)
         json.dumps(record, allow_nan=False)
 
 

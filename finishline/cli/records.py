@@ -18,7 +18,7 @@ from rich.text import Text
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.screen import open_console
 from finishline.cli.tables import ABSENT, FittingTable, number_text, seconds_text
-from finishline.rules.archive import records
+from finishline.rules.archive import score as archive_score
 from finishline.rules.archive.files import (
     COMPRESSED,
     MAX_FOLDERS_DEEP,
@@ -29,8 +29,8 @@ from finishline.rules.archive.files import (
     Place,
     shown,
 )
-from finishline.rules.archive.records import Found, Record, find_scorable
-from finishline.rules.archive.submissions import LOG_SUFFIXES
+from finishline.rules.archive.find import LOG_SUFFIXES
+from finishline.rules.archive.score import Found, Record, find_scorable
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import LogFormatError
 from finishline.rules.logs import check_file_name
@@ -140,7 +140,7 @@ def score_found(
     found: Found, benchmarks: Mapping[str, Benchmark], *, pruned: bool = True
 ) -> Iterator[Record]:
     """The record of every submission, in order of their paths; a bad one has its problems told."""
-    return without_collector(records.score_found(found, benchmarks, pruned=pruned))
+    return without_collector(archive_score.score_found(found, benchmarks, pruned=pruned))
 
 
 def without_collector(items: Iterator[T]) -> Iterator[T]:

@@ -14,8 +14,7 @@ from sqlalchemy.orm import Session
 from finishline.rules.archive.definitions import (
     shipped_definition,
     shipped_definitions,
-    shipped_ids,
-    shipped_text,
+    shipped_texts,
 )
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmarks, read_benchmark
 from finishline.rules.text import did_you_mean
@@ -52,7 +51,7 @@ def load_definitions(folder: Path, database: Database) -> OfferedBenchmarks:
 
 def install_archives(offered: OfferedBenchmarks, session: Session) -> None:
     """Offer the shipped definition of each archive's benchmark that has a board in the database."""
-    missing = shipped_ids() - offered.keys()
+    missing = shipped_texts().keys() - offered.keys()
     if not missing:
         return
     for benchmark_id in session.scalars(
@@ -93,8 +92,8 @@ def definition_on_disk(benchmark_id: str, folder: Path) -> str | None:
 def stored_text(benchmark_id: str, folder: Path) -> bytes:
     """Text of a benchmark's file in the folder, else of the one shipped for an archive."""
     own = folder / f"{benchmark_id}.toml"
-    is_shipped = benchmark_id in shipped_ids() and not own.exists()
-    return shipped_text(benchmark_id) if is_shipped else own.read_bytes()
+    is_shipped = benchmark_id in shipped_texts() and not own.exists()
+    return shipped_texts()[benchmark_id] if is_shipped else own.read_bytes()
 
 
 def find_benchmark(benchmarks: Mapping[str, Benchmark], benchmark_id: str) -> Benchmark:

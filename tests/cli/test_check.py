@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from finishline.rules.archive import records
-from finishline.rules.archive.definitions import shipped_text
+from finishline.rules.archive import score as archive_score
+from finishline.rules.archive.definitions import shipped_texts
 from tests.support.archive_folders import ENTRY, retinanet_log, write_entries, write_package
 from tests.support.submission_folder import BENCHMARKS, write_submission
 
@@ -205,7 +205,7 @@ def test_a_definition_of_the_folder_that_is_named_goes_before_the_shipped_one(
 ):
     own = tmp_path / "own"
     own.mkdir()
-    shipped = shipped_text("mlperf-v5.0-retinanet")
+    shipped = shipped_texts()["mlperf-v5.0-retinanet"]
     ours = shipped + b"# Ours.\n"
     (own / "mlperf-v5.0-retinanet.toml").write_bytes(ours)
     for options, text in (((), shipped), (("--benchmarks", str(own)), ours)):
@@ -261,12 +261,12 @@ def test_what_is_not_there_or_holds_nothing_is_one_sentence(finishline, tmp_path
 
 
 def test_a_fault_of_ours_hides_no_other_record(finishline, tree, monkeypatch):
-    whole = records._score
+    whole = archive_score.score_submission
 
     def faulty(submission, reader):
         return whole(submission, reader) if "half" in submission.path else 1 / 0
 
-    monkeypatch.setattr(records, "_score", faulty)
+    monkeypatch.setattr(archive_score, "score_submission", faulty)
     first, second = lines(finishline("score", str(tree)).out)
     assert first["problems"][0]["code"] == "internal_error"
     assert second["path"] == "CIFAR10/train/half.json"

@@ -17,7 +17,7 @@ import pytest
 from finishline.cli.client import ServerClient
 from finishline.cli.commands import import_archive as importing
 from finishline.cli.errors import CliError
-from finishline.rules.archive.parcels import Parcel
+from finishline.rules.archive.import_plan import Parcel
 from tests.support.archive_folders import CURVE, ENTRY, retinanet_log, write_entries, write_package
 from tests.support.processes import wait_for
 from tests.support.serving import serving

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from finishline.rules.archive.files import KNOWN_SOURCES
+from finishline.rules.archive.files import known_sources
 from tests.e2e.conftest import run_cli
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(120)]
@@ -22,7 +22,7 @@ BOARDS = (
 
 def newest_commit(source):
     """The commit of a known archive, without which nothing of it is numbered."""
-    return next(each.commits[0] for each in KNOWN_SOURCES if each.name == source)
+    return next(each.commits[0] for each in known_sources() if each.name == source)
 
 
 def board_of(stack, benchmark, **query):

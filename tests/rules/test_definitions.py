@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from finishline.rules.archive.definitions import general_runs, shipped_text
+from finishline.rules.archive.definitions import general_runs, shipped_texts
 from finishline.rules.benchmarks.benchmark import parse_benchmark, read_benchmark
 from finishline.rules.benchmarks.definition_tables import RunsRule
 from finishline.rules.benchmarks.phases import (
@@ -256,7 +256,7 @@ def test_no_quality_is_beyond_what_the_data_allow(direction, floor, quality, bey
     ],
 )  # fmt: skip
 def test_a_definition_names_each_metric_as_logs_do(name, old, new, field):
-    text = shipped_text(f"mlperf-v0.5-{name}").decode()
+    text = shipped_texts()[f"mlperf-v0.5-{name}"].decode()
     assert old in text
     with pytest.raises(BenchmarkError) as caught:
         parse_benchmark(text.replace(old, new).encode(), file=f"mlperf-v0.5-{name}.toml")

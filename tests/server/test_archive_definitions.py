@@ -5,7 +5,7 @@ import json
 import pytest
 from fastapi.testclient import TestClient
 
-from finishline.rules.archive.definitions import shipped_text
+from finishline.rules.archive.definitions import shipped_texts
 from server.app import create_app
 from server.benchmarks.phase_watch import PhaseWatch
 from server.operations.export import Wanted, export_everything
@@ -58,7 +58,7 @@ def test_an_import_installs_the_definition_that_its_result_needs(client, olivia)
     assert sent.status_code == 201, sent.text
     assert offered(client) == sorted([*OWN_BENCHMARKS, ROUND])
     text = client.get(f"/api/v1/benchmarks/{ROUND}.toml").content
-    assert text == shipped_text(ROUND)
+    assert text == shipped_texts()[ROUND]
     (entry,) = client.get(f"/api/v1/leaderboards/{ROUND}").json()["entries"]
     assert entry["submission_id"] == sent.json()["id"]
     assert "MLPerf v5.1" in client.get("/").text
@@ -98,7 +98,7 @@ def test_a_file_of_the_servers_own_is_used_instead_of_the_shipped_one(
     settings.benchmarks_dir = tmp_path / "own"
     settings.benchmarks_dir.mkdir()
     own = settings.benchmarks_dir / f"{ROUND}.toml"
-    own.write_bytes(shipped_text(ROUND) + b"# Ours.\n")
+    own.write_bytes(shipped_texts()[ROUND] + b"# Ours.\n")
     with TestClient(create_app(settings, dispatch=False)) as with_own:
         assert send(with_own, olivia, archive="true").status_code == 201
         assert offered(with_own) == [ROUND]

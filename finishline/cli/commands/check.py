@@ -30,8 +30,8 @@ from finishline.cli.submission_tables import (
 )
 from finishline.cli.tables import time_text
 from finishline.client.errors import problems_of
-from finishline.rules.archive.records import Found
-from finishline.rules.archive.submissions import task_and_kind
+from finishline.rules.archive.find import task_and_kind
+from finishline.rules.archive.score import Found
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError, StatisticsMissingError
 from finishline.rules.statistics.gaps import has_scipy

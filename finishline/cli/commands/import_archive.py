@@ -33,8 +33,15 @@ from finishline.cli.screen import as_it_is, open_screen
 from finishline.client.errors import NoAnswer, problems_of
 from finishline.client.transport import FilePart
 from finishline.rules.archive.files import COMMIT, Archive, source_name
-from finishline.rules.archive.import_plan import Kind, Unsent, of_kind, of_severity, plan_import
-from finishline.rules.archive.parcels import Parcel, key_of
+from finishline.rules.archive.import_plan import (
+    Kind,
+    Parcel,
+    Unsent,
+    key_of,
+    of_kind,
+    of_severity,
+    plan_import,
+)
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.logs.text import MAX_FILE_BYTES

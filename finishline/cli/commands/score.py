@@ -22,7 +22,7 @@ from finishline.cli.records import (
     summary_lines,
 )
 from finishline.cli.screen import open_console, open_screen
-from finishline.rules.archive.records import Found, Record
+from finishline.rules.archive.score import Found, Record
 from finishline.rules.benchmarks.benchmark import Benchmark
 
 

@@ -4,9 +4,9 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from finishline.rules.archive.definitions import Definitions
-from finishline.rules.archive.files import Archive
+from finishline.rules.archive.files import Archive, ArchiveFile
+from finishline.rules.archive.find import EntryFiles
 from finishline.rules.archive.problems import Problems
-from finishline.rules.archive.submissions import EntryFiles
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import LogFormatError
 from finishline.rules.logs.dawnbench import DawnbenchEntry, read_curve, read_entry
@@ -17,6 +17,13 @@ from finishline.rules.scoring.tta import first_evaluation_at_target
 from finishline.rules.submissions.claim_checks import check_published_run
 
 MAX_CURVE_BYTES = 16 * 1024 * 1024
+KEYS = (
+    "path", "benchmark", "kind", "reached", "tta_seconds", "tta_epoch", "tta_display", "cost_usd",
+    "latency_ms", "cost_usd_per_10000", "metric", "best_metric", "eligible", "problems",
+    "tta_metric", "tta_row", "evaluations", "cost_usd_per_hour", "author", "model", "hardware",
+    "framework", "timestamp", "flags", "definition",
+)  # fmt: skip
+TASK_OF_METRIC = {b"f1Score": "SQuAD", b"top5Accuracy": "ImageNet", b"top1Accuracy": "CIFAR10"}
 
 
 def score_entry(entry: EntryFiles, archive: Archive, definitions: Definitions) -> dict[str, Any]:
@@ -28,12 +35,9 @@ def score_entry(entry: EntryFiles, archive: Archive, definitions: Definitions) -
     record: dict[str, Any] = dict.fromkeys(KEYS)
     record |= {"path": entry.path, "benchmark": task, "kind": kind, "reached": False}
     if benchmark is None:
-        problems.add(
-            "unknown_benchmark",
-            "neither the path nor a column names a DAWNBench task",
-            file=entry.path,
-            expected="CIFAR10, ImageNet or SQuAD, then train or inference",
-        )
+        message = "neither the path nor a column names a DAWNBench task"
+        expected = "CIFAR10, ImageNet or SQuAD, then train or inference"
+        problems.add("unknown_benchmark", message, entry.path, expected=expected)
     else:
         record["metric"] = benchmark.target.metric
         record["definition"] = {"id": benchmark.benchmark_id, "sha256": benchmark.sha256}
@@ -41,55 +45,55 @@ def score_entry(entry: EntryFiles, archive: Archive, definitions: Definitions) -
         if kind == "train":
             run = _read_curve(entry, archive, benchmark, problems)
             record |= _training_figures(run, said, benchmark, problems)
-        else:
-            record |= _inference_figures(said, benchmark)
+        elif said is not None:
+            inference = score_inference(said, benchmark)
+            record |= {"reached": inference.reached, "best_metric": inference.quality,
+                       "latency_ms": inference.latency_ms,
+                       "cost_usd_per_10000": inference.cost_usd_per_10000}  # fmt: skip
         if said is not None:
             record |= {"author": said.author, "model": said.model, "hardware": said.hardware,
                        "framework": said.framework, "timestamp": said.timestamp}  # fmt: skip
             record["flags"] = list(said.flags)
         _add_odd(record, said, benchmark, problems)
     record["eligible"] = bool(record["reached"]) and not problems.has_error
-    record["problems"] = [dict(vars(problem)) for problem in problems]
+    record["problems"] = problems.records
     return record
-
-
-KEYS = (
-    "path", "benchmark", "kind", "reached", "tta_seconds", "tta_epoch", "tta_display", "cost_usd",
-    "latency_ms", "cost_usd_per_10000", "metric", "best_metric", "eligible", "problems",
-    "tta_metric", "tta_row", "evaluations", "cost_usd_per_hour", "author", "model", "hardware",
-    "framework", "timestamp", "flags", "definition",
-)  # fmt: skip
 
 
 def _task(entry: EntryFiles, archive: Archive, kind: str) -> str | None:
     """The task of an entry outside TASK/KIND, by the metric its files name."""
-    file = entry.tsv if kind == "train" else entry.json
+    content = _content(entry.tsv if kind == "train" else entry.json, archive, Problems()) or b""
+    head = content[:4096] if kind == "train" else content
+    return next((task for metric, task in TASK_OF_METRIC.items() if metric in head), None)
+
+
+def _content(file: ArchiveFile | None, archive: Archive, problems: Problems) -> bytes | None:
+    """The content of a file that is there and may be read."""
     if file is None:
         return None
     try:
-        content = archive.small(file, limit=MAX_CURVE_BYTES)
-    except LogFormatError:
+        if file.name.endswith(".json"):
+            return archive.small(file)
+        return archive.small(file, limit=MAX_CURVE_BYTES)
+    except LogFormatError as error:
+        problems.report(error)
         return None
-    metrics = {b"f1Score": "SQuAD", b"top5Accuracy": "ImageNet", b"top1Accuracy": "CIFAR10"}
-    head = content[:4096] if kind == "train" else content
-    return next((task for metric, task in metrics.items() if metric in head), None)
+
+
+def _add_missing(entry: EntryFiles, suffix: str, problems: Problems) -> None:
+    message = f"no {PurePosixPath(entry.path).stem}.{suffix} beside it"
+    expected = f"a {suffix.upper()} of the same name"
+    problems.add(f"missing_{suffix}", message, entry.path, expected=expected)
 
 
 def _read_entry(
     entry: EntryFiles, archive: Archive, kind: str, benchmark: Benchmark, problems: Problems
 ) -> DawnbenchEntry | None:
     if entry.json is None:
-        problems.add(
-            "missing_json",
-            f"no {PurePosixPath(entry.path).stem}.json beside it",
-            file=entry.path,
-            expected="a JSON of the same name",
-        )
+        _add_missing(entry, "json", problems)
         return None
-    try:
-        content = archive.small(entry.json)
-    except LogFormatError as error:
-        problems.report(error)
+    content = _content(entry.json, archive, problems)
+    if content is None:
         return None
     return read_entry(
         content,
@@ -104,25 +108,14 @@ def _read_curve(
     entry: EntryFiles, archive: Archive, benchmark: Benchmark, problems: Problems
 ) -> Run | None:
     if entry.tsv is None:
-        problems.add(
-            "missing_tsv",
-            f"no {PurePosixPath(entry.path).stem}.tsv beside it",
-            file=entry.path,
-            expected="a TSV of the same name",
-        )
+        _add_missing(entry, "tsv", problems)
         return None
-    try:
-        content = archive.small(entry.tsv, limit=MAX_CURVE_BYTES)
-    except LogFormatError as error:
-        problems.report(error)
+    content = _content(entry.tsv, archive, problems)
+    if content is None:
         return None
-    target = benchmark.target
+    metric, unit = benchmark.target.metric, benchmark.target.unit
     return read_curve(
-        content,
-        name=entry.tsv.path,
-        metric=target.metric,
-        unit=target.unit,
-        report=problems.report,
+        content, name=entry.tsv.path, metric=metric, unit=unit, report=problems.report
     )
 
 
@@ -158,38 +151,15 @@ def _training_figures(
     }
 
 
-def _inference_figures(said: DawnbenchEntry | None, benchmark: Benchmark) -> dict[str, Any]:
-    if said is None:
-        return {}
-    result = score_inference(said, benchmark)
-    return {
-        "reached": result.reached,
-        "best_metric": result.quality,
-        "latency_ms": result.latency_ms,
-        "cost_usd_per_10000": result.cost_usd_per_10000,
-    }
-
-
 def _add_odd(
     record: dict[str, Any], said: DawnbenchEntry | None, benchmark: Benchmark, problems: Problems
 ) -> None:
     """Note oddities of an entry that are no errors."""
-    best = record["best_metric"]
+    best, metric = record["best_metric"], benchmark.target.metric
     if best is not None and not record["reached"]:
-        problems.add(
-            "below_threshold",
-            f"did not reach the target: best {benchmark.target.metric} {best:.12g}",
-            file=record["path"],
-            field=benchmark.target.metric,
-            expected=f"{benchmark.target.value:g} or better, to be ranked",
-            severity="warning",
-        )
+        message = f"did not reach the target: best {metric} {best:.12g}"
+        expected = f"{benchmark.target.value:g} or better, to be ranked"
+        problems.warn("below_threshold", message, record["path"], metric, expected)
     if said is not None and IN_PERCENT in said.flags:
-        problems.add(
-            IN_PERCENT,
-            "the F1 score is given in percent",
-            file=record["path"],
-            field="f1Score",
-            expected="a fraction",
-            severity="warning",
-        )
+        message = "the F1 score is given in percent"
+        problems.warn(IN_PERCENT, message, record["path"], "f1Score", "a fraction")

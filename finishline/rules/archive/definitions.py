@@ -1,41 +1,121 @@
-"""Definitions of archived benchmarks: shipped; by round, by name, by the metric logged."""
+"""Definitions of archived benchmarks: by id, and by their names in published files.
 
+One file has a benchmark in all of its rounds, which `rounds` lists. A table of `[[differs]]` has
+what differs in some: `rounds = "2.0-4.1"` are those from the first to the second. `[[points]]` are
+their reference convergence points.
+"""
+
+import json
+import tomllib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from pathlib import Path
+from typing import Any
 
 from finishline.rules.archive.files import Place, version_of
-from finishline.rules.archive.rounds import shipped_texts, version_parts
-from finishline.rules.archive.submissions import ResultSet, Submission
+from finishline.rules.archive.find import ResultSet, Submission
 from finishline.rules.benchmarks.benchmark import MLPERF_ID, Benchmark, parse_benchmark
 from finishline.rules.benchmarks.definition_tables import RunsRule
 from finishline.rules.benchmarks.quality import QualityTarget
 
+SHIPPED = Path(__file__).parent / "benchmarks"
+SOURCES = """\
+# Target and runs: MLPerf training_rules.adoc and its compliance checker, as of v{version}.
+# Reference convergence points: mlperf-logging, rcp_checker/training_{version}.0/rcps_{name}.json.
+"""
+# Rules of v4.1, "Random numbers": "From v4.1 onwards, the seeds should be logged".
+SEEDS_SINCE = "4.1"
+# mlperf-logging 52245a0 of July 2024 takes the standard deviation of all figures. Until then it
+# left out those that the mean leaves out.
+SPREAD_OF_ALL_SINCE = "4.1"
+# Rules of August 2022: a set that converged faster than the mean is normalised to it. The tables of
+# v1.0 and v1.1 are left out: 15 sets that fail them were published.
+NORMALISED_SINCE = "2.1"
 # Earlier names of benchmarks.
 OTHER_NAMES = {"ssd": "retinanet", "gnn": "rgat", "mask": "maskrcnn"}
 OLD_FORMAT_ROUNDS = {"0.5", "0.6"}
 _DAWNBENCH = {"CIFAR10": "cifar10", "ImageNet": "imagenet", "SQuAD": "squad"}
 
 
-def shipped_ids() -> frozenset[str]:
-    """The benchmarks of published archives that a definition is shipped of."""
-    return frozenset(shipped_texts())
-
-
-def shipped_text(benchmark_id: str) -> bytes:
-    """The text of a shipped definition. Raises KeyError for any other id."""
-    return shipped_texts()[benchmark_id]
-
-
 @cache
 def shipped_definition(benchmark_id: str) -> Benchmark:
     """A shipped definition by its id. Raises KeyError for any other id."""
-    return parse_benchmark(shipped_text(benchmark_id), file=f"{benchmark_id}.toml")
+    return parse_benchmark(shipped_texts()[benchmark_id], file=f"{benchmark_id}.toml")
 
 
 def shipped_definitions() -> dict[str, Benchmark]:
     """Every shipped definition by its id."""
-    return {name: shipped_definition(name) for name in sorted(shipped_ids())}
+    return {name: shipped_definition(name) for name in sorted(shipped_texts())}
+
+
+@cache
+def shipped_texts() -> Mapping[str, bytes]:
+    """The text of every shipped definition, by its id."""
+    texts = {}
+    for path in sorted(SHIPPED.glob("*.toml")):
+        whole = tomllib.loads(path.read_text("utf-8"))
+        for version in whole["rounds"]:
+            name, table = _definition(whole, version, path.stem)
+            text = SOURCES.format(version=version, name=name) + "\n".join(_toml(table)) + "\n"
+            texts[table["id"]] = text.encode()
+    return texts
+
+
+def _definition(whole: Mapping[str, Any], version: str, stem: str) -> tuple[str, dict[str, Any]]:
+    """The name of a benchmark in one round, and its definition there."""
+    own: dict[str, Any] = {"name": stem, "divisions": ["closed", "open"], "clock": "mlperf"}
+    own |= whole
+    for change in own.pop("differs", []):
+        if _covers(change["rounds"], version):
+            own = _merged(own, change)
+    points = [dict(each) for each in own.pop("points", [])]
+    points = [each for each in points if _covers(each.pop("rounds"), version)]
+    name, rule = own.pop("name"), own.pop("rcp", {})
+    own = {"id": f"mlperf-v{version}-{name}", "version": version, "log_names": [name]} | own
+    del own["rounds"]
+    own["title"] += f" (MLPerf v{version})"
+    own["about"] = f"{own['about'].strip()} MLPerf Training v{version}."
+    own["target"] = own["target"] | {"reach": "first_crossing"}
+    seeds = "required" if _parts(version) >= _parts(SEEDS_SINCE) else "if_logged"
+    own["runs"] = {"dropped": 1, "seeds": seeds} | own["runs"]
+    if points:
+        spread = "all" if _parts(version) >= _parts(SPREAD_OF_ALL_SINCE) else "trimmed"
+        normalise = _parts(version) >= _parts(NORMALISED_SINCE)
+        own["rcp"] = {"stdev_of": spread, "normalise": normalise} | rule | {"points": points}
+    return name, own
+
+
+def _parts(version: str) -> tuple[int, ...]:
+    """A version's numbers, to compare it by."""
+    return tuple(int(part) for part in version.split("."))
+
+
+def _covers(rounds: str, version: str) -> bool:
+    first, _, last = rounds.partition("-")
+    return _parts(first) <= _parts(version) <= _parts(last or first)
+
+
+def _merged(table: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(table)
+    for key, value in change.items():
+        merged[key] = _merged(table.get(key, {}), value) if isinstance(value, dict) else value
+    return merged
+
+
+def _toml(table: Mapping[str, Any], path: str = "") -> Iterator[str]:
+    """The lines of a table: its values first, then the tables in it."""
+    inner = []
+    for key, value in table.items():
+        if isinstance(value, dict):
+            inner.append((key, f"[{path}{key}]", value))
+        elif isinstance(value, list) and isinstance(value[0], dict):
+            inner += [(key, f"[[{path}{key}]]", each) for each in value]
+        else:
+            yield f"{key} = {json.dumps(value, ensure_ascii=False)}"
+    for key, head, values in inner:
+        yield from ("", head)
+        yield from _toml(values, f"{path}{key}.")
 
 
 class Definitions:
@@ -67,10 +147,7 @@ class Definitions:
     def quality_in_logs(
         self, name: str | None, benchmark: Benchmark | None
     ) -> QualityTarget | None:
-        """Form of quality in the logs of a benchmark: by its definition, else by the newest.
-
-        None where nothing is known.
-        """
+        """Form of quality in the logs of a benchmark, by its definition, else by the newest."""
         known = benchmark or (self.of_mlperf(name, None) if name else None)
         return known.target if known is not None else None
 
@@ -82,7 +159,7 @@ class Definitions:
         wanted = set(names)
         rounds = {version for version, _ in self._mlperf} - {"", *OLD_FORMAT_ROUNDS}
         fitting = [r for r in rounds if all((r, name) in self._mlperf for name in wanted)]
-        return tuple(sorted(fitting, key=version_parts))
+        return tuple(sorted(fitting, key=_parts))
 
     def mlperf_names(self) -> tuple[str, ...]:
         """Names that MLPerf benchmarks may have in logs."""
@@ -97,17 +174,12 @@ def names_of(name: str, benchmark: Benchmark | None) -> tuple[str, ...]:
     return tuple(sorted({name} | synonyms))
 
 
-def common_name(name: str) -> str:
-    """Name of a benchmark in most rounds."""
-    return OTHER_NAMES.get(name, name)
-
-
 def general_runs(name: str) -> RunsRule:
     """Rule for the runs of a result where no definition says so.
 
     Source: MLPerf training_rules.adoc, "Benchmark results"; result file counts of mlperf-logging.
     """
-    name = common_name(name)
+    name = OTHER_NAMES.get(name, name)
     if name == "unet3d":
         return RunsRule(count=40, dropped=4)
     if name in ("gpt3", "llama31_405b", "deepseekv3_671b", "qwen35_397b_grpo"):
@@ -128,15 +200,10 @@ def tell_rounds(
     names: dict[Place, set[str]] = defaultdict(set)
     for each in found:
         if isinstance(each, ResultSet) and each.in_package:
-            for folder in folders_of(each):
-                names[folder].add(each.place[-1])
+            names[each.place[:-3]].add(each.place[-1])
+            names[each.place[:-4]].add(each.place[-1])
     rounds = {folder: definitions.rounds_of(benchmarks) for folder, benchmarks in names.items()}
     return {folder: possible for folder, possible in rounds.items() if possible}
-
-
-def folders_of(found: ResultSet) -> tuple[Place, Place]:
-    """The folder of a set's organisation, and the one it is in."""
-    return found.place[:-3], found.place[:-4]
 
 
 def possible_rounds(found: ResultSet, rounds: Mapping[Place, tuple[str, ...]]) -> tuple[str, ...]:
@@ -149,5 +216,5 @@ def possible_rounds(found: ResultSet, rounds: Mapping[Place, tuple[str, ...]]) -
     named = version_of(found.place[:-3] if found.in_package else found.place)
     if named is not None:
         return (named,)
-    told = [rounds[folder] for folder in folders_of(found) if folder in rounds]
-    return min(told, key=len, default=())
+    folders = () if found.alone else (found.place[:-3], found.place[:-4])
+    return min((rounds[each] for each in folders if each in rounds), key=len, default=())

@@ -1,12 +1,14 @@
-"""Files of an archive, the results published in them, and the rounds' publication days.
+"""Files of an archive, their copies, and where published archives come from."""
 
-A round without a sourced day is left out: its results are of the day that an import names, else of
-the import.
-"""
-
+import hashlib
 import re
+import tomllib
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
 from finishline.rules.errors import LogFormatError
 
@@ -17,6 +19,9 @@ COMPRESSED = tuple(f"{suffix}.gz" for suffix in SUFFIXES)
 MAX_FOLDERS_DEEP = 64
 MAX_SMALL_BYTES = 1024 * 1024
 CHUNK_BYTES = 4 * 1024 * 1024
+HEAD_BYTES = 4096
+COMMIT = re.compile(r"[0-9a-f]{40}")
+MLCOMMONS = "https://github.com/mlcommons"
 # There were 0.5 to 0.7, and since then two a year.
 # A folder that was downloaded as a zip has its branch or commit behind its name.
 # A round that nobody knows yet is one only by the name of its repository.
@@ -94,6 +99,13 @@ class Archive:
                 )
         return bytes(content)
 
+    def digest(self, file: ArchiveFile) -> bytes:
+        """SHA-256 of a file. Raises LogFormatError if it may not be read."""
+        digest = hashlib.sha256()
+        for chunk in self.chunks(file):
+            digest.update(chunk)
+        return digest.digest()
+
 
 def shown(name: str) -> str:
     """A name as it may be printed and written: with escapes where it is no plain text."""
@@ -108,8 +120,35 @@ def version_of(place: Place) -> str | None:
     return None
 
 
-COMMIT = re.compile(r"[0-9a-f]{40}")
-MLCOMMONS = "https://github.com/mlcommons"
+def find_identical(archive: Archive, files: Iterable[ArchiveFile]) -> dict[str, tuple[str, ...]]:
+    """Map the path of every log that has copies to the paths of the others.
+
+    Only files of one size that begin alike are read whole; one that cannot be read has no copies.
+    """
+    keys: tuple[Callable[[ArchiveFile], object], ...] = (
+        lambda file: file.size,
+        lambda file: next(archive.chunks(file, size=HEAD_BYTES), None),
+        archive.digest,
+    )
+    groups = [[file for file in files if file.size and file.refused is None]]
+    for key_of in keys:
+        groups = [same for group in groups for same in _groups(group, key_of)]
+    return {
+        file.path: tuple(other.path for other in group if other is not file)
+        for group in groups
+        for file in group
+    }
+
+
+def _groups(
+    files: Iterable[ArchiveFile], key_of: Callable[[ArchiveFile], object]
+) -> list[list[ArchiveFile]]:
+    """The files that share a key with another."""
+    groups: dict[object, list[ArchiveFile]] = defaultdict(list)
+    for file in files:
+        with suppress(LogFormatError):
+            groups[key_of(file)].append(file)
+    return [group for group in groups.values() if len(group) > 1]
 
 
 @dataclass(frozen=True)
@@ -119,54 +158,19 @@ class Source:
     name: str
     url: str
     benchmarks: str
-    commits: tuple[str, ...]
+    commits: list[str]
 
 
-# The newest commit of each repository on 2026-11-28, and of v5.1 every one since its publication.
-_COMMITS = {
-    "0.5": ("c71f2e7c4b11ec7ab89eb4d8ceaadaae8529fff7",),
-    "0.6": ("f312518c2d6107eec983750eed23950f1f0c8a0e",),
-    "0.7": ("0a8a85a209c8e45b661596c382cc20f4e32fd2fe",),
-    "1.0": ("50619b5df63f1d646715a82c1fb8c35f271e25fa",),
-    "1.1": ("ebe92f81f7a69255a3b0a907595d8be623d75ec6",),
-    "2.0": ("8437fbb78349aa3c3054aeccb1d47d2a315a80e7",),
-    "2.1": ("158189d4cbfbee366c10da1f0f086c85d8f15b5f",),
-    "3.0": ("63e326c400f5d8bb8c6070a9ab08332d4931152e",),
-    "3.1": ("d06288b2bd675a9d88e0e6181f5bb5626b71ec19",),
-    "4.0": ("6fe954378efe4a1a1bd665550b18ff8f26018def",),
-    "4.1": ("b87b9e396f771345d4ef122ba33456304f15228d",),
-    "5.0": ("0fdc28f013256aea84fa36fdaf1e0fa46094b18c",),
-    "5.1": (
-        "441d65f4445cd59687466533fd9f55399136e7a4",
-        "d879777747a5ba060a24d4a5ce48d0de61a99295",
-        "504c3b501d78084755d99326bc5aa199e7535f81",
-        "48843e562612738d6fd585faa3c1dac06bd11baf",
-        "38ec542b2e5d0e670968bab2556c012079351426",
-        "4da2d1cd71eb30c855dad12712480ae5ac90dd89",
-    ),
-}
-KNOWN_SOURCES = (
-    Source(
-        "DAWNBench",
-        "https://github.com/stanford-futuredata/dawn-bench-entries",
-        "cifar10|imagenet|squad",
-        ("fb27b827bd83eff9021698ffe576b33a100e0b78",),
-    ),
-    *(
-        Source(
-            f"MLPerf Training v{version}",
-            f"{MLCOMMONS}/training_results_v{version}",
-            f"mlperf-v{re.escape(version)}-.+",
-            commits,
-        )
-        for version, commits in _COMMITS.items()
-    ),
-)
+@cache
+def known_sources() -> tuple[Source, ...]:
+    """The archives in sources.toml."""
+    text = Path(__file__).with_name("sources.toml").read_text("utf-8")
+    return tuple(Source(**table) for table in tomllib.loads(text)["source"])
 
 
 def find_source(benchmark_id: str, commit: str | None) -> Source | None:
     """The known archive that has a commit and results of a benchmark; None where there is none."""
-    for source in KNOWN_SOURCES:
+    for source in known_sources():
         if commit in source.commits and re.fullmatch(source.benchmarks, benchmark_id):
             return source
     return None
@@ -174,4 +178,4 @@ def find_source(benchmark_id: str, commit: str | None) -> Source | None:
 
 def source_name(commit: str) -> str | None:
     """The name of the known archive that has a commit; None where there is none."""
-    return next((source.name for source in KNOWN_SOURCES if commit in source.commits), None)
+    return next((source.name for source in known_sources() if commit in source.commits), None)

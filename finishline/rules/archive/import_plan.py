@@ -1,19 +1,30 @@
-"""Plan an import: the submissions of an archive to upload, and their form."""
+"""Plan an import: the submissions of an archive to upload, their claims and forms."""
 
+import hashlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from enum import StrEnum
 from typing import Any
 
+import orjson
+
 from finishline.rules.archive.agreement import read_description
-from finishline.rules.archive.claims import set_claim
-from finishline.rules.archive.mlperf import HPC
-from finishline.rules.archive.parcels import Parcel
+from finishline.rules.archive.files import Archive, ArchiveFile
+from finishline.rules.archive.find import EntryFiles, ResultSet
 from finishline.rules.archive.problems import Problems, Severity
-from finishline.rules.archive.records import Found, Record, score_found
-from finishline.rules.archive.submissions import EntryFiles, ResultSet, SingleLog, Submission
+from finishline.rules.archive.score import HPC, Found, Record, score_found
 from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.submissions.descriptions import SystemDescription
+
+CLAIM_NAME = "submission.json"
+NOT_STATED = "not stated"
+MAX_CLASS_LENGTH = 80
+# Memory is sold in powers of two, in either unit: "2 TB" are 2,048 GiB.
+GIB_PER_UNIT = {"gb": 1, "gib": 1, "g": 1, "tb": 1024, "tib": 1024, "t": 1024}
+# With three decimals it is not certain ("2.048 TB" are 2,048 GB as well), so there it is left out.
+_MEMORY = re.compile(r"([0-9]{1,7}(?:\.[0-9]{1,2})?)\s*([a-z]{1,3})")
 
 
 class Kind(StrEnum):
@@ -32,11 +43,63 @@ class Unsent:
     problems: Sequence[Mapping[str, Any]] = ()
 
 
+@dataclass(frozen=True)
+class Parcel:
+    """Upload for one submission.
+
+    `path` is shown to people. `claim` is the JSON of an MLPerf set; a DAWNBench entry is sent as it
+    is, so there it is a file. `benchmark_id` is given beside the JSON where that names none.
+    `problems` are those that our own reading finds; the server decides whether to refuse.
+    """
+
+    path: str
+    claim: ArchiveFile | Mapping[str, Any]
+    logs: Sequence[ArchiveFile]
+    benchmark_id: str | None = None
+    problems: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The form's other fields."""
+        named = {} if self.benchmark_id is None else {"benchmark": self.benchmark_id}
+        return {"archive": "true"} | named
+
+    @property
+    def paths(self) -> dict[str, str]:
+        """The path of every file, by the name it is sent under."""
+        files = [*self.logs] if isinstance(self.claim, Mapping) else [self.claim, *self.logs]
+        return {CLAIM_NAME: self.path} | {file.name: file.path for file in files}
+
+    @property
+    def claim_name(self) -> str:
+        """The name under which the claim is sent."""
+        return CLAIM_NAME if isinstance(self.claim, Mapping) else self.claim.name
+
+    def claim_json(self, archive: Archive) -> bytes:
+        """The claim as it is sent: the entry's own bytes. Raises LogFormatError."""
+        if isinstance(self.claim, Mapping):
+            return orjson.dumps(self.claim)
+        return archive.small(self.claim)
+
+
+def key_of(parcel: Parcel, claim_json: bytes, archive: Archive) -> str:
+    """SHA-256 over everything that is sent, so that the same is stored once.
+
+    Raises LogFormatError for a file that may not be read.
+    """
+    whole = hashlib.sha256()
+    for name, value in sorted(parcel.fields.items()):
+        whole.update(f"{name}={value}\0".encode())
+    whole.update(f"{parcel.claim_name}\0".encode() + hashlib.sha256(claim_json).digest())
+    for file in parcel.logs:
+        whole.update(f"{file.name}\0".encode() + archive.digest(file))
+    return whole.hexdigest()
+
+
 def of_kind(found: Found, kind: Kind) -> Found:
     """The submissions of one kind of archive; those of the other kind are left alone."""
-    wanted = EntryFiles if kind is Kind.DAWNBENCH else ResultSet | SingleLog
-    chosen: list[Submission] = [each for each in found.submissions if isinstance(each, wanted)]
-    return replace(found, submissions=chosen)
+    wanted = EntryFiles if kind is Kind.DAWNBENCH else ResultSet
+    return replace(found, submissions=[s for s in found.submissions if isinstance(s, wanted)])
 
 
 def plan_import(
@@ -48,57 +111,33 @@ def plan_import(
     """
     records = score_found(found, benchmarks)
     for submission, record in zip(found.submissions, records, strict=True):
-        if any(problem["code"] == "internal_error" for problem in record["problems"]):
-            yield _unsent(record, "It cannot be read.")
+        path, problems = submission.path, record["problems"]
+        if any(problem["code"] == "internal_error" for problem in problems):
+            yield Unsent(path, "It cannot be read.", of_severity(problems, "error"))
         elif isinstance(submission, EntryFiles):
             yield _plan_entry(submission, record)
         elif record["suite"] == HPC:
-            yield Unsent(submission.path, f"{HPC} is not scored")
-        elif isinstance(submission, ResultSet) and submission.in_package:
-            yield _plan_set(submission, record, found, published)
+            yield Unsent(path, f"{HPC} is not scored")
+        elif submission.in_package:
+            # The problems of its description are in the record already.
+            version = record["version"]
+            description = read_description(submission, found.archive, version, Problems())
+            day = {} if published is None else {"submitted_on": published.isoformat()}
+            claim = set_claim(record, description) | day
+            yield Parcel(path, claim, submission.runs, problems=problems)
         else:
-            yield _outside(submission)
+            outside = "outside a package (ORG/results/SYSTEM/BENCHMARK)"
+            yield Unsent(path, f"{outside}, so its submitter is unknown")
 
 
 def _plan_entry(entry: EntryFiles, record: Record) -> Parcel | Unsent:
-    definition = record["definition"]
+    definition, problems = record["definition"], record["problems"]
     # An entry of inference is its JSON alone, even with other files beside it.
     logs = [] if record["kind"] == "inference" else [entry.tsv]
-    if entry.json is None or None in logs or definition is None:
-        return _unsent(record, "The entry is incomplete.")
-    return Parcel(
-        path=entry.path,
-        claim=entry.json,
-        logs=[log for log in logs if log is not None],
-        benchmark_id=definition["id"],
-        problems=record["problems"],
-    )
-
-
-def _plan_set(found: ResultSet, record: Record, all_found: Found, published: date | None) -> Parcel:
-    # Its problems are in the record already.
-    description = read_description(found, all_found.archive, record["version"], Problems())
-    return Parcel(
-        path=found.path,
-        claim=set_claim(record, description) | _day(published),
-        logs=found.runs,
-        problems=record["problems"],
-    )
-
-
-def _day(published: date | None) -> dict[str, str]:
-    return {} if published is None else {"submitted_on": published.isoformat()}
-
-
-def _outside(submission: Submission) -> Unsent:
-    return Unsent(
-        submission.path,
-        "outside a package (ORG/results/SYSTEM/BENCHMARK), so its submitter is unknown",
-    )
-
-
-def _unsent(record: Record, reason: str) -> Unsent:
-    return Unsent(record["path"], reason, of_severity(record["problems"], "error"))
+    sent = [log for log in logs if log is not None]
+    if entry.json is None or len(sent) < len(logs) or definition is None:
+        return Unsent(entry.path, "The entry is incomplete.", of_severity(problems, "error"))
+    return Parcel(entry.path, entry.json, sent, definition["id"], problems)
 
 
 def of_severity(
@@ -106,3 +145,80 @@ def of_severity(
 ) -> list[Mapping[str, Any]]:
     """The problems of a record that are errors, or those that are warnings."""
     return [problem for problem in problems if problem["severity"] == severity]
+
+
+def set_claim(record: Mapping[str, Any], description: SystemDescription | None) -> dict[str, Any]:
+    """The claim of an MLPerf result set, as a submission's JSON.
+
+    Depends on the package alone, not on where it lies: the same package makes the same claim.
+    Missing fields are left out, for the server to refuse.
+    """
+    place = "/".join(str(record[name]) for name in ("organisation", "system", "benchmark"))
+    version = f" v{record['version']}" if record["version"] else ""
+    status = f" ({description.status})" if description and description.status else ""
+    claim = {
+        "benchmark": set_benchmark_id(record),
+        "division": record["division"],
+        "model": record["benchmark"],
+        "framework": (description and description.framework) or NOT_STATED,
+        "system": _system(record["system"], description),
+        "runs": [run["file"] for run in record["runs"]],
+        "organisation": record["organisation"],
+        "scaling_factor": record["scaling_json"],
+        "notes": f"MLPerf Training{version}: {place}{status}"[:4000],
+    }
+    return {name: value for name, value in claim.items() if value is not None}
+
+
+def set_benchmark_id(record: Mapping[str, Any]) -> str:
+    """The id of the definition of a set, which a server may have where we have none."""
+    if record["definition"] is not None:
+        return str(record["definition"]["id"])
+    version = f"v{record['version']}-" if record["version"] else ""
+    return f"mlperf-{version}{record['benchmark']}"
+
+
+def _system(folder: str, description: SystemDescription | None) -> dict[str, Any]:
+    """The system of a set; `folder` is its name in the package.
+
+    The machines that may be compared are those with as many accelerators of one model, or, without
+    accelerators, as many processors of one model; where neither is stated, those of the same name.
+    """
+    if description is None:
+        return {"name": folder, "hardware_class": _slug(folder), "processor": NOT_STATED}
+    nodes = description.number_of_nodes
+    processor = description.host_processor_model_name
+    processors = _product(nodes, description.host_processors_per_node)
+    accelerator = description.accelerator_model_name if description.accelerators else None
+    count, model = (
+        (description.accelerators, accelerator) if accelerator else (processors, processor)
+    )
+    hardware = description.fields.get("hardware")  # The name of a system in v0.5.
+    system = {
+        "name": description.system_name or hardware or folder,
+        "hardware_class": _slug(
+            f"{count or ''} {model}" if model else f"{folder} {hardware or ''}"
+        ),
+        "processor": processor or NOT_STATED,
+        "processor_count": processors or None,
+        "memory_gib": _product(nodes, _memory_gib(description.host_memory_capacity)),
+        "accelerator": accelerator,
+        "accelerator_count": description.accelerators,
+        "availability": description.status,
+    }
+    return {name: value for name, value in system.items() if value is not None}
+
+
+def _memory_gib(text: str | None) -> float | None:
+    match = _MEMORY.fullmatch((text or "").strip().lower().replace(",", ""))
+    unit = GIB_PER_UNIT.get(match[2]) if match else None
+    return float(match[1]) * unit if match and unit else None
+
+
+def _product(nodes: int | None, each: float | None) -> Any:
+    return None if nodes is None or each is None else round(nodes * each, 1)
+
+
+def _slug(text: str) -> str:
+    slug = re.sub(r"[^a-z0-9]+", "-", text.lower())[:MAX_CLASS_LENGTH].strip("-")
+    return slug or "unknown"

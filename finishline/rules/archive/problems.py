@@ -2,8 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from finishline.rules.errors import RuleError
 from finishline.rules.scoring.violations import Violation
@@ -25,100 +25,84 @@ class Problem:
     severity: Severity
 
 
-class _Told(NamedTuple):
-    """A problem without its place in the file."""
-
-    file: str | None
-    field: str | None
-    code: str
-    message: str
-    expected: str | None
-    severity: Severity
-
-
 class Problems:
     """The problems of one submission, in the order they were found."""
 
     def __init__(self) -> None:
-        self._times: dict[_Told, int] = {}
-        self._lines: dict[_Told, int | None] = {}
+        # By the problem without its line: how often it was found, and where first.
+        self._found: dict[Problem, tuple[int, int | None]] = {}
         self._counts: dict[str | None, int] = defaultdict(int)
 
     def __iter__(self) -> Iterator[Problem]:
-        for told, times in self._times.items():
+        for problem, (times, line) in self._found.items():
             more = "" if times == 1 else f" (and in {times - 1} more lines)"
-            yield Problem(
-                told.file,
-                self._lines[told],
-                told.field,
-                told.code,
-                told.message + more,
-                told.expected,
-                told.severity,
-            )
+            yield replace(problem, line=line, message=problem.message + more)
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """Each as the record of its submission has it."""
+        return [dict(vars(problem)) for problem in self]
 
     @property
     def has_error(self) -> bool:
         """Whether a rule is broken."""
-        return any(told.severity == "error" for told in self._times)
+        return any(problem.severity == "error" for problem in self._found)
 
     def add(
         self,
         code: str,
         message: str,
-        *,
         file: str | None = None,
-        line: int | None = None,
         field: str | None = None,
         expected: str | None = None,
+        *,
+        line: int | None = None,
         severity: Severity = "error",
     ) -> None:
         """Note a problem; keep only so many of one file, and count repetitions."""
-        told = _Told(file, field, code, message, expected, severity)
-        if line is not None and told in self._times:
-            self._times[told] += 1
+        problem = Problem(file, None, field, code, message, expected, severity)
+        if line is not None and problem in self._found:
+            times, first = self._found[problem]
+            self._found[problem] = times + 1, first
             return
         self._counts[file] += 1
         if self._counts[file] == MAX_PROBLEMS_OF_A_FILE:
-            told = _Told(file, None, "more", "and more problems", None, severity)
+            problem = Problem(file, None, None, "more", "and more problems", None, severity)
         if self._counts[file] <= MAX_PROBLEMS_OF_A_FILE:
-            self._times[told] = 1
-            self._lines[told] = line
+            self._found[problem] = 1, line
 
-    def take(self, problem: Problem) -> None:
-        """Note a problem that was found before."""
-        self.add(**vars(problem))
+    def take(self, others: "Problems") -> None:
+        """Note problems that were found before."""
+        for problem in others:
+            self.add(**vars(problem))
 
     def report(self, error: RuleError) -> None:
         """Note a rule's exception as an error."""
         self.reporter("error")(error)
 
+    def warn(
+        self,
+        code: str,
+        message: str,
+        file: str | None = None,
+        field: str | None = None,
+        expected: str | None = None,
+    ) -> None:
+        """Note what is odd, or good to know."""
+        self.add(code, message, file, field, expected, severity="warning")
+
     def reporter(self, severity: Severity) -> Callable[[RuleError], None]:
         """Callback that notes the problems that rules raise, with a severity."""
 
         def report(error: RuleError) -> None:
-            self.add(
-                error.code or "bad_value",
-                error.message,
-                file=error.file,
-                line=error.line,
-                field=error.field,
-                expected=error.expected,
-                severity=severity,
-            )
+            code, place = error.code or "bad_value", (error.file, error.field, error.expected)
+            self.add(code, error.message, *place, line=error.line, severity=severity)
 
         return report
 
     def violate(
-        self, violation: Violation, *, file: str | None, severity: Severity = "error"
+        self, violation: Violation, *, file: str | None = None, severity: Severity = "error"
     ) -> None:
         """Note a rule that runs break together."""
-        self.add(
-            violation.code,
-            violation.message,
-            file=violation.file or file,
-            line=violation.line,
-            field=violation.field,
-            expected=violation.expected,
-            severity=severity,
-        )
+        fields = vars(violation) | {"file": violation.file or file}
+        self.add(**fields, severity=severity)

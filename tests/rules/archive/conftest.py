@@ -4,12 +4,8 @@ import json
 
 import pytest
 
-from finishline.rules.archive.claims import find_identical
-from finishline.rules.archive.dawnbench import score_entry
-from finishline.rules.archive.definitions import Definitions, tell_rounds
 from finishline.rules.archive.files import Archive, ArchiveFile
-from finishline.rules.archive.mlperf import Reader, score_log, score_set
-from finishline.rules.archive.submissions import EntryFiles, ResultSet, find_submissions
+from finishline.rules.archive.score import Reader, find_scorable, score_submission
 from finishline.rules.submissions.descriptions import REQUIRED_FIELDS
 
 
@@ -43,24 +39,9 @@ def score_tree(benchmarks):
     def score(files, *, root=("/", "tree"), **options):
         archive = archive_of(files, root=root)
         one_file = len(files) == 1 and "/" not in next(iter(files))
-        found = find_submissions(archive, asked_for_file=one_file)
-        runs = [file for each in found if isinstance(each, ResultSet) for file in each.runs]
-        definitions = Definitions(benchmarks)
-        reader = Reader(
-            archive,
-            definitions,
-            identical=find_identical(archive, runs),
-            rounds=tell_rounds(found, definitions),
-            **options,
-        )
-        return [
-            score_entry(each, archive, reader.definitions)
-            if isinstance(each, EntryFiles)
-            else score_set(each, reader)
-            if isinstance(each, ResultSet)
-            else score_log(each, reader)
-            for each in found
-        ]
+        found = find_scorable(archive, asked_for_file=one_file)
+        reader = Reader(found, benchmarks, **options)
+        return [score_submission(each, reader) for each in found.submissions]
 
     return score
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from finishline.rules.archive.claims import NOT_STATED, set_benchmark_id, set_claim
+from finishline.rules.archive.import_plan import NOT_STATED, set_benchmark_id, set_claim
 from finishline.rules.benchmarks.accelerators import CLASS_NAME
 from finishline.rules.submissions.claim import read_claim
 from finishline.rules.submissions.descriptions import read_system

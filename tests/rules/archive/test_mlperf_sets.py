@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
-from finishline.rules.archive.claims import set_claim
 from finishline.rules.archive.files import version_of
+from finishline.rules.archive.import_plan import set_claim
 from finishline.rules.errors import RuleError
 from finishline.rules.submissions.submission import score_submission
 

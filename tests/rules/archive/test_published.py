@@ -7,7 +7,7 @@ from datetime import date
 import pytest
 
 from finishline.rules.archive.definitions import shipped_definition
-from finishline.rules.archive.files import COMMIT, KNOWN_SOURCES, find_source, source_name
+from finishline.rules.archive.files import COMMIT, find_source, known_sources, source_name
 from finishline.rules.benchmarks.benchmark import published_on, round_of_day
 from finishline.rules.logs import parse_run_log
 from finishline.rules.logs.lines import MLLOG
@@ -96,11 +96,11 @@ def test_an_archive_is_known_by_its_own_commit_for_its_own_benchmarks(benchmark_
 
 
 def test_every_source_has_whole_commits_and_a_link():
-    commits = [commit for source in KNOWN_SOURCES for commit in source.commits]
+    commits = [commit for source in known_sources() for commit in source.commits]
     assert all(COMMIT.fullmatch(commit) for commit in commits)
     assert len(set(commits)) == len(commits)
-    assert all(source.url.startswith("https://github.com/") for source in KNOWN_SOURCES)
-    assert all(re.compile(source.benchmarks) for source in KNOWN_SOURCES)
+    assert all(source.url.startswith("https://github.com/") for source in known_sources())
+    assert all(re.compile(source.benchmarks) for source in known_sources())
 
 
 def package(organisation, benchmark, log):

@@ -31,23 +31,31 @@ class EntryFiles:
 
     @property
     def path(self) -> str:
-        """The path that is the entry's identity: that of its JSON, if it has one."""
+        """The path of its JSON, if it has one, else of its TSV."""
         file = self.json or self.tsv
         return file.path if file else ""
 
 
 @dataclass
 class ResultSet:
-    """The result files of one MLPerf submission: all of one folder, in order of their numbers."""
+    """The result files of one MLPerf submission: all of one folder, in order of their numbers.
+
+    A log `alone` is a set of one run, outside any package.
+    """
 
     path: str
     place: Place
     runs: list[ArchiveFile] = field(default_factory=list)
+    alone: bool = False
+
+    @property
+    def _in_results(self) -> bool:
+        return len(self.place) > 3 and self.place[-3] == "results"
 
     @property
     def in_package(self) -> bool:
         """Whether the folder stands in a package: ORG/results/SYSTEM/BENCHMARK."""
-        return len(self.place) > 3 and self.place[-3] == "results"
+        return self._in_results and not self.alone
 
     @property
     def scaling(self) -> str | None:
@@ -57,11 +65,11 @@ class ResultSet:
 
     @property
     def is_hpc(self) -> bool:
-        """Whether it is a set of MLPerf HPC."""
-        named = self.place[-1] in HPC_BENCHMARKS or any(
+        """Whether its path is one of MLPerf HPC."""
+        named = any(part in HPC_BENCHMARKS for part in self.place[-1:]) or any(
             part.startswith("hpc_results") for part in self.place
         )
-        return self.scaling is not None or (self.in_package and named)
+        return self.scaling is not None or (self._in_results and named)
 
     @property
     def system_place(self) -> Place:
@@ -69,19 +77,7 @@ class ResultSet:
         return self.place[: -1 if self.scaling is None else -2]
 
 
-@dataclass
-class SingleLog:
-    """A log outside any package."""
-
-    file: ArchiveFile
-
-    @property
-    def path(self) -> str:
-        """The path of the file."""
-        return self.file.path
-
-
-Submission = EntryFiles | ResultSet | SingleLog
+Submission = EntryFiles | ResultSet
 
 
 def find_submissions(archive: Archive, *, asked_for_file: bool = False) -> list[Submission]:
@@ -94,8 +90,14 @@ def find_submissions(archive: Archive, *, asked_for_file: bool = False) -> list[
     if asked_for_file:
         return [_named(file, archive) for file in files]
     sets = _result_sets(files, archive)
-    sets += _oddly_named_sets(files, {found.place for found in sets}, archive)
-    loose = _outside_packages(files, sets)
+    # A package also holds code; texts beside code are no runs.
+    packages = {each.system_place[:-2] for each in sets if each.in_package or each.is_hpc}
+    packages |= {found.place for found in sets}
+    loose = [
+        file
+        for file in files
+        if not packages.intersection(file.place[:i] for i in range(len(file.place)))
+    ]
     entries = list(_entries(loose))
     logs = _single_logs(loose, archive, alone=not sets and not entries)
     found: list[Submission] = [*entries, *sets, *logs]
@@ -105,13 +107,16 @@ def find_submissions(archive: Archive, *, asked_for_file: bool = False) -> list[
 def _named(file: ArchiveFile, archive: Archive) -> Submission:
     suffix = PurePosixPath(file.name).suffix.lower()
     if suffix not in (".json", ".tsv"):
-        return SingleLog(file)
-    task, kind = task_and_kind(file.place)
-    entry = EntryFiles(task, kind)
+        return _alone(file)
+    entry = EntryFiles(*task_and_kind(file.place))
     for name in (".json", ".tsv"):
         partner = (*file.place[:-1], PurePosixPath(file.name).stem + name)
         setattr(entry, name[1:], file if name == suffix else archive.find(partner))
     return entry
+
+
+def _alone(file: ArchiveFile) -> ResultSet:
+    return ResultSet(file.path, file.place[:-1], [file], alone=True)
 
 
 def _entries(files: Iterable[ArchiveFile]) -> Iterator[EntryFiles]:
@@ -143,55 +148,39 @@ def task_and_kind(place: Place) -> tuple[str | None, str | None]:
 
 
 def _result_sets(files: Iterable[ArchiveFile], archive: Archive) -> list[ResultSet]:
-    """Sets by the names of their logs. A text without a number in its name is about them."""
+    """Sets by the names of their logs, and folders of a package with logs of other names.
+
+    A text without a number in its name is about the results.
+    """
     sets: dict[Place, ResultSet] = {}
     for file in files:
-        if not RESULT_NAME.fullmatch(file.name):
-            continue
-        if _NUMBER.search(file.name) or _is_marked(file, archive):
-            place = file.place[:-1]
-            path = file.path.rpartition("/")[0] or "."
-            sets.setdefault(place, ResultSet(path, place)).runs.append(file)
+        if RESULT_NAME.fullmatch(file.name) and (
+            _NUMBER.search(file.name) or _is_marked(file, archive)
+        ):
+            _add_run(sets, file)
+    known = set(sets)
+    for file in files:
+        place = file.place[:-1]
+        in_package = place not in known and len(place) > 3 and place[-3] == "results"
+        if in_package and file.name.lower().endswith(LOG_SUFFIXES) and _is_marked(file, archive):
+            _add_run(sets, file)
     for found in sets.values():
         found.runs.sort(key=_number)
     return list(sets.values())
+
+
+def _add_run(sets: dict[Place, ResultSet], file: ArchiveFile) -> None:
+    place, path = file.place[:-1], file.path.rpartition("/")[0] or "."
+    sets.setdefault(place, ResultSet(path, place)).runs.append(file)
 
 
 def _number(file: ArchiveFile) -> tuple[list[int], str]:
     return [int(number) for number in _NUMBER.findall(file.name)], file.name
 
 
-def _oddly_named_sets(
-    files: Iterable[ArchiveFile], known: set[Place], archive: Archive
-) -> list[ResultSet]:
-    """Sets with logs in ORG/results/SYSTEM/BENCHMARK that have names of their own."""
-    sets: dict[Place, ResultSet] = {}
-    for file in files:
-        place = file.place[:-1]
-        if place in known or len(place) < 4 or place[-3] != "results":
-            continue
-        if file.name.lower().endswith(LOG_SUFFIXES) and _is_marked(file, archive):
-            path = file.path.rpartition("/")[0] or "."
-            sets.setdefault(place, ResultSet(path, place)).runs.append(file)
-    for found in sets.values():
-        found.runs.sort(key=_number)
-    return list(sets.values())
-
-
-def _outside_packages(files: Iterable[ArchiveFile], sets: Iterable[ResultSet]) -> list[ArchiveFile]:
-    """Files outside packages. A package also holds code; texts beside code are no runs."""
-    packages = {each.system_place[:-2] for each in sets if each.in_package or each.is_hpc}
-    packages |= {found.place for found in sets}
-    return [
-        file
-        for file in files
-        if not packages.intersection(file.place[:i] for i in range(len(file.place)))
-    ]
-
-
 def _single_logs(
     files: Iterable[ArchiveFile], archive: Archive, *, alone: bool
-) -> Iterator[SingleLog]:
+) -> Iterator[ResultSet]:
     """Loose logs: every text in a folder with a log, or, `alone` in the tree, any text at all.
 
     A broken log among others is reported; a requirements.txt beside entries is no log.
@@ -200,7 +189,7 @@ def _single_logs(
     marked = {file.place[:-1] for file in texts if _is_marked(file, archive)}
     for file in texts:
         if file.place[:-1] in marked or (alone and not marked):
-            yield SingleLog(file)
+            yield _alone(file)
 
 
 def _is_marked(file: ArchiveFile, archive: Archive) -> bool:
