@@ -122,7 +122,7 @@ from finishline.rules.ranking.evidence import (
     separation_words,
     tuning_words,
 )
-from finishline.rules.scoring.waivers import WAIVABLE
+from finishline.rules.scoring.violations import WAIVABLE
 from finishline.rules.text import count_text
 from finishline.rules.verification.purposes import has_proof, is_in_box
 from web import board_table, formats, names

@@ -19,7 +19,7 @@ from finishline.devices import choose_device
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.measurements import Figure, ModelWork
-from finishline.rules.scoring.normalisation import calibrated_epochs
+from finishline.rules.scoring.calibrated_runs import calibrated_epochs
 from finishline.rules.submissions.claim import check_settings, reference_of
 from finishline.rules.verification.utilisation import best_roof_tflops, roofline
 from worker.json_events import tell

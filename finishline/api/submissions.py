@@ -9,7 +9,7 @@ from finishline.api.schema import Body, Schema, Sentence, example
 from finishline.rules.ranking.evidence import Check, Evidence
 from finishline.rules.scoring.convergence import FACTOR_COUNTS
 from finishline.rules.scoring.scoring import Step
-from finishline.rules.scoring.waivers import WaivableRule
+from finishline.rules.scoring.violations import WaivableRule
 from finishline.rules.submissions.claim import Cloud, TrainedWith, Tuning
 from finishline.rules.verification.verdict import ChangedFigure
 

@@ -1,7 +1,10 @@
 """Convergence of a benchmark's reference, and of its submissions."""
 
+import itertools
+import math
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import and_, select
@@ -16,14 +19,70 @@ from finishline.api.benchmarks import (
 )
 from finishline.rules.benchmarks.accelerators import hardware_words
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.scoring.convergence import FACTOR_COUNTS
-from finishline.rules.scoring.normalisation import ReferenceCurve, reference_curve
+from finishline.rules.benchmarks.definition_tables import RcpRule, ReferencePoint
+from finishline.rules.scoring.calibrated_runs import calibrated_epochs, calibrated_sizes
+from finishline.rules.scoring.convergence import (
+    FACTOR_COUNTS,
+    ConvergenceLimit,
+    convergence_limits,
+    limit_at,
+    prune,
+)
 from finishline.rules.statistics.aggregate import mean, olympic_mean
 from server.base.models import DISPLAY_NAME, SUBMITTER, RunRow, Submission
 from server.base.models.visibility import ranks
 from server.benchmarks.calibrations import adopted_calibration, judging_benchmark
 
+STEPS_BETWEEN_POINTS = 12
 UNITS = {"epoch_num": "epochs", "samples_count": "samples"}
+
+
+@dataclass(frozen=True)
+class ReferenceCurve:
+    """Limits by batch size: at every point, at those pruning keeps, and between the kept ones.
+
+    `judged` is whether submissions must reach `lowest`, less `allowance`; if not, ignore it.
+    """
+
+    judged: bool
+    allowance: float
+    points: tuple[ConvergenceLimit, ...]
+    kept: tuple[ConvergenceLimit, ...]
+    envelope: tuple[ConvergenceLimit, ...]
+
+
+def reference_curve(benchmark: Benchmark) -> ReferenceCurve:
+    """Convergence of the reference at each batch size; without points if unknown."""
+    rule = benchmark.rcp or RcpRule("all", 0.0, _points_of_calibration(benchmark))
+    runs = replace(benchmark.runs, count=max(3, benchmark.runs.count))
+    limits = convergence_limits(rule, runs, pruned=False)
+    kept = limits if benchmark.rcp is None else prune(limits)
+    envelope = _envelope(kept, runs=runs.count)
+    judged = benchmark.rcp is not None
+    return ReferenceCurve(judged, rule.allowance, tuple(limits), tuple(kept), tuple(envelope))
+
+
+def _envelope(kept: Sequence[ConvergenceLimit], *, runs: int) -> list[ConvergenceLimit]:
+    """The kept points and steps between them, even on a logarithmic axis."""
+    sizes = {point.batch_size for point in kept}
+    for low, high in itertools.pairwise(kept):
+        ratio = high.batch_size / low.batch_size
+        for step in range(1, STEPS_BETWEEN_POINTS):
+            sizes.add(math.floor(low.batch_size * ratio ** (step / STEPS_BETWEEN_POINTS)))
+    limits = [limit_at(size, kept, runs=runs) for size in sorted(sizes)]
+    return [limit for limit in limits if limit is not None]
+
+
+def _points_of_calibration(benchmark: Benchmark) -> tuple[ReferencePoint, ...]:
+    """Epochs to the target of the calibrated runs, which are evaluated after every epoch.
+
+    A run that never reached it is left out, and so is a batch size with too few runs to average.
+    """
+    points = [
+        ReferencePoint(size, calibrated_epochs(benchmark, size))
+        for size in calibrated_sizes(benchmark)
+    ]
+    return tuple(point for point in points if len(point.epochs) > 2 * benchmark.runs.dropped)
 
 
 def convergence_view(session: Session, benchmark: Benchmark) -> ConvergenceView:

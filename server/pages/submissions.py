@@ -16,7 +16,7 @@ from finishline.api.submissions import WaiverCreate, WithdrawalCreate
 from finishline.api.verifications import AskedFor, VerificationCreate
 from finishline.rules.benchmarks.accelerators import hardware_words
 from finishline.rules.ranking.evidence import Evidence
-from finishline.rules.scoring.waivers import WAIVABLE, broken_rules
+from finishline.rules.scoring.violations import WAIVABLE
 from finishline.rules.verification.purposes import DUEL
 from finishline.rules.verification.replay_plan import why_not_replayable
 from server.base.addresses import site_address
@@ -53,7 +53,7 @@ from server.people.signed_in import (
     signed_in_or_none,
 )
 from server.submissions.service import find_submission
-from server.submissions.waivers import revoke_waiver, waive
+from server.submissions.waivers import broken_rules, revoke_waiver, waive
 from server.submissions.withdrawals import may_withdraw, withdraw
 from server.verifications.requests import ask_as_caller, why_no_room
 from web.citation import badge_endpoint, badge_svg

@@ -14,7 +14,7 @@ from finishline.rules.archive.files import find_source
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking.evidence import evidence_of
 from finishline.rules.run import Run, curve_row
-from finishline.rules.scoring.inference import InferenceResult
+from finishline.rules.scoring.latency import InferenceResult
 from finishline.rules.scoring.scoring import Result, RunScore
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.submissions.submission import ScoredSubmission

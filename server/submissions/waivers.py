@@ -1,13 +1,12 @@
 """Waive a rule for one submission: its result may rank though it breaks that rule."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from fastapi import APIRouter
 from sqlalchemy.orm import Session
 
 from finishline.api.submissions import SubmissionView, WaiverCreate, WithdrawalCreate
-from finishline.rules.scoring.waivers import broken_rules
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.base.errors import ConflictError, NotFoundError
@@ -18,6 +17,12 @@ from server.people.audit import Subject, record
 from server.people.dependencies import Caller, OrganiserDep
 from server.submissions.service import find_submission, lock_submissions
 from server.submissions.withdrawals import view_of
+
+
+def broken_rules(violations: Iterable[Mapping[str, Any]], waived: Collection[str]) -> list[str]:
+    """Codes of the rules that a stored result breaks and nobody waived, each once, in order."""
+    codes = dict.fromkeys(violation["code"] for violation in violations)
+    return [code for code in codes if code not in waived]
 
 
 def waive(

@@ -19,7 +19,12 @@ from finishline.api.verifications import (
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.prices import SystemPrice
 from finishline.rules.measurements import Figure
-from finishline.rules.scoring.latency import FEWEST_SAMPLES, latency_result, why_absent
+from finishline.rules.scoring.latency import (
+    FEWEST_SAMPLES,
+    latency_cost_usd_per_10000,
+    latency_figures,
+    why_absent,
+)
 from finishline.rules.verification.ablation import ABLATION, factor_effects
 from finishline.rules.verification.duel import SIDES, judge_duel, pair_runs
 from finishline.rules.verification.judge_convergence import evaluation_at_target
@@ -226,22 +231,16 @@ def _backend_view(
             absence=absence.code if absence is not None else None,
             why_absent=absence.message if absence is not None else None,
         )
-    result = latency_result(
-        item.milliseconds,
-        warmup_items=warmup_items,
-        quality=reached.quality,
-        target=benchmark.target,
-        price_usd_per_hour=None if price is None else price.usd_per_hour,
-    )
-    figures = asdict(result.figures)
-    missing = {f"p{p}": why_absent(result.figures.samples, p) for p in FEWEST_SAMPLES}
+    figures = latency_figures(item.milliseconds, warmup_items=warmup_items)
+    missing = {f"p{p}": why_absent(figures.samples, p) for p in FEWEST_SAMPLES}
+    usd_per_hour = None if price is None else price.usd_per_hour
     return BackendView.of(
         item,
-        **figures,
+        **asdict(figures),
         missing={name: why for name, why in missing.items() if why is not None},
-        cost_usd_per_10000=result.cost_usd_per_10000,
-        quality=result.quality,
-        eligible=result.eligible,
+        cost_usd_per_10000=latency_cost_usd_per_10000(figures.mean_ms, usd_per_hour),
+        quality=reached.quality,
+        eligible=benchmark.target.is_reached(reached.quality),
     )
 
 

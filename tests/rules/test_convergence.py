@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from finishline.rules.archive.definitions import shipped_definitions
-from finishline.rules.benchmarks.definition_tables import RcpRule, ReferencePoint
+from finishline.rules.benchmarks.definition_tables import RcpRule, ReferencePoint, RunsRule
 from finishline.rules.errors import RuleError
 from finishline.rules.run import Evaluation, Run
 from finishline.rules.scoring.convergence import (
@@ -33,19 +33,13 @@ POINTS = (
 )
 
 
-def check(convergence, batch_size, **others):
-    settings = {
-        "points": POINTS,
-        "runs": 5,
-        "dropped": 1,
-        "stdev_of": "trimmed",
-        "pruned": True,
-    }
-    return check_convergence(convergence, batch_size=batch_size, **(settings | others))
+def check(convergence, batch_size, *, pruned=True, allowance=0.0, runs=5, dropped=1, points=POINTS):
+    rule = RcpRule("trimmed", allowance, points)
+    return check_convergence(convergence, batch_size, rule, RunsRule(runs, dropped), pruned=pruned)
 
 
-def limits(stdev_of):
-    return convergence_limits(POINTS, runs=5, dropped=1, stdev_of=stdev_of, pruned=False)
+def limits(stdev_of, points=POINTS, *, pruned=False):
+    return convergence_limits(RcpRule(stdev_of, 0.0, points), RunsRule(5, 1), pruned=pruned)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +158,7 @@ def test_a_t_test_takes_a_run_on_both_sides_and_three_together(
 @pytest.mark.parametrize(("pruned", "kept"), [(True, [128, 512]), (False, [128, 256, 512])])
 def test_points_are_pruned_only_where_the_rules_ask_for_it(pruned, kept):
     points = [ReferencePoint(b, (epochs,) * 10) for b, epochs in ((512, 20), (256, 20), (128, 10))]
-    found = convergence_limits(points, runs=5, dropped=1, stdev_of="all", pruned=pruned)
+    found = limits("all", points, pruned=pruned)
 
     assert [limit.batch_size for limit in found] == kept
 

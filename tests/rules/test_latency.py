@@ -13,12 +13,11 @@ from finishline.rules.benchmarks.benchmark import load_benchmark
 from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.errors import ClaimError, RuleError
 from finishline.rules.logs.dawnbench import parse_entry
-from finishline.rules.scoring.inference import score_inference
 from finishline.rules.scoring.latency import (
     latency_cost_usd_per_10000,
     latency_figures,
-    latency_result,
     median_lower_bound,
+    score_inference,
     why_absent,
 )
 from finishline.rules.submissions.submission import score_submission
@@ -94,16 +93,6 @@ def test_cost_is_that_of_ten_thousand_items_one_at_a_time():
     # 3.6 ms x 10,000 = 36 s, a hundredth of an hour.
     assert latency_cost_usd_per_10000(3.6, 2.0) == pytest.approx(0.02)
     assert latency_cost_usd_per_10000(3.6, None) is None
-
-
-@pytest.mark.parametrize(("quality", "eligible"), [(97.5, True), (97.4, False)])
-def test_only_a_model_at_the_target_is_eligible(quality, eligible):
-    found = latency_result(
-        [3.6] * 3, warmup_items=1, quality=quality, target=TARGET, price_usd_per_hour=2.0
-    )
-
-    assert (found.eligible, found.quality, found.figures.samples) == (eligible, quality, 2)
-    assert found.cost_usd_per_10000 == pytest.approx(0.02)
 
 
 @pytest.mark.parametrize("times", [[1.0, 1.0], [1.0, 1.0, 0.0], [1.0, 1.0, float("nan")]])

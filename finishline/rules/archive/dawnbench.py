@@ -11,7 +11,7 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import LogFormatError
 from finishline.rules.logs.dawnbench import DawnbenchEntry, read_curve, read_entry
 from finishline.rules.run import Run
-from finishline.rules.scoring.inference import IN_PERCENT, score_inference
+from finishline.rules.scoring.latency import IN_PERCENT, score_inference
 from finishline.rules.scoring.scoring import score
 from finishline.rules.scoring.tta import first_evaluation_at_target
 from finishline.rules.submissions.claim_checks import check_published_run

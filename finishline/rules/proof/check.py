@@ -28,9 +28,9 @@ from finishline.rules.proof.proof import (
     read_part,
 )
 from finishline.rules.run import Evaluation, curve_row, evaluation_of
-from finishline.rules.scoring.inference import InferenceResult
+from finishline.rules.scoring.latency import InferenceResult
 from finishline.rules.scoring.scoring import Result
-from finishline.rules.scoring.waivers import WAIVABLE
+from finishline.rules.scoring.violations import WAIVABLE
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.submissions.submission import score_submission
 from finishline.rules.text import count_text, shown

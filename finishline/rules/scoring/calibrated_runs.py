@@ -1,7 +1,6 @@
-"""Calibrated curves and epochs for a claim's settings, interpolated between batch sizes."""
+"""Calibrated curves and epochs at a batch size, and their spread."""
 
 import math
-from collections.abc import Sequence
 from functools import lru_cache
 
 from finishline.rules.benchmarks.benchmark import Benchmark
@@ -32,32 +31,32 @@ def crossing_epochs(
     curves: Curves, target: QualityTarget, reach: ReachRule, *, fractional: bool
 ) -> tuple[float, ...]:
     """Epochs to the target of the calibrated runs that reached it."""
-    found = (find_crossing(_evaluation_each_epoch(curve), target, reach) for curve in curves)
+    evaluated = ([Evaluation(float(n), 0.0, q) for n, q in enumerate(each, 1)] for each in curves)
+    found = (find_crossing(each, target, reach) for each in evaluated)
     return tuple((c.fraction if fractional else c.epoch) for c in found if c is not None)
 
 
-def _evaluation_each_epoch(qualities: Sequence[float]) -> list[Evaluation]:
-    return [Evaluation(float(epoch), 0.0, quality) for epoch, quality in enumerate(qualities, 1)]
+def calibrated_epochs(
+    benchmark: Benchmark, batch_size: float, *, fractional: bool = False
+) -> tuple[float, ...]:
+    """Epochs to the target of the calibrated runs at a batch size that reached it."""
+    curves = curves_at(benchmark, batch_size)
+    return crossing_epochs(curves, benchmark.target, benchmark.reach, fractional=fractional)
 
 
 def interpolated_epochs(
     benchmark: Benchmark, batch_size: float, *, fractional: bool
 ) -> Reference | None:
-    """Epochs to the target at a batch size between two calibrated ones; None outside them.
+    """Epochs to the target at a batch size between two calibrated ones, as 2 N runs, or None.
 
-    Mean and standard deviation lie on the line between the two neighbours, and count as 2 N runs.
     Source: MLPerf training_rules.adoc, "Reference Convergence Points"; mlperf-logging.
     """
-    sizes = {run.batch_size for run in benchmark.reference_runs}
-    below = max((size for size in sizes if size < batch_size), default=None)
-    above = min((size for size in sizes if size > batch_size), default=None)
+    below = max((size for size in calibrated_sizes(benchmark) if size < batch_size), default=None)
+    above = min((size for size in calibrated_sizes(benchmark) if size > batch_size), default=None)
     if below is None or above is None:
         return None
     low, high = (
-        crossing_epochs(
-            curves_at(benchmark, size), benchmark.target, benchmark.reach, fractional=fractional
-        )
-        for size in (below, above)
+        calibrated_epochs(benchmark, size, fractional=fractional) for size in (below, above)
     )
     if len(low) < 2 or len(high) < 2:
         return None
@@ -86,14 +85,14 @@ def pooled(first: Reference, second: Reference) -> Reference:
 
 def calibrated_spread(benchmark: Benchmark) -> Spread | None:
     """The spread of the reference's log epochs within batch sizes: calibrated, or as published."""
-    sizes = sorted({run.batch_size for run in benchmark.reference_runs})
-    target, reach = benchmark.target, benchmark.reach
-    epochs = [
-        tuple(crossing_epochs(curves_at(benchmark, size), target, reach, fractional=False))
-        for size in sizes
-    ]
     points = benchmark.rcp.points if benchmark.rcp is not None else ()
+    epochs = [calibrated_epochs(benchmark, size) for size in calibrated_sizes(benchmark)]
     return _spread_of_epochs(tuple(epochs) or tuple(point.epochs for point in points))
+
+
+def calibrated_sizes(benchmark: Benchmark) -> list[int]:
+    """The batch sizes with calibrated runs, smallest first."""
+    return sorted({run.batch_size for run in benchmark.reference_runs})
 
 
 @lru_cache(maxsize=64)
@@ -109,10 +108,7 @@ def claimed_interval(
     spread: Spread | None,
     step_seconds: float | None,
 ) -> Interval | None:
-    """The interval of a time that a submitter's logs tell, read off `step_seconds` apart.
-
-    `runs` are those that were scored, of which so many are `dropped` at each end.
-    """
+    """The interval of a time in a submitter's logs, read off `step_seconds` apart."""
     if spread is None or not seconds:
         return None
     at_least = spread.at_least(resolution_of(step_seconds=step_seconds, seconds=seconds))

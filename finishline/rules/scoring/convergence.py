@@ -13,9 +13,17 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
-from finishline.rules.benchmarks.definition_tables import ConvergenceUnit, ReferencePoint, SpreadOf
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.definition_tables import (
+    ConvergenceUnit,
+    RcpRule,
+    ReferencePoint,
+    RunsRule,
+    SpreadOf,
+)
 from finishline.rules.errors import RuleError
 from finishline.rules.run import Evaluation, Run
+from finishline.rules.scoring.violations import Violation
 from finishline.rules.statistics.aggregate import Reference, mean, olympic_mean, standard_deviation
 from finishline.rules.statistics.gaps import lowest_mean
 from finishline.rules.text import count_text
@@ -25,6 +33,7 @@ FACTOR_COUNTS = ("pass", "published")
 ALPHA = 0.05
 EPOCH_DECIMALS = 3
 NORMALISED = ", normalised"
+NO_BATCH_SIZE = "no global_batch_size in the log"
 # Both sides of the test come from sums of decimal fractions such as 0.85.
 ROUNDING = 1e-12
 # Published factors may have three decimals.
@@ -45,13 +54,11 @@ class ConvergenceLimit:
 class RcpVerdict:
     """Verdict on the convergence of a set.
 
-    `verdict` is "pass", "fail" (converges faster than the reference can), "missing" (no reference
-    point to compare with) or "published" (one of these two, with the factor of a `scaling.json`).
-    `factor` is reference mean / submission mean, never below 1; a score is multiplied by it only on
-    "pass" and "published" (`applied_factor`). `batch_size`, `mean` and `lowest` are of the
-    reference point that was used, None where there is none; `lowest` is the limit of the test
-    itself, before any allowance. `submission_mean` is the olympic mean of the set, None where too
-    few runs converged.
+    "fail" converges faster than the reference can, "missing" has no reference point, and
+    "published" is one of these two with the factor of a `scaling.json`. `factor` is reference mean
+    / submission mean, at least 1; `applied_factor` multiplies the score. `batch_size`, `mean` and
+    `lowest` (the limit before any allowance) are of the reference point that was used.
+    `submission_mean` is the olympic mean of the set, None where too few runs converged.
     """
 
     verdict: Verdict
@@ -73,25 +80,24 @@ class RcpVerdict:
         return self.applied_factor > 1.0
 
 
-def takes_published_factor(verdict: RcpVerdict | None, factor: float) -> bool:
-    """Whether the factor of a scaling.json counts: without a reference point to compare with, or
-    for a set that converged too fast, where it raises the set to the reference's mean.
+def with_published_factor(verdict: RcpVerdict | None, factor: float | None) -> RcpVerdict | None:
+    """The verdict with the factor of a set's scaling.json, where that counts.
 
+    It does without a reference point to compare with, or for a set that converged too fast, where
+    it raises the set to the reference's mean.
     Source: MLPerf training_rules.adoc, "Normalize submission run epochs to reference epochs to pass
     RCP test".
     """
-    if verdict is None or verdict.verdict == "missing":
-        return True
-    if verdict.verdict != "fail" or verdict.mean is None or verdict.submission_mean is None:
-        return False
-    return factor * verdict.submission_mean >= verdict.mean * (1 - ROUNDED_FACTOR)
-
-
-def scaled_as_published(verdict: RcpVerdict | None, factor: float) -> RcpVerdict:
-    """The verdict on a set that takes the factor of its scaling.json."""
-    verdict = verdict or RcpVerdict("missing", "no reference convergence points", 1.0)
-    message = f"{verdict.message}, normalised by the factor of its scaling.json"
-    return replace(verdict, verdict="published", message=message, factor=factor)
+    found = verdict or RcpVerdict("missing", "no reference convergence points", 1.0)
+    if factor is None or found.verdict == "pass":
+        return verdict
+    if found.verdict == "fail":
+        if found.mean is None or found.submission_mean is None:
+            return verdict
+        if factor * found.submission_mean < found.mean * (1 - ROUNDED_FACTOR):
+            return verdict
+    message = f"{found.message}, normalised by the factor of its scaling.json"
+    return replace(found, verdict="published", message=message, factor=factor)
 
 
 def convergence_of_run(
@@ -99,10 +105,8 @@ def convergence_of_run(
 ) -> float | None:
     """Epochs (or samples) to the last evaluation of a run that succeeded, None for any other.
 
-    `at` names another evaluation: a run with quality measured after its end cannot stop at the
-    target, and converged where it first reached it.
-    Epochs are rounded to three decimals, as the checker does: published factors need it. None
-    also where the evaluation does not tell the unit.
+    `at` names another evaluation, for runs with quality measured after their end. None also where
+    the evaluation has no such count. Epochs are rounded to three decimals, as the checker does.
     Source: MLPerf training_rules.adoc, "Reference Convergence Points"; mlperf-logging.
     """
     if run.status != "success" or not run.evaluations:
@@ -115,72 +119,95 @@ def convergence_of_run(
 
 def check_convergence(
     convergence: Sequence[float | None],
-    *,
     batch_size: int,
-    points: Sequence[ReferencePoint],
-    runs: int,
-    dropped: int,
-    stdev_of: SpreadOf,
+    rule: RcpRule,
+    runs: RunsRule,
+    *,
     pruned: bool,
-    allowance: float = 0.0,
 ) -> RcpVerdict:
     """Whether a set of runs converges no faster than the reference points allow.
 
-    `convergence` has the epochs (or samples) of every run of the set, in any order, None for one
-    that did not converge: it counts as slower than all others. `runs` and `dropped` are the
-    benchmark's. `pruned` leaves out the points that `prune` drops. `allowance` is how far below
-    `lowest` a mean may still pass: the checker grants llama31_405b one evaluation interval.
+    `convergence` has the epochs (or samples) of every run of the set, None for one that did not
+    converge. `pruned` leaves out the points that `prune` drops.
 
-    At a batch size between two points the mean and the spread are interpolated; above the largest
-    the point is missing; below the smallest the set must pass the smallest's test, because a
-    smaller batch may only converge in fewer epochs.
+    Between two points the mean and the spread are interpolated. Above the largest batch size the
+    point is missing. Below the smallest the set must pass the smallest's test.
     Raises RuleError if there are no runs left after dropping or a figure is not a number above 0.
     """
-    limits = convergence_limits(
-        points, runs=runs, dropped=dropped, stdev_of=stdev_of, pruned=pruned
-    )
-    _refuse_impossible(convergence)
+    limits = convergence_limits(rule, runs, pruned=pruned)
+    for value in convergence:
+        if value is not None and not (math.isfinite(value) and value > 0):
+            raise RuleError(f"converged after {value:g}", expected="a number above 0")
     if not limits:
         return RcpVerdict("missing", "no reference convergence points", 1.0)
-    submission_mean = olympic_mean(convergence, dropped=dropped)
+    submission_mean = olympic_mean(convergence, dropped=runs.dropped)
     if submission_mean is None:
         return RcpVerdict("fail", "too few runs converged", 1.0)
-    limit = limit_at(batch_size, limits, runs=runs)
+    limit = limit_at(batch_size, limits, runs=runs.count)
     if limit is not None:
         found = "RCP found" if limit in limits else "RCP interpolated"
-        return _compare(submission_mean, limit, found, allowance)
-    if batch_size < limits[0].batch_size:
-        return _below_smallest(submission_mean, limits[0], batch_size, allowance)
-    return RcpVerdict("missing", _missing(batch_size), 1.0, submission_mean=submission_mean)
+        return _compare(submission_mean, limit, found, rule.allowance)
+    missing = f"missing RCP: submit one for batch size {batch_size}"
+    smallest = limits[0]
+    if batch_size > smallest.batch_size:
+        return RcpVerdict("missing", missing, 1.0, submission_mean=submission_mean)
+    found = f"RCP not found, held against the smallest batch size {smallest.batch_size}"
+    compared = _compare(submission_mean, smallest, found, rule.allowance)
+    if compared.verdict == "pass":
+        return compared
+    return replace(compared, verdict="missing", message=missing)
 
 
-def convergence_limits(
-    points: Sequence[ReferencePoint],
-    *,
-    runs: int,
-    dropped: int,
-    stdev_of: SpreadOf,
-    pruned: bool,
-) -> list[ConvergenceLimit]:
+def _compare(
+    submission_mean: float, limit: ConvergenceLimit, found: str, allowance: float
+) -> RcpVerdict:
+    least = limit.lowest - allowance
+    passed = submission_mean >= least - ROUNDING * abs(least)
+    factor = max(1.0, limit.mean / submission_mean)
+    if not passed:
+        message = f"{found}: converges faster than the reference allows"
+    elif factor > 1.0:
+        message = f"{found}: faster than the reference mean but within the limit{NORMALISED}"
+    else:
+        message = found
+    point = limit.batch_size, limit.mean, limit.lowest
+    return RcpVerdict("pass" if passed else "fail", message, factor, *point, submission_mean)
+
+
+def convergence_limits(rule: RcpRule, runs: RunsRule, *, pruned: bool) -> list[ConvergenceLimit]:
     """The limit at every reference point, by batch size; with `pruned` at those that `prune` keeps.
 
     Raises RuleError if a point has too few runs, or two have the same batch size.
     """
-    ordered = sorted(points, key=lambda point: point.batch_size)
+    ordered = sorted(rule.points, key=lambda point: point.batch_size)
     sizes = [point.batch_size for point in ordered]
     if len(set(sizes)) != len(sizes):
         raise RuleError(f"two reference points of one batch size among {sizes}")
-    limits = [_limit_of(point, runs=runs, dropped=dropped, stdev_of=stdev_of) for point in ordered]
+    limits = [_limit_of(point, runs, rule.stdev_of) for point in ordered]
     return prune(limits) if pruned else limits
+
+
+@lru_cache(maxsize=256)
+def _limit_of(point: ReferencePoint, runs: RunsRule, stdev_of: SpreadOf) -> ConvergenceLimit:
+    ordered = sorted(point.epochs)
+    trimmed = ordered[runs.dropped : len(ordered) - runs.dropped]
+    if not trimmed:
+        few = f"{count_text(len(ordered), 'run')} at batch size {point.batch_size}"
+        message = f"{few}, {runs.dropped} to drop at each end"
+        raise RuleError(message, expected=f"at least {2 * runs.count} runs")
+    centre = mean(trimmed)
+    stdev = standard_deviation(trimmed if stdev_of == "trimmed" else ordered, ddof=0)
+    kept = len(trimmed)
+    lowest = lowest_submission(centre, stdev, reference_runs=kept, submission_runs=runs.count - 2)
+    return ConvergenceLimit(point.batch_size, centre, stdev, lowest)
 
 
 def prune(limits: Sequence[ConvergenceLimit]) -> list[ConvergenceLimit]:
     """The points, by batch size, without those that are slower than their neighbours promise.
 
     Points below the batch size of the fastest are dropped; then, once from small to large, each
-    that converges slower than the line between its neighbours. That is the checker's reading and
-    gives the published factors. The rule text says "any two surrounding points", which is the
-    convex envelope: in v5.1 it keeps fewer points of llama2_70b_lora and dlrm_dcnv2.
+    that converges slower than the line between its neighbours. The checker reads it so; the rule
+    text says "any two surrounding points", which keeps fewer.
     Source: MLPerf training_rules.adoc, "Reference Convergence Points"; mlperf-logging.
     """
     if not limits:
@@ -189,7 +216,7 @@ def prune(limits: Sequence[ConvergenceLimit]) -> list[ConvergenceLimit]:
     kept = [point for point in limits if point.batch_size >= fastest.batch_size]
     i = 1
     while i < len(kept) - 1:
-        line, _ = interpolate(kept[i].batch_size, kept[i - 1], kept[i + 1])
+        line, _ = _interpolate(kept[i].batch_size, kept[i - 1], kept[i + 1])
         if kept[i].mean > line:
             del kept[i]
         else:
@@ -197,15 +224,13 @@ def prune(limits: Sequence[ConvergenceLimit]) -> list[ConvergenceLimit]:
     return kept
 
 
-def interpolate(
+def _interpolate(
     batch_size: float, low: ConvergenceLimit, high: ConvergenceLimit
 ) -> tuple[float, float]:
     """Mean and standard deviation on the line between two points, at a batch size between them."""
     share = (batch_size - low.batch_size) / (high.batch_size - low.batch_size)
-    return (
-        low.mean + (high.mean - low.mean) * share,
-        low.stdev + (high.stdev - low.stdev) * share,
-    )
+    centre = low.mean + (high.mean - low.mean) * share
+    return centre, low.stdev + (high.stdev - low.stdev) * share
 
 
 def limit_at(
@@ -222,7 +247,7 @@ def limit_at(
         return limits[place]
     if place in (0, len(sizes)):
         return None
-    centre, stdev = interpolate(batch_size, limits[place - 1], limits[place])
+    centre, stdev = _interpolate(batch_size, limits[place - 1], limits[place])
     lowest = lowest_submission(centre, stdev, reference_runs=2 * runs, submission_runs=runs - 2)
     return ConvergenceLimit(batch_size, centre, stdev, lowest)
 
@@ -233,75 +258,97 @@ def lowest_submission(
     """The least submission mean that is not significantly below the reference's.
 
     One-sided two-sample t-test, equal variances, p = 0.05, both sides with the reference's
-    standard deviation: the closed form of the checker's bisection. Without variation nothing below
-    the mean passes. Raises RuleError unless both sides have runs.
+    standard deviation: the closed form of the checker's bisection. Raises RuleError unless both
+    sides have runs.
     """
     freedom = reference_runs + submission_runs - 2
     if reference_runs < 1 or submission_runs < 1 or freedom < 1:
-        raise RuleError(
-            f"a test of {submission_runs} against {count_text(reference_runs, 'run')}",
-            expected="a benchmark of at least 3 runs and 2 reference runs for each",
-        )
+        message = f"a test of {submission_runs} against {count_text(reference_runs, 'run')}"
+        expected = "a benchmark of at least 3 runs and 2 reference runs for each"
+        raise RuleError(message, expected=expected)
     reference = Reference(reference_mean, stdev, reference_runs)
     return lowest_mean(reference, weight=submission_runs, alpha=ALPHA, freedom=freedom)
 
 
-@lru_cache(maxsize=256)
-def _limit_of(
-    point: ReferencePoint, *, runs: int, dropped: int, stdev_of: SpreadOf
-) -> ConvergenceLimit:
-    ordered = sorted(point.epochs)
-    trimmed = ordered[dropped : len(ordered) - dropped]
-    if not trimmed:
-        raise RuleError(
-            f"{count_text(len(ordered), 'run')} at batch size {point.batch_size}, "
-            f"{dropped} to drop at each end",
-            expected=f"at least {2 * runs} runs",
-        )
-    centre = mean(trimmed)
-    stdev = standard_deviation(trimmed if stdev_of == "trimmed" else ordered, ddof=0)
-    lowest = lowest_submission(centre, stdev, reference_runs=len(trimmed), submission_runs=runs - 2)
-    return ConvergenceLimit(point.batch_size, centre, stdev, lowest)
+def check_set(
+    runs: Sequence[Run],
+    convergence: Sequence[float | None],
+    benchmark: Benchmark,
+    *,
+    division: str,
+    pruned: bool,
+) -> tuple[RcpVerdict | None, list[Violation]]:
+    """Compare the convergence of a result's runs with the reference; return verdict and violations.
+
+    `convergence` has one figure for each of `runs`. The verdict is None in the open division, for
+    a benchmark without reference points, for too few runs, and for several batch sizes. It is
+    "missing" where no log has one. The log of a run that did not converge may have ended before it.
+    """
+    rule = benchmark.rcp
+    if rule is None or division != "closed" or len(runs) <= 2 * benchmark.runs.dropped:
+        return None, []
+    sizes = {
+        run.batch_size
+        for run, figure in zip(runs, convergence, strict=True)
+        if figure is not None or run.batch_size is not None
+    }
+    if not sizes:
+        return None, []
+    batch_size = next(iter(sizes))
+    if len(sizes) > 1 or batch_size is None:
+        missing = RcpVerdict("missing", NO_BATCH_SIZE, 1.0) if sizes == {None} else None
+        return missing, [_batch_size_violation(runs, convergence)]
+    try:
+        counts = [_as_points_count(figure, rule) for figure in convergence]
+        verdict = check_convergence(counts, batch_size, rule, benchmark.runs, pruned=pruned)
+    except RuleError as error:
+        field, expected = benchmark.convergence_unit, error.expected
+        return None, [Violation("bad_value", error.message, field=field, expected=expected)]
+    if not rule.normalise:
+        verdict = replace(verdict, factor=1.0, message=verdict.message.removesuffix(NORMALISED))
+    return verdict, _violations(verdict, runs, convergence, benchmark.convergence_unit)
 
 
-def _compare(
-    submission_mean: float, limit: ConvergenceLimit, found: str, allowance: float
-) -> RcpVerdict:
-    least = limit.lowest - allowance
-    passed = submission_mean >= least - ROUNDING * abs(least)
-    factor = max(1.0, limit.mean / submission_mean)
-    if not passed:
-        message = f"{found}: converges faster than the reference allows"
-    elif factor > 1.0:
-        message = f"{found}: faster than the reference mean but within the limit{NORMALISED}"
-    else:
-        message = found
-    return RcpVerdict(
-        verdict="pass" if passed else "fail",
-        message=message,
-        factor=factor,
-        batch_size=limit.batch_size,
-        mean=limit.mean,
-        lowest=limit.lowest,
-        submission_mean=submission_mean,
-    )
+def _as_points_count(figure: float | None, rule: RcpRule) -> float | None:
+    """A figure in the unit of the points: epochs are told by points of at most twice as many."""
+    if figure is None or rule.samples_per_epoch is None:
+        return figure
+    samples = figure * rule.samples_per_epoch
+    slowest = max(max(point.epochs) for point in rule.points)
+    return samples if samples <= 2 * slowest else figure
 
 
-def _below_smallest(
-    submission_mean: float, smallest: ConvergenceLimit, batch_size: int, allowance: float
-) -> RcpVerdict:
-    found = f"RCP not found, held against the smallest batch size {smallest.batch_size}"
-    compared = _compare(submission_mean, smallest, found, allowance)
-    if compared.verdict == "pass":
-        return compared
-    return replace(compared, verdict="missing", message=_missing(batch_size))
+def _violations(
+    verdict: RcpVerdict,
+    runs: Sequence[Run],
+    convergence: Sequence[float | None],
+    unit: ConvergenceUnit,
+) -> list[Violation]:
+    message = f"the run reached the target, but its last evaluation has no {unit}"
+    expected = f"{unit} with every evaluation"
+    name = "samples" if unit == "samples_count" else "epoch"
+    silent = [
+        Violation("no_convergence", message, run.name, f"metadata.{unit}", expected)
+        for run, figure in zip(runs, convergence, strict=True)
+        if figure is None and run.status == "success" and run.evaluations
+        if getattr(run.evaluations[-1], name) is None
+    ]
+    code = {"fail": "converges_too_fast", "missing": "missing_rcp"}.get(verdict.verdict)
+    if silent or code is None or verdict.submission_mean is None:
+        return silent
+    limit = "" if verdict.lowest is None else f", at least {verdict.lowest:g} {unit}"
+    message = f"{verdict.message}: mean of {verdict.submission_mean:g} {unit}"
+    expected = f"convergence as the reference model's{limit}"
+    return [Violation(code, message, field=unit, expected=expected)]
 
 
-def _missing(batch_size: int) -> str:
-    return f"missing RCP: submit one for batch size {batch_size}"
-
-
-def _refuse_impossible(convergence: Sequence[float | None]) -> None:
-    for value in convergence:
-        if value is not None and not (math.isfinite(value) and value > 0):
-            raise RuleError(f"converged after {value:g}", expected="a number above 0")
+def _batch_size_violation(runs: Sequence[Run], convergence: Sequence[float | None]) -> Violation:
+    first = next((run for run in runs if run.batch_size is not None), runs[0])
+    figures = zip(runs, convergence, strict=True)
+    other = next((r for r, figure in figures if figure is not None and r.batch_size is None), None)
+    message = f"{NO_BATCH_SIZE}: the set is not compared with the reference's convergence"
+    if other is None:
+        other = next(run for run in runs if run.batch_size not in (None, first.batch_size))
+        message = f"batch size {other.batch_size}, and {first.batch_size} in {first.name}"
+    expected = "one batch size, logged in every run"
+    return Violation("batch_size_differs", message, other.name, "global_batch_size", expected)

@@ -1,27 +1,31 @@
-"""Latency of one item at a time: its protocol, percentiles, throughput, drift and cost."""
+"""Latency of one item at a time, as measured and as an entry of inference states it."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.prices import inference_cost_usd_per_10000
-from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.errors import RuleError
+from finishline.rules.logs.dawnbench import DawnbenchEntry
+from finishline.rules.scoring.scoring import Step
 from finishline.rules.statistics.aggregate import mean
 from finishline.rules.text import count_text
 
 # The fewest samples a percentile may be told from.
 # Source: MLPerf inference_policies, "Early stopping" (90th and 99th percentile).
 FEWEST_SAMPLES: Mapping[int, int] = {90: 64, 99: 662}
+FEWEST_ITEMS = 120  # Of a model so slow that all items would take too long; enough for p90.
+IN_PERCENT = "f1_score_in_percent"
 
 
 @dataclass(frozen=True)
 class LatencyFigures:
-    """Statistics of measured items without warm-up; all times are milliseconds per item.
+    """Statistics of measured items without warm-up, in milliseconds per item.
 
-    A percentile is None where there are not enough samples. `drift_percent` is how much slower
-    (above 0) the median of the second half is than that of the first; None below two samples.
+    A percentile is None where there are not enough samples. `drift_percent` is how much slower the
+    median of the second half is than the first's; None below two samples.
     """
 
     samples: int
@@ -33,37 +37,6 @@ class LatencyFigures:
     drift_percent: float | None
 
 
-@dataclass(frozen=True)
-class LatencyResult:
-    """The latency of a model of a known quality; `eligible` only if it meets the target."""
-
-    figures: LatencyFigures
-    quality: float
-    eligible: bool
-    cost_usd_per_10000: float | None
-
-
-def latency_result(
-    milliseconds: Sequence[float],
-    *,
-    warmup_items: int,
-    quality: float,
-    target: QualityTarget,
-    price_usd_per_hour: float | None,
-) -> LatencyResult:
-    """Result of a model's measured items on a system of this price.
-
-    Raises RuleError if nothing is left after the warm-up, or a time is no positive number.
-    """
-    figures = latency_figures(milliseconds, warmup_items=warmup_items)
-    return LatencyResult(
-        figures=figures,
-        quality=quality,
-        eligible=target.is_reached(quality),
-        cost_usd_per_10000=latency_cost_usd_per_10000(figures.mean_ms, price_usd_per_hour),
-    )
-
-
 def latency_figures(milliseconds: Sequence[float], *, warmup_items: int) -> LatencyFigures:
     """Mean, percentiles and drift of items timed one after the other, without the first ones.
 
@@ -71,7 +44,10 @@ def latency_figures(milliseconds: Sequence[float], *, warmup_items: int) -> Late
     """
     kept = without_warmup(milliseconds, warmup_items=warmup_items)
     ordered = sorted(kept)
-    average = mean(kept)
+    average, drift_percent = mean(kept), None
+    if middle := len(kept) // 2:
+        first, second = (nearest_rank(sorted(half), 50) for half in (kept[:middle], kept[middle:]))
+        drift_percent = (second / first - 1) * 100.0
     return LatencyFigures(
         samples=len(kept),
         mean_ms=average,
@@ -79,7 +55,7 @@ def latency_figures(milliseconds: Sequence[float], *, warmup_items: int) -> Late
         p90_ms=percentile(ordered, 90),
         p99_ms=percentile(ordered, 99),
         items_per_second=1000.0 / average,
-        drift_percent=_drift_percent(kept),
+        drift_percent=drift_percent,
     )
 
 
@@ -87,23 +63,17 @@ def without_warmup(milliseconds: Sequence[float], *, warmup_items: int) -> list[
     """The items after the warm-up. Raises RuleError if there are none, or one has no time."""
     kept = list(milliseconds[warmup_items:])
     if not kept:
-        raise RuleError(
-            f"{count_text(len(milliseconds), 'item')}, {warmup_items} of them warm-up",
-            expected="more items",
-        )
+        message = f"{count_text(len(milliseconds), 'item')}, {warmup_items} of them warm-up"
+        raise RuleError(message, expected="more items")
     for position, value in enumerate(kept):
         if not (math.isfinite(value) and value > 0):
-            raise RuleError(
-                f"item {position} after the warm-up took {value} ms", expected="a positive time"
-            )
+            message = f"item {position} after the warm-up took {value} ms"
+            raise RuleError(message, expected="a positive time")
     return kept
 
 
 def percentile(ordered: Sequence[float], percent: int) -> float | None:
-    """A percentile of sorted values, or None below the samples it needs.
-
-    Raises KeyError for a percentile that no floor is known for.
-    """
+    """A percentile of sorted values, or None below the samples it needs."""
     return None if len(ordered) < FEWEST_SAMPLES[percent] else nearest_rank(ordered, percent)
 
 
@@ -133,8 +103,7 @@ def why_absent(samples: int, percent: int) -> str | None:
 def median_lower_bound(values: Sequence[float], *, alpha: float) -> float | None:
     """Lower confidence bound of the median at level 1 - `alpha`; None from too few values.
 
-    The k-th smallest of n exceeds the median with the chance that fewer than k of n coin tosses
-    show heads (exact for any distribution).
+    Exact for any distribution: the sign test.
     """
     n = len(values)
     allowed = Fraction(alpha) * 2**n  # In whole numbers: no float holds 2 to the power of 1100.
@@ -151,17 +120,64 @@ def latency_cost_usd_per_10000(
     """US dollars for 10,000 items one at a time; None without a price."""
     if price_usd_per_hour is None:
         return None
-    return inference_cost_usd_per_10000(
-        milliseconds_per_item / 1000.0 / 3600.0 * price_usd_per_hour
+    hours = milliseconds_per_item / 1000.0 / 3600.0
+    return inference_cost_usd_per_10000(hours * price_usd_per_hour)
+
+
+@dataclass(frozen=True)
+class InferenceResult:
+    """Result of `score_inference`; nothing in it is derived from a log.
+
+    `quality` is in the unit of the benchmark's metric, and `reached` says whether it meets the
+    target. `latency_ms` is of one item at batch size 1. `flags` lists oddities of the entry.
+    """
+
+    benchmark_sha256: str
+    metric: str
+    quality: float
+    reached: bool
+    latency_ms: float
+    cost_usd_per_10000: float | None
+    flags: tuple[str, ...]
+    steps: tuple[Step, ...]
+
+    @property
+    def eligible(self) -> bool:
+        """Whether the result may be ranked: the model must be as good as the target asks."""
+        return self.reached
+
+    @property
+    def given_in_percent(self) -> bool:
+        """Whether the entry states percent where the benchmark uses a fraction."""
+        return IN_PERCENT in self.flags
+
+
+def score_inference(entry: DawnbenchEntry, benchmark: Benchmark) -> InferenceResult:
+    """The result of an inference entry under a benchmark's target.
+
+    Raises RuleError if the entry lacks its latency or a quality in the benchmark's metric.
+    Source: dawn-bench-entries README, "Inference".
+    """
+    target = benchmark.target
+    if entry.latency_ms is None or entry.quality is None or entry.metric != target.metric:
+        raise RuleError("no inference entry", expected=f"a latency and {target.metric}")
+    cost = inference_cost_usd_per_10000(entry.cost_usd_per_item)
+    sign = ">=" if target.direction == "higher" else "<="
+    source = "as stated" if IN_PERCENT not in entry.flags else "stated in percent, divided by 100"
+    formula = f"{target.metric} of the model {source}; ranked if {sign} {target.value:g}"
+    of_cost = "cost of one item as stated x 10,000"
+    stated = {"one item (USD)": entry.cost_usd_per_item}
+    return InferenceResult(
+        benchmark_sha256=benchmark.sha256,
+        metric=target.metric,
+        quality=entry.quality,
+        reached=target.is_reached(entry.quality),
+        latency_ms=entry.latency_ms,
+        cost_usd_per_10000=cost,
+        flags=entry.flags,
+        steps=(
+            Step("quality", formula, {"target": target.value}, entry.quality, target.unit),
+            Step("latency", "of one item at batch size 1, as stated", {}, entry.latency_ms, "ms"),
+            Step("cost of 10,000 items", of_cost, stated, cost, "USD"),
+        ),
     )
-
-
-def _drift_percent(kept: Sequence[float]) -> float | None:
-    if len(kept) < 2:
-        return None
-    middle = len(kept) // 2
-    first, second = (nearest_rank(sorted(half), 50) for half in (kept[:middle], kept[middle:]))
-    return (second / first - 1) * 100.0
-
-
-FEWEST_ITEMS = 120  # Of a model so slow that all items would take too long; enough for p90.

@@ -1,6 +1,6 @@
 """Score runs into a result, with every step kept so that the score explains itself."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from finishline.rules.benchmarks.benchmark import MLPERF_ID, Benchmark
@@ -11,11 +11,10 @@ from finishline.rules.run import Clock, Run
 from finishline.rules.scoring.calibrated_runs import calibrated_spread, claimed_interval
 from finishline.rules.scoring.convergence import (
     RcpVerdict,
+    check_set,
     convergence_of_run,
-    scaled_as_published,
-    takes_published_factor,
+    with_published_factor,
 )
-from finishline.rules.scoring.normalisation import check_set
 from finishline.rules.scoring.tta import (
     display_seconds,
     evaluation_interval_seconds,
@@ -32,6 +31,7 @@ from finishline.rules.statistics.aggregate import (
 from finishline.rules.text import count_text
 
 COST_STEP = "cost to accuracy"
+OF_CV = "population standard deviation / mean x 100 over all runs that reached the target"
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,8 @@ class Step:
 class RunScore:
     """Score of one run. Times in seconds on the benchmark's clock.
 
-    `convergence` is the count for RCPs: epochs or samples of the last evaluation of a run that
-    succeeded and reached the target, None for any other. `best_quality` is None for a run that
-    ended before its first evaluation.
+    `convergence` is the count for RCPs, None for a run that did not succeed and reach the target.
+    `best_quality` is None for a run that ended before its first evaluation.
     """
 
     file: str
@@ -68,9 +67,8 @@ class RunScore:
 class Result:
     """Result of `score`. `tta_seconds` is None if the set did not reach the target.
 
-    `raw_tta_seconds` is the olympic mean as measured. Where `rcp` says that the set converged
-    faster than the reference's mean, `tta_seconds` and its interval are that times the factor;
-    otherwise the two are equal. `rcp` is None where no convergence is checked.
+    `raw_tta_seconds` is the olympic mean as measured, `tta_seconds` and its interval that times the
+    factor of `rcp`, which is None where no convergence is checked.
     """
 
     benchmark_sha256: str
@@ -112,10 +110,9 @@ def score(
 ) -> Result:
     """The result of a set of at least one run under a benchmark's rules.
 
-    `pruned` holds convergence against the pruned reference points, as MLPerf does, or else against
-    all of them. `with_interval` asks for the interval, which takes SciPy. A run that ended before
-    its first evaluation did not converge. `scaling_factor` is the one that an `archive` publishes
-    with a set. It counts where the reference points give none. Raises RuleError if there is no run.
+    `pruned` compares convergence with the pruned reference points, as MLPerf does. The interval of
+    `with_interval` takes SciPy. `scaling_factor` is the one that an `archive` publishes with a set.
+    It counts where the reference points give none. Raises RuleError if there is no run.
     """
     clock = clock or benchmark.clock
     if not runs:
@@ -128,34 +125,27 @@ def score(
     dropped = benchmark.runs.dropped
     scored = [times[place] for place in places]
     raw = olympic_mean(scored, dropped=dropped) if len(scored) > 2 * dropped else None
-    rcp, rcp_violations = check_set(
-        [runs[place] for place in places],
-        [scores[place].convergence for place in places],
-        benchmark,
-        division=division,
-        pruned=pruned,
-    )
-    if scaling_factor is not None and takes_published_factor(rcp, scaling_factor):
-        rcp = scaled_as_published(rcp, scaling_factor)
-        if rcp.normalised:  # The review that scaled the set took it.
-            taken = ("missing_rcp", "converges_too_fast")
-            rcp_violations = [each for each in rcp_violations if each.code not in taken]
+    kept, figures = [runs[place] for place in places], [scores[p].convergence for p in places]
+    rcp, rcp_violations = check_set(kept, figures, benchmark, division=division, pruned=pruned)
+    rcp = with_published_factor(rcp, scaling_factor)
+    if rcp is not None and rcp.verdict == "published" and rcp.normalised:
+        taken = ("missing_rcp", "converges_too_fast")  # By the review that scaled the set.
+        rcp_violations = [each for each in rcp_violations if each.code not in taken]
     factor = 1.0 if rcp is None else rcp.applied_factor
     tta = None if raw is None else raw * factor
     epochs = [run.epochs_to_target for run in scores if run.epochs_to_target is not None]
-    intervals = [
-        run.evaluation_interval_seconds
-        for run in scores
-        if run.evaluation_interval_seconds is not None
-    ]
-    step = max(intervals) if intervals else None
-    spread = calibrated_spread(benchmark)
-    interval = (
-        claimed_interval(tta, runs=len(places), dropped=dropped, spread=spread, step_seconds=step)
-        if with_interval
-        else None
-    )
+    gaps = [run.evaluation_interval_seconds for run in scores]
+    step = max((gap for gap in gaps if gap is not None), default=None)
+    interval = None
+    if with_interval:
+        spread = calibrated_spread(benchmark)
+        interval = claimed_interval(
+            tta, runs=len(places), dropped=dropped, spread=spread, step_seconds=step
+        )
+    broken = find_violations(runs, benchmark, division=division, archive=archive)
     cost = training_cost_usd(tta, price_usd_per_hour)
+    seconds_of = {run.file: run.tta_seconds for run in scores}
+    priced = {"TTA (s)": tta, "price (USD/h)": price_usd_per_hour}
     cv = coefficient_of_variation_percent(converged)
     return Result(
         benchmark_sha256=benchmark.sha256,
@@ -172,14 +162,12 @@ def score(
         cost_usd=cost,
         best_quality=best_quality(evaluations, benchmark) if evaluations else None,
         evaluation_interval_seconds=step,
-        violations=(
-            *find_violations(runs, benchmark, division=division, archive=archive),
-            *rcp_violations,
-        ),
+        violations=(*broken, *rcp_violations),
         steps=(
             *_run_steps(runs, scores, benchmark, clock),
             *_tta_steps(scores, benchmark, raw, rcp, tta),
-            *_other_steps(scores, cv, tta, price_usd_per_hour, cost),
+            Step("coefficient of variation", OF_CV, seconds_of, cv, "%"),
+            Step(COST_STEP, "TTA / 3600 x price per hour", priced, cost, "USD"),
         ),
         raw_tta_seconds=raw,
         rcp=rcp,
@@ -190,9 +178,8 @@ def scored_places(times: Sequence[float | None], rule: RunsRule) -> list[int]:
     """Runs that make the result: their places in `times`, None for a run that did not converge.
 
     Of more runs than the rule counts, the median window; where a rule has more runs started than
-    counted, the first that converged, and none if they are too few.
-    Source: MLPerf training_rules.adoc, "Benchmark results"; of v0.5, "Run 100, use first 50 that
-    converge".
+    counted, the first that converged, and none if they are too few (v0.5, "Run 100, use first 50
+    that converge"). Source: MLPerf training_rules.adoc, "Benchmark results".
     """
     places = list(range(len(times)))
     if rule.started is None:
@@ -205,61 +192,46 @@ def score_run(run: Run, benchmark: Benchmark, *, division: str, clock: Clock) ->
     """One run's time and epochs to the target.
 
     In a round of MLPerf a run without run_stop, or from v0.6 on without its status, did not
-    converge (training_rules.adoc, "Benchmark results"); elsewhere a log counts as far as it goes.
+    converge (training_rules.adoc, "Benchmark results").
     """
     if not run.evaluations:
         return RunScore(run.name, run.seed, False, None, None, None, None)
     target, reach = benchmark.target, benchmark.reach
     reached = first_evaluation_at_target(run.evaluations, target, reach)
-    tta = None
-    if _is_over(run, benchmark):
+    of_round = MLPERF_ID.fullmatch(benchmark.benchmark_id)
+    is_over = of_round is None or (
+        run.stop_seconds is not None
+        and (run.status is not None or of_round.groups()[:2] == ("0", "5"))
+    )
+    tta = convergence = epoch = None
+    if is_over:
         tta = time_to_accuracy(run, target, reach, clock=clock, division=division)
+    if tta is not None:
+        at, unit = reached if target.offline else None, benchmark.convergence_unit
+        convergence = convergence_of_run(run, unit=unit, at=at)
+        epoch = reached.epoch if reached else None
     return RunScore(
         file=run.name,
         seed=run.seed,
         reached=tta is not None,
         tta_seconds=tta,
-        epochs_to_target=reached.epoch if reached and tta is not None else None,
+        epochs_to_target=epoch,
         best_quality=best_quality(run.evaluations, benchmark),
         evaluation_interval_seconds=evaluation_interval_seconds(run),
-        convergence=convergence_of_run(
-            run, unit=benchmark.convergence_unit, at=reached if target.offline else None
-        )
-        if tta is not None
-        else None,
+        convergence=convergence,
     )
-
-
-def _is_over(run: Run, benchmark: Benchmark) -> bool:
-    """Whether a log tells the end of its run as far as its benchmark asks for it."""
-    of_round = MLPERF_ID.fullmatch(benchmark.benchmark_id)
-    if of_round is None:
-        return True
-    silent = run.status is None and of_round.groups()[:2] != ("0", "5")
-    return run.stop_seconds is not None and not silent
 
 
 def _run_steps(
     runs: Sequence[Run], scores: Sequence[RunScore], benchmark: Benchmark, clock: Clock
-) -> list[Step]:
-    return [
-        Step(
-            name=f"TTA of {score.file}",
-            formula=f"seconds on the {clock.name} clock to {_end_of(run, clock)} "
-            f"{benchmark.target.in_words}",
-            numbers={"best quality": score.best_quality, "epoch": score.epochs_to_target},
-            value=score.tta_seconds,
-            unit="s",
-        )
-        for run, score in zip(runs, scores, strict=True)
-    ]
-
-
-def _end_of(run: Run, clock: Clock) -> str:
-    """Describe the end of a timed run, as `time_to_accuracy` takes it."""
-    if run.stop_seconds is not None and run.clock == clock.name:
-        return "the run_stop of a run that reached"
-    return "the first evaluation with"
+) -> Iterator[Step]:
+    for run, scored in zip(runs, scores, strict=True):
+        end = "the first evaluation with"
+        if run.stop_seconds is not None and run.clock == clock.name:
+            end = "the run_stop of a run that reached"
+        formula = f"seconds on the {clock.name} clock to {end} {benchmark.target.in_words}"
+        numbers = {"best quality": scored.best_quality, "epoch": scored.epochs_to_target}
+        yield Step(f"TTA of {scored.file}", formula, numbers, scored.tta_seconds, "s")
 
 
 def _tta_steps(
@@ -268,71 +240,36 @@ def _tta_steps(
     raw: float | None,
     rcp: RcpVerdict | None,
     tta: float | None,
-) -> list[Step]:
+) -> Iterator[Step]:
     times = {run.file: run.tta_seconds for run in scores}
-    formula = _mean_formula(len(scores), benchmark.runs)
+    formula, unit = _mean_formula(len(scores), benchmark.runs), benchmark.convergence_unit
     if rcp is None:
-        return [Step("TTA", formula, times, tta, "s")]
+        yield Step("TTA", formula, times, tta, "s")
+        return
+    yield Step("raw TTA", formula, times, raw, "s")
     convergence = {run.file: run.convergence for run in scores}
-    reference = {"submission mean": rcp.submission_mean, "reference mean": rcp.mean}
-    return [
-        Step("raw TTA", formula, times, raw, "s"),
-        Step(
-            "convergence",
-            f"{_mean_formula(len(scores), benchmark.runs)}, in {benchmark.convergence_unit}",
-            convergence,
-            rcp.submission_mean,
-            benchmark.convergence_unit,
-        ),
-        Step(
-            "normalisation",
-            f"reference mean / submission mean, at least 1, within the limit only: {rcp.message}",
-            reference | {"least mean": rcp.lowest, "batch size": rcp.batch_size},
-            rcp.applied_factor,
-            "",
-        ),
-        Step("TTA", "raw TTA x normalisation", {"raw TTA (s)": raw}, tta, "s"),
-    ]
+    yield Step("convergence", f"{formula}, in {unit}", convergence, rcp.submission_mean, unit)
+    normalised = "reference mean / submission mean, at least 1, within the limit only"
+    numbers = {
+        "submission mean": rcp.submission_mean,
+        "reference mean": rcp.mean,
+        "least mean": rcp.lowest,
+        "batch size": rcp.batch_size,
+    }
+    factor = rcp.applied_factor
+    yield Step("normalisation", f"{normalised}: {rcp.message}", numbers, factor, "")
+    yield Step("TTA", "raw TTA x normalisation", {"raw TTA (s)": raw}, tta, "s")
 
 
 def _mean_formula(runs: int, rule: RunsRule) -> str:
     count = min(runs, rule.count)
-    formula = _mean_in_words(kept=count - 2 * rule.dropped, dropped=rule.dropped)
+    kept = count - 2 * rule.dropped
+    left = "the run" if kept == 1 else f"the mean of the {kept} runs"
+    few = rule.dropped == 1
+    ends = "the fastest and the slowest" if few else f"the {rule.dropped} fastest and slowest"
+    formula = f"{left} left after dropping {ends}" if rule.dropped else "mean of all runs"
     if rule.started is not None:
         return f"of the first {count_text(rule.count, 'run')} that reached the target: {formula}"
     if runs > count:
         return f"of {count_text(count, 'run')} in a row, where that is the median: {formula}"
     return formula
-
-
-def _mean_in_words(*, kept: int, dropped: int) -> str:
-    if dropped == 0:
-        return "mean of all runs"
-    left = "the run" if kept == 1 else f"the mean of the {kept} runs"
-    ends = "the fastest and the slowest" if dropped == 1 else f"the {dropped} fastest and slowest"
-    return f"{left} left after dropping {ends}"
-
-
-def _other_steps(
-    scores: Sequence[RunScore],
-    cv: float | None,
-    tta: float | None,
-    price: float | None,
-    cost: float | None,
-) -> list[Step]:
-    return [
-        Step(
-            "coefficient of variation",
-            "population standard deviation / mean x 100 over all runs that reached the target",
-            {run.file: run.tta_seconds for run in scores},
-            cv,
-            "%",
-        ),
-        Step(
-            COST_STEP,
-            "TTA / 3600 x price per hour",
-            {"TTA (s)": tta, "price (USD/h)": price},
-            cost,
-            "USD",
-        ),
-    ]

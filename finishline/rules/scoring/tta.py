@@ -4,11 +4,15 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from finishline.rules.benchmarks.definition_tables import ReachRule
 from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.errors import RuleError
 from finishline.rules.run import Clock, Evaluation, Ledger, Run
+
+# Relative error of hours * 3600: 0.07 hours are 252.00000000000003 s.
+_CONVERSION_ERROR = 1e-15
 
 
 def first_evaluation_at_target(
@@ -16,9 +20,9 @@ def first_evaluation_at_target(
 ) -> Evaluation | None:
     """The evaluation at which the target counts as reached, or None if it never does.
 
-    first_crossing: the first evaluation in log order at the target or beyond; later dips do not
-    matter. sustained: the last of the first `reach.evaluations` such evaluations in a row.
-    fixed_stop: the last evaluation, at any quality, because there the mean over runs is tested.
+    first_crossing: the first evaluation in log order at the target or beyond. sustained: the last
+    of the first `reach.evaluations` such evaluations in a row. fixed_stop: the last evaluation, at
+    any quality, because there the mean over runs is tested.
     Raises RuleError on a run without evaluations.
     Source: dawn-bench-entries README, "CIFAR10 Training"; modded-nanogpt, rules of the speedrun.
     """
@@ -31,7 +35,7 @@ def first_evaluation_at_target(
 def place_at_target(at_target: Sequence[bool], reach: ReachRule) -> int | None:
     """Index of the evaluation found by `first_evaluation_at_target`.
 
-    `at_target` tells of each evaluation, in log order, whether it is at the target.
+    `at_target` has whether each evaluation, in log order, is at the target.
     """
     if reach.name == "fixed_stop":
         return len(at_target) - 1 if at_target else None
@@ -53,10 +57,9 @@ def time_to_accuracy(
 ) -> float | None:
     """Seconds until the run reached the target on the given clock, or None if it never did.
 
-    On the clock the log itself was written by, a log with a run_stop counts to its run_stop, and
-    only if its status is "success" (MLPerf); a log without one counts to the evaluation that
-    reached the target (DAWNBench). On any other clock the ledger of that evaluation decides, and
-    without a ledger the result is None, because it was not measured.
+    On the clock the log itself was written by, a log with a run_stop counts to its run_stop, if its
+    status is "success" (MLPerf), and any other to the evaluation that reached the target
+    (DAWNBench). On another clock the ledger of that evaluation decides, None without a ledger.
     Source: MLPerf training_rules.adoc, "Benchmark results"; dawn-bench-entries README.
     """
     reached = first_evaluation_at_target(run.evaluations, target, reach)
@@ -74,28 +77,19 @@ def time_to_accuracy(
 def excess_preparation_seconds(run: Run, clock: Clock, division: str) -> float:
     """Seconds of preparation beyond the free allowance, which a log's own times leave out.
 
-    From the first init_start to run_start; 0 where the log does not tell. The clock must start when
-    the allowance is over (MLPerf training_rules.adoc, "Run Results"). The published checker counts
-    to init_stop only, and leaves a run that exceeds it out of its set.
+    From the first init_start to run_start. The published checker counts to init_stop.
+    Source: MLPerf training_rules.adoc, "Run Results".
     """
-    if run.preparation_seconds is None:
+    if run.preparation_seconds is None or clock.name != "mlperf":
         return 0.0
-    preparation = Ledger(init=run.preparation_seconds)
-    return clock.seconds(preparation, division=division) if clock.name == "mlperf" else 0.0
+    return clock.seconds(Ledger(init=run.preparation_seconds), division=division)
 
 
 def evaluation_interval_seconds(run: Run) -> float | None:
     """Median seconds between evaluations: the quantum of a TTA. None below two evaluations."""
     times = [evaluation.seconds for evaluation in run.evaluations]
-    gaps = sorted(later - earlier for earlier, later in itertools.pairwise(times))
-    if not gaps:
-        return None
-    middle = len(gaps) // 2
-    return gaps[middle] if len(gaps) % 2 else (gaps[middle - 1] + gaps[middle]) / 2
-
-
-# Relative error of hours * 3600: 0.07 hours are 252.00000000000003 s.
-_CONVERSION_ERROR = 1e-15
+    gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
+    return median(gaps) if gaps else None
 
 
 def display_seconds(seconds: float) -> str:
@@ -111,10 +105,9 @@ def display_seconds(seconds: float) -> str:
 class Crossing:
     """Point where a curve reached its target.
 
-    `epoch` is the epoch at which the target counts as reached, and `fraction` the same with the
-    evaluation (the first in the row, where the rule wants several) replaced by the straight line to
-    it from the one before. `interval_epochs` lies between those two evaluations, None where there
-    is none before.
+    `epoch` is the epoch at which the target counts as reached, and `fraction` the same on the
+    straight line from the evaluation before to this one (the first in the row, where the rule wants
+    several). `interval_epochs` lies between the two, None where there is none before.
     """
 
     epoch: float

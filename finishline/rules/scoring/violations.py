@@ -1,8 +1,9 @@
-"""The rules a set of runs can break; a result of such runs is not ranked."""
+"""The rules a set of runs can break, and those that an organiser may waive."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.definition_tables import ConvergenceUnit
@@ -35,37 +36,48 @@ def find_violations(
     Source: MLPerf training_rules.adoc, "Run Results" and "Random numbers".
     """
     violations = []
-    wanted = benchmark.runs.wanted
+    wanted, target = benchmark.runs.wanted, benchmark.target
     if len(runs) < wanted:
-        violations.append(
-            Violation(
-                "too_few_runs",
-                count_text(len(runs), "run"),
-                field="runs",
-                expected=f"{count_text(wanted, 'run')} of {benchmark.benchmark_id}",
-            )
-        )
+        expected = f"{count_text(wanted, 'run')} of {benchmark.benchmark_id}"
+        message = count_text(len(runs), "run")
+        violations.append(Violation("too_few_runs", message, field="runs", expected=expected))
     needed = division == "closed" and benchmark.runs.count > 1 and not archive
     if needed and benchmark.runs.seeds == "required":
         violations += find_seedless(runs)
     violations += find_repeated_seeds(runs, benchmark)[0]
     if not any(run.evaluations for run in runs):
-        violations += [_unevaluated(run, benchmark) for run in runs]
+        message = "no evaluation in the log: the run did not converge"
+        expected = f"an evaluation with {target.in_words}"
+        violations += [
+            Violation("no_evaluation", message, run.name, "evaluations", expected) for run in runs
+        ]
+    parts = " and ".join(f"{part.metric} of {part.value:g}" for part in (target, *target.also))
+    expected = f"{'any quality' if target.value == -math.inf else parts} reached"
     for run in runs:
         if run.status == "success" and not _reaches_target(run, benchmark):
+            best = "nothing was evaluated"
+            if run.evaluations:
+                best = f"the best quality is {best_quality(run.evaluations, benchmark):g}"
+            message = f"run_stop says success, but {best}"
             violations.append(
-                Violation(
-                    "success_without_target",
-                    f"run_stop says success, but {_best_in_words(run, benchmark)}",
-                    file=run.name,
-                    field="run_stop",
-                    expected=f"{_target_in_words(benchmark)} reached",
-                )
+                Violation("success_without_target", message, run.name, "run_stop", expected)
             )
-    violations += _below_entropy(runs, benchmark)
+    for run in runs:
+        impossible = first_beyond_floor(run.evaluations, benchmark)
+        if impossible is not None:  # It is made up.
+            message = f"{target.metric} {impossible.quality:g} at epoch {impossible.epoch}"
+            expected = f"nothing beyond {target.floor:g}, the known bound of the data"
+            violations.append(Violation("below_entropy", message, run.name, "quality", expected))
     if benchmark.reach.name == "fixed_stop":
         violations += _fixed_stop_violations(runs, benchmark)
     return violations
+
+
+def _reaches_target(run: Run, benchmark: Benchmark) -> bool:
+    if not run.evaluations:
+        return False
+    target, reach = benchmark.target, benchmark.reach
+    return first_evaluation_at_target(run.evaluations, target, reach) is not None
 
 
 MOST_SEEDS_OF_A_RUN = 5
@@ -76,11 +88,8 @@ ANOTHER_SEED = "a different seed for every run"
 
 def find_seedless(runs: Sequence[Run]) -> list[Violation]:
     """The runs without a seed in their logs."""
-    return [
-        Violation("no_seed", "no seed in the log", run.name, "seed", ANOTHER_SEED)
-        for run in runs
-        if not _seeds_of(run)
-    ]
+    silent = [run.name for run in runs if not _seeds_of(run)]
+    return [Violation("no_seed", "no seed in the log", r, "seed", ANOTHER_SEED) for r in silent]
 
 
 def find_repeated_seeds(
@@ -88,8 +97,7 @@ def find_repeated_seeds(
 ) -> tuple[list[Violation], list[Violation]]:
     """Seeds of a run that an earlier one has too: those that break a rule, and those that do not.
 
-    Where every rank logs a seed of its own and nothing was asked of them, some are alike by chance;
-    a run that has no other seeds than those repeats a run.
+    Where every rank logs a seed and nothing was asked of them, some are alike by chance.
     """
     found: tuple[list[Violation], list[Violation]] = [], []
     free = any(run.benchmark in SEEDS_MAY_REPEAT for run in runs)
@@ -111,34 +119,6 @@ def _seeds_of(run: Run) -> tuple[int, ...]:
     return run.seeds or (() if run.seed is None else (run.seed,))
 
 
-def _unevaluated(run: Run, benchmark: Benchmark) -> Violation:
-    return Violation(
-        "no_evaluation",
-        "no evaluation in the log: the run did not converge",
-        file=run.name,
-        field="evaluations",
-        expected=f"an evaluation with {benchmark.target.in_words}",
-    )
-
-
-def _below_entropy(runs: Sequence[Run], benchmark: Benchmark) -> list[Violation]:
-    """The first evaluation of each run that is better than the data allows: it is made up."""
-    target = benchmark.target
-    if target.floor is None:
-        return []
-    return [
-        Violation(
-            "below_entropy",
-            f"{target.metric} {impossible.quality:g} at epoch {impossible.epoch}",
-            file=run.name,
-            field="quality",
-            expected=f"nothing beyond {target.floor:g}, the known bound of the data",
-        )
-        for run in runs
-        if (impossible := first_beyond_floor(run.evaluations, benchmark)) is not None
-    ]
-
-
 def first_beyond_floor(
     evaluations: Sequence[Evaluation], benchmark: Benchmark
 ) -> Evaluation | None:
@@ -147,10 +127,7 @@ def first_beyond_floor(
 
 
 def find_gone_back(run: Run, *, unit: ConvergenceUnit) -> Violation | None:
-    """The last evaluation, if it came after fewer epochs (or samples) than one before it.
-
-    The convergence of a run rests on its last evaluation.
-    """
+    """The last evaluation, if it came after fewer epochs (or samples) than one before it."""
     counts = [e.samples if unit == "samples_count" else e.epoch for e in run.evaluations]
     last = counts[-1] if counts else None
     if last is None:
@@ -158,35 +135,10 @@ def find_gone_back(run: Run, *, unit: ConvergenceUnit) -> Violation | None:
     highest = max(count or 0 for count in counts)
     if highest <= last:
         return None
-    name = "samples" if unit == "samples_count" else "epoch"
-    return Violation(
-        "epochs_go_back",
-        f"{name} {last:g} at the end, after {highest:g}",
-        file=run.name,
-        line=run.evaluations[-1].line,
-        field=unit,
-        expected="the log of one run, whose last evaluation is the furthest",
-    )
-
-
-def _reaches_target(run: Run, benchmark: Benchmark) -> bool:
-    if not run.evaluations:
-        return False
-    target, reach = benchmark.target, benchmark.reach
-    return first_evaluation_at_target(run.evaluations, target, reach) is not None
-
-
-def _target_in_words(benchmark: Benchmark) -> str:
-    target = benchmark.target
-    if target.value == -math.inf:
-        return "any quality"
-    return " and ".join(f"{part.metric} of {part.value:g}" for part in (target, *target.also))
-
-
-def _best_in_words(run: Run, benchmark: Benchmark) -> str:
-    if not run.evaluations:
-        return "nothing was evaluated"
-    return f"the best quality is {best_quality(run.evaluations, benchmark):g}"
+    name, line = "samples" if unit == "samples_count" else "epoch", run.evaluations[-1].line
+    message = f"{name} {last:g} at the end, after {highest:g}"
+    expected = "the log of one run, whose last evaluation is the furthest"
+    return Violation("epochs_go_back", message, run.name, unit, expected, line)
 
 
 def _fixed_stop_violations(runs: Sequence[Run], benchmark: Benchmark) -> list[Violation]:
@@ -199,32 +151,48 @@ def _fixed_stop_violations(runs: Sequence[Run], benchmark: Benchmark) -> list[Vi
     if len(last) < len(runs):
         expected = "an evaluation of every run at the step where all stop"
         return [Violation("target_not_proven", "a run without evaluations", expected=expected)]
-    violations = [
-        Violation(
-            "different_stop",
-            f"stopped at epoch {item.epoch}, samples {item.samples}",
-            file=run.name,
-            expected=f"epoch {last[0].epoch}, samples {last[0].samples} as in {runs[0].name}",
-        )
-        for run, item in zip(runs, last, strict=True)
-        if (item.epoch, item.samples) != (last[0].epoch, last[0].samples)
-    ]
+    first = last[0]
+    expected = f"epoch {first.epoch}, samples {first.samples} as in {runs[0].name}"
+    violations = []
+    for run, item in zip(runs, last, strict=True):
+        if (item.epoch, item.samples) != (first.epoch, first.samples):
+            message = f"stopped at epoch {item.epoch}, samples {item.samples}"
+            violations.append(Violation("different_stop", message, run.name, expected=expected))
     qualities = [item.quality for item in last]
     p_value = p_value_of_mean_beyond(qualities, target.value, direction=target.direction)
     if p_value is None or p_value >= FIXED_STOP_P_VALUE:
         shown = "none, of a single run" if p_value is None else f"{p_value:.3g}"
-        violations.append(
-            Violation(
-                "target_not_proven",
-                f"mean {target.metric} {mean(qualities):g} over {count_text(len(runs), 'run')}, "
-                f"p-value {shown}",
-                field="runs",
-                expected=f"a mean beyond {target.value:g} with p < {FIXED_STOP_P_VALUE:g}",
-            )
-        )
+        message = f"mean {target.metric} {mean(qualities):g} over {count_text(len(runs), 'run')}"
+        expected = f"a mean beyond {target.value:g} with p < {FIXED_STOP_P_VALUE:g}"
+        proof = f"{message}, p-value {shown}"
+        violations.append(Violation("target_not_proven", proof, field="runs", expected=expected))
     return violations
 
 
 def best_quality(evaluations: Sequence[Evaluation], benchmark: Benchmark) -> float:
     """The best quality of at least one evaluation."""
     return benchmark.target.best(evaluation.quality for evaluation in evaluations)
+
+
+# Rules on how a result is shown to be one. Those on whether it is true are never waived: a copied
+# log, a quality that cannot be, a success without the target, a log that contradicts its claim.
+WaivableRule = Literal[
+    "too_few_runs",
+    "no_seed",
+    "no_convergence",
+    "batch_size_differs",
+    "missing_rcp",
+    "converges_too_fast",
+    "preparation_missing",
+    "same_program",
+]
+WAIVABLE: dict[WaivableRule, str] = {
+    "too_few_runs": "fewer runs than the benchmark asks for",
+    "no_seed": "a log without its seed",
+    "no_convergence": "a log that does not tell how far the run had trained",
+    "batch_size_differs": "runs without one batch size that all of them log",
+    "missing_rcp": "no reference convergence points to judge it by",
+    "converges_too_fast": "convergence faster than the reference points allow",
+    "preparation_missing": "a log without the start of its preparation",
+    "same_program": "a package that is the same program as an earlier entry",
+}

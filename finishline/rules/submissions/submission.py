@@ -11,7 +11,7 @@ from finishline.rules.errors import ClaimError, LogFormatError, RuleError, joine
 from finishline.rules.logs import UNPACKED, check_file_name, parse_run_log, unpacked_name
 from finishline.rules.logs.dawnbench import METRICS, DawnbenchEntry, parse_entry
 from finishline.rules.run import Run
-from finishline.rules.scoring.inference import InferenceResult, score_inference
+from finishline.rules.scoring.latency import InferenceResult, score_inference
 from finishline.rules.scoring.scoring import Result, RunScore, score
 from finishline.rules.scoring.violations import Violation
 from finishline.rules.submissions.claim import (
