@@ -21,22 +21,16 @@ from finishline.rules.submissions.descriptions import (
 )
 from finishline.rules.text import shown as shown_value
 
-MAX_DESCRIPTION_BYTES = 1024 * 1024
 _LINE = re.compile(rb"^([a-z_]{1,40}): *(\{.{0,16000}\})\s*$", re.MULTILINE)
 _NAMES = {"org": "submitter", "platform": "system_name"}
 SAME_FACTOR = 1e-6
 # What a scaling.json may tell of the set that it is for.
 NAMES_OF_SETS = {"benchmark", "system", "submitter", "path", "file", "files", "runs"}
-DIVISION_CALLED = {"close": "closed"}
 
 
 def _read_logged_system(content: bytes, *, file: str) -> SystemDescription:
-    """The system in a description of v0.6: a JSON object as ever, or a line for each field.
-
-    Raises RuleError as read_system does.
-    """
-    is_json = content.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"{")
-    if is_json or len(content) > MAX_DESCRIPTION_BYTES:
+    """The system in a description of v0.6: a JSON object, or a line for each field."""
+    if content.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"{"):
         return read_system(content, file=file)
     table: dict[str, Any] = {}
     for name, text in _LINE.findall(content):
@@ -77,7 +71,7 @@ def read_description(
         problems.report(error)
         return None
     for problem in description.problems:
-        problems.reporter("warning")(problem)
+        problems.report(problem, "warning")
     return description
 
 
@@ -124,7 +118,7 @@ def check_agreement(
 def division_of(description: SystemDescription) -> str | None:
     """The division in a system description, in the word of the rules."""
     said = (description.division or "").lower()
-    return DIVISION_CALLED.get(said, said) or None
+    return "closed" if said == "close" else said or None
 
 
 def _plain(text: str | None) -> str:
@@ -132,10 +126,7 @@ def _plain(text: str | None) -> str:
 
 
 def read_scaling(found: ResultSet, archive: Archive, problems: Problems) -> float | None:
-    """The factor of a set's scaling.json, None without one or where it cannot be used.
-
-    It is written while results are reviewed, for a set that converged faster than the reference.
-    """
+    """The factor of a set's scaling.json, None without one or where it cannot be used."""
     file = archive.find((*found.place, "scaling.json"))
     if file is None:
         above = archive.find((*found.place[:-1], "scaling.json"))
@@ -149,7 +140,7 @@ def read_scaling(found: ResultSet, archive: Archive, problems: Problems) -> floa
         table = parse_json(content, file=file.path)
         refuse_repeated_keys(content, file=file.path)
     except LogFormatError as error:
-        problems.reporter("warning")(error)
+        problems.report(error, "warning")
         return None
     fields = table if isinstance(table, dict) else {}
     factor, other = fields.get("scaling_factor"), _other_set(fields, found)

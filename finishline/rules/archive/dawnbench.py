@@ -1,10 +1,10 @@
 """The record of a DAWNBench entry: every figure it was published with, from its own files."""
 
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, Literal
 
 from finishline.rules.archive.definitions import Definitions
-from finishline.rules.archive.files import Archive, ArchiveFile
+from finishline.rules.archive.files import MAX_SMALL_BYTES, Archive
 from finishline.rules.archive.find import EntryFiles
 from finishline.rules.archive.problems import Problems
 from finishline.rules.benchmarks.benchmark import Benchmark
@@ -41,10 +41,17 @@ def score_entry(entry: EntryFiles, archive: Archive, definitions: Definitions) -
     else:
         record["metric"] = benchmark.target.metric
         record["definition"] = {"id": benchmark.benchmark_id, "sha256": benchmark.sha256}
-        said = _read_entry(entry, archive, kind, benchmark, problems)
+        metric, unit, report = benchmark.target.metric, benchmark.target.unit, problems.report
+        said = run = None
+        if read := _read(entry, "json", archive, problems):
+            of_kind: Literal["train", "inference"] = "train" if kind == "train" else "inference"
+            stated = metric if kind == "inference" else None
+            said = read_entry(read[1], name=read[0], kind=of_kind, metric=stated, report=report)
         if kind == "train":
-            run = _read_curve(entry, archive, benchmark, problems)
-            record |= _training_figures(run, said, benchmark, problems)
+            if read := _read(entry, "tsv", archive, problems):
+                run = read_curve(read[1], name=read[0], metric=metric, unit=unit, report=report)
+            if run is not None:
+                record |= _training_figures(run, said, benchmark, problems)
         elif said is not None:
             inference = score_inference(said, benchmark)
             record |= {"reached": inference.reached, "best_metric": inference.quality,
@@ -54,7 +61,14 @@ def score_entry(entry: EntryFiles, archive: Archive, definitions: Definitions) -
             record |= {"author": said.author, "model": said.model, "hardware": said.hardware,
                        "framework": said.framework, "timestamp": said.timestamp}  # fmt: skip
             record["flags"] = list(said.flags)
-        _add_odd(record, said, benchmark, problems)
+            if IN_PERCENT in said.flags:
+                message = "the F1 score is given in percent"
+                problems.warn(IN_PERCENT, message, entry.path, "f1Score", "a fraction")
+        best = record["best_metric"]
+        if best is not None and not record["reached"]:
+            message = f"did not reach the target: best {metric} {best:.12g}"
+            expected = f"{benchmark.target.value:g} or better, to be ranked"
+            problems.warn("below_threshold", message, entry.path, metric, expected)
     record["eligible"] = bool(record["reached"]) and not problems.has_error
     record["problems"] = problems.records
     return record
@@ -62,69 +76,33 @@ def score_entry(entry: EntryFiles, archive: Archive, definitions: Definitions) -
 
 def _task(entry: EntryFiles, archive: Archive, kind: str) -> str | None:
     """The task of an entry outside TASK/KIND, by the metric its files name."""
-    content = _content(entry.tsv if kind == "train" else entry.json, archive, Problems()) or b""
-    head = content[:4096] if kind == "train" else content
+    read = _read(entry, "tsv" if kind == "train" else "json", archive, Problems())
+    head = b"" if read is None else read[1][: 4096 if kind == "train" else None]
     return next((task for metric, task in TASK_OF_METRIC.items() if metric in head), None)
 
 
-def _content(file: ArchiveFile | None, archive: Archive, problems: Problems) -> bytes | None:
-    """The content of a file that is there and may be read."""
+def _read(
+    entry: EntryFiles, suffix: Literal["json", "tsv"], archive: Archive, problems: Problems
+) -> tuple[str, bytes] | None:
+    """The path and content of an entry's JSON or TSV. None where it is missing or unreadable."""
+    file = entry.json if suffix == "json" else entry.tsv
     if file is None:
+        message = f"no {PurePosixPath(entry.path).stem}.{suffix} beside it"
+        expected = f"a {suffix.upper()} of the same name"
+        problems.add(f"missing_{suffix}", message, entry.path, expected=expected)
         return None
+    limit = MAX_SMALL_BYTES if suffix == "json" else MAX_CURVE_BYTES
     try:
-        if file.name.endswith(".json"):
-            return archive.small(file)
-        return archive.small(file, limit=MAX_CURVE_BYTES)
+        return file.path, archive.small(file, limit=limit)
     except LogFormatError as error:
         problems.report(error)
         return None
 
 
-def _add_missing(entry: EntryFiles, suffix: str, problems: Problems) -> None:
-    message = f"no {PurePosixPath(entry.path).stem}.{suffix} beside it"
-    expected = f"a {suffix.upper()} of the same name"
-    problems.add(f"missing_{suffix}", message, entry.path, expected=expected)
-
-
-def _read_entry(
-    entry: EntryFiles, archive: Archive, kind: str, benchmark: Benchmark, problems: Problems
-) -> DawnbenchEntry | None:
-    if entry.json is None:
-        _add_missing(entry, "json", problems)
-        return None
-    content = _content(entry.json, archive, problems)
-    if content is None:
-        return None
-    return read_entry(
-        content,
-        name=entry.json.path,
-        kind="train" if kind == "train" else "inference",
-        metric=benchmark.target.metric if kind == "inference" else None,
-        report=problems.report,
-    )
-
-
-def _read_curve(
-    entry: EntryFiles, archive: Archive, benchmark: Benchmark, problems: Problems
-) -> Run | None:
-    if entry.tsv is None:
-        _add_missing(entry, "tsv", problems)
-        return None
-    content = _content(entry.tsv, archive, problems)
-    if content is None:
-        return None
-    metric, unit = benchmark.target.metric, benchmark.target.unit
-    return read_curve(
-        content, name=entry.tsv.path, metric=metric, unit=unit, report=problems.report
-    )
-
-
 def _training_figures(
-    run: Run | None, said: DawnbenchEntry | None, benchmark: Benchmark, problems: Problems
+    run: Run, said: DawnbenchEntry | None, benchmark: Benchmark, problems: Problems
 ) -> dict[str, Any]:
     """The figures of a run by the rules of any other result."""
-    if run is None:
-        return {}
     price = said.cost_usd_per_hour if said else None
     result = score(
         [run],
@@ -149,17 +127,3 @@ def _training_figures(
         "tta_row": at.line - 1 if at is not None and at.line else None,
         "cost_usd": result.cost_usd,
     }
-
-
-def _add_odd(
-    record: dict[str, Any], said: DawnbenchEntry | None, benchmark: Benchmark, problems: Problems
-) -> None:
-    """Note oddities of an entry that are no errors."""
-    best, metric = record["best_metric"], benchmark.target.metric
-    if best is not None and not record["reached"]:
-        message = f"did not reach the target: best {metric} {best:.12g}"
-        expected = f"{benchmark.target.value:g} or better, to be ranked"
-        problems.warn("below_threshold", message, record["path"], metric, expected)
-    if said is not None and IN_PERCENT in said.flags:
-        message = "the F1 score is given in percent"
-        problems.warn(IN_PERCENT, message, record["path"], "f1Score", "a fraction")

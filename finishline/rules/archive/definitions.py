@@ -1,8 +1,7 @@
 """Definitions of archived benchmarks: by id, and by their names in published files.
 
-One file has a benchmark in all of its rounds, which `rounds` lists. A table of `[[differs]]` has
-what differs in some: `rounds = "2.0-4.1"` are those from the first to the second. `[[points]]` are
-their reference convergence points.
+One file has a benchmark in all of its `rounds`. A table of `[[differs]]` has what differs in some,
+such as `rounds = "2.0-4.1"`, and `[[points]]` their reference convergence points.
 """
 
 import json
@@ -26,11 +25,10 @@ SOURCES = """\
 """
 # Rules of v4.1, "Random numbers": "From v4.1 onwards, the seeds should be logged".
 SEEDS_SINCE = "4.1"
-# mlperf-logging 52245a0 of July 2024 takes the standard deviation of all figures. Until then it
-# left out those that the mean leaves out.
+# mlperf-logging 52245a0 of July 2024 takes the standard deviation of all figures.
 SPREAD_OF_ALL_SINCE = "4.1"
-# Rules of August 2022: a set that converged faster than the mean is normalised to it. The tables of
-# v1.0 and v1.1 are left out: 15 sets that fail them were published.
+# Rules of August 2022. The tables of v1.0 and v1.1 are left out: 15 sets that fail them were
+# published.
 NORMALISED_SINCE = "2.1"
 # Earlier names of benchmarks.
 OTHER_NAMES = {"ssd": "retinanet", "gnn": "rgat", "mask": "maskrcnn"}
@@ -71,9 +69,8 @@ def _definition(whole: Mapping[str, Any], version: str, stem: str) -> tuple[str,
             own = _merged(own, change)
     points = [dict(each) for each in own.pop("points", [])]
     points = [each for each in points if _covers(each.pop("rounds"), version)]
-    name, rule = own.pop("name"), own.pop("rcp", {})
+    name, rule, _ = own.pop("name"), own.pop("rcp", {}), own.pop("rounds")
     own = {"id": f"mlperf-v{version}-{name}", "version": version, "log_names": [name]} | own
-    del own["rounds"]
     own["title"] += f" (MLPerf v{version})"
     own["about"] = f"{own['about'].strip()} MLPerf Training v{version}."
     own["target"] = own["target"] | {"reach": "first_crossing"}
@@ -87,7 +84,6 @@ def _definition(whole: Mapping[str, Any], version: str, stem: str) -> tuple[str,
 
 
 def _parts(version: str) -> tuple[int, ...]:
-    """A version's numbers, to compare it by."""
     return tuple(int(part) for part in version.split("."))
 
 
@@ -124,24 +120,21 @@ class Definitions:
     def __init__(self, benchmarks: Mapping[str, Benchmark]) -> None:
         self._benchmarks = benchmarks
         self._mlperf: dict[tuple[str, str], Benchmark] = {}
-        newest = sorted(benchmarks.values(), key=_version, reverse=True)
-        for benchmark in newest:
-            if match := MLPERF_ID.fullmatch(benchmark.benchmark_id):
-                version = f"{match[1]}.{match[2]}"
-                rounds = (version,) if version in OLD_FORMAT_ROUNDS else (version, "")
-                for name in benchmark.log_names:
-                    for each in rounds:
-                        self._mlperf.setdefault((each, name), benchmark)
+        found = ((MLPERF_ID.fullmatch(each.benchmark_id), each) for each in benchmarks.values())
+        rounds = [(int(match[1]), int(match[2]), each) for match, each in found if match]
+        for major, minor, benchmark in sorted(rounds, key=lambda each: each[:2], reverse=True):
+            version = f"{major}.{minor}"
+            for name in benchmark.log_names:
+                self._mlperf.setdefault((version, name), benchmark)
+                if version not in OLD_FORMAT_ROUNDS:
+                    self._mlperf.setdefault(("", name), benchmark)
 
     def of_task(self, task: str) -> Benchmark | None:
         """The definition of a DAWNBench task."""
         return self._benchmarks.get(_DAWNBENCH[task])
 
     def of_mlperf(self, name: str, version: str | None) -> Benchmark | None:
-        """The definition of an MLPerf benchmark; the newest there is if no version is named.
-
-        That is none of v0.5 or v0.6: their logs name their round by their format.
-        """
+        """The definition of an MLPerf benchmark, without a version the newest since v0.7."""
         return self._mlperf.get((version or "", name))
 
     def quality_in_logs(
@@ -152,10 +145,7 @@ class Definitions:
         return known.target if known is not None else None
 
     def rounds_of(self, names: Iterable[str]) -> tuple[str, ...]:
-        """The rounds that define all of these benchmarks, oldest first, v0.5 and v0.6 aside.
-
-        Logs of those tell by their format that they are.
-        """
+        """The rounds since v0.7 that define all of these benchmarks, oldest first."""
         wanted = set(names)
         rounds = {version for version, _ in self._mlperf} - {"", *OLD_FORMAT_ROUNDS}
         fitting = [r for r in rounds if all((r, name) in self._mlperf for name in wanted)]
@@ -175,10 +165,7 @@ def names_of(name: str, benchmark: Benchmark | None) -> tuple[str, ...]:
 
 
 def general_runs(name: str) -> RunsRule:
-    """Rule for the runs of a result where no definition says so.
-
-    Source: MLPerf training_rules.adoc, "Benchmark results"; result file counts of mlperf-logging.
-    """
+    """Rule for the runs of a result without a definition. Source: counts of mlperf-logging."""
     name = OTHER_NAMES.get(name, name)
     if name == "unet3d":
         return RunsRule(count=40, dropped=4)
@@ -186,11 +173,6 @@ def general_runs(name: str) -> RunsRule:
         return RunsRule(count=3, dropped=1)
     few = ("dlrm", "maskrcnn", "resnet", "retinanet")
     return RunsRule(count=5 if name in few else 10, dropped=1)
-
-
-def _version(benchmark: Benchmark) -> tuple[int, int]:
-    match = MLPERF_ID.fullmatch(benchmark.benchmark_id)
-    return (int(match[1]), int(match[2])) if match else (-1, -1)
 
 
 def tell_rounds(
@@ -209,9 +191,8 @@ def tell_rounds(
 def possible_rounds(found: ResultSet, rounds: Mapping[Place, tuple[str, ...]]) -> tuple[str, ...]:
     """The rounds that a set may be of, oldest first; none where nothing tells.
 
-    The one that its folders name, else those of the benchmarks beside it: in the folder of its
-    organisation or, where that leaves fewer, in the one around it. The folders of systems and
-    benchmarks have versions of their own in their names.
+    The one that its folders name, else those of the other benchmarks in the folder of its
+    organisation or, where that leaves fewer, in the one around it.
     """
     named = version_of(found.place[:-3] if found.in_package else found.place)
     if named is not None:

@@ -22,9 +22,8 @@ CHUNK_BYTES = 4 * 1024 * 1024
 HEAD_BYTES = 4096
 COMMIT = re.compile(r"[0-9a-f]{40}")
 MLCOMMONS = "https://github.com/mlcommons"
-# There were 0.5 to 0.7, and since then two a year.
-# A folder that was downloaded as a zip has its branch or commit behind its name.
-# A round that nobody knows yet is one only by the name of its repository.
+# A folder that was downloaded as a zip has its branch or commit behind its name. An unknown round
+# is one by the name of its repository.
 _VERSION = re.compile(
     r"(?:training_results_v(?P<named>\d{1,2}\.\d{1,2})|(?:.*[_-])?v(?P<known>0\.[567]|[1-9]\d?\.[01]))"
     r"(?:\.\d)?(?:-(?:main|master|[0-9a-f]{7,40}))?"
@@ -33,10 +32,9 @@ _VERSION = re.compile(
 
 @dataclass(frozen=True)
 class ArchiveFile:
-    """One file. `path` is shown to people, relative to the path they gave.
+    """One file. `path` is shown to people, `place` has the parts of its absolute path.
 
-    `place` has the parts of its absolute path. `refused` says why it may not be read, for example
-    that it is a symbolic link; None for a regular file with a safe name.
+    `refused` is why it may not be read, for example because it is a symbolic link.
     """
 
     path: str
@@ -53,9 +51,8 @@ class ArchiveFile:
 class Archive:
     """The listed files of a tree, in order of their paths, and how to read one.
 
-    `read` yields the content of a file in pieces of at most a size and may raise LogFormatError;
-    `look` answers for a place outside the listing: its file or None. `compressed` has the paths of
-    the files that would be listed if they were not compressed.
+    `read` yields the content of a file in pieces of at most a size and may raise LogFormatError.
+    `look` finds a file outside the listing. `compressed` has paths of files that were left out.
     """
 
     def __init__(
@@ -77,12 +74,8 @@ class Archive:
     def chunks(self, file: ArchiveFile, *, size: int = CHUNK_BYTES) -> Iterator[bytes]:
         """The content of a file, in pieces. Raises LogFormatError if it may not be read."""
         if file.refused is not None:
-            raise LogFormatError(
-                file.refused,
-                file=file.path,
-                expected="a regular file with a plain name",
-                code="not_a_regular_file",
-            )
+            expected, code = "a regular file with a plain name", "not_a_regular_file"
+            raise LogFormatError(file.refused, file=file.path, expected=expected, code=code)
         return self._read(file, size)
 
     def small(self, file: ArchiveFile, *, limit: int = MAX_SMALL_BYTES) -> bytes:
@@ -91,12 +84,8 @@ class Archive:
         for chunk in self.chunks(file):
             content += chunk
             if len(content) > limit:
-                raise LogFormatError(
-                    f"more than {limit:,} bytes",
-                    file=file.path,
-                    expected=f"at most {limit:,} bytes",
-                    code="too_large",
-                )
+                message, expected = f"more than {limit:,} bytes", f"at most {limit:,} bytes"
+                raise LogFormatError(message, file=file.path, expected=expected, code="too_large")
         return bytes(content)
 
     def digest(self, file: ArchiveFile) -> bytes:
@@ -153,7 +142,7 @@ def _groups(
 
 @dataclass(frozen=True)
 class Source:
-    """A published archive. `benchmarks` fits the ids of the benchmarks that it has results of."""
+    """A published archive. `benchmarks` fits the ids of its benchmarks."""
 
     name: str
     url: str
@@ -170,10 +159,8 @@ def known_sources() -> tuple[Source, ...]:
 
 def find_source(benchmark_id: str, commit: str | None) -> Source | None:
     """The known archive that has a commit and results of a benchmark; None where there is none."""
-    for source in known_sources():
-        if commit in source.commits and re.fullmatch(source.benchmarks, benchmark_id):
-            return source
-    return None
+    fitting = (each for each in known_sources() if re.fullmatch(each.benchmarks, benchmark_id))
+    return next((source for source in fitting if commit in source.commits), None)
 
 
 def source_name(commit: str) -> str | None:

@@ -32,16 +32,12 @@ class EntryFiles:
     @property
     def path(self) -> str:
         """The path of its JSON, if it has one, else of its TSV."""
-        file = self.json or self.tsv
-        return file.path if file else ""
+        return next((file.path for file in (self.json, self.tsv) if file), "")
 
 
 @dataclass
 class ResultSet:
-    """The result files of one MLPerf submission: all of one folder, in order of their numbers.
-
-    A log `alone` is a set of one run, outside any package.
-    """
+    """The logs of one MLPerf submission, by their numbers, or one log `alone`, of no package."""
 
     path: str
     place: Place
@@ -73,7 +69,7 @@ class ResultSet:
 
     @property
     def system_place(self) -> Place:
-        """The folder of the system that it was trained on, ORG/results/SYSTEM, in a package."""
+        """The folder of its system, ORG/results/SYSTEM, in a package."""
         return self.place[: -1 if self.scaling is None else -2]
 
 
@@ -83,8 +79,8 @@ Submission = EntryFiles | ResultSet
 def find_submissions(archive: Archive, *, asked_for_file: bool = False) -> list[Submission]:
     """The submissions of an archive, in order of their paths.
 
-    `asked_for_file` is whether the listing is one file that was named itself: then its name alone
-    decides how it is read. In a tree, files that belong to nothing are left alone.
+    The name of one file that was `asked_for_file` decides how it is read. In a tree, files that
+    belong to nothing are left alone.
     """
     files = list(archive.files.values())
     if asked_for_file:
@@ -99,9 +95,17 @@ def find_submissions(archive: Archive, *, asked_for_file: bool = False) -> list[
         if not packages.intersection(file.place[:i] for i in range(len(file.place)))
     ]
     entries = list(_entries(loose))
-    logs = _single_logs(loose, archive, alone=not sets and not entries)
+    texts = [file for file in loose if file.name.lower().endswith(LOG_SUFFIXES)]
+    marked = {file.place[:-1] for file in texts if _is_marked(file, archive)}
+    # A broken log among others is reported. A requirements.txt beside entries is no log.
+    is_any = not sets and not entries and not marked
+    logs = [_alone(file) for file in texts if is_any or file.place[:-1] in marked]
     found: list[Submission] = [*entries, *sets, *logs]
     return sorted(found, key=lambda submission: submission.path)
+
+
+def _alone(file: ArchiveFile) -> ResultSet:
+    return ResultSet(file.path, file.place[:-1], [file], alone=True)
 
 
 def _named(file: ArchiveFile, archive: Archive) -> Submission:
@@ -113,10 +117,6 @@ def _named(file: ArchiveFile, archive: Archive) -> Submission:
         partner = (*file.place[:-1], PurePosixPath(file.name).stem + name)
         setattr(entry, name[1:], file if name == suffix else archive.find(partner))
     return entry
-
-
-def _alone(file: ArchiveFile) -> ResultSet:
-    return ResultSet(file.path, file.place[:-1], [file], alone=True)
 
 
 def _entries(files: Iterable[ArchiveFile]) -> Iterator[EntryFiles]:
@@ -148,15 +148,12 @@ def task_and_kind(place: Place) -> tuple[str | None, str | None]:
 
 
 def _result_sets(files: Iterable[ArchiveFile], archive: Archive) -> list[ResultSet]:
-    """Sets by the names of their logs, and folders of a package with logs of other names.
-
-    A text without a number in its name is about the results.
-    """
+    """Sets by the names of their logs, and folders of a package with logs of other names."""
     sets: dict[Place, ResultSet] = {}
     for file in files:
-        if RESULT_NAME.fullmatch(file.name) and (
-            _NUMBER.search(file.name) or _is_marked(file, archive)
-        ):
+        if not RESULT_NAME.fullmatch(file.name):
+            continue
+        if _NUMBER.search(file.name) or _is_marked(file, archive):  # Else it is about the results.
             _add_run(sets, file)
     known = set(sets)
     for file in files:
@@ -165,31 +162,13 @@ def _result_sets(files: Iterable[ArchiveFile], archive: Archive) -> list[ResultS
         if in_package and file.name.lower().endswith(LOG_SUFFIXES) and _is_marked(file, archive):
             _add_run(sets, file)
     for found in sets.values():
-        found.runs.sort(key=_number)
+        found.runs.sort(key=lambda file: ([int(n) for n in _NUMBER.findall(file.name)], file.name))
     return list(sets.values())
 
 
 def _add_run(sets: dict[Place, ResultSet], file: ArchiveFile) -> None:
     place, path = file.place[:-1], file.path.rpartition("/")[0] or "."
     sets.setdefault(place, ResultSet(path, place)).runs.append(file)
-
-
-def _number(file: ArchiveFile) -> tuple[list[int], str]:
-    return [int(number) for number in _NUMBER.findall(file.name)], file.name
-
-
-def _single_logs(
-    files: Iterable[ArchiveFile], archive: Archive, *, alone: bool
-) -> Iterator[ResultSet]:
-    """Loose logs: every text in a folder with a log, or, `alone` in the tree, any text at all.
-
-    A broken log among others is reported; a requirements.txt beside entries is no log.
-    """
-    texts = [file for file in files if file.name.lower().endswith(LOG_SUFFIXES)]
-    marked = {file.place[:-1] for file in texts if _is_marked(file, archive)}
-    for file in texts:
-        if file.place[:-1] in marked or (alone and not marked):
-            yield _alone(file)
 
 
 def _is_marked(file: ArchiveFile, archive: Archive) -> bool:

@@ -14,7 +14,7 @@ from finishline.rules.archive.agreement import read_description
 from finishline.rules.archive.files import Archive, ArchiveFile
 from finishline.rules.archive.find import EntryFiles, ResultSet
 from finishline.rules.archive.problems import Problems, Severity
-from finishline.rules.archive.score import HPC, Found, Record, score_found
+from finishline.rules.archive.score import HPC, Found, score_found
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.submissions.descriptions import SystemDescription
 
@@ -47,9 +47,8 @@ class Unsent:
 class Parcel:
     """Upload for one submission.
 
-    `path` is shown to people. `claim` is the JSON of an MLPerf set; a DAWNBench entry is sent as it
-    is, so there it is a file. `benchmark_id` is given beside the JSON where that names none.
-    `problems` are those that our own reading finds; the server decides whether to refuse.
+    `claim` is the JSON of an MLPerf set, or the file of a DAWNBench entry, which names no
+    benchmark. `problems` are those that our own reading finds; the server decides what it refuses.
     """
 
     path: str
@@ -83,10 +82,7 @@ class Parcel:
 
 
 def key_of(parcel: Parcel, claim_json: bytes, archive: Archive) -> str:
-    """SHA-256 over everything that is sent, so that the same is stored once.
-
-    Raises LogFormatError for a file that may not be read.
-    """
+    """SHA-256 over everything that is sent. Raises LogFormatError."""
     whole = hashlib.sha256()
     for name, value in sorted(parcel.fields.items()):
         whole.update(f"{name}={value}\0".encode())
@@ -107,7 +103,7 @@ def plan_import(
 ) -> Iterator[Parcel | Unsent]:
     """Yield the upload of each submission, or why it is not sent, in order of their paths.
 
-    `published` is the day of the round, for the sets of a round without a day in our table.
+    `published` is the day of a round that our table does not have.
     """
     records = score_found(found, benchmarks)
     for submission, record in zip(found.submissions, records, strict=True):
@@ -115,7 +111,14 @@ def plan_import(
         if any(problem["code"] == "internal_error" for problem in problems):
             yield Unsent(path, "It cannot be read.", of_severity(problems, "error"))
         elif isinstance(submission, EntryFiles):
-            yield _plan_entry(submission, record)
+            # An entry of inference is its JSON alone, even with other files beside it.
+            curves = () if record["kind"] == "inference" else (submission.tsv,)
+            logs = [curve for curve in curves if curve is not None]
+            if submission.json and record["definition"] and len(logs) == len(curves):
+                definition = record["definition"]["id"]
+                yield Parcel(path, submission.json, logs, definition, problems)
+            else:
+                yield Unsent(path, "The entry is incomplete.", of_severity(problems, "error"))
         elif record["suite"] == HPC:
             yield Unsent(path, f"{HPC} is not scored")
         elif submission.in_package:
@@ -130,16 +133,6 @@ def plan_import(
             yield Unsent(path, f"{outside}, so its submitter is unknown")
 
 
-def _plan_entry(entry: EntryFiles, record: Record) -> Parcel | Unsent:
-    definition, problems = record["definition"], record["problems"]
-    # An entry of inference is its JSON alone, even with other files beside it.
-    logs = [] if record["kind"] == "inference" else [entry.tsv]
-    sent = [log for log in logs if log is not None]
-    if entry.json is None or len(sent) < len(logs) or definition is None:
-        return Unsent(entry.path, "The entry is incomplete.", of_severity(problems, "error"))
-    return Parcel(entry.path, entry.json, sent, definition["id"], problems)
-
-
 def of_severity(
     problems: Sequence[Mapping[str, Any]], severity: Severity
 ) -> list[Mapping[str, Any]]:
@@ -150,8 +143,8 @@ def of_severity(
 def set_claim(record: Mapping[str, Any], description: SystemDescription | None) -> dict[str, Any]:
     """The claim of an MLPerf result set, as a submission's JSON.
 
-    Depends on the package alone, not on where it lies: the same package makes the same claim.
-    Missing fields are left out, for the server to refuse.
+    The same package makes the same claim, wherever it lies. Missing fields are left out, for the
+    server to refuse.
     """
     place = "/".join(str(record[name]) for name in ("organisation", "system", "benchmark"))
     version = f" v{record['version']}" if record["version"] else ""
@@ -181,8 +174,8 @@ def set_benchmark_id(record: Mapping[str, Any]) -> str:
 def _system(folder: str, description: SystemDescription | None) -> dict[str, Any]:
     """The system of a set; `folder` is its name in the package.
 
-    The machines that may be compared are those with as many accelerators of one model, or, without
-    accelerators, as many processors of one model; where neither is stated, those of the same name.
+    A hardware class has as many accelerators of one model, without accelerators as many processors
+    of one model, and where neither is stated the same name.
     """
     if description is None:
         return {"name": folder, "hardware_class": _slug(folder), "processor": NOT_STATED}
@@ -190,15 +183,13 @@ def _system(folder: str, description: SystemDescription | None) -> dict[str, Any
     processor = description.host_processor_model_name
     processors = _product(nodes, description.host_processors_per_node)
     accelerator = description.accelerator_model_name if description.accelerators else None
-    count, model = (
-        (description.accelerators, accelerator) if accelerator else (processors, processor)
-    )
+    count = description.accelerators if accelerator else processors
+    model = accelerator or processor
     hardware = description.fields.get("hardware")  # The name of a system in v0.5.
+    hardware_class = f"{count or ''} {model}" if model else f"{folder} {hardware or ''}"
     system = {
         "name": description.system_name or hardware or folder,
-        "hardware_class": _slug(
-            f"{count or ''} {model}" if model else f"{folder} {hardware or ''}"
-        ),
+        "hardware_class": _slug(hardware_class),
         "processor": processor or NOT_STATED,
         "processor_count": processors or None,
         "memory_gib": _product(nodes, _memory_gib(description.host_memory_capacity)),

@@ -1,7 +1,7 @@
 """Problems and oddities of a submission, file by file."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -71,15 +71,6 @@ class Problems:
         if self._counts[file] <= MAX_PROBLEMS_OF_A_FILE:
             self._found[problem] = 1, line
 
-    def take(self, others: "Problems") -> None:
-        """Note problems that were found before."""
-        for problem in others:
-            self.add(**vars(problem))
-
-    def report(self, error: RuleError) -> None:
-        """Note a rule's exception as an error."""
-        self.reporter("error")(error)
-
     def warn(
         self,
         code: str,
@@ -91,14 +82,10 @@ class Problems:
         """Note what is odd, or good to know."""
         self.add(code, message, file, field, expected, severity="warning")
 
-    def reporter(self, severity: Severity) -> Callable[[RuleError], None]:
-        """Callback that notes the problems that rules raise, with a severity."""
-
-        def report(error: RuleError) -> None:
-            code, place = error.code or "bad_value", (error.file, error.field, error.expected)
-            self.add(code, error.message, *place, line=error.line, severity=severity)
-
-        return report
+    def report(self, error: RuleError, severity: Severity = "error") -> None:
+        """Note a rule's exception."""
+        code, place = error.code or "bad_value", (error.file, error.field, error.expected)
+        self.add(code, error.message, *place, line=error.line, severity=severity)
 
     def violate(
         self, violation: Violation, *, file: str | None = None, severity: Severity = "error"

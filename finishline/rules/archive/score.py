@@ -4,9 +4,11 @@ import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from finishline.rules.archive.agreement import (
     check_agreement,
@@ -70,7 +72,7 @@ HEAD_BYTES = 64 * 1024
 
 @dataclass(frozen=True)
 class Found:
-    """The submissions of one archive, and the copies of each log, by its path."""
+    """The submissions of one archive, and the copies of each log by its path."""
 
     submissions: list[Submission]
     archive: Archive
@@ -99,7 +101,7 @@ def find_scorable(archive: Archive, *, asked_for_file: bool = False) -> Found:
 def score_found(
     found: Found, benchmarks: Mapping[str, Benchmark], *, pruned: bool = True
 ) -> Iterator[Record]:
-    """The record of every submission, in order of their paths; a bad one lists its problems."""
+    """The record of every submission, in order of their paths."""
     reader = Reader(found, benchmarks, pruned=pruned)
     for submission in found.submissions:
         try:
@@ -129,39 +131,31 @@ def score_submission(found: Submission, reader: Reader) -> Record:
         record["system"] = shown(found.system_place[-1])
         record["description"] = description and dict(description.fields)
     elif found.alone:
-        record["organisation"] = logs.runs[0].organisation
-        record["system"] = logs.runs[0].platform
-    divisions = {run.division for run in logs.runs if run.division is not None}
+        record["organisation"] = logs.readings[0].run.organisation
+        record["system"] = logs.readings[0].run.platform
+    runs = [reading.run for reading in logs.readings]
+    divisions = {run.division for run in runs if run.division is not None}
     described = description and division_of(description)
     record["division"] = divisions.pop() if len(divisions) == 1 else described
-    unscaled = found.alone or found.is_hpc
-    factor = None if unscaled else read_scaling(found, reader.archive, problems)
-    _add_figures(record, found, logs, factor, reader.pruned, problems)
-    if found.is_hpc or (not found.in_package and logs.name in HPC_BENCHMARKS):
-        return _not_scored(record, found.scaling)
-    if found.in_package:
-        check_agreement(record, logs.runs, description, problems)
+    if not found.alone and not found.is_hpc:
+        record["scaling_json"] = read_scaling(found, reader.archive, problems)
+    _add_figures(record, found, logs, reader, problems)
+    hpc = found.is_hpc or (not found.in_package and logs.name in HPC_BENCHMARKS)
+    if hpc:
+        record |= dict.fromkeys(UNSCORED) | {"scored_runs": [], "suite": HPC}
+        record["scaling"], problems = found.scaling, Problems()
+        message = f"{HPC} is not scored" + (f" ({found.scaling} scaling)" if found.scaling else "")
+        expected = "a set of MLPerf Training, ORG/results/SYSTEM/BENCHMARK"
+        problems.warn("hpc_not_scored", message, found.path, expected=expected)
+    elif found.in_package:
+        check_agreement(record, runs, description, problems)
         for file in found.runs:
             if not RESULT_NAME.fullmatch(file.name):
                 message = "a log among the results without a result's name"
                 expected = "result_0.txt, result_1.txt ..."
                 problems.warn("odd_name", message, file.path, expected=expected)
-    if not found.alone:
+    if not found.alone and not hpc:
         check_scaling(record, found, problems)
-    return _finished(record, problems)
-
-
-def _not_scored(record: Record, scaling: str | None) -> Record:
-    """The record of a set or log of MLPerf HPC."""
-    record |= dict.fromkeys(UNSCORED) | {"scored_runs": [], "suite": HPC, "scaling": scaling}
-    problems = Problems()
-    message = f"{HPC} is not scored" + (f" ({scaling} scaling)" if scaling else "")
-    expected = "a set of MLPerf Training, ORG/results/SYSTEM/BENCHMARK"
-    problems.warn("hpc_not_scored", message, record["path"], expected=expected)
-    return _finished(record, problems)
-
-
-def _finished(record: Record, problems: Problems) -> Record:
     record["problems"] = problems.records
     record["eligible"] = record["olympic_mean_seconds"] is not None and not problems.has_error
     return record
@@ -171,14 +165,12 @@ def _organisation(found: ResultSet, version: str | None) -> str:
     """The folder above `results`; in v0.5 the one below the version, with others in between."""
     above = found.system_place[:-2]
     if version == "0.5":
-        for i in range(len(above) - 1, 0, -1):
-            if above[i - 1].startswith("v0.5"):
-                return above[i]
+        below = [i + 1 for i, folder in enumerate(above[:-1]) if folder.startswith("v0.5")]
+        return above[below[-1] if below else -1]
     return above[-1]
 
 
-@dataclass(frozen=True)
-class Logs:
+class Logs(NamedTuple):
     """The logs of a set, and the definition they are judged by, None where there is none."""
 
     readings: list[Reading]
@@ -186,23 +178,18 @@ class Logs:
     name: str | None
     version: str | None
 
-    @property
-    def runs(self) -> list[Run]:
-        """The runs as their logs have them."""
-        return [reading.run for reading in self.readings]
-
 
 def _read_logs(found: ResultSet, reader: Reader, problems: Problems) -> Logs:
     """The logs of a set, and the definition they are judged by.
 
-    Of the possible rounds it is the first that was published after the logs were written. The name
-    comes from the path; outside a package from the first log that says.
+    Of the possible rounds it is the first that was published after the logs were written. Outside a
+    package the first log names the benchmark.
     """
     in_package = found.in_package or found.is_hpc
     name = shown(found.place[-1]) if in_package else None
     possible = () if found.is_hpc else possible_rounds(found, reader.rounds)
-    definitions, files = reader.definitions, found.runs
-    day = _day_of(files[0], reader.archive) if files and len(possible) != 1 else None
+    definitions = reader.definitions
+    day = _day_of(found.runs[0], reader.archive) if len(possible) != 1 else None
     version = round_of_day(possible, day) if possible else None
     benchmark = definitions.of_mlperf(name, version) if name else None
     read_as = definitions.quality_in_logs(name, benchmark)
@@ -217,28 +204,28 @@ def _read_logs(found: ResultSet, reader: Reader, problems: Problems) -> Logs:
     quality = definitions.quality_in_logs(name, known)
     if quality is not None and quality.logged_names and quality != read_as:
         readings, told = _read_files(found, name, known, reader)
-    problems.take(told)
+    for problem in told:
+        problems.add(**vars(problem))
     if known and old_format is None and len(possible or rounds) > 1:
         message = f"neither a folder nor the logs name the round; scored as v{known.version}"
         either = " or ".join(f"v{each}" for each in possible or rounds)
         expected = f"a folder named after it: {either}"
-        problems.warn("round_not_told", message, files[0].path, "version", expected)
+        problems.warn("round_not_told", message, found.runs[0].path, "version", expected)
     return Logs(readings, known, name, known.version if known else version)
 
 
 def _day_of(file: ArchiveFile, archive: Archive) -> date | None:
-    """The day on which a log begins by its first time, None where it does not tell."""
-    try:
-        found = FIRST_TIME.search(next(archive.chunks(file, size=HEAD_BYTES), b""))
-    except LogFormatError:
-        return None
-    return None if found is None else datetime.fromtimestamp(int(found[1]), UTC).date()
+    """The day on which a log begins by its first time, None where it has none."""
+    with suppress(LogFormatError):
+        if found := FIRST_TIME.search(next(archive.chunks(file, size=HEAD_BYTES), b"")):
+            return datetime.fromtimestamp(int(found[1]), UTC).date()
+    return None
 
 
 def _read_files(
     found: ResultSet, name: str | None, benchmark: Benchmark | None, reader: Reader
 ) -> tuple[list[Reading], Problems]:
-    """Read every log as one of a benchmark. Return the readings and the problems."""
+    """Read every log as one of a benchmark. In a set a sentence may stand in place of a log."""
     problems = Problems()
     known = (*reader.definitions.mlperf_names(), *HPC_BENCHMARKS)
     names = names_of(name, benchmark) if name else known
@@ -246,7 +233,31 @@ def _read_files(
     target = reader.definitions.quality_in_logs(name, benchmark)
     readings = []
     for file in found.runs:
-        readings.append(_read_run(found, file, reader.archive, target, allowed, problems))
+        reading = Reading(Run(file.path, clock="mlperf", evaluations=()))
+        try:
+            chunks = reader.archive.chunks(file)
+            first = next(chunks, b"")
+            refuse_other_content(first, name=file.path)
+            if not found.alone and is_placeholder(first):
+                words = " ".join(first.decode("utf-8-sig").split())
+                message = f"no log but {words[:80]!r}: the run counts as slower than all others"
+                expected = "the log of a run, or a run that the rule drops"
+                problems.warn("placeholder", message, file.path, expected=expected)
+                reading = replace(reading, placeholder=True)
+            else:
+                reading = read_log(
+                    itertools.chain((first,), chunks),
+                    format_of(first) or MLLOG,
+                    name=file.path,
+                    allowed=allowed,
+                    report=problems.report,
+                    odd=partial(problems.report, severity="warning"),
+                    target=target,
+                    every_line=False,
+                )
+        except RuleError as error:
+            problems.report(error)
+        readings.append(reading)
         if others := reader.identical.get(file.path):
             more = f" and {len(others) - 1} more" if len(others) > 1 else ""
             message = f"byte for byte the same as {others[0]}{more}"
@@ -255,47 +266,8 @@ def _read_files(
     return readings, problems
 
 
-def _read_run(
-    found: ResultSet,
-    file: ArchiveFile,
-    archive: Archive,
-    target: QualityTarget | None,
-    allowed: Mapping[str, Sequence[str]],
-    problems: Problems,
-) -> Reading:
-    """Read one log, and note what is wrong in it. In a set a sentence may stand in its place."""
-    try:
-        chunks = archive.chunks(file)
-        first = next(chunks, b"")
-        refuse_other_content(first, name=file.path)
-        if not found.alone and is_placeholder(first):
-            words = " ".join(first.decode("utf-8-sig").split())
-            message = f"no log but {words[:80]!r}: the run counts as slower than all others"
-            expected = "the log of a run, or a run that the rule drops"
-            problems.warn("placeholder", message, file.path, expected=expected)
-            return Reading(Run(file.path, clock="mlperf", evaluations=()), placeholder=True)
-        return read_log(
-            itertools.chain((first,), chunks),
-            format_of(first) or MLLOG,
-            name=file.path,
-            allowed=allowed,
-            report=problems.report,
-            odd=problems.reporter("warning"),
-            target=target,
-            every_line=False,
-        )
-    except RuleError as error:
-        problems.report(error)
-        return Reading(Run(file.path, clock="mlperf", evaluations=()))
-
-
 def _add_figures(
-    record: Record,
-    found: ResultSet,
-    logs: Logs,
-    factor: float | None,
-    pruned: bool,
-    problems: Problems,
+    record: Record, found: ResultSet, logs: Logs, reader: Reader, problems: Problems
 ) -> None:
     """Add the figures of a set by the rules of any other result, and the rules that it breaks."""
     known, readings = logs.benchmark, logs.readings
@@ -307,10 +279,10 @@ def _add_figures(
         benchmark,
         division=division,
         price_usd_per_hour=None,
-        pruned=pruned,
+        pruned=reader.pruned,
         with_interval=False,
         archive=True,
-        scaling_factor=factor,
+        scaling_factor=record["scaling_json"],
     )
     stopped = [run.stop_seconds for run in runs if run.stop_seconds is not None]
     sizes = {run.batch_size for run in runs if run.batch_size is not None}
@@ -329,7 +301,6 @@ def _add_figures(
         "reached_fraction": result.reached / result.started,
         "global_batch_size": sizes.pop() if len(sizes) == 1 else None,
         "scored_runs": [runs[place].name.rpartition("/")[2] for place in places],
-        "scaling_json": factor,
         "definition": known and {"id": known.benchmark_id, "sha256": known.sha256},
     }
     if known is None:
@@ -353,8 +324,8 @@ def _add_figures(
 def _stand_in(logs: Logs) -> Benchmark:
     """The definition of a benchmark that has none: a run that says success reached its target."""
     name = logs.name or ""
-    last = [run.evaluations[-1] for run in logs.runs if run.evaluations]
-    by_samples = any(evaluation.epoch is None for evaluation in last)
+    evaluated = [reading.run.evaluations for reading in logs.readings if reading.run.evaluations]
+    by_samples = any(evaluations[-1].epoch is None for evaluations in evaluated)
     return Benchmark(
         benchmark_id=f"mlperf-{name or 'benchmark'}",
         title=name,
@@ -379,8 +350,8 @@ def _stand_in(logs: Logs) -> Benchmark:
 def _published_run(reading: Reading, benchmark: Benchmark | None) -> Run:
     """The run of a log, its status "success" exactly if it may have converged by its own word.
 
-    It did if it stopped with success. In v0.5, which need not tell, it did if it reached the target
-    and did not fail. Preparation is free where no definition names the clock.
+    In v0.5, which need not say, it did if it reached the target and did not fail. Preparation is
+    free where no definition names the clock.
     Source: MLPerf training_rules.adoc, "Benchmark results".
     """
     run = reading.run
@@ -396,7 +367,6 @@ def _published_run(reading: Reading, benchmark: Benchmark | None) -> Run:
 
 
 def _run_record(reading: Reading, scored: RunScore) -> Record:
-    """A run as it stands in the record of its set."""
     run = reading.run
     return {
         "file": run.name.rpartition("/")[2],
