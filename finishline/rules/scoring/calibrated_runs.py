@@ -70,10 +70,7 @@ def interpolated_epochs(
 
 
 def pooled(first: Reference, second: Reference) -> Reference:
-    """The reference that the figures behind two references make together.
-
-    Equal to `reference_of` all figures: the distance between the two means adds to the spread.
-    """
+    """The reference that the figures behind two references make together."""
     count = first.count + second.count
     centre = (first.mean * first.count + second.mean * second.count) / count
     squares = sum(

@@ -1,9 +1,8 @@
 """Reference convergence points (RCP): does a set converge as the reference model does?
 
 A closed submission may not reach the target in fewer epochs (or samples) than the reference needs
-at its batch size: that would be another training, not a faster machine.
-Source: MLPerf training_rules.adoc, "Reference Convergence Points" and its appendix; where the rule
-text and its checker (mlperf-logging) differ, the benchmark file says which reading holds.
+at its batch size. Where the rule text and its checker differ, the benchmark's file decides.
+Source: MLPerf training_rules.adoc, "Reference Convergence Points"; mlperf-logging.
 """
 
 import bisect
@@ -83,10 +82,8 @@ class RcpVerdict:
 def with_published_factor(verdict: RcpVerdict | None, factor: float | None) -> RcpVerdict | None:
     """The verdict with the factor of a set's scaling.json, where that counts.
 
-    It does without a reference point to compare with, or for a set that converged too fast, where
-    it raises the set to the reference's mean.
-    Source: MLPerf training_rules.adoc, "Normalize submission run epochs to reference epochs to pass
-    RCP test".
+    It does without a reference point, or where it raises a set that converged too fast to the mean.
+    Source: MLPerf training_rules.adoc, "Normalize submission run epochs to reference epochs".
     """
     found = verdict or RcpVerdict("missing", "no reference convergence points", 1.0)
     if factor is None or found.verdict == "pass":
@@ -107,7 +104,6 @@ def convergence_of_run(
 
     `at` names another evaluation, for runs with quality measured after their end. None also where
     the evaluation has no such count. Epochs are rounded to three decimals, as the checker does.
-    Source: MLPerf training_rules.adoc, "Reference Convergence Points"; mlperf-logging.
     """
     if run.status != "success" or not run.evaluations:
         return None
@@ -208,7 +204,6 @@ def prune(limits: Sequence[ConvergenceLimit]) -> list[ConvergenceLimit]:
     Points below the batch size of the fastest are dropped; then, once from small to large, each
     that converges slower than the line between its neighbours. The checker reads it so; the rule
     text says "any two surrounding points", which keeps fewer.
-    Source: MLPerf training_rules.adoc, "Reference Convergence Points"; mlperf-logging.
     """
     if not limits:
         return []
@@ -238,8 +233,7 @@ def limit_at(
 ) -> ConvergenceLimit | None:
     """The limit at a batch size: a point's own or interpolated; None outside the points.
 
-    `limits` are in the order of their batch sizes. An interpolated point counts as one of 2 N
-    reference runs (the checker's reading).
+    An interpolated point counts as one of 2 N reference runs (the checker's reading).
     """
     sizes = [point.batch_size for point in limits]
     place = bisect.bisect_left(sizes, batch_size)
@@ -258,8 +252,7 @@ def lowest_submission(
     """The least submission mean that is not significantly below the reference's.
 
     One-sided two-sample t-test, equal variances, p = 0.05, both sides with the reference's
-    standard deviation: the closed form of the checker's bisection. Raises RuleError unless both
-    sides have runs.
+    deviation: the closed form of the checker's bisection. Raises RuleError unless both have runs.
     """
     freedom = reference_runs + submission_runs - 2
     if reference_runs < 1 or submission_runs < 1 or freedom < 1:
