@@ -9,13 +9,14 @@ Source: mlcommons/training_results_v0.5; mlperf-logging, mlp_parser/ruleset_060 
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, NamedTuple, TypeGuard
 
 import orjson
 
+from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.errors import LogFormatError
 from finishline.rules.logs.text import parse_json, refuse_repeated_keys
 
@@ -28,6 +29,7 @@ LATEST_TIME_MS = 4_102_444_800_000  # 2100.
 A_TIME = "milliseconds since 1970, such as 1790000000000"
 # The published checker finds these anywhere in a line.
 MISLEADING_KEYS = ("global_batch_size", "eval_accuracy", "eval_error", "run_stop")
+QUOTED_KEYS = {key: b'"%b"' % key.encode() for key in MISLEADING_KEYS}
 
 _NAME = rb"\w{1,60}+"
 # A line as MLPerf's own logger spells it: up to its key, and the JSON of its value and metadata.
@@ -74,7 +76,10 @@ class Record(NamedTuple):
 
     def misleading_key(self) -> str | None:
         """A key that counts for a careless reader of this line. None where there is none."""
-        return next((key for key in MISLEADING_KEYS if b'"%b"' % key.encode() in self.text), None)
+        for key, quoted in QUOTED_KEYS.items():
+            if quoted in self.text:
+                return key
+        return None
 
 
 Records = Iterable[Record]
@@ -84,13 +89,15 @@ class Format(NamedTuple):
     """A format of MLPerf's logs. `version` is its round, None for v0.7 and all later ones.
 
     `read` decodes the text after the mark. It returns None for a line that no rule knows. `key`
-    finds the key of a line that cannot be read. Epochs may count from `first_epoch`.
+    finds the key of a line that cannot be read. `as_later` makes the lines of the latest format of
+    them, for a quality target if one is known. Epochs may count from `first_epoch`.
     """
 
     mark: bytes
     version: str | None
     read: Callable[[bytes, int], Record | None]
     key: re.Pattern[bytes]
+    as_later: Callable[[Records, QualityTarget | None], Records] = lambda records, target: records
     first_epoch: int | None = None
 
     def key_of(self, text: bytes) -> str | None:
@@ -259,19 +266,14 @@ def _json(text: bytes | None) -> Any:
     return value
 
 
-MLLOG = Format(b":::MLLOG", None, read_record, re.compile(rb'"key" ?: ?"(%b)"' % _NAME))
-# Published logs of the transformer count epochs from -1.
-MLP05 = Format(b":::MLPv0.5", "0.5", read_record_05, re.compile(rb"\A.{0,400}?\) (%b)" % _NAME), -1)
-MLP06 = Format(b":::MLL ", "0.6", read_record_06, re.compile(rb"\A[0-9.]{1,30} (%b) ?:" % _NAME))
-
-
-def as_later_05(records: Records, names: Sequence[str]) -> Iterator[Record]:
+def _as_later_05(records: Records, target: QualityTarget | None) -> Records:
     """The lines of a v0.5 log as a later round would write them.
 
-    A line that two loggers wrote alike counts once. `names` are the metrics of an evaluation that
-    has several. A seed that is no whole number is left out, since no rule asked for one, and so are
-    the seeds of more ranks than `MAX_SEEDS_05`. Times count from the first line.
+    A line that two loggers wrote alike counts once. A seed that is no whole number is left out,
+    since no rule asked for one, and so are the seeds of more ranks than `MAX_SEEDS_05`. Times count
+    from the first line.
     """
+    names = target.logged_names if target is not None else ()
     benchmark: str | None = None
     first: float | None = None
     written: dict[str, tuple[Any, ...]] = {}
@@ -308,14 +310,15 @@ def as_later_05(records: Records, names: Sequence[str]) -> Iterator[Record]:
         yield record._replace(value=value, time_ms=time_ms, metadata=metadata)
 
 
-def as_later_06(
-    records: Records, names: Sequence[str], *, timed_by_result: bool
-) -> Iterator[Record]:
+def _as_later_06(records: Records, target: QualityTarget | None) -> Records:
     """The lines of a v0.6 log as a later round would write them.
 
-    A quality may be a text, stand in a table, or be a list in the order of `names`.
+    A quality may be a text, stand in a table, or be a list in the order of the target's metrics.
     """
-    for record in _stopped_at_result(records) if timed_by_result else records:
+    names = target.logged_names if target is not None else ()
+    if target is not None and target.timed_by_result:
+        records = _stopped_at_result(records)
+    for record in records:
         value = record.value
         if record.key in ("eval_accuracy", "eval_error"):
             if type(value) is str and _FLOAT.fullmatch(value):
@@ -348,6 +351,15 @@ def _stopped_at_result(records: Records) -> Iterator[Record]:
         is_success = record.key == "run_stop" and record.metadata.get("status") == "success"
         if not (stopped and is_success):
             yield record
+
+
+_KEY = re.compile(rb'"key" ?: ?"(%b)"' % _NAME)
+_KEY_05 = re.compile(rb"\A.{0,400}?\) (%b)" % _NAME)
+_KEY_06 = re.compile(rb"\A[0-9.]{1,30} (%b) ?:" % _NAME)
+MLLOG = Format(b":::MLLOG", None, read_record, _KEY)
+# Published logs of the transformer count epochs from -1.
+MLP05 = Format(b":::MLPv0.5", "0.5", read_record_05, _KEY_05, _as_later_05, first_epoch=-1)
+MLP06 = Format(b":::MLL ", "0.6", read_record_06, _KEY_06, _as_later_06)
 
 
 def unit_hint(time: object) -> str:

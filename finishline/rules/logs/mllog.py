@@ -12,11 +12,8 @@ from finishline.rules.errors import LogFormatError
 from finishline.rules.logs.lines import (
     MLLOG,
     MLP05,
-    MLP06,
     Format,
     Record,
-    as_later_05,
-    as_later_06,
     format_of,
     is_number,
     read_lines,
@@ -119,7 +116,6 @@ def read_log(
     Without `every_line` only the lines with a key of a published figure are read. Then there is no
     ledger and no hyperparameter.
     """
-    names = target.logged_names if target is not None else ()
     tolerant = odd is not report
     unread: list[LogFormatError] = []
 
@@ -136,13 +132,7 @@ def read_log(
             report(error)
 
     wanted = None if every_line or form is not MLLOG else PUBLISHED_KEYS
-    records: Iterable[Record]
     records = read_lines(chunks, form, file=name, wanted=wanted, report=report_line)
-    if form is MLP05:
-        records = as_later_05(records, names)
-    elif form is MLP06:
-        by_result = target is not None and target.timed_by_result
-        records = as_later_06(records, names, timed_by_result=by_result)
     reader = RunReader(
         name,
         allowed,
@@ -153,7 +143,7 @@ def read_log(
     )
     followed = 0
     misleads = tolerant and form is MLLOG
-    for record in records:
+    for record in form.as_later(records, target):
         if unread and record.key in PUBLISHED_KEYS:
             followed = len(unread)
         if misleads and record.key not in COUNTED_KEYS and (key := record.misleading_key()):
