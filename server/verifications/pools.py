@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.phases import rules_that_differ
+from finishline.rules.canonical import sha256_of
 from finishline.rules.ranking.evidence import (
     Check,
     Evidence,
@@ -83,7 +84,8 @@ def open_pool(session: Session, submission: Submission, benchmark: Benchmark) ->
     """
     environment = None if submission.package is None else submission.package.environment_sha256
     configuration = configuration_of(benchmark, claim_of(submission), environment=environment)
-    pool = latest_pool(session, configuration.sha256)
+    sha256 = sha256_of(configuration)
+    pool = latest_pool(session, sha256)
     if pool is not None:
         others = rules_that_differ(definition(session, pool.benchmark_sha256), benchmark)
         if not others:
@@ -93,10 +95,10 @@ def open_pool(session: Session, submission: Submission, benchmark: Benchmark) ->
         id=secrets.token_hex(8)[:15],
         benchmark_id=benchmark.benchmark_id,
         benchmark_sha256=benchmark.sha256,
-        division=configuration.division,
-        hardware_class=configuration.hardware_class,
-        configuration_sha256=configuration.sha256,
-        settings=dict(configuration.settings),
+        division=configuration["division"],
+        hardware_class=configuration["hardware_class"],
+        configuration_sha256=sha256,
+        settings=configuration["settings"],
         opened_at=utc_now(),
         runs=0,
         state="collecting",

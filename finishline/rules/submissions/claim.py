@@ -1,7 +1,7 @@
 """The JSON that describes a submission: submitter, runs, system, settings and training."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from functools import partial
@@ -20,7 +20,6 @@ from finishline.rules.benchmarks.accelerators import (
 )
 from finishline.rules.benchmarks.benchmark import MAX_RUNS, Benchmark, published_on
 from finishline.rules.benchmarks.definition_tables import ReplayPolicy
-from finishline.rules.canonical import sha256_of
 from finishline.rules.errors import ClaimError, RuleError
 from finishline.rules.fields import Fields, read_whole
 from finishline.rules.logs.lines import MAX_KEY_LENGTH
@@ -165,15 +164,9 @@ def read_claim(
     root = Fields(read_json_object(content, file=file), file=file, error=ClaimError)
     benchmark = _find_benchmark(root, benchmarks)
     division = root.choice("division", benchmark.divisions)
-    hyperparameters: dict[str, float] = {}
-
-    def settings() -> dict[str, float]:
-        table = root.optional_table("hyperparameters")
-        hyperparameters.update(read_hyperparameters(table, benchmark, division))
-        return hyperparameters
-
+    read_settings = partial(read_hyperparameters, benchmark=benchmark, division=division)
     readers: dict[str, Callable[[], Any]] = {
-        "hyperparameters": settings,
+        "hyperparameters": lambda: root.read_table("hyperparameters", read_settings) or {},
         "model": lambda: root.text("model"),
         "framework": lambda: root.text("framework"),
         "system": lambda: _system(root.table("system")),
@@ -183,7 +176,7 @@ def read_claim(
         "precision": lambda: (
             root.choice("precision", get_args(PrecisionName)) if root.has("precision") else None
         ),
-        "trained_with": lambda: _trained_with(root, benchmark, hyperparameters),
+        "trained_with": lambda: _trained_with(root, benchmark, division),
         "tuning": lambda: root.read_table("tuning", _tuning),
     }
     if archive:
@@ -208,7 +201,7 @@ def read_date(text: str) -> date | None:
         return None
 
 
-def _trained_with(root: Fields, benchmark: Benchmark, settings: Iterable[str]) -> TrainedWith:
+def _trained_with(root: Fields, benchmark: Benchmark, division: str) -> TrainedWith:
     """Read the origin of the training code, which for the reference takes its settings only."""
     trained_with = cast(TrainedWith, root.choice("trained_with", CLAIMED_WITH, default="own"))
     if trained_with == "own":
@@ -216,6 +209,9 @@ def _trained_with(root: Fields, benchmark: Benchmark, settings: Iterable[str]) -
     if benchmark.replay is None:
         message = f"{benchmark.title} has no reference training"
         raise root.fail("trained_with", message, expected="own")
+    settings = root.raw("hyperparameters")
+    if division == "closed" or not isinstance(settings, dict):
+        return trained_with  # Already reported with the settings.
     for name in settings:
         if name not in benchmark.hyperparameters:
             names = ", ".join(sorted(benchmark.hyperparameters))
@@ -358,15 +354,11 @@ def _run_files(root: Fields) -> tuple[str, ...]:
     return names
 
 
-def read_hyperparameters(
-    table: Fields | None, benchmark: Benchmark, division: str
-) -> dict[str, float]:
+def read_hyperparameters(table: Fields, benchmark: Benchmark, division: str) -> dict[str, float]:
     """Read the settings a division may have. Raises a RuleError of each that it may not.
 
     Names are as long as in a log, and as many.
     """
-    if table is None:
-        return {}
     names = [name for name, _ in table.items()]
     if len(names) > MAX_HYPERPARAMETERS:
         expected = f"at most {MAX_HYPERPARAMETERS}"
@@ -437,43 +429,21 @@ def check_precision(benchmark: Benchmark, name: str | None) -> PrecisionName | N
     return found
 
 
-@dataclass(frozen=True)
-class Configuration:
-    """The reference's full settings in a division of a benchmark, on one hardware class.
-
-    `precision` is None where it is the reference's own. Of a package it is `code`: its hash, that
-    of its environment, and the files and limits that its benchmark trains it by.
-    """
-
-    benchmark_id: str
-    division: str
-    hardware_class: str
-    settings: Mapping[str, float] = field(default_factory=dict)
-    code: Mapping[str, Any] | None = None
-    precision: str | None = None
-
-    @property
-    def sha256(self) -> str:
-        """The key of its pools, in hex: equal for equal settings, however a claim writes them."""
-        key: dict[str, Any] = {
-            "benchmark": self.benchmark_id,
-            "division": self.division,
-            "hardware_class": self.hardware_class,
-            "settings": dict(self.settings),
-        }
-        if self.precision is not None:
-            key["precision"] = self.precision
-        return sha256_of(key if self.code is None else key | {"code": dict(self.code)})
-
-
 def configuration_of(
     benchmark: Benchmark, claim: Claim, *, environment: str | None = None
-) -> Configuration:
-    """The configuration that a claim names: the reference's defaults fill omitted settings.
+) -> dict[str, Any]:
+    """The configuration that a claim names: equal ones have one hash, however a claim writes them.
 
-    `environment` is the hash of a package's environment.
+    Its `settings` are those of the reference, with its defaults. Of a code submission it has `code`
+    instead: its hash, the hash of its `environment`, and the files and limits of its benchmark.
     """
-    policy, code = benchmark.trainings, None
+    configuration: dict[str, Any] = {
+        "benchmark": benchmark.benchmark_id,
+        "division": claim.division,
+        "hardware_class": claim.system.hardware_class,
+        "settings": benchmark.defaults() | dict(claim.hyperparameters),
+    }
+    policy, replay = benchmark.trainings, benchmark.replay
     if claim.package is not None and policy is not None:
         code = {
             "package": claim.package,
@@ -481,11 +451,6 @@ def configuration_of(
             "files": dict(policy.files),
             "limits": [policy.threads, policy.max_evaluations, policy.prepare_seconds],
         }
-    return Configuration(
-        benchmark_id=benchmark.benchmark_id,
-        division=claim.division,
-        hardware_class=claim.system.hardware_class,
-        settings={} if code else benchmark.defaults() | dict(claim.hyperparameters),
-        code=code,
-        precision=benchmark.replay.told(claim.precision) if benchmark.replay and not code else None,
-    )
+        return configuration | {"settings": {}, "code": code}
+    precision = replay.told(claim.precision) if replay is not None else None
+    return configuration if precision is None else configuration | {"precision": precision}

@@ -92,30 +92,12 @@ def score_submission(
     else:
         claim = read_claim(claim_json, file=file, benchmarks=benchmarks, archive=archive)
         _refuse_contradiction(claim, file=file, benchmark_id=benchmark_id, division=division)
-    return _score_training(
-        claim,
-        logs,
-        benchmarks[claim.benchmark_id],
-        file=file,
-        archive=archive,
-        with_interval=with_interval,
-    )
-
-
-def _score_training(
-    claim: Claim,
-    logs: Mapping[str, bytes],
-    benchmark: Benchmark,
-    *,
-    file: str,
-    archive: bool,
-    with_interval: bool,
-) -> ScoredSubmission:
+    benchmark = benchmarks[claim.benchmark_id]
     _check_files(claim, logs, file=file)
     runs = _parse_runs(claim, logs, benchmark, archive=archive)
     if not archive:  # First of all: nothing can be derived from impossible figures.
         _refuse([found for run in runs for found in check_figures(run, benchmark)], file=file)
-    result = score(
+    scored = score(
         runs,
         benchmark,
         division=claim.division,
@@ -124,17 +106,16 @@ def _score_training(
         archive=archive,
         scaling_factor=claim.scaling_factor,
     )
-    violations = [*result.violations, *check_headers(claim, runs, benchmark)]
+    violations = [*scored.violations, *check_headers(claim, runs, benchmark)]
     # Results published elsewhere are checked as a whole package (rules.archive).
     if archive:
         violations += check_same_logs(runs)
         violations += [found for run in runs for found in check_published_run(run, benchmark)]
     else:
         violations += check_claim(claim, runs, benchmark)
-        violations += check_times(runs, result.runs, benchmark)
+        violations += check_times(runs, scored.runs, benchmark)
         _refuse(violations, file=file)
-    result = replace(result, violations=tuple(violations))
-    return ScoredSubmission(claim=claim, runs=runs, result=result)
+    return ScoredSubmission(claim, runs, replace(scored, violations=tuple(violations)))
 
 
 def is_dawnbench(claim_json: bytes, *, file: str) -> bool:
