@@ -4,7 +4,7 @@ import re
 from collections import ChainMap
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
-from inspect import Parameter, Signature
+from inspect import Parameter, Signature, signature
 from string import Formatter
 from typing import Annotated, Any
 
@@ -75,6 +75,20 @@ COMMON = (
     _parameter("token", Token, None),
     _parameter("as_json", Json, False),
 )
+
+
+def asks_server(function: Callable[..., ExitCode | None]) -> Function:
+    """A command whose function gets a connection and a screen for --url, --token and --json."""
+
+    def run(*, url: str, token: str | None, as_json: bool, **given: Any) -> int:
+        with ServerClient(url, token) as server:
+            return int(function(server, open_screen(as_json=as_json), **given) or ExitCode.OK)
+
+    _, _, *takes = signature(function).parameters.values()
+    own = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in takes]
+    vars(run)["__signature__"] = Signature([*own, *COMMON[1:]])
+    run.__doc__ = function.__doc__
+    return run
 
 
 def read_rows(text: str, groups: Mapping[str, str], words: Words) -> dict[str, typer.Typer]:

@@ -19,8 +19,8 @@ from finishline.cli.answers import calibration_lines
 from finishline.cli.client import ServerClient, View, segment
 from finishline.cli.commands.requests import COMMANDS
 from finishline.cli.errors import CliError, ExitCode
-from finishline.cli.options import DEFAULT_URL, Json, Token, Url
-from finishline.cli.screen import Screen, open_screen
+from finishline.cli.rows import asks_server
+from finishline.cli.screen import Screen
 from finishline.rules.benchmarks.definition_tables import ReferenceRun
 from finishline.rules.text import count_text
 from finishline.rules.verification.bands import reference_run_toml
@@ -30,7 +30,10 @@ POLL_SECONDS = 1.0
 Show = Callable[[View], None]
 
 
+@asks_server
 def calibrate(
+    server: ServerClient,
+    screen: Screen,
     benchmark: Annotated[str, typer.Argument(help="Id of a benchmark.")],
     batch_sizes: Annotated[
         str | None, typer.Option("--batch-sizes", help="For example 32,64,128.")
@@ -51,15 +54,11 @@ def calibrate(
     reason: Annotated[
         str | None, typer.Option("--reason", help="Reason; shown with the calibration.")
     ] = None,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
-    as_json: Json = False,
-) -> int:
+) -> ExitCode:
     """Train the reference to its end with sealed seeds, many times (organisers only).
 
     With --watch the exit code is 0 if every run was trained and 3 if some failed.
     """
-    screen = open_screen(as_json=as_json)
     try:
         sizes = [int(part) for part in batch_sizes.split(",")] if batch_sizes is not None else None
     except ValueError as error:
@@ -80,28 +79,27 @@ def calibrate(
             exit_code=ExitCode.USAGE,
         )
     body: dict[str, object] = {"batch_sizes": sizes, "runs": runs}
-    with ServerClient(url, token) as server:
-        if continued is None:
-            body |= {"benchmark": benchmark, "reason": reason}
-            body |= {} if precision is None else {"precision": precision}
-            view = server.post("/calibrations", body)
-        else:
-            path = f"/calibrations/{segment(continued)}"
-            if (found := server.get(path)["benchmark"]) != benchmark:
-                raise CliError(
-                    f"Calibration {continued} belongs to {found}, not to {benchmark}.",
-                    exit_code=ExitCode.USAGE,
-                )
-            view = server.post(f"{path}/continue", body)
-        if watch:
-            with _progress(screen) as show:
+    if continued is None:
+        body |= {"benchmark": benchmark, "reason": reason}
+        body |= {} if precision is None else {"precision": precision}
+        view = server.post("/calibrations", body)
+    else:
+        path = f"/calibrations/{segment(continued)}"
+        if (found := server.get(path)["benchmark"]) != benchmark:
+            raise CliError(
+                f"Calibration {continued} belongs to {found}, not to {benchmark}.",
+                exit_code=ExitCode.USAGE,
+            )
+        view = server.post(f"{path}/continue", body)
+    if watch:
+        with _progress(screen) as show:
+            show(view)
+            while view["state"] == "running":
+                time.sleep(POLL_SECONDS)
+                view = server.get(f"/calibrations/{segment(str(view['id']))}")
                 show(view)
-                while view["state"] == "running":
-                    time.sleep(POLL_SECONDS)
-                    view = server.get(f"/calibrations/{segment(str(view['id']))}")
-                    show(view)
     screen.answer(view, calibration_lines(view, {}))
-    return int(ExitCode.OK if view["state"] == "done" or not watch else ExitCode.NOT_VERIFIED)
+    return ExitCode.OK if view["state"] == "done" or not watch else ExitCode.NOT_VERIFIED
 
 
 @contextmanager
@@ -134,27 +132,24 @@ def _progress(screen: Screen) -> Iterator[Show]:
 
 
 @app.command("show")
+@asks_server
 def show_calibration(
+    server: ServerClient,
+    screen: Screen,
     calibration: Annotated[str, typer.Argument(metavar="ID", help="Id of a calibration.")],
     toml: Annotated[
         bool, typer.Option("--toml", help="Print its runs in the format of a benchmark file.")
     ] = False,
     runs: Annotated[bool, typer.Option("--runs", help="With --json: include every run.")] = False,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
-    as_json: Json = False,
-) -> int:
+) -> None:
     """Show epochs to converge by batch size, or the runs themselves."""
     path = f"/calibrations/{segment(calibration)}"
-    with ServerClient(url, token) as server:
-        view = server.get(f"{path}/runs" if toml or (runs and as_json) else path)
-    screen = open_screen(as_json=as_json)
-    if toml and not as_json:
+    view = server.get(f"{path}/runs" if toml or (runs and screen.as_json) else path)
+    if toml and not screen.as_json:
         # A console would wrap the long lines.
         typer.echo("\n".join(calibration_toml(view)))
-        return int(ExitCode.OK)
-    screen.answer(view, [] if as_json else calibration_lines(view, {}))
-    return int(ExitCode.OK)
+    else:
+        screen.answer(view, [] if screen.as_json else calibration_lines(view, {}))
 
 
 def calibration_toml(view: View) -> Iterable[str]:

@@ -10,8 +10,8 @@ from finishline.cli.client import ServerClient, View, segment
 from finishline.cli.commands.training import PackagePath, app, open_package
 from finishline.cli.commands.verify import request_verification
 from finishline.cli.errors import CliError, ExitCode
-from finishline.cli.options import DEFAULT_URL, Json, Token, Url
-from finishline.cli.screen import Screen, as_it_is, open_screen
+from finishline.cli.rows import asks_server
+from finishline.cli.screen import Screen, as_it_is
 from finishline.cli.submission_tables import time_lines, verdict_lines
 from finishline.cli.watching import verdict_code, watch_verification
 from finishline.client.files import send_package
@@ -33,7 +33,10 @@ SHORT = 12
 
 
 @app.command("submit")
+@asks_server
 def submit(
+    server: ServerClient,
+    screen: Screen,
     path: PackagePath,
     hardware_class: Annotated[
         str | None,
@@ -44,79 +47,70 @@ def submit(
         ),
     ] = None,
     watch: Watch = True,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
-    as_json: Json = False,
-) -> int:
+) -> ExitCode:
     """Hand a package in: a worker trains it in a box, and its time ranks.
 
     It is checked first as `check` does. The same files sent twice are one entry. Their source is
     published with the first verdict.
     """
     package = open_package(path, benchmarks=None)
-    screen = open_screen(as_json=as_json)
-    with ServerClient(url, token) as server:
-        entry, repeated = send_package(server, package.files, hardware_class=hardware_class)
-        told = "Handed in before" if repeated else "Handed in"
-        screen.say(as_it_is(f"{told}: {package.manifest.title}, sha256 {package.sha256}"))
-        if repeated:
-            screen.say(f"More runs: finishline training run-again {package.sha256[:SHORT]}")
-        original = entry["package"].get("same_program_as")
-        if original is not None:
-            screen.say(
-                f"It is the same program as submission {original}, but for comments and layout: "
-                "it is measured, and does not rank. Change the program, or ask for more runs of "
-                "the earlier one if it is yours."
-            )
-        ids = [str(each["id"]) for each in entry["verifications"] if each["kind"] == "entry"]
-        if not ids:
-            raise CliError(
-                f"Submission {entry['id']} waits for no measurement; ask for one with "
-                f"`finishline training run-again {entry['id']}`.",
-                exit_code=ExitCode.NOT_VERIFIED,
-            )
-        measurement = server.get(f"/verifications/{segment(ids[-1])}")
-        return _follow(server, str(entry["id"]), measurement, screen, watch=watch)
+    entry, repeated = send_package(server, package.files, hardware_class=hardware_class)
+    told = "Handed in before" if repeated else "Handed in"
+    screen.say(as_it_is(f"{told}: {package.manifest.title}, sha256 {package.sha256}"))
+    if repeated:
+        screen.say(f"More runs: finishline training run-again {package.sha256[:SHORT]}")
+    original = entry["package"].get("same_program_as")
+    if original is not None:
+        screen.say(
+            f"It is the same program as submission {original}, but for comments and layout: "
+            "it is measured, and does not rank. Change the program, or ask for more runs of "
+            "the earlier one if it is yours."
+        )
+    ids = [str(each["id"]) for each in entry["verifications"] if each["kind"] == "entry"]
+    if not ids:
+        raise CliError(
+            f"Submission {entry['id']} waits for no measurement; ask for one with "
+            f"`finishline training run-again {entry['id']}`.",
+            exit_code=ExitCode.NOT_VERIFIED,
+        )
+    measurement = server.get(f"/verifications/{segment(ids[-1])}")
+    return _follow(server, str(entry["id"]), measurement, screen, watch=watch)
 
 
 @app.command("run-again")
+@asks_server
 def run_again(
+    server: ServerClient,
+    screen: Screen,
     name: Named,
     watch: Watch = True,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
-    as_json: Json = False,
-) -> int:
+) -> ExitCode:
     """Ask for more runs of a package of yours. They count together with the earlier ones."""
-    screen = open_screen(as_json=as_json)
-    with ServerClient(url, token) as server:
-        entry_id = find_entry(server, name)
-        measurement = request_verification(server, entry_id, kind="entry")
-        return _follow(server, entry_id, measurement, screen, watch=watch)
+    entry_id = find_entry(server, name)
+    measurement = request_verification(server, entry_id, kind="entry")
+    return _follow(server, entry_id, measurement, screen, watch=watch)
 
 
 @app.command("factors")
+@asks_server
 def factors(
+    server: ServerClient,
+    screen: Screen,
     name: Named,
     repeats: Annotated[
         int,
         typer.Option(min=FEWEST_REPEATS, max=MOST_REPEATS, help="Runs of each variant."),
     ] = USUAL_REPEATS,
     watch: Watch = True,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
-    as_json: Json = False,
-) -> int:
+) -> ExitCode:
     """Train a package without each of its factors, paired by seed and data.
 
     The runs count on your quota. They change neither its time nor its rank.
     """
-    screen = open_screen(as_json=as_json)
-    with ServerClient(url, token) as server:
-        entry_id = find_entry(server, name)
-        asked = request_verification(server, entry_id, kind=ABLATION.name, repeats=repeats)
-        screen.say(f"{asked['runs_planned']} runs: {repeats} of each variant.")
-        return _follow(server, entry_id, asked, screen, watch=watch, with_time=False)
+    entry_id = find_entry(server, name)
+    asked = request_verification(server, entry_id, kind=ABLATION.name, repeats=repeats)
+    screen.say(f"{asked['runs_planned']} runs: {repeats} of each variant.")
+    return _follow(server, entry_id, asked, screen, watch=watch, with_time=False)
 
 
 def find_entry(server: ServerClient, name: str) -> str:
@@ -148,7 +142,7 @@ def _follow(
     *,
     watch: bool,
     with_time: bool = True,
-) -> int:
+) -> ExitCode:
     """Show a job until it ends, unless the caller does not wait; then the entry's time."""
     if watch:
         measurement = watch_verification(server, measurement, screen)
@@ -164,7 +158,7 @@ def _follow(
         lines.append(as_it_is(f"Follow it: finishline verify {measurement['id']} --watch"))
     page = as_it_is(f"{server.url}/submissions/{entry_id}")
     screen.answer(entry | {"verification": measurement}, [*lines, page])
-    return int(entry_code(measurement) if watch else ExitCode.OK)
+    return entry_code(measurement) if watch else ExitCode.OK
 
 
 def entry_code(measurement: View) -> ExitCode:

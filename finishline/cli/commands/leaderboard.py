@@ -8,10 +8,10 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from finishline.cli.client import ServerClient, segment
-from finishline.cli.errors import ExitCode
 from finishline.cli.listings import TABLES, table_of
-from finishline.cli.options import DEFAULT_URL, Json, Limit, Token, Url
-from finishline.cli.screen import open_screen
+from finishline.cli.options import Limit
+from finishline.cli.rows import asks_server
+from finishline.cli.screen import Screen
 from finishline.cli.tables import View, or_dash
 from finishline.rules.ranking.evidence import place_words
 
@@ -22,7 +22,10 @@ Metric = Annotated[
 ]
 
 
+@asks_server
 def leaderboard(
+    server: ServerClient,
+    screen: Screen,
     benchmark: Annotated[str, typer.Argument(help="Id of a benchmark.")],
     division: Annotated[Choice, typer.Option("--division", help="closed or open.")] = None,
     round_name: Annotated[
@@ -44,25 +47,21 @@ def leaderboard(
         typer.Option("--preview", help="Show the board as after its embargo (organisers)."),
     ] = False,
     limit: Limit = 50,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
-    as_json: Json = False,
-) -> int:
+) -> None:
     """Show a benchmark's leaderboard."""
-    with ServerClient(url, token) as server:
-        board = server.get(
-            f"/leaderboards/{segment(benchmark)}{'/preview' if preview else ''}",
-            division=division,
-            round=round_name,
-            metric=metric,
-            status=status,
-            evidence=evidence,
-            q=search,
-            sort=sort,
-            order=order,
-            limit=limit,
-            withdrawn="show" if withdrawn else None,
-        )
+    board = server.get(
+        f"/leaderboards/{segment(benchmark)}{'/preview' if preview else ''}",
+        division=division,
+        round=round_name,
+        metric=metric,
+        status=status,
+        evidence=evidence,
+        q=search,
+        sort=sort,
+        order=order,
+        limit=limit,
+        withdrawn="show" if withdrawn else None,
+    )
     filtered = any(choice is not None for choice in (division, metric, status, evidence, search))
     chosen = Text(f"Division {board.get('division')}; --division shows another.")
     lines: list[RenderableType] = [
@@ -70,8 +69,7 @@ def leaderboard(
         *([chosen] if division is None and board.get("division") else []),
         *leaderboard_lines(board, filtered=filtered),
     ]
-    open_screen(as_json=as_json).answer(board, lines)
-    return int(ExitCode.OK)
+    screen.answer(board, lines)
 
 
 def _preview_lines(board: View) -> Iterator[Text]:

@@ -16,7 +16,8 @@ import typer
 
 from finishline.cli.client import ServerClient, View
 from finishline.cli.errors import CliError, ExitCode, Problem
-from finishline.cli.options import DEFAULT_URL, Json, Token, Url
+from finishline.cli.options import Json
+from finishline.cli.rows import asks_server
 from finishline.cli.screen import Screen, as_it_is, open_screen
 from finishline.rules.benchmarks.prices import Price
 from finishline.rules.errors import RuleError
@@ -113,7 +114,10 @@ def csv_line(*cells: str | None) -> str:
     return text.getvalue()
 
 
+@asks_server
 def invite(
+    server: ServerClient,
+    screen: Screen,
     role: Annotated[Role, typer.Option("--role", help="Role of those who join.")] = "submitter",
     uses: Annotated[int, typer.Option("--uses", min=1, help="How many people may join.")] = 1,
     until: Annotated[
@@ -136,32 +140,27 @@ def invite(
         Path | None,
         typer.Option("--from", metavar="FILE", help="CSV with name and email: a link for each."),
     ] = None,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
-    as_json: Json = False,
-) -> int:
+) -> None:
     """Make a link by which one person joins, or a class (organisers). It is shown only once.
 
     With --from each person of a list gets a link of their own, as CSV to send by mail merge.
     """
-    screen = open_screen(as_json=as_json)
     if file is not None and name is not None:
         raise CliError("Give --from or --name, not both.", exit_code=ExitCode.USAGE)
     asked = {"last_day": until, "mail_domain": domain, "organisation": organisation, "name": name}
     body: dict[str, object] = {"role": role} | ({"known": True} if approve else {})
     body |= {key: value for key, value in asked.items() if value is not None}
-    with ServerClient(url, token) as server:
-        if file is not None:
-            return _invite_class(server, file, body, screen)
-        view = server.post("/invitations", body | {"uses": uses})
+    if file is not None:
+        _invite_class(server, file, body, screen)
+        return
+    view = server.post("/invitations", body | {"uses": uses})
     _warn(view, screen)
     screen.answer(view, [as_it_is(view["link"])])
-    return int(ExitCode.OK)
 
 
 def _invite_class(
     server: ServerClient, file: Path, body: Mapping[str, object], screen: Screen
-) -> int:
+) -> None:
     """Make a link for each person of a list; each is written at once, so that none is lost."""
     domain = body.get("mail_domain")
     students, notes = read_class(file, domain=str(domain) if domain else None)
@@ -180,7 +179,6 @@ def _invite_class(
             typer.echo(csv_line(each.name, each.email, view["link"]))
     if screen.as_json:
         screen.answer({"invitations": made, "left_out": notes}, [])
-    return int(ExitCode.OK)
 
 
 def _warn(view: View, screen: Screen) -> None:
@@ -272,20 +270,18 @@ def _unreadable(path: Path, error: Exception, expected: str) -> CliError:
     return CliError(f"Cannot read {path} ({why}). Expected {expected}.", exit_code=ExitCode.REFUSED)
 
 
+@asks_server
 def import_prices(
+    server: ServerClient,
+    screen: Screen,
     path: Annotated[Path, typer.Argument(help="CSV with a header, or TOML (\\[\\[prices]]).")],
-    url: Url = DEFAULT_URL,
-    token: Token = None,
-    as_json: Json = False,
-) -> int:
+) -> None:
     """Add all prices of a file, or none if one is invalid (organisers only); skip known ones."""
     bodies = [price.model_dump(mode="json") for price in read_prices(path)]
-    with ServerClient(url, token) as server:
-        view = server.post("/prices/import", {"prices": bodies})
+    view = server.post("/prices/import", {"prices": bodies})
     added = count_text(len(view["added"]), "price")
     told = f"{added} added, {view['already_there']} skipped as already known."
-    open_screen(as_json=as_json).answer(view, [told])
-    return int(ExitCode.OK)
+    screen.answer(view, [told])
 
 
 def owned(

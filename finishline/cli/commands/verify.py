@@ -6,8 +6,8 @@ import typer
 
 from finishline.cli.client import ServerClient, View, segment
 from finishline.cli.errors import CliError, ExitCode
-from finishline.cli.options import DEFAULT_URL, Json, Token, Url
-from finishline.cli.screen import Screen, open_screen
+from finishline.cli.rows import asks_server
+from finishline.cli.screen import Screen
 from finishline.cli.submission_tables import batch_lines, verdict_lines
 from finishline.cli.watching import ENDED, verdict_code, watch_verification
 from finishline.rules.verification.duel import FEWEST_PAIRS, MOST_PAIRS
@@ -22,7 +22,10 @@ def _known_kind(name: str) -> str:
     return name
 
 
+@asks_server
 def verify(
+    server: ServerClient,
+    screen: Screen,
     submissions: Annotated[
         list[str] | None, typer.Argument(metavar="[SUBMISSION]...", help="Ids of submissions.")
     ] = None,
@@ -43,10 +46,7 @@ def verify(
         bool,
         typer.Option("--dry-run", help="List the replays and their cost without queueing them."),
     ] = False,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
-    as_json: Json = False,
-) -> int:
+) -> ExitCode:
     """Request a replay: the first one as the submission's owner, others as an organiser.
 
     Several submissions (organisers only) need a --reason.
@@ -65,23 +65,19 @@ def verify(
         raise _wrong("Verifying several submissions needs a --reason.")
     if several and watch:
         raise _wrong("--watch is for one submission.")
-    screen = open_screen(as_json=as_json)
-    with ServerClient(url, token) as server:
-        if several:
-            wanted = {"benchmark": benchmark, "status": status} if benchmark else {}
-            body = {**wanted, **({"submissions": named} if named else {})}
-            batch = server.post(
-                "/verifications/batch", body | {"reason": reason, "dry_run": dry_run}
-            )
-            screen.answer(batch, batch_lines(batch, server.url))
-            return int(ExitCode.REFUSED if named and not batch["replays"] else ExitCode.OK)
-        view = _find_under_way(server, named[0], kind=kind) if watch else None
-        if view is None:
-            view = _request_by_name(server, named[0], kind=kind, reason=reason)
-        elif view.get("state") not in ENDED:
-            screen.say("A verification is already under way; following it.")
-        view = _follow(server, view, screen, watch=watch, what="Verification")
-        return int(verdict_code(view) if watch else ExitCode.OK)
+    if several:
+        wanted = {"benchmark": benchmark, "status": status} if benchmark else {}
+        body = {**wanted, **({"submissions": named} if named else {})}
+        batch = server.post("/verifications/batch", body | {"reason": reason, "dry_run": dry_run})
+        screen.answer(batch, batch_lines(batch, server.url))
+        return ExitCode.REFUSED if named and not batch["replays"] else ExitCode.OK
+    view = _find_under_way(server, named[0], kind=kind) if watch else None
+    if view is None:
+        view = _request_by_name(server, named[0], kind=kind, reason=reason)
+    elif view.get("state") not in ENDED:
+        screen.say("A verification is already under way; following it.")
+    view = _follow(server, view, screen, watch=watch, what="Verification")
+    return verdict_code(view) if watch else ExitCode.OK
 
 
 def _wrong(message: str) -> CliError:
@@ -150,7 +146,10 @@ def request_verification(
     return view
 
 
+@asks_server
 def duel(
+    server: ServerClient,
+    screen: Screen,
     challenger: Annotated[str, typer.Argument(help="Id of submission A, the challenger.")],
     holder: Annotated[str, typer.Argument(help="Id of submission B, which holds the record.")],
     pairs: Annotated[
@@ -162,18 +161,13 @@ def duel(
     reason: Annotated[
         str | None, typer.Option("--reason", help="Reason; shown with the duel.")
     ] = None,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
-    as_json: Json = False,
-) -> int:
+) -> ExitCode:
     """Train two submissions in turn, A B B A, on one worker (organisers only).
 
     With --watch the exit code is 0 if one side is faster or the runs cannot tell the two apart,
     and 3 if it is inconclusive.
     """
-    screen = open_screen(as_json=as_json)
     body = {"challenger": challenger, "holder": holder, "pairs": pairs, "reason": reason}
-    with ServerClient(url, token) as server:
-        view = _follow(server, server.post("/duels", body), screen, watch=watch, what="Duel")
+    view = _follow(server, server.post("/duels", body), screen, watch=watch, what="Duel")
     says_something = view.get("outcome") not in (None, "inconclusive")
-    return int(ExitCode.OK if says_something or not watch else ExitCode.NOT_VERIFIED)
+    return ExitCode.OK if says_something or not watch else ExitCode.NOT_VERIFIED
