@@ -57,7 +57,7 @@ def user_lines(view: View, given: Given) -> Iterator[RenderableType]:
 
 
 def new_user_lines(view: View, given: Given) -> Iterator[RenderableType]:
-    """A user, and what approves one who submits."""
+    """A user, and the command that approves a submitter."""
     yield from user_lines(view, given)
     if given["role"] == "submitter":
         yield (
@@ -84,7 +84,7 @@ def quota_lines(view: View, given: Given) -> Iterator[RenderableType]:
 
 
 def all_quotas_lines(view: View, given: Given) -> Iterator[RenderableType]:
-    """Quotas of each user, and those of users with an override."""
+    """The default quotas, and the quotas that differ from them."""
     table = make_table("user", "quota", "allowed", right=("allowed",))
     for measure, allowed in view["defaults"].items():
         table.add_row(Text("each user", style="dim"), *_measured(measure, allowed))

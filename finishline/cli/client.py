@@ -50,31 +50,33 @@ class ServerClient(Transport):
 
     def _document(self, answer: httpx2.Response) -> Any:
         found = super()._document(answer)
-        if found is None:
-            return None
-        return Told(found if isinstance(found, dict) else {}, self.url)
+        return (
+            None if found is None else _checked(found if isinstance(found, dict) else {}, self.url)
+        )
 
     def _attempt(self, retries: Retries | TimedRetries, request: Callable[[], Answer]) -> Answer:
         with cli_errors():
             return super()._attempt(retries, request)
 
 
-class Told(dict[str, Any]):
+class Fields(dict[str, Any]):
     """A table of an answer; to ask for a field that is not in it is a CliError."""
 
-    def __init__(self, table: View, url: str) -> None:
-        super().__init__({name: _told(value, url) for name, value in table.items()})
-        self._url = url
+    url = ""
 
     def __missing__(self, name: str) -> Any:
         raise CliError(
-            f"Unexpected answer from {self._url}: no field {name!r}. Check --url, and that the "
+            f"Unexpected answer from {self.url}: no field {name!r}. Check --url, and that the "
             "server is as new as this command (`finishline --version`).",
             exit_code=ExitCode.SERVER,
         )
 
 
-def _told(value: Any, url: str) -> Any:
+def _checked(value: Any, url: str) -> Any:
     if isinstance(value, list):
-        return [_told(each, url) for each in value]
-    return Told(value, url) if isinstance(value, dict) else value
+        return [_checked(each, url) for each in value]
+    if not isinstance(value, dict):
+        return value
+    fields = Fields({name: _checked(each, url) for name, each in value.items()})
+    fields.url = url
+    return fields

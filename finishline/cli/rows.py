@@ -40,7 +40,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Words:
-    """What rows name: parameters, lines of answers, and by command its body or field of pages."""
+    """Names of rows: parameters, lines of answers, and by command its body or field of pages."""
 
     parameters: Mapping[str, Parameter]
     lines: Mapping[str, Lines]
@@ -78,7 +78,7 @@ COMMON = (
 
 
 def asks_server(function: Callable[..., ExitCode | None]) -> Function:
-    """A command whose function gets a connection and a screen for --url, --token and --json."""
+    """Give a function a connection and a screen, and its command --url, --token and --json."""
 
     def run(*, url: str, token: str | None, as_json: bool, **given: Any) -> int:
         with ServerClient(url, token) as server:
@@ -160,7 +160,7 @@ def _ask(server: ServerClient, row: Row, given: Given, words: Words) -> View:
 
 
 def _present(given: Given, *, without: Container[str]) -> dict[str, Any]:
-    """The values that were given; a name that Python reserves ends in an underscore."""
+    """The given values. A name that Python reserves, such as `with`, ends in an underscore."""
     return {
         name.rstrip("_"): value
         for name, value in given.items()
@@ -179,7 +179,7 @@ def _every_page(server: ServerClient, path: str, query: Given, field: str) -> Vi
 
 
 def _lines_by(answer: str) -> Lines:
-    """What shows a table, or a sentence with fields of the answer and of what was given."""
+    """Show a table, or a sentence with fields of the answer and of the command."""
     if answer in TABLES:
         return lambda view, given: [table_of(answer, view[answer])]
     return lambda view, given: [answer.format_map(ChainMap(dict(given), view))]

@@ -16,7 +16,7 @@ View = Mapping[str, Any]
 ABSENT = "–"
 MOST_DIGITS = 6
 LARGEST_PLAIN = 1e15  # Written out, larger numbers would fill a terminal with digits.
-SMALLEST_COST = 1e-6  # US dollars; of less, six places show nothing.
+SMALLEST_COST = 1e-6  # US dollars. Six decimals of a smaller cost are zeros.
 UNIT_SIGNS = {"percent": " %", "fraction": "", "loss": "", "score": "", "nats/byte": " nats/byte"}
 
 
@@ -59,7 +59,7 @@ def number_text(value: float | None, *, digits: int = 1, unit: str = "") -> str:
 
 
 def cost_text(cost_usd: float | None) -> str:
-    """US dollars; small amounts keep enough digits to differ."""
+    """US dollars. Small amounts keep enough digits to differ."""
     if cost_usd is None:
         return ABSENT
     if 0 < cost_usd < SMALLEST_COST:
@@ -110,8 +110,8 @@ def standing_text(view: View) -> Text:
 
 
 GAP = 2
-READABLE = 11  # Characters that tell one name from another; fewer are a column of dots.
-# Columns that give way when the terminal is narrow; figures and ids never do.
+READABLE = 11  # Characters of a name. Fewer are a column of dots.
+# Columns that give way on a narrow terminal. Figures and ids stay whole.
 WIDE = (
     "model", "system", "submitter", "processor", "compared", "reason", "reasons",
     "provider", "instance", "region", "source", "label",
@@ -139,20 +139,17 @@ class FittingTable(Table):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The columns that fit, then a line that names the others."""
-        widths = [self._width_of(place) for place in range(len(self.columns))]
-        shown = list(range(len(self.columns)))
-        left_out = []
+        left_out: list[str] = []
         for name in self.spare:
-            if sum(widths[place] + GAP for place in shown) - GAP <= options.max_width:
+            if self._width_without(left_out) <= options.max_width:
                 break
-            shown = [place for place in shown if self.columns[place].header != name]
             left_out.append(name)
         if not left_out:
             yield from super().__rich_console__(console, options)
             return
+        places = [i for i, column in enumerate(self.columns) if column.header not in left_out]
         fitting = FittingTable()
-        for place in shown:
-            column = self.columns[place]
+        for column in (self.columns[place] for place in places):
             fitting.add_column(
                 column.header,
                 justify=column.justify,
@@ -160,24 +157,27 @@ class FittingTable(Table):
                 no_wrap=column.no_wrap,
             )
         for cells in self.cells:
-            fitting.add_row(*(cells[place] for place in shown))
+            fitting.add_row(*(cells[place] for place in places))
         yield fitting
         named = ", ".join(left_out)
         yield Text(f"Columns left out on a narrow terminal: {named}.", style="dim")
 
-    def _width_of(self, place: int) -> int:
-        """The least width at which a column says something."""
-        header, column = self.columns[place].header, self.columns[place]
-        longest = max(cell_len(str(cell)) for cell in (header, *(row[place] for row in self.cells)))
-        if column.no_wrap:
-            return longest
-        return max(cell_len(str(header)), min(longest, self.readable))
+    def _width_without(self, left_out: Sequence[str]) -> int:
+        """The least width at which all other columns say something."""
+        width = -GAP
+        for place, column in enumerate(self.columns):
+            if column.header not in left_out:
+                header = cell_len(str(column.header))
+                longest = max((cell_len(str(row[place])) for row in self.cells), default=0)
+                least = longest if column.no_wrap else min(longest, self.readable)
+                width += GAP + max(header, least)
+        return width
 
 
 def make_table(*columns: str, right: Sequence[str] = (), spare: Sequence[str] = ()) -> FittingTable:
-    """An empty table in the style of all of them; the columns of `right` are figures.
+    """An empty table in our style. The columns of `right` are figures.
 
-    Those of `spare` are left out where they do not fit, the first one first.
+    A narrow terminal leaves out the columns of `spare`, the first one first.
     """
     table = FittingTable(spare=spare)
     for column in columns:

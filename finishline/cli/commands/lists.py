@@ -50,7 +50,7 @@ def read_class(path: Path, *, domain: str | None = None) -> tuple[list[Student],
     """Read the people of a list, and say which lines were left out.
 
     With a header the columns `name` and `email` count, without one a column with @ is the address.
-    Raises CliError with every line that is wrong; nobody is invited then.
+    Raises CliError with every wrong line. Nobody is invited then.
     """
     students, notes, problems = [], [], []
     seen: dict[str, int] = {}
@@ -161,7 +161,7 @@ def invite(
 def _invite_class(
     server: ServerClient, file: Path, body: Mapping[str, object], screen: Screen
 ) -> None:
-    """Make a link for each person of a list; each is written at once, so that none is lost."""
+    """Make a link for each person of a list. Each is written at once, so that it is not lost."""
     domain = body.get("mail_domain")
     students, notes = read_class(file, domain=str(domain) if domain else None)
     made: list[View] = []
@@ -182,7 +182,7 @@ def _invite_class(
 
 
 def _warn(view: View, screen: Screen) -> None:
-    """Pass the server's remark on a link on, beside the output that is kept in a file."""
+    """Show the server's remark on a link on stderr, because stdout may go to a file."""
     if view.get("remark") and not screen.as_json:
         typer.echo(f"warning: {view['remark']}", err=True)
 
@@ -232,7 +232,7 @@ def _csv_prices(text: str, file: str) -> Iterator[Price]:
 
 
 def _value(name: str, cell: str) -> object:
-    """Convert a cell to its type; text that is not a number stays text, for the rule to refuse."""
+    """Convert a cell to its type. The rule refuses a text in place of a number."""
     try:
         number = NUMBERS[name](cell) if name in NUMBERS else cell
     except ValueError:
@@ -276,7 +276,7 @@ def import_prices(
     screen: Screen,
     path: Annotated[Path, typer.Argument(help="CSV with a header, or TOML (\\[\\[prices]]).")],
 ) -> None:
-    """Add all prices of a file, or none if one is invalid (organisers only); skip known ones."""
+    """Add the prices of a file if all are valid (organisers only). Known prices are skipped."""
     bodies = [price.model_dump(mode="json") for price in read_prices(path)]
     view = server.post("/prices/import", {"prices": bodies})
     added = count_text(len(view["added"]), "price")

@@ -28,8 +28,8 @@ def login(
 ) -> int:
     """Keep a server's address and your token, which is asked for or read from stdin.
 
-    The first login is what commands use; FINISHLINE_PROFILE chooses another one. The token goes
-    into the system's keyring where the package keyring finds one, else into a file of yours alone.
+    Commands use the first login. FINISHLINE_PROFILE chooses another one. The token goes into the
+    system's keyring if the package keyring finds one, else into a file that only you can read.
     """
     name = profile or os.environ.get("FINISHLINE_PROFILE") or "default"
     token = _read_token()
@@ -49,7 +49,7 @@ def login(
 
 
 def logout(profile: ProfileName = None, as_json: Json = False) -> int:
-    """Forget a login: the one in use, or that of --profile.
+    """Forget the login in use, or the login of --profile.
 
     The token itself stays valid on the server until it expires or is revoked.
     """
@@ -64,7 +64,7 @@ def logout(profile: ProfileName = None, as_json: Json = False) -> int:
 
 
 def _read_token() -> str:
-    """The token that was typed, unseen, or that came on stdin. Raises CliError if there is none."""
+    """The token as it was typed, or as it came on stdin. Raises CliError if it is missing."""
     if sys.stdin is not None and sys.stdin.isatty():
         try:
             token = getpass("Token (fl_...): ").strip()

@@ -188,7 +188,7 @@ def _amount(each: int) -> Callable[[str | None], int | str | None]:
 
 
 AMOUNT = "a number, unlimited, or default."
-REASON = "Reason; kept in the audit log, and shown with what it changes."
+REASON = "Reason, kept in the audit log and shown with the change."
 PARAMETERS = {
     "ADDRESS": argument("address", "URL that takes POST requests, over https."),
     "DECISION": argument(
@@ -309,7 +309,7 @@ def _erasure(given: Given) -> dict[str, Any]:
 
 
 def _events(given: Given) -> dict[str, Any]:
-    """The events of a new webhook: by default of your own submissions."""
+    """The events of a new webhook: by default of the caller's submissions."""
     of_one = "own" if given["benchmark"] is None else "benchmark"
     return {
         "url": given["address"],

@@ -34,13 +34,14 @@ def verify(
     ] = False,
     kind: Annotated[str, typer.Option("--kind", callback=_known_kind, help=f"{KINDS}.")] = "replay",
     reason: Annotated[
-        str | None, typer.Option("--reason", help="Reason; shown with the verification.")
+        str | None, typer.Option("--reason", help="Reason, shown with the verification.")
     ] = None,
     benchmark: Annotated[
         str | None, typer.Option("--benchmark", help="All submissions of this benchmark.")
     ] = None,
     status: Annotated[
-        str | None, typer.Option("--status", help="With --benchmark: only those of this status.")
+        str | None,
+        typer.Option("--status", help="With --benchmark: only submissions of this status."),
     ] = None,
     dry_run: Annotated[
         bool,
@@ -51,9 +52,10 @@ def verify(
 
     Several submissions (organisers only) need a --reason.
 
-    --watch also follows one already under way, by its submission's id or its own.
+    --watch also follows a running verification, by its id or its submission's.
 
-    The exit code is then 0 if it ends verified, else 3; of several 1 if none can be replayed.
+    The exit code is then 0 if it ends verified, else 3. It is 1 if several are named and all are
+    skipped.
     """
     named = submissions or []
     if bool(named) == (benchmark is not None) or (status is not None and benchmark is None):
@@ -85,7 +87,7 @@ def _wrong(message: str) -> CliError:
 
 
 def _follow(server: ServerClient, view: View, screen: Screen, *, watch: bool, what: str) -> View:
-    """Show a verification, until its end if the caller waits; its last view."""
+    """Show a verification, until its end if the caller waits, and return its last view."""
     if watch:
         view = watch_verification(server, view, screen)
         screen.answer(view, verdict_lines(view))
@@ -96,7 +98,7 @@ def _follow(server: ServerClient, view: View, screen: Screen, *, watch: bool, wh
 
 
 def _find_under_way(server: ServerClient, name: str, *, kind: str) -> View | None:
-    """The verification of a submission that has not ended, or the one of that very id; or None.
+    """The running verification of a submission, or the verification with this id, or None.
 
     Reading needs no token, so anybody can follow another user's verification. Raises CliError.
     """
@@ -159,7 +161,7 @@ def duel(
         bool, typer.Option("--watch", help="Show the runs and wait for the verdict.")
     ] = False,
     reason: Annotated[
-        str | None, typer.Option("--reason", help="Reason; shown with the duel.")
+        str | None, typer.Option("--reason", help="Reason, shown with the duel.")
     ] = None,
 ) -> ExitCode:
     """Train two submissions in turn, A B B A, on one worker (organisers only).
