@@ -23,12 +23,13 @@ from finishline.rules.logs.mllog_values import (
     SETTING_KEYS,
     LogSettings,
     Report,
+    RunClock,
     SeveralMetrics,
     read_measurement,
     read_status,
 )
 from finishline.rules.logs.text import refuse_long_lines
-from finishline.rules.run import Evaluation, Ledger, Run
+from finishline.rules.run import Evaluation, Run
 
 QUALITY_KEYS = frozenset({"eval_accuracy", "eval_error"})
 RUN_KEYS = frozenset({"run_start", "run_stop"})
@@ -41,8 +42,6 @@ COUNTED_KEYS = QUALITY_KEYS | RUN_KEYS | SETTING_KEYS | PHASE_KEYS
 FIGURE_KEYS = QUALITY_KEYS | RUN_KEYS | {"eval_result"}
 PUBLISHED_KEYS = FIGURE_KEYS | SETTING_KEYS | {"init_start", "init_stop", TRAINED}
 MOST_KEPT_PROBLEMS = 100
-# Largest difference between two rounded readings of the same instant.
-ROUNDING_MS = 10
 
 
 @dataclass(frozen=True)
@@ -161,111 +160,6 @@ def read_log(
         is_last = place == followed == len(unread) - 1
         (odd if reading.trusted and (unfinished or is_last) else report)(error)
     return reading
-
-
-class RunClock:
-    """The times of the lines that count, from the preparation of a run to its end.
-
-    `last` is the key of the last line that counts, and its time. `preparation_seconds` lie between
-    the first init_start and run_start. None before run_start, without an init_start, and where the
-    two contradict each other. `has_evaluations` is whether the log has an eval_start at all.
-    """
-
-    def __init__(self) -> None:
-        self.last: Record | None = None
-        self.preparation_seconds: float | None = None
-        self.has_evaluations = False
-        self._figure: Record | None = None
-        self._start_ms: float | None = None
-        self._init_start_ms: float | None = None
-        self._phases_in_order = True
-        self._evaluated_ms = 0.0
-        self._opened_ms: float | None = None
-        self._measured_ms: float | None = None
-
-    def fault(self, record: Record, *, figure: bool = False) -> str | None:
-        """What is wrong with the time of a line: it goes back behind the last line that counts.
-
-        Of a `figure` only the last line that a figure rests on is asked.
-        """
-        last = self._figure if figure else self.last
-        if last is None or record.time_ms >= last.time_ms:
-            return None
-        return f"{record.key} at {record.time_ms} ms after {last.key} at {last.time_ms} ms"
-
-    def advance(self, record: Record) -> None:
-        """Advance to a line that a figure rests on."""
-        self._figure = record
-        if self.last is None or record.time_ms >= self.last.time_ms:
-            self.last = record
-
-    def phase(self, record: Record) -> str | None:
-        """Advance to a line that starts or ends a phase. The fault if it cannot."""
-        fault = self.fault(record)
-        if fault is None:
-            self.last = record
-        self._phases_in_order &= fault is None
-        return fault
-
-    def init_start(self, time_ms: float) -> None:
-        """The preparation starts. Every rank logs its own, in any order, and the first counts."""
-        if self._init_start_ms is None or time_ms < self._init_start_ms:
-            self._init_start_ms = time_ms
-
-    def run_start(self, record: Record) -> str | None:
-        """Start the run here in any case. The fault if it may not start here."""
-        first = self._init_start_ms
-        fault = self.fault(record)
-        if first is not None and first > record.time_ms:
-            fault = "run_start earlier than init_start"
-        self._phases_in_order &= fault is None
-        if first is not None and fault is None:
-            self.preparation_seconds = (record.time_ms - first) / 1000
-        self._start_ms = record.time_ms
-        self.last = self._figure = record
-        return fault
-
-    def is_rounded(self, stop: Record) -> bool:
-        """Whether a run stops no earlier than its last evaluation, within rounding."""
-        if self._start_ms is None or self._figure is None or stop.time_ms < self._start_ms:
-            return False
-        return self._figure.time_ms - stop.time_ms <= ROUNDING_MS
-
-    def start_evaluation(self, time_ms: float) -> None:
-        """An evaluation starts. Ranks may repeat it, and one without eval_stop is over."""
-        self.has_evaluations = True
-        if self._measured_ms is not None:
-            self.stop_evaluation(self._measured_ms)
-        if self._opened_ms is None:
-            self._opened_ms = time_ms
-
-    def measure(self, time_ms: float) -> None:
-        """The quality is known: where eval_stop is missing, the evaluation ended here."""
-        if self._opened_ms is not None:
-            self._measured_ms = time_ms
-
-    def stop_evaluation(self, time_ms: float) -> None:
-        """An evaluation ends."""
-        if self._opened_ms is not None:
-            self._evaluated_ms += time_ms - self._opened_ms
-        self._opened_ms = self._measured_ms = None
-
-    def ledger(self, end_ms: float) -> Ledger | None:
-        """Seconds per phase up to a moment; all but preparation and evaluation is train.
-
-        None before run_start, and where the times of the phases contradict each other.
-        """
-        start_ms = self._start_ms
-        if start_ms is None or not self._phases_in_order:
-            return None
-        open_ms = 0.0 if self._opened_ms is None else end_ms - self._opened_ms
-        eval_seconds = (self._evaluated_ms + open_ms) / 1000
-        first = start_ms if self._init_start_ms is None else self._init_start_ms
-        return Ledger(
-            init=(start_ms - first) / 1000,
-            train=(end_ms - start_ms) / 1000 - eval_seconds,
-            eval=eval_seconds,
-        )
 
 
 class RunReader:

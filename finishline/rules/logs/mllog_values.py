@@ -1,4 +1,4 @@
-"""Values in the lines of an MLPerf log: settings such as seeds, and measured qualities."""
+"""What the lines of an MLPerf log add up to: settings such as seeds, times, and qualities."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from typing import Any
 
 from finishline.rules.errors import LogFormatError
 from finishline.rules.logs.lines import Record, is_number
-from finishline.rules.run import Evaluation
+from finishline.rules.run import Evaluation, Ledger
 from finishline.rules.text import shown
 
 SETTING_KEYS = frozenset(
@@ -28,6 +28,8 @@ MAX_INTEGER = 2**63 - 1
 # A double counts whole epochs exactly up to here. Published logs count samples as epochs.
 MAX_COUNT = 2**53
 COUNTS = "a number from 0 to 2^53"
+# Largest difference between two rounded readings of the same instant.
+ROUNDING_MS = 10
 
 Report = Callable[[LogFormatError], None]
 
@@ -136,6 +138,111 @@ def _fault(record: Record, message: str, expected: str) -> LogFormatError:
 def _change(record: Record, value: object, said: object) -> LogFormatError:
     message = f"{shown(value)} after {shown(said)}"
     return record.fault(message, "one value in a log", code="setting_changes")
+
+
+class RunClock:
+    """The times of the lines that count, from the preparation of a run to its end.
+
+    `last` is the key of the last line that counts, and its time. `preparation_seconds` lie between
+    the first init_start and run_start. None before run_start, without an init_start, and where the
+    two contradict each other. `has_evaluations` is whether the log has an eval_start at all.
+    """
+
+    def __init__(self) -> None:
+        self.last: Record | None = None
+        self.preparation_seconds: float | None = None
+        self.has_evaluations = False
+        self._figure: Record | None = None
+        self._start_ms: float | None = None
+        self._init_start_ms: float | None = None
+        self._phases_in_order = True
+        self._evaluated_ms = 0.0
+        self._opened_ms: float | None = None
+        self._measured_ms: float | None = None
+
+    def fault(self, record: Record, *, figure: bool = False) -> str | None:
+        """What is wrong with the time of a line: it goes back behind the last line that counts.
+
+        Of a `figure` only the last line that a figure rests on is asked.
+        """
+        last = self._figure if figure else self.last
+        if last is None or record.time_ms >= last.time_ms:
+            return None
+        return f"{record.key} at {record.time_ms} ms after {last.key} at {last.time_ms} ms"
+
+    def advance(self, record: Record) -> None:
+        """Advance to a line that a figure rests on."""
+        self._figure = record
+        if self.last is None or record.time_ms >= self.last.time_ms:
+            self.last = record
+
+    def phase(self, record: Record) -> str | None:
+        """Advance to a line that starts or ends a phase. The fault if it cannot."""
+        fault = self.fault(record)
+        if fault is None:
+            self.last = record
+        self._phases_in_order &= fault is None
+        return fault
+
+    def init_start(self, time_ms: float) -> None:
+        """The preparation starts. Every rank logs its own, in any order, and the first counts."""
+        if self._init_start_ms is None or time_ms < self._init_start_ms:
+            self._init_start_ms = time_ms
+
+    def run_start(self, record: Record) -> str | None:
+        """Start the run here in any case. The fault if it may not start here."""
+        first = self._init_start_ms
+        fault = self.fault(record)
+        if first is not None and first > record.time_ms:
+            fault = "run_start earlier than init_start"
+        self._phases_in_order &= fault is None
+        if first is not None and fault is None:
+            self.preparation_seconds = (record.time_ms - first) / 1000
+        self._start_ms = record.time_ms
+        self.last = self._figure = record
+        return fault
+
+    def is_rounded(self, stop: Record) -> bool:
+        """Whether a run stops no earlier than its last evaluation, within rounding."""
+        if self._start_ms is None or self._figure is None or stop.time_ms < self._start_ms:
+            return False
+        return self._figure.time_ms - stop.time_ms <= ROUNDING_MS
+
+    def start_evaluation(self, time_ms: float) -> None:
+        """An evaluation starts. Ranks may repeat it, and one without eval_stop is over."""
+        self.has_evaluations = True
+        if self._measured_ms is not None:
+            self.stop_evaluation(self._measured_ms)
+        if self._opened_ms is None:
+            self._opened_ms = time_ms
+
+    def measure(self, time_ms: float) -> None:
+        """The quality is known: where eval_stop is missing, the evaluation ended here."""
+        if self._opened_ms is not None:
+            self._measured_ms = time_ms
+
+    def stop_evaluation(self, time_ms: float) -> None:
+        """An evaluation ends."""
+        if self._opened_ms is not None:
+            self._evaluated_ms += time_ms - self._opened_ms
+        self._opened_ms = self._measured_ms = None
+
+    def ledger(self, end_ms: float) -> Ledger | None:
+        """Seconds per phase up to a moment; all but preparation and evaluation is train.
+
+        None before run_start, and where the times of the phases contradict each other.
+        """
+        start_ms = self._start_ms
+        if start_ms is None or not self._phases_in_order:
+            return None
+        open_ms = 0.0 if self._opened_ms is None else end_ms - self._opened_ms
+        eval_seconds = (self._evaluated_ms + open_ms) / 1000
+        first = start_ms if self._init_start_ms is None else self._init_start_ms
+        return Ledger(
+            init=(start_ms - first) / 1000,
+            train=(end_ms - start_ms) / 1000 - eval_seconds,
+            eval=eval_seconds,
+        )
 
 
 def read_measurement(
