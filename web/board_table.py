@@ -64,7 +64,6 @@ TRAIN = (
     Column("best", "× best", "r wide", ("tta_seconds",), is_chosen=True),
     Column("cost", "Cost", "r wide cost", ("cost_usd",), is_chosen=True),
     Column("cv", "Runs", "r wide", is_chosen=True),
-    Column("speed_up", "Speed-up", "r wide speed_up", ("speed_up",)),
     Column("latency", "Latency stated", "r wide", ("latency_ms",), is_chosen=True),
     _figure("measured_latency", "Latency measured", "measured_latency_ms", milliseconds),
     _figure("energy", "Energy", "energy_joules", energy),

@@ -3,9 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from finishline.rules.text import count_text
 from finishline.rules.verification.purposes import is_in_box
-from web.formats import significant
 
 View = Mapping[str, Any]
 OUTCOMES = {"verified": "measured", "rejected": "not measured", "inconclusive": "not measured"}
@@ -38,12 +36,6 @@ DETERMINISM = {
 def determinism_words(package: View) -> str:
     """Whether equal seeds and data give equal predictions, and how that is known."""
     return DETERMINISM[package["determinism"]]
-
-
-def speed_up_words(view: View) -> str:
-    """The 95 % interval of a speed-up, and the number of pairs of runs behind it."""
-    low, high = (significant(view[name], 3) for name in ("low", "high"))
-    return f"{low} to {high}, {count_text(view['pairs'], 'pair')}"
 
 
 def outcome_word(verification: View) -> str:

@@ -9,7 +9,6 @@ from finishline.rules.benchmarks.quality import GREATEST
 from finishline.rules.text import count_text
 from finishline.rules.verification.duel import Side
 from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES
-from finishline.rules.verification.speed_up import side_of_run
 from web.formats import DASH
 from web.names import byline, hardware
 
@@ -80,9 +79,7 @@ def _why_again(verification: Mapping[str, Any]) -> str:
 
 
 def _variant(verification: Mapping[str, Any], run: int) -> str | None:
-    """The factors that were off in a run of an ablation, or the side of a speed-up's; else None."""
-    if PURPOSES[verification["kind"]].beside_reference:
-        return side_of_run(run)
+    """The factors that were off in a run of an ablation; None for other jobs."""
     if not verification["factors"]:
         return None
     off = verification["hyperparameters"][run]

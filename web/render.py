@@ -146,7 +146,7 @@ from web.compare import (
 )
 from web.compare_chart import overlaid_curves, run_times_figure
 from web.curves_chart import convergence_figure
-from web.entries import determinism_words, outcome_word, says_code, speed_up_words, trust_words
+from web.entries import determinism_words, outcome_word, says_code, trust_words
 from web.factors import factor_rows
 from web.home_words import (
     COUNTERS,
@@ -313,7 +313,6 @@ def environment() -> Environment:
         expected_text=expected_text,
         counters=COUNTERS,
         factor_rows=factor_rows,
-        speed_up_words=speed_up_words,
         families=families,
         shown_families=shown_families,
         no_counts=NO_COUNTS,

@@ -16,7 +16,7 @@ from finishline.rules.submissions.claim import Kind
 SortColumn = Literal[
     "rank", "model", "submitter", "system", "tta", "cv", "epochs", "cost", "latency",
     "measured_latency", "inference_cost", "quality", "status", "date", "division", "framework",
-    "energy", "precision", "samples", "speed_up",
+    "energy", "precision", "samples",
 ]  # fmt: skip
 # Field of an entry that each of these columns sorts by. The others are no figures of one field.
 SORTED_FIGURES: dict[SortColumn, str] = {
@@ -27,7 +27,6 @@ SORTED_FIGURES: dict[SortColumn, str] = {
     "quality": "quality",
     "energy": "energy_joules",
     "samples": "samples_per_second",
-    "speed_up": "speed_up",
 }
 
 # Fields that filter entries. The others of a query choose the ranking and its order.
@@ -140,9 +139,7 @@ class BoardEntry(EvidenceFields):
     runs that reached the target. `verification_id` is the verification behind the status, or the
     one under way. `package_bytes` is the size of a code submission under xz.
 
-    `speed_up` is the time of the benchmark's reference over a package's own, trained in turn on one
-    worker, with its 95 % interval from `speed_up_pairs`. `same_program_as` is an earlier entry that
-    a package repeats: then it has no rank.
+    `same_program_as` is an earlier entry that a package repeats: then it has no rank.
     """
 
     rank: int | None
@@ -184,10 +181,6 @@ class BoardEntry(EvidenceFields):
     withdrawn: bool = False
     benchmark_sha256: str
     package_bytes: int | None = None
-    speed_up: float | None = None
-    speed_up_low: float | None = None
-    speed_up_high: float | None = None
-    speed_up_pairs: int | None = None
     same_program_as: str | None = None
     waivers: list[WaiverView] = []
 

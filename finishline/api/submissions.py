@@ -247,15 +247,6 @@ class WaiverView(WithdrawalView):
     rule: str
 
 
-class RatioView(Schema):
-    """A ratio of two sides' times with its 95 % interval, from `pairs` of runs in turn."""
-
-    ratio: float
-    low: float
-    high: float
-    pairs: int
-
-
 class PackageFileView(Schema):
     """A file of a package. Its text is at `/submissions/{id}/package/files/{name}`."""
 
@@ -274,8 +265,7 @@ class PackageView(Schema):
     has no rank.
 
     One run of a package that says to be `deterministic` is repeated with equal seed and data: its
-    `determinism` is "shown" if all predictions were equal, else "struck". `speed_up` is the time of
-    the benchmark's reference over its own: above 1 the package is faster.
+    `determinism` is "shown" if all predictions were equal, else "struck".
     """
 
     sha256: str
@@ -292,7 +282,6 @@ class PackageView(Schema):
     size_bytes: int
     compressed_bytes: int
     published_at: datetime | None = None
-    speed_up: RatioView | None = None
     same_program_as: str | None = None
     files: list[PackageFileView] = Field(default_factory=list)
 

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field
 
 from finishline.api.benchmarks import TargetView
 from finishline.api.schema import NO_FLAG, Body, Schema, example
-from finishline.api.submissions import Decision, RatioView, VerificationState
+from finishline.api.submissions import Decision, VerificationState
 from finishline.rules.proof.proof import PostedEvaluation
 from finishline.rules.verification.ablation import FEWEST_REPEATS, MOST_REPEATS, USUAL_REPEATS
 from finishline.rules.verification.duel import FEWEST_PAIRS, MOST_PAIRS, DuelRun, Side
@@ -33,8 +33,7 @@ class VerificationCreate(Body):
 
     A "replay" trains the reference as the claim says. A "latency" times its trained model. Before
     its sealed runs a replay trains `own_seeds` of the seeds in the claim's logs. An "ablation"
-    trains each variant of a package's factors `repeats` times. A "speed_up" trains a package in
-    turn with the benchmark's reference.
+    trains each variant of a package's factors `repeats` times.
     """
 
     model_config = example(kind="replay", reason="record claim")
@@ -68,9 +67,13 @@ class DuelPairView(Schema):
     winner: Side | None
 
 
-class GapView(RatioView):
+class GapView(Schema):
     """The challenger's figure over the holder's, with a 95 % interval and its two-sided p-value."""
 
+    ratio: float
+    low: float
+    high: float
+    pairs: int
     p_value: float
 
 
@@ -182,8 +185,7 @@ class VerificationView(VerificationState):
     seeds are. The first `own_runs` of the seeds are the claim's own. `control_runs` and
     `repeat_runs` measure no time, and count from 0 as the index of a run. A "cross_check" trains a
     run of `checks_id` again. `owners` counts the owners of workers that agree, 0 before a report.
-    An "ablation" has the `factors` of a package, switched off alone and all together. A "speed_up"
-    trains a package in turn with the benchmark's reference.
+    An "ablation" has the `factors` of a package, switched off alone and all together.
     """
 
     submission_id: str | None
@@ -207,7 +209,6 @@ class VerificationView(VerificationState):
     reasons: list[ReasonView]
     duel: DuelView | None
     factors: list[FactorView] = []
-    speed_up: RatioView | None = None
     report: dict[str, Any] | None
     backends: list[BackendView]
     utilisation: list[RunUtilisation]

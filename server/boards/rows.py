@@ -54,7 +54,6 @@ STANDING_COLUMNS = (
 )
 # Fields of a board entry that are columns of the submission.
 OWN_FIELDS = tuple(name for name in BoardEntry.model_fields if name in Submission.__table__.c)
-SPEED_UP_FIELDS = ("speed_up", "speed_up_low", "speed_up_high", "speed_up_pairs")
 COLUMNS = tuple(
     dict.fromkeys(
         (
@@ -64,7 +63,6 @@ COLUMNS = tuple(
             *(Pool.low_seconds, Pool.high_seconds, Pool.owners, Pool.by_organisers),
             TrainingPackage.compressed_bytes.label("package_bytes"),
             TrainingPackage.same_program_as,
-            *(getattr(TrainingPackage, name) for name in SPEED_UP_FIELDS),
         )
     )
 )
@@ -493,6 +491,5 @@ def _shown(row: Any, kind: Kind, runs: _Runs) -> dict[str, Any]:
         "check": row.check_word,
         "claimed_seconds": row.tta_seconds,
         "package_bytes": row.package_bytes,
-        **{name: getattr(row, name) for name in SPEED_UP_FIELDS},
         "same_program_as": row.same_program_as,
     }

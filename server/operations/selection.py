@@ -102,8 +102,7 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
     ),
     "trainings": _included(
         "submission_id package_sha256 program_sha256 same_program_as hardware_class environment "
-        "environment_sha256 manifest files size_bytes compressed_bytes determinism speed_up "
-        "speed_up_low speed_up_high speed_up_pairs published_at"
+        "environment_sha256 manifest files size_bytes compressed_bytes determinism published_at"
     ),
     "published_results": LeftOut("the table of submissions has its columns"),
     "runs": _included(

@@ -121,15 +121,6 @@ MEASURED = (
     "A verification trains the reference to the target and times its model one item at a time; "
     "that latency stands beside the stated one."
 )
-SPEED_UP_MEASURED = (
-    "After its verdict it is trained in turn with the reference on the same worker, on equal seeds "
-    "and data: the speed-up is the reference's time over its own, which compares across hardware "
-    "classes."
-)
-NO_SPEED_UP = (
-    "No speed-up over the reference is shown: this benchmark has no reference package to train "
-    "beside an entry."
-)
 NOT_MEASURED = "Not available here: these are the submitters' own results."
 
 
@@ -177,7 +168,6 @@ def _explain_packages(policy: TrainingPolicy) -> str:
             "One run more is a control: its data are changed so that answers in a package are "
             f"worthless, and quality {policy.control_quality:g} there shows that it learns."
         )
-    lines.append(SPEED_UP_MEASURED if policy.has_reference else NO_SPEED_UP)
     return " ".join(lines)
 
 

@@ -11,11 +11,10 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.statistics.aggregate import coefficient_of_variation_percent
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import ReplayRun
-from finishline.rules.verification.purposes import ABLATION, ENTRY, SPEED_UP
-from finishline.rules.verification.speed_up import why_no_speed_up
+from finishline.rules.verification.purposes import ABLATION, ENTRY
 from server.base.models import Submission, TrainingPackage, Verification
 from server.base.models.visibility import sees_source
-from server.base.standing import claim_of, report_of
+from server.base.standing import report_of
 from server.base.viewer import Viewer
 from server.benchmarks.queries import definition
 from server.boards.ideas import find_idea
@@ -47,7 +46,6 @@ def entry_context(session: Session, viewer: Viewer, submission: Submission) -> C
         "trainings": trainings_table(benchmark),
         "measurements": measurements,
         "ablation": _ablation(session, benchmark, submission.id),
-        "speed_up": _speed_up(session, benchmark, submission),
         "runs_in_short": _in_short(runs),
     }
 
@@ -130,21 +128,6 @@ def _ablation(session: Session, benchmark: Benchmark, submission_id: str) -> Con
         if effects and each.state == "done":
             return {"id": each.id, "factors": [effect.model_dump() for effect in effects]}
     return None
-
-
-def _speed_up(session: Session, benchmark: Benchmark, submission: Submission) -> Context | None:
-    """The latest runs beside the reference, and in words why there is no figure of them."""
-    unable = why_no_speed_up(benchmark, [claim_of(submission)])
-    if unable is not None:
-        return {"id": None, "words": f"none: {unable}"}
-    found = measurements_of(session, submission.id, kind=SPEED_UP.name, most=1)
-    if not found:
-        return None
-    (latest,) = found
-    words = UNDER_WAY.get(latest.state, "")
-    if latest.state not in UNDER_WAY and latest.outcome != "verified":
-        words = "open: these runs tell none"
-    return {"id": latest.id, "words": words}
 
 
 def measurements_of(

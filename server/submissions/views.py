@@ -12,7 +12,6 @@ from finishline.api.submissions import (
     JudgedOnView,
     PackageFileView,
     PackageView,
-    RatioView,
     ResultView,
     RunView,
     SubmissionView,
@@ -177,17 +176,8 @@ def package_view(
         determinism=(package.determinism or "not checked") if manifest["deterministic"] else None,
         precision=manifest["precision"],
         factors=(manifest["factors"] or {}) if shows_factors else {},
-        speed_up=_speed_up_view(package),
         files=[PackageFileView(name=name, size_bytes=len(text.encode())) for name, text in files],
     )
-
-
-def _speed_up_view(package: TrainingPackage) -> RatioView | None:
-    ratio, low, high = package.speed_up, package.speed_up_low, package.speed_up_high
-    pairs = package.speed_up_pairs
-    if ratio is None or low is None or high is None or pairs is None:
-        return None
-    return RatioView(ratio=ratio, low=low, high=high, pairs=pairs)
 
 
 def withdrawal_view(submission: Submission) -> WithdrawalView | None:

@@ -29,9 +29,8 @@ from server.verifications.overdue import (
     end_unmade_cross_checks,
     end_waited,
     expire_leases,
-    make_room,
 )
-from server.verifications.queue_order import Sending, anything_to_send, is_room_wanted, take_due
+from server.verifications.queue_order import Sending, anything_to_send, take_due
 
 log = logging.getLogger(__name__)
 
@@ -128,16 +127,6 @@ class Dispatcher:
             # that were not sent are due again soon.
             if not self._send(sending):
                 break
-        if runs and waits:
-            self._make_room()
-
-    def _make_room(self) -> None:
-        """Take speed-ups off workers that others wait for."""
-        with self._database.read_columns() as connection:
-            if not is_room_wanted(connection):
-                return
-        with self._database.write() as session:
-            make_room(session, alive_seconds=self._settings.worker_alive_seconds)
 
     def _open(self) -> tuple[bool, bool]:
         """Whether any attempt runs, and whether any waits."""

@@ -4,8 +4,7 @@
 any of the latter waits at most ORGANISERS_IN_A_ROW of the former go in a row. 2. Within each of the
 two, submitters take turns: next is the one with the longest time since the last turn; one without a
 turn goes first. So a thousand attempts of one submitter put no other submitter's first back by more
-than one of them. 3. Within a submitter the oldest goes first; equal ages go by id. 4. An
-attempt that the server itself asked for is nobody's: it starts when no other waits.
+than one of them. 3. Within a submitter the oldest goes first; equal ages go by id.
 
 Nothing here looks at a clock: the same attempts and the same turns give the same order.
 """
@@ -16,16 +15,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 ORGANISERS_IN_A_ROW = 3
-NOBODY = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """An attempt that waits for its start.
 
-    `submitter` is the submission's owner, or the requester where it is about none, or NOBODY for
-    one that the server asked for. An attempt that follows a failed one has the `asked_at` of the
-    first, and so keeps its place.
+    `submitter` is the submission's owner, or the requester of a job without a submission. A retry
+    has the `asked_at` of the first, and so keeps its place.
     """
 
     attempt_id: str
@@ -46,13 +43,10 @@ class Waiting:
 
 # A submitter's own attempts and those that organisers ask for have turns apart.
 Sharer = tuple[bool, int]
-NOBODYS: Sharer = (False, NOBODY)
-LANES = ("organisers", "submitters", "nobodys")
+LANES = ("organisers", "submitters")
 
 
 def _lane(sharer: Sharer) -> str:
-    if sharer == NOBODYS:
-        return "nobodys"
     return "organisers" if sharer[0] else "submitters"
 
 
@@ -125,10 +119,10 @@ class FairQueue:
             )
 
     def _whose_turn(self) -> Sharer | None:
-        organisers, submitters, nobodys = map(self._first, LANES)
+        organisers, submitters = map(self._first, LANES)
         if submitters is not None and self._organisers_in_a_row >= ORGANISERS_IN_A_ROW:
             return submitters
-        return organisers or submitters or nobodys
+        return organisers or submitters
 
     def _first(self, lane: str) -> Sharer | None:
         order = self._order[lane]

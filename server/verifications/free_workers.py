@@ -10,8 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, or_, select, update
 from sqlalchemy.orm import Session
 
-from finishline.rules.trainings.environment import closest_environment
-from finishline.rules.verification.purposes import ENTRY, PURPOSES, names_where
+from finishline.rules.verification.purposes import PURPOSES, names_where
 from server.base.models import (
     Attempt,
     Submission,
@@ -20,9 +19,6 @@ from server.base.models import (
     Verification,
     WorkerRow,
 )
-from server.base.standing import purpose_of
-from server.benchmarks.queries import definition
-from server.benchmarks.references import reference_package
 from server.submissions.packages import takes_packages_of
 from server.verifications.holds import FAILED, read_pause
 from server.verifications.jobs import NOBODY_YET
@@ -180,14 +176,10 @@ def draw_apart(session: Session, idle: FreeWorkers, attempt: Attempt) -> str | N
 
 
 def able_to_train(session: Session, idle: FreeWorkers, attempt_id: str) -> Callable[[str], bool]:
-    """Condition on workers that may train an attempt: their box, and each package's environment.
-
-    An attempt beside the reference waits for the worker that measured the package while that is
-    there, else for any that can train both.
-    """
+    """Condition on workers that may train an attempt: their box, and each package's environment."""
     sides = (Verification.submission_id, Verification.against_id)
     rows = session.execute(
-        select(TrainingPackage.environment_sha256, User, Attempt.hardware_class, Verification)
+        select(TrainingPackage.environment_sha256, User, Attempt.hardware_class)
         .select_from(Attempt)
         .join(Verification, Verification.id == Attempt.verification_id)
         .join(Submission, or_(*(Submission.id == side for side in sides)))
@@ -199,9 +191,6 @@ def able_to_train(session: Session, idle: FreeWorkers, attempt_id: str) -> Calla
         return lambda _name: True
     named = set(idle.present.get(rows[0].hardware_class or "", ()))
     needed = {row.environment_sha256 for row in rows}
-    verification = rows[0].Verification
-    if purpose_of(verification).beside_reference:
-        named = _able_beside_reference(session, idle, verification, named)
 
     def may_train(name: str) -> bool:
         box, owner = idle.boxes.get(name, {}), idle.owners.get(name)
@@ -210,31 +199,6 @@ def able_to_train(session: Session, idle: FreeWorkers, attempt_id: str) -> Calla
         return name in named and has and takes
 
     return may_train
-
-
-def _able_beside_reference(
-    session: Session, idle: FreeWorkers, verification: Verification, named: set[str]
-) -> set[str]:
-    benchmark = definition(session, verification.benchmark_sha256)
-    reference = reference_package(session, benchmark)
-    wanted = None if reference is None else reference.manifest.environment
-    able = {
-        name
-        for name in named
-        if wanted and closest_environment(wanted, idle.boxes.get(name, {}).get("environments", {}))
-    }
-    measured_by = session.scalars(
-        select(Attempt.worker)
-        .join(Verification)
-        .where(
-            Verification.submission_id == verification.submission_id,
-            Verification.kind == ENTRY.name,
-            Attempt.state == "done",
-        )
-        .order_by(Attempt.ended_at.desc())
-    ).first()
-    is_there = measured_by in able and measured_by in idle.owners
-    return {measured_by} if measured_by is not None and is_there else able
 
 
 def forget_lost_messages(session: Session, now: datetime) -> None:

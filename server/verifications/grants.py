@@ -5,19 +5,16 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.definition_tables import TrainingPolicy
-from finishline.rules.trainings.environment import closest_environment
 from finishline.rules.verification.messages import (
     PACKAGE_PREFIX,
     PackageContent,
     TrainingGrant,
 )
 from server.base.errors import ConflictError, NotFoundError
-from server.base.models import Attempt, TrainingPackage, Verification, WorkerRow
+from server.base.models import Attempt, TrainingPackage, Verification
 from server.base.services import Services
-from server.base.standing import purpose_of
 from server.benchmarks.calibrations import benchmark_of
 from server.benchmarks.files import read_benchmark_file
-from server.benchmarks.references import reference_package
 from server.verifications.attempts import fenced, owned_attempt
 from server.verifications.jobs import trains_packages
 
@@ -69,7 +66,7 @@ def _policy(verification: Verification, benchmark: Benchmark) -> TrainingPolicy:
 
 
 def _content(session: Session, attempt: Attempt, name: str) -> PackageContent:
-    """Content of a package as it was handed in for the class that trains it, or the reference's."""
+    """Content of a package as it was handed in for the class that trains it."""
     verification = attempt.verification
     sides = (verification.submission_id, verification.against_id)
     statement = select(TrainingPackage).where(
@@ -77,8 +74,6 @@ def _content(session: Session, attempt: Attempt, name: str) -> PackageContent:
     )
     found = session.scalars(statement).all()
     own = [each for each in found if each.submission_id in sides]
-    if not own and purpose_of(verification).beside_reference:
-        return _reference_content(session, attempt)
     package = next(iter(own or found), None)
     if package is None:
         raise NotFoundError(f"There is no package {name}.")
@@ -88,29 +83,4 @@ def _content(session: Session, attempt: Attempt, name: str) -> PackageContent:
         environment=package.environment,
         environment_sha256=package.environment_sha256,
         factors=dict.fromkeys(package.manifest.get("factors") or {}, True),
-    )
-
-
-def _reference_content(session: Session, attempt: Attempt) -> PackageContent:
-    """Content of the benchmark's reference, for the environment closest to its own on the worker.
-
-    Raises NotFoundError where the worker has none of its family.
-    """
-    benchmark = benchmark_of(session, attempt.verification)
-    reference = reference_package(session, benchmark)
-    worker = session.get(WorkerRow, attempt.worker)
-    offered = ((worker and worker.box) or {}).get("environments", {})
-    wanted = None if reference is None else reference.manifest.environment
-    environment = None if wanted is None else closest_environment(wanted, offered)
-    if reference is None or environment is None:
-        raise NotFoundError(
-            f"The reference of {benchmark.benchmark_id} needs {wanted or 'a package'}, which "
-            f"worker {attempt.worker} lacks."
-        )
-    return PackageContent(
-        files={name: content.decode() for name, content in reference.files.items()},
-        module=reference.manifest.module,
-        environment=environment,
-        environment_sha256=offered[environment],
-        factors=dict.fromkeys(reference.manifest.factors or {}, True),
     )

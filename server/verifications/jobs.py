@@ -28,7 +28,6 @@ from server.base.standing import claim_of, purpose_of
 from server.base.wakeup import DispatchWakeup, wake_after_commit
 from server.benchmarks.calibrations import adopted_calibration, judging_benchmark
 from server.benchmarks.queries import definition
-from server.benchmarks.references import reference_package
 
 RUN_START_SECONDS = 60.0  # Allowance of a run beside its limit: starting, loading, stopping.
 
@@ -102,7 +101,6 @@ def order_about(
     judged_by = adopted.id if adopted is not None and purpose.is_evidence else None
     benchmark = judging_benchmark(session, submission.benchmark_sha256, judged_by)
     sealed: dict[str, Any] = {} if judged_by is None else judged_beside(judged_by, benchmark)
-    reference = reference_package(session, benchmark) if purpose.beside_reference else None
     return Order(
         purpose,
         Request(
@@ -111,7 +109,6 @@ def order_about(
             claims=[claim_of(submission)],
             claimed_seeds=[run.seed for run in submission.runs],
             wishes=wishes,
-            reference=None if reference is None else reference.sha256,
         ),
         requested_by=requested_by,
         reason=reason,
@@ -229,13 +226,11 @@ def queue_attempt(session: Session, verification: Verification, *, number: int) 
     """Queue an attempt; the dispatch loop sends it after the commit.
 
     It waits since its verification was requested, so a retry has the place of the failed attempt.
-    A requester who is not the submitter is an organiser. An attempt beside the reference is
-    nobody's: it starts when nothing else waits.
+    A requester who is not the submitter is an organiser.
     """
     now = utc_now()
     submission = verification.submission
     asker = verification.requested_by
-    is_nobodys = purpose_of(verification).beside_reference
     submitter = submission.user_id if submission is not None else asker
     attempt = Attempt(
         id=new_id(),
@@ -247,8 +242,8 @@ def queue_attempt(session: Session, verification: Verification, *, number: int) 
         send_after=now,
         created_at=now,
         hardware_class=submission.system["hardware_class"] if submission is not None else None,
-        submitter_id=None if is_nobodys else submitter,
-        by_organiser=not is_nobodys and (submission is None or submitter != asker),
+        submitter_id=submitter,
+        by_organiser=submission is None or submitter != asker,
         asked_at=verification.created_at,
         # The server looks for a worker of its own (free_workers).
         sent_to=NOBODY_YET if is_apart(verification) else None,

@@ -8,7 +8,6 @@ from finishline.rules.verification.cross_check import unreproduced
 from finishline.rules.verification.job import Case, measures
 from finishline.rules.verification.latency import measured_figures
 from finishline.rules.verification.messages import ReplayReport
-from finishline.rules.verification.purposes import ENTRY
 from finishline.rules.verification.utilisation import energy_to_target_joules
 from finishline.rules.verification.verdict import Reason, Verdict
 from server.base.board_versions import lock_boards
@@ -27,7 +26,6 @@ from server.verifications.jobs import trainings_of
 from server.verifications.pools import follow_evidence, keep_sealed_runs
 from server.verifications.queries import claimed_curves, own_again
 from server.verifications.service import end_with_verdict
-from server.verifications.speed_ups import follow_with_speed_up, show_speed_up
 from server.verifications.workers import is_organisers_worker
 
 DETERMINISM = {"repeat_equal": "shown", "repeat_differs": "struck"}
@@ -101,8 +99,6 @@ def conclude_replay(
     end_with_verdict(session, verification, open_because(verdict, why))
     show_energy(verification)
     show_determinism(submission, verdict)
-    if verification.kind == ENTRY.name:
-        follow_with_speed_up(session, verification)
 
 
 def show_determinism(submission: Submission, verdict: Verdict) -> None:
@@ -122,7 +118,6 @@ def end_measured(
     if not decides and not is_organisers_worker(session, report.system.worker):
         verdict = open_because(verdict, NO_SECOND_WORKER)
     end_with_verdict(session, verification, verdict)
-    show_speed_up(session, verification)
     submission = verification.submission
     if submission is not None and not is_pending(verification, submission):
         show_latency(session, verification)

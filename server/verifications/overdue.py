@@ -11,7 +11,6 @@ from sqlalchemy import ColumnElement, select, update
 from sqlalchemy.orm import Session
 
 from finishline.rules.verification.messages import Failure
-from finishline.rules.verification.purposes import names_where
 from finishline.rules.verification.verdict import Reason
 from server.base.database import Database, utc_now
 from server.base.events import VerificationChanged, WorkerOut, emit
@@ -22,10 +21,14 @@ from server.verifications.cross_checks import (
     give_up_cross_check,
     has_other_owner,
 )
-from server.verifications.jobs import queue_attempt, why_over_limit
+from server.verifications.free_workers import (
+    LONGEST_SILENCE_SECONDS,
+    able_to_train,
+    read_free_workers,
+)
+from server.verifications.jobs import why_over_limit
 from server.verifications.outcomes import NO_SECOND_WORKER
 from server.verifications.queries import find_attempt
-from server.verifications.queue_order import in_the_way
 from server.verifications.reports import as_followed, pause_after, retry_or_give_up
 from server.verifications.service import end_without_verdict
 
@@ -60,8 +63,9 @@ def _line(event: dict[str, Any]) -> str:
 UNMADE = timedelta(minutes=10)
 # As long as a worker counts as one that may come back.
 LONGEST_WAIT = timedelta(days=7)
-NOBODY_CAME = Reason("infrastructure", "leaves_open", "no worker was free for it within seven days")
-BESIDE_REFERENCE = names_where(lambda purpose: purpose.beside_reference)
+NOBODY_CAME = Reason(
+    "infrastructure", "leaves_open", "no worker was able to train it within seven days"
+)
 log = logging.getLogger(__name__)
 
 
@@ -182,15 +186,20 @@ def _has_other_owner(session: Session, attempt: Attempt) -> bool:
 
 
 def end_waited(database: Database, *, now: datetime | None = None) -> int:
-    """End each speed-up that waited for seven days: its worker is gone, or never without work."""
-    since = (now or utc_now()) - LONGEST_WAIT
-    waiting = _ids_of(
-        database,
-        Attempt.state == "queued",
-        Attempt.asked_at < since,
-        Verification.kind.in_(BESIDE_REFERENCE),
-    )
-    return _end_each(database, waiting, partial(_end_waiting, why=NOBODY_CAME))
+    """End each attempt that waited for seven days, if no worker that is there may train it."""
+    moment = now or utc_now()
+    waiting = _ids_of(database, Attempt.state == "queued", Attempt.asked_at < moment - LONGEST_WAIT)
+    if not waiting:
+        return 0
+    with database.read(ORGANISER) as session:
+        there = read_free_workers(session, alive_seconds=LONGEST_SILENCE_SECONDS, now=moment)
+        names = {name for named in there.present.values() for name in named}
+        unable = [
+            attempt_id
+            for attempt_id in waiting
+            if not any(map(able_to_train(session, there, attempt_id), names))
+        ]
+    return _end_each(database, unable, partial(_end_waiting, why=NOBODY_CAME))
 
 
 def _end_waiting(session: Session, attempt: Attempt, why: Reason) -> bool:
@@ -199,16 +208,6 @@ def _end_waiting(session: Session, attempt: Attempt, why: Reason) -> bool:
         return False
     end_without_verdict(session, attempt.verification, why)
     return True
-
-
-def make_room(session: Session, *, alive_seconds: float) -> int:
-    """Take speed-ups off workers that other attempts wait for; they wait again, in their place."""
-    made = 0
-    for attempt in in_the_way(session, alive_seconds=alive_seconds):
-        if _end(session, attempt, Attempt.state == "running", state="cancelled"):
-            made += 1
-            queue_attempt(session, attempt.verification, number=attempt.number + 1)
-    return made
 
 
 def _end(session: Session, attempt: Attempt, condition: ColumnElement[bool], *, state: str) -> bool:

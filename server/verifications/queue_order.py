@@ -14,7 +14,7 @@ from server.base.database import insert_missing, utc_now
 from server.base.models import Attempt, QueueRow
 from server.base.standing import claim_of
 from server.benchmarks.calibrations import benchmark_of
-from server.verifications.fair_queue import NOBODY, NOBODYS, FairQueue, Turns, Waiting
+from server.verifications.fair_queue import FairQueue, Turns, Waiting
 from server.verifications.free_workers import (
     FreeWorkers,
     able_to_train,
@@ -51,8 +51,8 @@ def read_turns(session: Session, hardware_class: str) -> Turns:
 
 
 def keep_turns(session: Session, hardware_class: str, turns: Turns) -> None:
-    """Store the turns of a queue, without those of nobody's."""
-    last = [(*sharer, turn) for sharer, turn in turns.last.items() if sharer[1] != NOBODY]
+    """Store the turns of a queue."""
+    last = [(*sharer, turn) for sharer, turn in turns.last.items()]
     session.execute(
         update(QueueRow)
         .where(QueueRow.hardware_class == hardware_class)
@@ -79,12 +79,12 @@ class Head:
 
     hardware_class: str | None
     by_organiser: bool
-    submitter_id: int | None
+    submitter_id: int
     asked_at: datetime
 
     def waiting(self, name: str) -> Waiting:
         """Entry for the fair queue."""
-        return Waiting(name, self.submitter_id or NOBODY, self.by_organiser, self.asked_at)
+        return Waiting(name, self.submitter_id, self.by_organiser, self.asked_at)
 
 
 def anything_to_send(session: Session | Connection, *, alive_seconds: float) -> bool:
@@ -95,73 +95,6 @@ def anything_to_send(session: Session | Connection, *, alive_seconds: float) -> 
         return False
     due = select(Attempt.id).where(Attempt.state == "queued", Attempt.send_after <= now).limit(1)
     return session.scalar(due) is not None
-
-
-def is_room_wanted(session: Session | Connection) -> bool:
-    """Whether an attempt of nobody's runs, so that others may wait for its worker."""
-    return session.scalar(select(Attempt.id).where(*_nobodys_under_way()).limit(1)) is not None
-
-
-def in_the_way(session: Session, *, alive_seconds: float) -> list[Attempt]:
-    """Running attempts of nobody's whose worker is wanted: one for each attempt that waits.
-
-    An attempt that a worker takes which is free, or about to be, wants no other.
-    """
-    now = utc_now()
-    idle = read_free_workers(session, alive_seconds=alive_seconds, now=now)
-    apart = [each for each in waiting_apart(session, now) if each.verification.checks_id]
-    heads = [head for head in _heads(session) if head.waiting("").sharer != NOBODYS]
-    waiting = [(head, _oldest(session, head)) for head in heads]
-    served: set[str] = set()
-
-    def serves(hardware_class: str, name: str) -> bool:
-        """Whether a worker could train an attempt that no other one is to be freed for."""
-        idle.free[hardware_class] = [name]
-        for attempt in apart:
-            is_left = attempt.id not in served and attempt.hardware_class == hardware_class
-            if is_left and draw_apart(session, idle, attempt) is not None:
-                served.add(attempt.id)
-                return True
-        for head, oldest in waiting:
-            left = [each for each in oldest if each[0] not in served]
-            if left and idle.may_take(hardware_class, head.hardware_class):
-                drawn = _draw(session, idle, hardware_class, left)
-                if drawn is not None:
-                    served.add(drawn[0])
-                    return True
-        return False
-
-    for hardware_class, name in _about_to_be_free(session, idle):
-        serves(hardware_class, name)
-    found = []
-    # The youngest first: it loses least.
-    under_way = select(Attempt).where(*_nobodys_under_way()).order_by(Attempt.started_at.desc())
-    for attempt in session.scalars(under_way).unique():
-        name, hardware_class = attempt.worker or "", attempt.hardware_class or ""
-        if not idle.is_paused and name in idle.owners and serves(hardware_class, name):
-            found.append(attempt)
-    return found
-
-
-def _about_to_be_free(session: Session, idle: FreeWorkers) -> list[tuple[str, str]]:
-    """Workers by class without an attempt: free ones, and those that give theirs up."""
-    taken = set(session.scalars(select(Attempt.worker).where(Attempt.state == "running")))
-    taken |= set(session.scalars(select(Attempt.sent_to).where(Attempt.state == "queued")))
-    return [
-        (hardware_class, name)
-        for hardware_class, names in sorted(idle.present.items())
-        if not idle.is_paused
-        for name in sorted(names)
-        if name in idle.owners and name not in taken
-    ]
-
-
-def _nobodys_under_way() -> tuple[ColumnElement[bool], ...]:
-    return (
-        Attempt.state == "running",
-        Attempt.submitter_id.is_(None),
-        Attempt.by_organiser.is_(False),
-    )
 
 
 def take_due(session: Session, *, alive_seconds: float) -> list[Sending]:

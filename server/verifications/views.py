@@ -7,7 +7,6 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, object_session
 
-from finishline.api.submissions import RatioView
 from finishline.api.verifications import (
     AttemptView,
     BackendView,
@@ -35,7 +34,6 @@ from finishline.rules.verification.messages import (
 )
 from finishline.rules.verification.paired import in_turn
 from finishline.rules.verification.purposes import PURPOSES
-from finishline.rules.verification.speed_up import measured_speed_up
 from finishline.rules.verification.utilisation import RunUtilisation, run_utilisations
 from server.base.database import utc_now
 from server.base.models import Attempt, Verification, WorkerProbeRow
@@ -44,7 +42,6 @@ from server.base.standing import (
     ENDED,
     decision_word,
     is_published,
-    purpose_of,
     report_of,
 )
 from server.base.viewer import ORGANISER, viewer_of
@@ -109,7 +106,6 @@ def view(
         attempts=[attempt_view(attempt) for attempt in verification.attempts],
         duel=_duel_view(verification, benchmark, report),
         factors=factor_views(verification, benchmark, report),
-        speed_up=speed_up_view(verification, benchmark, report),
         report=None if is_cancelled or report is None else shown_report(verification),
         backends=_backend_views(session, verification, benchmark, report) if report else [],
         utilisation=_utilisation_views(session, verification, report) if report else [],
@@ -187,16 +183,6 @@ def factor_views(
         )
         for each in effects
     ]
-
-
-def speed_up_view(
-    verification: Verification, benchmark: Benchmark, report: ReplayReport | None
-) -> RatioView | None:
-    """Speed-up over the reference; None for another job, before a report and without pairs."""
-    if not purpose_of(verification).beside_reference or report is None:
-        return None
-    found = measured_speed_up(benchmark, report)
-    return None if found is None else RatioView.of(found)
 
 
 def _backend_views(

@@ -17,7 +17,7 @@ from server.base.models import (
     WorkerRow,
 )
 from server.base.standing import OPEN
-from server.verifications.fair_queue import NOBODY, Waiting
+from server.verifications.fair_queue import Waiting
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def waiting_attempts(session: Session) -> list[Queued]:
     )
     return [
         Queued(
-            Waiting(attempt_id, sharer or NOBODY, by_organiser, asked_at),
+            Waiting(attempt_id, sharer, by_organiser, asked_at),
             Work(benchmark, kind),
             wanted,
             sent_to,

@@ -45,7 +45,6 @@ ENDINGS = {"verified", "inconclusive", "failed", "cancelled", "done"}
 SUBMISSIONS = 5
 OPEN_AT_ONCE = 4
 # Each measured package is trained beside the reference, which takes longest of all.
-SPEED_UPS = 2
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(3600)]
 
@@ -162,7 +161,6 @@ class Campaign:
                 session.scalars(select(Verification.submission_id).where(ASKED_FOR, is_open))
             )
             packages = len(session.scalars(select(TrainingPackage.submission_id)).all())
-        self.leave_few_speed_ups()
         if len(open_ones) >= OPEN_AT_ONCE:
             return
         if packages < PACKAGES and packages * VERIFICATIONS <= PACKAGES * self.asked():
@@ -172,15 +170,6 @@ class Campaign:
         free = [each for each in self._submissions if each not in open_ones]
         path = f"/submissions/{random.choice(free)}/verifications"
         self._post(path, by="olivia", json={"reason": "chaos"})
-
-    def leave_few_speed_ups(self):
-        """Cancel those that wait or run beyond the first ones."""
-        beside = select(Verification).where(Verification.kind == "speed_up")
-        with self._cluster.database.read() as session:
-            found = session.scalars(beside.order_by(Verification.created_at)).all()
-        for one in found[SPEED_UPS:]:
-            if one.state not in ENDED:
-                self._post(f"/verifications/{one.id}/cancel", by="olivia")
 
     def _post(self, path, **request):
         answer = self._cluster.post(path, **request)
@@ -239,7 +228,6 @@ def enough(campaign):
     if campaign.asked() < VERIFICATIONS:
         top_up(campaign)
         return False
-    campaign.leave_few_speed_ups()
     return True
 
 
@@ -265,8 +253,7 @@ def findings(cluster, havoc, watch, inflicted):
         # cancelled one gives none.
         silent = [v for v in verifications if v.kind == "cross_check" or v.state == "cancelled"]
         untold = [v.id for v in verifications if not v.reasons and v not in silent]
-        # An attempt that made room for others is made again as often as it takes.
-        numbers = [a.number for a in attempts if a.verification.kind != "speed_up"]
+        numbers = [attempt.number for attempt in attempts]
         stored = session.scalars(select(Submission.id)).all()
         told = Counter(
             f"{reason['code']}: {masked(reason['message'])}"
@@ -323,7 +310,7 @@ def check(report, *, lease_seconds):
     assert report["refused"] == {}
     assert report["open_attempts"] == 0
     assert {each.split()[1] for each in report["outcomes"]} <= ENDINGS, report["outcomes"]
-    for kind in ("replay", "entry", "speed_up") if PACKAGES else ("replay",):
+    for kind in ("replay", "entry") if PACKAGES else ("replay",):
         assert report["outcomes"].get(f"{kind} verified", 0) > 0, report["outcomes"]
     assert report["trainings_left"] == 0
     assert report["most_attempts"] <= 3

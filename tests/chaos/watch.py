@@ -10,9 +10,8 @@ import httpx2
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
-from finishline.rules.verification.purposes import SPEED_UP
 from server.base.database import utc_now
-from server.base.models import Attempt, Verification, WorkerRow
+from server.base.models import Attempt, WorkerRow
 from tests.chaos.cluster import runs
 from tests.support.processes import asking
 
@@ -70,11 +69,7 @@ class Watch:
             running = session.scalars(
                 select(Attempt.lease_expires_at).where(Attempt.state == "running")
             ).all()
-            queued = session.scalars(
-                select(Attempt.id)
-                .join(Verification)
-                .where(Attempt.state == "queued", Verification.kind != SPEED_UP.name)
-            ).all()
+            queued = session.scalars(select(Attempt.id).where(Attempt.state == "queued")).all()
             free = session.scalar(
                 select(WorkerRow.name)
                 .where(WorkerRow.state == "idle")

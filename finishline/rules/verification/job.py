@@ -40,8 +40,7 @@ class Request:
     """The claims that trainings are planned for, and the wishes of the asker by name.
 
     `entropy` is 32 random bytes, the nonce that the seeds follow from. `claimed_seeds` are those in
-    the logs of the first claim. `reference` is the SHA-256 of the benchmark's reference package,
-    where one is trained beside the claims.
+    the logs of the first claim.
     """
 
     benchmark: Benchmark
@@ -49,7 +48,6 @@ class Request:
     claims: Sequence[Claim] = ()
     claimed_seeds: Sequence[int | None] = ()
     wishes: Mapping[str, Any] = field(default_factory=dict)
-    reference: str | None = None
 
     @property
     def package(self) -> str:
@@ -135,9 +133,7 @@ class Purpose:
     `may_be_repeated` is asked for by its submitter as often as the quota lasts: all its runs count
     together. One `asked_by_owners` is theirs to request on quota, although it checks no claim. One
     `in_box` trains packages: its runs count evaluations in the place of epochs, and take from a
-    quota on a worker without accelerators too. One `beside_reference` trains the benchmark's
-    reference package too, on the worker that measured the entry: it is for nobody's quota, and
-    starts when nothing else waits.
+    quota on a worker without accelerators too.
     """
 
     name: str
@@ -159,7 +155,6 @@ class Purpose:
     may_be_repeated: bool = False
     asked_by_owners: bool = False
     in_box: bool = False
-    beside_reference: bool = False
 
     def devices(self, accelerators: int) -> int:
         """Devices of a worker whose seconds a quota is charged with."""

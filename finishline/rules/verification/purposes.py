@@ -11,7 +11,6 @@ from finishline.rules.verification.entry import ENTRY
 from finishline.rules.verification.job import Purpose
 from finishline.rules.verification.latency import LATENCY
 from finishline.rules.verification.replay import REPLAY
-from finishline.rules.verification.speed_up import SPEED_UP
 
 __all__ = [
     "ABLATION",
@@ -23,14 +22,13 @@ __all__ = [
     "LATENCY",
     "PURPOSES",
     "REPLAY",
-    "SPEED_UP",
     "has_proof",
     "is_in_box",
     "names_where",
     "purpose_named",
 ]
 
-ALL = (REPLAY, CALIBRATION, DUEL, LATENCY, CROSS_CHECK, ENTRY, ABLATION, SPEED_UP)
+ALL = (REPLAY, CALIBRATION, DUEL, LATENCY, CROSS_CHECK, ENTRY, ABLATION)
 PURPOSES = {purpose.name: purpose for purpose in ALL}
 # Those that somebody asks for about one submission.
 ASKED_FOR = tuple(name for name, purpose in PURPOSES.items() if purpose.claims == 1)

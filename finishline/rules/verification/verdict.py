@@ -54,7 +54,6 @@ ReasonCode = Literal[
     "repeat_not_compared",
     "processor_waited",
     "factor_effect",
-    "speed_up",
 ]
 Weight = Literal["supports", "rejects", "leaves_open", "note"]
 

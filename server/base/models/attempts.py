@@ -61,7 +61,7 @@ class Attempt(Base):
     accelerators: Mapped[int | None]
     clock_slack_seconds: Mapped[float | None]
     hardware_class: Mapped[str | None] = mapped_column(String(200))
-    submitter_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
+    submitter_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
     by_organiser: Mapped[bool]
     asked_at: Mapped[datetime]
     sent_to: Mapped[str | None] = mapped_column(String(200))

@@ -17,8 +17,7 @@ class TrainingPackage(Base):
     once for a hardware class; `environment_sha256` is that of the workers which train it.
     `program_sha256` is that of its program, and `same_program_as` an earlier submission of the same
     program: then it holds no rank. `determinism` is "shown" or "struck" by repeated runs, None if
-    it was not checked. `speed_up` is the reference's time over its own with its 95 % interval, from
-    `speed_up_pairs` of runs on one worker; None without such runs.
+    it was not checked.
     """
 
     __tablename__ = "trainings"
@@ -36,8 +35,4 @@ class TrainingPackage(Base):
     size_bytes: Mapped[int] = mapped_column(BigInteger)
     compressed_bytes: Mapped[int] = mapped_column(BigInteger)
     determinism: Mapped[str | None] = mapped_column(String(10))
-    speed_up: Mapped[float | None]
-    speed_up_low: Mapped[float | None]
-    speed_up_high: Mapped[float | None]
-    speed_up_pairs: Mapped[int | None]
     published_at: Mapped[datetime | None]
