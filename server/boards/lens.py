@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -20,7 +20,7 @@ from finishline.rules.benchmarks.prices import (
 )
 from finishline.rules.scoring.tta import display_seconds
 from finishline.rules.statistics.gaps import interval_of
-from server.base.models import Attempt, PoolRun, RunRow, Submission, Verification
+from server.base.models import PoolRun, RunRow, Submission, Verification
 from server.boards.rows import BoardRow, why_price_unranked
 from server.boards.what_if import (
     Lens,
@@ -30,7 +30,6 @@ from server.boards.what_if import (
     result_of_set,
     time_of_run,
 )
-from server.verifications.pool_runs import ENDED_EARLY, posted_runs
 
 # Curves are long: so many are in memory at once, as text. Each is decoded when its turn comes,
 # because a few hundred decoded ones keep the garbage collector busier than the decoding takes.
@@ -114,7 +113,7 @@ def _times_of_pools(
 ) -> dict[str, list[LensTime]]:
     """The times of the sealed runs of each measured submission.
 
-    Their curves are in the reports of its replays; those of a lost attempt as it posted them.
+    Their curves are in the reports of its replays.
     """
     measured = (*which, Submission.evidence == "measured")
     joined = select(
@@ -122,18 +121,15 @@ def _times_of_pools(
         Submission.division,
         PoolRun.verification_id,
         PoolRun.index,
-        PoolRun.attempt_id,
-        Attempt.state.in_(ENDED_EARLY).label("lost"),
     )
     runs = session.execute(
         joined.join(PoolRun, PoolRun.pool_id == Submission.pool_id)
-        .outerjoin(Attempt, Attempt.id == PoolRun.attempt_id)
         .where(*measured)
         .order_by(Submission.id, PoolRun.verification_id, PoolRun.index)
     ).all()
     reports = session.execute(
         select(Verification.id, cast(Verification.report, Text))
-        .where(Verification.id.in_({run.verification_id for run in runs if not run.lost}))
+        .where(Verification.id.in_({run.verification_id for run in runs}))
         .execution_options(yield_per=CURVES_AT_ONCE)
     )
     trained = {
@@ -141,14 +137,11 @@ def _times_of_pools(
         for verification_id, report in reports
         for run in (orjson.loads(report or "null") or {"runs": ()})["runs"]
     }
-    for attempt_id in {run.attempt_id for run in runs if run.lost}:
-        for posted in posted_runs(session, session.get_one(Attempt, attempt_id), benchmark):
-            trained[attempt_id, posted.index] = asdict(posted)
     times: dict[str, list[LensTime]] = {
         run.id: [] for run in runs if run.id in rows and rows[run.id].is_measured
     }
     for run in runs:
-        found = trained.get((run.attempt_id if run.lost else run.verification_id, run.index))
+        found = trained.get((run.verification_id, run.index))
         if found is not None and run.id in times:
             stored = _stored(found)
             times[run.id].append(time_of_run(stored, lens, benchmark, division=run.division))

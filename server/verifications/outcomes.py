@@ -88,14 +88,14 @@ def conclude_replay(
 
     With a reason to leave it open the verdict is inconclusive, whatever the replay shows."""
     submission = verification.submission
-    believed = None if why is not None else report  # Else one worker's word is in everybody's pool.
     verdict = judge_report(session, verification, report)
     if submission is None or verdict is None:
         raise ValueError(f"verification {verification.id} is a replay without a submission")
     lock_boards(session, [submission.benchmark_id])
     if report.precision is not None:
         submission.precision_measured = report.precision.lowest
-    keep_sealed_runs(session, verification, believed)
+    if why is None:  # Else one worker's word is in everybody's pool.
+        keep_sealed_runs(session, verification, report)
     end_with_verdict(session, verification, open_because(verdict, why))
     show_energy(verification)
     show_determinism(submission, verdict)

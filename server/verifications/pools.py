@@ -35,18 +35,15 @@ from server.base.models import Attempt, Pool, PoolRun, Submission, Verification
 from server.base.standing import checks_claim, claim_of, published_verification, purpose_of
 from server.benchmarks.calibrations import benchmark_of
 from server.benchmarks.queries import definition
-from server.verifications.pool_runs import Spreads, count_owners, first_finished
+from server.verifications.pool_runs import Spreads, count_owners, counted_runs
 from server.verifications.sealed_runs import SealedRun
 
 
-def keep_sealed_runs(
-    session: Session, verification: Verification, report: ReplayReport | None
-) -> None:
+def keep_sealed_runs(session: Session, verification: Verification, report: ReplayReport) -> None:
     """Add the sealed runs of a replay to its configuration's pool, and measure it again.
 
     The reference with its settings is a configuration, and so is a package. Only a quiet worker of
-    its own hardware class measures its time. Without a `report` the runs are those that lost
-    attempts finished. A pool closed meanwhile gets no runs.
+    its own hardware class measures its time. A pool closed meanwhile gets no runs.
     """
     submission = verification.submission
     if submission is None or not purpose_of(verification).fills_pool:
@@ -55,7 +52,7 @@ def keep_sealed_runs(
         return
     benchmark = benchmark_of(session, verification)
     hardware_class = submission.system["hardware_class"]
-    found = first_finished(session, verification, benchmark, report, hardware_class=hardware_class)
+    found = counted_runs(verification, benchmark, report, hardware_class=hardware_class)
     if not found:
         return
     # This locks the board, so that no other transaction opens the same pool meanwhile.
@@ -128,19 +125,19 @@ def _add(
     session: Session,
     pool: Pool,
     verification: Verification,
-    runs: Iterable[tuple[str, SealedRun]],
+    runs: Iterable[SealedRun],
 ) -> None:
     known = set(
         session.scalars(select(PoolRun.index).where(PoolRun.verification_id == verification.id))
     )
-    for attempt_id, run in runs:
+    for run in runs:
         if run.index not in known:
             session.add(
                 PoolRun(
                     verification_id=verification.id,
                     index=run.index,
                     pool_id=pool.id,
-                    attempt_id=attempt_id,
+                    attempt_id=verification.attempts[-1].id,
                     seed=run.seed,
                     seconds=run.seconds,
                     epochs=run.epochs,

@@ -35,7 +35,7 @@ from server.base.standing import (
 from server.benchmarks.calibrations import chunks_of, lock_calibration
 from server.submissions.service import lock_submissions
 from server.verifications.jobs import is_uncalibrated, order_about, queue_job
-from server.verifications.pools import follow_evidence, keep_sealed_runs
+from server.verifications.pools import follow_evidence
 from server.verifications.proofs import keep_evidence
 
 
@@ -191,7 +191,6 @@ def settle_without_verdict(session: Session, verification: Verification) -> None
     """Restore the submission's earlier status; a calibration's state is updated."""
     settle_calibration(session, verification)
     keep_evidence(session, verification)
-    keep_sealed_runs(session, verification, None)
     submission = _checked(verification)
     if submission is not None:
         set_status(session, submission, published_status(submission))

@@ -2,14 +2,13 @@
 
 import hashlib
 from collections import Counter
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from finishline.rules.benchmarks.definition_tables import ReachRule
 from finishline.rules.errors import RuleError
 from finishline.rules.verification.calibration import plan_calibration
 from finishline.rules.verification.cross_check import plan_cross_check
@@ -27,7 +26,7 @@ from server.verifications.fair_queue import (
     Waiting,
     fair_order,
 )
-from server.verifications.sealed_runs import sealed_runs, streamed_runs
+from server.verifications.sealed_runs import sealed_runs
 from tests.support.build import build_report
 from tests.support.verdicts import CLAIM
 
@@ -278,76 +277,17 @@ def test_stopping_and_going_on_from_the_turns_is_the_same_order(ones, cut):
     assert first + fair_order(rest, queue.turns()) == whole
 
 
-SEEDS = [11, 12, 13]
-
-
-def events_of(run, *, ended=True, **end):
-    """The events of a run, as they are stored."""
-    told = [{"run": run.index, "kind": "run_started"}]
-    for item in run.evaluations:
-        told.append({"run": run.index, "kind": "evaluation", **asdict(item)})
-    finish = {
-        "run": run.index,
-        "kind": "run_finished",
-        "status": run.status,
-        "ledger": run.ledger,
-        "cpu_seconds": run.cpu_seconds,
-        "failure": None,
-    }
-    return [*told, finish | end] if ended else told
-
-
-@pytest.fixture
-def runs():
-    return build_report(SEEDS).runs
-
-
-def test_a_run_is_read_as_it_would_be_reported(digits, runs):
-    events = [event for run in runs for event in events_of(run)]
-    found = streamed_runs(digits, events, seeds=SEEDS)
-
-    assert [run.seed for run in found] == SEEDS
-    for run, reported in zip(found, runs, strict=True):
-        assert run.parent_seconds == pytest.approx(reported.parent_seconds)
-        assert replace(run, parent_seconds=None, child_seconds=None) == replace(
-            reported, parent_seconds=None, child_seconds=None
-        )
-
-
-def test_a_run_at_the_target_is_finished_though_its_end_was_not_posted(digits, runs):
-    under_way = replace(runs[1], evaluations=runs[1].evaluations[:-1])
-    events = events_of(runs[0], ended=False) + events_of(under_way, ended=False)
-    (found,) = streamed_runs(digits, events, seeds=SEEDS)
-
-    assert (found.index, found.tta_seconds) == (0, runs[0].tta_seconds)
-
-
-def test_where_every_run_goes_to_its_end_only_that_finishes_it(digits, runs):
-    fixed = replace(digits, reach=ReachRule("fixed_stop", 1))
-
-    assert streamed_runs(fixed, events_of(runs[0], ended=False), seeds=SEEDS) == []
-    assert len(streamed_runs(fixed, events_of(runs[0]), seeds=SEEDS)) == 1
-
-
 @pytest.mark.parametrize(
     ("kind", "code", "counted"),
     [("time_limit", "run_time_limit", 1), ("infrastructure", "child_died", 0)],
 )
 def test_a_run_past_its_limit_counts_and_one_that_the_machinery_ended_does_not(
-    kind, code, counted, digits, runs
+    kind, code, counted, digits
 ):
-    short = replace(runs[0], evaluations=runs[0].evaluations[:3])
-    failure = asdict(Failure(kind, code, "it ended", "look"))
-    found = streamed_runs(digits, events_of(short, status="failed", failure=failure), seeds=SEEDS)
-    report = replace(build_report(SEEDS), runs=found)
+    report = build_report([11])
+    failure = Failure(kind, code, "it ended", "look")
+    ended = replace(report.runs[0], status="failed", tta_seconds=None, failure=failure)
+    short = replace(ended, evaluations=ended.evaluations[:3])
 
-    sealed = sealed_runs(digits, report, own_runs=0)
+    sealed = sealed_runs(digits, replace(report, runs=[short]), own_runs=0)
     assert [run.seconds for run in sealed] == [None] * counted
-
-
-def test_an_evaluation_without_a_figure_is_refused(digits, runs):
-    events = events_of(runs[0])
-    assert streamed_runs(digits, events[:1], seeds=SEEDS) == []
-    events[1]["ledger"] = None
-    with pytest.raises(RuleError, match="ledger"):
-        streamed_runs(digits, events, seeds=SEEDS)
