@@ -19,7 +19,6 @@ from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES, purpose_
 from finishline.rules.verification.replay import plan_replay
 from finishline.rules.verification.replay_plan import band_for
 from server.verifications.fair_queue import (
-    NOBODY,
     ORGANISERS_IN_A_ROW,
     FairQueue,
     Turns,
@@ -175,7 +174,6 @@ def queues(draw):
 GREEDY = [waiting(f"greedy-{number}", ALICE, number) for number in range(5)]
 OWN = [waiting("alice", ALICE, -60), waiting("bob", BOB, -59)]
 RERUNS = [waiting(f"rerun-{number}", OLIVIA, number, by_organiser=True) for number in range(7)]
-IDLE = [waiting("first", NOBODY, -99), waiting("second", NOBODY, -98)]
 AFTER_THREE = Turns(organisers_in_a_row=ORGANISERS_IN_A_ROW)
 
 
@@ -193,9 +191,6 @@ AFTER_THREE = Turns(organisers_in_a_row=ORGANISERS_IN_A_ROW)
         ([*OWN, *RERUNS], Turns(),
          "rerun-0 rerun-1 rerun-2 alice rerun-3 rerun-4 rerun-5 bob rerun-6"),
         ([*OWN, *RERUNS[:1]], AFTER_THREE, "alice rerun-0 bob"),
-        # Nobody's attempts start when no other waits.
-        ([*IDLE, OWN[0], RERUNS[0]], Turns(), "rerun-0 alice first second"),
-        ([*IDLE, OWN[0], RERUNS[0]], AFTER_THREE, "alice rerun-0 first second"),
         # A rerun costs its submitter no turn.
         ([waiting("rerun", ALICE, 5, by_organiser=True), *OWN], Turns(), "rerun alice bob"),
     ],
