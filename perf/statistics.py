@@ -5,9 +5,8 @@ rules that the server uses. Seeds are fixed. Exits with 1 where a bar is missed.
 
 A run saturates towards 96 % as 1 - exp(-3.87 e / tau), is evaluated after each epoch e with an
 error of 0.05, and tau scatters so that the epochs to 94 % have a mean of 20 and a variation of 5 %.
-The same seed on another machine gives the same curve with an error of 0.1, of 0.14 with other
-software. At a fixed stop, runs scatter around the shipped runs of grammar: half of the variance
-belongs to the run, half is new at each evaluation. Times are lognormal.
+At a fixed stop, runs scatter around the shipped runs of grammar: half of the variance belongs to
+the run, half is new at each evaluation. Times are lognormal.
 """
 
 import argparse
@@ -53,8 +52,7 @@ CEILING, TARGET, NOISE = 96.0, 94.0, 0.05
 RATE = math.log(CEILING / (CEILING - TARGET))
 EPOCHS, EPOCHS_STDEV = 20.0, 0.99  # and 0.13 from the noise: a variation of 5 %
 PACE_STDEV = 0.02
-REFERENCE_RUNS, SEALED, OWN = 40, 4, 2
-EQUAL_SEED_LIMIT = 0.25
+REFERENCE_RUNS, SEALED = 40, 4
 TRIALS_OF_A_REFERENCE = 50
 SEED = 20_260
 SYSTEM = System("simulated", "class-a", "any")
@@ -75,7 +73,7 @@ class Strategy:
     """Strategy of a claim. Of `started` trainings the fastest `runs` are handed in.
 
     `forged` of them are rewritten to take `speed` times their epochs. Every time is multiplied by
-    `pace`. `again` is the error of the same seed trained again.
+    `pace`.
     """
 
     name: str
@@ -84,13 +82,9 @@ class Strategy:
     forged: int = 0
     speed: float = 1.0
     pace: float = 1.0
-    again: float = 0.1
 
 
-HONEST = (
-    *(Strategy("honest", runs) for runs in (3, 5, 10)),
-    Strategy("honest, other software", 3, again=0.14),
-)
+HONEST = tuple(Strategy("honest", runs) for runs in (3, 5, 10))
 CHEATS = (
     Strategy("every time multiplied by 0.08", pace=0.08),
     Strategy("half the seconds per epoch", pace=0.5),
@@ -170,19 +164,15 @@ def simulate(strategy: Strategy, *, trials: int) -> Outcomes:
             benchmark = simulated_benchmark(train(ours, REFERENCE_RUNS), runs=strategy.runs)
         sealed, paces = train(ours, SEALED), np.exp(ours.normal(0, PACE_STDEV, SEALED))
         worker = 2.0 ** ours.uniform(-1, 1)  # Half to twice as fast as the submitter's machine.
-        claimed, own, again = claim_and_repeat(strategy, theirs)
         replays = [
             reported(seed, stopped(curve, worker * pace))
-            for seed, curve, pace in zip(
-                [*own, *range(1000, 1000 + SEALED)], [*again, *sealed], [*[1.0] * OWN, *paces],
-                strict=True,
-            )
-        ]  # fmt: skip
-        curves = [stopped(curve, strategy.pace) for curve in claimed]
-        verdict = judged(benchmark, curves, replays, batch_size=64, own_runs=OWN)
+            for seed, (curve, pace) in enumerate(zip(sealed, paces, strict=True), 1000)
+        ]
+        curves = [stopped(curve, strategy.pace) for curve in claimed_curves(strategy, theirs)]
+        verdict = judged(benchmark, curves, replays, batch_size=64)
         found.trials += 1
         found.counts[verdict.outcome] += 1
-        ranked = measured_seconds([run.tta_seconds for run in replays[OWN:]])
+        ranked = measured_seconds([run.tta_seconds for run in replays])
         if verdict.outcome == "verified" and ranked is not None:
             found.ranked.append(ranked / worker)
     return found
@@ -196,21 +186,16 @@ def train(random: np.random.Generator, runs: int, *, epochs: int = 40) -> Number
     return curves
 
 
-def claim_and_repeat(
-    strategy: Strategy, theirs: np.random.Generator
-) -> tuple[list[Numbers], list[int], Numbers]:
-    """Curves as they are claimed, and some of their seeds with their curves when trained again."""
+def claimed_curves(strategy: Strategy, theirs: np.random.Generator) -> list[Numbers]:
+    """Curves as they are claimed."""
     trained = train(theirs, strategy.started or strategy.runs)
     best = sorted(range(len(trained)), key=lambda i: epochs_to_target(trained[i]))
     trained = trained[theirs.permutation(best[: strategy.runs])]
     epochs = np.arange(1, trained.shape[1] + 1)
-    claimed = [
+    return [
         np.interp(epochs, epochs * strategy.speed, curve) if index < strategy.forged else curve
         for index, curve in enumerate(trained)
     ]
-    own = theirs.permutation(strategy.runs)[:OWN]
-    again = trained[own] + theirs.normal(0, strategy.again, trained[own].shape)
-    return claimed, own.tolist(), again
 
 
 def epochs_to_target(curve: Numbers) -> int:
@@ -243,7 +228,6 @@ def judged(
     replays: Sequence[ReplayRun],
     *,
     batch_size: int,
-    own_runs: int = 0,
 ) -> Verdict:
     """The verdict on a claim of curves that end where they reached the target, and its replays."""
     scores = [
@@ -253,12 +237,12 @@ def judged(
     settings = {"batch_size": batch_size}
     claim = Claim(benchmark.benchmark_id, "closed", "m", "f", SYSTEM, (), settings)
     report = ReplayReport(list(replays), WORKER)
-    return judge(benchmark, claim, scores, report, curves=curves, own_runs=own_runs)
+    return judge(benchmark, claim, scores, report, curves=curves)
 
 
 def simulated_benchmark(reference: Numbers, *, runs: int) -> Benchmark:
     """A benchmark that is calibrated by a simulated reference."""
-    policy = ReplayPolicy("none", SEALED, SEALED, 0.01, 0.5, 60.0, 8.0, 1, False, EQUAL_SEED_LIMIT)
+    policy = ReplayPolicy("none", SEALED, SEALED, 0.01, 0.5, 60.0, 8.0, 1, False)
     return Benchmark(
         benchmark_id="simulated",
         title="Simulated",

@@ -71,7 +71,7 @@ def _row(
 ) -> DecisionRow:
     found = next((each for each in differences if each["figure"] == figure), None)
     means = [_mean(side, figure) for side in (published, new)]
-    if found is not None:  # Over the sealed runs alone: own seeds may be the same in both.
+    if found is not None:
         means = [found["first_mean"], found["second_mean"]]
     told = ratio_words(means[1] / means[0], more, less) if means[0] and means[1] else ""
     if told and found is not None and not found["comparable"]:

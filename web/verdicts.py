@@ -51,7 +51,6 @@ LEARNED = (
     "above_band",
     "curve_reproduced",
     "curve_not_reproduced",
-    "own_seed_not_confirmed",
 )
 EPOCHS = ("convergence_agrees", "converges_faster_than_replay")
 SPEED = (

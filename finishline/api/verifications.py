@@ -13,7 +13,6 @@ from finishline.rules.verification.ablation import FEWEST_REPEATS, MOST_REPEATS,
 from finishline.rules.verification.duel import FEWEST_PAIRS, MOST_PAIRS, DuelRun, Side
 from finishline.rules.verification.messages import ControlPoint, Failure
 from finishline.rules.verification.purposes import ASKED_FOR
-from finishline.rules.verification.replay_plan import OWN_SEEDS
 from finishline.rules.verification.utilisation import RunUtilisation
 
 
@@ -31,16 +30,14 @@ AskedFor = Annotated[
 class VerificationCreate(Body):
     """Kind of verification to request, and the reason. Both are stored.
 
-    A "replay" trains the reference as the claim says. A "latency" times its trained model. Before
-    its sealed runs a replay trains `own_seeds` of the seeds in the claim's logs. An "ablation"
-    trains each variant of a package's factors `repeats` times.
+    A "replay" trains the reference as the claim says. A "latency" times its trained model. An
+    "ablation" trains each variant of a package's factors `repeats` times.
     """
 
     model_config = example(kind="replay", reason="record claim")
 
     kind: AskedFor = "replay"
     reason: str | None = Field(default=None, max_length=2000)
-    own_seeds: Annotated[int, Field(ge=1, le=OWN_SEEDS), NO_FLAG] = OWN_SEEDS
     repeats: Annotated[int, Field(ge=FEWEST_REPEATS, le=MOST_REPEATS), NO_FLAG] = USUAL_REPEATS
 
 
@@ -182,10 +179,10 @@ class VerificationView(VerificationState):
     reference, "duel" for a submission `against` another, "latency" for the time its model takes,
     with the measured `backends`. `utilisation` is of each run of the report, by the roofs that its
     worker measured. `hyperparameters` are those of each run if the runs differ. They are sealed as
-    seeds are. The first `own_runs` of the seeds are the claim's own. `control_runs` and
-    `repeat_runs` measure no time, and count from 0 as the index of a run. A "cross_check" trains a
-    run of `checks_id` again. `owners` counts the owners of workers that agree, 0 before a report.
-    An "ablation" has the `factors` of a package, switched off alone and all together.
+    seeds are. `control_runs` and `repeat_runs` measure no time, and count from 0 as the index of a
+    run. A "cross_check" trains a run of `checks_id` again. `owners` counts the owners of workers
+    that agree, 0 before a report. An "ablation" has the `factors` of a package, switched off alone
+    and all together.
     """
 
     submission_id: str | None
@@ -199,7 +196,6 @@ class VerificationView(VerificationState):
     nonce: str | None
     runs_planned: int
     seeds: list[int] | None
-    own_runs: int
     control_runs: list[int] = []
     repeat_runs: list[int] = []
     hyperparameters: list[dict[str, float]] | None

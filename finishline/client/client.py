@@ -252,19 +252,17 @@ class Client:
         *,
         kind: AskedFor = "replay",
         reason: str | None = None,
-        own_seeds: int | None = None,
         repeats: int | None = None,
     ) -> VerificationView:
         """Ask for a verification of a submission: a replay, its latency or another kind.
 
-        Before its sealed runs a replay trains `own_seeds` of the seeds in the claim's logs, 1 or 2.
         An ablation trains each variant of a package's factors `repeats` times.
         The owner of a submission may ask for its first, on their quota. An organiser for any.
         """
         path = _path(submission) + "/verifications"
-        wishes = {"own_seeds": own_seeds, "repeats": repeats}
         body: dict[str, object] = {"kind": kind, "reason": reason}
-        body |= {name: wish for name, wish in wishes.items() if wish is not None}
+        if repeats is not None:
+            body["repeats"] = repeats
         return read_view(VerificationView, self._transport.post(path, body))
 
     def verification(self, verification_id: str) -> VerificationView:

@@ -492,7 +492,6 @@ table(
     Column("created_at", sa.DateTime(timezone=True), nullable=False, index=True),
     Column("ended_at", sa.DateTime(timezone=True)),
     Column("pool_id", ForeignKey("pools.id"), index=True),
-    Column("own_runs", sa.Integer(), nullable=False),
     Column("checks_id", ForeignKey("verifications.id"), index=True),
     Column("gpu_seconds_reserved", sa.Double()),
     Column("decision", sa.String(10)),

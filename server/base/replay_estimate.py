@@ -1,6 +1,6 @@
 """Estimate the runs and seconds of a verification from earlier ones of its kind."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,9 +10,9 @@ from sqlalchemy.orm import Session
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.statistics.aggregate import mean
 from finishline.rules.submissions.claim import Claim
-from finishline.rules.verification.job import Request, run_limit_seconds, trainable_seeds
+from finishline.rules.verification.job import Request, run_limit_seconds
 from finishline.rules.verification.purposes import PURPOSES, names_where
-from finishline.rules.verification.replay_plan import OWN_SEEDS, is_calibrated
+from finishline.rules.verification.replay_plan import is_calibrated
 from server.base.models import Submission, Verification
 
 Basis = Literal["replays of the submission", "replays of the benchmark", "run limit"]
@@ -37,16 +37,12 @@ class Past:
     accelerators: int
 
 
-def expected_runs(benchmark: Benchmark, claim: Claim, seeds: Sequence[int | None]) -> float:
-    """The mean number of runs that is drawn, with those of the claim's own `seeds`.
-
-    0 for a benchmark without a replay.
-    """
+def expected_runs(benchmark: Benchmark, claim: Claim) -> float:
+    """The mean number of runs that is drawn; 0 for a benchmark without a replay."""
     if benchmark.replay is None:
         return 0.0
     middle = (benchmark.replay.min_runs + benchmark.replay.max_runs) / 2
-    own = min(OWN_SEEDS, len(trainable_seeds(seeds))) if claim.trained_with == "reference" else 0
-    return own + (middle if is_calibrated(benchmark, claim) else 2 * middle)
+    return middle if is_calibrated(benchmark, claim) else 2 * middle
 
 
 class Estimator:
@@ -65,14 +61,11 @@ class Estimator:
 
     def estimate(self, submission: Submission, benchmark: Benchmark, claim: Claim) -> Expected:
         """By replays of the submission, else of its benchmark, else by the limit of a run."""
-        seeds = [run.seed for run in submission.runs]
-        sample = Request(
-            benchmark, bytes(32), claims=[claim], claimed_seeds=seeds, wishes=self._wishes
-        )
+        sample = Request(benchmark, bytes(32), claims=[claim], wishes=self._wishes)
         trainings = PURPOSES[self._kind].plan(sample)
         runs = float(len(trainings))
         if PURPOSES[self._kind].is_evidence:
-            runs = expected_runs(benchmark, claim, seeds)
+            runs = expected_runs(benchmark, claim)
         own = self._past(Verification.submission_id == submission.id)
         if own is not None:
             return _expected(runs, own, "replays of the submission")

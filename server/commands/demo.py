@@ -75,9 +75,8 @@ def _train(var: Path, screen: Screen) -> Path:
 
 
 def _verify(server: ServerClient, submission: View, screen: Screen) -> int:
-    screen.say("", Text("3. Replay it: one seed of yours, then seeds of the server", style="bold"))
-    # A demo is short: one of the claim's own seeds is enough to show.
-    verification = request_verification(server, str(submission["id"]), reason="demo", own_seeds=1)
+    screen.say("", Text("3. Replay it with secret seeds of the server", style="bold"))
+    verification = request_verification(server, str(submission["id"]), reason="demo")
     screen.say(f"  sealed: {verification.get('seal')}")
     verification = watch_verification(server, verification, screen)
     screen.say(*verdict_lines(verification))

@@ -116,7 +116,7 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
     "verifications": _included(
         "id kind submission_id against_id calibration_id benchmark_sha256 requested_by reason "
         "state seal nonce runs control_points max_attempts lease_seconds "
-        "limit_seconds outcome reasons report created_at ended_at pool_id own_runs "
+        "limit_seconds outcome reasons report created_at ended_at pool_id "
         "checks_id decision decided_by decided_at decision_reason",
         gpu_seconds_reserved="an account between a submitter and one server",
     ),

@@ -13,7 +13,6 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.definition_tables import ReplayPolicy, RunsRule, TrainingPolicy
 from finishline.rules.errors import RuleError
 from finishline.rules.text import count_text
-from finishline.rules.verification.replay_plan import OWN_SEEDS
 from server.base.board_versions import board_version, cached_for_board
 from server.base.errors import ConflictError, ContentError, ServerError
 from server.benchmarks.phase_queries import current_phases
@@ -175,11 +174,10 @@ def _explain_replay(policy: ReplayPolicy) -> str:
     least, most = policy.min_runs, policy.max_runs
     sealed = count_text(most, "sealed run")
     return (
-        f"A verification trains the reference with {count_text(OWN_SEEDS, 'seed')} of the claim's "
-        "own and compares their curves with the claimed ones. Then it trains "
-        f"{sealed if least == most else f'{least} to {sealed}'} whose seeds the server drew: "
-        "every evaluation is compared with the band of calibrated runs, the claimed epochs with "
-        "both. The time that ranks is that of the sealed runs. All tests together leave an honest "
+        "A verification trains the reference in "
+        f"{sealed if least == most else f'{least} to {sealed}'} whose seeds the server drew. "
+        "Every evaluation is compared with the band of calibrated runs, the claimed epochs with "
+        "both. The time that ranks is the time of these runs. All tests together leave an honest "
         f"claim unverified at most {quality(100 * policy.alpha, 'percent')} of the time."
     )
 

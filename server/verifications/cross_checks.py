@@ -7,10 +7,10 @@ from datetime import timedelta
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from finishline.rules.verification.cross_check import agree, drawn_runs, judge_own_seeds
+from finishline.rules.verification.cross_check import agree, drawn_runs
 from finishline.rules.verification.job import Request
 from finishline.rules.verification.judge import is_excused
-from finishline.rules.verification.messages import Failure, ReplayReport, ReplayRun
+from finishline.rules.verification.messages import Failure, ReplayReport
 from finishline.rules.verification.purposes import CROSS_CHECK, names_where
 from finishline.rules.verification.verdict import Reason, Verdict
 from server.base.database import utc_now
@@ -20,7 +20,6 @@ from server.base.standing import (
     KEEP,
     OPEN,
     claim_of,
-    claimed_runs,
     is_published,
     lock_verification,
     published_status,
@@ -33,7 +32,7 @@ from server.verifications.jobs import Order, queue_attempt, queue_job
 from server.verifications.outcomes import NO_SECOND_WORKER, conclude_replay
 from server.verifications.pool_runs import follow_owners
 from server.verifications.pools import take_out_runs
-from server.verifications.queries import claimed_curves, is_of_latest_report
+from server.verifications.queries import is_of_latest_report
 from server.verifications.service import (
     end_with_verdict,
     request_verification,
@@ -59,29 +58,24 @@ def begin_cross_check(
     session: Session,
     verification: Verification,
     report: ReplayReport,
-    suspects: Sequence[int] = (),
     *,
     rejects: bool = False,
 ) -> tuple[bool, Reason | None]:
     """Queue the drawn cross-checks; returns if the verdict waits for them, and why it stays open.
 
-    Only sealed runs that count are drawn: runs of own seeds are compared with the claim instead.
-    `suspects` are the runs of own seeds that do not follow the claim. One worker cannot reject a
-    claim, so each suspect is trained again, even after an organisers' worker. If the sealed
-    runs reject the claim, all of them are trained again, unless an organisers' worker trained them.
+    If the runs reject the claim, all of them are trained again, unless an organisers' worker
+    trained them.
     """
     organisers = is_organisers_worker(session, report.system.worker)
-    sealed = report.runs[verification.own_runs :]
-    counted = [run.index for run in sealed if not is_excused(run)]
+    counted = [run.index for run in report.runs if not is_excused(run)]
     drawn = drawn_runs(verification.nonce, asdict(report), among=counted, organisers=organisers)
     if rejects and not organisers:
         drawn = counted
-    asked = sorted({*drawn, *suspects})
-    if not asked or not has_other_owner(session, verification, report.system.hardware_class):
+    if not drawn or not has_other_owner(session, verification, report.system.hardware_class):
         return False, None if organisers else NO_SECOND_WORKER
-    for index in asked:
+    for index in drawn:
         _queue(session, verification, report, index)
-    return bool(suspects) or not organisers, None
+    return not organisers, None
 
 
 def has_other_owner(
@@ -165,8 +159,6 @@ def end_cross_check(
         _conclude_waiting(session, checked, original, None)
         if checked.pool_id is not None:
             follow_owners(session, session.get_one(Pool, checked.pool_id))
-    elif earlier is None and _claim_and_second_agree(session, checked, first, run):
-        _refuse_first(session, checked, original, by=report)
     elif earlier is None and has_other_owner(
         session, checked, report.system.hardware_class, seeds=check.seeds
     ):
@@ -213,19 +205,6 @@ def take_out(
         # Both before the audit log: the worker that reports is marked as idle after it.
         lock_workers(session, {name, by.system.worker})
         pause_by_server(session, name, by="cross-check", why=why, beside={"opened again": opened})
-
-
-def _claim_and_second_agree(
-    session: Session, checked: Verification, first: ReplayRun, second: ReplayRun
-) -> bool:
-    """Whether the claim and a second training of one of its own seeds contradict the first."""
-    own = first.seed in checked.seeds[: checked.own_runs]
-    if checked.submission is None or not own:
-        return False
-    runs, curves = claimed_runs(checked.submission), claimed_curves(session, checked.submission)
-    benchmark = definition(session, checked.benchmark_sha256)
-    reasons = judge_own_seeds(benchmark, runs, curves, [first, second])
-    return [reason.code for reason in reasons] == ["own_seed_not_confirmed", "curve_reproduced"]
 
 
 def _earlier(session: Session, checked: Verification, check: Verification) -> ReplayReport | None:

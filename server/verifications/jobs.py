@@ -107,7 +107,6 @@ def order_about(
             benchmark,
             secrets.token_bytes(32),
             claims=[claim_of(submission)],
-            claimed_seeds=[run.seed for run in submission.runs],
             wishes=wishes,
         ),
         requested_by=requested_by,
@@ -152,8 +151,7 @@ def queue_job(session: Session, order: Order) -> Verification:
     submission_id = order.submission.id if order.submission is not None else None
     band = []
     if purpose.is_evidence:
-        runs = len(trainings) - drawn.own_runs
-        band = band_for(benchmark, order.request.claims[0], runs=runs)
+        band = band_for(benchmark, order.request.claims[0], runs=len(trainings))
     verification = Verification(
         id=new_id(),
         kind=purpose.name,
@@ -172,7 +170,6 @@ def queue_job(session: Session, order: Order) -> Verification:
         ),
         nonce=drawn.nonce,
         runs=len(trainings),
-        own_runs=drawn.own_runs,
         trainings=[_row(index, training) for index, training in enumerate(trainings)],
         control_points=[asdict(point) for point in band],
         max_attempts=policy.max_attempts,
@@ -190,9 +187,7 @@ def queue_job(session: Session, order: Order) -> Verification:
 
 
 def _row(index: int, training: Training) -> JobTraining:
-    table = asdict(training)
-    del table["own"]
-    return JobTraining(index=index, **table | {"measure": list(training.measure)})
+    return JobTraining(index=index, **asdict(training) | {"measure": list(training.measure)})
 
 
 def trainings_of(verification: Verification) -> list[Training]:
@@ -205,7 +200,6 @@ def trainings_of(verification: Verification) -> list[Training]:
             data_nonce=row.data_nonce,
             stop_at="end" if row.stop_at == "end" else "target",
             measure=tuple(row.measure),
-            own=row.index < verification.own_runs,
             precision=cast(PrecisionName | None, row.precision),
         )
         for row in verification.trainings

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from sqlalchemy.orm import Session
 
-from finishline.rules.verification.cross_check import unreproduced
 from finishline.rules.verification.job import Case, measures
 from finishline.rules.verification.latency import measured_figures
 from finishline.rules.verification.messages import ReplayReport
@@ -24,7 +23,7 @@ from server.benchmarks.calibrations import benchmark_of
 from server.benchmarks.queries import definition
 from server.verifications.jobs import trainings_of
 from server.verifications.pools import follow_evidence, keep_sealed_runs
-from server.verifications.queries import claimed_curves, own_again
+from server.verifications.queries import claimed_curves
 from server.verifications.service import end_with_verdict
 from server.verifications.workers import is_organisers_worker
 
@@ -64,20 +63,6 @@ def _case(session: Session, verification: Verification, report: ReplayReport) ->
         runs=claimed_runs(submission),
         curves=claimed_curves(session, submission),
         latency_ms=submission.latency_ms,
-        again=own_again(session, verification),
-    )
-
-
-def suspects(session: Session, verification: Verification, report: ReplayReport) -> list[int]:
-    """Runs of own seeds that do not follow the claim."""
-    submission = verification.submission
-    if submission is None or not verification.own_runs:
-        return []
-    return unreproduced(
-        benchmark_of(session, verification),
-        claimed_runs(submission),
-        claimed_curves(session, submission),
-        report.runs[: verification.own_runs],
     )
 
 

@@ -34,7 +34,7 @@ def counted_runs(
     if why_not_timed(report, hardware_class=hardware_class) is not None:
         return []
     untimed = verification.control_runs | verification.repeat_runs
-    runs = sealed_runs(benchmark, report, own_runs=verification.own_runs)
+    runs = sealed_runs(benchmark, report)
     return [run for run in runs if run.index not in untimed]
 
 

@@ -48,7 +48,6 @@ from server.base.viewer import Viewer
 from server.benchmarks.calibrations import benchmark_of
 from server.submissions.service import runs_with_curves
 from server.verifications.jobs import trainings_of, trains_packages
-from server.verifications.queries import own_again
 from server.verifications.report_checks import posted_events
 from server.verifications.views import shown_report
 
@@ -82,15 +81,9 @@ def proof_parts(session: Session, verification: Verification) -> Table:
         },
         "attempts": [_attempt_part(session, item).model_dump() for item in verification.attempts],
         "report": None if verification.state == "cancelled" else shown_report(verification),
-        "verdict": _verdict_part(session, verification),
+        "verdict": {"outcome": verification.outcome, "reasons": verification.reasons},
         "code": kept.code if kept is not None else code_part(session),
     }
-
-
-def _verdict_part(session: Session, verification: Verification) -> Table:
-    part = {"outcome": verification.outcome, "reasons": verification.reasons}
-    again = own_again(session, verification)
-    return part | {"own_again": [asdict(run) for run in again]} if again else part
 
 
 def _verification_part(verification: Verification) -> VerificationPart:
@@ -135,7 +128,6 @@ def _draw_part(session: Session, verification: Verification) -> DrawPart:
         nonce=verification.nonce,
         runs=verification.runs,
         seeds=verification.seeds,
-        own_runs=verification.own_runs,
         beside=beside_of(purpose_of(verification), trainings, sealed),
     )
 

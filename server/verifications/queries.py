@@ -16,7 +16,6 @@ from sqlalchemy.orm import Session, aliased, selectinload, undefer
 from finishline.api.verifications import ReasonView
 from finishline.rules.benchmarks.accelerators import hardware_words
 from finishline.rules.run import Evaluation, evaluation_of
-from finishline.rules.verification.messages import ReplayRun
 from server.base.errors import no_such
 from server.base.models import (
     DISPLAY_NAME,
@@ -29,7 +28,7 @@ from server.base.models import (
     Verification,
 )
 from server.base.models.visibility import ranks
-from server.base.standing import LISTED, OPEN, lock_verification, published_verification, report_of
+from server.base.standing import LISTED, OPEN, lock_verification, published_verification
 from server.submissions.service import runs_with_curves
 
 
@@ -122,18 +121,6 @@ def is_of_latest_report() -> ColumnElement[bool]:
         attempt.verification_id == Verification.checks_id
     )
     return Verification.created_at >= latest.scalar_subquery()
-
-
-def own_again(session: Session, verification: Verification) -> list[ReplayRun]:
-    """Runs of the claim's own seeds from workers of other owners, the latest last."""
-    own = verification.seeds[: verification.own_runs]
-    rows = session.scalars(
-        select(Verification)
-        .where(Verification.checks_id == verification.id, Verification.report.is_not(None))
-        .order_by(Verification.created_at)
-    )
-    reports = [found for row in rows if (found := report_of(row)) is not None]
-    return [run for report in reports for run in report.runs if run.seed in own]
 
 
 # Weight of the reasons that decide an outcome; other outcomes are left open by some reason.

@@ -158,13 +158,12 @@ def take_turn(session: Session, verification: Verification) -> None:
 
 
 def _contradicted(session: Session, check: Verification, checked: Verification) -> set[str]:
-    """Workers that the report of a cross-check may take out: none for the first of a sealed run."""
+    """Workers that the report of a cross-check may take out: none for the first of a run."""
     others = select(Verification.id).where(
         Verification.checks_id == checked.id, Verification.outcome == "rejected"
     )
     rejected = session.scalars(others).all()
-    own = checked.seeds[: checked.own_runs]
-    if not rejected and not any(seed in own for seed in check.seeds):
+    if not rejected:
         return set()
     trained = Attempt.verification_id.in_([checked.id, *rejected])
     return set(session.scalars(select(Attempt.worker).where(trained, Attempt.worker.is_not(None))))

@@ -31,7 +31,6 @@ from server.verifications.outcomes import (
     conclude_replay,
     end_measured,
     judge_report,
-    suspects,
 )
 from server.verifications.queries import lock_attempt
 from server.verifications.report_checks import (
@@ -254,7 +253,6 @@ def _await_cross_checks(
         session,
         verification,
         report,
-        suspects(session, verification, report),
         rejects=verdict.outcome == "rejected",
     )
     if not waits:

@@ -75,7 +75,7 @@ def _require_public_source(submission: Submission) -> None:
 
 
 def _wishes(wanted: VerificationCreate) -> dict[str, int]:
-    return {"own_seeds": wanted.own_seeds, REPEATS: wanted.repeats}
+    return {REPEATS: wanted.repeats}
 
 
 def cancel(session: Session, caller: Caller, verification_id: str) -> Verification:

@@ -269,10 +269,9 @@ def judged_under(session: Session, verification: Verification) -> Benchmark:
 
 
 def sealed_of(verification: Verification, report: ReplayReport) -> ReplayReport:
-    """Report with the timed, sealed runs alone: the claim's own seeds may be the same in both."""
+    """Report with the timed runs alone."""
     untimed = verification.control_runs | verification.repeat_runs
-    sealed = report.runs[verification.own_runs :]
-    return replace(report, runs=[run for run in sealed if run.index not in untimed])
+    return replace(report, runs=[run for run in report.runs if run.index not in untimed])
 
 
 def _side(session: Session, verification: Verification, report: ReplayReport | None) -> SideView:

@@ -21,15 +21,15 @@ class SealedRun:
     epochs: float | None
 
 
-def sealed_runs(benchmark: Benchmark, report: ReplayReport, *, own_runs: int) -> list[SealedRun]:
+def sealed_runs(benchmark: Benchmark, report: ReplayReport) -> list[SealedRun]:
     """The runs of a report that count in the pool of its configuration.
 
-    The first `own_runs` have the claim's own seeds, which were not sealed. A run that the machinery
+    A run that the machinery
     ended is no run; one that missed the target or ran into its limit is infinite.
     """
     found = []
     for run in report.runs:
-        if run.index < own_runs or is_excused(run):
+        if is_excused(run):
             continue
         reached = evaluation_at_target(benchmark, run)
         if reached is None or run.tta_seconds is None:

@@ -62,7 +62,7 @@ CALLS = {
         lambda client: client.revoke_waiver("s", "no_seed", reason="r"),
         SubmissionView,
     ),
-    "verify": (lambda client: client.verify("s", own_seeds=1), VerificationView),
+    "verify": (lambda client: client.verify("s", repeats=2), VerificationView),
     "verification": (lambda client: client.verification("v"), VerificationView),
     "cancel": (lambda client: client.cancel("v"), VerificationView),
     "watch": (lambda client: next(client.watch("v")), None),

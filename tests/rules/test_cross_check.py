@@ -8,7 +8,6 @@ from scipy import stats
 
 from finishline.rules.measurements import PrecisionAudit
 from finishline.rules.run import Evaluation
-from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.verification.cross_check import compare_runs, curve_distance, drawn_runs
 from finishline.rules.verification.judge import judge
 from finishline.rules.verification.messages import ReplayEvaluation, ReplayReport, ReplayRun
@@ -23,7 +22,7 @@ from finishline.rules.verification.rerun_comparison import (
     compare_systems,
     figures_of,
 )
-from tests.support.verdicts import CLAIM, WORKER, codes, replay, report, trained, weight_of
+from tests.support.verdicts import CLAIM, WORKER, trained
 
 NONCES = [bytes([i]).hex() * 32 for i in range(200)]
 
@@ -83,43 +82,6 @@ def until_target(quality):
     return list(quality[: next(j for j, q in enumerate(quality, 1) if q >= 97.5)])
 
 
-def judged(digits, *own, again=None):
-    """Three shipped runs claimed, `own` the curves of the worker for their seeds."""
-    known = [run.quality for run in digits.reference_runs_at(64)]
-    curves = [evaluations(until_target(quality)) for quality in known[:3]]
-    runs = [
-        RunScore(f"run_{i}.log", i, True, c[-1].seconds, c[-1].epoch, 98.0, 0.11)
-        for i, c in enumerate(curves)
-    ]
-    of_own = [replay(i, quality, seed=i) for i, quality in enumerate(own)]
-    sealed = [replay(len(own) + i, until_target(known[10 + i]), seed=100 + i) for i in range(3)]
-    return judge(
-        digits,
-        CLAIM,
-        runs,
-        report([*of_own, *sealed]),
-        curves=curves,
-        own_runs=len(own),
-        own_again=[] if again is None else [replay(0, again, seed=0)],
-    )
-
-
-def noisy(digits, place, *, rms):
-    """The shipped curve of a seed as another host gives it."""
-    curve = until_target(digits.reference_runs_at(64)[place].quality)
-    noise = np.random.default_rng(place).normal(0, 1, len(curve))
-    noise *= rms / np.sqrt((noise**2).mean())
-    return [q + float(n) for q, n in zip(curve, noise, strict=True)]
-
-
-@pytest.mark.parametrize("rms", [0.04, 0.19])
-def test_an_own_seed_as_another_host_gives_it_is_reproduced(digits, rms):
-    found = judged(digits, noisy(digits, 0, rms=rms), noisy(digits, 1, rms=rms))
-
-    assert found.outcome == "verified", found.reasons
-    assert codes(found).count("curve_reproduced") == 2
-
-
 def test_the_distance_is_that_of_the_epochs_both_have():
     first = evaluations([10.0, 20.0, 30.0, 40.0])
     second = evaluations([13.0, 24.0, 30.0])
@@ -129,8 +91,8 @@ def test_the_distance_is_that_of_the_epochs_both_have():
 
 
 def test_any_two_shipped_seeds_are_further_apart_than_the_limit(digits):
-    limit = digits.replay.equal_seed_distance if digits.replay is not None else None
-    assert limit is not None
+    limit = digits.replay.equal_seed_distance
+    assert limit > 0.19  # Two hosts differed by that much at most.
     for batch_size in (32, 64, 128):
         known = [until_target(run.quality) for run in digits.reference_runs_at(batch_size)]
         nearest = min(
@@ -139,52 +101,6 @@ def test_any_two_shipped_seeds_are_further_apart_than_the_limit(digits):
             for other in known[:i]
         )
         assert nearest > limit
-
-
-def test_two_workers_against_a_claim_reject_it_and_one_leaves_it_open(digits):
-    other = until_target(digits.reference_runs_at(64)[20].quality)
-
-    alone, both = judged(digits, other), judged(digits, other, again=other)
-    kept = judged(digits, other, again=noisy(digits, 0, rms=0.1))
-
-    outcomes = [verdict.outcome for verdict in (alone, both, kept)]
-    assert outcomes == ["inconclusive", "rejected", "inconclusive"]
-    assert weight_of(alone, "own_seed_not_confirmed") == "leaves_open"
-    assert weight_of(both, "curve_not_reproduced") == "rejects"
-    (reason,) = [r for r in kept.reasons if r.code == "own_seed_not_confirmed"]
-    assert "not by the first" in reason.message
-
-
-def test_without_a_known_distance_there_is_a_note_that_leaves_nothing_open(digits):
-    bare = dataclasses.replace(digits.replay, equal_seed_distance=None)
-    other = until_target(digits.reference_runs_at(64)[20].quality)
-
-    found = judged(dataclasses.replace(digits, replay=bare), other)
-
-    assert found.outcome == "verified"
-    assert weight_of(found, "own_seed_not_compared") == "note"
-
-
-def test_own_runs_count_in_neither_target_band_time_nor_convergence(digits):
-    """A replay of an own seed that misses everything changes none of the other findings."""
-    flat = [5.0] * 8
-
-    found = judged(digits, flat, flat)
-    honest = judged(digits)
-
-    others = {"own_seed_not_confirmed"}
-    assert [r for r in found.reasons if r.code not in others] == list(honest.reasons)
-
-
-def test_where_a_seed_was_trained_our_crossing_replaces_the_claimed_one(digits):
-    slow = [*until_target(digits.reference_runs_at(64)[0].quality)[:-1], 97.0, 97.0, 97.0, 97.6]
-
-    found = judged(digits, slow)
-    agrees = next(r for r in found.reasons if r.code == "convergence_agrees")
-    honest = next(r for r in judged(digits).reasons if r.code == "convergence_agrees")
-
-    assert agrees.numbers["claimed_mean_epochs"] >= honest.numbers["claimed_mean_epochs"]
-    assert agrees.numbers["reference_runs"] == honest.numbers["reference_runs"]
 
 
 TORCH = dataclasses.replace(WORKER, software={"torch": "2.13.0"})

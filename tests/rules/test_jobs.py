@@ -17,7 +17,7 @@ from finishline.rules.verification.job import Request, build_job, draw_of_traini
 from finishline.rules.verification.messages import Failure
 from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES, purpose_named
 from finishline.rules.verification.replay import plan_replay
-from finishline.rules.verification.replay_plan import band_for
+from finishline.rules.verification.replay_plan import band_for, draw_replay
 from server.verifications.fair_queue import (
     ORGANISERS_IN_A_ROW,
     FairQueue,
@@ -37,7 +37,7 @@ def claim_of(**settings):
 
 
 def request(digits, *claims, **wishes):
-    return Request(digits, ENTROPY, claims=claims, claimed_seeds=[7, 8, 9], wishes=wishes)
+    return Request(digits, ENTROPY, claims=claims, wishes=wishes)
 
 
 def job_of(digits, claim, trainings):
@@ -65,22 +65,17 @@ def test_a_purpose_is_known_by_its_name_and_says_how_it_ends():
     assert all(PURPOSES[name].words.about for name in ASKED_FOR)
 
 
-def test_a_replay_trains_two_own_seeds_and_then_sealed_ones(digits):
-    planned = plan_replay(request(digits, claim_of(batch_size=32.0)))
+@pytest.mark.parametrize("trained_with", ["reference", "own"])
+def test_a_replay_trains_secret_seeds_only(trained_with, digits):
+    claim = replace(claim_of(batch_size=32.0), trained_with=trained_with)
+    planned = plan_replay(request(digits, claim))
 
-    assert [training.own for training in planned[:3]] == [True, True, False]
-    assert {training.seed for training in planned[:2]} < {7, 8, 9}
-    assert not {training.seed for training in planned[2:]} & {7, 8, 9}
+    assert digits.replay.min_runs <= len(planned) <= digits.replay.max_runs
+    drawn = draw_replay(digits, claim, entropy=ENTROPY)
+    assert draw_of_trainings(planned, ENTROPY.hex()) == drawn
     first = planned[0]
     assert (first.package, first.settings) == ("digits", {"batch_size": 32.0})
     assert (first.stop_at, first.measure) == ("target", ("tta", "profile"))
-    assert draw_of_trainings(planned, ENTROPY.hex()).own_runs == 2
-
-
-def test_runs_of_code_that_we_do_not_have_are_sealed_alone(digits):
-    own_code = plan_replay(request(digits, replace(claim_of(), trained_with="own")))
-
-    assert not any(training.own for training in own_code)
 
 
 def test_a_calibration_trains_one_batch_size_to_the_end(digits):
@@ -123,7 +118,7 @@ def test_a_duel_of_packages_pairs_them_on_the_same_data(digits):
 def test_a_cross_check_trains_one_finished_run_again(digits):
     (training,) = plan_cross_check(request(digits, claim_of(momentum=0.8), seed=42))
 
-    assert (training.seed, training.own, training.settings) == (42, False, {"momentum": 0.8})
+    assert (training.seed, training.settings) == (42, {"momentum": 0.8})
 
 
 def test_a_message_is_complete(digits):
@@ -284,5 +279,5 @@ def test_a_run_past_its_limit_counts_and_one_that_the_machinery_ended_does_not(
     ended = replace(report.runs[0], status="failed", tta_seconds=None, failure=failure)
     short = replace(ended, evaluations=ended.evaluations[:3])
 
-    sealed = sealed_runs(digits, replace(report, runs=[short]), own_runs=0)
+    sealed = sealed_runs(digits, replace(report, runs=[short]))
     assert [run.seconds for run in sealed] == [None] * counted

@@ -169,7 +169,6 @@ def test_whoever_is_told_the_nonce_draws_the_same_runs_and_seeds(digits, start):
 
 
 def test_the_seal_changes_with_any_part_of_it(digits):
-    own = draw_replay(digits, claim_of(), entropy=ENTROPY, claimed_seeds=[1, 2])
     seals = [
         seal(digits, "sub-1", SEALED),
         seal(replace(digits, sha256="0" * 64), "sub-1", SEALED),
@@ -178,8 +177,6 @@ def test_the_seal_changes_with_any_part_of_it(digits):
         seal(digits, "sub-1", Draw((11, 33, 22), SEALED.nonce)),
         seal(digits, "sub-1", Draw((11, 22, 34), SEALED.nonce)),
         seal(digits, "sub-1", Draw((11, 22, 33), "ac" * 32)),
-        seal(digits, "sub-1", own),
-        seal(digits, "sub-1", replace(own, own_runs=1)),
     ]
 
     assert len(set(seals)) == len(seals)
@@ -228,30 +225,6 @@ def test_the_band_is_that_of_the_claimed_batch_size_at_its_share_of_alpha(digits
     expected = control_points(curves, runs=4, alpha=alpha, resolution=100 / 599)
 
     assert band_for(digits, claim_of(hyperparameters={"batch_size": 32.0}), runs=4) == expected
-
-
-def test_own_seeds_come_first_and_follow_from_the_nonce(digits):
-    claimed = [7001, 7002, 7003, None, 2**32, -1]
-
-    drawn = draw_replay(digits, claim_of(), entropy=ENTROPY, claimed_seeds=claimed)
-    bare = draw_replay(digits, claim_of(), entropy=ENTROPY)
-
-    assert len(set(drawn.seeds[:2])) == 2
-    assert set(drawn.seeds[:2]) <= {7001, 7002, 7003}
-    assert drawn.seeds[2:] == bare.seeds
-    assert drawn == draw_replay(digits, claim_of(), entropy=ENTROPY, claimed_seeds=claimed[::-1])
-    once = draw_replay(digits, claim_of(), entropy=ENTROPY, claimed_seeds=claimed, own_seeds=1)
-    assert once.seeds[:1] == drawn.seeds[:1]
-
-
-def test_which_own_seeds_are_trained_depends_on_the_nonce(digits):
-    claimed = list(range(7000, 7010))
-    found = set()
-    for i in range(30):
-        drawn = draw_replay(digits, claim_of(), entropy=bytes([i]) * 32, claimed_seeds=claimed)
-        found |= set(drawn.seeds[:2])
-
-    assert found == set(claimed)
 
 
 @pytest.mark.parametrize(("runs", "alpha"), [(1, 0.01), (4, 0.01), (4, 0.001)])

@@ -258,8 +258,7 @@ def test_once_adopted_it_judges_what_is_planned_afterwards_and_nothing_before(
     assert before["calibration_id"] is None
     first = replay.report(replay.claim().json(), make_report(replay.seeds())).json()
     assert first["outcome"] == "verified"
-    # Of the runs planned the claim's own seeds are no reference.
-    assert _reference_runs(replay.view()) == 40 + before["runs_planned"] - before["own_runs"]
+    assert _reference_runs(replay.view()) == 40 + before["runs_planned"]
 
     address = f"/api/v1/submissions/{replay.submission_id}/verifications"
     replay.verification_id = client.post(address, headers=olivia.headers).json()["id"]
@@ -268,7 +267,7 @@ def test_once_adopted_it_judges_what_is_planned_afterwards_and_nothing_before(
     # The calibration's runs have nine evaluations each, those of the file twenty.
     assert len(planned["control_points"]) == 9
     replay.report(replay.claim().json(), make_report(replay.seeds()))
-    assert _reference_runs(replay.view()) == 12 + planned["runs_planned"] - planned["own_runs"]
+    assert _reference_runs(replay.view()) == 12 + planned["runs_planned"]
     runs = get(client, calibrated["id"], "/runs")
     view = replay.view()
     sealed = {
@@ -276,7 +275,7 @@ def test_once_adopted_it_judges_what_is_planned_afterwards_and_nothing_before(
         "reference_runs_sha256": runs["runs_sha256"], "runs": view["runs_planned"],
         "submission": view["submission_id"],
     }  # fmt: skip
-    opened = {name: view[name] for name in ("nonce", "own_runs", "seeds")}
+    opened = {name: view[name] for name in ("nonce", "seeds")}
     assert planned["seal"] == seal_of(**sealed, **opened)
 
     address = f"/api/v1/verifications/{replay.verification_id}/proof?format=dsse"

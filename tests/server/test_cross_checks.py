@@ -232,7 +232,6 @@ def test_checks_of_a_report_that_was_refused_say_nothing_of_the_next(
     first, *others = checks_of(database, replay.verification_id)
     assert others
     train(first, people["bert"])
-    # None where the claim and the first check agree on an own seed.
     for check in set(checks_of(database, replay.verification_id)) - {first, *others}:
         train(check, people["carl"])
     assert held(database) == ["mallory-1"]
@@ -271,7 +270,7 @@ def test_replay_that_waits_for_its_check_counts_after_it(waiting, train, client,
     view = train(waiting.check, waiting.people["bert"])
 
     assert (view["state"], view["outcome"]) == ("done", "verified")
-    assert pool_of(database).runs == view["runs_planned"] - view["own_runs"]
+    assert pool_of(database).runs == view["runs_planned"]
 
 
 def test_a_check_that_an_organiser_cancels_leaves_the_verdict_open(waiting, client, olivia):
@@ -284,16 +283,16 @@ def test_a_check_that_an_organiser_cancels_leaves_the_verdict_open(waiting, clie
 
 @pytest.fixture
 def tell(replay, workers, make_report):
-    """Has anna's worker tell its own story about the sealed runs, while bert's is there."""
+    """Has anna's worker tell its own story about the runs, while bert's is there."""
     anna = workers("anna", "bert")["anna"]
 
-    def report(sealed, **changes):
+    def report(runs, **changes):
         replay.worker = anna
         grant = replay.claim(worker="anna-1").json()
-        honest, own = make_report(replay.seeds()), replay.view()["own_runs"]
-        runs = [*honest.runs[:own], *sealed(honest.runs[own:])]
+        honest = make_report(replay.seeds())
         system = replace(honest.system, worker="anna-1")
-        answer = replay.report(grant, replace(honest, runs=runs, system=system, **changes))
+        told = replace(honest, runs=runs(honest.runs), system=system, **changes)
+        answer = replay.report(grant, told)
         assert answer.status_code == 200, answer.text
         return dict(replay.view())
 
@@ -313,14 +312,6 @@ def failed(run, evaluations):
     return replace(run, status="failed", tta_seconds=None, evaluations=kept, ledger=ledger)
 
 
-def test_a_run_that_counts_is_drawn_and_none_of_an_own_seed(replay, tell, database):
-    tell(lambda runs: runs)
-    own = replay.view()["own_runs"]
-
-    assert own > 0
-    assert set(seeds_checked(database, replay.verification_id)) <= set(replay.seeds()[own:])
-
-
 @pytest.mark.parametrize("evaluations", [0, 4])
 def test_runs_that_one_worker_alone_calls_failed_reject_no_rival(
     evaluations, replay, tell, train, database
@@ -329,7 +320,7 @@ def test_runs_that_one_worker_alone_calls_failed_reject_no_rival(
     checked = seeds_checked(database, replay.verification_id)
 
     assert view["outcome"] is None
-    assert checked == replay.seeds()[view["own_runs"] :]
+    assert checked == replay.seeds()
     for _ in checked:  # One owner may make all of them: each is of another run.
         with database.write() as session:
             (sending,) = take_due(session, alive_seconds=60)
@@ -382,7 +373,6 @@ def test_members_of_one_organisation_count_as_one_owner(waiting, train, database
     assert pool_of(database).owners == 1
 
 
-@pytest.mark.usefixtures("forged")
 @pytest.mark.parametrize("organisation", [False, True])
 def test_a_claimants_own_worker_confirms_no_claim_and_has_no_other_worker_taken_out(
     organisation, replay, workers, train, database, alice
@@ -418,58 +408,3 @@ def test_a_rivals_worker_checks_only_where_no_other_owner_is_alive(
         (sending,) = take_due(session, alive_seconds=60)
 
     assert sending.queue == "replay.bert-1"
-
-
-@pytest.fixture
-def forged(replay, database):
-    """A claim whose logs show other curves than its seeds give."""
-    with database.write() as session:
-        for run in session.get_one(Verification, replay.verification_id).submission.runs:
-            run.curve = [
-                [*row[:2], row[2] - 2, *row[3:]] if row[2] < 90 else row for row in run.curve
-            ]
-
-
-@pytest.mark.usefixtures("forged")
-def test_two_workers_against_an_own_seed_reject_the_claim(replay, workers, train, database):
-    people = workers("anna", "bert")
-    waiting = train(replay.verification_id, people["anna"])
-    assert (waiting["state"], waiting["outcome"]) == ("running", None)
-    checks = checks_of(database, replay.verification_id)
-    assert len(checks) >= 2  # Both own seeds, and what was drawn beside them.
-    for check in checks:
-        view = train(check, people["bert"])
-
-    assert (view["state"], view["outcome"]) == ("done", "rejected")
-    assert [r["code"] for r in view["reasons"]].count("curve_not_reproduced") == 2
-    assert held(database) == []
-    proof = proof_of(replay)  # It has the runs of the other worker, which decided.
-    assert results_of(proof)["verdict"] == "pass"
-    del proof["verdict"]["own_again"]
-    assert results_of(proof)["verdict"] == "fail"
-
-
-@pytest.mark.usefixtures("forged")
-def test_without_another_owner_a_forged_seed_leaves_the_claim_open(replay, workers, train):
-    view = train(replay.verification_id, workers("anna")["anna"])
-
-    assert view["outcome"] == "inconclusive"
-    assert "own_seed_not_confirmed" in [r["code"] for r in view["reasons"]]
-
-
-def test_a_first_worker_that_seed_and_claim_contradict_is_taken_out(
-    replay, workers, train, database
-):
-    people = workers("anna", "bert")
-    lie = [14.8, 35.8, 63.0, 80.5, 88.8, 95.6, 97.4, 98.1]
-    train(replay.verification_id, people["anna"], qualities=lie)
-    own = set(replay.seeds()[:2])
-    for check in checks_of(database, replay.verification_id):
-        with database.read() as session:
-            seed = session.get_one(Verification, check).seeds[0]
-        if seed in own:
-            train(check, people["bert"])
-            break
-
-    assert held(database) == ["anna-1"]
-    assert replay.view()["state"] == "queued"

@@ -24,8 +24,6 @@ from tests.support.services import services_of
 from tests.support.streams import stream_report, streamed
 from tests.support.workers import say_hello
 
-OWN = 2
-
 
 class Attempts:
     """Attempts at a verification that are lost, and one that is reported."""
@@ -78,7 +76,7 @@ class Attempts:
             return {row.index: row.seconds for row in rows}
 
     def seconds(self, pace, person):
-        return {run.index: run.tta_seconds for run in self.made(pace, person).runs[OWN:]}
+        return {run.index: run.tta_seconds for run in self.made(pace, person).runs}
 
 
 @pytest.fixture
@@ -102,7 +100,7 @@ def theirs(attempts, make_person):
 
 
 def test_runs_of_lost_attempts_count_nowhere(attempts, ours):
-    attempts.lose(ours, runs=OWN + 1, pace=0.2)
+    attempts.lose(ours, runs=1, pace=0.2)
     attempts.report(ours, pace=0.1)
 
     assert attempts.pooled() == pytest.approx(attempts.seconds(0.1, ours))
@@ -110,7 +108,7 @@ def test_runs_of_lost_attempts_count_nowhere(attempts, ours):
 
 def test_no_run_counts_where_every_attempt_is_lost(attempts, ours):
     for _ in range(3):
-        attempts.lose(ours, runs=OWN + 2, pace=0.05)
+        attempts.lose(ours, runs=2, pace=0.05)
 
     assert attempts.replay.view()["state"] == "failed"
     assert attempts.pooled() == {}

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import select
 
-from server.base.models import Pool, PoolRun, Submission, Verification
+from server.base.models import Pool, PoolRun, Submission
 
 BOARD = "/api/v1/leaderboards/digits"
 
@@ -53,8 +53,7 @@ def test_a_replayed_claim_ranks_at_our_time(verify, replay, client):
     report = verify(seconds_per_epoch=0.13)
     (entry,) = entries(client)
 
-    own = replay.view()["own_runs"]
-    times = sorted(run.tta_seconds for run in report.runs[own:])
+    times = sorted(run.tta_seconds for run in report.runs)
     assert (entry["rank"], entry["evidence"], entry["check"]) == (1, "measured", None)
     kept = times[1:-1]
     assert entry["measured_seconds"] == pytest.approx(sum(kept) / len(kept))
@@ -99,10 +98,7 @@ def test_one_configuration_is_one_row_whoever_submits_it(
         assert len(session.scalars(select(Pool)).all()) == 1
 
 
-def test_a_miss_counts_as_infinite_and_own_seeds_never_count(verify, replay, database, client):
-    with database.write() as session:
-        session.get_one(Verification, replay.verification_id).own_runs = 1
-
+def test_a_miss_counts_as_infinite(verify, database):
     def miss(report):
         *others, last = report.runs
         below = [replace(each, quality=50.0) for each in last.evaluations]
@@ -112,7 +108,7 @@ def test_a_miss_counts_as_infinite_and_own_seeds_never_count(verify, replay, dat
     report = verify(change=miss)
     with database.read() as session:
         runs = session.scalars(select(PoolRun).order_by(PoolRun.index)).all()
-        assert [run.index for run in runs] == list(range(1, len(report.runs)))
+        assert [run.index for run in runs] == list(range(len(report.runs)))
         assert runs[-1].seconds is None
         assert all(run.seconds is not None for run in runs[:-1])
 
@@ -180,9 +176,9 @@ def test_through_a_lens_a_measured_row_is_seen_by_the_curves_of_its_sealed_runs(
     report = verify(seconds_per_epoch=0.13)
     (entry,) = entries(client, target=95.0)
 
-    sealed = report.runs[replay.view()["own_runs"] :]
     times = sorted(
-        next(item.seconds for item in run.evaluations if item.quality >= 95.0) for run in sealed
+        next(item.seconds for item in run.evaluations if item.quality >= 95.0)
+        for run in report.runs
     )
     assert len(times) == 3
     assert entry["rank"] == 1
@@ -203,7 +199,6 @@ def test_everybody_reads_the_runs_of_a_claim_before_its_verdict(replay, client):
     for part in ("curve", "log"):
         assert client.get(f"{address}/runs/0/{part}").status_code == 200
     race = client.get(f"/api/v1/verifications/{replay.verification_id}/race").json()
-    assert replay.view()["own_runs"] > 0
     assert race["runs"][0]["evaluations"][0]["quality"] == 55.4321
     (entry,) = client.get(f"{BOARD}?target=95").json()["entries"]
     assert entry["tta_seconds"] is not None

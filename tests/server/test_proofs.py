@@ -109,7 +109,7 @@ def test_the_document_holds_all_the_verdict_stands_on(ended, client):
     assert document["verdict"] == {"outcome": "verified", "reasons": view["reasons"]}
     assert document["draw"] == {
         "seal": view["seal"], "nonce": view["nonce"], "seeds": view["seeds"],
-        "runs": view["runs_planned"], "beside": {}, "own_runs": 2,
+        "runs": view["runs_planned"], "beside": {},
     }  # fmt: skip
     assert document["plan"]["control_points"] == view["control_points"]
     definition = document["benchmark"]["definition"].encode()

@@ -219,11 +219,11 @@ def test_a_dry_run_says_the_cost_and_queues_nothing(replay, digits, batch, make_
     assert row_counts() == before
     (item,) = view["replays"]
     assert (item["verification_id"], item["basis"]) == (None, "replays of the submission")
-    # Two own seeds and digits' 3 sealed runs; a ledger: 2.2 s to prepare, 8 epochs, pace + 4 ms.
-    assert item["runs_expected"] == 5.0
+    # digits' 3 sealed runs; a ledger: 2.2 s to prepare, 8 epochs, pace + 4 ms.
+    assert item["runs_expected"] == 3.0
     runs = len(replay.seeds())
     paces = [0.11 * (1 + 0.01 * index) for index in range(runs)]
-    seconds = 5 * sum(2.2 + 8 * (pace + 0.004) for pace in paces) / runs
+    seconds = 3 * sum(2.2 + 8 * (pace + 0.004) for pace in paces) / runs
     assert item["seconds_expected"] == pytest.approx(seconds)
     assert (view["gpu_seconds_expected"], view["cpu_seconds_expected"]) == (
         0.0,
@@ -238,7 +238,7 @@ def test_what_was_never_replayed_costs_what_its_benchmark_did_or_else_the_limit(
     digits_submission.claim["system"] |= {"accelerator": "G", "accelerator_count": 4}
     other = submit(digits_submission).json()["id"]
     by_limit = batch(submissions=[other], dry_run=True)
-    limit = 5 * digits.replay.run_limit_seconds
+    limit = 3 * digits.replay.run_limit_seconds
     assert by_limit["replays"][0]["basis"] == "run limit"
     assert by_limit["gpu_seconds_expected"] == pytest.approx(4 * limit)
     system = replace(make_report([]).system, accelerator="G", accelerator_count=2)
@@ -281,7 +281,7 @@ def test_two_verifications_are_compared_side_by_side(rerun_below, client):
     assert "did_not_reach" in [reason["code"] for reason in view["second"]["reasons"]]
     times = view["differences"][0]
     assert (times["figure"], times["second_mean"], times["p_value"]) == ("tta_seconds", None, None)
-    sealed = [run["tta_seconds"] for run in view["first"]["runs"]][2:]  # Two own seeds come first.
+    sealed = [run["tta_seconds"] for run in view["first"]["runs"]]
     assert times["first_mean"] == pytest.approx(sum(sealed) / len(sealed))
     assert view["systems"] == []
 

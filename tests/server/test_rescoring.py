@@ -292,7 +292,7 @@ def test_a_verification_is_sealed_under_the_definition_that_is_kept_at_that_mome
     assert asked.result().status_code == 201, asked.result().text
     with database.read() as session:
         (made,) = session.get_one(Submission, submission_id).verifications
-        draw = Draw(tuple(made.seeds), made.nonce, made.own_runs)
+        draw = Draw(tuple(made.seeds), made.nonce)
         assert made.seal == seal(other, submission_id, draw)
 
 

@@ -255,7 +255,7 @@ READ = {
         "/api/v1/submissions/{submission_id}/runs",
         "/api/v1/submissions/{submission_id}/runs/{index}/curve",
         "/api/v1/submissions/{submission_id}/runs/{index}/log", "/api/v1/verifications",
-        "/api/v1/verifications/{verification_id}", "/api/v1/verifications/{verification_id}/proof",
+        "/api/v1/verifications/{verification_id}/proof",
         "/api/v1/verifications/{verification_id}/race", "/api/v1/workers/{name}", "/compare",
         "/search", "/submissions", "/submissions/{submission_id}",
         "/submissions/{submission_id}/badge.svg", "/submissions/{submission_id}/runs/{index}",

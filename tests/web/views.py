@@ -57,12 +57,7 @@ def verification(**changes):
     """A replay of three runs that has not begun."""
     known = {"id": "ver-1", "kind": "replay", "state": "queued", "outcome": None, "report": None}
     plan = {"runs_planned": 3, "target": TARGET, "control_points": POINTS, "attempts": []}
-    return (
-        known
-        | plan
-        | {"own_runs": 0, "control_runs": [], "repeat_runs": [], "duel": None}
-        | changes
-    )
+    return known | plan | {"control_runs": [], "repeat_runs": [], "duel": None} | changes
 
 
 def reported(**changes):

@@ -31,7 +31,7 @@ from finishline.rules.run import Evaluation, curve_row, evaluation_of
 from finishline.rules.scoring.latency import InferenceResult
 from finishline.rules.scoring.scoring import Result
 from finishline.rules.scoring.violations import WAIVABLE
-from finishline.rules.submissions.claim import Claim
+from finishline.rules.submissions.claim import MAX_TRAINED_SEED, Claim
 from finishline.rules.submissions.submission import score_submission
 from finishline.rules.text import count_text, shown
 from finishline.rules.verification.bands import calibrated_by, judged_beside
@@ -114,10 +114,21 @@ class Evidence:
                 self.benchmark,
                 bytes.fromhex(draw.nonce),
                 claims=self.claims,
-                claimed_seeds=[run.seed for run in self.proof.submission.runs],
-                wishes={"own_seeds": draw.own_runs, "pairs": len(draw.seeds) // 2},
+                wishes={"pairs": len(draw.seeds) // 2},
             )
         )
+
+    def own_seeds(self) -> list[int]:
+        """Draw the seeds of the claim that earlier versions trained first, by the nonce."""
+        if self.claims[0].trained_with != "reference":
+            return []
+        nonce, count = bytes.fromhex(self.proof.draw.nonce), self.proof.draw.own_runs
+        claimed = {run.seed for run in self.proof.submission.runs if run.seed is not None}
+
+        def place(seed: int) -> bytes:
+            return hashlib.sha256(b"finishline own" + nonce + seed.to_bytes(4, "big")).digest()
+
+        return sorted((s for s in claimed if 0 <= s <= MAX_TRAINED_SEED), key=place)[:count]
 
     def curves(self) -> list[list[Evaluation]]:
         """The claimed curve of each run. Raises RuleError if one is missing."""
@@ -361,8 +372,9 @@ def _check_seal(evidence: Evidence) -> None:
     """The seal is the hash of benchmark, submission, seeds, nonce and all that is beside them."""
     draw, submission_id = evidence.proof.draw, evidence.proof.submission.id
     _require("draw.seeds", count_text(len(draw.seeds), "seed"), count_text(draw.runs, "seed"))
-    sealed = Draw(seeds=tuple(draw.seeds), nonce=draw.nonce, own_runs=draw.own_runs)
-    if seal(evidence.benchmark, submission_id, sealed, beside=draw.beside) != draw.seal:
+    sealed = Draw(seeds=tuple(draw.seeds), nonce=draw.nonce)
+    beside = draw.beside | ({"own_runs": draw.own_runs} if draw.own_runs else {})
+    if seal(evidence.benchmark, submission_id, sealed, beside=beside) != draw.seal:
         raise RuleError(
             "benchmark, submission, seeds and nonce do not hash to it",
             field="draw.seal",
@@ -375,8 +387,10 @@ def _check_seeds(evidence: Evidence) -> None:
     _check_seal(evidence)
     if evidence.proof.kind in CODE:
         _check_beside(evidence)
-    planned = [training.seed for training in evidence.plan()]
-    _require("draw.seeds", evidence.proof.draw.seeds, planned)
+    secret = [training.seed for training in evidence.plan()]
+    own = evidence.own_seeds()
+    _require("draw.own_runs", evidence.proof.draw.own_runs, len(own))
+    _require("draw.seeds", evidence.proof.draw.seeds, own + secret)
 
 
 def _check_beside(evidence: Evidence) -> None:
@@ -492,16 +506,19 @@ def _check_attempts(evidence: Evidence) -> None:
         raise RuleError(f"attempt {last.number} is {last.state}", expected=expected)
 
 
-def _check_verdict(evidence: Evidence) -> None:
+def _check_verdict(evidence: Evidence) -> str | None:
     """Claims and report give the same outcome, reasons and numbers by the rules.
 
-    Words are left out: they may be put better by later code.
+    Words are left out: they may be put better by later code. A verdict of earlier rules, which
+    compared seeds of the claim too, is open.
     """
     proof, report, found = evidence.proof, evidence.report(), evidence.proof.verdict
     if report is None:
         wanted = "inconclusive" if proof.verification.state == "failed" else None
         _require("verdict.outcome", found.outcome, wanted)
-        return
+        return None
+    if proof.draw.own_runs:
+        return f"judged by the rules of {proof.code.version}, which these no longer are"
     case = Case(
         evidence.benchmark,
         evidence.plan(),
@@ -509,7 +526,6 @@ def _check_verdict(evidence: Evidence) -> None:
         claim=evidence.claims[0],
         runs=proof.submission.runs,
         curves=evidence.curves(),
-        again=found.own_again,
     )
     again = evidence.purpose.judge(case)
     if again is None:
@@ -526,6 +542,7 @@ def _check_verdict(evidence: Evidence) -> None:
         _require(f"{field}.numbers", sorted(theirs.numbers), sorted(ours.numbers))
         for name, number in ours.numbers.items():
             _require_equal(f"{field}.numbers.{name}", theirs.numbers[name], number)
+    return None
 
 
 def _require(field: str, found: object, wanted: object) -> None:

@@ -191,7 +191,7 @@ class DrawPart(Part):
     """The seal that was public before the first run, and the nonce that opens it.
 
     `beside` has the other fields sealed with the draw, by name. The first `own_runs` of the seeds
-    are the claim's own.
+    are the claim's own, as earlier versions trained them.
     """
 
     seal: str
@@ -199,7 +199,7 @@ class DrawPart(Part):
     runs: int
     seeds: list[int]
     beside: Table
-    own_runs: Annotated[int, Field(ge=0)]
+    own_runs: Annotated[int, Field(ge=0, exclude=True)] = 0  # No longer written.
 
 
 class PlanPart(Part):
@@ -249,14 +249,11 @@ class ReasonPart(Part):
 
 
 class VerdictPart(Part):
-    """Verdict of the verification. No outcome if it was cancelled.
-
-    `own_again` are own seeds of the claim that a worker of another owner trained again.
-    """
+    """Verdict of the verification. No outcome if it was cancelled."""
 
     outcome: Outcome | DuelOutcome | None
     reasons: list[ReasonPart]
-    own_again: list[ReplayRun] = Field(default=[])
+    own_again: list[ReplayRun] = Field(default=[], exclude=True)  # No longer written.
 
 
 @dataclass(frozen=True)

@@ -17,14 +17,13 @@ from finishline.rules.measurements import PrecisionName
 from finishline.rules.run import Evaluation
 from finishline.rules.scoring.latency import FEWEST_ITEMS
 from finishline.rules.scoring.scoring import RunScore
-from finishline.rules.submissions.claim import MAX_TRAINED_SEED, Claim
+from finishline.rules.submissions.claim import Claim
 from finishline.rules.verification.messages import (
     ControlPoint,
     LatencyOrder,
     Measure,
     ReplayJob,
     ReplayReport,
-    ReplayRun,
     StopAt,
     TargetSpec,
     Training,
@@ -39,14 +38,12 @@ DRAW = 3  # How runs and seeds are drawn, sealed with them.
 class Request:
     """The claims that trainings are planned for, and the wishes of the asker by name.
 
-    `entropy` is 32 random bytes, the nonce that the seeds follow from. `claimed_seeds` are those in
-    the logs of the first claim.
+    `entropy` is 32 random bytes, the nonce that the seeds follow from.
     """
 
     benchmark: Benchmark
     entropy: bytes
     claims: Sequence[Claim] = ()
-    claimed_seeds: Sequence[int | None] = ()
     wishes: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -63,8 +60,8 @@ class Request:
 class Case:
     """A report with all that it is judged by.
 
-    `runs`, `curves` and `latency_ms` are the claim's. `again` has its own seeds as other owners'
-    workers trained them, `checked` the report that a cross-check repeats a run of.
+    `runs`, `curves` and `latency_ms` are the claim's. `checked` is the report that a cross-check
+    repeats a run of.
     """
 
     benchmark: Benchmark
@@ -74,13 +71,7 @@ class Case:
     runs: Sequence[RunScore] = ()
     curves: Sequence[Sequence[Evaluation]] = ()
     latency_ms: float | None = None
-    again: Sequence[ReplayRun] = ()
     checked: ReplayReport | None = None
-
-    @property
-    def own_runs(self) -> int:
-        """Number of first trainings with seeds of the claim's own."""
-        return sum(training.own for training in self.trainings)
 
     def require_claim(self) -> Claim:
         """Return the claim. Raises ValueError for a job without one."""
@@ -163,37 +154,20 @@ class Purpose:
 
 @dataclass(frozen=True)
 class Draw:
-    """Seeds of the runs of a verification, and the nonce that opens their seal.
-
-    The first `own_runs` of the seeds are the claim's own; the others were unknown before.
-    """
+    """Seeds of the runs of a verification, and the nonce that opens their seal."""
 
     seeds: tuple[int, ...]
     nonce: str
-    own_runs: int = 0
 
 
-def draw(entropy: bytes, *, runs: int, own: Sequence[int] = ()) -> Draw:
-    """Distinct seeds for so many runs behind the claim's `own`: a function of 32 random bytes."""
-    drawn = (_draw_seed(entropy, index) for index in itertools.count())
-    seeds = dict.fromkeys(own)  # an ordered set: of equal seeds the first stays
-    while len(seeds) < len(own) + runs:
-        seeds[next(drawn)] = None
-    return Draw(seeds=tuple(seeds), nonce=entropy.hex(), own_runs=len(own))
-
-
-def draw_own(entropy: bytes, claimed: Sequence[int | None], *, count: int) -> list[int]:
-    """Draw `count` of the claimed seeds: those with the smallest hashes with the nonce."""
-
-    def place(seed: int) -> bytes:
-        return hashlib.sha256(b"finishline own" + entropy + seed.to_bytes(4, "big")).digest()
-
-    return sorted(trainable_seeds(claimed), key=place)[:count]
-
-
-def trainable_seeds(claimed: Sequence[int | None]) -> set[int]:
-    """Return those of the seeds in a claim's logs that a reference takes."""
-    return {seed for seed in claimed if seed is not None and 0 <= seed <= MAX_TRAINED_SEED}
+def draw(entropy: bytes, *, runs: int) -> Draw:
+    """Distinct seeds for so many runs: a function of 32 random bytes."""
+    seeds: dict[int, None] = {}  # An ordered set.
+    for index in itertools.count():
+        if len(seeds) == runs:
+            break
+        seeds[_draw_seed(entropy, index)] = None
+    return Draw(seeds=tuple(seeds), nonce=entropy.hex())
 
 
 def _draw_seed(entropy: bytes, index: int) -> int:
@@ -218,17 +192,15 @@ def trainings_of(
             seed=seed,
             stop_at=stop_at,
             measure=measure,
-            own=index < drawn.own_runs,
             precision=precision,
         )
-        for index, seed in enumerate(drawn.seeds)
+        for seed in drawn.seeds
     ]
 
 
 def draw_of_trainings(trainings: Sequence[Training], nonce: str) -> Draw:
     """The seeds of planned trainings with the nonce that they follow from."""
-    seeds = tuple(training.seed for training in trainings)
-    return Draw(seeds, nonce, own_runs=sum(training.own for training in trainings))
+    return Draw(tuple(training.seed for training in trainings), nonce)
 
 
 def seal(
@@ -244,17 +216,17 @@ def seal(
     the settings of each run, the calibration to judge by. A plain replay has nothing beside its
     draw.
     """
-    content: dict[str, Any] = dict(beside or {}) | {
-        "benchmark_sha256": benchmark.sha256,
-        "draw": DRAW,
-        "nonce": sealed.nonce,
-        "runs": len(sealed.seeds),
-        "seeds": list(sealed.seeds),
-        "submission": submission_id,
-    }
-    if sealed.own_runs:
-        content["own_runs"] = sealed.own_runs
-    return sha256_of(content)
+    return sha256_of(
+        dict(beside or {})
+        | {
+            "benchmark_sha256": benchmark.sha256,
+            "draw": DRAW,
+            "nonce": sealed.nonce,
+            "runs": len(sealed.seeds),
+            "seeds": list(sealed.seeds),
+            "submission": submission_id,
+        }
+    )
 
 
 def beside_of(

@@ -1,7 +1,6 @@
 """Judge a claim by its replay: verified, rejected or inconclusive, with reasons."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
@@ -9,7 +8,6 @@ from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.statistics.aggregate import median_window
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.verification.control_points import BandBreak, first_break
-from finishline.rules.verification.cross_check import judge_own_seeds, with_our_crossings
 from finishline.rules.verification.judge_convergence import (
     Curve,
     evaluation_at_target,
@@ -37,23 +35,17 @@ def judge(
     *,
     runs_planned: int | None = None,
     curves: Sequence[Curve] = (),
-    own_runs: int = 0,
-    own_again: Sequence[ReplayRun] = (),
 ) -> Verdict:
     """Compare a claim's scored runs with its replay.
 
     Rejected if more replays than the benchmark drops leave the band downwards or miss the target,
-    if the claim converges faster than reference and replays together allow, if two workers could
-    not reproduce one of its own seeds, or if the training touched a narrower floating type than the
-    claim states. A time slower than claimed is reported and never rejects. Left open
-    if a replay is above the band, if nothing could be compared, or if the machinery failed before
-    all of `runs_planned` (default: those in the report) were trained. `curves` has the evaluations
+    if the claim converges faster than reference and replays together allow, or if the training
+    touched a narrower floating type than the claim states. A time slower than claimed is reported
+    and never rejects. Left open if a replay is above the band, if nothing could be compared, or if
+    the machinery failed before all of `runs_planned` (default: those in the report) were trained.
+    `curves` has the evaluations
     of each of `runs`; without them the claim is judged by its epochs and times alone. Raises
     RuleError if the benchmark has no replay.
-
-    The first `own_runs` of the report, of those planned too, are of the claim's own seeds: they are
-    compared with the claimed curves and count nowhere else, but that their crossings replace the
-    claimed ones. `own_again` are such seeds as another owner's worker trained them.
 
     Every test has its share of the benchmark's alpha (rules.verdict.Shares). Missing the target has
     no share: the reference is expected to reach it, as the claim says it does.
@@ -61,19 +53,16 @@ def judge(
     policy = benchmark.replay
     if policy is None:
         raise RuleError("no replay policy", file=benchmark.benchmark_id, expected="[replay]")
-    own, report = report.runs[:own_runs], replace(report, runs=report.runs[own_runs:])
-    planned = max(1, len(report.runs) if runs_planned is None else runs_planned - own_runs)
+    planned = max(1, len(report.runs) if runs_planned is None else runs_planned)
     times = [run.tta_seconds for run in runs]
     rule = benchmark.runs
     window = median_window(times, count=rule.count, dropped=rule.dropped)
     counted, shown = runs[window], curves[window]
-    ours, our_curves = with_our_crossings(benchmark, counted, shown, own)
     convergence = judge_stop if benchmark.reach.name == "fixed_stop" else judge_convergence
     reasons = [
         *_judge_reach(benchmark, claim, report, planned),
         *_judge_band(benchmark, claim, report, planned),
-        *judge_own_seeds(benchmark, runs, curves, own, own_again),
-        *convergence(benchmark, claim, ours, report, policy, curves=our_curves),
+        *convergence(benchmark, claim, counted, report, policy, curves=shown),
         *judge_floor(benchmark, runs, curves, report),
         *judge_time(benchmark, claim, counted, report, policy),
         *judge_precision(claim, report),

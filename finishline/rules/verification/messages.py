@@ -121,9 +121,8 @@ class Training:
     trains every epoch, past the target and out of any band. `measure` lists the figures to take:
     the time to accuracy, the latency of the model at the target, the precision and work of the
     training, or alone the quality on a control, for which carried answers are worthless, or the
-    predictions of a repeat, which has seed and data of the first training. `own` marks a seed of
-    the claim's own, which the seal did not keep from anybody. `precision` is that of the step's
-    products, None where the code has its own.
+    predictions of a repeat, which has seed and data of the first training. `precision` is the
+    type of the step's products, None where the code has its own.
     """
 
     package: str
@@ -132,7 +131,6 @@ class Training:
     data_nonce: str | None = None
     stop_at: StopAt = "target"
     measure: tuple[Measure, ...] = ("tta",)
-    own: bool = False
     precision: PrecisionName | None = None
 
     @property

@@ -8,7 +8,6 @@ from finishline.rules.verification.job import Case, Purpose, Request, Words, tra
 from finishline.rules.verification.judge import judge
 from finishline.rules.verification.messages import Training
 from finishline.rules.verification.replay_plan import (
-    OWN_SEEDS,
     draw_replay,
     precision_of,
     why_not_replayable,
@@ -17,16 +16,9 @@ from finishline.rules.verification.verdict import Verdict
 
 
 def plan_replay(request: Request) -> list[Training]:
-    """Up to two of the claim's own seeds, then the sealed ones."""
-    claim, wishes = request.claims[0], request.wishes
-    own = wishes.get("own_seeds", OWN_SEEDS) if claim.trained_with == "reference" else 0
-    drawn = draw_replay(
-        request.benchmark,
-        claim,
-        entropy=request.entropy,
-        claimed_seeds=request.claimed_seeds,
-        own_seeds=own,
-    )
+    """One training of the reference, in the claim's settings, for each drawn seed."""
+    claim = request.claims[0]
+    drawn = draw_replay(request.benchmark, claim, entropy=request.entropy)
     return trainings_of(
         drawn,
         request.package,
@@ -44,8 +36,6 @@ def judge_replay(case: Case) -> Verdict:
         case.runs,
         case.report,
         runs_planned=len(case.trainings),
-        own_runs=case.own_runs,
-        own_again=case.again,
         curves=case.curves,
     )
 

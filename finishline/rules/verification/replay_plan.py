@@ -1,7 +1,6 @@
 """Plan a replay: how many runs, which seeds, which control points."""
 
 import hashlib
-from collections.abc import Sequence
 from functools import lru_cache
 
 from finishline.rules.benchmarks.benchmark import Benchmark
@@ -9,25 +8,15 @@ from finishline.rules.errors import RuleError
 from finishline.rules.measurements import PrecisionName
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.verification.control_points import control_points
-from finishline.rules.verification.job import Draw, draw, draw_own
+from finishline.rules.verification.job import Draw, draw
 from finishline.rules.verification.messages import ControlPoint
 from finishline.rules.verification.verdict import SHARES
 
-OWN_SEEDS = 2
 
-
-def draw_replay(
-    benchmark: Benchmark,
-    claim: Claim,
-    *,
-    entropy: bytes,
-    claimed_seeds: Sequence[int | None] = (),
-    own_seeds: int = OWN_SEEDS,
-) -> Draw:
+def draw_replay(benchmark: Benchmark, claim: Claim, *, entropy: bytes) -> Draw:
     """Draw the number of runs of a verification and their seeds, from 32 random bytes.
 
     Those bytes are the nonce, so that anybody who knows the nonce can draw the same again.
-    Up to `own_seeds` of `claimed_seeds`, the seeds in the claim's logs, come first.
 
     Between min_runs and max_runs, twice as many where the claimed settings are not calibrated:
     there the replays are the only evidence, or stand beside an interpolated reference. Raises
@@ -41,7 +30,7 @@ def draw_replay(
     runs = policy.min_runs + int.from_bytes(_digest_plan(entropy)[:8], "big") % span
     if not is_calibrated(benchmark, claim):
         runs *= 2
-    return draw(entropy, runs=runs, own=draw_own(entropy, claimed_seeds, count=own_seeds))
+    return draw(entropy, runs=runs)
 
 
 def _digest_plan(entropy: bytes) -> bytes:

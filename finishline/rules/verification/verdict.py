@@ -11,10 +11,6 @@ DuelOutcome = Literal["challenger_faster", "holder_faster", "not_separable", "in
 ReasonCode = Literal[
     "reached_target",
     "within_band",
-    "curve_reproduced",
-    "curve_not_reproduced",
-    "own_seed_not_confirmed",
-    "own_seed_not_compared",
     "convergence_agrees",
     "time_agrees",
     "did_not_reach",

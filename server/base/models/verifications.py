@@ -22,9 +22,8 @@ class Verification(Base):
     trained model. A `cross_check` trains a run of `checks_id` again, on another owner's worker.
     Its ordered `trainings` are sealed. A replay is judged by its `calibration_id`.
 
-    The first `own_runs` of its `runs` have the claim's own seeds; the sealed runs after them belong
-    to `pool_id`. One on the quota of who requested it has `gpu_seconds_reserved`, its estimate
-    until it ends.
+    Its sealed `runs` belong to `pool_id`. One on the quota of who requested it has
+    `gpu_seconds_reserved`, its estimate until it ends.
 
     Its `decision` is publish or keep. The first verdict of a submission is published automatically,
     without `decided_by`. A submission's status rests on the verdict published last.
@@ -62,7 +61,6 @@ class Verification(Base):
     created_at: Mapped[datetime]
     ended_at: Mapped[datetime | None]
     pool_id: Mapped[str | None] = mapped_column(ForeignKey("pools.id"), index=True)
-    own_runs: Mapped[int] = mapped_column(default=0)
     checks_id: Mapped[str | None] = mapped_column(ForeignKey("verifications.id"), index=True)
     gpu_seconds_reserved: Mapped[float | None]
     decision: Mapped[Literal["publish", "keep"] | None] = mapped_column(String(10))

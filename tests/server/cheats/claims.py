@@ -195,7 +195,9 @@ def epochs_relabelled(scene):
             return line
         return line | {"metadata": line["metadata"] | {"epoch_num": 1 + epoch / 1000}}
 
-    return measured(scene, edit)
+    sent = scene.stored(scene.parts(edit=edit))
+    scene.trained(sent)
+    return scene.unranked(sent)
 
 
 @cheat("C70")
@@ -212,7 +214,7 @@ def a_target_just_missed(scene):
 def one_lucky_evaluation(scene):
     sent = scene.stored(scene.parts(qualities=[14.8, 45.8, 73.0, 85.5, 98.1]))
     replay, _ = scene.trained(sent)
-    assert replay.status() != "verified"
+    assert replay.view()["outcome"] == "rejected"
     return scene.unranked(sent)
 
 
@@ -234,8 +236,8 @@ def a_calibrated_curve_copied(scene):
         reached = next(j for j, quality in enumerate(curve, 1) if quality >= 97.5)
         parts.logs[name] = scene.log(100 + index, name, qualities=curve[:reached])
     sent = scene.stored(parts)
-    scene.trained(sent)
-    return scene.unranked(sent)
+    _, seconds = scene.trained(sent)
+    return scene.ranked_at_our_time(sent, seconds)
 
 
 @cheat("C30")
@@ -295,12 +297,11 @@ def a_low_price_of_ones_own(scene):
 
 
 @cheat("C34")
-def an_own_seed_that_is_not_reproduced(scene):
+def a_curve_made_up(scene):
     curve = [30.0, 60.0, 80.0, 90.0, 94.0, 96.0, 97.0, 98.1]
     sent = scene.stored(scene.parts(qualities=curve))
-    replay, _ = scene.trained(sent)
-    assert replay.view()["outcome"] == "inconclusive"
-    return scene.unranked(sent)
+    _, seconds = scene.trained(sent)
+    return scene.ranked_at_our_time(sent, seconds)
 
 
 @cheat("C39")

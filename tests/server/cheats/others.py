@@ -56,7 +56,7 @@ def withdrawn_while_it_is_unlucky(scene):
     assert gone.status_code == 200, gone.text
     slow = build_report(replay.seeds(), seconds_per_epoch=0.13)
     assert replay.report(grant, slow).status_code == 200
-    unlucky = [float(run.tta_seconds or 0.0) for run in slow.runs[scene.own_runs(replay) :]]
+    unlucky = [float(run.tta_seconds or 0.0) for run in slow.runs]
     again = scene.stored(scene.parts(first_seed=201))
     _, lucky = scene.trained(again, seconds_per_epoch=0.1)
     return scene.ranked_at_our_time(again, unlucky + lucky)
@@ -121,19 +121,6 @@ def an_import_dated_years_ago(scene):
 @cheat("C58")
 def a_slow_worker(scene):
     return at_our_time(scene, 0.33)
-
-
-@cheat("C59")
-def a_false_curve_of_an_own_seed(scene):
-    sent = scene.stored(scene.parts())
-    replay = scene.replay(sent)
-    report = build_report(replay.seeds())
-    first, *others = report.runs
-    lower = [replace(item, quality=item.quality - 0.5) for item in first.evaluations]
-    lie = replace(report, runs=[replace(first, evaluations=lower), *others])
-    assert replay.report(replay.claim().json(), lie).status_code == 200
-    assert replay.status() == "inconclusive"
-    return scene.unranked(sent)
 
 
 @cheat("C63")

@@ -36,7 +36,6 @@ PROVEN = {
     "C83": CROSS + "test_without_a_second_owner_the_verdict_is_left_open",
     "C84": CROSS
     + "test_a_claimants_own_worker_confirms_no_claim_and_has_no_other_worker_taken_out",
-    "C85": CROSS + "test_a_run_that_counts_is_drawn_and_none_of_an_own_seed",
     "C86": CROSS + "test_runs_that_one_worker_alone_calls_failed_reject_no_rival",
     "C87": CROSS + "test_a_precision_that_another_worker_did_not_find_rejects_no_rival",
     "C88": CROSS + "test_a_worker_that_changes_its_class_while_it_trains_is_checked_like_others",

@@ -62,8 +62,8 @@ def test_the_owner_asks_once_and_the_estimate_is_reserved(
     asked = ask(client, own, alice, reason="for the board")
     assert asked.status_code == 201, asked.text
 
-    # 2 own seeds and 3 sealed runs of at most 60 s each on 4 accelerators: none was measured.
-    assert seconds() == (5 * 60 * 4, 5 * 60 * 4)
+    # 3 runs of at most 60 s each on 4 accelerators: the benchmark was never replayed.
+    assert seconds() == (3 * 60 * 4, 3 * 60 * 4)
     assert ask(client, own, alice).status_code == 409
     record = client.get("/api/v1/audit", headers=olivia.headers).json()["records"][0]
     assert (record["actor"], record["action"], record["reason"]) == (
@@ -79,7 +79,7 @@ def test_real_seconds_take_the_place_of_the_estimate_and_a_verdict_is_the_last_w
     verification_id = ask(client, own, alice).json()["id"]
     began = utc_now() - timedelta(seconds=80)
     change(database, verification_id, "running", state="running", started_at=began, accelerators=8)
-    assert seconds() == (1200.0, 1200.0)
+    assert seconds() == (720.0, 720.0)
     change(database, verification_id, "running", started_at=began - timedelta(seconds=80))
     used, reserved = seconds()
     assert 1280 <= used == reserved < 1420  # It runs for longer than was expected.
@@ -164,20 +164,20 @@ def test_without_room_the_answer_says_what_is_used_and_when_to_come_again(
     assert refused.status_code == 429
     assert 30 * 86400 - 60 <= int(refused.headers["Retry-After"]) <= 30 * 86400
     detail = refused.json()["detail"]
-    assert "used 1200 accelerator seconds in 30 days, 1200 of them reserved" in detail
-    assert "1500 are allowed, and this replay will take about 1200" in detail
+    assert "used 720 accelerator seconds in 30 days, 720 of them reserved" in detail
+    assert "900 are allowed, and this replay will take about 720" in detail
     with database.read() as session:
         assert len(session.scalars(select(Verification)).all()) == 1
         assert session.get_one(Submission, other).status == "claimed"
     # A cancellation gives the room back; a smaller quota than the estimate never has any.
     client.post(f"/api/v1/verifications/{verification_id}/cancel", headers=olivia.headers)
-    body = {"gpu_seconds_per_month": 1199, "reason": "small"}
+    body = {"gpu_seconds_per_month": 719, "reason": "small"}
     client.put("/api/v1/quotas/alice", json=body, headers=olivia.headers)
     never = ask(client, other, alice)
     assert (never.status_code, "ask an organiser" in never.json()["detail"]) == (403, True)
     client.put(
         "/api/v1/quotas/alice",
-        json=body | {"gpu_seconds_per_month": 1200},
+        json=body | {"gpu_seconds_per_month": 720},
         headers=olivia.headers,
     )
     assert ask(client, other, alice).status_code == 201
@@ -220,7 +220,7 @@ def test_a_claim_keeps_the_accelerators_of_its_worker(
         assert attempt.accelerators == 8
         attempt.lease_expires_at = utc_now() - timedelta(hours=1)
     assert expire_leases(database) == 1
-    assert seconds() == (1200.0, 1200.0)  # Lost: nothing used, and the next attempt is waited for.
+    assert seconds() == (720.0, 720.0)  # Lost: nothing used, and the next attempt is waited for.
     assert client.get(f"/api/v1/verifications/{verification_id}").json()["state"] == "queued"
 
 
@@ -242,7 +242,7 @@ def test_users_read_their_own_quota(client, alice, digits_submission, submit):
         "quotas": [
             {"measure": "submissions_per_day", "allowed": 3, "used": 1.0, "reserved": 0.0,
              "room_at": None},
-            {"measure": "gpu_seconds_per_month", "allowed": 1500, "used": 0.0, "reserved": 0.0,
+            {"measure": "gpu_seconds_per_month", "allowed": 900, "used": 0.0, "reserved": 0.0,
              "room_at": None},
         ],
     }  # fmt: skip
@@ -253,11 +253,11 @@ def test_an_organiser_sets_lifts_and_takes_back_a_quota_and_says_why(client, ali
     assert view.status_code == 200
     assert allowed(view.json()) == {"submissions_per_day": 5, "gpu_seconds_per_month": None}
     listed = client.get(ALL, headers=olivia.headers).json()
-    assert listed["defaults"] == {"submissions_per_day": 3, "gpu_seconds_per_month": 1500}
+    assert listed["defaults"] == {"submissions_per_day": 3, "gpu_seconds_per_month": 900}
     override = {"submissions_per_day": 5, "gpu_seconds_per_month": None}
     assert listed["overrides"] == [{"user": "alice", "quotas": override}]
     back = put(client, ALICE, olivia, gpu_seconds_per_month="default", reason="it is over")
-    assert allowed(back.json()) == {"submissions_per_day": 5, "gpu_seconds_per_month": 1500}
+    assert allowed(back.json()) == {"submissions_per_day": 5, "gpu_seconds_per_month": 900}
     assert allowed(client.get(ALICE, headers=olivia.headers).json()) == allowed(back.json())
     records = client.get("/api/v1/audit", headers=olivia.headers).json()["records"]
     assert [(r["action"], r["subject_id"], r["reason"]) for r in records[:2]] == [
