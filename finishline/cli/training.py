@@ -55,15 +55,15 @@ def read_settings(settings: Sequence[str]) -> dict[str, float]:
     for setting in settings:
         name, _, value = setting.partition("=")
         try:
-            found[name] = float(value)
-            why = "" if name else "no name; "
+            number = float(value)
         except ValueError:
-            why = None
-        if why != "":
+            number = None
+        if number is None or not name:
             raise CliError(
-                f"--set {setting}: {why or ''}expected a name and a number, such as batch_size=64.",
+                f"--set {setting}: expected a name and a number, such as batch_size=64.",
                 exit_code=ExitCode.USAGE,
             )
+        found[name] = number
     return found
 
 

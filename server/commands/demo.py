@@ -39,7 +39,16 @@ def demo(url: str, var: Path) -> int:
     row ends measured, else 3.
     """
     screen = open_screen(as_json=False)
-    folder = _train(var, screen)
+    file, definition = find_benchmark(BENCHMARK, None)
+    folder = var / f"demo-{time.strftime('%Y%m%d-%H%M%S')}"
+    training = Training(benchmark_file=file, out=folder, runs=definition.runs.count)
+    target = definition.target
+    screen.say(
+        "",
+        Text(f"1. Train {definition.title} {count_text(training.runs, 'time')}", style="bold"),
+        f"  to {target.metric} {target.value:g} {target.unit}; the files go to {folder}",
+    )
+    train_shown(training, definition, screen)
     with ServerClient(url, kept_token(var, "demo")) as server:
         screen.say("", Text("2. Submit it", style="bold"))
         submission = send_submission(server, find_submission_files(folder))
@@ -60,20 +69,6 @@ def kept_token(var: Path, name: str) -> str:
     return token
 
 
-def _train(var: Path, screen: Screen) -> Path:
-    file, definition = find_benchmark(BENCHMARK, None)
-    out = var / f"demo-{time.strftime('%Y%m%d-%H%M%S')}"
-    training = Training(benchmark_file=file, out=out, runs=definition.runs.count)
-    target = definition.target
-    screen.say(
-        "",
-        Text(f"1. Train {definition.title} {count_text(training.runs, 'time')}", style="bold"),
-        f"  to {target.metric} {target.value:g} {target.unit}; the files go to {out}",
-    )
-    train_shown(training, definition, screen)
-    return out
-
-
 def _verify(server: ServerClient, submission: View, screen: Screen) -> int:
     screen.say("", Text("3. Replay it with secret seeds of the server", style="bold"))
     verification = request_verification(server, str(submission["id"]), reason="demo")
@@ -81,21 +76,20 @@ def _verify(server: ServerClient, submission: View, screen: Screen) -> int:
     verification = watch_verification(server, verification, screen)
     screen.say(*verdict_lines(verification))
     board = server.get(f"/leaderboards/{segment(str(submission['benchmark']))}", limit=100)
-    entry = _entry(board, verification)
-    screen.say("", Text("4. The leaderboard", style="bold"))
-    lines = [*leaderboard_lines(board), "", outcome_line(entry, verification)]
-    screen.say(*lines, *_page_lines(server.url, submission, verification))
-    is_measured = entry.get("evidence") == "measured"
-    return int(ExitCode.OK if is_measured else ExitCode.NOT_VERIFIED)
-
-
-def _entry(board: View, verification: View) -> View:
-    """The row of the demo's configuration; an earlier demo may be named on it first."""
-    entries = board.get("entries") or []
+    # The row of the demo's configuration, on which an earlier demo may be named first.
+    entries: list[View] = board.get("entries") or []
     own = [each for each in entries if each.get("verification_id") == verification["id"]]
     measured = [each for each in entries if each.get("evidence") == "measured"]
-    found: View = next(iter([*own, *measured]), {})
-    return found
+    entry = next(iter([*own, *measured]), {})
+    screen.say("", Text("4. The leaderboard", style="bold"))
+    screen.say(*leaderboard_lines(board), "", outcome_line(entry, verification))
+    screen.say(
+        f"leaderboard  {server.url}/benchmarks/{submission['benchmark']}",
+        f"submission   {server.url}/submissions/{submission['id']}",
+        f"verification {server.url}/verifications/{verification['id']}",
+    )
+    is_measured = entry.get("evidence") == "measured"
+    return int(ExitCode.OK if is_measured else ExitCode.NOT_VERIFIED)
 
 
 def outcome_line(entry: View, verification: View) -> Text:
@@ -113,14 +107,6 @@ def outcome_line(entry: View, verification: View) -> Text:
         ("Measured ", "bold green"),
         f"{seconds:.3f} s ({interval}) in {runs}; claimed {entry.get('claimed_seconds'):.3f} s.",
     )
-
-
-def _page_lines(url: str, submission: View, verification: View) -> list[str]:
-    return [
-        f"leaderboard  {url}/benchmarks/{submission['benchmark']}",
-        f"submission   {url}/submissions/{submission['id']}",
-        f"verification {url}/verifications/{verification['id']}",
-    ]
 
 
 if __name__ == "__main__":
