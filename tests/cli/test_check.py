@@ -307,6 +307,17 @@ def test_score_needs_scipy_for_convergence_points_alone(package, tree, tmp_path)
     assert "`pip install 'finishline-tta[stats]'`" in results.stderr
 
 
+def test_check_and_score_import_no_scipy_stats(package, tmp_path):
+    program = PROGRAM.replace(repr(BLOCKED), "('scipy.stats',)")
+    folder = write_submission(tmp_path / "sub")
+    checked = run_bare(tmp_path, "check", folder, "--json", program=program)
+    scored = run_bare(tmp_path, "score", package, program=program)
+
+    assert (checked.returncode, scored.returncode) == (0, 0), checked.stderr + scored.stderr
+    assert json.loads(checked.stdout)["result"]["tta_low_seconds"] is not None
+    assert json.loads(scored.stdout)["rcp"]["verdict"] == "pass"
+
+
 DIGITS = BENCHMARKS / "digits.toml"
 SPRING = DIGITS.read_bytes().replace(b'id = "digits"', b'id = "spring"')
 PATH = "GET /api/v1/benchmarks/spring.toml"
