@@ -23,13 +23,15 @@ def evaluations(first, last):
     ]  # fmt: skip
 
 
-def test_replay_is_watched_to_its_verdict(browser, client, replay, make_report, alice):
+@pytest.mark.parametrize("is_owner", [False, True], ids=["signed out", "the owner"])
+def test_replay_is_watched_to_its_verdict(browser, client, replay, make_report, alice, is_owner):
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page, errors, port = context.new_page(), [], free_port()
     page.on("pageerror", lambda error: errors.append(str(error)))
     seeds = replay.seeds()
     with serving(client.app, port) as url:
-        sign_in(page, url, alice.secret)  # Until a verdict the curves of a claim are its owner's.
+        if is_owner:
+            sign_in(page, url, alice.secret)
         page.goto(f"{url}/verifications/{replay.verification_id}")
         page.evaluate("window.isTheSamePage = true")
         draw_chart(page)
