@@ -46,7 +46,7 @@ from server.operations.checks import make_checks
 from server.operations.figures import CachedFigures
 from server.operations.in_flight import InFlight, OpenResponses, Slots
 from server.operations.logs import configure_logging
-from server.operations.rates import RateLimiting, rate_limits
+from server.operations.rates import OneAtATime, RateLimiting, rate_limits
 from server.operations.readiness import Readiness, drained_before_stop
 from server.pages import docs, submit
 from server.pages import endpoints as pages
@@ -238,7 +238,10 @@ def _add_limits(app: FastAPI, services: Services) -> None:
     # Every series is there from the start, so that a rate over it is never absent.
     for counter, names in (
         (metrics.limited, limits),
-        (metrics.shed, ("requests", usual.name, uploads.name, downloads.name, streams.name)),
+        (
+            metrics.shed,
+            ("requests", "expensive_reads", usual.name, uploads.name, downloads.name, streams.name),
+        ),
         (metrics.quota_refusals, MEASURES),
     ):
         for name in names:
@@ -266,6 +269,7 @@ def _add_limits(app: FastAPI, services: Services) -> None:
         ),
         note_full=lambda name: metrics.shed.labels(name).inc(),
     )
+    app.add_middleware(OneAtATime, metrics=metrics)
     app.add_middleware(
         RateLimiting,
         limits=limits,

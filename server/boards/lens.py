@@ -1,9 +1,10 @@
 """A board that is not the official one: through a lens, or at other prices."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
+from itertools import chain
 from typing import Any
 
 import orjson
@@ -20,11 +21,14 @@ from finishline.rules.benchmarks.prices import (
 )
 from finishline.rules.scoring.tta import display_seconds
 from finishline.rules.statistics.gaps import interval_of
+from server.base.board_versions import VersionedCache
+from server.base.database import state_of
 from server.base.models import PoolRun, RunRow, Submission, Verification
 from server.boards.rows import BoardRow, why_price_unranked
 from server.boards.what_if import (
     Lens,
     LensTime,
+    PackedCurve,
     StoredRun,
     make_lens,
     result_of_set,
@@ -37,6 +41,10 @@ CURVES_AT_ONCE = 200
 # In these metrics a submission's figure is a multiple of its runs' time.
 METRICS_OF_RUNS = ("tta", "cost")
 NO_CURVES = "no curve of its runs is stored"
+# An evaluation takes about 90 bytes.
+MOST_EVALUATIONS = 1_000_000
+# Of larger boards the curves are read each time.
+MOST_REUSED = 20_000
 
 
 def lens_of(benchmark: Benchmark, query: BoardQuery) -> Lens | None:
@@ -63,30 +71,68 @@ def lens_view(lens: Lens, benchmark: Benchmark) -> LensView:
     )
 
 
+class CurvesCache(VersionedCache):
+    """The curves of boards, by benchmark and kind."""
+
+    def __init__(self) -> None:
+        super().__init__(MOST_EVALUATIONS)
+
+
+@dataclass(frozen=True)
+class Curves:
+    """The runs of a board: those of its own logs, and the measured ones, by submission."""
+
+    own: Iterable[tuple[str, StoredRun]]
+    measured: Mapping[str, Sequence[StoredRun]]
+
+    @property
+    def weight(self) -> int:
+        """Weight in a cache, in evaluations."""
+        measured = chain.from_iterable(self.measured.values())
+        return sum(len(run.curve) for run in chain((run for _, run in self.own), measured))
+
+
 def lens_rows(
     session: Session,
     rows: Mapping[str, BoardRow],
     which: Sequence[ColumnElement[bool]],
     lens: Lens,
     benchmark: Benchmark,
+    *,
+    version: tuple[Hashable, int] | None,
 ) -> dict[str, BoardRow]:
     """The rows with their times and costs through the lens.
 
     A measured row is seen by the curves of its sealed runs, any other by those of its own logs.
-    `lens_reason` says why a row has no time, None where its runs did not reach the target.
+    `lens_reason` says why a row has no time, None where its runs did not reach the target. Curves
+    are decoded once for a `version`, which is a key and a number.
     """
-    times = _times_of_runs(session, rows, which, lens, benchmark)
-    times |= _times_of_pools(session, rows, which, lens, benchmark)
+
+    def read(_: object = None) -> Curves:
+        return Curves(list(_own_runs(session, which)), _measured_runs(session, which))
+
+    if version is not None and len(rows) <= MOST_REUSED:
+        curves = state_of(session, CurvesCache).get(*version, read)
+    else:
+        curves = Curves(_own_runs(session, which), _measured_runs(session, which))
+
+    def time_of(run: StoredRun, row: BoardRow) -> LensTime:
+        return time_of_run(run, lens, benchmark, division=row.standing.division)
+
+    times: defaultdict[str, list[LensTime]] = defaultdict(list)
+    for name, run in curves.own:
+        # A submission may have come in since the rows were read.
+        if (row := rows.get(name)) is not None:
+            times[name].append(time_of(run, row))
+    for name, runs in curves.measured.items():
+        if (row := rows.get(name)) is not None and row.is_measured:
+            times[name] = [time_of(run, row) for run in runs]
     return {name: _seen(row, times[name], lens, benchmark) for name, row in rows.items()}
 
 
-def _times_of_runs(
-    session: Session,
-    rows: Mapping[str, BoardRow],
-    which: Sequence[ColumnElement[bool]],
-    lens: Lens,
-    benchmark: Benchmark,
-) -> dict[str, list[LensTime]]:
+def _own_runs(
+    session: Session, which: Sequence[ColumnElement[bool]]
+) -> Iterator[tuple[str, StoredRun]]:
     statement = (
         select(RunRow.submission_id, RunRow.file, RunRow.reached, cast(RunRow.curve, Text))
         .join(Submission, Submission.id == RunRow.submission_id)
@@ -94,31 +140,20 @@ def _times_of_runs(
         .order_by(RunRow.submission_id, RunRow.index)
         .execution_options(yield_per=CURVES_AT_ONCE)
     )
-    times: defaultdict[str, list[LensTime]] = defaultdict(list)
     for submission_id, file, reached, curve in session.execute(statement):
-        # A submission may have come in since the rows were read.
-        if (row := rows.get(submission_id)) is not None:
-            run = StoredRun(file, reached, orjson.loads(curve))
-            division = row.standing.division
-            times[submission_id].append(time_of_run(run, lens, benchmark, division=division))
-    return times
+        yield submission_id, StoredRun(file, reached, PackedCurve(orjson.loads(curve)))
 
 
-def _times_of_pools(
-    session: Session,
-    rows: Mapping[str, BoardRow],
-    which: Sequence[ColumnElement[bool]],
-    lens: Lens,
-    benchmark: Benchmark,
-) -> dict[str, list[LensTime]]:
-    """The times of the sealed runs of each measured submission.
+def _measured_runs(
+    session: Session, which: Sequence[ColumnElement[bool]]
+) -> dict[str, list[StoredRun]]:
+    """The sealed runs of each measured submission.
 
     Their curves are in the reports of its replays.
     """
     measured = (*which, Submission.evidence == "measured")
     joined = select(
         Submission.id,
-        Submission.division,
         PoolRun.verification_id,
         PoolRun.index,
     )
@@ -137,22 +172,19 @@ def _times_of_pools(
         for verification_id, report in reports
         for run in (orjson.loads(report or "null") or {"runs": ()})["runs"]
     }
-    times: dict[str, list[LensTime]] = {
-        run.id: [] for run in runs if run.id in rows and rows[run.id].is_measured
-    }
+    found: dict[str, list[StoredRun]] = {run.id: [] for run in runs}
     for run in runs:
-        found = trained.get((run.verification_id, run.index))
-        if found is not None and run.id in times:
-            stored = _stored(found)
-            times[run.id].append(time_of_run(stored, lens, benchmark, division=run.division))
-    return times
+        row = trained.get((run.verification_id, run.index))
+        if row is not None:
+            found[run.id].append(_stored(row))
+    return found
 
 
 def _stored(run: Mapping[str, Any]) -> StoredRun:
     """A run of a report as the runs of a submission are stored."""
     names = ("epoch", "seconds", "quality", "samples", "ledger")
     curve = [[item[name] for name in names] for item in run["evaluations"]]
-    return StoredRun(f"run_{run['index']}.log", run["status"] == "reached", curve)
+    return StoredRun(f"run_{run['index']}.log", run["status"] == "reached", PackedCurve(curve))
 
 
 def _seen(row: BoardRow, times: Sequence[LensTime], lens: Lens, benchmark: Benchmark) -> BoardRow:

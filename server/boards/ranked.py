@@ -202,12 +202,14 @@ class RankedBoard:
 class _Version:
     """The rows of a board at one version, the boards ranked from them, and earlier orders.
 
-    An order is with the standings it is made of: from these a later one is made.
+    An order is with the standings it is made of: from these a later one is made. `changed` has the
+    rows through the latest lens and at the latest prices: a query looks at several divisions.
     """
 
     rows: BoardRows
     orders: dict[OrderKey, tuple[Order, Mapping[str, Standing]]]
     boards: dict[OrderKey, RankedBoard]
+    changed: tuple[object, BoardRows] | None = None
 
     @property
     def weight(self) -> int:
@@ -227,7 +229,12 @@ def ranked_board(
     with seeing_as_anybody(session):
         cached = _cached_rows(session, benchmark, query.kind, version)
         if lens is not None or price is not None:
-            return _rank(_changed_rows(session, cached.rows, query, lens, price), query)
+            asked = (lens, price, query.metric in OF_DETAILS)
+            changed = cached.changed
+            if changed is None or changed[0] != asked:
+                rows = _changed_rows(session, cached.rows, query, lens, price, version=version)
+                changed = cached.changed = asked, rows
+            return _rank(changed[1], query)
         key = (query.division, query.round, query.metric, query.withdrawn)
         if key not in cached.boards:
             rows = _changed_rows(session, cached.rows, query, None, None)
@@ -310,6 +317,8 @@ def _changed_rows(
     query: BoardQuery,
     lens: Lens | None,
     price: OtherPrice | None,
+    *,
+    version: int | None = None,
 ) -> BoardRows:
     """The rows through a lens, at other prices, and with their costs where these are ranked."""
     if lens is None and price is None and query.metric not in OF_DETAILS:
@@ -317,7 +326,8 @@ def _changed_rows(
     details = rows.load_all(session)
     if lens is not None:
         which = which_submissions(rows.benchmark.benchmark_id, rows.kind)
-        details = lens_rows(session, details, which, lens, rows.benchmark)
+        known = None if version is None else ((rows.benchmark.sha256, rows.kind), version)
+        details = lens_rows(session, details, which, lens, rows.benchmark, version=known)
     if price is not None:
         details = priced_rows(details, price, read_book(session))
     standings = {name: row.standing for name, row in details.items()}

@@ -5,9 +5,13 @@ own stop, belong to the ranking alone.
 """
 
 import math
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import overload
+
+import orjson
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.quality import QualityTarget
@@ -49,6 +53,25 @@ class Lens:
     clock: Clock
     target: QualityTarget
     own_target: bool
+
+
+class PackedCurve(Sequence[CurveRow]):
+    """A curve in a fifth of the memory: a row is decoded when it is asked for."""
+
+    def __init__(self, rows: Sequence[CurveRow]) -> None:
+        self.qualities: Sequence[float] = array("d", [row[QUALITY] for row in rows])
+        self._text = b"\n".join(map(orjson.dumps, rows))
+
+    def __len__(self) -> int:
+        return len(self.qualities)
+
+    @overload
+    def __getitem__(self, place: int) -> CurveRow: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[CurveRow]: ...
+    def __getitem__(self, place: int | slice) -> CurveRow | Sequence[CurveRow]:
+        rows = self._text.splitlines()[place]
+        return orjson.loads(rows) if isinstance(rows, bytes) else [orjson.loads(r) for r in rows]
 
 
 @dataclass(frozen=True)
@@ -124,8 +147,7 @@ def time_of_run(run: StoredRun, lens: Lens, benchmark: Benchmark, *, division: s
     the benchmark's own target a run counts only if it was scored as reaching it, because a log may
     say of itself that it failed; at any other target its curve alone decides.
     """
-    at_target = [_is_at_target(row, lens.target) for row in run.curve]
-    place = place_at_target(at_target, benchmark.reach)
+    place = place_at_target(_at_target(run.curve, lens.target), benchmark.reach)
     if place is None:
         return LensTime(None)
     row = run.curve[place]
@@ -150,10 +172,17 @@ def _can_be_summed(found: LensTime) -> bool:
     return abs(found.seconds or 0.0) <= LONGEST_SECONDS and abs(found.epochs or 0.0) <= MOST_EPOCHS
 
 
-def _is_at_target(row: CurveRow, target: QualityTarget) -> bool:
-    if not target.also:  # Curves are long: no evaluation is made where its quality says it all.
-        return target.is_reached(row[QUALITY])
-    return target.is_reached_at(evaluation_of(row))
+def _at_target(curve: Sequence[CurveRow], target: QualityTarget) -> list[bool]:
+    if target.also:
+        return target.reached_at([evaluation_of(row) for row in curve])
+    # Curves are long: no evaluation is made where its quality says it all.
+    qualities: Sequence[float] = (
+        curve.qualities if isinstance(curve, PackedCurve) else [row[QUALITY] for row in curve]
+    )
+    least = target.least
+    if target.direction == "higher":
+        return [quality >= least for quality in qualities]
+    return [quality <= least for quality in qualities]
 
 
 def result_of_set(

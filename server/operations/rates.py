@@ -3,12 +3,16 @@
 Each server process counts for itself, in fixed windows. A crowd is for the proxy in front to limit.
 """
 
+import asyncio
 import hashlib
 import math
+import re
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from urllib.parse import parse_qs
 
 from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -26,7 +30,7 @@ REQUESTER = "finishline.requester"
 FAILED = "failed_sign_ins"
 WORDS = {
     "reads": "read requests",
-    "expensive_reads": "requests for exports, charts and comparisons",
+    "expensive_reads": "requests for exports, charts, comparisons and what-if boards",
     "writes": "writing requests",
     "organiser_writes": "writing requests",
     "worker_posts": "posts of workers",
@@ -51,6 +55,11 @@ EXPENSIVE_ENDS = (
     *("/compare", "/preview", "/log.json", "/ideas"),
 )
 EXPENSIVE_WITHIN = "/charts/"
+# Of a board: another clock, target or price. It is made anew from every curve.
+BOARD = re.compile(r"/(?:api/v1/leaderboards|benchmarks)/[^/]+")
+EXPENSIVE_PARAMETERS = frozenset({"clock", "target", "price", "prices_on"})
+# Of one reader, who may be a class behind one address; then the reader is asked to wait.
+MOST_WAITING, WAIT_SECONDS, RETRY_SECONDS = 100, 30.0, 2
 BEARER = b"bearer "
 COOKIES = (f"{HOST_PREFIX}{NAME}=".encode(), f"{NAME}=".encode())
 
@@ -158,7 +167,6 @@ def rate_limits(settings: Settings) -> dict[str, RateLimit]:
 
 def limit_of(scope: Scope, role: str | None) -> str | None:
     """Name of the limit for a request, by its address and method; None if it is free."""
-    path: str = scope["path"]
     if is_worker_post(scope):
         return "worker_posts"
     # A class joins from one address within a minute. Unknown links are throttled by themselves.
@@ -166,8 +174,18 @@ def limit_of(scope: Scope, role: str | None) -> str | None:
         return "organiser_writes" if role in ORGANISERS else "writes"
     if is_free(scope):
         return None
-    is_expensive = path.endswith(EXPENSIVE_ENDS) or EXPENSIVE_WITHIN in path
-    return "expensive_reads" if is_expensive else "reads"
+    return "expensive_reads" if is_expensive(scope) else "reads"
+
+
+def is_expensive(scope: Scope) -> bool:
+    """Whether an address makes the server read, draw, compress or sign a lot."""
+    path: str = scope["path"]
+    if path.endswith(EXPENSIVE_ENDS) or EXPENSIVE_WITHIN in path:
+        return True
+    query = scope.get("query_string", b"")
+    if not query or BOARD.fullmatch(path) is None:
+        return False
+    return not EXPENSIVE_PARAMETERS.isdisjoint(parse_qs(query.decode("latin-1")))
 
 
 def is_join(scope: Scope) -> bool:
@@ -288,6 +306,73 @@ class RateLimiting:
             "Cache-Control": "no-store",
         }
         await refuse(scope, receive, send, 429, "Too many requests", detail, headers)
+
+
+class OneAtATime:
+    """Work on one expensive request of each reader at a time: the next one waits for it.
+
+    A request that waits holds no thread and no slot. Responses may be read at the same time.
+    """
+
+    def __init__(self, app: ASGIApp, *, metrics: RequestMetrics) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._turns: dict[str, asyncio.Semaphore] = {}
+        self._asked: Counter[str] = Counter()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or REQUESTER not in scope or not is_one_at_a_time(scope):
+            await self._app(scope, receive, send)
+            return
+        key = scope[REQUESTER].key
+        turn = self._turns.setdefault(key, asyncio.Semaphore())
+        self._asked[key] += 1
+        try:
+            if self._asked[key] > MOST_WAITING or not await _takes(turn):
+                await self._refuse(scope, receive, send)
+                return
+            await self._work(turn, scope, receive, send)
+        finally:
+            self._asked[key] -= 1
+            if not self._asked[key]:
+                del self._asked[key], self._turns[key]
+
+    async def _work(
+        self, turn: asyncio.Semaphore, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Answer a request, and let the next one in once its response begins."""
+        release = ExitStack()
+        release.callback(turn.release)
+
+        async def begun(message: Message) -> None:
+            release.close()
+            await send(message)
+
+        with release:
+            await self._app(scope, receive, begun)
+
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._metrics.shed.labels("expensive_reads").inc()
+        detail = (
+            f"Too many {WORDS['expensive_reads']} at once: the server works on one of yours at a "
+            f"time. Nothing was changed; try again in {RETRY_SECONDS} s."
+        )
+        headers = {"Retry-After": str(RETRY_SECONDS), "Cache-Control": "no-store"}
+        await refuse(scope, receive, send, 429, "Too many requests", detail, headers)
+
+
+def is_one_at_a_time(scope: Scope) -> bool:
+    """Whether the server works on one such request of a reader at a time."""
+    return scope["method"] in SAFE and is_expensive(scope)
+
+
+async def _takes(turn: asyncio.Semaphore) -> bool:
+    """Wait for the turn. Returns whether it came in time."""
+    try:
+        async with asyncio.timeout(WAIT_SECONDS):
+            return await turn.acquire()
+    except TimeoutError:
+        return False
 
 
 def _secret_of(scope: Scope) -> bytes | None:

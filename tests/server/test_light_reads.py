@@ -49,6 +49,20 @@ def test_a_submission_takes_two_transactions_and_few_statements(
     assert len(sent) <= 20
 
 
+def test_curves_are_read_once_for_any_number_of_targets(
+    digits_submission, submit, client, database
+):
+    assert submit(digits_submission).status_code == 201
+    client.get(f"{BOARD}?target=90")
+    with statements_of(database) as sent:
+        first = client.get(f"{BOARD}?target=91").json()
+    assert submit(digits_submission).status_code == 201
+    second = client.get(f"{BOARD}?target=91").json()
+
+    assert not [text for text in sent if "runs.curve" in text]
+    assert (first["total"], second["total"]) == (1, 2)
+
+
 def test_a_read_after_a_write_costs_the_same_on_a_small_board_and_on_a_large_one(
     digits_submission, submit, client, database, count_rows
 ):

@@ -1,7 +1,9 @@
 """Rate limits: whose they are, which holds, and what the refusal says."""
 
+import asyncio
 import hashlib
 import time
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
@@ -15,7 +17,9 @@ from server.app import create_app
 from server.base.request_metrics import RequestMetrics
 from server.base.settings import Settings
 from server.operations.rates import (
+    REQUESTER,
     KnownSecrets,
+    OneAtATime,
     RateLimit,
     RateLimiting,
     Requester,
@@ -248,6 +252,11 @@ def test_without_rate_limits_nothing_is_counted(settings):
         ("GET", "/api/v1/prices.csv", None, "expensive_reads"),
         ("GET", "/benchmarks/digits/convergence", None, "expensive_reads"),
         ("GET", "/compare", None, "expensive_reads"),
+        ("GET", "/benchmarks/digits?division=open", None, "reads"),
+        ("GET", "/benchmarks/digits?division=open&target=90", None, "expensive_reads"),
+        ("GET", "/api/v1/leaderboards/digits?clock=dawnbench", None, "expensive_reads"),
+        ("GET", "/api/v1/leaderboards/digits?%70rice=3", None, "expensive_reads"),
+        ("GET", "/api/v1/leaderboards/digits?prices_on=2026-01-01", None, "expensive_reads"),
         ("DELETE", "/api/v1/tokens/7", None, "writes"),
         ("POST", "/api/v1/attempts/a/report", None, "worker_posts"),
         ("POST", "/api/v1/workers/hello", None, "worker_posts"),
@@ -264,7 +273,67 @@ def test_without_rate_limits_nothing_is_counted(settings):
     ],
 )
 def test_the_limit_follows_from_method_address_and_role(method, path, role, name):
-    assert limit_of({"type": "http", "method": method, "path": path}, role) == name
+    assert limit_of(asked(path, method), role) == name
+
+
+def asked(address, method="GET", *, by="anybody"):
+    path, _, query = address.partition("?")
+    requester = Requester(by, None, None)
+    known = {"type": "http", "method": method, "headers": [], REQUESTER: requester}
+    return known | {"path": path, "query_string": query.encode()}
+
+
+def test_expensive_requests_of_a_reader_are_worked_on_one_at_a_time():
+    busy, most, answered = Counter(), Counter(), Counter()
+
+    async def work(scope, _receive, send):
+        each = scope[REQUESTER].address, scope["path"]
+        busy[each] += 1
+        most[each] = max(most[each], busy[each])
+        await asyncio.sleep(0.01)
+        busy[each] -= 1
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body"})
+
+    async def send(message):
+        answered[message.get("status")] += 1
+
+    async def ask_all():
+        app = OneAtATime(work, metrics=RequestMetrics())
+        scopes = [asked(f"/benchmarks/digits?target={n}", by="ann") for n in range(120)]
+        scopes += [asked("/compare", by="bob")] * 3 + [asked("/benchmarks/text", by="ann")] * 3
+        await asyncio.gather(*(app(each, None, send) for each in scopes))
+
+    asyncio.run(ask_all())
+
+    expected = {("ann", "/benchmarks/digits"): 1, ("bob", "/compare"): 1}
+    assert most == expected | {("ann", "/benchmarks/text"): 3}
+    assert (answered[200], answered[429]) == (106, 20)
+
+
+def test_next_expensive_request_begins_with_the_response_of_the_one_before():
+    """A download may be read for minutes."""
+    begun = []
+
+    async def ask_both():
+        read = asyncio.Event()
+
+        async def work(scope, _receive, send):
+            begun.append(scope["path"])
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await read.wait()
+
+        async def send(_message):
+            if len(begun) == 2:
+                read.set()
+
+        app = OneAtATime(work, metrics=RequestMetrics())
+        async with asyncio.timeout(10):
+            await asyncio.gather(*(app(asked("/x.csv"), None, send) for _ in range(2)))
+
+    asyncio.run(ask_both())
+
+    assert begun == ["/x.csv"] * 2
 
 
 def test_a_window_counts_each_key_and_begins_anew(monkeypatch):
