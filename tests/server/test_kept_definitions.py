@@ -40,9 +40,7 @@ def settings(settings, digits, tmp_path):
 @pytest.fixture
 def client(settings, monkeypatch):
     """A server of the time when it was accepted."""
-    monkeypatch.setattr(
-        "finishline.rules.benchmarks.benchmark.check_offered", lambda benchmark, *, file: None
-    )
+    monkeypatch.setattr("finishline.rules.benchmarks.benchmark._faults", lambda benchmark: ())
     with serving(settings) as earlier:
         yield earlier
 
