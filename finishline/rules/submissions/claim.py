@@ -374,10 +374,13 @@ def _setting(table: Fields, name: str, benchmark: Benchmark, division: str) -> f
     if not (name.isprintable() and 0 < len(name) <= MAX_KEY_LENGTH):
         expected = f"1 to {MAX_KEY_LENGTH} printable characters"
         raise table.fail(name, "no name of a setting", expected=expected)
-    minimum, maximum = (known.minimum, known.maximum) if known else (None, None)
-    value = table.number(name, minimum=minimum, maximum=maximum)
-    if known and known.integer and not value.is_integer():
-        raise table.fail(name, f"got {value:g}", expected="a whole number")
+    value = table.number(name)
+    if known and not (
+        known.minimum <= value <= known.maximum and (value.is_integer() or not known.integer)
+    ):
+        whole = "whole " if known.integer else ""
+        expected = f"a {whole}number from {known.minimum:g} to {known.maximum:g}"
+        raise table.fail(name, f"got {value:g}", expected=expected)
     if known and division == "closed" and not known.closed and value != known.default:
         raise table.fail(name, f"{value:g} in the closed division", expected=f"{known.default:g}")
     return value
