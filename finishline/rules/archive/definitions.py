@@ -5,7 +5,6 @@ such as `rounds = "2.0-4.1"`, and `[[points]]` their reference convergence point
 """
 
 import json
-import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
@@ -17,6 +16,7 @@ from finishline.rules.archive.find import ResultSet, Submission
 from finishline.rules.benchmarks.benchmark import MLPERF_ID, Benchmark, parse_benchmark
 from finishline.rules.benchmarks.definition_tables import RunsRule
 from finishline.rules.benchmarks.quality import QualityTarget
+from finishline.rules.text import parse_toml
 
 SHIPPED = Path(__file__).parent / "benchmarks"
 SOURCES = """\
@@ -30,7 +30,6 @@ SPREAD_OF_ALL_SINCE = "4.1"
 # Rules of August 2022. The tables of v1.0 and v1.1 are left out: 15 sets that fail them were
 # published.
 NORMALISED_SINCE = "2.1"
-# Earlier names of benchmarks.
 OTHER_NAMES = {"ssd": "retinanet", "gnn": "rgat", "mask": "maskrcnn"}
 OLD_FORMAT_ROUNDS = {"0.5", "0.6"}
 _DAWNBENCH = {"CIFAR10": "cifar10", "ImageNet": "imagenet", "SQuAD": "squad"}
@@ -52,7 +51,7 @@ def shipped_texts() -> Mapping[str, bytes]:
     """The text of every shipped definition, by its id."""
     texts = {}
     for path in sorted(SHIPPED.glob("*.toml")):
-        whole = tomllib.loads(path.read_text("utf-8"))
+        whole = parse_toml(path.read_bytes(), file=path.name)
         for version in whole["rounds"]:
             name, table = _definition(whole, version, path.stem)
             text = SOURCES.format(version=version, name=name) + "\n".join(_toml(table)) + "\n"

@@ -2,7 +2,6 @@
 
 import hashlib
 import re
-import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -11,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from finishline.rules.errors import LogFormatError
+from finishline.rules.text import parse_toml
 
 Place = tuple[str, ...]
 # Names of files that can belong to a submission, and how deep in a tree they may lie.
@@ -153,8 +153,9 @@ class Source:
 @cache
 def known_sources() -> tuple[Source, ...]:
     """The archives in sources.toml."""
-    text = Path(__file__).with_name("sources.toml").read_text("utf-8")
-    return tuple(Source(**table) for table in tomllib.loads(text)["source"])
+    path = Path(__file__).with_name("sources.toml")
+    whole = parse_toml(path.read_bytes(), file=path.name)
+    return tuple(Source(**table) for table in whole["source"])
 
 
 def find_source(benchmark_id: str, commit: str | None) -> Source | None:
