@@ -14,7 +14,7 @@ from pathlib import Path
 
 from finishline.rules.benchmarks.definition_tables import ReferenceRun
 from finishline.rules.benchmarks.quality import Direction, QualityTarget
-from finishline.rules.verification.bands import reference_run_toml
+from finishline.rules.verification.calibration import reference_run_toml
 from reference_models import Measurement, load_reference
 
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from finishline.rules.benchmarks.accelerators import hardware_words
-from finishline.rules.ranking.evidence import evidence_words
-from finishline.rules.ranking.metrics import POSSIBLE
+from finishline.rules.ranking import POSSIBLE, evidence_words
 from web.chart_parts import (
     SYMBOLS,
     Figure,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from finishline.rules.benchmarks.accelerators import Accelerator, accelerator_of_system
-from finishline.rules.ranking.evidence import ranked_seconds
+from finishline.rules.ranking import ranked_seconds
 from web.chart_parts import even_sample, log_ticks, time_ticks, vendor_paint
 from web.formats import TimeFormat, number
 from web.names import byline

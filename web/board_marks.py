@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from finishline.rules.ranking.evidence import ranked_seconds
+from finishline.rules.ranking import ranked_seconds
 
 Entry = Mapping[str, Any]
 # The bar of the shortest time, so that it can be seen.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from finishline.rules.benchmarks.accelerators import accelerator_of_system
-from finishline.rules.ranking.evidence import check_of_row
+from finishline.rules.ranking import check_of_row
 from web.formats import DASH, TimeFormat
 from web.names import byline, hardware
 

@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
-from finishline.rules.ranking.evidence import check_of_row, is_entry, ranked_seconds
+from finishline.rules.ranking import check_of_row, is_entry, ranked_seconds
 from web.formats import SECONDS, TimeFormat, milliseconds, moment
 from web.names import byline, hardware, row_name
 from web.verdicts import standing_words

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from finishline.rules.ranking.evidence import evidence_words
+from finishline.rules.ranking import evidence_words
 from finishline.rules.text import unseen_gap_text
 from web.formats import (
     DASH,

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from finishline.rules.ranking.evidence import evidence_words
+from finishline.rules.ranking import evidence_words
 from finishline.rules.statistics.aggregate import mean
 from web.formats import DASH, SECONDS, TimeFormat, number, percent
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from finishline.rules.text import count_text
-from finishline.rules.verification.ablation import names_of
+from finishline.rules.verification.entry import names_of
 
 LARGEST_CLIP = 4.0  # An interval of few pairs may be so wide that nothing else could be seen.
 

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
-from finishline.rules.ranking.evidence import evidence_words
+from finishline.rules.ranking import evidence_words
 from web.entries import outcome_word
 from web.formats import SECONDS, TimeFormat, moment, number, percent
 from web.names import byline, hardware

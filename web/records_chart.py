@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from finishline.rules.ranking.evidence import evidence_words
+from finishline.rules.ranking import evidence_words
 from finishline.rules.statistics.aggregate import SHORTEST_SECONDS
 from finishline.rules.text import count_text
 from web.chart_parts import (

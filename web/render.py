@@ -109,7 +109,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from finishline.rules.benchmarks.accelerators import accelerator_of_system
-from finishline.rules.ranking.evidence import (
+from finishline.rules.ranking import (
     MEANINGS,
     check_of_row,
     check_words,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from finishline.rules.benchmarks.accelerators import Accelerator
-from finishline.rules.ranking.evidence import ranked_seconds
+from finishline.rules.ranking import ranked_seconds
 from web.formats import number
 from web.names import byline
 

@@ -5,12 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from finishline.rules.ranking.evidence import (
-    check_of_row,
-    evidence_word,
-    owners_words,
-    separation_words,
-)
+from finishline.rules.ranking import check_of_row, evidence_word, owners_words, separation_words
 from finishline.rules.text import count_text
 from web.entries import why_not_measured
 from web.formats import web_address

@@ -6,12 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from finishline.rules.benchmarks.definition_tables import RunsRule
-from finishline.rules.ranking.evidence import (
-    evidence_words,
-    place_words,
-    ranked_seconds,
-    separation_words,
-)
+from finishline.rules.ranking import evidence_words, place_words, ranked_seconds, separation_words
 from finishline.rules.scoring.scoring import scored_places
 from finishline.rules.statistics.aggregate import coefficient_of_variation_percent, mean
 from finishline.rules.text import count_text

@@ -27,7 +27,7 @@ from finishline.rules.verification.messages import (
     ReplayEvent,
     RunStatus,
 )
-from finishline.rules.verification.report_stream import PREPARATION
+from finishline.rules.verification.report_check import PREPARATION
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 from finishline.rules.measurements import PrecisionAudit, PrecisionName
 from finishline.rules.run import Phase
-from finishline.rules.verification.precision import narrowest, precision_by_error
+from finishline.rules.verification.utilisation import narrowest, precision_by_error
 from reference_models import Reference, load_reference, synthetic_of
 from reference_models.precision import configured
 from worker.own_process import die_with_parent

@@ -8,8 +8,7 @@ from pydantic_core import PydanticCustomError
 
 from finishline.api.schema import Body, DayField, Schema
 from finishline.api.submissions import EvidenceFields, RcpView, SystemView, WaiverView
-from finishline.rules.ranking.evidence import Check, Evidence, Round
-from finishline.rules.ranking.metrics import KIND_OF_METRIC, Metric
+from finishline.rules.ranking import KIND_OF_METRIC, Check, Evidence, Metric, Round
 from finishline.rules.run import ClockName
 from finishline.rules.submissions.claim import Kind
 

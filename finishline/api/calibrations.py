@@ -7,7 +7,7 @@ from pydantic import Field
 
 from finishline.api.schema import NO_FLAG, Body, Reason, Schema, example
 from finishline.rules.measurements import PrecisionName
-from finishline.rules.verification.bands import BandDifference
+from finishline.rules.verification.calibration import BandDifference
 from finishline.rules.verification.messages import ControlPoint
 
 BatchSize = Annotated[int, Field(ge=1, le=2**31 - 1), NO_FLAG]

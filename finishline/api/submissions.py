@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import ConfigDict, Field, computed_field
 
 from finishline.api.schema import Body, Schema, Sentence, example
-from finishline.rules.ranking.evidence import Check, Evidence
+from finishline.rules.ranking import Check, Evidence
 from finishline.rules.scoring.convergence import FACTOR_COUNTS
 from finishline.rules.scoring.scoring import Step
 from finishline.rules.scoring.violations import WaivableRule

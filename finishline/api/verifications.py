@@ -9,8 +9,8 @@ from finishline.api.benchmarks import TargetView
 from finishline.api.schema import NO_FLAG, Body, Schema, example
 from finishline.api.submissions import Decision, VerificationState
 from finishline.rules.proof.proof import PostedEvaluation
-from finishline.rules.verification.ablation import FEWEST_REPEATS, MOST_REPEATS, USUAL_REPEATS
 from finishline.rules.verification.duel import FEWEST_PAIRS, MOST_PAIRS, DuelRun, Side
+from finishline.rules.verification.entry import FEWEST_REPEATS, MOST_REPEATS, USUAL_REPEATS
 from finishline.rules.verification.messages import ControlPoint, Failure
 from finishline.rules.verification.purposes import ASKED_FOR
 from finishline.rules.verification.utilisation import RunUtilisation

@@ -20,7 +20,7 @@ from finishline.cli.tables import (
     status_text,
     time_text,
 )
-from finishline.rules.ranking.evidence import place_words, ranked_seconds
+from finishline.rules.ranking import place_words, ranked_seconds
 from finishline.rules.text import count_text
 
 

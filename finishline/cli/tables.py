@@ -9,7 +9,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from finishline.rules.ranking.evidence import check_of_row, evidence_words
+from finishline.rules.ranking import check_of_row, evidence_words
 from finishline.rules.scoring.tta import display_seconds
 
 View = Mapping[str, Any]

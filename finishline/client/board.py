@@ -8,7 +8,7 @@ from typing import Any, Self
 from pydantic import PrivateAttr
 
 from finishline.api.boards import BoardEntry, BoardView
-from finishline.rules.ranking.evidence import evidence_words, ranked_seconds
+from finishline.rules.ranking import evidence_words, ranked_seconds
 from finishline.rules.scoring.tta import display_seconds
 
 HEADERS = ("rank", "model", "submitter", "system", "time", "evidence")

@@ -10,9 +10,9 @@ from sqlalchemy.orm import Session
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.statistics.aggregate import mean
 from finishline.rules.submissions.claim import Claim
+from finishline.rules.verification.control_points import is_calibrated
 from finishline.rules.verification.job import Request, run_limit_seconds
 from finishline.rules.verification.purposes import PURPOSES, names_where
-from finishline.rules.verification.replay_plan import is_calibrated
 from server.base.models import Submission, Verification
 
 Basis = Literal["replays of the submission", "replays of the benchmark", "run limit"]

@@ -15,7 +15,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from finishline.rules.verification.report_stream import CLOCK_SLACK_SECONDS
+from finishline.rules.verification.report_check import CLOCK_SLACK_SECONDS
 from server.base import places
 
 PORTS = {"smtp": 25, "starttls": 587, "smtps": 465}

@@ -15,7 +15,7 @@ from finishline.rules.submissions.claim import Claim, TrainedWith, stored_system
 from finishline.rules.verification.job import Purpose
 from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.purposes import PURPOSES
-from finishline.rules.verification.replay_plan import why_not_replayable
+from finishline.rules.verification.replay import why_not_replayable
 from server.base.database import utc_now
 from server.base.errors import ConflictError, no_such
 from server.base.models import Submission, Verification

@@ -5,7 +5,7 @@ from sqlalchemy.orm import Session, selectinload
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.definition_tables import ReferenceRun
-from finishline.rules.verification.bands import calibrated_by
+from finishline.rules.verification.calibration import calibrated_by
 from finishline.rules.verification.purposes import PURPOSES
 from server.base.errors import no_such
 from server.base.models import Calibration, CalibrationRunRow, Verification

@@ -10,8 +10,8 @@ from sqlalchemy.orm import Session, undefer
 from finishline.api.comparisons import GainView, IdeaClassView, IdeaList, IdeaView
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.statistics.gaps import Gap
-from finishline.rules.verification.ablation import factor_effects
 from finishline.rules.verification.duel import judge_duel, pair_runs
+from finishline.rules.verification.entry import factor_effects
 from finishline.rules.verification.messages import PACKAGE_PREFIX
 from finishline.rules.verification.purposes import ABLATION, DUEL
 from server.base.models import Pool, PoolRun, Submission, TrainingPackage, Verification

@@ -15,8 +15,7 @@ from sqlalchemy.orm import Session
 
 from finishline.api.boards import BoardEntry, BoardQuery
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.ranking.evidence import Round, round_of, rounds_of
-from finishline.rules.ranking.metrics import Metric
+from finishline.rules.ranking import Metric, Round, round_of, rounds_of
 from finishline.rules.submissions.claim import Kind
 from server.base.board_versions import VersionedCache, changes_between
 from server.base.database import state_of

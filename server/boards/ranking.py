@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-from finishline.rules.ranking.evidence import Check, Evidence
-from finishline.rules.ranking.metrics import KIND_OF_METRIC, POSSIBLE, Metric
+from finishline.rules.ranking import KIND_OF_METRIC, POSSIBLE, Check, Evidence, Metric
 from finishline.rules.statistics.aggregate import Spread, variance_of_mean
 from finishline.rules.statistics.gaps import Gap
 

@@ -2,7 +2,7 @@
 
 from finishline.api.comparisons import Named
 from finishline.api.schema import Schema
-from finishline.rules.ranking.evidence import Evidence
+from finishline.rules.ranking import Evidence
 
 
 class RecordTry(Named):

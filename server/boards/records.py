@@ -11,8 +11,7 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.accelerators import hardware_words
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.ranking.evidence import Evidence
-from finishline.rules.ranking.metrics import POSSIBLE
+from finishline.rules.ranking import POSSIBLE, Evidence
 from server.base.board_versions import board_version, board_versions, cached_for_board
 from server.base.models import DISPLAY_NAME, SUBMITTER, Pool, PublishedResult, Submission
 from server.base.models.visibility import ranks

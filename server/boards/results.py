@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from finishline.api.boards import BoardQuery
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.ranking.evidence import round_of, rounds_of
+from finishline.rules.ranking import round_of, rounds_of
 from server.base.board_versions import board_versions, cached_for_board
 from server.boards.ranked import PlacedRow, ranked_board
 

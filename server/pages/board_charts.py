@@ -14,9 +14,9 @@ from sqlalchemy.orm import Session, undefer
 
 from finishline.api.boards import BoardQuery
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.ranking.evidence import Round, round_of
+from finishline.rules.ranking import Round, round_of
 from finishline.rules.statistics.aggregate import mean
-from finishline.rules.verification.bands import band_at
+from finishline.rules.verification.calibration import band_at
 from server.base.errors import NotFoundError
 from server.base.models import RunRow
 from server.base.services import Services, ServicesDep

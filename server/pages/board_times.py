@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 
 from finishline.api.boards import BoardQuery
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.ranking.evidence import round_of
+from finishline.rules.ranking import round_of
 from server.base.board_versions import board_version, cached_for_board
 from server.boards.service import RankedBoard, ranked_board
 from web.formats import SECONDS, STOPWATCH, TimeFormat, time_format

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from sqlalchemy.orm import Session
 
-from finishline.rules.ranking.evidence import is_entry
+from finishline.rules.ranking import is_entry
 from finishline.rules.statistics.aggregate import coefficient_of_variation_percent
 from server.base.models import Submission, Verification
 from server.base.services import Services, ServicesDep

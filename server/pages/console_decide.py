@@ -8,10 +8,10 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse, Response
 from sqlalchemy.orm import Session
 
-from finishline.rules.ranking.evidence import evidence_words
-from finishline.rules.verification.judge_time import cpu_share
+from finishline.rules.ranking import evidence_words
+from finishline.rules.verification.cross_check import ReplayFigures
+from finishline.rules.verification.judge import cpu_share
 from finishline.rules.verification.messages import ReplayReport
-from finishline.rules.verification.rerun_comparison import ReplayFigures
 from server.base.models import Submission, Verification
 from server.base.standing import (
     checks_claim,

@@ -9,7 +9,7 @@ from fastapi.responses import HTMLResponse
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.ranking.evidence import Evidence, Round
+from finishline.rules.ranking import Evidence, Round
 from server.base.board_versions import cached_for_board
 from server.base.services import Services, ServicesDep
 from server.base.standing import find_verification

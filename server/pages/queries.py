@@ -8,7 +8,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from finishline.rules.statistics.aggregate import mean
-from finishline.rules.verification.replay_plan import band_for
+from finishline.rules.verification.control_points import band_for
 from server.base.models import PoolRun, RunRow, Submission
 from server.base.services import Services
 from server.base.standing import claim_of, find_verification, published_verification

@@ -3,7 +3,7 @@
 from typing import Any
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.ranking.evidence import Round, rounds_of
+from finishline.rules.ranking import Round, rounds_of
 from server.benchmarks.queries import Counts
 from server.benchmarks.views import benchmark_view
 

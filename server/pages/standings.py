@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from finishline.api.boards import BoardQuery
 from finishline.rules.benchmarks.accelerators import hardware_words
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.ranking.evidence import place_words, ranked_seconds
+from finishline.rules.ranking import place_words, ranked_seconds
 from server.base.board_versions import board_version
 from server.base.models import Submission
 from server.boards.service import PlacedRow, ranked_board

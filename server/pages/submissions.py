@@ -15,10 +15,10 @@ from sqlalchemy.orm import Session
 from finishline.api.submissions import WaiverCreate, WithdrawalCreate
 from finishline.api.verifications import AskedFor, VerificationCreate
 from finishline.rules.benchmarks.accelerators import hardware_words
-from finishline.rules.ranking.evidence import Evidence
+from finishline.rules.ranking import Evidence
 from finishline.rules.scoring.violations import WAIVABLE
 from finishline.rules.verification.purposes import DUEL
-from finishline.rules.verification.replay_plan import why_not_replayable
+from finishline.rules.verification.replay import why_not_replayable
 from server.base.addresses import site_address
 from server.base.errors import ContentError
 from server.base.middleware import reader_has

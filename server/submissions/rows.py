@@ -12,7 +12,7 @@ from sqlalchemy.orm.attributes import set_committed_value
 
 from finishline.rules.archive.files import find_source
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.ranking.evidence import evidence_of
+from finishline.rules.ranking import evidence_of
 from finishline.rules.run import Run, curve_row
 from finishline.rules.scoring.latency import InferenceResult
 from finishline.rules.scoring.scoring import Result, RunScore

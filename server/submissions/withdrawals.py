@@ -8,7 +8,7 @@ from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from finishline.api.submissions import SubmissionView, WithdrawalCreate
-from finishline.rules.ranking.evidence import evidence_words
+from finishline.rules.ranking import evidence_words
 from finishline.rules.verification.purposes import names_where
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now

@@ -20,14 +20,8 @@ from finishline.api.calibrations import (
 )
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.definition_tables import ReferenceRun
-from finishline.rules.verification.bands import (
-    band_at,
-    convergence_at,
-    runs_sha256,
-)
-from finishline.rules.verification.bands import (
-    compare_calibrations as compare_runs,
-)
+from finishline.rules.verification.calibration import band_at, convergence_at, runs_sha256
+from finishline.rules.verification.calibration import compare_calibrations as compare_runs
 from server.base.errors import ContentError
 from server.base.models import Calibration, CalibrationRunRow, Verification
 from server.base.services import ServicesDep

@@ -13,11 +13,7 @@ from finishline.rules.errors import RuleError
 from finishline.rules.measurements import PrecisionName
 from finishline.rules.submissions.claim import check_precision, reference_of
 from finishline.rules.text import count_text
-from finishline.rules.verification.bands import (
-    chunk_sizes,
-    runs_sha256,
-    why_not_adoptable,
-)
+from finishline.rules.verification.calibration import chunk_sizes, runs_sha256, why_not_adoptable
 from finishline.rules.verification.job import Request
 from finishline.rules.verification.purposes import CALIBRATION
 from server.base.database import utc_now

@@ -9,7 +9,8 @@ from typing import Any, cast
 from sqlalchemy.orm import Session
 
 from finishline.rules.measurements import PrecisionName
-from finishline.rules.verification.bands import judged_beside
+from finishline.rules.verification.calibration import judged_beside
+from finishline.rules.verification.control_points import band_for, precision_of
 from finishline.rules.verification.job import (
     Purpose,
     Request,
@@ -19,7 +20,6 @@ from finishline.rules.verification.job import (
     seal,
 )
 from finishline.rules.verification.messages import PACKAGE_PREFIX, Training
-from finishline.rules.verification.replay_plan import band_for, precision_of
 from server.base.database import utc_now
 from server.base.errors import ContentError
 from server.base.events import VerificationChanged, emit

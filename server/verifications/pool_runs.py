@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.scoring.calibrated_runs import calibrated_spread
 from finishline.rules.statistics.aggregate import Spread, pooled_spread
-from finishline.rules.verification.judge_time import why_not_timed
+from finishline.rules.verification.judge import why_not_timed
 from finishline.rules.verification.messages import ReplayReport
 from server.base.board_versions import raise_board_version
 from server.base.models import (

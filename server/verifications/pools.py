@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.phases import rules_that_differ
 from finishline.rules.canonical import sha256_of
-from finishline.rules.ranking.evidence import (
+from finishline.rules.ranking import (
     Check,
     Evidence,
     check_of,
@@ -27,8 +27,8 @@ from finishline.rules.statistics.aggregate import (
 )
 from finishline.rules.statistics.gaps import interval_of
 from finishline.rules.submissions.claim import Kind, configuration_of
+from finishline.rules.verification.control_points import is_uncalibrated
 from finishline.rules.verification.messages import ReplayReport
-from finishline.rules.verification.replay_plan import is_uncalibrated
 from server.base.board_versions import lock_boards, raise_board_version
 from server.base.database import utc_now
 from server.base.models import Attempt, Pool, PoolRun, Submission, Verification

@@ -26,7 +26,7 @@ from finishline.rules.proof.proof import (
     write_envelope,
 )
 from finishline.rules.submissions.claim import TrainedWith, stored_system
-from finishline.rules.verification.bands import judged_beside
+from finishline.rules.verification.calibration import judged_beside
 from finishline.rules.verification.job import beside_of
 from finishline.rules.verification.messages import Failure
 from server.base.code_version import code_version

@@ -15,18 +15,20 @@ from finishline.rules.verification.control_points import (
     opening_of,
 )
 from finishline.rules.verification.messages import ReplayReport, ReplayRun
-from finishline.rules.verification.precision import check_trained_in
 from finishline.rules.verification.report_check import (
     OffClock,
+    StreamedEvent,
     check_amounts,
     check_ledgers,
     check_off_clock,
     check_qualities,
     check_second_halves,
     check_spans,
+    check_stream,
+    check_trained_in,
     off_clock,
+    streamed_event,
 )
-from finishline.rules.verification.report_stream import StreamedEvent, check_stream, streamed_event
 from server.base.board_versions import lock_boards
 from server.base.database import locks_rows
 from server.base.events import WorkerOut, emit

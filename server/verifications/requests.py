@@ -4,8 +4,8 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session, undefer
 
 from finishline.api.verifications import VerificationCreate
-from finishline.rules.ranking.evidence import consequence
-from finishline.rules.verification.ablation import ABLATION, REPEATS
+from finishline.rules.ranking import consequence
+from finishline.rules.verification.entry import ABLATION, REPEATS
 from finishline.rules.verification.purposes import DUEL, PURPOSES
 from server.base.errors import (
     ConflictError,

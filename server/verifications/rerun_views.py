@@ -6,11 +6,7 @@ from pydantic import ConfigDict, Field, StrictBool, model_validator
 
 from finishline.api.schema import Schema
 from finishline.api.verifications import AskedFor, ReasonView
-from finishline.rules.verification.rerun_comparison import (
-    Difference,
-    ReplayFigures,
-    SystemDifference,
-)
+from finishline.rules.verification.cross_check import Difference, ReplayFigures, SystemDifference
 
 LARGEST_BATCH = 1000
 Reason = Annotated[str, Field(min_length=1, max_length=2000, pattern=r"\S")]

@@ -8,14 +8,10 @@ from sqlalchemy.orm import Session
 
 from finishline.api.verifications import ReasonView
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.ranking.evidence import consequence
+from finishline.rules.ranking import consequence
+from finishline.rules.verification.cross_check import compare_replays, compare_systems, figures_of
 from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.purposes import PURPOSES
-from finishline.rules.verification.rerun_comparison import (
-    compare_replays,
-    compare_systems,
-    figures_of,
-)
 from server.base.board_versions import lock_boards
 from server.base.database import utc_now
 from server.base.errors import ContentError

@@ -24,15 +24,15 @@ from finishline.rules.scoring.latency import (
     latency_figures,
     why_absent,
 )
-from finishline.rules.verification.ablation import ABLATION, factor_effects
 from finishline.rules.verification.duel import SIDES, judge_duel, pair_runs
+from finishline.rules.verification.entry import ABLATION, factor_effects
+from finishline.rules.verification.job import in_turn
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import (
     BackendLatency,
     ReplayReport,
     ReplayRun,
 )
-from finishline.rules.verification.paired import in_turn
 from finishline.rules.verification.purposes import PURPOSES
 from finishline.rules.verification.utilisation import RunUtilisation, run_utilisations
 from server.base.database import utc_now

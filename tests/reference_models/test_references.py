@@ -15,7 +15,7 @@ from torch import nn
 from finishline.rules.benchmarks.benchmark import load_benchmark, parse_benchmark
 from finishline.rules.benchmarks.definition_tables import ReferenceRun
 from finishline.rules.run import Phase
-from finishline.rules.verification.bands import reference_run_toml
+from finishline.rules.verification.calibration import reference_run_toml
 from reference_models import (
     REFERENCES,
     DataSetError,

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from scipy import stats
 
-from finishline.rules.verification.ablation import (
+from finishline.rules.verification.entry import (
     factor_effects,
     judge_ablation,
     plan_ablation,

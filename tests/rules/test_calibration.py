@@ -18,7 +18,7 @@ from finishline.rules.scoring.calibrated_runs import (
 )
 from finishline.rules.statistics.aggregate import Reference, reference_of
 from finishline.rules.submissions.claim import Claim, System
-from finishline.rules.verification.bands import (
+from finishline.rules.verification.calibration import (
     band_at,
     calibrated_by,
     chunk_sizes,
@@ -30,7 +30,7 @@ from finishline.rules.verification.bands import (
     two_sided_p,
     why_not_adoptable,
 )
-from finishline.rules.verification.replay_plan import band_for
+from finishline.rules.verification.control_points import band_for
 
 
 def make_runs(*curves, batch_size=64):

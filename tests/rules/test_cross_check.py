@@ -8,20 +8,17 @@ from scipy import stats
 
 from finishline.rules.measurements import PrecisionAudit
 from finishline.rules.run import Evaluation
-from finishline.rules.verification.cross_check import compare_runs, curve_distance, drawn_runs
-from finishline.rules.verification.judge import judge
-from finishline.rules.verification.messages import ReplayEvaluation, ReplayReport, ReplayRun
-from finishline.rules.verification.precision import (
-    is_narrower,
-    judge_precision,
-    narrowest,
-    precision_by_error,
-)
-from finishline.rules.verification.rerun_comparison import (
+from finishline.rules.verification.cross_check import (
     compare_replays,
+    compare_runs,
     compare_systems,
+    curve_distance,
+    drawn_runs,
     figures_of,
 )
+from finishline.rules.verification.judge import judge, judge_precision
+from finishline.rules.verification.messages import ReplayEvaluation, ReplayReport, ReplayRun
+from finishline.rules.verification.utilisation import is_narrower, narrowest, precision_by_error
 from tests.support.verdicts import CLAIM, WORKER, trained
 
 NONCES = [bytes([i]).hex() * 32 for i in range(200)]

@@ -18,8 +18,8 @@ from finishline.rules.verification.duel import (
     pair_runs,
     why_no_duel,
 )
+from finishline.rules.verification.job import in_turn
 from finishline.rules.verification.messages import Failure, ReplayEvaluation, ReplayReport
-from finishline.rules.verification.paired import in_turn
 from tests.support.verdicts import CLAIM, WORKER, trained
 
 LETTERS = {"challenger": "A", "holder": "B"}

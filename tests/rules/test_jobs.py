@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from finishline.rules.errors import RuleError
 from finishline.rules.verification.calibration import plan_calibration
+from finishline.rules.verification.control_points import band_for
 from finishline.rules.verification.cross_check import plan_cross_check
 from finishline.rules.verification.duel import DUEL, plan_duel
 from finishline.rules.verification.job import Request, build_job, draw_of_trainings
 from finishline.rules.verification.messages import Failure
 from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES, purpose_named
-from finishline.rules.verification.replay import plan_replay
-from finishline.rules.verification.replay_plan import band_for, draw_replay
+from finishline.rules.verification.replay import draw_replay, plan_replay
 from server.verifications.fair_queue import (
     ORGANISERS_IN_A_ROW,
     FairQueue,

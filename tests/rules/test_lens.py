@@ -13,13 +13,7 @@ from finishline.rules.benchmarks.definition_tables import ReachRule, RunsRule
 from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.errors import RuleError
 from finishline.rules.logs import clock_of_log
-from finishline.rules.ranking.evidence import (
-    check_of,
-    consequence,
-    evidence_of,
-    is_timed,
-    may_be_measured,
-)
+from finishline.rules.ranking import check_of, consequence, evidence_of, is_timed, may_be_measured
 from finishline.rules.run import Clock, Evaluation, Ledger, Run, curve_row
 from finishline.rules.scoring.scoring import score
 from server.boards.run_curves import (

@@ -17,7 +17,13 @@ from finishline.rules.measurements import RunTelemetry
 from finishline.rules.run import Clock
 from finishline.rules.submissions.claim import Claim, System
 from finishline.rules.verification import job
-from finishline.rules.verification.control_points import control_points, first_break
+from finishline.rules.verification.control_points import (
+    band_for,
+    batch_size_of,
+    control_points,
+    first_break,
+    is_calibrated,
+)
 from finishline.rules.verification.job import Draw, Request, seal
 from finishline.rules.verification.messages import (
     ControlPoint,
@@ -26,24 +32,18 @@ from finishline.rules.verification.messages import (
     ReplayRun,
     WorkerSystem,
 )
-from finishline.rules.verification.replay import plan_replay
-from finishline.rules.verification.replay_plan import (
-    band_for,
-    batch_size_of,
-    draw_replay,
-    is_calibrated,
-    why_not_replayable,
-)
+from finishline.rules.verification.replay import draw_replay, plan_replay, why_not_replayable
 from finishline.rules.verification.report_check import (
     OffClock,
+    StreamedEvent,
     check_amounts,
     check_ledgers,
     check_off_clock,
     check_report,
     check_spans,
+    check_stream,
     off_clock,
 )
-from finishline.rules.verification.report_stream import StreamedEvent, check_stream
 
 ENTROPY = bytes(range(32))
 

@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 from finishline.cli.bundles import check_bundle, keys_in
 from finishline.rules.canonical import sha256_of
 from finishline.rules.trainings.package import package_index
-from finishline.rules.verification.entry import data_nonce
+from finishline.rules.verification.job import data_nonce
 from finishline.rules.verification.messages import (
     BoxWord,
     ReplayEvaluation,

@@ -23,7 +23,7 @@ from finishline.cli.rows import asks_server
 from finishline.cli.screen import Screen
 from finishline.rules.benchmarks.definition_tables import ReferenceRun
 from finishline.rules.text import count_text
-from finishline.rules.verification.bands import reference_run_toml
+from finishline.rules.verification.calibration import reference_run_toml
 
 app = COMMANDS["calibration"]
 POLL_SECONDS = 1.0

@@ -15,7 +15,7 @@ from finishline.cli.screen import Screen, as_it_is
 from finishline.cli.submission_tables import time_lines, verdict_lines
 from finishline.cli.watching import verdict_code, watch_verification
 from finishline.client.files import send_package
-from finishline.rules.verification.ablation import FEWEST_REPEATS, MOST_REPEATS, USUAL_REPEATS
+from finishline.rules.verification.entry import FEWEST_REPEATS, MOST_REPEATS, USUAL_REPEATS
 from finishline.rules.verification.purposes import ABLATION
 
 Watch = Annotated[

@@ -13,7 +13,7 @@ from finishline.cli.options import Limit
 from finishline.cli.rows import asks_server
 from finishline.cli.screen import Screen
 from finishline.cli.tables import View, or_dash
-from finishline.rules.ranking.evidence import place_words
+from finishline.rules.ranking import place_words
 
 Choice = str | None
 Metric = Annotated[

@@ -34,9 +34,10 @@ from finishline.rules.scoring.violations import WAIVABLE
 from finishline.rules.submissions.claim import MAX_TRAINED_SEED, Claim
 from finishline.rules.submissions.submission import score_submission
 from finishline.rules.text import count_text, shown
-from finishline.rules.verification.bands import calibrated_by, judged_beside
+from finishline.rules.verification.calibration import calibrated_by, judged_beside
 from finishline.rules.verification.control_points import (
     KnownCurve,
+    band_for,
     calibrated_curves,
     check_curves,
 )
@@ -44,13 +45,13 @@ from finishline.rules.verification.job import REPEAT, Case, Draw, Purpose, Reque
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import ReplayReport, Training
 from finishline.rules.verification.purposes import PURPOSES
-from finishline.rules.verification.replay_plan import band_for
 from finishline.rules.verification.report_check import (
+    CLOCK_SLACK_SECONDS,
     check_ledgers,
     check_report,
     check_second_halves,
+    check_stream,
 )
-from finishline.rules.verification.report_stream import CLOCK_SLACK_SECONDS, check_stream
 
 Logs = Mapping[str, bytes]
 

@@ -27,7 +27,7 @@ from finishline.rules.run import PHASES
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.submissions.claim import System, TrainedWith
 from finishline.rules.verification.messages import ControlPoint, Failure, ReplayReport, ReplayRun
-from finishline.rules.verification.report_stream import StreamedEvent
+from finishline.rules.verification.report_check import StreamedEvent
 from finishline.rules.verification.verdict import DuelOutcome, Outcome
 
 ENVELOPE_NAME = "proof.dsse.json"

@@ -1,13 +1,24 @@
-"""Calibration: train the reference to its last epoch, to judge others by."""
+"""Calibration: train the reference to its last epoch, with the figures to judge others by."""
 
+import dataclasses
 import hashlib
 import itertools
+import json
+import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.definition_tables import ReferenceRun
+from finishline.rules.scoring.calibrated_runs import calibrated_epochs
+from finishline.rules.statistics.aggregate import mean, standard_deviation
+from finishline.rules.statistics.gaps import two_sided_p
 from finishline.rules.submissions.claim import Claim
+from finishline.rules.text import count_text
+from finishline.rules.verification.control_points import control_points
 from finishline.rules.verification.job import Case, Draw, Purpose, Request, Words, trainings_of
-from finishline.rules.verification.messages import Training
+from finishline.rules.verification.messages import ControlPoint, Training
+from finishline.rules.verification.verdict import SHARES
 
 
 def plan_calibration(request: Request) -> list[Training]:
@@ -49,6 +60,195 @@ def _why_not(benchmark: Benchmark, claims: Sequence[Claim]) -> str | None:
     if benchmark.replay is None:
         return f"{benchmark.benchmark_id} has no reference model to calibrate yet"
     return None
+
+
+RUNS_PER_CHUNK = 10
+
+
+@dataclass(frozen=True)
+class ConvergenceAt:
+    """Epochs the reference needs to its target at one batch size.
+
+    `epochs` has one figure for each of the `runs` that reached it, in the order of the runs.
+    `stdev` has ddof = 1 and is None below two figures.
+    """
+
+    batch_size: int
+    runs: int
+    epochs: tuple[float, ...]
+    mean: float | None
+    stdev: float | None
+
+    @property
+    def reached(self) -> int:
+        """Number of runs that reached the target."""
+        return len(self.epochs)
+
+
+@dataclass(frozen=True)
+class BandDifference:
+    """Distance of two calibrations at one evaluation; bounds where both have a band."""
+
+    index: int
+    mean_difference: float
+    lower_difference: float | None
+    upper_difference: float | None
+
+
+@dataclass(frozen=True)
+class SizeComparison:
+    """Two calibrations at one batch size: `difference` and band are the first's less the second's.
+
+    `p_value` is how likely epochs this far apart are, either way, if both measured the same; None
+    below two runs that reached the target on either side.
+    """
+
+    batch_size: int
+    first: ConvergenceAt
+    second: ConvergenceAt
+    difference: float | None
+    p_value: float | None
+    band: tuple[BandDifference, ...]
+
+
+def chunk_sizes(runs: int) -> list[int]:
+    """Number of runs in each verification of a calibration: even, and at most ten.
+
+    A worker that is lost loses one chunk, and a lease is never held for hours.
+    """
+    chunks = math.ceil(runs / RUNS_PER_CHUNK)
+    return [runs // chunks + (i < runs % chunks) for i in range(chunks)]
+
+
+def calibrated_by(benchmark: Benchmark, runs: Sequence[ReferenceRun]) -> Benchmark:
+    """Replace a benchmark's reference runs by those of a calibration."""
+    return dataclasses.replace(benchmark, reference_runs=tuple(runs))
+
+
+def runs_sha256(runs: Sequence[ReferenceRun]) -> str:
+    """SHA-256 of a calibration's runs for a seal, over their compact JSON, sorted."""
+    rows = sorted([run.batch_size, run.seed, list(run.quality)] for run in runs)
+    return hashlib.sha256(json.dumps(rows, separators=(",", ":")).encode()).hexdigest()
+
+
+def judged_beside(calibration_id: str, calibrated: Benchmark) -> dict[str, str]:
+    """Fields sealed beside the draw of a replay that an adopted calibration judges."""
+    return {
+        "calibration": calibration_id,
+        "reference_runs_sha256": runs_sha256(calibrated.reference_runs),
+    }
+
+
+def convergence_table(benchmark: Benchmark, runs: Sequence[ReferenceRun]) -> list[ConvergenceAt]:
+    """Epochs to the target by batch size, the smallest first."""
+    sizes = sorted({run.batch_size for run in runs})
+    return [convergence_at(benchmark, runs, size) for size in sizes]
+
+
+def convergence_at(
+    benchmark: Benchmark, runs: Sequence[ReferenceRun], batch_size: int
+) -> ConvergenceAt:
+    """Epochs to the target at one batch size."""
+    measured = calibrated_by(benchmark, runs)
+    epochs = tuple(calibrated_epochs(measured, batch_size))
+    return ConvergenceAt(
+        batch_size=batch_size,
+        runs=len(measured.reference_runs_at(batch_size)),
+        epochs=epochs,
+        mean=mean(epochs) if epochs else None,
+        stdev=standard_deviation(epochs, ddof=1) if len(epochs) > 1 else None,
+    )
+
+
+def band_at(
+    benchmark: Benchmark, runs: Sequence[ReferenceRun], batch_size: int
+) -> list[ControlPoint]:
+    """The band that the largest replay of the benchmark has to stay in at one batch size.
+
+    Empty below twice as many runs as such a replay makes, and without a replay policy.
+    """
+    policy = benchmark.replay
+    if policy is None:
+        return []
+    return control_points(
+        _curves(runs, batch_size),
+        runs=policy.max_runs,
+        alpha=policy.alpha * SHARES.replay_band,
+        resolution=benchmark.target.resolution or 0.0,
+    )
+
+
+def why_not_adoptable(benchmark: Benchmark, runs: Sequence[ReferenceRun]) -> str | None:
+    """Reason why a benchmark cannot be judged by these runs; None if it can.
+
+    Each batch size needs twice as many runs as the largest replay makes, or it has no band.
+    """
+    needed = 2 * (benchmark.replay.max_runs if benchmark.replay is not None else 1)
+    for point in convergence_table(benchmark, runs):
+        if point.runs < needed:
+            runs_there = count_text(point.runs, "run")
+            return f"batch size {point.batch_size} has {runs_there} of at least {needed}"
+        if len(point.epochs) < 2:
+            return f"at batch size {point.batch_size} fewer than two runs reached the target"
+    return None if runs else "it has no run"
+
+
+def compare_calibrations(
+    benchmark: Benchmark, first: Sequence[ReferenceRun], second: Sequence[ReferenceRun]
+) -> list[SizeComparison]:
+    """Compare two sets of runs at each batch size that both have, the smallest first.
+
+    Source: Welch (1947) on the logarithms of the epochs to the target, two-sided.
+    """
+    sizes = {run.batch_size for run in first} & {run.batch_size for run in second}
+    return [_compare_at(benchmark, first, second, size) for size in sorted(sizes)]
+
+
+def _compare_at(
+    benchmark: Benchmark,
+    first: Sequence[ReferenceRun],
+    second: Sequence[ReferenceRun],
+    batch_size: int,
+) -> SizeComparison:
+    one = convergence_at(benchmark, first, batch_size)
+    other = convergence_at(benchmark, second, batch_size)
+    return SizeComparison(
+        batch_size=batch_size,
+        first=one,
+        second=other,
+        difference=None if one.mean is None or other.mean is None else one.mean - other.mean,
+        p_value=two_sided_p(one.epochs, other.epochs),
+        band=tuple(_band_differences(benchmark, first, second, batch_size)),
+    )
+
+
+def _band_differences(
+    benchmark: Benchmark,
+    first: Sequence[ReferenceRun],
+    second: Sequence[ReferenceRun],
+    batch_size: int,
+) -> Iterator[BandDifference]:
+    bands = [band_at(benchmark, runs, batch_size) for runs in (first, second)]
+    columns = [list(zip(*_curves(runs, batch_size), strict=False)) for runs in (first, second)]
+    for j, (one, other) in enumerate(zip(*columns, strict=False)):
+        a, b = (band[j] if j < len(band) else None for band in bands)
+        yield BandDifference(
+            index=j + 1,
+            mean_difference=mean(one) - mean(other),
+            lower_difference=a.lower - b.lower if a and b else None,
+            upper_difference=a.upper - b.upper if a and b else None,
+        )
+
+
+def _curves(runs: Sequence[ReferenceRun], batch_size: int) -> list[tuple[float, ...]]:
+    return [run.quality for run in runs if run.batch_size == batch_size]
+
+
+def reference_run_toml(run: ReferenceRun) -> str:
+    """One `[[reference_runs]]` table of a benchmark file."""
+    numbers = ", ".join(f"{value:.4f}" for value in run.quality)
+    head = f"batch_size = {run.batch_size}\nseed = {run.seed}"
+    return f"[[reference_runs]]\n{head}\nquality = [{numbers}]"
 
 
 CALIBRATION = Purpose(

@@ -3,15 +3,73 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.canonical import sha256_of
 from finishline.rules.errors import RuleError
+from finishline.rules.measurements import PrecisionName
 from finishline.rules.statistics.aggregate import mean, standard_deviation
 from finishline.rules.statistics.gaps import t_quantile
+from finishline.rules.submissions.claim import Claim
 from finishline.rules.text import count_text
 from finishline.rules.verification.messages import ControlPoint, ReplayReport
+from finishline.rules.verification.verdict import SHARES
+
+
+def band_for(benchmark: Benchmark, claim: Claim, *, runs: int) -> list[ControlPoint]:
+    """The control points of a claim's replay; empty where its settings are not calibrated."""
+    policy, resolution = benchmark.replay, benchmark.target.resolution
+    if policy is None or not is_calibrated(benchmark, claim):
+        return []
+    known = benchmark.reference_runs_at(batch_size_of(benchmark, claim))
+    curves = tuple(run.quality for run in known)
+    alpha = policy.alpha * SHARES.replay_band
+    return list(_band(curves, runs=runs, alpha=alpha, resolution=resolution or 0.0))
+
+
+@lru_cache(maxsize=64)
+def _band(
+    curves: tuple[tuple[float, ...], ...], *, runs: int, alpha: float, resolution: float
+) -> tuple[ControlPoint, ...]:
+    return tuple(control_points(curves, runs=runs, alpha=alpha, resolution=resolution))
+
+
+def is_calibrated(benchmark: Benchmark, claim: Claim) -> bool:
+    """Whether reference runs exist for the claimed settings: defaults but for the batch size."""
+    runs = benchmark.reference_runs_at(batch_size_of(benchmark, claim))
+    return has_default_settings(benchmark, claim) and bool(runs)
+
+
+def precision_of(benchmark: Benchmark, claim: Claim) -> PrecisionName | None:
+    """The precision to train a claim in; None where the reference's own is the claim's.
+
+    A package trains in its own, whatever it states.
+    """
+    if benchmark.replay is None or claim.package is not None:
+        return None
+    return benchmark.replay.told(claim.precision)
+
+
+def has_default_settings(benchmark: Benchmark, claim: Claim) -> bool:
+    """Whether a claim has the reference's settings in everything but the batch size."""
+    defaults = benchmark.defaults()
+    return all(
+        name == "batch_size" or value == defaults.get(name)
+        for name, value in claim.hyperparameters.items()
+    )
+
+
+def batch_size_of(benchmark: Benchmark, claim: Claim) -> float:
+    """The batch size a claim was trained with: its own, or the reference default."""
+    settings = benchmark.defaults() | dict(claim.hyperparameters)
+    return settings.get("batch_size", 0.0)
+
+
+def is_uncalibrated(benchmark: Benchmark, claim: Claim) -> bool:
+    """Whether a claim has the reference's settings at a batch size without calibration."""
+    return has_default_settings(benchmark, claim) and not is_calibrated(benchmark, claim)
 
 
 @dataclass(frozen=True)

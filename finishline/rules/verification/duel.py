@@ -10,13 +10,21 @@ from finishline.rules.statistics.aggregate import SHORTEST_SECONDS
 from finishline.rules.statistics.gaps import ALPHA, Gap, p_of_so_many_wins, paired_gap, pairs_needed
 from finishline.rules.submissions.claim import Claim, System
 from finishline.rules.text import count_text, unseen_gap_text
+from finishline.rules.verification.control_points import precision_of
 from finishline.rules.verification.entry import why_no_entry
-from finishline.rules.verification.job import Case, Purpose, Request, Words
+from finishline.rules.verification.job import (
+    Case,
+    Purpose,
+    Request,
+    Words,
+    in_turn,
+    package_side,
+    plan_in_turn,
+)
 from finishline.rules.verification.judge import is_excused
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import ReplayReport, ReplayRun, Training, WorkerSystem
-from finishline.rules.verification.paired import in_turn, package_side, plan_in_turn
-from finishline.rules.verification.replay_plan import precision_of, why_not_replayable
+from finishline.rules.verification.replay import why_not_replayable
 from finishline.rules.verification.verdict import DuelOutcome, Reason, Verdict, Weight
 
 FEWEST_PAIRS, MOST_PAIRS = 2, 20

@@ -1,14 +1,11 @@
-"""A job: trainings in order, the purpose they are made for, and the seal over their seeds.
-
-A purpose is two pure functions: `plan` lists the trainings, `judge` reads their report. All else
-is the same for every job: queue, worker, lease, report, race, proof, page and command.
-"""
+"""A job"""
 
 import hashlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.canonical import sha256_of
@@ -19,6 +16,7 @@ from finishline.rules.scoring.latency import FEWEST_ITEMS
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.verification.messages import (
+    PACKAGE_PREFIX,
     ControlPoint,
     LatencyOrder,
     Measure,
@@ -324,3 +322,47 @@ def _latency_order(benchmark: Benchmark) -> LatencyOrder:
         enough_seconds=protocol.enough_seconds,
         most_seconds=protocol.most_seconds,
     )
+
+
+NO_SETTINGS: Mapping[str, float] = MappingProxyType({})
+_Side = TypeVar("_Side")
+
+
+def in_turn(sides: Sequence[_Side], rounds: int) -> list[_Side]:
+    """Sides that the runs train, in order: A B B A A B B A ...
+
+    Over two rounds all sides have the same mean place, so that a linear drift over the whole
+    cancels for an even number of rounds. Of an odd number one round keeps the drift of one run.
+    """
+    return [side for turn in range(rounds) for side in sides[:: -1 if turn % 2 else 1]]
+
+
+def package_side(sha256: str | None, settings: Mapping[str, float] = NO_SETTINGS) -> Training:
+    """A package as a side of trainings that have no seed yet."""
+    return Training(package=f"{PACKAGE_PREFIX}{sha256}", settings=dict(settings), seed=0)
+
+
+def plan_in_turn(
+    entropy: bytes, sides: Sequence[Training], *, rounds: int, one_seed: bool
+) -> list[Training]:
+    """Plan every side in each round, packages on one draw of the data for a round.
+
+    The seeds are drawn: `one_seed` for a round, or one for each run.
+    """
+    each = 1 if one_seed else len(sides)
+    seeds = draw(entropy, runs=rounds * each).seeds
+    planned = []
+    for index, side in enumerate(in_turn(sides, rounds)):
+        turn = index // len(sides)
+        data = data_nonce(entropy, turn).hex() if side.in_box else None
+        seed = seeds[turn if one_seed else index]
+        planned.append(replace(side, seed=seed, data_nonce=data))
+    return planned
+
+
+DATA_LABEL = b"finishline data"
+
+
+def data_nonce(entropy: bytes, index: int) -> bytes:
+    """Nonce that the data of run `index` are drawn from: SHA-256 over a label, the nonce and it."""
+    return hashlib.sha256(DATA_LABEL + entropy + str(index).encode()).digest()

@@ -1,27 +1,45 @@
 """Judge a claim by its replay: verified, rejected or inconclusive, with reasons."""
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.definition_tables import ReplayPolicy
 from finishline.rules.errors import RuleError
+from finishline.rules.measurements import QUIET_CPU_SHARE
 from finishline.rules.scoring.scoring import RunScore
-from finishline.rules.statistics.aggregate import median_window
+from finishline.rules.statistics.aggregate import (
+    SHORTEST_SECONDS,
+    Spread,
+    mean,
+    measured_seconds,
+    median_window,
+    olympic_mean,
+    olympic_weight,
+    standard_deviation,
+)
+from finishline.rules.statistics.gaps import (
+    gap_to_claim,
+    interval_of,
+)
 from finishline.rules.submissions.claim import Claim
-from finishline.rules.verification.control_points import BandBreak, first_break
+from finishline.rules.verification.control_points import (
+    BandBreak,
+    band_for,
+    first_break,
+)
+from finishline.rules.verification.job import Case
 from finishline.rules.verification.judge_convergence import (
     Curve,
     evaluation_at_target,
     judge_convergence,
-)
-from finishline.rules.verification.judge_time import (
     judge_floor,
     judge_mean_at_stop,
     judge_stop,
-    judge_time,
 )
 from finishline.rules.verification.messages import ReplayReport, ReplayRun
-from finishline.rules.verification.precision import judge_precision
-from finishline.rules.verification.replay_plan import band_for
+from finishline.rules.verification.utilisation import is_narrower
 from finishline.rules.verification.verdict import Reason, Verdict, Weight
 
 EXCUSED_FAILURES = ("infrastructure", "rules")
@@ -160,3 +178,124 @@ def _band_reason(run: ReplayRun, broken: BandBreak, *, below: Weight) -> Reason:
     if broken.side == "below":
         return Reason("below_band", below, where, numbers)
     return Reason("above_band", "leaves_open", f"{where}: too fast, to be explained", numbers)
+
+
+def judge_time(
+    benchmark: Benchmark,
+    claim: Claim,
+    counted: Sequence[RunScore],
+    report: ReplayReport,
+    policy: ReplayPolicy,
+) -> list[Reason]:
+    """Compare the sealed runs' time with the claim's, or say why it was not compared.
+
+    `policy.time_tolerance` is how much more a run may take on another machine of the class; beyond
+    it and beyond chance (p < alpha) the claim is flagged as slower than claimed.
+    """
+    if claim.trained_with == "own":
+        message = "time was not compared: the claim was trained with its own code"
+        return [Reason("time_not_compared", "note", message)]
+    why = why_not_timed(report, hardware_class=claim.system.hardware_class)
+    if why is not None:
+        return [why]
+    dropped = benchmark.runs.dropped
+    claimed_times = [run.tta_seconds for run in counted]
+    claimed = olympic_mean(claimed_times, dropped=dropped) if len(counted) > 2 * dropped else None
+    replayed = [
+        run.tta_seconds
+        for run in report.runs
+        if run.tta_seconds is not None and evaluation_at_target(benchmark, run) is not None
+    ]
+    tolerated = 1 + policy.time_tolerance
+    gap = None
+    if claimed is not None:
+        gap = gap_to_claim(
+            replayed,
+            claimed,
+            claimed_runs=[time for time in claimed_times if time is not None],
+            weight=olympic_weight(len(counted), dropped=dropped),
+        )
+    if claimed is None or gap is None:
+        message = "time was not compared: a comparison needs a claimed time and two replays"
+        return [Reason("time_not_compared", "note", message)]
+    p_slower = gap.over(tolerated).p_more
+    numbers = {
+        "claimed_seconds": claimed,
+        "replayed_mean_seconds": mean(replayed),
+        "ratio": gap.ratio,
+        "tolerated_ratio": tolerated,
+        "p_value": p_slower,
+    }
+    words = f"claimed {claimed:.3g} s, measured here {_measured(replayed)}"
+    if p_slower < policy.alpha:
+        return [Reason("slower_than_claimed", "note", words, numbers)]
+    return [Reason("time_agrees", "supports", words, numbers)]
+
+
+def why_not_timed(report: ReplayReport, *, hardware_class: str) -> Reason | None:
+    """Reason why a report's times do not count on a claim's hardware class; None if they do."""
+    ours = report.system.hardware_class
+    if ours != hardware_class:
+        message = (
+            f"time was not compared: the claim was made on {hardware_class}, the replay on {ours}"
+        )
+        return Reason("hardware_differs", "note", message)
+    if report.drift is not None:
+        message = f"time was not compared: the worker was {report.drift}"
+        return Reason("worker_drifted", "note", message)
+    share = cpu_share(report)
+    if share < QUIET_CPU_SHARE:
+        message = "time was not compared: the worker's processor was shared with other work"
+        numbers = {"cpu_share": share, "needed": QUIET_CPU_SHARE}
+        return Reason("noisy_host", "note", message, numbers)
+    return None
+
+
+def open_unless_timed(case: Case) -> list[Reason]:
+    """The reason why the times of a case don't count, which leaves its verdict open."""
+    hardware_class = case.require_claim().system.hardware_class
+    found = why_not_timed(case.report, hardware_class=hardware_class)
+    return [] if found is None else [replace(found, weight="leaves_open")]
+
+
+def _measured(seconds: Sequence[float]) -> str:
+    found = measured_seconds(seconds)
+    if found is None:
+        return f"{mean(seconds):.3g} s"
+    logs = [math.log(max(each, SHORTEST_SECONDS)) for each in seconds]
+    spread = Spread(standard_deviation(logs, ddof=1), len(logs) - 1)
+    interval = interval_of(found, runs=len(seconds), spread=spread)
+    between = f" ({interval.low:.3g} to {interval.high:.3g})" if interval is not None else ""
+    return f"{found:.3g} s{between}"
+
+
+def cpu_share(report: ReplayReport) -> float:
+    """Lowest share of the processor of any run; 1.0 on an accelerator, where it tells nothing."""
+    if report.system.accelerator_count:
+        return 1.0
+    shares = [
+        run.cpu_seconds / run.parent_seconds
+        for run in report.runs
+        if run.cpu_seconds is not None and run.parent_seconds
+    ]
+    return min(shares, default=1.0)
+
+
+def judge_precision(claim: Claim, report: ReplayReport) -> list[Reason]:
+    """Compare the precision a claim states with the types the replay's training really touched.
+
+    Narrower than claimed is rejected. A claim without a precision, or a replay without an audit,
+    has nothing to compare.
+    """
+    audit = report.precision
+    if claim.precision is None or audit is None or audit.lowest is None:
+        return []
+    numbers = {f"operations_{name}": float(count) for name, count in audit.observed.items()}
+    if is_narrower(audit.lowest, claim.precision):
+        message = (
+            f"the claim states {claim.precision}, and the training touched {audit.lowest} "
+            f"in a matmul or convolution ({audit.scope})"
+        )
+        return [Reason("precision_differs", "rejects", message, numbers)]
+    message = f"nothing narrower than the claimed {claim.precision} was touched ({audit.scope})"
+    return [Reason("precision_agrees", "supports", message, numbers)]

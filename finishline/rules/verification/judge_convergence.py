@@ -1,10 +1,12 @@
-"""Hold the claimed epochs to the target against calibration and replays."""
+"""Compare the claimed epochs and quality with calibration and replays."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.definition_tables import ReplayPolicy
+from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.run import Evaluation
 from finishline.rules.scoring.calibrated_runs import (
     crossing_epochs,
@@ -14,21 +16,28 @@ from finishline.rules.scoring.calibrated_runs import (
 )
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.scoring.tta import find_crossing, first_evaluation_at_target
+from finishline.rules.scoring.violations import FIXED_STOP_P_VALUE, first_beyond_floor
 from finishline.rules.statistics.aggregate import (
     Reference,
+    mean,
     olympic_mean,
     olympic_weight,
     reference_of,
 )
-from finishline.rules.statistics.gaps import lowest_mean
+from finishline.rules.statistics.gaps import (
+    lowest_mean,
+    p_value_of_mean_beyond,
+    t_quantile,
+)
 from finishline.rules.submissions.claim import Claim
-from finishline.rules.verification.messages import ReplayReport, ReplayRun
-from finishline.rules.verification.replay_plan import (
+from finishline.rules.text import count_text
+from finishline.rules.verification.control_points import (
     batch_size_of,
     has_default_settings,
     is_calibrated,
 )
-from finishline.rules.verification.verdict import SHARES, Reason, rejects_in
+from finishline.rules.verification.messages import ReplayReport, ReplayRun
+from finishline.rules.verification.verdict import SHARES, Reason, Weight, rejects_in
 
 Curve = Sequence[Evaluation]
 REFERENCE_INTERVAL_EPOCHS = 1.0  # Calibrated runs and replays are evaluated after each epoch.
@@ -204,3 +213,149 @@ def evaluation_at_target(benchmark: Benchmark, run: ReplayRun) -> Evaluation | N
     if not curve:
         return None
     return first_evaluation_at_target(curve, benchmark.target, benchmark.reach)
+
+
+def judge_mean_at_stop(benchmark: Benchmark, claim: Claim, trained: Sequence[ReplayRun]) -> Reason:
+    """Test if the mean quality of the replays at their stop beats the target.
+
+    The claim has proven this of its own runs. Replays that prove it too support it, a mean that
+    misses the target beyond chance rejects it, anything between leaves it open. The spread is that
+    of the replays pooled with that of the calibrated runs: three replays alone prove little.
+    Source: modded-nanogpt, rules of the speedrun (one-sided t-test, p < 0.01).
+    """
+    target = benchmark.target
+    finals = _finals([curve_of_replay(run) for run in trained])
+    calibrated: list[float] = []
+    if is_calibrated(benchmark, claim):
+        known = curves_at(benchmark, batch_size_of(benchmark, claim))
+        calibrated = [curve[-1] for curve in known]
+    beats = p_value_of_mean_beyond(
+        finals, target.value, direction=target.direction, beside=calibrated
+    )
+    if beats is None:
+        return Reason(
+            "infrastructure",
+            "leaves_open",
+            f"{len(finals)} of {count_text(len(trained), 'replay')} reached their stop; a mean "
+            "needs two",
+        )
+    weight: Weight = "leaves_open"
+    if beats < FIXED_STOP_P_VALUE:
+        weight = "supports"
+    elif 1 - beats < FIXED_STOP_P_VALUE:
+        weight = "rejects"
+    return Reason(
+        "reached_target" if weight == "supports" else "did_not_reach",
+        weight,
+        f"at their stop {len(finals)} replays have {target.metric} {mean(finals):.4g} on average, "
+        f"p-value {beats:.2g} of a mean beyond {target.value:g}",
+        {"mean": mean(finals), "started": float(len(trained)), "p_value": beats},
+    )
+
+
+def judge_stop(
+    benchmark: Benchmark,
+    claim: Claim,
+    counted: Sequence[RunScore],
+    report: ReplayReport,
+    policy: ReplayPolicy,
+    *,
+    curves: Sequence[Curve] = (),
+) -> list[Reason]:
+    """Test that the claim stops where the replays do, no better than they and calibration allow.
+
+    The step at which the reference stops is one of its settings. A claim that stops earlier did
+    not train with the settings it states.
+    """
+    replays = [curve for curve in map(curve_of_replay, report.runs) if curve]
+    stops = [curve[-1].epoch for curve in replays if curve[-1].epoch is not None]
+    claimed_stops = [run.epochs_to_target for run in counted if run.epochs_to_target is not None]
+    if not stops or not claimed_stops or len(claimed_stops) < len(counted):
+        message = "the claim or the replays lack the epoch at which they stopped"
+        return [Reason("claim_has_no_time", "leaves_open", message)]
+    if min(claimed_stops) < min(stops):
+        return [
+            Reason(
+                "converges_faster_than_replay",
+                rejects_in(claim.division),
+                f"the claim stops after {min(claimed_stops):g} epochs; with its settings the "
+                f"reference stops after {min(stops):g}",
+                {"claimed_stop_epochs": min(claimed_stops), "stop_epochs": min(stops)},
+            )
+        ]
+    known = _finals(replays)
+    if is_calibrated(benchmark, claim):
+        known += [curve[-1] for curve in curves_at(benchmark, batch_size_of(benchmark, claim))]
+    claimed = _finals(curves)
+    if len(known) < FEWEST_RUNS or not claimed:
+        message = "the claim or the replays lack a quality at the stop to compare"
+        return [Reason("claim_has_no_time", "leaves_open", message)]
+    return [_judge_quality(benchmark.target, claim, claimed, known, policy)]
+
+
+def _judge_quality(
+    target: QualityTarget,
+    claim: Claim,
+    claimed: Sequence[float],
+    known: Sequence[float],
+    policy: ReplayPolicy,
+) -> Reason:
+    """Student's t-test of the claimed mean quality, with the spread of the reference alone."""
+    reference = reference_of(known)
+    quantile = t_quantile(1 - policy.alpha * SHARES.convergence, reference.count - 1)
+    error = reference.stdev * math.sqrt(1 / reference.count + 1 / len(claimed))
+    allowed = max(quantile * error, target.resolution or 0.0)
+    better = mean(claimed) - reference.mean
+    if target.direction == "lower":
+        better = -better
+    figures = (
+        f"the claimed mean {target.metric} at the stop is {mean(claimed):.4g}, that of "
+        f"{reference.count} reference runs and replays {reference.mean:.4g}"
+    )
+    numbers = {
+        "claimed_mean": mean(claimed),
+        "reference_mean": reference.mean,
+        "reference_stdev": reference.stdev,
+        "allowed_difference": allowed,
+    }
+    if better > allowed:
+        weight = rejects_in(claim.division)
+        words = f"{figures}: more than {allowed:.2g} better is not chance"
+        return Reason("converges_faster_than_replay", weight, words, numbers)
+    return Reason("convergence_agrees", "supports", figures, numbers)
+
+
+def judge_floor(
+    benchmark: Benchmark, runs: Sequence[RunScore], curves: Sequence[Curve], report: ReplayReport
+) -> list[Reason]:
+    """Curves that are better than the data allows: a claimed one is made up, a replay is broken."""
+    found = [
+        _beyond_floor(benchmark, run.file, curve, "rejects")
+        for run, curve in zip(runs, curves, strict=False)
+    ]
+    found += [
+        _beyond_floor(benchmark, f"replay {run.index + 1}", curve_of_replay(run), "leaves_open")
+        for run in report.runs
+    ]
+    return [reason for reason in found if reason is not None]
+
+
+def _beyond_floor(benchmark: Benchmark, name: str, curve: Curve, weight: Weight) -> Reason | None:
+    target = benchmark.target
+    impossible = first_beyond_floor(curve, benchmark)
+    if impossible is None or target.floor is None:
+        return None
+    return Reason(
+        "below_entropy",
+        weight,
+        f"{name} has {target.metric} {impossible.quality:.4g}, and the data allow no better than "
+        f"{target.floor:g}",
+        {"quality": impossible.quality, "floor": target.floor},
+    )
+
+
+def _finals(curves: Sequence[Curve]) -> list[float]:
+    return [curve[-1].quality for curve in curves if curve]
+
+
+FEWEST_RUNS = 2

@@ -19,6 +19,7 @@ from finishline.rules.scoring.latency import (
 )
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.text import count_text
+from finishline.rules.verification.control_points import precision_of
 from finishline.rules.verification.job import Case, Purpose, Request, Words, draw, trainings_of
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import (
@@ -28,7 +29,6 @@ from finishline.rules.verification.messages import (
     ReplayRun,
     Training,
 )
-from finishline.rules.verification.replay_plan import precision_of
 from finishline.rules.verification.verdict import Reason, Verdict, rejects_in
 
 

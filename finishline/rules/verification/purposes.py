@@ -3,11 +3,10 @@
 from collections.abc import Callable
 
 from finishline.rules.errors import RuleError
-from finishline.rules.verification.ablation import ABLATION
 from finishline.rules.verification.calibration import CALIBRATION
 from finishline.rules.verification.cross_check import CROSS_CHECK
 from finishline.rules.verification.duel import DUEL
-from finishline.rules.verification.entry import ENTRY
+from finishline.rules.verification.entry import ABLATION, ENTRY
 from finishline.rules.verification.job import Purpose
 from finishline.rules.verification.latency import LATENCY
 from finishline.rules.verification.replay import REPLAY

@@ -1,18 +1,69 @@
-"""Replay: train a claim again from sealed seeds, and judge it by these runs."""
+"""Replay: train a claim again from secret seeds, and judge it by these runs."""
 
+import hashlib
 from collections.abc import Sequence
 
 from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.errors import RuleError
 from finishline.rules.submissions.claim import Claim
-from finishline.rules.verification.job import Case, Purpose, Request, Words, trainings_of
+from finishline.rules.verification.control_points import is_calibrated, precision_of
+from finishline.rules.verification.job import (
+    Case,
+    Draw,
+    Purpose,
+    Request,
+    Words,
+    draw,
+    trainings_of,
+)
 from finishline.rules.verification.judge import judge
 from finishline.rules.verification.messages import Training
-from finishline.rules.verification.replay_plan import (
-    draw_replay,
-    precision_of,
-    why_not_replayable,
-)
 from finishline.rules.verification.verdict import Verdict
+
+
+def draw_replay(benchmark: Benchmark, claim: Claim, *, entropy: bytes) -> Draw:
+    """Draw the number of runs of a verification and their seeds, from 32 random bytes.
+
+    Those bytes are the nonce, so that anybody who knows the nonce can draw the same again.
+
+    Between min_runs and max_runs, twice as many where the claimed settings are not calibrated:
+    there the replays are the only evidence, or stand beside an interpolated reference. Raises
+    RuleError if the claim cannot be replayed (see `why_not_replayable`).
+    """
+    reason = why_not_replayable(benchmark, claim)
+    if reason is not None or benchmark.replay is None:
+        raise RuleError(reason or "no replay", expected="a submission the reference can replay")
+    policy = benchmark.replay
+    span = policy.max_runs - policy.min_runs + 1
+    runs = policy.min_runs + int.from_bytes(_digest_plan(entropy)[:8], "big") % span
+    if not is_calibrated(benchmark, claim):
+        runs *= 2
+    return draw(entropy, runs=runs)
+
+
+def _digest_plan(entropy: bytes) -> bytes:
+    return hashlib.sha256(b"finishline plan" + entropy).digest()
+
+
+def why_not_replayable(benchmark: Benchmark, claim: Claim) -> str | None:
+    """Reason why the reference model cannot replay a claim, or None if it can."""
+    if claim.kind == "inference":
+        return "it is an inference result. Request its latency instead (kind latency)"
+    if claim.package is not None:
+        return "it is a training package. Request its measurement instead (kind entry)"
+    if benchmark.replay is None:
+        return f"{benchmark.benchmark_id} has no reference model to replay yet"
+    if claim.dawnbench is not None:
+        return "a DAWNBench entry has no hyperparameters"
+    unknown = sorted(set(claim.hyperparameters) - set(benchmark.hyperparameters))
+    if unknown:
+        return f"the reference model has no hyperparameter {unknown[0]!r}"
+    offered = benchmark.replay.precisions
+    if offered and claim.precision is not None and claim.precision not in offered:
+        return f"it states {claim.precision}, and the reference trains in {', '.join(offered)}"
+    if claim.division == "open" and claim.trained_with == "own":
+        return "it was trained with its own code. Send it as a package to have it measured"
+    return None
 
 
 def plan_replay(request: Request) -> list[Training]:

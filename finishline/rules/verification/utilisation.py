@@ -1,13 +1,43 @@
-"""Accelerators: names, roofs, a training's share of them; its energy, its share of a processor."""
+"""Figures of a machine: precisions, roofs, a training's share of them, energy, drift."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Literal
 
-from finishline.rules.measurements import Figure, ModelWork
+from finishline.rules.measurements import Figure, ModelWork, PrecisionName
 from finishline.rules.run import Clock, Ledger, Phase
 from finishline.rules.verification.messages import ReplayReport, ReplayRun
+
+# From wide to narrow. Of the two types of 16 bits bfloat16 keeps fewer digits.
+WIDE_TO_NARROW: tuple[PrecisionName, ...] = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8")
+# Those that the operands of a product show.
+NARROW: tuple[PrecisionName, ...] = ("fp16", "bf16")
+# Relative errors of a product of normal numbers: about 1e-7, 3e-4 and 2e-3.
+LARGEST_FP32_ERROR = 1e-5
+LARGEST_TF32_ERROR = 8e-4
+
+
+def is_narrower(one: PrecisionName, other: PrecisionName) -> bool:
+    """Whether `one` keeps less of a number than `other`."""
+    return WIDE_TO_NARROW.index(one) > WIDE_TO_NARROW.index(other)
+
+
+def narrowest(names: Iterable[PrecisionName]) -> PrecisionName | None:
+    """The narrowest of some types, which names the whole run; None of none.
+
+    Source: MLPerf training_rules.adoc, appendix on utilisation: the lowest precision touched
+    is the label of the run.
+    """
+    return max(names, key=WIDE_TO_NARROW.index, default=None)
+
+
+def precision_by_error(relative_error: float) -> PrecisionName:
+    """Type that a float32 product was really computed in, by its error against float64."""
+    if relative_error <= LARGEST_FP32_ERROR:
+        return "fp32"
+    return "tf32" if relative_error <= LARGEST_TF32_ERROR else "bf16"
+
 
 # The preparation that a clock's rule leaves free costs no energy on it either; an excess over the
 # allowance is a matter of seconds and is not carried over to joules.

@@ -35,7 +35,7 @@ class Submission(Base):
     the target in the replay that its status rests on, on its own hardware class.
 
     `evidence` and `check_word` say which time of it ranks and how far its claim was checked
-    (rules.ranking.evidence); the sealed runs of its configuration are in `pool_id`.
+    (rules.ranking); the sealed runs of its configuration are in `pool_id`.
 
     `trained_with` is "reference" or "own" code, or "package" for one that is measured: it has no
     runs, and the hash of its `package` is `claim_sha256`. `tuning` has the trials and seconds of
