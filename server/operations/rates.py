@@ -58,6 +58,8 @@ EXPENSIVE_WITHIN = "/charts/"
 # Of a board: another clock, target or price. It is made anew from every curve.
 BOARD = re.compile(r"/(?:api/v1/leaderboards|benchmarks)/[^/]+")
 EXPENSIVE_PARAMETERS = frozenset({"clock", "target", "price", "prices_on"})
+# Packages that are checked, dry runs too: their files are parsed.
+EXPENSIVE_POSTS = frozenset({"/api/v1/trainings", "/submit"})
 # Of one reader, who may be a class behind one address; then the reader is asked to wait.
 MOST_WAITING, WAIT_SECONDS, RETRY_SECONDS = 100, 30.0, 2
 BEARER = b"bearer "
@@ -354,8 +356,8 @@ class OneAtATime:
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._metrics.shed.labels("expensive_reads").inc()
         detail = (
-            f"Too many {WORDS['expensive_reads']} at once: the server works on one of yours at a "
-            f"time. Nothing was changed; try again in {RETRY_SECONDS} s."
+            f"Too many {WORDS['expensive_reads']}, or packages to check, at once: the server works "
+            f"on one of yours at a time. Nothing was changed; try again in {RETRY_SECONDS} s."
         )
         headers = {"Retry-After": str(RETRY_SECONDS), "Cache-Control": "no-store"}
         await refuse(scope, receive, send, 429, "Too many requests", detail, headers)
@@ -363,6 +365,8 @@ class OneAtATime:
 
 def is_one_at_a_time(scope: Scope) -> bool:
     """Whether the server works on one such request of a reader at a time."""
+    if scope["method"] == "POST":
+        return scope["path"] in EXPENSIVE_POSTS
     return scope["method"] in SAFE and is_expensive(scope)
 
 

@@ -19,7 +19,12 @@ from finishline.rules.fields import Fields
 from finishline.rules.text import line_of, parse_toml
 from finishline.rules.trainings.environment import FAMILIES
 from finishline.rules.trainings.halves import judge_halves
-from finishline.rules.trainings.package import is_left_out, parsed, python_problems, read_package
+from finishline.rules.trainings.package import (
+    is_left_out,
+    parse_files,
+    python_problems,
+    read_package,
+)
 
 FILE = "benchmark.toml"
 FILES_FIELD = "trainings.files"
@@ -141,13 +146,14 @@ def wrong_hashes(pinned: Mapping[str, str], files: Mapping[str, bytes]) -> Itera
 def _task(files: Mapping[str, bytes], benchmark: Benchmark | None) -> Iterator[RuleError]:
     """Check the task's modules without running them: it has numpy and the standard library."""
     modules = {name: files[name] for name in files if not name.startswith(REFERENCE)}
-    yield from python_problems(modules, FAMILIES["numpy"])
+    sources = parse_files(modules)
+    yield from python_problems(sources, FAMILIES["numpy"])
     if TASK_FILE not in files:
         yield BenchmarkError("missing", file=TASK_FILE, expected="a module with draw(nonce)")
         return
     policy = benchmark.trainings if benchmark is not None else None
     has_control = policy is not None and policy.control_quality is not None
-    tree = parsed(files[TASK_FILE])
+    tree = sources[TASK_FILE].tree
     if tree is None:
         return  # Already reported with the file.
     functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}

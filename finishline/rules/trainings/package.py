@@ -71,6 +71,16 @@ class Package:
         return sum(map(len, self.files.values()))
 
 
+@dataclass(frozen=True)
+class Source:
+    """A Python file as it was parsed: a problem if it has one, and its tree if Python reads it."""
+
+    problem: RuleError | None
+    tree: ast.Module | None = None
+    imports: tuple[tuple[int, str], ...] = ()  # line and module
+    texts: frozenset[str] = frozenset()
+
+
 def is_left_out(name: str) -> bool:
     """Whether a file or folder that tools leave beside code is no part of a package."""
     return name.startswith(".") or name == "__pycache__"
@@ -96,9 +106,10 @@ def read_package(
     family = family_of(manifest.environment) if manifest is not None else None
     compiled = manifest is not None and has_compiler(manifest.environment)
     problems = [*_files(files, compiled=compiled), *found]
+    sources = parse_files(files)
     if manifest is not None:
-        problems += _manifest_problems(manifest, files, offered)
-    problems += python_problems(files, family)
+        problems += _manifest_problems(manifest, sources, offered)
+    problems += python_problems(sources, family)
     for each in problems:
         if each.field is not None and each.line is None:
             each.line = line_of(files[FILE], each.field)
@@ -175,7 +186,7 @@ def _file(name: str, content: bytes, *, compiled: bool) -> Iterator[RuleError]:
 
 
 def _manifest_problems(
-    manifest: Manifest, files: Mapping[str, bytes], benchmarks: list[str] | None
+    manifest: Manifest, sources: Mapping[str, Source], benchmarks: list[str] | None
 ) -> Iterator[RuleError]:
     wrong = partial(PackageError, file=FILE)
     if benchmarks is not None and manifest.benchmark not in benchmarks:
@@ -186,24 +197,21 @@ def _manifest_problems(
         message = f"unknown environment {shown(manifest.environment)}"
         yield wrong(message, field="environment", expected=EXAMPLES)
     path = manifest.module.replace(".", "/")
-    file = next((name for name in (f"{path}.py", f"{path}/__init__.py") if name in files), None)
+    file = next((name for name in (f"{path}.py", f"{path}/__init__.py") if name in sources), None)
     if file is None:
         yield wrong("no such module", field="module", expected=f"a file {path}.py")
         return
-    yield from _functions(file, files[file])
+    yield from _functions(file, sources[file].tree)
     # A factor that no file names as a string cannot be switched off.
-    trees = [parsed(content) for name, content in files.items() if name.endswith(".py")]
-    nodes = (node for tree in trees if tree is not None for node in ast.walk(tree))
-    texts = {node.value for node in nodes if isinstance(node, ast.Constant)}
+    texts = {text for source in sources.values() for text in source.texts}
     for name in manifest.factors or {}:
         if name not in texts:
             expected = f'task["factors"]["{name}"] in a .py file'
             yield wrong("a factor that no file reads", field=f"factors.{name}", expected=expected)
 
 
-def _functions(file: str, content: bytes) -> Iterator[RuleError]:
+def _functions(file: str, tree: ast.Module | None) -> Iterator[RuleError]:
     """`prepare` and `train` must stand at the top of the module, or be imported or assigned."""
-    tree = parsed(content)
     if tree is None:
         return  # Already reported with the file.
     bound = set(_bound_names(tree))
@@ -232,59 +240,60 @@ def _bound_names(tree: ast.Module) -> Iterator[str]:
             yield from (target.id for target in node.targets if isinstance(target, ast.Name))
 
 
-def parsed(content: bytes) -> ast.Module | None:
-    """The syntax tree of a Python file, None where Python cannot read it."""
-    try:
-        return ast.parse(content)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-
-
-def python_problems(files: Mapping[str, bytes], family: Family | None) -> Iterator[RuleError]:
-    """Problems of the Python files: syntax, names, imports that are neither known nor own."""
-    installed = set(sys.stdlib_module_names) | set(family.imports if family else ())
-    modules = {
-        name: name.split("/")[0].removesuffix(".py")
-        for name in sorted(files)
+def parse_files(files: Mapping[str, bytes]) -> dict[str, Source]:
+    """Parse each Python file once, by name."""
+    return {
+        name: parse_source(name, content)
+        for name, content in sorted(files.items())
         if name.endswith(".py")
     }
-    for name, module in modules.items():
-        if module in installed:
-            message = f"the name of a module of Python or of the environment, {module}"
-            yield PackageError(message, file=name, expected="another name")
-        yield from _python_file(name, files[name], family, installed.union(modules.values()))
 
 
-def _python_file(
-    name: str, content: bytes, family: Family | None, known: set[str]
-) -> Iterator[RuleError]:
+def parse_source(name: str, content: bytes) -> Source:
+    """Parse a Python file, and note what it imports and its strings."""
     wrong = partial(PackageError, file=name)
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
         tree = ast.parse(content)
     except SyntaxError as error:
-        yield wrong(f"not Python: {error.msg}", line=error.lineno, expected="Python")
-        return
+        return Source(wrong(f"not Python: {error.msg}", line=error.lineno, expected="Python"))
     except (ValueError, RecursionError, MemoryError) as error:
-        yield wrong(f"not Python: {str(error) or 'nested too deeply'}", expected="Python")
-        return
-    if not encoding.startswith("utf-8"):
-        yield wrong(f"encoding {encoding}", line=1, expected="utf-8")
-    if family is None:
-        return
-    for line, module in _imports(tree):
-        if module.split(".")[0] not in known:
-            message = f"imports {module}, which the environment lacks"
-            expected = "the standard library, " + ", ".join(family.imports)
-            yield wrong(message, line=line, expected=expected)
-
-
-def _imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
+        message = f"not Python: {str(error) or 'nested too deeply'}"
+        return Source(wrong(message, expected="Python"))
+    imports: list[tuple[int, str]] = []
+    texts: set[str] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            texts.add(node.value)
+        elif isinstance(node, ast.Import):
+            imports += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            yield node.lineno, node.module
+            imports.append((node.lineno, node.module))
+    is_utf8 = encoding.startswith("utf-8")
+    problem = None if is_utf8 else wrong(f"encoding {encoding}", line=1, expected="utf-8")
+    return Source(problem, tree, tuple(imports), frozenset(texts))
+
+
+def python_problems(sources: Mapping[str, Source], family: Family | None) -> Iterator[RuleError]:
+    """Problems of the Python files: syntax, names, imports that are neither known nor own."""
+    installed = set(sys.stdlib_module_names) | set(family.imports if family else ())
+    modules = {name: name.split("/")[0].removesuffix(".py") for name in sources}
+    known = installed.union(modules.values())
+    for name, module in modules.items():
+        wrong = partial(PackageError, file=name)
+        if module in installed:
+            message = f"the name of a module of Python or of the environment, {module}"
+            yield wrong(message, expected="another name")
+        source = sources[name]
+        if source.problem is not None:
+            yield source.problem
+        if family is None:
+            continue
+        for line, imported in source.imports:
+            if imported.split(".")[0] not in known:
+                message = f"imports {imported}, which the environment lacks"
+                expected = "the standard library, " + ", ".join(family.imports)
+                yield wrong(message, line=line, expected=expected)
 
 
 def program_sha256(manifest: Manifest, files: Mapping[str, bytes]) -> str:
