@@ -16,7 +16,8 @@ from finishline.rules.statistics.gaps import ALPHA, LogTimes, count_needed, log_
 from finishline.rules.text import count_text, unseen_gap_text
 from server.base.errors import ContentError, no_such
 from server.base.models import DISPLAY_NAME, SUBMITTER, Pool, PoolRun, Submission
-from server.submissions.service import convergence_factor, run_times
+from server.boards.rows import convergence_factor
+from server.submissions.service import run_times
 
 FEWEST, MOST = 2, 6
 EXPECTED = f"{FEWEST} to {MOST} different ids, separated by commas"

@@ -23,7 +23,8 @@ from server.boards.record_history import (
     record_history,
 )
 from server.boards.record_views import DivisionRecords, NoRecordView, RecordList, RecordView
-from server.submissions.service import convergence_factor, run_times
+from server.boards.rows import convergence_factor
+from server.submissions.service import run_times
 
 # A division, and the evidence behind its list: the two are never one list.
 List = tuple[str, Evidence]

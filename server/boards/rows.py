@@ -41,7 +41,6 @@ from server.base.standing import KIND_THAT_CHECKS, PUBLISH
 from server.base.viewer import seeing_as_anybody
 from server.benchmarks.prices import BookCosts
 from server.boards.ranking import Standing
-from server.submissions.service import convergence_factor
 from server.verifications.pool_runs import Spreads
 
 STANDING_COLUMNS = (
@@ -403,6 +402,12 @@ def _row(
         spread=_spread(row, shown, own_times, reading),
         convergence_values=len(epochs if is_measured else runs.convergence),
     )
+
+
+def convergence_factor(tta_seconds: float | None, result: Mapping[str, Any]) -> float:
+    """Factor of a submission's time for its convergence, 1 if it was not normalised."""
+    raw = result.get("raw_tta_seconds")
+    return tta_seconds / raw if tta_seconds and raw else 1.0
 
 
 def why_price_unranked(price: SystemPrice, evidence: str) -> str | None:

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -152,9 +152,3 @@ def run_times(session: Session, *which: ColumnElement[bool]) -> dict[str, list[f
         if seconds is not None:
             times[submission_id].append(seconds)
     return times
-
-
-def convergence_factor(tta_seconds: float | None, result: Mapping[str, Any]) -> float:
-    """Factor of a submission's time for its convergence, 1 if it was not normalised."""
-    raw = result.get("raw_tta_seconds")
-    return tta_seconds / raw if tta_seconds and raw else 1.0

@@ -20,7 +20,6 @@ from sqlalchemy.exc import OperationalError
 
 import server.app
 import server.base.database
-from server.base.artifacts import ArtifactStore
 from server.base.database import Database, UtcDateTime, insert_missing
 from server.base.models import User
 from server.base.revision import current_revision, newest_revision, require_current_schema
@@ -306,9 +305,3 @@ def test_an_export_is_its_owners_alone(name, submit, digits_submission, settings
     assert run_admin(environment, "export", str(path)).code == 0
     made = [path.parent, path, *path.rglob("*")]
     assert {each for each in made if each.stat().st_mode & 0o077} == set()
-
-
-def test_a_folder_of_logs_is_its_owners_alone_also_one_that_was_not(tmp_path):
-    tmp_path.chmod(0o755)
-    ArtifactStore(tmp_path)
-    assert tmp_path.stat().st_mode & 0o777 == 0o700
