@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 from sqlalchemy.orm import Session
 
@@ -56,7 +56,12 @@ EXPECTED = {
 
 
 class PageQuery(BoardQuery):
-    """The query of a board's page: shorter pages, and the columns that were chosen."""
+    """The query of a board's page: shorter pages, and the columns that were chosen.
+
+    Unknown parameters are ignored, as on every page.
+    """
+
+    model_config = ConfigDict(extra="ignore")
 
     limit: int = Field(default=USUAL_LIMIT, ge=1, le=1000)
     columns: str | None = Field(default=None, max_length=200)
@@ -102,8 +107,6 @@ def _of_field(item: ErrorDetails, typed: Mapping[str, str]) -> Problem:
 
 def _sentence(item: ErrorDetails) -> str:
     kind, limits = item["type"], item.get("ctx", {})
-    if kind == "extra_forbidden":
-        return "unknown filter"
     if kind == "literal_error":
         return f"expected {limits['expected']}"
     if kind in EXPECTED:

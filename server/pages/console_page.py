@@ -143,9 +143,14 @@ def filled(fields: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_query(schema: type[T], request: Request) -> T:
-    """Validate the query of a page. Raises RequestValidationError naming each wrong field."""
+    """Validate the query of a page. Raises RequestValidationError naming each wrong field.
+
+    Unknown parameters are ignored: links get some on their way, such as `fbclid`.
+    """
+    typed = filled(request.query_params)
+    known = {name: text for name, text in typed.items() if name in schema.model_fields}
     try:
-        return schema.model_validate(filled(request.query_params))
+        return schema.model_validate(known)
     except ValidationError as error:
         found = [dict(item) | {"loc": ("query", *item["loc"])} for item in error.errors()]
         raise RequestValidationError(found) from error

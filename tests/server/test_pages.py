@@ -60,7 +60,7 @@ def test_the_api_answers_json_to_a_browser_too(path, client):
         ({"date_from": "May"}, "From “May”: no day; expected one like 2026-11-21", 'value="May"'),
         ({"price": "-1"}, "Your price “-1”: expected greater than 0", 'value="-1"'),
         ({"cursor": "7.7"}, "Cursor “7.7”: The board has changed", ""),
-        ({"colour": "<red>"}, "Colour “<red>”: unknown filter", ""),
+        ({"sort": "<red>"}, "Sort “<red>”: expected 'rank'", ""),
     ],
 )
 def test_a_query_that_makes_no_sense_gives_its_form_again(query, said, kept, client):
@@ -77,6 +77,25 @@ def test_a_query_that_makes_no_sense_gives_its_form_again(query, said, kept, cli
     program = client.get("/benchmarks/digits", params=query)
     assert program.headers["content-type"] == "application/problem+json"
     assert program.status_code in (409, 422)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/", "/benchmarks/digits", "/submissions", "/verifications"),
+        *("/compare", "/workers", "/prices", "/search", "/docs/rules"),
+    ],
+)
+def test_pages_ignore_unknown_parameters(path, client):
+    """Links get parameters on their way, for example in a chat."""
+    plain = client.get(path, headers=BROWSER)
+
+    assert client.get(f"{path}?fbclid=1", headers=BROWSER).status_code == plain.status_code
+
+
+def test_api_refuses_unknown_parameters(client):
+    assert client.get("/api/v1/leaderboards/digits?fbclid=1").status_code == 422
+    assert client.get("/api/v1/leaderboards/digits.csv?fbclid=1").status_code == 422
 
 
 @pytest.mark.parametrize(
