@@ -111,7 +111,8 @@ def _sentence(item: ErrorDetails) -> str:
         return f"expected {limits['expected']}"
     if kind in EXPECTED:
         return f"expected {EXPECTED[kind]}"
-    return item["msg"].replace("Input should be", "expected", 1)
+    message = item["msg"].removeprefix("Value error, ")
+    return message.replace("Input should be", "expected", 1)
 
 
 def _problem(name: str, typed: Mapping[str, str], message: str) -> Problem:
