@@ -21,6 +21,7 @@ from finishline.rules.statistics.gaps import (
     p_value_of_mean_beyond,
     paired_gap,
     pairs_needed,
+    t_quantile,
     two_sided_p,
     welch,
 )
@@ -466,3 +467,10 @@ def test_nobody_shares_a_number_past_a_row_that_may_not():
 def test_rows_without_a_spread_or_of_single_runs_are_not_compared(changes):
     found = numbers_of(row("a", 1, 10.0, **changes), row("b", 2, 10.0, **changes))
     assert found == [(1, None), (2, None)]
+
+
+@pytest.mark.parametrize("probability", [0.6, 0.975, 0.9999, 1 - 2.5e-5, 0.025])
+def test_quantiles_of_student_t_are_those_of_scipy(probability):
+    for freedom in (1, 2, 3, 4, 9, 40, 199, 200, 201, 2.5):
+        expected = scipy.stats.t.ppf(probability, freedom)
+        assert t_quantile(probability, freedom) == pytest.approx(expected, rel=1e-9)

@@ -33,8 +33,7 @@ from finishline.client.errors import problems_of
 from finishline.rules.archive.find import task_and_kind
 from finishline.rules.archive.score import Found
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.errors import RuleError, StatisticsMissingError
-from finishline.rules.statistics.gaps import has_scipy
+from finishline.rules.errors import RuleError
 from finishline.rules.submissions.claim_checks import find_cut_off, find_shared
 from finishline.rules.submissions.submission import ScoredSubmission, score_submission
 from finishline.rules.text import count_text
@@ -61,7 +60,6 @@ FETCH = (
     "or check against the server with `finishline check --url`."
 )
 NAME_IT = "Name it with --benchmark, such as --benchmark cifar10."
-NO_INTERVAL = Problem(str(StatisticsMissingError()))
 OWN_IN_CLOSED = Problem(
     "Trained with your own code in the closed division: a replay compares its epochs with the "
     "reference's, and a network or optimiser of your own is contradicted. Log such runs with "
@@ -110,8 +108,6 @@ def check(
     )
     result = asdict(scored.result) | {"eligible": scored.result.eligible}
     remarks = remarks_on(scored)
-    if scored.scored_runs and not has_scipy():
-        remarks += (NO_INTERVAL,)
     document: dict[str, Any] = {
         "claim": asdict(scored.claim),
         "result": result,
@@ -180,7 +176,6 @@ def check_files(
             file=files.claim.name,
             benchmark_id=benchmark,
             division=division,
-            with_interval=has_scipy(),
         )
     except RuleError as error:
         raise with_next_step(refusal(error)) from error

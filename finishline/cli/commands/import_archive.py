@@ -294,7 +294,6 @@ def describe(parcel: Parcel, archive: Archive, benchmarks: Mapping[str, Benchmar
             file=parcel.claim_name,
             benchmark_id=parcel.benchmark_id,
             archive=True,
-            with_interval=False,
         )
     except RuleError as error:
         return _refused(parcel, error.problems[0].message, problems_of(error.problems))

@@ -110,9 +110,9 @@ def score(
 ) -> Result:
     """The result of a set of at least one run under a benchmark's rules.
 
-    `pruned` compares convergence with the pruned reference points, as MLPerf does. The interval of
-    `with_interval` takes SciPy. `scaling_factor` is the one that an `archive` publishes with a set.
-    It counts where the reference points give none. Raises RuleError if there is no run.
+    `pruned` compares convergence with the pruned reference points, as MLPerf does. `with_interval`
+    is whether the time has an interval. `scaling_factor` is the one that an `archive` publishes
+    with a set. It counts where the reference points give none. Raises RuleError if there is no run.
     """
     clock = clock or benchmark.clock
     if not runs:

@@ -1,6 +1,5 @@
 """Student's t: distances of means and of two sides' times, their intervals and p-values."""
 
-import importlib.util
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -29,11 +28,6 @@ WIDEST = 1e9
 SAME_LOG, NO_SCATTER = 1e-9, 1e-14
 
 
-def has_scipy() -> bool:
-    """Whether SciPy is installed, without importing it."""
-    return importlib.util.find_spec("scipy") is not None
-
-
 def _scipy_special() -> ModuleType:
     """Import SciPy at the first use: it is the extra `stats`, and takes a quarter of a second."""
     try:
@@ -47,9 +41,41 @@ def _scipy_special() -> ModuleType:
 def t_quantile(probability: float, degrees_of_freedom: float) -> float:
     """The value below which Student's t lies with this probability.
 
-    Raises StatisticsMissingError without SciPy, as each function here does that needs it.
+    Whole degrees of freedom need no SciPy, whose import takes longer than a check of some logs. For
+    others this raises StatisticsMissingError without it, as each function here that needs it.
     """
-    return float(_scipy_special().stdtrit(degrees_of_freedom, probability))
+    if not float(degrees_of_freedom).is_integer() or degrees_of_freedom > MOST_WHOLE:
+        return float(_scipy_special().stdtrit(degrees_of_freedom, probability))
+    if probability < 0.5:
+        return -t_quantile(1 - probability, degrees_of_freedom)
+    low, high = 0.0, 1.0
+    while _t_below(high, int(degrees_of_freedom)) < probability:
+        low, high = high, 2 * high
+    while low < (middle := (low + high) / 2) < high:
+        if _t_below(middle, int(degrees_of_freedom)) < probability:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+MOST_WHOLE = 2000
+
+
+def _t_below(t: float, degrees_of_freedom: int) -> float:
+    """Probability that Student's t is below t: a finite sum for whole degrees of freedom.
+
+    Source: Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4.
+    """
+    angle, is_odd = math.atan(t / math.sqrt(degrees_of_freedom)), degrees_of_freedom % 2
+    cosine = math.cos(angle)
+    term = cosine if is_odd else 1.0
+    total = 0.0
+    for step in range(2 + is_odd, degrees_of_freedom + 1, 2):
+        total += term
+        term *= cosine**2 * (step - 1) / step
+    total *= math.sin(angle)
+    return 0.5 + ((angle + total) / math.pi if is_odd else total / 2)
 
 
 @dataclass(frozen=True)

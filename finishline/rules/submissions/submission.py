@@ -62,7 +62,6 @@ def score_submission(
     benchmark_id: str | None = None,
     division: str | None = None,
     archive: bool = False,
-    with_interval: bool = True,
 ) -> ScoredSubmission:
     """Read, check and score a submission. Raises a RuleError that lists every problem.
 
@@ -74,7 +73,6 @@ def score_submission(
     its result, which is then not ranked. A run may end before its first evaluation there: it did
     not reach the target. Unreadable input is refused all the same.
 
-    `with_interval` is of `score`.
     """
     if is_dawnbench(claim_json, file=file):
         claim, entry = _read_dawnbench(
@@ -102,7 +100,6 @@ def score_submission(
         benchmark,
         division=claim.division,
         price_usd_per_hour=stated_price_usd_per_hour(vars(claim.system)),
-        with_interval=with_interval,
         archive=archive,
         scaling_factor=claim.scaling_factor,
     )
