@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from finishline.api.submissions import SubmissionView, WithdrawalCreate
 from finishline.rules.ranking import evidence_words
-from finishline.rules.verification.purposes import names_where
+from finishline.rules.verification.purposes import DUEL
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.base.errors import ConflictError, NotAllowedError, no_such
@@ -109,7 +109,7 @@ def _open_verifications(session: Session, submission_id: str) -> Sequence[str]:
     about = or_(
         Verification.submission_id == submission_id, Verification.against_id == submission_id
     )
-    stops = Verification.kind.in_(names_where(lambda purpose: purpose.stops_when_withdrawn))
+    stops = Verification.kind == DUEL.name
     ends = ((Verification.state == "queued") & Verification.checks_id.is_(None)) | stops
     query = select(Verification.id).where(about, Verification.state.in_(OPEN), ends)
     return session.scalars(query.order_by(Verification.id)).all()

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, or_, select, update
 from sqlalchemy.orm import Session
 
-from finishline.rules.verification.purposes import PURPOSES, names_where
+from finishline.rules.verification.purposes import CROSS_CHECK, PURPOSES
 from server.base.models import (
     Attempt,
     Submission,
@@ -150,7 +150,7 @@ def _taken(session: Session | Connection, now: datetime) -> set[str | None]:
     return {*at_work, *under_way}
 
 
-APART = Verification.kind.in_(names_where(lambda purpose: purpose.by_other_owners))
+APART = Verification.kind == CROSS_CHECK.name
 
 
 def waiting_apart(session: Session, now: datetime) -> list[Attempt]:

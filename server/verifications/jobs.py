@@ -20,11 +20,12 @@ from finishline.rules.verification.job import (
     seal,
 )
 from finishline.rules.verification.messages import PACKAGE_PREFIX, Training
+from finishline.rules.verification.purposes import CROSS_CHECK
 from server.base.database import utc_now
 from server.base.errors import ContentError
 from server.base.events import VerificationChanged, emit
 from server.base.models import Attempt, JobTraining, Submission, Verification
-from server.base.standing import claim_of, purpose_of
+from server.base.standing import claim_of
 from server.base.wakeup import DispatchWakeup, wake_after_commit
 from server.benchmarks.calibrations import adopted_calibration, judging_benchmark
 from server.benchmarks.queries import definition
@@ -213,7 +214,7 @@ def trains_packages(verification: Verification) -> bool:
 
 def is_apart(verification: Verification) -> bool:
     """Whether only some workers of its class may take a verification."""
-    return purpose_of(verification).by_other_owners
+    return verification.kind == CROSS_CHECK.name
 
 
 def queue_attempt(session: Session, verification: Verification, *, number: int) -> None:

@@ -195,7 +195,7 @@ def _require_first(session: Session, submission: Submission, kind: str) -> None:
     if submission.published is not None:
         raise NotAllowedError(f"This is an archive's result. {ASK_AN_ORGANISER}")
     checks = kind_that_checks(submission)
-    if kind != checks and not PURPOSES[kind].asked_by_owners:
+    if kind not in (checks, ABLATION.name):
         raise NotAllowedError(
             f"A {kind} does not check this submission, the kind {checks} does. {ASK_AN_ORGANISER}"
         )
@@ -209,8 +209,7 @@ def _require_first(session: Session, submission: Submission, kind: str) -> None:
     for verification in earlier:
         if verification.state in OPEN:
             raise ConflictError(f"Verification {verification.id} of it is under way: wait for it.")
-        may_again = purpose_of(verification).may_be_repeated or PURPOSES[kind].asked_by_owners
-        if _says_something(verification) and not may_again:
+        if _says_something(verification) and not purpose_of(verification).may_be_repeated:
             raise NotAllowedError(
                 f"Verification {verification.id} ended {verification.outcome}, and that stands. "
                 f"{ASK_AN_ORGANISER}"

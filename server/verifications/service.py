@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.verification.job import Purpose
 from finishline.rules.verification.messages import ReplayReport
-from finishline.rules.verification.purposes import PURPOSES, REPLAY
+from finishline.rules.verification.purposes import DUEL, PURPOSES, REPLAY
 from finishline.rules.verification.verdict import Reason, Verdict
 from server.base.database import utc_now
 from server.base.errors import ConflictError, ContentError
@@ -28,7 +28,6 @@ from server.base.standing import (
     find_verification,
     kind_that_checks,
     published_status,
-    purpose_of,
     settle,
     verification_under_way,
 )
@@ -106,7 +105,7 @@ def end_withdrawn(session: Session, event: SubmissionWithdrawn) -> None:
     """
     for verification_id in event.verifications:
         verification = find_verification(session, verification_id)
-        stops = verification.state == "queued" or purpose_of(verification).stops_when_withdrawn
+        stops = verification.state == "queued" or verification.kind == DUEL.name
         if verification.state in OPEN and stops:
             cancel_verification(session, verification)
 

@@ -264,5 +264,4 @@ CROSS_CHECK = Purpose(
         name="cross-check",
     ),
     claims=0,
-    by_other_owners=True,
 )

@@ -374,5 +374,4 @@ DUEL = Purpose(
     claims=2,
     seals_settings=True,
     organisers_first=True,
-    stops_when_withdrawn=True,
 )

@@ -315,7 +315,6 @@ ABLATION = Purpose(
     ),
     seals_settings=True,
     organisers_first=True,
-    asked_by_owners=True,
     in_box=True,
 )
 ENTRY = Purpose(
@@ -337,8 +336,6 @@ ENTRY = Purpose(
         name="measurement",
     ),
     checks_claims="package",
-    fills_pool=True,
     organisers_first=True,
-    may_be_repeated=True,
     in_box=True,
 )

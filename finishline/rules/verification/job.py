@@ -34,10 +34,7 @@ DRAW = 3  # How runs and seeds are drawn, sealed with them.
 
 @dataclass(frozen=True)
 class Request:
-    """The claims that trainings are planned for, and the wishes of the asker by name.
-
-    `entropy` is 32 random bytes, the nonce that the seeds follow from.
-    """
+    """The claims that trainings are planned for, 32 random bytes, and wishes by name."""
 
     benchmark: Benchmark
     entropy: bytes
@@ -58,8 +55,8 @@ class Request:
 class Case:
     """A report with all that it is judged by.
 
-    `runs`, `curves` and `latency_ms` are the claim's. `checked` is the report that a cross-check
-    repeats a run of.
+    `runs`, `curves` and `latency_ms` are the claim's. `checked` is the report of which an
+    independent rerun repeats a run.
     """
 
     benchmark: Benchmark
@@ -84,11 +81,10 @@ def _no_check(report: ReplayReport, benchmark: Benchmark) -> None:
 
 @dataclass(frozen=True)
 class Words:
-    """A purpose on pages and in the command: its work to do and under way, and its ends.
+    """Words for a purpose on pages and in the command.
 
-    `endings` has a sentence for each outcome, that of "" for any other; {runs} stands for "3 runs".
-    `about` says it to those who may ask for it, `subject` names the one that is tested. `name` is
-    the job's in a list, where the purpose's own does not read well.
+    `endings` has a sentence for each outcome, "" for any other. {runs} stands for "3 runs". `name`
+    is the job's in a list, where the purpose's own does not read well.
     """
 
     to_do: str
@@ -107,22 +103,13 @@ class Words:
 class Purpose:
     """Purpose of trainings: how they are planned, and the verdict on their report.
 
-    `why_not` says in one sentence why the claims cannot be trained for it, None if they can;
-    `unable` puts that in words after the submission's name. `judge` returns None if there is no
-    claim to judge; `check` raises RuleError for a report that is not as ordered.
-
-    `claims` counts the submissions it is asked for, 0 where the server alone asks. One that
-    `checks_claims` of a kind moves their status. `seals_settings` holds each run's settings in the
-    seal. Evidence is judged by the adopted calibration, stays in its band and is trained again on
-    other owners' workers. The sealed runs of one that `fills_pool` measure the time of a
-    configuration. One `by_other_owners` goes only to workers of owners who have not trained its
-    claim, one with `organisers_first` to an organisers' worker if there is any. If
-    `organisers_decide`, the word of other workers leaves the verdict open. One that
-    `stops_when_withdrawn` is cancelled while it runs, if one of its claims is withdrawn. One that
-    `may_be_repeated` is asked for by its submitter as often as the quota lasts: all its runs count
-    together. One `asked_by_owners` is theirs to request on quota, although it checks no claim. One
-    `in_box` trains packages: its runs count evaluations in the place of epochs, and take from a
-    quota on a worker without accelerators too.
+    `why_not` says in one sentence why the claims cannot be trained, and `unable` puts that in words
+    after the submission's name. `judge` returns None if there is no claim to judge. `check` raises
+    RuleError for a report that is not as ordered. `claims` counts the submissions it is asked for,
+    0 where the server starts it. A purpose that `checks_claims` of a kind moves their status. One
+    that `seals_settings` has each run's settings in the seal. With `organisers_first` it goes to
+    an organisers' worker if there is one. `in_box` trains code submissions: its runs count
+    evaluations in the place of epochs.
     """
 
     name: str
@@ -135,15 +122,28 @@ class Purpose:
     check: Callable[[ReplayReport, Benchmark], None] = _no_check
     checks_claims: str | None = None
     seals_settings: bool = False
-    is_evidence: bool = False
-    fills_pool: bool = False
-    by_other_owners: bool = False
     organisers_first: bool = False
-    organisers_decide: bool = False
-    stops_when_withdrawn: bool = False
-    may_be_repeated: bool = False
-    asked_by_owners: bool = False
     in_box: bool = False
+
+    @property
+    def is_evidence(self) -> bool:
+        """Whether it is a replay: judged by the adopted calibration, and trained again."""
+        return self.checks_claims == "train"
+
+    @property
+    def fills_pool(self) -> bool:
+        """Whether its runs measure the time of a configuration."""
+        return self.checks_claims in ("train", "package")
+
+    @property
+    def organisers_decide(self) -> bool:
+        """Whether a report of another owner's worker leaves the verdict open."""
+        return self.checks_claims == "inference"
+
+    @property
+    def may_be_repeated(self) -> bool:
+        """Whether its submitter may ask again: all its runs count together."""
+        return self.in_box
 
     def devices(self, accelerators: int) -> int:
         """Devices of a worker whose seconds a quota is charged with."""
@@ -183,17 +183,8 @@ def trainings_of(
     precision: PrecisionName | None = None,
 ) -> list[Training]:
     """One training for each seed of a draw, all of one package, settings and precision."""
-    return [
-        Training(
-            package=package,
-            settings=dict(settings),
-            seed=seed,
-            stop_at=stop_at,
-            measure=measure,
-            precision=precision,
-        )
-        for seed in drawn.seeds
-    ]
+    side = Training(package, dict(settings), 0, None, stop_at, measure, precision)
+    return [replace(side, seed=seed) for seed in drawn.seeds]
 
 
 def draw_of_trainings(trainings: Sequence[Training], nonce: str) -> Draw:
@@ -210,9 +201,7 @@ def seal(
 ) -> str:
     """SHA-256 over everything that was drawn: public before the first run, checkable after it.
 
-    `beside` is everything else that was settled by then, by name: a purpose other than a replay,
-    the settings of each run, the calibration to judge by. A plain replay has nothing beside its
-    draw.
+    `beside` is everything else that was settled by then, for example the settings of each run.
     """
     return sha256_of(
         dict(beside or {})
@@ -230,7 +219,7 @@ def seal(
 def beside_of(
     purpose: Purpose, trainings: Sequence[Training], sealed: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What is sealed beside a draw: `sealed` and, but for evidence, purpose and settings."""
+    """Everything sealed with a draw: `sealed`, and for other jobs than replays their purpose."""
     beside = dict(sealed)
     if not purpose.is_evidence:
         beside["kind"] = purpose.name
@@ -267,7 +256,13 @@ def build_job(
         benchmark_id=benchmark.benchmark_id,
         benchmark_sha256=benchmark.sha256,
         data_set_sha256=benchmark.data_set.sha256,
-        trainings=[_told(each, defaults) for each in trainings],
+        trainings=[
+            # The data's nonce comes with the lease.
+            replace(each, data_nonce=None)
+            if each.in_box
+            else replace(each, settings=dict(defaults) | each.settings)
+            for each in trainings
+        ],
         target=TargetSpec(
             metric=target.metric,
             value=target.value,
@@ -284,24 +279,13 @@ def build_job(
     )
 
 
-def _told(training: Training, defaults: Mapping[str, float]) -> Training:
-    """A training as its message has it: the data's nonce comes with the lease."""
-    if training.in_box:
-        return replace(training, data_nonce=None)
-    return replace(training, settings=dict(defaults) | training.settings)
-
-
 def measures(trainings: Sequence[Training], figure: str) -> bool:
     """Whether any of some trainings takes a figure."""
     return any(figure in training.measure for training in trainings)
 
 
 def run_limit_seconds(benchmark: Benchmark, trainings: Sequence[Training]) -> float:
-    """The seconds that one run may take; 0 for a benchmark without replays.
-
-    A latency is measured in the time its protocol adds to that of the training, and a package
-    prepares before its clock starts.
-    """
+    """The seconds that one run may take, with a latency's or a package's own. 0 without replays."""
     policy = benchmark.trainings
     if policy is not None and any(training.in_box for training in trainings):
         return policy.run_limit_seconds + policy.start_seconds
@@ -331,8 +315,7 @@ _Side = TypeVar("_Side")
 def in_turn(sides: Sequence[_Side], rounds: int) -> list[_Side]:
     """Sides that the runs train, in order: A B B A A B B A ...
 
-    Over two rounds all sides have the same mean place, so that a linear drift over the whole
-    cancels for an even number of rounds. Of an odd number one round keeps the drift of one run.
+    A linear drift cancels over two rounds. Of an odd number one round keeps the drift of one run.
     """
     return [side for turn in range(rounds) for side in sides[:: -1 if turn % 2 else 1]]
 

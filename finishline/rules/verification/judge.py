@@ -58,15 +58,13 @@ def judge(
 
     Rejected if more replays than the benchmark drops leave the band downwards or miss the target,
     if the claim converges faster than reference and replays together allow, or if the training
-    touched a narrower floating type than the claim states. A time slower than claimed is reported
-    and never rejects. Left open if a replay is above the band, if nothing could be compared, or if
-    the machinery failed before all of `runs_planned` (default: those in the report) were trained.
-    `curves` has the evaluations
-    of each of `runs`; without them the claim is judged by its epochs and times alone. Raises
-    RuleError if the benchmark has no replay.
+    touched a narrower floating type than the claim states. A slower time is reported and never
+    rejects. Left open if a replay is above the band, if nothing could be compared, or if the
+    infrastructure failed before all of `runs_planned` (default: those in the report) were trained.
+    `curves` has the evaluations of each of `runs`. Raises RuleError if the benchmark has no replay.
 
-    Every test has its share of the benchmark's alpha (rules.verdict.Shares). Missing the target has
-    no share: the reference is expected to reach it, as the claim says it does.
+    Every test has its share of the benchmark's alpha (Shares). Missing the target has no share: the
+    reference is expected to reach it.
     """
     policy = benchmark.replay
     if policy is None:
@@ -78,7 +76,7 @@ def judge(
     counted, shown = runs[window], curves[window]
     convergence = judge_stop if benchmark.reach.name == "fixed_stop" else judge_convergence
     reasons = [
-        *_judge_reach(benchmark, claim, report, planned),
+        _judge_reach(benchmark, claim, report, planned),
         *_judge_band(benchmark, claim, report, planned),
         *convergence(benchmark, claim, counted, report, policy, curves=shown),
         *judge_floor(benchmark, runs, curves, report),
@@ -88,43 +86,25 @@ def judge(
     return Verdict.of(reasons)
 
 
-def _judge_reach(
-    benchmark: Benchmark, claim: Claim, report: ReplayReport, planned: int
-) -> list[Reason]:
+def _judge_reach(benchmark: Benchmark, claim: Claim, report: ReplayReport, planned: int) -> Reason:
     trained = [run for run in report.runs if not is_excused(run)]
     reached = sum(evaluation_at_target(benchmark, run) is not None for run in trained)
     started = len(trained)
     target = benchmark.target
     numbers = {"reached": float(reached), "started": float(started)}
+    goal = f"{target.metric} {target.value:g}"
     missed = started - reached
     if missed > benchmark.runs.dropped:
-        return [
-            Reason(
-                "did_not_reach",
-                "rejects",
-                f"{missed} of {started} replays did not reach {target.metric} {target.value:g}",
-                numbers,
-            )
-        ]
+        message = f"{missed} of {started} replays did not reach {goal}"
+        return Reason("did_not_reach", "rejects", message, numbers)
     if started < planned:
-        return [
-            Reason(
-                "infrastructure",
-                "leaves_open",
-                f"only {started} of {planned} replays were trained, for no fault of the claim",
-                numbers | {"planned": float(planned)},
-            )
-        ]
+        message = f"only {started} of {planned} replays were trained, for no fault of the claim"
+        numbers["planned"] = float(planned)
+        return Reason("infrastructure", "leaves_open", message, numbers)
     if benchmark.reach.name == "fixed_stop":
-        return [judge_mean_at_stop(benchmark, claim, trained)]
-    return [
-        Reason(
-            "reached_target",
-            "supports",
-            f"{reached} of {started} replays reached {target.metric} {target.value:g}",
-            numbers,
-        )
-    ]
+        return judge_mean_at_stop(benchmark, claim, trained)
+    message = f"{reached} of {started} replays reached {goal}"
+    return Reason("reached_target", "supports", message, numbers)
 
 
 def is_excused(run: ReplayRun) -> bool:
@@ -151,16 +131,9 @@ def _judge_band(
         weight: Weight = "rejects" if below > benchmark.runs.dropped else "note"
         return [_band_reason(run, broken, below=weight) for run, broken in breaks]
     judged = sum(min(len(run.evaluations), len(points)) for run in runs)
-    if judged == 0:
-        return []
-    return [
-        Reason(
-            "within_band",
-            "supports",
-            f"all {judged} evaluations of the replays lie in the reference band",
-            {"control_points": float(judged)},
-        )
-    ]
+    message = f"all {judged} evaluations of the replays lie in the reference band"
+    numbers = {"control_points": float(judged)}
+    return [Reason("within_band", "supports", message, numbers)] if judged else []
 
 
 def _band_reason(run: ReplayRun, broken: BandBreak, *, below: Weight) -> Reason:
@@ -187,10 +160,10 @@ def judge_time(
     report: ReplayReport,
     policy: ReplayPolicy,
 ) -> list[Reason]:
-    """Compare the sealed runs' time with the claim's, or say why it was not compared.
+    """Compare the measured time with the claimed one, or say why it was not compared.
 
-    `policy.time_tolerance` is how much more a run may take on another machine of the class; beyond
-    it and beyond chance (p < alpha) the claim is flagged as slower than claimed.
+    A run may take `policy.time_tolerance` more on another machine of the class. More than that, and
+    more than chance (p < alpha), is noted as slower than claimed.
     """
     if claim.trained_with == "own":
         message = "time was not compared: the claim was trained with its own code"
@@ -199,25 +172,25 @@ def judge_time(
     if why is not None:
         return [why]
     dropped = benchmark.runs.dropped
-    claimed_times = [run.tta_seconds for run in counted]
-    claimed = olympic_mean(claimed_times, dropped=dropped) if len(counted) > 2 * dropped else None
+    times = [run.tta_seconds for run in counted]
+    claimed = olympic_mean(times, dropped=dropped) if len(counted) > 2 * dropped else None
     replayed = [
         run.tta_seconds
         for run in report.runs
         if run.tta_seconds is not None and evaluation_at_target(benchmark, run) is not None
     ]
-    tolerated = 1 + policy.time_tolerance
     gap = None
     if claimed is not None:
         gap = gap_to_claim(
             replayed,
             claimed,
-            claimed_runs=[time for time in claimed_times if time is not None],
+            claimed_runs=[time for time in times if time is not None],
             weight=olympic_weight(len(counted), dropped=dropped),
         )
     if claimed is None or gap is None:
         message = "time was not compared: a comparison needs a claimed time and two replays"
         return [Reason("time_not_compared", "note", message)]
+    tolerated = 1 + policy.time_tolerance
     p_slower = gap.over(tolerated).p_more
     numbers = {
         "claimed_seconds": claimed,
@@ -226,7 +199,13 @@ def judge_time(
         "tolerated_ratio": tolerated,
         "p_value": p_slower,
     }
-    words = f"claimed {claimed:.3g} s, measured here {_measured(replayed)}"
+    found = measured_seconds(replayed)
+    logs = [math.log(max(each, SHORTEST_SECONDS)) for each in replayed]
+    spread = Spread(standard_deviation(logs, ddof=1), len(logs) - 1)
+    interval = None if found is None else interval_of(found, runs=len(replayed), spread=spread)
+    between = f" ({interval.low:.3g} to {interval.high:.3g})" if interval else ""
+    here = mean(replayed) if found is None else found
+    words = f"claimed {claimed:.3g} s, measured here {here:.3g} s{between}"
     if p_slower < policy.alpha:
         return [Reason("slower_than_claimed", "note", words, numbers)]
     return [Reason("time_agrees", "supports", words, numbers)]
@@ -258,19 +237,8 @@ def open_unless_timed(case: Case) -> list[Reason]:
     return [] if found is None else [replace(found, weight="leaves_open")]
 
 
-def _measured(seconds: Sequence[float]) -> str:
-    found = measured_seconds(seconds)
-    if found is None:
-        return f"{mean(seconds):.3g} s"
-    logs = [math.log(max(each, SHORTEST_SECONDS)) for each in seconds]
-    spread = Spread(standard_deviation(logs, ddof=1), len(logs) - 1)
-    interval = interval_of(found, runs=len(seconds), spread=spread)
-    between = f" ({interval.low:.3g} to {interval.high:.3g})" if interval is not None else ""
-    return f"{found:.3g} s{between}"
-
-
 def cpu_share(report: ReplayReport) -> float:
-    """Lowest share of the processor of any run; 1.0 on an accelerator, where it tells nothing."""
+    """Lowest share of the processor of any run, or 1.0 on an accelerator."""
     if report.system.accelerator_count:
         return 1.0
     shares = [
@@ -282,11 +250,7 @@ def cpu_share(report: ReplayReport) -> float:
 
 
 def judge_precision(claim: Claim, report: ReplayReport) -> list[Reason]:
-    """Compare the precision a claim states with the types the replay's training really touched.
-
-    Narrower than claimed is rejected. A claim without a precision, or a replay without an audit,
-    has nothing to compare.
-    """
+    """Reject a claim whose replay touched a narrower type than it states."""
     audit = report.precision
     if claim.precision is None or audit is None or audit.lowest is None:
         return []

@@ -71,30 +71,16 @@ def judge_convergence(
 ) -> list[Reason]:
     """Test if the claim converges faster than calibrated runs and replays together allow.
 
-    `curves` are those of the `counted` runs, where they are known. In the open division the
-    submitter's model may be another than the reference: there a claim that converges faster is not
-    rejected, but left open.
+    `curves` belong to the `counted` runs. In the open division the submitter's model may be another
+    than the reference: there a claim that converges faster is left open.
     """
     found = convergence_of(benchmark, claim, counted, report, curves=curves)
-    if found is None:
-        return [
-            Reason(
-                "claim_has_no_time",
-                "leaves_open",
-                "the claim or the replays lack epochs to the target to compare",
-            )
-        ]
-    return [_judge_mean(found, benchmark, claim, policy)]
-
-
-def _judge_mean(
-    found: Convergence, benchmark: Benchmark, claim: Claim, policy: ReplayPolicy
-) -> Reason:
-    """The olympic mean of the claim against the least one that is not chance."""
-    dropped, reference = benchmark.runs.dropped, found.reference
-    claimed = olympic_mean(found.claimed, dropped=dropped)
-    if claimed is None:
-        raise ValueError("convergence_of leaves no set without a mean")
+    dropped = benchmark.runs.dropped
+    claimed = None if found is None else olympic_mean(found.claimed, dropped=dropped)
+    if found is None or claimed is None:
+        message = "the claim or the replays lack epochs to the target to compare"
+        return [Reason("claim_has_no_time", "leaves_open", message)]
+    reference = found.reference
     lowest = lowest_mean(
         reference,
         weight=olympic_weight(len(found.claimed), dropped=dropped),
@@ -109,22 +95,19 @@ def _judge_mean(
         "lowest_mean_epochs": lowest,
     }
     if claimed < lowest:
-        return Reason(
-            "converges_faster_than_replay",
-            rejects_in(claim.division),
+        message = (
             f"the claim reaches the target after {claimed:.2f} epochs on average; "
             f"reference and replays need {reference.mean:.2f}, and a mean below "
-            f"{lowest:.2f} is not chance",
-            numbers,
+            f"{lowest:.2f} is not chance"
         )
+        weight = rejects_in(claim.division)
+        return [Reason("converges_faster_than_replay", weight, message, numbers)]
     bound = f"least allowed {lowest:.2f}" if lowest else NO_BOUND
-    return Reason(
-        "convergence_agrees",
-        "supports",
+    message = (
         f"the claimed {claimed:.2f} epochs agree with {reference.mean:.2f} of "
-        f"{reference.count} reference runs and replays ({bound})",
-        numbers,
+        f"{reference.count} reference runs and replays ({bound})"
     )
+    return [Reason("convergence_agrees", "supports", message, numbers)]
 
 
 def convergence_of(
@@ -135,10 +118,10 @@ def convergence_of(
     *,
     curves: Sequence[Curve] = (),
 ) -> Convergence | None:
-    """Claimed and reference epochs; None where one side does not tell them.
+    """Claimed and reference epochs, None where one side lacks them.
 
-    Epochs are read off between evaluations where every curve is there and was evaluated as often as
-    the reference; otherwise they are those of whole evaluations, on both sides.
+    Epochs are read off between evaluations where every curve was evaluated as often as the
+    reference. Otherwise both sides count whole evaluations.
     """
     dropped = benchmark.runs.dropped
     if len(counted) <= 2 * dropped:
@@ -198,7 +181,7 @@ def _reference(
 
 
 def curve_of_replay(run: ReplayRun) -> list[Evaluation]:
-    """The curve of a replay that the worker says reached the target, empty for any other."""
+    """The curve of a replay that reached the target by the worker's word, else an empty one."""
     return evaluations_of(run) if run.status == "reached" else []
 
 
@@ -218,9 +201,8 @@ def evaluation_at_target(benchmark: Benchmark, run: ReplayRun) -> Evaluation | N
 def judge_mean_at_stop(benchmark: Benchmark, claim: Claim, trained: Sequence[ReplayRun]) -> Reason:
     """Test if the mean quality of the replays at their stop beats the target.
 
-    The claim has proven this of its own runs. Replays that prove it too support it, a mean that
-    misses the target beyond chance rejects it, anything between leaves it open. The spread is that
-    of the replays pooled with that of the calibrated runs: three replays alone prove little.
+    A mean that misses the target beyond chance rejects the claim, anything between leaves it open.
+    The spread of the replays is pooled with the calibrated runs' spread.
     Source: modded-nanogpt, rules of the speedrun (one-sided t-test, p < 0.01).
     """
     target = benchmark.target
@@ -233,24 +215,18 @@ def judge_mean_at_stop(benchmark: Benchmark, claim: Claim, trained: Sequence[Rep
         finals, target.value, direction=target.direction, beside=calibrated
     )
     if beats is None:
-        return Reason(
-            "infrastructure",
-            "leaves_open",
-            f"{len(finals)} of {count_text(len(trained), 'replay')} reached their stop; a mean "
-            "needs two",
-        )
-    weight: Weight = "leaves_open"
-    if beats < FIXED_STOP_P_VALUE:
-        weight = "supports"
-    elif 1 - beats < FIXED_STOP_P_VALUE:
-        weight = "rejects"
-    return Reason(
-        "reached_target" if weight == "supports" else "did_not_reach",
-        weight,
+        replays = count_text(len(trained), "replay")
+        message = f"{len(finals)} of {replays} reached their stop; a mean needs two"
+        return Reason("infrastructure", "leaves_open", message)
+    message = (
         f"at their stop {len(finals)} replays have {target.metric} {mean(finals):.4g} on average, "
-        f"p-value {beats:.2g} of a mean beyond {target.value:g}",
-        {"mean": mean(finals), "started": float(len(trained)), "p_value": beats},
+        f"p-value {beats:.2g} of a mean beyond {target.value:g}"
     )
+    numbers = {"mean": mean(finals), "started": float(len(trained)), "p_value": beats}
+    if beats < FIXED_STOP_P_VALUE:
+        return Reason("reached_target", "supports", message, numbers)
+    weight: Weight = "rejects" if 1 - beats < FIXED_STOP_P_VALUE else "leaves_open"
+    return Reason("did_not_reach", weight, message, numbers)
 
 
 def judge_stop(
@@ -264,8 +240,7 @@ def judge_stop(
 ) -> list[Reason]:
     """Test that the claim stops where the replays do, no better than they and calibration allow.
 
-    The step at which the reference stops is one of its settings. A claim that stops earlier did
-    not train with the settings it states.
+    A claim that stops earlier did not train with the settings it states.
     """
     replays = [curve for curve in map(curve_of_replay, report.runs) if curve]
     stops = [curve[-1].epoch for curve in replays if curve[-1].epoch is not None]
@@ -273,16 +248,15 @@ def judge_stop(
     if not stops or not claimed_stops or len(claimed_stops) < len(counted):
         message = "the claim or the replays lack the epoch at which they stopped"
         return [Reason("claim_has_no_time", "leaves_open", message)]
-    if min(claimed_stops) < min(stops):
-        return [
-            Reason(
-                "converges_faster_than_replay",
-                rejects_in(claim.division),
-                f"the claim stops after {min(claimed_stops):g} epochs; with its settings the "
-                f"reference stops after {min(stops):g}",
-                {"claimed_stop_epochs": min(claimed_stops), "stop_epochs": min(stops)},
-            )
-        ]
+    first, stop = min(claimed_stops), min(stops)
+    if first < stop:
+        message = (
+            f"the claim stops after {first:g} epochs; with its settings the reference stops after "
+            f"{stop:g}"
+        )
+        numbers = {"claimed_stop_epochs": first, "stop_epochs": stop}
+        weight = rejects_in(claim.division)
+        return [Reason("converges_faster_than_replay", weight, message, numbers)]
     known = _finals(replays)
     if is_calibrated(benchmark, claim):
         known += [curve[-1] for curve in curves_at(benchmark, batch_size_of(benchmark, claim))]
@@ -328,30 +302,25 @@ def _judge_quality(
 def judge_floor(
     benchmark: Benchmark, runs: Sequence[RunScore], curves: Sequence[Curve], report: ReplayReport
 ) -> list[Reason]:
-    """Curves that are better than the data allows: a claimed one is made up, a replay is broken."""
-    found = [
-        _beyond_floor(benchmark, run.file, curve, "rejects")
-        for run, curve in zip(runs, curves, strict=False)
-    ]
-    found += [
-        _beyond_floor(benchmark, f"replay {run.index + 1}", curve_of_replay(run), "leaves_open")
-        for run in report.runs
-    ]
-    return [reason for reason in found if reason is not None]
-
-
-def _beyond_floor(benchmark: Benchmark, name: str, curve: Curve, weight: Weight) -> Reason | None:
+    """Curves that are better than the data allow: a claimed one is made up, a replay is broken."""
     target = benchmark.target
-    impossible = first_beyond_floor(curve, benchmark)
-    if impossible is None or target.floor is None:
-        return None
-    return Reason(
-        "below_entropy",
-        weight,
-        f"{name} has {target.metric} {impossible.quality:.4g}, and the data allow no better than "
-        f"{target.floor:g}",
-        {"quality": impossible.quality, "floor": target.floor},
-    )
+    named: list[tuple[str, Curve, Weight]] = [
+        (run.file, curve, "rejects") for run, curve in zip(runs, curves, strict=False)
+    ]
+    named += [
+        (f"replay {run.index + 1}", curve_of_replay(run), "leaves_open") for run in report.runs
+    ]
+    reasons = []
+    for name, curve, weight in named:
+        impossible = first_beyond_floor(curve, benchmark)
+        if impossible is not None and target.floor is not None:
+            message = (
+                f"{name} has {target.metric} {impossible.quality:.4g}, and the data allow no "
+                f"better than {target.floor:g}"
+            )
+            numbers = {"quality": impossible.quality, "floor": target.floor}
+            reasons.append(Reason("below_entropy", weight, message, numbers))
+    return reasons
 
 
 def _finals(curves: Sequence[Curve]) -> list[float]:

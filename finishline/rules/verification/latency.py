@@ -290,5 +290,4 @@ LATENCY = Purpose(
     ),
     check=check_latency,
     checks_claims="inference",
-    organisers_decide=True,
 )

@@ -1,7 +1,6 @@
 """Messages between the server and a worker.
 
-A ReplayJob goes out through the broker, the rest goes back over HTTP as JSON. The classes hold
-plain values only, so that either side can write and check them with its own tools.
+They hold plain values, so that either side can write and check them with its own tools.
 """
 
 from dataclasses import dataclass, field
@@ -83,11 +82,7 @@ class ControlPoint:
 
 @dataclass(frozen=True)
 class TargetSpec:
-    """The quality target a replay stops at.
-
-    With `fixed_stop` it goes on to the end of its training, and counts there at any quality: the
-    mean over runs is tested.
-    """
+    """The quality target a replay stops at, or with `fixed_stop` the end of its training."""
 
     metric: str
     value: float
@@ -98,10 +93,9 @@ class TargetSpec:
 
 @dataclass(frozen=True)
 class LatencyOrder:
-    """Order to measure the latency of the trained model: see rules.latency_protocol.
+    """Order to measure the latency of the trained model.
 
-    A backend that is still at it after `enough_seconds` ends once it has `fewest_items`, one that
-    is after `most_seconds` with the items it has.
+    A backend ends after `enough_seconds` if it has `fewest_items`, and after `most_seconds`.
     """
 
     items: int
@@ -116,13 +110,10 @@ class LatencyOrder:
 class Training:
     """One training of a job, from `seed` with `settings` over the reference's defaults.
 
-    `package` names its code: a reference, or a training package by its SHA-256, whose data are
-    drawn from `data_nonce`, 64 hex digits that no worker sees before its lease. `stop_at` "end"
-    trains every epoch, past the target and out of any band. `measure` lists the figures to take:
-    the time to accuracy, the latency of the model at the target, the precision and work of the
-    training, or alone the quality on a control, for which carried answers are worthless, or the
-    predictions of a repeat, which has seed and data of the first training. `precision` is the
-    type of the step's products, None where the code has its own.
+    `package` is a reference, or the SHA-256 of a code submission. Its data are drawn from
+    `data_nonce`, 64 hex digits that no worker sees before its lease. `stop_at` "end" trains every
+    epoch, past the target. `measure` lists the figures to take. "control" is the quality on data
+    for which public answers are worthless, "repeat" compares predictions with the first training.
     """
 
     package: str
@@ -135,17 +126,17 @@ class Training:
 
     @property
     def in_box(self) -> bool:
-        """Whether it is a training package, which is trained in a box."""
+        """Whether it is a code submission, which is trained in a sandbox."""
         return self.package.startswith(PACKAGE_PREFIX)
 
     @property
     def is_control(self) -> bool:
-        """Whether its data are a control's; its time counts nowhere."""
+        """Whether its data are a control's. Its time doesn't count."""
         return "control" in self.measure
 
     @property
     def is_repeat(self) -> bool:
-        """Whether it repeats the first training, to compare predictions; it measures no time."""
+        """Whether it repeats the first training. Its time doesn't count."""
         return "repeat" in self.measure
 
 
@@ -153,9 +144,8 @@ class Training:
 class ReplayJob:
     """One attempt at a job: complete, so that a worker needs no other source.
 
-    `trainings` are made in order, their settings complete. `control_points` is empty where no band
-    is known for this configuration. `clock` and `division` say which seconds count. `latency` says
-    how to measure a model if its training asks for it.
+    `trainings` are made in order. `control_points` is empty where the configuration has no band.
+    `clock` and `division` say which seconds count.
     """
 
     attempt_id: str
@@ -189,10 +179,9 @@ class ClaimRequest:
 
 @dataclass(frozen=True)
 class Lease:
-    """The attempt is this worker's until the lease runs out; every post renews it.
+    """The attempt is this worker's until the lease runs out. Every post renews it.
 
-    `token` authorises the posts of this claim alone; `fence` counts the claims of the attempt and
-    goes with every post in the header FENCE_HEADER.
+    `token` authorises the posts of this claim. `fence` counts the claims of the attempt.
     """
 
     attempt_id: str
@@ -203,7 +192,7 @@ class Lease:
 
 @dataclass(frozen=True)
 class PackageContent:
-    """A training package as a worker trains it: its files by name, and its environment's hash."""
+    """A code submission as a worker trains it: its files by name, and its environment's hash."""
 
     files: dict[str, str]
     module: str
@@ -214,11 +203,10 @@ class PackageContent:
 
 @dataclass(frozen=True)
 class TrainingGrant:
-    """Everything that a worker with a lease needs beside its job to train packages in a box.
+    """Everything else that a worker with a lease needs to train code submissions in a sandbox.
 
     `packages` are by the name in their trainings, `data_nonces` by the index of the training.
-    `task_files` has the SHA-256 of each file of the benchmark's task. `prepare_seconds` are of the
-    processor.
+    `task_files` has the SHA-256 of each file of the task. `prepare_seconds` are processor time.
     """
 
     packages: dict[str, PackageContent]
@@ -233,7 +221,7 @@ class TrainingGrant:
 
 @dataclass(frozen=True)
 class Failure:
-    """Reason why a run or an attempt ended without a result, from a closed list, and the remedy."""
+    """Reason why a run or an attempt ended without a result, and the remedy."""
 
     kind: FailureKind
     code: FailureCode
@@ -245,9 +233,8 @@ class Failure:
 class ReplayEvent:
     """One thing that happened in a replay, in the order of `sequence` (from 0, no gaps).
 
-    `seconds` counts on the benchmark's clock from the start of the run, None before it starts.
-    `epoch`, `samples`, `quality` belong to evaluations; `phase` to phases; `status`, `cpu_seconds`
-    and `failure` to the end of a run, as in its report. `ledger` holds seconds per phase.
+    `seconds` is on the benchmark's clock from the start of the run. `status`, `cpu_seconds` and
+    `failure` belong to the end of a run, as in its report. `ledger` holds seconds per phase.
     """
 
     sequence: int
@@ -268,7 +255,7 @@ class ReplayEvent:
 
 @dataclass(frozen=True)
 class EvaluationBatch:
-    """Events since the last post; an empty batch is a heartbeat."""
+    """Events since the last post. An empty batch is a heartbeat."""
 
     events: list[ReplayEvent] = field(default_factory=list)
 
@@ -283,10 +270,10 @@ class BatchAnswer:
 
 @dataclass(frozen=True)
 class ReplayEvaluation:
-    """One evaluation of a replay; `seconds` on the benchmark's clock.
+    """One evaluation of a replay, in `seconds` on the benchmark's clock.
 
-    Of a package `epoch` is the number of the evaluation, `samples` None, and `second_half` the
-    quality on the test items that stop no clock. `predictions_sha256` is over their bytes.
+    A code submission has the number of the evaluation as `epoch`, no `samples`, and as
+    `second_half` the quality on the test items that stop no clock.
     """
 
     epoch: float
@@ -300,7 +287,7 @@ class ReplayEvaluation:
 
 @dataclass(frozen=True)
 class Absence:
-    """Reason why a backend was not measured, from a closed list, and its message."""
+    """Reason why a backend was not measured."""
 
     code: AbsenceCode
     message: str
@@ -308,12 +295,11 @@ class Absence:
 
 @dataclass(frozen=True)
 class BackendLatency:
-    """One way of running the trained model, timed one item at a time; warm-up included.
+    """One way of running the trained model, timed one item at a time, with warm-up.
 
-    `largest_difference` is that of its outputs to eager's, as a share of eager's largest output.
-    `seconds` and `cpu_seconds` are the span of the timed items on the wall and of the processor.
-    `passes` says how often the items went round, warm-up left out; None in older reports.
-    Without times there is an `absence`.
+    `largest_difference` compares its outputs with eager's, as a share of eager's largest output.
+    `seconds` and `cpu_seconds` are the span of the timed items. `passes` says how often the items
+    went round without warm-up, None in older reports. Without times there is an `absence`.
     """
 
     backend: Backend
@@ -330,11 +316,9 @@ class ReplayRun:
     """One training of a replay.
 
     `status` is "reached" for a run that was at the target, whether or not it went on after it.
-    `tta_seconds` is on the benchmark's clock, None unless the target was reached. `parent_seconds`
-    and `child_seconds` are the same span on the two clocks; `cpu_seconds` is the processor time
-    of the span (low against the span on a CPU: a neighbour was in the way). `processor_share` is
-    that of a box: the part of the time in which its threads that were ready to run had a processor.
-    `telemetry` is None where the run was not observed.
+    `tta_seconds` is on the benchmark's clock. `parent_seconds` and `child_seconds` are the same
+    span on two clocks, `cpu_seconds` its processor time. `processor_share` is the part of the time
+    in which the sandbox's threads that were ready to run had a processor.
     """
 
     index: int
@@ -367,10 +351,10 @@ class Node:
 
 @dataclass(frozen=True)
 class WorkerSystem:
-    """The hardware and software a worker found under itself.
+    """The hardware and software of a worker.
 
-    On several hosts `nodes` lists them, this worker's first; they have `accelerator_count`
-    accelerators together, and processor and memory are those of one.
+    On several hosts `nodes` lists them, the worker's first. `accelerator_count` is of all of them,
+    processor and memory are of one.
     """
 
     worker: str
@@ -389,10 +373,9 @@ class WorkerSystem:
 class ReplayReport:
     """The end of an attempt: the outcome of every started run, or why the attempt failed.
 
-    `processes` trained each run together, each with a device of its own. `all_reduce` is the
-    exchange between several hosts as it was measured before the runs.
-    `drift` is a sentence where the worker's canary after the runs was off its baseline: their
-    times are then compared with nothing.
+    `processes` trained each run together, one a device. `all_reduce` is the exchange between
+    several hosts, measured before the runs. `drift` is a sentence if the worker's speed check
+    after the runs was off its baseline: their times are then not compared.
     """
 
     runs: list[ReplayRun]
@@ -408,10 +391,10 @@ class ReplayReport:
 
 @dataclass(frozen=True)
 class BoxWord:
-    """Whose packages a worker trains, and in which environments (name to SHA-256).
+    """Whose code submissions a worker trains, and in which environments (name to SHA-256).
 
-    "anyone": its box held against every probe; "known": it has no memory cgroup, so packages of
-    participants whom an organiser knows; "off": none, and `why`.
+    "anyone": its sandbox held against every probe. "known": it has no memory cgroup, so only those
+    of approved users. "off": it trains no code submission, and `why`.
     """
 
     entries: Entries = "off"
@@ -423,7 +406,7 @@ class BoxWord:
 class WorkerHello:
     """A worker is alive: sent at the start, every few seconds, and when it has become free.
 
-    One that is "draining" was stopped by its own operator and finishes its attempt.
+    A "draining" worker was stopped by its own operator and finishes its attempt.
     """
 
     system: WorkerSystem
@@ -435,9 +418,8 @@ class WorkerHello:
 class HelloAnswer:
     """An organiser's order to a worker, and the reason.
 
-    "pause": take nothing until this says "work" again.
-    `roof_wanted` asks a confirmed worker for a canary: its hardware class has no roof yet.
-    `unconfirmed`: it is sent nothing until an organiser confirms it.
+    `roof_wanted` asks for a speed check, because the hardware class has no peak throughput yet.
+    An `unconfirmed` worker gets no job until an organiser confirms it.
     """
 
     order: WorkerOrder = "work"

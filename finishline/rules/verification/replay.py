@@ -113,6 +113,4 @@ REPLAY = Purpose(
         name="verification",
     ),
     checks_claims="train",
-    is_evidence=True,
-    fills_pool=True,
 )

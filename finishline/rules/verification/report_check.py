@@ -29,15 +29,14 @@ def check_report(
 ) -> None:
     """Raise RuleError, naming the run, unless the report is one of this plan and consistent.
 
-    The runs are those that were planned, in order and each with its seed; a run's times are not
-    negative and do not decrease; a run that reached the target has a time that its evaluations
-    and both clocks bear out: the last evaluation's where runs stop at the target, one of them
-    where they go on to their end. Without `two_clocks` the worker's is the only one: the clock of a
-    box is not read.
+    The runs are the planned ones, in order and each with its seed. Times are not negative and do
+    not decrease. A run that reached the target has the time of its last evaluation where runs stop
+    at the target, or of any where they go on. Both clocks have a span, or with `two_clocks` False
+    the worker's: the clock of a sandbox is not read.
     """
     found = [run.seed for run in report.runs]
     if found != list(seeds):
-        # The draw stays sealed: the message repeats the value sent, not the right one.
+        # The draw stays secret: the message repeats the value sent, not the right one.
         raise RuleError(
             f"the report has the seeds {found}",
             field="runs.seed",
@@ -45,11 +44,35 @@ def check_report(
         )
     for position, run in enumerate(report.runs):
         if run.index != position:
-            raise _impossible(position, "index", f"run {run.index}", f"{position}, as planned")
-        _check_times(position, run, stop_at, two_clocks=two_clocks)
+            _refuse(position, "index", f"run {run.index}", f"{position}, as planned")
+        times = [0.0, *(evaluation.seconds for evaluation in run.evaluations)]
+        if any(later < earlier for earlier, later in pairwise(times)):
+            wanted = "times that do not decrease"
+            _refuse(position, "evaluations.seconds", "time runs backwards", wanted)
+        if run.status == "reached":
+            _check_time(position, run, stop_at, two_clocks=two_clocks)
         share = run.processor_share
         if share is not None and not 0 <= share <= 1:
-            raise _impossible(position, "processor_share", f"{share:g}", "a number from 0 to 1")
+            _refuse(position, "processor_share", f"{share:g}", "a number from 0 to 1")
+
+
+def _check_time(position: int, run: ReplayRun, stop_at: StopAt, *, two_clocks: bool) -> None:
+    if run.tta_seconds is None or not run.evaluations:
+        _refuse(position, "tta_seconds", "missing", "a time for a run that reached")
+    times = [evaluation.seconds for evaluation in run.evaluations]
+    possible = times[-1:] if stop_at == "target" else times
+    if min(abs(run.tta_seconds - seconds) for seconds in possible) > TOLERANCE_SECONDS:
+        whose = "the last evaluation's" if stop_at == "target" else "or an earlier evaluation's"
+        _refuse(position, "tta_seconds", f"{run.tta_seconds:g}", f"{times[-1]:g}, {whose}")
+    spans = [("parent_seconds", run.parent_seconds), ("child_seconds", run.child_seconds)]
+    for name, span in spans if two_clocks else spans[:1]:
+        if span is None or span <= 0:
+            _refuse(position, name, f"{span}", "a positive span on either clock")
+
+
+def _refuse(run: int, field: str, found: str, expected: str) -> NoReturn:
+    place = f"runs[{run}]" + (f".{field}" if field else "")
+    raise RuleError(f"run {run} of the report: {found}", field=place, expected=expected)
 
 
 def check_qualities(run: ReplayRun, benchmark: Benchmark) -> None:
@@ -62,23 +85,20 @@ def check_qualities(run: ReplayRun, benchmark: Benchmark) -> None:
             found: float | None = getattr(item, name)
             if found is not None and not benchmark.target.is_possible(found):
                 expected = benchmark.target.possible_in_words
-                raise _impossible(run.index, f"evaluations[{index}].{name}", f"{found:g}", expected)
+                _refuse(run.index, f"evaluations[{index}].{name}", f"{found:g}", expected)
     if run.status == "reached" and evaluation_at_target(benchmark, run) is None:
         expected = benchmark.target.in_words
-        raise _impossible(run.index, "status", "reached without an evaluation", expected)
+        _refuse(run.index, "status", "reached without an evaluation", expected)
 
 
 def check_second_halves(run: ReplayRun, benchmark: Benchmark) -> None:
-    """Raise RuleError, naming run and field, for an evaluation of a package without a second half.
-
-    Only a benchmark that draws two halves judges by it, and without any it would judge by none.
-    """
+    """Raise RuleError for an evaluation without a second half, where the benchmark draws two."""
     if benchmark.trainings is None or not benchmark.trainings.halves:
         return
     for index, item in enumerate(run.evaluations):
         if item.second_half is None:
             field = f"evaluations[{index}].second_half"
-            raise _impossible(run.index, field, "missing", "the quality on the second half")
+            _refuse(run.index, field, "missing", "the quality on the second half")
 
 
 # No machine comes near, and no sum over runs is infinite.
@@ -89,8 +109,7 @@ MOST_BY_ENDING = {"_share": 1.0, "_percent": 100.0}
 def check_amounts(report: ReplayReport) -> None:
     """Raise RuleError, naming the field, for an amount that no worker can have measured.
 
-    Such as joules or seconds of the processor below 0 or without end, or a share above 1. A
-    temperature may be below 0, and so may a quality.
+    For example joules below 0, or a share above 1. A temperature may be below 0.
     """
     measured: dict[str, Any] = {"work": report.work, "processes": report.processes}
     for run in report.runs:
@@ -108,36 +127,6 @@ def check_amounts(report: ReplayReport) -> None:
             if not least <= amount <= most:
                 expected = f"a number from {least:g} to {most:g}"
                 raise RuleError(f"{amount:g}", field=field, expected=expected)
-
-
-def _check_times(position: int, run: ReplayRun, stop_at: StopAt, *, two_clocks: bool) -> None:
-    times = [0.0, *(evaluation.seconds for evaluation in run.evaluations)]
-    if any(later < earlier for earlier, later in pairwise(times)):
-        raise _impossible(
-            position, "evaluations.seconds", "time runs backwards", "times that do not decrease"
-        )
-    if run.status != "reached":
-        return
-    if run.tta_seconds is None or not run.evaluations:
-        raise _impossible(position, "tta_seconds", "missing", "a time for a run that reached")
-    possible = times[-1:] if stop_at == "target" else times[1:]
-    if min(abs(run.tta_seconds - seconds) for seconds in possible) > 1e-6:
-        whose = "the last evaluation's" if stop_at == "target" else "or an earlier evaluation's"
-        raise _impossible(
-            position, "tta_seconds", f"{run.tta_seconds:g}", f"{times[-1]:g}, {whose}"
-        )
-    spans = [("parent_seconds", run.parent_seconds), ("child_seconds", run.child_seconds)]
-    for name, span in spans if two_clocks else spans[:1]:
-        if span is None or span <= 0:
-            raise _impossible(position, name, f"{span}", "a positive span on either clock")
-
-
-def _impossible(position: int, field: str, found: str, expected: str) -> RuleError:
-    return RuleError(
-        f"run {position} of the report: {found}",
-        field=f"runs[{position}].{field}",
-        expected=expected,
-    )
 
 
 PHASES = tuple(phase.value for phase in Phase)
@@ -186,15 +175,14 @@ def check_ledgers(run: ReplayRun, clock: Clock, *, division: str) -> None:
 
 
 def check_spans(run: ReplayRun) -> None:
-    """Raise RuleError unless both clocks of a run that ended by itself agree with its ledger.
+    """Raise RuleError unless the span of a run that ended by itself agrees with its ledger.
 
-    They count from the end of the preparation to the last thing that the training said.
+    It counts from the end of the preparation to the last thing that the training said.
     """
     if run.status not in FINISHED or run.parent_seconds is None:
         return
     place = f"runs[{run.index}]"
-    ledger = ledger_of(run.ledger, place)
-    wanted = seconds_after_preparation(ledger)
+    wanted = seconds_after_preparation(ledger_of(run.ledger, place))
     if abs(run.parent_seconds - wanted) > SPAN_TOLERANCE_SECONDS:
         raise RuleError(
             f"{run.parent_seconds:.3f} s",
@@ -234,21 +222,17 @@ def off_clock(run: ReplayRun, clock: Clock) -> OffClock:
 def check_off_clock(report: ReplayReport, clock: Clock, calibrated: Sequence[OffClock]) -> None:
     """Raise RuleError if a run spends over twice the longest calibrated time off its clock.
 
-    `calibrated` is of the same hardware class; without any nothing is compared.
+    `calibrated` is of the same hardware class. Without any nothing is compared.
     """
-    if not calibrated:
-        return
-    for run in report.runs:
+    for run in report.runs if calibrated else ():
         found = off_clock(run, clock)
         for name in ("preparation", "evaluation"):
             longest = max(getattr(one, name) for one in calibrated)
             most = OFF_CLOCK_FACTOR * longest + OFF_CLOCK_SLACK_SECONDS
             if getattr(found, name) > most:
-                raise RuleError(
-                    f"run {run.index} of the report: {getattr(found, name):.3f} s off the clock",
-                    field=f"runs[{run.index}].ledger",
-                    expected=f"at most {most:.3f} s of {name}, twice the calibrated",
-                )
+                seen = f"{getattr(found, name):.3f} s off the clock"
+                wanted = f"at most {most:.3f} s of {name}, twice the calibrated"
+                _refuse(run.index, "ledger", seen, wanted)
 
 
 RELATIVE_SLACK = 0.02
@@ -287,11 +271,10 @@ def check_stream(
 ) -> None:
     """Raise RuleError, naming run and field, unless the report was posted as it was measured.
 
-    Every evaluation was posted once, in order, as it is reported. Between the event that starts a
-    run's clock and an evaluation the server saw as much time as the run's ledger tells, up to
-    `slack_seconds`, and 2 % more at most; all runs together have the same slack once. Since the
-    claim at least as much passed as all ledgers tell together. `stream` is in the order of its
-    sequence numbers.
+    Every evaluation was posted once, in order, as it is reported. From the start of a run's clock
+    to an evaluation the server saw as much time as the ledger has, within `slack_seconds`, and 2 %
+    more at most. All runs together have the same slack once. Since the claim at least as much
+    passed as all ledgers have together. `stream` is in the order of its sequence numbers.
     """
     unknown = {event.run for event in stream} - {run.index for run in report.runs}
     if unknown:
@@ -299,10 +282,21 @@ def check_stream(
     before_seconds = told_seconds = seen_seconds = 0.0
     for run in report.runs:
         events = [event for event in stream if event.run == run.index]
-        _check_evaluations(run, [event for event in events if event.kind == "evaluation"])
+        posted = [event for event in events if event.kind == "evaluation"]
+        for index, (told, event) in enumerate(zip(run.evaluations, posted, strict=False)):
+            for name in COMPARED:
+                found, wanted = getattr(told, name), getattr(event, name)
+                if found != wanted:
+                    field, shown = f"evaluations[{index}].{name}", str(found)[:SHOWN_CHARACTERS]
+                    _refuse(run.index, field, shown, f"{wanted}, as posted")
+        if len(run.evaluations) != len(posted):
+            seen, wanted = f"{len(run.evaluations)} reported", f"{len(posted)}, as posted"
+            _refuse(run.index, "evaluations", seen, f"{wanted} while the run went on")
         if run.evaluations:
-            told, seen = _check_posted_times(run, events, clock, slack_seconds, before_seconds)
-            told_seconds, seen_seconds = told_seconds + told, seen_seconds + seen
+            run_told, run_seen = _check_posted_times(
+                run, events, clock, slack_seconds, before_seconds
+            )
+            told_seconds, seen_seconds = told_seconds + run_told, seen_seconds + run_seen
             # Posts are late by chance: at the start of a clock as often as at its end.
             if seen_seconds > told_seconds * (1 + RELATIVE_SLACK) + slack_seconds:
                 _refuse(
@@ -325,22 +319,6 @@ def starts_clock(event: StreamedEvent, clock: Clock) -> bool:
     return event.kind == "phase" and event.phase not in PREPARATION
 
 
-def _check_evaluations(run: ReplayRun, posted: Sequence[StreamedEvent]) -> None:
-    for index, (told, event) in enumerate(zip(run.evaluations, posted, strict=False)):
-        for name in COMPARED:
-            found, wanted = getattr(told, name), getattr(event, name)
-            if found != wanted:
-                field, shown = f"evaluations[{index}].{name}", str(found)[:SHOWN_CHARACTERS]
-                _refuse(run.index, field, shown, f"{wanted}, as posted")
-    if len(run.evaluations) != len(posted):
-        _refuse(
-            run.index,
-            "evaluations",
-            f"{len(run.evaluations)} reported",
-            f"{len(posted)}, as posted while the run went on",
-        )
-
-
 def _check_posted_times(
     run: ReplayRun,
     events: Sequence[StreamedEvent],
@@ -361,10 +339,10 @@ def _check_posted_times(
         seen_seconds = event.at_seconds - zero.at_seconds
         least = span_seconds * (1 - CLOCK_DRIFT) - slack_seconds
         most = span_seconds * (1 + RELATIVE_SLACK) + slack_seconds
-        if zero.kind == "phase" and _preparation(told.ledger) > prepared_seconds + 1e-6:
-            _refuse(
-                run.index, field, "it prepares after its clock started", "preparation before it"
-            )
+        prepared = sum(told.ledger.get(phase.value, 0.0) for phase in PREPARATION)
+        if zero.kind == "phase" and prepared > prepared_seconds + TOLERANCE_SECONDS:
+            late = "it prepares after its clock started"
+            _refuse(run.index, field, late, "preparation before it")
         if not least <= seen_seconds <= most:
             _refuse(
                 run.index,
@@ -384,17 +362,8 @@ def _check_posted_times(
     return span_seconds, seen_seconds
 
 
-def _preparation(ledger: dict[str, float]) -> float:
-    return sum(ledger.get(phase.value, 0.0) for phase in PREPARATION)
-
-
 def _total(run: ReplayRun, ledger: dict[str, float]) -> float:
     return ledger_of(ledger, f"runs[{run.index}]").total()
-
-
-def _refuse(run: int, field: str, found: str, expected: str) -> NoReturn:
-    place = f"runs[{run}]" + (f".{field}" if field else "")
-    raise RuleError(f"run {run} of the report: {found}", field=place, expected=expected)
 
 
 def streamed_event(event: dict[str, Any], *, at_seconds: float) -> StreamedEvent | None:
