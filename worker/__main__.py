@@ -18,12 +18,11 @@ from worker.app import make_app, run_worker
 from worker.child_process import Host
 from worker.entries import box_word
 from worker.follower import follow
-from worker.host_channel import read_endpoint
-from worker.hosts import Arrival, Hosts, HostsError
+from worker.hosts import Arrival, Hosts, HostsError, read_endpoint
 from worker.link import HelloThread, WorkerLink
 from worker.logs import configure_logging
-from worker.measuring import measure_apart
 from worker.probe import class_over, describe_surroundings, node_of, probe, system_over
+from worker.processes import measure_apart
 from worker.pull import Puller
 from worker.replay import AttemptChecks, replay
 from worker.self_check import SelfCheck

@@ -2,24 +2,112 @@
 
 A message is acknowledged before the training starts and may be lost or come twice: the server sends
 it again until a worker claims the attempt, and grants each claim once.
+
+Kombu and Celery raise on many malformed messages in the loop itself, which ends the worker, or keep
+the one place for messages. So each raw message is read here first, dropped and logged if it is no
+job, and otherwise handed on as one that is made anew from its job and its id.
 """
 
+import base64
+import json
 import logging
 import time
+import uuid
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any, Self
+from datetime import datetime
+from queue import Empty
+from typing import Any, Self, cast
 
 from celery import Celery
 from celery.signals import worker_shutting_down
+from kombu.transport import TRANSPORT_ALIASES
+from kombu.transport import redis as kombu_redis
+from pydantic import TypeAdapter
 
 from finishline.periodic import PeriodicThread
+from finishline.rules.verification.broker_account import unacked_keys
 from finishline.rules.verification.messages import REPLAY_TASK, ReplayJob, queue_of
-from worker.broker import read_job, transport_options, use_careful_transport
 from worker.logs import attempt_in_logs
 from worker.state import WorkerState, end_process
 
 log = logging.getLogger(__name__)
+
+LONGEST_ID = 100
+SHOWN_CHARACTERS = 300
+
+
+def read_job(payload: object) -> ReplayJob:
+    """The job of a broker message. Raises pydantic's ValidationError, a ValueError."""
+    return TypeAdapter(ReplayJob).validate_python(payload)
+
+
+def read_message(raw: Any) -> dict[str, Any]:
+    """Build a well-formed Celery message from the job of a raw one.
+
+    Raises ValueError if it carries none.
+    """
+    try:
+        headers = raw["headers"]
+        arguments, named, _ = json.loads(base64.b64decode(raw["body"], validate=True))
+        (payload,) = arguments
+        task_id, expires = headers["id"], headers.get("expires")
+        fits = headers["task"] == REPLAY_TASK and named == {} and isinstance(task_id, str)
+        if expires is not None:
+            datetime.fromisoformat(expires)
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise ValueError(f"it is not a Celery message ({type(error).__name__}: {error})") from error
+    if not (fits and len(task_id) <= LONGEST_ID):
+        raise ValueError(f"its task is not {REPLAY_TASK}, called with one job")
+    read_job(payload)
+    body = json.dumps([[payload], {}, {}], allow_nan=False)  # ValueError if a number is infinite.
+    return {
+        "body": base64.b64encode(body.encode()).decode(),
+        "content-type": "application/json",
+        "content-encoding": "utf-8",
+        "headers": {
+            "lang": "py",
+            "task": REPLAY_TASK,
+            "id": task_id,
+            "root_id": task_id,
+            "expires": expires,
+        },
+        "properties": {
+            "body_encoding": "base64",
+            "correlation_id": task_id,
+            "delivery_info": {"exchange": "", "routing_key": ""},
+            "delivery_tag": str(uuid.uuid4()),
+        },
+    }
+
+
+class Channel(kombu_redis.Channel):
+    """Kombu's channel, made to survive messages that are no JSON."""
+
+    def _brpop_read(self, **options: Any) -> Any:
+        try:
+            return super()._brpop_read(**options)  # type: ignore[no-untyped-call]
+        except (ValueError, RecursionError) as error:
+            _note_dropped(error)
+            raise Empty from error
+
+
+class Transport(kombu_redis.Transport):
+    """Kombu's transport, which hands on replay jobs alone."""
+
+    Channel = Channel
+
+    def _deliver(self, message: Any, queue: str) -> None:
+        try:
+            made = read_message(message)
+        except ValueError as error:
+            _note_dropped(error)
+            return
+        super()._deliver(made, queue)  # type: ignore[no-untyped-call]
+
+
+def _note_dropped(error: Exception) -> None:
+    log.error("a message that is no replay job was dropped: %s", str(error)[:SHOWN_CHARACTERS])
+
 
 LOOK_SECONDS = 0.5
 ASK_AGAIN_SECONDS = 30.0  # A loop that loses its connection may forget the request.
@@ -39,7 +127,8 @@ def make_app(
 
     `name` is the worker's.
     """
-    use_careful_transport()
+    aliases = cast("dict[str, Any]", TRANSPORT_ALIASES)
+    aliases["redis"] = aliases["rediss"] = f"{__name__}:{Transport.__name__}"
     app = Celery("finishline", broker=broker_url, set_as_current=False)
     app.conf.update(
         task_acks_late=False,
@@ -54,7 +143,7 @@ def make_app(
         # A broker that is full, or a replica for a moment, takes messages again later.
         broker_channel_error_retry=True,
         # A broker on a vanished host closes no connection: without a limit a worker waits on it.
-        broker_transport_options={"socket_timeout": SOCKET_SECONDS} | transport_options(name),
+        broker_transport_options={"socket_timeout": SOCKET_SECONDS} | unacked_keys(name),
         accept_content=["json"],
         task_serializer="json",
     )
@@ -140,12 +229,7 @@ class Intake:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._thread.stop()
 
     def _look(self) -> None:

@@ -6,7 +6,11 @@ next step, and last the result. Exit code 2 with a sentence where something cann
 """
 
 import argparse
+import json
+import os
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,18 +24,22 @@ from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.measurements import Figure, ModelWork
 from finishline.rules.scoring.calibrated_runs import calibrated_epochs
+from finishline.rules.scoring.latency import FEWEST_SAMPLES
 from finishline.rules.submissions.claim import check_settings, reference_of
 from finishline.rules.verification.utilisation import best_roof_tflops, roofline
+from worker.group import ORDERS, launch_options
 from worker.json_events import tell
 from worker.local import hyperparameters, read_setting
-from worker.measuring import Answer, Measure, measure_apart
 from worker.probe import describe_surroundings, probe
+from worker.processes import Answer, Measure, child_environment, measure_apart
 
 ROOFS_SECONDS = 20.0
 ROOF_SECONDS_EACH = 0.4
 START_SECONDS = 120.0  # A process that loads torch, and a device that wakes up.
 DEFAULT_SECONDS = 5.0
 TERA, GIGA = 1e12, 1e9
+GROUP_RESULT = "result.json"
+GROUP_SECONDS = 600.0
 
 
 @dataclass(frozen=True)
@@ -87,9 +95,62 @@ def tell_result(measured: Callable[[], Mapping[str, Any]]) -> int:
     return 0
 
 
+def describe_machine(device: str, *, threads: int) -> dict[str, Any]:
+    """What every result says of its machine."""
+    system = asdict(probe(threads=threads, device=device))
+    return {"device": device, "system": system, "host": describe_surroundings(device)}
+
+
+def require(answer: Answer | None, model: str, *, hint: str = "") -> Answer:
+    """The answer of a model's measurement. Raises BenchError where there is none."""
+    if answer is None:
+        raise BenchError(
+            f"{model} was not measured: its process failed or took too long, as the line above "
+            f"says{hint}"
+        )
+    if "missing" in answer:
+        raise BenchError(answer["missing"])
+    return answer
+
+
+def absent_figures(
+    rows: Sequence[Mapping[str, Any]], reasons: Mapping[str, str], *, seconds: str, calls: str
+) -> dict[str, str]:
+    """The reason for each figure that a row lacks, by name; `seconds` names its distribution."""
+    absent = {name: why for name, why in reasons.items() if any(row[name] is None for row in rows)}
+    for percent, least in FEWEST_SAMPLES.items():
+        if any(row[seconds][f"p{percent}"] is None for row in rows):
+            absent[f"{seconds}.p{percent}"] = f"fewer than {least} {calls} were timed"
+    return absent
+
+
+def run_group(orders: Mapping[str, Any], processes: int) -> dict[str, Any]:
+    """Result of worker.group_steps in so many processes. Raises BenchError with its last words."""
+    with tempfile.TemporaryDirectory(prefix="finishline-group-") as folder:
+        (Path(folder) / ORDERS).write_text(json.dumps(dict(orders)))
+        group = ["-m", "worker.group", str(os.getpid()), folder, *launch_options(processes)]
+        try:
+            done = subprocess.run(
+                [sys.executable, *group, "-m", "worker.group_steps"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                env=child_environment(1),
+                timeout=GROUP_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise BenchError(f"{processes} processes took longer than 10 minutes") from error
+        sys.stderr.buffer.write(done.stderr)
+        result = Path(folder) / GROUP_RESULT
+        found: dict[str, Any] = json.loads(result.read_text()) if result.is_file() else {}
+    if not found or "error" in found:
+        raise BenchError(found.get("error", f"{processes} processes ended without a result"))
+    return found
+
+
 def run_bench(asked: Bench, measure: Measure) -> dict[str, Any]:
     """Every measurement in turn. Raises BenchError without a throughput; the others may lack."""
-    system = probe(threads=asked.threads, device=asked.device)
     throughput = _measure("throughput", asked, measure, 4 * asked.seconds)
     if throughput is None or "missing" in throughput:
         said = (throughput or {}).get("missing") or (
@@ -104,9 +165,7 @@ def run_bench(asked: Bench, measure: Measure) -> dict[str, Any]:
         "benchmark": asked.benchmark.benchmark_id,
         "reference": asked.reference,
         "hyperparameters": dict(asked.settings),
-        "device": asked.device,
-        "system": asdict(system),
-        "host": describe_surroundings(asked.device),
+        **describe_machine(asked.device, threads=asked.threads),
         "training": throughput["training"],
         "inference": throughput["inference"],
         "telemetry": throughput["telemetry"],

@@ -5,14 +5,12 @@ one product takes a third of a millisecond, so that among a thousand of them man
 neighbour: the best is steady where the mean is not. numpy starts in a fraction of torch's time.
 """
 
-import json
-import sys
 import time
 from collections.abc import Callable
 
 import numpy as np
 
-from worker.own_process import die_with_parent
+from worker.processes import answer_orders
 
 SIDE = 256
 SECONDS = 0.5
@@ -43,16 +41,14 @@ def canary_gflops(*, seconds: float = SECONDS) -> float:
     return 2 * SIDE**3 / best / 1e9
 
 
-def main() -> None:
-    """Measure and tell."""
-    die_with_parent(json.loads(sys.stdin.buffer.read())["parent_pid"])
-    answer = {
+def answer(_orders: object) -> dict[str, object]:
+    """The answer of a measuring process."""
+    return {
         "gflops": canary_gflops(),
         "configuration": f"numpy {np.__version__} matmul {SIDE} float32, one thread",
         "how": f"best of {SECONDS:g} s",
     }
-    print(json.dumps(answer), flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    answer_orders(answer)

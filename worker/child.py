@@ -37,7 +37,7 @@ from reference_models.data import require_data
 from reference_models.memory import is_out_of_memory, naming_batch_size
 from reference_models.precision import configured, require_precision
 from worker.group import open_events, read_orders
-from worker.own_process import accelerator_peak_bytes, die_with_parent, resident_peak_bytes
+from worker.processes import accelerator_peak_bytes, die_with_parent, resident_peak_bytes
 from worker.stopwatch import is_reached
 
 MESSAGE_LIMIT = 2_000  # A pipe keeps lines of several writers apart up to 4,096 bytes.

@@ -18,11 +18,13 @@ from finishline.rules.verification.messages import ReplayJob
 from worker.box.order import Backend
 from worker.group import GroupChannel, Meeting, launch_options
 from worker.hosts import Hosts
-from worker.telemetry import Sensors
+from worker.processes import child_environment
+from worker.sensors import Sensors
 
 LOG_TAIL_BYTES = 4_000
 LINE_LIMIT_BYTES = 64_000
 CHILD_COMMAND = (sys.executable, "-m", "worker.child")
+ALL_REDUCE_COMMAND = (sys.executable, "-m", "worker.all_reduce")
 
 
 @dataclass(frozen=True)
@@ -185,14 +187,3 @@ def orders_of(job: ReplayJob, index: int, *, host: Host) -> dict[str, Any]:
         "stop_at": training.stop_at,
         "latency": asdict(latency) if latency is not None else None,
     }
-
-
-def child_environment(threads: int) -> dict[str, str]:
-    """The worker's environment without its secrets, with the thread count set everywhere."""
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith("FINISHLINE_")}
-    pools = ("OMP", "MKL", "OPENBLAS", "NUMEXPR")
-    return (
-        inherited
-        | {f"{pool}_NUM_THREADS": str(threads) for pool in pools}
-        | {"PYTHONUNBUFFERED": "1"}
-    )

@@ -15,12 +15,10 @@ from dataclasses import asdict, replace
 from types import FrameType
 from typing import Any
 
-from worker.child_process import ChildProcess, Host, Line
+from worker.child_process import ALL_REDUCE_COMMAND, ChildProcess, Host, Line
 from worker.failures import count_oom_kills, death_of_child
 from worker.group import Meeting
-from worker.host_channel import Channel, Message
-from worker.hosts import JOIN_SECONDS, Arrival
-from worker.hosts_check import ALL_REDUCE_COMMAND
+from worker.hosts import JOIN_SECONDS, Arrival, Channel, Message
 from worker.training import EXIT_SECONDS, POLL_SECONDS
 
 log = logging.getLogger(__name__)

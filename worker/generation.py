@@ -8,6 +8,7 @@ token, last token], ...]} in seconds since the start, or {"missing"} with a sent
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import accumulate
 from random import Random
 from typing import Any
@@ -18,8 +19,8 @@ from torch import Tensor
 from finishline.rules.errors import RuleError
 from reference_models.memory import naming_batch_size
 from worker.latency import synchronise
-from worker.model_speed import ARITHMETIC, answer_orders
-from worker.models import build_generator
+from worker.model_speed import ARITHMETIC, answer_any_model, build_generator
+from worker.processes import answer_orders
 from worker.roofs import find_device
 
 SEED = 0
@@ -124,4 +125,4 @@ def arrivals_of(told: Mapping[str, Any]) -> list[float]:
 
 
 if __name__ == "__main__":
-    answer_orders(answer)
+    answer_orders(partial(answer_any_model, answer))

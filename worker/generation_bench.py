@@ -13,11 +13,10 @@ from typing import Any
 from finishline.devices import choose_device
 from finishline.rules.errors import RuleError
 from finishline.rules.scoring.latency import FEWEST_SAMPLES, distribution, nearest_rank
-from worker.bench import BenchError, tell_result
+from worker.bench import describe_machine, require, tell_result
 from worker.json_events import tell
-from worker.measuring import Measure, measure_apart
 from worker.model_bench import check_precision, check_spec, read_batch_sizes
-from worker.probe import describe_surroundings, probe
+from worker.processes import Measure, measure_apart
 
 SCENARIOS = {"single-stream": "one after the other", "offline": "all at once", "server": "poisson"}
 GRAMMAR, GRAMMAR_TOKENS = "grammar", 64
@@ -53,26 +52,16 @@ def run_generation(asked: GenerationBench, measure: Measure) -> dict[str, Any]:
     for batch_size in asked.batch_sizes:
         tell("doing", doing=f"{asked.scenario}, batches of {batch_size}")
         orders = asdict(asked) | {"batch_size": batch_size}
-        found = measure("worker.generation", orders, LIMIT_SECONDS)
-        if found is None:
-            raise BenchError(
-                f"{asked.model} was not measured: its process failed or took too long, as the line "
-                "above says"
-            )
-        if "missing" in found:
-            raise BenchError(found["missing"])
+        found = require(measure("worker.generation", orders, LIMIT_SECONDS), asked.model)
         results.append({"batch_size": batch_size} | figures_of(found["requests"], asked))
         latencies.append([last - arrival for arrival, _, last in found["requests"]])
     met = None
     if asked.p99_seconds is not None:
         met = all(nearest_rank(sorted(each), 99) <= asked.p99_seconds for each in latencies)
-    system = probe(threads=asked.threads, device=asked.device)
     return {
         "model": asked.model,
         "precision": asked.precision,
-        "device": asked.device,
-        "system": asdict(system),
-        "host": describe_surroundings(asked.device),
+        **describe_machine(asked.device, threads=asked.threads),
         "absent": why_figures_are_absent(asked, results),
         "generation": {
             "scenario": asked.scenario,
@@ -137,7 +126,7 @@ def read_arguments(arguments: Sequence[str] | None = None) -> GenerationBench:
     parser.add_argument("--prompt-tokens", type=int, default=32)
     parser.add_argument("--output-tokens", type=int, default=32)
     parser.add_argument("--requests", type=int, default=64)
-    parser.add_argument("--no-kv-cache", action="store_true")
+    parser.add_argument("--no-kv-cache", dest="kv_cache", action="store_false")
     parser.add_argument("--rate", type=float)
     parser.add_argument("--p99-seconds", type=float)
     parser.add_argument("--device")
@@ -175,18 +164,8 @@ def read_arguments(arguments: Sequence[str] | None = None) -> GenerationBench:
             "single-stream has one request at a time", field="batch-sizes", expected="1, or offline"
         )
     return GenerationBench(
-        model=given.model,
-        precision=given.precision,
-        scenario=given.scenario,
-        batch_sizes=batch_sizes,
-        prompt_tokens=given.prompt_tokens,
-        output_tokens=given.output_tokens,
-        requests=given.requests,
-        kv_cache=not given.no_kv_cache,
-        rate=given.rate,
-        p99_seconds=given.p99_seconds,
-        device=device,
-        threads=max(1, given.threads),
+        **vars(given)
+        | {"batch_sizes": batch_sizes, "device": device, "threads": max(1, given.threads)}
     )
 
 

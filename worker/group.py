@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from worker.own_process import die_with_parent
+from worker.processes import die_with_parent
 
 ORDERS = "orders.json"
 EVENTS = "events"

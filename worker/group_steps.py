@@ -1,13 +1,14 @@
 """One of several processes that time training steps and all-reduces together.
 
 Started through worker.group with the folder of its orders and its parent's number. The first one
-writes the result there.
+writes the result there, or the sentence of its error.
 """
 
+import json
+import os
 import sys
 import time
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -16,39 +17,61 @@ import torch
 import torch.distributed as dist
 
 from reference_models.distributed import World, join, synchronise
+from worker.bench import GROUP_RESULT
 from worker.group import read_orders
-from worker.group_runs import write_result
-from worker.own_process import die_with_parent
-from worker.step_parts import WARM_UP_STEPS, watch_steps
+from worker.processes import die_with_parent
+from worker.profiling import WARM_UP_STEPS, watch_steps
 
 MESSAGE_BYTES = tuple(1024 * 4**power for power in range(7))  # 1 kB to 4 MB
-WARM_UP_EXCHANGES = 3
-EXCHANGES = 40
+WARM_UP_ROUNDS = 3
+ROUNDS = 40
+WARM_UP_EXCHANGES = 5
+FEWEST, MOST = 10, 10_000
 
 
-def time_all_reduce(world: World) -> list[dict[str, Any]]:
+def time_all_reduce(message: torch.Tensor, world: World) -> float:
+    """Seconds of one all-reduce that all processes begin together."""
+    dist.barrier()
+    synchronise(world.device)
+    started = time.perf_counter()
+    dist.all_reduce(message)
+    synchronise(world.device)
+    return time.perf_counter() - started
+
+
+def time_for(seconds: float, size: int, world: World) -> list[float]:
+    """Seconds of each of as many all-reduces of one size as there is time for."""
+    message = torch.zeros(size // 4, device=world.device)
+    started = time.perf_counter()
+    for _ in range(WARM_UP_EXCHANGES):
+        time_all_reduce(message, world)
+    each = (time.perf_counter() - started) / WARM_UP_EXCHANGES
+    count = torch.tensor([min(MOST, max(FEWEST, int(seconds / each)))], device=world.device)
+    dist.broadcast(count, src=0)  # The first process reckons it for all.
+    return [time_all_reduce(message, world) for _ in range(int(count.item()))]
+
+
+def time_sizes(world: World) -> list[dict[str, Any]]:
     """Median seconds of an all-reduce of float32 numbers, for each size of a message.
 
     Rounds go over all sizes, so that a busy moment does not fall on one size alone.
     """
     messages = [torch.zeros(size // 4, device=world.device) for size in MESSAGE_BYTES]
-    taken: list[list[float]] = [[] for _ in messages]
-    for _ in range(WARM_UP_EXCHANGES + EXCHANGES):
-        for message, seconds in zip(messages, taken, strict=True):
-            dist.barrier()
-            synchronise(world.device)
-            started = time.perf_counter()
-            dist.all_reduce(message)
-            synchronise(world.device)
-            seconds.append(time.perf_counter() - started)
+    rounds = [
+        [time_all_reduce(message, world) for message in messages]
+        for _ in range(WARM_UP_ROUNDS + ROUNDS)
+    ]
+    timed = rounds[WARM_UP_ROUNDS:]
     return [
-        {"bytes": size, "seconds": median(seconds[WARM_UP_EXCHANGES:]), "n": EXCHANGES}
-        for size, seconds in zip(MESSAGE_BYTES, taken, strict=True)
+        {"bytes": size, "seconds": median(taken[index] for taken in timed), "n": ROUNDS}
+        for index, size in enumerate(MESSAGE_BYTES)
     ]
 
 
 def measure(orders: Mapping[str, Any]) -> dict[str, Any]:
-    """Seconds of steps, of their communication, and of all-reduces where they are ordered."""
+    """Seconds of all-reduces of one size, or of steps with their communication."""
+    if "bytes" in orders:
+        return {"seconds": time_for(orders["seconds"], orders["bytes"], join(orders["device"]))}
     watch = watch_steps(orders, steps=orders["steps"])
     world = join(orders["device"])
     result = {
@@ -57,16 +80,25 @@ def measure(orders: Mapping[str, Any]) -> dict[str, Any]:
         "gradient_bytes": watch.gradient_bytes,
     }
     if world.size > 1 and orders["all_reduce"]:
-        return result | {"all_reduce": time_all_reduce(world)}
+        return result | {"all_reduce": time_sizes(world)}
     return result
 
 
 def main(folder: Path, parent_pid: int) -> None:
-    """Measure and write; the error's sentence where the training refuses."""
+    """Measure, write and end the process. Raises as `measure` does."""
     die_with_parent(parent_pid)
-    orders = read_orders(folder)
     torch.set_num_threads(1)
-    write_result(folder, partial(measure, orders))
+    result: Mapping[str, Any] = {}
+    try:
+        result = measure(read_orders(folder))
+    except Exception as error:
+        result = {"error": f"{error}".splitlines()[0] if f"{error}" else type(error).__name__}
+        raise
+    finally:
+        if os.environ["RANK"] == "0":
+            (folder / GROUP_RESULT).write_text(json.dumps(result))
+    sys.stdout.flush()
+    os._exit(0)  # Tearing down torch takes time and can abort.
 
 
 if __name__ == "__main__":

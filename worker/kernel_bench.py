@@ -5,24 +5,152 @@ Writes events as worker.bench does. An all-reduce is measured in processes of it
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
-from finishline.rules.scoring.latency import FEWEST_SAMPLES, distribution
-from worker.bench import BenchError, tell_result
-from worker.group_runs import run_group
+from finishline.rules.scoring.latency import distribution
+from worker.bench import BenchError, absent_figures, describe_machine, run_group, tell_result
 from worker.json_events import tell
-from worker.kernel_rules import Kernel, read_kernels
-from worker.kernels import make_calls, time_calls
-from worker.latency import first_line
+from worker.kernel_rules import Kernel, Shape, read_kernels
+from worker.latency import first_line, synchronise
 from worker.model_speed import ARITHMETIC
-from worker.probe import describe_surroundings, probe
-from worker.roofs import FP8, Device, find_device, types_of
+from worker.roofs import FP8, LAUNCHES, Arithmetic, Device, find_device, fp8_product, types_of
 
+WARM_UP_CALLS = 5
+
+
+@dataclass(frozen=True)
+class Calls:
+    """A kernel as it is timed: `call` gets the result of `prepare`, which is not timed."""
+
+    call: Callable[[object], object]
+    prepare: Callable[[], object] = lambda: None
+    repeats: int = 1
+
+
+def make_calls(kernel: Kernel, arithmetic: Arithmetic, device: str) -> Calls:
+    """The calls of a kernel other than an all-reduce, on random numbers."""
+    if kernel.kind == "copy":
+        source = torch.ones(kernel.shape["bytes"] // 4, device=device)
+        target = torch.empty_like(source)
+        return Calls(lambda _: target.copy_(source))
+    if kernel.kind == "launch":
+        return _launches(device)
+    if arithmetic.name == "fp8":
+        left, right = _operands(kernel.shape, torch.float32, device)
+        product = fp8_product(left, right.t())
+        return Calls(lambda _: product())
+    forward, operands = _MAKERS[kernel.kind](kernel.shape, arithmetic.dtype, device)
+    if kernel.direction == "forward":
+        return Calls(lambda _: _without_gradients(forward))
+    for operand in operands:
+        operand.requires_grad_(True)
+    gradient = torch.ones_like(_without_gradients(forward))
+    return Calls(lambda result: torch.autograd.grad(result, operands, gradient), forward)
+
+
+def _launches(device: str) -> Calls:
+    number = torch.zeros(1, device=device)
+
+    def launch(_: object) -> None:
+        for _ in range(LAUNCHES):
+            number.add_(1)
+
+    return Calls(launch, repeats=LAUNCHES)
+
+
+def _without_gradients(forward: Callable[[], Tensor]) -> Tensor:
+    with torch.no_grad():
+        return forward()
+
+
+Made = tuple[Callable[[], Tensor], list[Tensor]]
+
+
+def _operands(shape: Shape, dtype: torch.dtype, device: str) -> tuple[Tensor, Tensor]:
+    m, n, k = (shape[name] for name in "mnk")
+    left = torch.randn(m, k, device=device).to(dtype)
+    return left, torch.randn(k, n, device=device).to(dtype)
+
+
+def _gemm(shape: Shape, dtype: torch.dtype, device: str) -> Made:
+    left, right = _operands(shape, dtype, device)
+    return lambda: left @ right, [left, right]
+
+
+def _convolution(shape: Shape, dtype: torch.dtype, device: str) -> Made:
+    n, c, h, w, k, r, s = (shape[name] for name in "nchwkrs")
+    x = torch.randn(n, c, h, w, device=device).to(dtype)
+    filters = torch.randn(k, c, r, s, device=device).to(dtype)
+    padding, stride = shape["padding"], shape["stride"]
+    return lambda: torch.conv2d(x, filters, stride=stride, padding=padding), [x, filters]
+
+
+def _recurrent(layer: type[nn.RNNBase]) -> Callable[[Shape, torch.dtype, str], Made]:
+    def make(shape: Shape, dtype: torch.dtype, device: str) -> Made:
+        hidden, batch, steps = shape["hidden"], shape["batch"], shape["steps"]
+        module = layer(hidden, hidden).to(device, dtype)
+        x = torch.randn(steps, batch, hidden, device=device).to(dtype)
+        return lambda: module(x)[0], [x, *module.parameters()]
+
+    return make
+
+
+def _attention(shape: Shape, dtype: torch.dtype, device: str) -> Made:
+    def heads_of(length: int) -> Tensor:
+        size = shape["batch"], shape["heads"], length, shape["head_dim"]
+        return torch.randn(size, device=device).to(dtype)
+
+    operands = [heads_of(shape[name]) for name in ("query", "key", "key")]
+    causal = bool(shape["causal"])
+    attend = nn.functional.scaled_dot_product_attention
+    return lambda: attend(*operands, is_causal=causal), operands
+
+
+_MAKERS: dict[str, Callable[[Shape, torch.dtype, str], Made]] = {
+    "gemm": _gemm,
+    "convolution": _convolution,
+    "lstm": _recurrent(nn.LSTM),
+    "gru": _recurrent(nn.GRU),
+    "attention": _attention,
+}
+
+
+def time_calls(calls: Calls, *, seconds: float, device: str) -> list[float]:
+    """Seconds of each call until the time is up, at least one, after a warm-up."""
+
+    def timed() -> float:
+        prepared = calls.prepare()
+        synchronise(device)
+        begun = time.perf_counter()
+        calls.call(prepared)
+        synchronise(device)
+        return (time.perf_counter() - begun) / calls.repeats
+
+    started = time.perf_counter()
+    for _ in range(WARM_UP_CALLS):
+        timed()
+        if time.perf_counter() - started > seconds:
+            break
+    taken: list[float] = []
+    started = time.perf_counter()
+    while not taken or time.perf_counter() - started < seconds:
+        taken.append(timed())
+    return taken
+
+
+NO_PRODUCT = "a copy, an all-reduce and a launch multiply nothing"
+REASONS = {
+    "flops": NO_PRODUCT,
+    "flops_per_second": NO_PRODUCT,
+    "bytes_per_second": "bytes are counted of copies and all-reduces alone",
+}
 CONVENTION = (
     "one multiply-add is two FLOPs; matmuls and convolutions, with LSTM and GRU gates and attention"
     " (whole, causal or not), and nothing else; a backward pass is the gradients of both operands, "
@@ -70,13 +198,10 @@ def run_kernels(asked: KernelBench) -> dict[str, Any]:
     for kernel in asked.kernels:
         tell("doing", doing=kernel.words)
         rows.append(figures_of(kernel, time_kernel(kernel, asked)))
-    system = probe(threads=asked.threads, device=asked.device)
     return {
-        "device": asked.device,
-        "system": asdict(system),
-        "host": describe_surroundings(asked.device),
+        **describe_machine(asked.device, threads=asked.threads),
         "flops_convention": CONVENTION,
-        "absent": why_figures_are_absent(rows),
+        "absent": absent_figures(rows, REASONS, seconds="seconds", calls="calls"),
         "kernels": rows,
     }
 
@@ -113,7 +238,7 @@ def time_kernel(kernel: Kernel, asked: KernelBench) -> list[float]:
                 "bytes": kernel.shape["bytes"],
                 "seconds": asked.seconds,
             }
-            found = run_group("worker.group_all_reduce", orders, kernel.shape["processes"])
+            found = run_group(orders, kernel.shape["processes"])
             return list(found["seconds"])
         arithmetic = ARITHMETIC.get(kernel.precision, FP8)
         with arithmetic.switched_on():
@@ -138,22 +263,6 @@ def figures_of(kernel: Kernel, taken: Sequence[float]) -> dict[str, Any]:
         "flops_per_second": None if flops is None else flops / median,
         "bytes_per_second": None if moved is None else moved / median,
     }
-
-
-def why_figures_are_absent(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The reason for each figure that a kernel lacks, by name."""
-    absent = {}
-    for name, why in (
-        ("flops", "a copy, an all-reduce and a launch multiply nothing"),
-        ("flops_per_second", "a copy, an all-reduce and a launch multiply nothing"),
-        ("bytes_per_second", "bytes are counted of copies and all-reduces alone"),
-    ):
-        if any(row[name] is None for row in rows):
-            absent[name] = why
-    for percent, least in FEWEST_SAMPLES.items():
-        if any(row["seconds"][f"p{percent}"] is None for row in rows):
-            absent[f"seconds.p{percent}"] = f"fewer than {least} calls were timed"
-    return absent
 
 
 if __name__ == "__main__":

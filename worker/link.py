@@ -4,7 +4,6 @@ import logging
 import shlex
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Self, TypeVar
 from urllib.parse import quote
 
@@ -71,12 +70,7 @@ class WorkerLink:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._transport.close()
 
     def hello(self, hello: WorkerHello) -> HelloAnswer:
@@ -213,12 +207,7 @@ class HelloThread:
             self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._state.stopping = True
         self._thread.stop()
 

@@ -15,24 +15,31 @@ from pydantic import TypeAdapter
 from finishline.devices import choose_device
 from finishline.rules.errors import RuleError
 from finishline.rules.measurements import Figure
-from finishline.rules.scoring.latency import FEWEST_SAMPLES, distribution
+from finishline.rules.scoring.latency import distribution
 from finishline.rules.verification.utilisation import best_roof_tflops, samples_per_joule
 from worker.bench import (
     DEFAULT_SECONDS,
     ROOFS_SECONDS,
     START_SECONDS,
     TERA,
-    BenchError,
+    absent_figures,
+    describe_machine,
+    require,
     tell_result,
 )
 from worker.json_events import tell
-from worker.measuring import Measure, measure_apart
-from worker.probe import describe_surroundings, probe
+from worker.processes import Measure, measure_apart
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")
 PHASES = ("inference", "training")
 ROOF_SECONDS_EACH = 0.4
 ROW_FACTOR = 60.0  # One batch of a slow model takes many times the seconds to measure for.
+SMALLER = "; --batch-sizes 1 makes a step smaller"
+REASONS = {
+    "samples_per_joule": "no energy counter can be read",
+    "samples_per_dollar": "no price was given with --usd-per-hour",
+    "peak_memory_bytes": "the peak of the process cannot be read",
+}
 CONVENTION = (
     "one multiply-add is two FLOPs, so FLOPs are twice the multiply-adds; matmuls, convolutions, "
     "LSTM and GRU gates and fused attention (whole, causal or not) are counted, nothing else; "
@@ -55,17 +62,6 @@ class ModelBench:
     threads: int
     usd_per_hour: float | None
 
-    def orders(self) -> dict[str, Any]:
-        """Orders for every measuring process."""
-        return {
-            "model": self.model,
-            "tokens": self.tokens,
-            "precision": self.precision,
-            "device": self.device,
-            "threads": self.threads,
-            "seconds": self.seconds,
-        }
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, tell, return the exit code."""
@@ -75,7 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run_model_bench(asked: ModelBench, measure: Measure) -> dict[str, Any]:
     """Every measurement in turn. Raises BenchError where the model cannot be built or run."""
     tell("doing", doing="model")
-    work = _require(measure("worker.model_speed", asked.orders(), 2 * START_SECONDS), asked)
+    answer = measure("worker.model_speed", asdict(asked), 2 * START_SECONDS)
+    work = require(answer, asked.model, hint=SMALLER)
     tell("doing", doing="roofs")
     absent: dict[str, str] = {}
     peak = measure_peak(asked, measure)
@@ -91,22 +88,20 @@ def run_model_bench(asked: ModelBench, measure: Measure) -> dict[str, Any]:
     for phase in asked.phases:
         for batch_size in asked.batch_sizes:
             tell("doing", doing=f"{phase}, batches of {batch_size}")
-            orders = asked.orders() | {"phase": phase, "batch_size": batch_size}
+            orders = asdict(asked) | {"phase": phase, "batch_size": batch_size}
             limit = START_SECONDS + ROW_FACTOR * asked.seconds
-            row = _require(measure("worker.model_speed", orders, limit), asked)
+            answer = measure("worker.model_speed", orders, limit)
+            row = require(answer, asked.model, hint=SMALLER)
             results.append(
                 {"phase": phase, "batch_size": batch_size}
                 | figures_of(row, batch_size, asked, peak)
             )
-    absent |= why_figures_are_absent(results)
-    system = probe(threads=asked.threads, device=asked.device)
+    absent |= absent_figures(results, REASONS, seconds="batch_seconds", calls="batches")
     flops = work["flops_per_sample"]
     return {
         "model": asked.model,
         "precision": asked.precision,
-        "device": asked.device,
-        "system": asdict(system),
-        "host": describe_surroundings(asked.device),
+        **describe_machine(asked.device, threads=asked.threads),
         "parameters": work["parameters"],
         "macs_per_sample": None if flops is None else int(flops) // 2,
         "flops_per_sample": None if flops is None else int(flops),
@@ -118,25 +113,9 @@ def run_model_bench(asked: ModelBench, measure: Measure) -> dict[str, Any]:
     }
 
 
-def why_figures_are_absent(results: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The reason for each figure that a result lacks, by name."""
-    absent = {}
-    for name, why in (
-        ("samples_per_joule", "no energy counter can be read"),
-        ("samples_per_dollar", "no price was given with --usd-per-hour"),
-        ("peak_memory_bytes", "the peak of the process cannot be read"),
-    ):
-        if any(result[name] is None for result in results):
-            absent[name] = why
-    for percent, least in FEWEST_SAMPLES.items():
-        if any(result["batch_seconds"][f"p{percent}"] is None for result in results):
-            absent[f"batch_seconds.p{percent}"] = f"fewer than {least} batches were timed"
-    return absent
-
-
 def measure_peak(asked: ModelBench, measure: Measure) -> float | None:
     """The best FLOP/s of matmul and convolution in this precision; None where not measured."""
-    orders = asked.orders() | {
+    orders = asdict(asked) | {
         "only": [f"{what}_{asked.precision}" for what in ("gemm", "convolution")],
         "limit_seconds": ROOFS_SECONDS,
         "seconds_each": ROOF_SECONDS_EACH,
@@ -166,17 +145,6 @@ def figures_of(
     }
 
 
-def _require(answer: dict[str, Any] | None, asked: ModelBench) -> dict[str, Any]:
-    if answer is None:
-        raise BenchError(
-            f"{asked.model} was not measured: its process failed or took too long, as the line "
-            "above says; --batch-sizes 1 makes a step smaller"
-        )
-    if "missing" in answer:
-        raise BenchError(answer["missing"])
-    return answer
-
-
 def read_arguments(arguments: Sequence[str] | None = None) -> ModelBench:
     """The command line, checked before torch is loaded. Raises RuleError."""
     parser = argparse.ArgumentParser(prog="python -m worker.model_bench")
@@ -184,7 +152,7 @@ def read_arguments(arguments: Sequence[str] | None = None) -> ModelBench:
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--precision", default="fp32")
     parser.add_argument("--batch-sizes", default="1,8")
-    parser.add_argument("--phase", default=",".join(PHASES))
+    parser.add_argument("--phase", dest="phases", default=",".join(PHASES))
     parser.add_argument("--seconds", type=float, default=DEFAULT_SECONDS)
     parser.add_argument("--device")
     parser.add_argument("--threads", type=int, default=1)
@@ -200,15 +168,14 @@ def read_arguments(arguments: Sequence[str] | None = None) -> ModelBench:
             f"{given.usd_per_hour:g} USD an hour", field="usd-per-hour", expected="more than 0"
         )
     return ModelBench(
-        model=given.model,
-        tokens=given.tokens,
-        precision=given.precision,
-        batch_sizes=read_batch_sizes(given.batch_sizes),
-        phases=read_phases(given.phase),
-        seconds=max(0.1, given.seconds),
-        device=device,
-        threads=max(1, given.threads),
-        usd_per_hour=given.usd_per_hour,
+        **vars(given)
+        | {
+            "batch_sizes": read_batch_sizes(given.batch_sizes),
+            "phases": read_phases(given.phases),
+            "seconds": max(0.1, given.seconds),
+            "device": device,
+            "threads": max(1, given.threads),
+        }
     )
 
 

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
-from types import TracebackType
 from typing import Literal, Self
 
 from finishline.client.transport import FinishlineError
@@ -133,12 +132,7 @@ class Outbox:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._urgent.set()
         self._beside.shutdown(cancel_futures=True)
         self._thread.stop(join_seconds=None)  # The last post is retried as long as the lease.

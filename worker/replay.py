@@ -2,11 +2,13 @@
 
 import json
 import logging
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -23,13 +25,13 @@ from finishline.rules.verification.messages import (
     WorkerSystem,
 )
 from worker.box.order import BoxUnavailableError
-from worker.child_process import Host
+from worker.child_process import ALL_REDUCE_COMMAND, ChildProcess, Host
 from worker.entries import open_entries
 from worker.failures import ends_attempt, failure
-from worker.hosts_check import check_hosts
+from worker.hosts import EXPLAIN_SECONDS, Hosts
 from worker.link import WorkerLink
-from worker.measuring import Measure, measure_apart
 from worker.outbox import Announcer, Outbox, StopReason
+from worker.processes import Measure, measure_apart
 from worker.self_check import SelfCheck
 from worker.state import WorkerState
 from worker.training import train_run
@@ -39,6 +41,8 @@ log = logging.getLogger(__name__)
 HEARTBEATS_PER_LEASE = 4
 Train = Callable[..., ReplayRun]
 AUDIT_LIMIT_SECONDS = 120.0
+ALL_REDUCE_LIMIT_SECONDS = 120.0
+POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
@@ -215,6 +219,47 @@ def _train(
         processes=host.processes * (len(system.nodes) or 1),
         all_reduce=reduced,
     )
+
+
+def check_hosts(host: Host, hosts: Hosts, *, stop: Callable[[], object]) -> Figure | Failure:
+    """Exchange a message over all ranks: its rate, or the reason why the hosts may not train."""
+    meeting = hosts.begin("all_reduce", {})
+    child = ChildProcess(
+        {"device": host.device}, host=replace(host, command=ALL_REDUCE_COMMAND), meeting=meeting
+    )
+    deadline = time.perf_counter() + ALL_REDUCE_LIMIT_SECONDS
+    try:
+        while time.perf_counter() < deadline:
+            if stop():
+                return failure("worker_stopped", "the worker got a request to stop")
+            line = child.next_line(wait_seconds=POLL_SECONDS)
+            found: Figure | Failure | None
+            if line is None:
+                found = hosts.trouble()
+            elif line.text is not None:
+                found = _read_figure(json.loads(line.text))
+            else:
+                found = hosts.trouble(wait_seconds=EXPLAIN_SECONDS)
+                if found is None:
+                    last = (child.log_tail().strip().splitlines() or ["no output"])[-1]
+                    found = failure("nodes_unfit", f"the all-reduce ended early: {last}")
+            if found is not None:
+                return found
+        return failure(
+            "nodes_unfit", f"the all-reduce took longer than {ALL_REDUCE_LIMIT_SECONDS:g} s"
+        )
+    finally:
+        child.kill()
+        hosts.end()
+
+
+def _read_figure(event: dict[str, Any]) -> Figure | Failure:
+    if event["event"] == "failure":
+        return failure(event["code"], event["message"])
+    try:
+        return TypeAdapter(Figure).validate_python(event["figure"])
+    except (KeyError, ValidationError) as error:
+        return failure("nodes_unfit", f"the all-reduce answered with something else: {error}")
 
 
 @contextmanager

@@ -1,8 +1,6 @@
 """The shapes that roofs are measured in: large enough for the roof, small enough to be quick."""
 
 import contextlib
-import json
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -14,7 +12,7 @@ from torch import Tensor
 
 from finishline.rules.measurements import Figure
 from worker.canary import best_seconds
-from worker.own_process import die_with_parent
+from worker.processes import answer_orders
 
 MIB = 2**20
 
@@ -278,25 +276,22 @@ def all_reduce_bus_rate(part_bytes: float, count: int, seconds: float) -> float:
     return part_bytes / seconds * 2 * (count - 1) / count
 
 
-def main() -> None:
-    """Measure and tell."""
-    told = json.loads(sys.stdin.buffer.read())
-    die_with_parent(told["parent_pid"])
+def answer(told: dict[str, Any]) -> dict[str, Any]:
+    """The figures that are ordered, and the versions they were measured with."""
     device = find_device(told["device"])
     torch.backends.cudnn.benchmark = True  # As trainings choose their kernels; it plans off time.
     seconds_each = told.get("seconds_each", SECONDS_EACH)
     figures = Roofs(device, seconds_each=seconds_each).figures(
         limit_seconds=told.get("limit_seconds", LIMIT_SECONDS), only=tuple(told.get("only", ()))
     )
-    answer = {
+    return {
         "figures": {name: asdict(figure) for name, figure in figures.items()},
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
         "hip": torch.version.hip,
     }
-    print(json.dumps(answer), flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    answer_orders(answer)

@@ -12,8 +12,7 @@ from finishline.devices import choose_device
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.submissions.claim import check_settings, reference_of
-from worker.bench import BenchError
-from worker.group_runs import run_group
+from worker.bench import BenchError, run_group, tell_result
 from worker.json_events import tell
 from worker.local import hyperparameters
 
@@ -66,18 +65,18 @@ class Scaling:
             size = self.batch_size(processes)
             if size % processes:
                 raise BenchError(f"{processes} processes cannot share a batch of {size} equally")
-            check_settings(
-                self.benchmark, self.benchmark.divisions[-1], {"batch_size": float(size)}
-            )
+            self._check_batch(size)
 
     def fits(self, batch_size: int) -> bool:
         """Whether the reference takes the batch size."""
         try:
-            settings = {"batch_size": float(batch_size)}
-            check_settings(self.benchmark, self.benchmark.divisions[-1], settings)
+            self._check_batch(batch_size)
         except RuleError:
             return False
         return True
+
+    def _check_batch(self, size: int) -> None:
+        check_settings(self.benchmark, self.benchmark.divisions[-1], {"batch_size": float(size)})
 
 
 def measure_group(
@@ -93,7 +92,7 @@ def measure_group(
         "steps": asked.steps,
         "all_reduce": all_reduce,
     }
-    return run_group("worker.group_steps", orders, processes)
+    return run_group(orders, processes)
 
 
 def run_scaling(asked: Scaling) -> dict[str, Any]:
@@ -167,8 +166,8 @@ def run_scaling(asked: Scaling) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def main() -> int:
-    """Measure, tell, return the exit code."""
+def read_arguments() -> Scaling:
+    """The command line, checked. Raises BenchError or RuleError."""
     parser = argparse.ArgumentParser(prog="python -m worker.scaling")
     parser.add_argument("benchmark", type=Path)
     parser.add_argument("--processes", type=int, nargs="+", required=True)
@@ -177,22 +176,17 @@ def main() -> int:
     parser.add_argument("--device")
     parser.add_argument("--data", type=Path, default=Path("var/data"))
     given = parser.parse_args()
-    try:
-        asked = Scaling(
-            benchmark=load_benchmark(given.benchmark),
-            processes=tuple(given.processes),
-            strong=given.strong,
-            steps=given.steps,
-            device=choose_device(given.device),
-            data=given.data,
-        )
-        asked.check()
-        tell("result", result=run_scaling(asked))
-    except (RuleError, BenchError, OSError) as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2
-    return 0
+    asked = Scaling(
+        **vars(given)
+        | {
+            "benchmark": load_benchmark(given.benchmark),
+            "processes": tuple(given.processes),
+            "device": choose_device(given.device),
+        }
+    )
+    asked.check()
+    return asked
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tell_result(lambda: run_scaling(read_arguments())))

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -24,7 +23,7 @@ from finishline.rules.measurements import (
 )
 from finishline.rules.verification.messages import WorkerSystem
 from worker.link import WorkerLink
-from worker.measuring import Answer, Measure, measure_apart
+from worker.processes import Answer, Measure, measure_apart
 from worker.state import WorkerState
 
 log = logging.getLogger(__name__)
@@ -146,12 +145,7 @@ class SelfCheck:
             self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._thread is not None:
             self._thread.stop(join_seconds=0.0)  # A measurement under way ends with the process.
 

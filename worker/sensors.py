@@ -1,13 +1,145 @@
-"""Energy and clocks of this machine: NVIDIA's library, and powercap of Linux."""
+"""Energy and clocks of this machine, and of a run on it.
+
+NVIDIA's library and powercap of Linux are the sensors. During a run a thread asks them twice a
+second, and the ledger's edges read the counter.
+"""
 
 import importlib
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import Any, Protocol
 
 from finishline.devices import accelerators_of, find_devices
-from finishline.rules.verification.utilisation import counted_since
-from worker.telemetry import Reading, Sensors
+from finishline.periodic import PeriodicThread
+from finishline.rules.measurements import RunTelemetry
+from finishline.rules.run import Clock, Phase
+from finishline.rules.verification.utilisation import counted_since, samples_per_joule, timed_joules
+
+EVERY_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Sensor readings at one moment; absent ones are None."""
+
+    watts: float | None = None
+    clock_mhz: float | None = None
+    celsius: float | None = None
+    utilisation_percent: float | None = None
+
+
+class Sensors(Protocol):
+    """A source of readings. `energy_joules` counts up from anywhere, None where it cannot."""
+
+    source: str
+
+    def energy_joules(self) -> float | None:
+        """The counter."""
+
+    def read(self) -> Reading:
+        """Every other sensor."""
+
+
+class Telemetry:
+    """Follows one run: call `enter` at each phase, `stop` at its end, then `summary`.
+
+    Without sensors all it knows is the memory that the training reports. The counter is read by
+    the thread too, so that it cannot turn around twice unseen.
+    """
+
+    def __init__(self, sensors: Sensors | None, *, every_seconds: float = EVERY_SECONDS) -> None:
+        self._sensors = sensors
+        self._lock = threading.Lock()
+        self._phase = Phase.INIT
+        self._joules: dict[str, float] | None = {} if sensors is not None else None
+        self._counter = sensors.energy_joules() if sensors is not None else None
+        self._readings: list[Reading] = []
+        self._memory: dict[str, int] = {}
+        self._communication: tuple[float | None, str | None] = (None, None)
+        self._started = False
+        self._thread = PeriodicThread("telemetry", every_seconds, self._look)
+        if sensors is not None:
+            self._thread.start()
+
+    def enter(self, phase: Phase, *, on_clock: bool) -> None:
+        """Enter `phase`: later energy belongs to it; readings count once the clock runs."""
+        with self._lock:
+            self._count()
+            self._phase = phase
+            self._started = self._started or on_clock
+
+    def note_memory(self, *, resident: int | None, accelerator: int | None) -> None:
+        """The peaks that the training process reports, in bytes."""
+        for name, peak in (("resident", resident), ("accelerator", accelerator)):
+            if peak is not None:
+                self._memory[name] = max(self._memory.get(name, 0), peak)
+
+    def note_communication(
+        self, seconds: float | None, *, train_seconds: float, how: str | None
+    ) -> None:
+        """Note the training process's seconds of gradient exchange within its train seconds."""
+        if seconds is not None and train_seconds > 0:
+            self._communication = (min(1.0, seconds / train_seconds), how)
+
+    def stop(self) -> None:
+        """End the thread and count the remainder; harmless if it was called before."""
+        if self._thread.is_stopping:
+            return
+        self._thread.stop()
+        with self._lock:
+            self._count()
+
+    def summary(self, clock: Clock, *, samples: int) -> RunTelemetry:
+        """Summarise the readings, with the energy of the phases on a benchmark's clock."""
+        joules = timed_joules(self._joules, clock) if self._joules else None
+        watts = [item.watts for item in self._readings]
+        return RunTelemetry(
+            readings=len(self._readings),
+            energy_joules=joules,
+            energy_source=self._sensors.source if self._sensors and joules is not None else None,
+            samples_per_joule=samples_per_joule(samples, joules) if samples else None,
+            power_mean_watts=_merged(watts, fmean),
+            power_max_watts=_merged(watts, max),
+            clock_mean_mhz=_merged([item.clock_mhz for item in self._readings], fmean),
+            temperature_max_celsius=_merged([item.celsius for item in self._readings], max),
+            utilisation_mean_percent=_merged(
+                [item.utilisation_percent for item in self._readings], fmean
+            ),
+            memory_peak_bytes=self._memory.get("resident"),
+            accelerator_memory_peak_bytes=self._memory.get("accelerator"),
+            communication_share=self._communication[0],
+            communication_how=self._communication[1],
+        )
+
+    def _look(self) -> None:
+        with self._lock:
+            self._count()
+            if self._started and self._sensors is not None:
+                self._readings.append(self._sensors.read())
+
+    def _count(self) -> None:
+        """Add the energy used since the last reading to the present phase.
+
+        A counter that is lost once is lost for the run: a part of the energy is no energy.
+        """
+        if self._joules is None or self._sensors is None:
+            return
+        now = self._sensors.energy_joules()
+        if now is None or self._counter is None or now < self._counter:
+            self._joules = None
+            return
+        name = self._phase.value
+        self._joules[name] = self._joules.get(name, 0.0) + now - self._counter
+        self._counter = now
+
+
+def _merged(values: Sequence[float | None], merge: Callable[[list[float]], float]) -> float | None:
+    present = [value for value in values if value is not None]
+    return merge(present) if present else None
+
 
 POWERCAP = Path("/sys/class/powercap")
 MICRO = 1e-6
@@ -78,42 +210,35 @@ class Nvml:
 
     def energy_joules(self) -> float | None:
         """The counters of all accelerators since their driver was loaded."""
-        read = self._library.nvmlDeviceGetTotalEnergyConsumption
-        return _scaled(self._each(read), MILLI, sum)
+        return self._of_all(self._library.nvmlDeviceGetTotalEnergyConsumption, sum, unit=MILLI)
 
     def read(self) -> Reading:
         """Every other sensor at this moment."""
         library = self._library
+        clock, temperature = library.NVML_CLOCK_SM, library.NVML_TEMPERATURE_GPU
         return Reading(
-            watts=_scaled(self._each(library.nvmlDeviceGetPowerUsage), MILLI, sum),
-            clock_mhz=_scaled(
-                self._each(lambda h: library.nvmlDeviceGetClockInfo(h, library.NVML_CLOCK_SM)),
-                1.0,
-                _mean,
-            ),
-            celsius=_scaled(
-                self._each(
-                    lambda h: library.nvmlDeviceGetTemperature(h, library.NVML_TEMPERATURE_GPU)
-                ),
-                1.0,
-                max,
-            ),
-            utilisation_percent=_scaled(
-                self._each(lambda h: library.nvmlDeviceGetUtilizationRates(h).gpu), 1.0, _mean
+            watts=self._of_all(library.nvmlDeviceGetPowerUsage, sum, unit=MILLI),
+            clock_mhz=self._of_all(lambda h: library.nvmlDeviceGetClockInfo(h, clock), fmean),
+            celsius=self._of_all(lambda h: library.nvmlDeviceGetTemperature(h, temperature), max),
+            utilisation_percent=self._of_all(
+                lambda h: library.nvmlDeviceGetUtilizationRates(h).gpu, fmean
             ),
         )
 
-    def _each(self, read: Callable[[Any], float]) -> list[float] | None:
+    def _of_all(
+        self, read: Callable[[Any], float], merge: Callable[[list[float]], float], unit: float = 1.0
+    ) -> float | None:
         try:
-            return [float(read(handle)) for handle in self._handles]
+            return merge([float(read(handle)) for handle in self._handles]) * unit
         except self._library.NVMLError:
             return None
 
 
 def open_nvml(uuids: Sequence[str], *, library: Any | None = None) -> Nvml | None:
     """The accelerators of these UUIDs; None without library, driver or accelerator."""
-    library = library or _library()
-    if library is None:
+    try:
+        library = library or importlib.import_module("pynvml")
+    except ImportError:
         return None
     try:
         library.nvmlInit()
@@ -121,24 +246,6 @@ def open_nvml(uuids: Sequence[str], *, library: Any | None = None) -> Nvml | Non
     except library.NVMLError:
         return None
     return Nvml(library, handles) if handles else None
-
-
-def _library() -> Any | None:
-    try:
-        return importlib.import_module("pynvml")
-    except ImportError:
-        return None
-
-
-def _scaled(
-    values: list[float] | None, unit: float, merge: Callable[[Iterable[float]], float]
-) -> float | None:
-    return merge(values) * unit if values else None
-
-
-def _mean(values: Iterable[float]) -> float:
-    each = list(values)
-    return sum(each) / len(each)
 
 
 def open_sensors(device: str) -> Sensors | None:

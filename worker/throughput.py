@@ -6,26 +6,21 @@ The time is cut into rounds and the device is synchronised at their edges alone;
 is the figure, because a neighbour spoils some rounds and not half of them.
 """
 
-import json
 import math
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-import torch
-
 from finishline.rules.errors import RuleError
 from finishline.rules.run import Clock, Phase
 from reference_models import load_reference, synthetic_of
 from reference_models.memory import is_out_of_memory
-from worker.latency import first_line
-from worker.own_process import accelerator_peak_bytes, die_with_parent, resident_peak_bytes
-from worker.sensors import open_sensors
-from worker.telemetry import Telemetry
+from worker.latency import first_line, synchronise
+from worker.processes import accelerator_peak_bytes, answer_orders, resident_peak_bytes
+from worker.sensors import Telemetry, open_sensors
 
 ROUNDS = 7
 WARM_UP_CALLS = 5
@@ -100,14 +95,13 @@ def bench(told: dict[str, Any]) -> dict[str, Any]:
     synthetic = synthetic_of(reference, config, device)
     if synthetic is None:
         return {"missing": f"the reference {told['reference']} offers no synthetic step"}
-    synchronise = partial(torch.cuda.synchronize, device) if device.startswith("cuda") else _nothing
     telemetry = Telemetry(open_sensors(device))
     telemetry.enter(Phase.TRAIN, on_clock=True)
     training = measure_throughput(
         synthetic.train_step,
         items_per_call=synthetic.batch_size,
         seconds=seconds,
-        synchronise=synchronise,
+        synchronise=partial(synchronise, device),
     )
     telemetry.stop()
     telemetry.note_memory(resident=resident_peak_bytes(), accelerator=accelerator_peak_bytes())
@@ -116,7 +110,7 @@ def bench(told: dict[str, Any]) -> dict[str, Any]:
         synthetic.infer,
         items_per_call=synthetic.inference_items,
         seconds=seconds,
-        synchronise=synchronise,
+        synchronise=partial(synchronise, device),
     )
     return {
         "training": asdict(training),
@@ -126,29 +120,21 @@ def bench(told: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _nothing() -> None:
-    """A processor is done when a call returns."""
-
-
-def main() -> None:
-    """Print the measurements; a reference's own prints go to standard error."""
-    told = json.loads(sys.stdin.buffer.read())
-    die_with_parent(told["parent_pid"])
-    answers, sys.stdout = sys.stdout, sys.stderr
+def answer(told: dict[str, Any]) -> dict[str, Any]:
+    """The throughput, or a sentence for what is missing."""
     try:
-        answer = bench(told)
+        return bench(told)
     except RuleError as error:
-        answer = {"missing": str(error)}
+        return {"missing": str(error)}
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
         size = told["hyperparameters"].get("batch_size")
-        answer = {
+        return {
             "missing": f"a batch of {size} does not fit into the memory of {told['device']}: choose"
             f" a smaller one with --set batch_size=... ({first_line(error)[:120]})"
         }
-    print(json.dumps(answer), file=answers, flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    answer_orders(answer)

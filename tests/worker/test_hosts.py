@@ -15,8 +15,7 @@ import pytest
 from finishline.rules.verification.messages import Node
 from tests.support.processes import free_port, wait_for
 from worker.follower import join
-from worker.host_channel import Channel, read_endpoint
-from worker.hosts import Arrival, Hosts, HostsError
+from worker.hosts import Arrival, Channel, Hosts, HostsError, read_endpoint
 from worker.probe import class_over, system_over
 
 KEY = b"a secret of this allocation"

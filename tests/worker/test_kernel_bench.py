@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from finishline.cli.main import main
+from worker.kernel_bench import Calls, make_calls, time_calls
 from worker.kernel_rules import read_kernels
-from worker.kernels import Calls, make_calls, time_calls
+from worker.precision_probe import count_work
 from worker.roofs import FP32
-from worker.utilisation import count_work
 
 SMALL = """schema = 1
 precisions = ["fp32"]

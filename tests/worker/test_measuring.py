@@ -1,6 +1,5 @@
 """Benches: throughput, utilisation and seconds of exchange, on clocks that play a noisy host."""
 
-import io
 import json
 import logging
 import os
@@ -18,10 +17,9 @@ from reference_models import DataSetError
 from reference_models.digits import DigitsConfig, synthetic
 from worker.bench import BenchError, main, read_arguments, run_bench
 from worker.child import EXCHANGE_MODULE, Communication
-from worker.measuring import measure_apart
-from worker.throughput import ROUNDS, bench, measure_throughput
-from worker.throughput import main as throughput_main
-from worker.utilisation import count_work
+from worker.precision_probe import count_work
+from worker.processes import measure_apart
+from worker.throughput import ROUNDS, answer, bench, measure_throughput
 
 
 @pytest.fixture
@@ -219,16 +217,10 @@ def test_rounds_beside_a_busy_neighbour_do_not_move_the_median():
         (RuntimeError("[enforce fail] can't allocate memory"), "choose a smaller one with --set"),
     ],
 )
-def test_what_cannot_be_measured_is_said_in_a_sentence(monkeypatch, capsys, error, said):
+def test_what_cannot_be_measured_is_said_in_a_sentence(monkeypatch, error, said):
     told = {"reference": "digits", "hyperparameters": {"batch_size": 64}, "device": "cpu"}
-    monkeypatch.setattr("worker.throughput.die_with_parent", lambda pid: None)
     monkeypatch.setattr("worker.throughput.bench", lambda told: raise_(error))
-    orders = io.BytesIO(json.dumps(told | {"parent_pid": 1}).encode())
-    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=orders))
-    out = sys.stdout
-    throughput_main()
-    monkeypatch.setattr("sys.stdout", out)
-    assert said in json.loads(capsys.readouterr().out)["missing"]
+    assert said in answer(told)["missing"]
 
 
 def raise_(error):

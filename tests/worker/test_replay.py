@@ -12,8 +12,8 @@ from finishline.rules.logs import parse_run_log
 from finishline.rules.verification.messages import Absence, LatencyOrder
 from worker.local import main
 from worker.replay import replay
+from worker.sensors import Reading, Telemetry
 from worker.state import WorkerState
-from worker.telemetry import Reading, Telemetry
 from worker.training import RunRecorder
 
 

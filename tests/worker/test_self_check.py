@@ -14,8 +14,8 @@ from finishline.rules.measurements import ProbeAnswer
 from tests.support.processes import wait_for
 from worker import roofs
 from worker.canary import best_seconds, canary_gflops
-from worker.measuring import measure_apart
 from worker.probe import probe
+from worker.processes import measure_apart
 from worker.roofs import (
     BF16,
     FP32,

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import pytest
 
 from finishline.rules.run import Clock, Phase
-from worker.own_process import accelerator_peak_bytes, resident_peak_bytes
 from worker.probe import (
     accelerator_facts,
     container_id,
@@ -15,8 +14,8 @@ from worker.probe import (
     numa_nodes,
     processor_power_limit,
 )
-from worker.sensors import open_nvml, open_powercap, open_sensors
-from worker.telemetry import Reading, Telemetry
+from worker.processes import accelerator_peak_bytes, resident_peak_bytes
+from worker.sensors import Reading, Telemetry, open_nvml, open_powercap, open_sensors
 
 
 class FakeSensors:
