@@ -41,6 +41,14 @@ from worker.processes import accelerator_peak_bytes, die_with_parent, resident_p
 from worker.stopwatch import is_reached
 
 MESSAGE_LIMIT = 2_000  # A pipe keeps lines of several writers apart up to 4,096 bytes.
+CODES: dict[type[Exception], FailureCode] = {
+    HyperparameterError: "bad_hyperparameter",
+    UnknownReferenceError: "unknown_reference",
+    DataSetError: "data_set_differs",
+    DeviceError: "device_unfit",
+    PrecisionError: "precision_missing",
+    TrainingDivergedError: "training_diverged",
+}
 EXCHANGE_MODULE = "reference_models.communication"
 
 
@@ -215,19 +223,8 @@ def write_measurement(
 
 def failure_code(error: Exception) -> FailureCode | None:
     """Failure that an exception means, None if it is a bug."""
-    if isinstance(error, HyperparameterError):
-        return "bad_hyperparameter"
-    if isinstance(error, UnknownReferenceError):
-        return "unknown_reference"
-    if isinstance(error, DataSetError):
-        return "data_set_differs"
-    if isinstance(error, DeviceError):
-        return "device_unfit"
-    if isinstance(error, PrecisionError):
-        return "precision_missing"
-    if isinstance(error, TrainingDivergedError):
-        return "training_diverged"
-    return "out_of_memory" if is_out_of_memory(error) else None
+    code = next((code for kind, code in CODES.items() if isinstance(error, kind)), None)
+    return code or ("out_of_memory" if is_out_of_memory(error) else None)
 
 
 if __name__ == "__main__":

@@ -5,97 +5,70 @@ from pathlib import Path
 
 from finishline.rules.verification.messages import Failure, FailureCode, FailureKind
 
+ELSEWHERE = "Nothing to do: another worker makes the attempt again."
+
+_NEXT_STEPS: dict[FailureKind, dict[FailureCode, str]] = {
+    "submitter": {
+        "bad_hyperparameter": (
+            "Correct the hyperparameter and submit again; the benchmark page lists the limits."
+        ),
+        "training_diverged": (
+            "Check the learning rate of the submission; these settings do not train."
+        ),
+        "entry_import_failed": "Read the end of the log, and try it with finishline training run.",
+        "entry_died": "Read the end of the log, and try it with finishline training run.",
+        "protocol_broken": "Return predictions of the type and shape that the task names.",
+        "memory_limit": "Hold less memory; the benchmark page has the limit.",
+        "log_limit": "Print less.",
+    },
+    "rules": {
+        "unknown_reference": "Update the worker, or correct `reference` in the benchmark's file.",
+        "data_set_differs": "Install the data set the benchmark names on this worker.",
+        "precision_missing": (
+            "Request another precision, or a worker with a device that has this one."
+        ),
+    },
+    "infrastructure": {
+        "clock_mismatch": (
+            "Look for a busy or suspended host; the attempt is made again without cost."
+        ),
+        "child_died": "Read the end of the log; the attempt is made again without cost.",
+        "out_of_memory": (
+            "Use a worker with more memory, or fewer neighbours; the attempt is made again."
+        ),
+        "device_unfit": (
+            "Correct the worker's device or number of processes; the attempt is made again."
+        ),
+        "node_lost": (
+            "Look at that host; the attempt is made again, by this worker once all its hosts "
+            "are back."
+        ),
+        "nodes_unfit": (
+            "Look at the network between the hosts (GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME); "
+            "the attempt is made again."
+        ),
+        "worker_stopped": ELSEWHERE,
+        "worker_lost": ELSEWHERE,
+        "worker_drifted": (
+            "Nothing to do: another worker makes the attempt again; this one gets no work "
+            "until it is back at its baseline."
+        ),
+        "report_refused": ELSEWHERE,
+        "host_busy": "Look for other load on this host; another worker makes the attempt again.",
+        "box_unavailable": (
+            "Look at the box of this worker; another worker makes the attempt again."
+        ),
+    },
+    "time_limit": {
+        "prepare_time_limit": "Do less in prepare(); the benchmark page has the limit.",
+        "silence_time_limit": "Evaluate sooner, or end; the benchmark page has the limit.",
+        "run_time_limit": (
+            "If the training is slow but honest, ask the organiser to raise the limit."
+        ),
+    },
+}
 _TABLE: dict[FailureCode, tuple[FailureKind, str]] = {
-    "bad_hyperparameter": (
-        "submitter",
-        "Correct the hyperparameter and submit again; the benchmark page lists the limits.",
-    ),
-    "training_diverged": (
-        "submitter",
-        "Check the learning rate of the submission; these settings do not train.",
-    ),
-    "unknown_reference": (
-        "rules",
-        "Update the worker, or correct `reference` in the benchmark's file.",
-    ),
-    "data_set_differs": (
-        "rules",
-        "Install the data set the benchmark names on this worker.",
-    ),
-    "precision_missing": (
-        "rules",
-        "Request another precision, or a worker with a device that has this one.",
-    ),
-    "clock_mismatch": (
-        "infrastructure",
-        "Look for a busy or suspended host; the attempt is made again without cost.",
-    ),
-    "child_died": (
-        "infrastructure",
-        "Read the end of the log; the attempt is made again without cost.",
-    ),
-    "out_of_memory": (
-        "infrastructure",
-        "Use a worker with more memory, or fewer neighbours; the attempt is made again.",
-    ),
-    "device_unfit": (
-        "infrastructure",
-        "Correct the worker's device or number of processes; the attempt is made again.",
-    ),
-    "node_lost": (
-        "infrastructure",
-        "Look at that host; the attempt is made again, by this worker once all its hosts are back.",
-    ),
-    "nodes_unfit": (
-        "infrastructure",
-        "Look at the network between the hosts (GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME); the "
-        "attempt is made again.",
-    ),
-    "worker_stopped": (
-        "infrastructure",
-        "Nothing to do: another worker makes the attempt again.",
-    ),
-    "worker_lost": ("infrastructure", "Nothing to do: another worker makes the attempt again."),
-    "worker_drifted": (
-        "infrastructure",
-        "Nothing to do: another worker makes the attempt again; this one gets no work until it "
-        "is back at its baseline.",
-    ),
-    "report_refused": ("infrastructure", "Nothing to do: another worker makes the attempt again."),
-    "host_busy": (
-        "infrastructure",
-        "Look for other load on this host; another worker makes the attempt again.",
-    ),
-    "entry_import_failed": (
-        "submitter",
-        "Read the end of the log, and try it with finishline training run.",
-    ),
-    "entry_died": (
-        "submitter",
-        "Read the end of the log, and try it with finishline training run.",
-    ),
-    "protocol_broken": (
-        "submitter",
-        "Return predictions of the type and shape that the task names.",
-    ),
-    "memory_limit": ("submitter", "Hold less memory; the benchmark page has the limit."),
-    "log_limit": ("submitter", "Print less."),
-    "prepare_time_limit": (
-        "time_limit",
-        "Do less in prepare(); the benchmark page has the limit.",
-    ),
-    "silence_time_limit": (
-        "time_limit",
-        "Evaluate sooner, or end; the benchmark page has the limit.",
-    ),
-    "box_unavailable": (
-        "infrastructure",
-        "Look at the box of this worker; another worker makes the attempt again.",
-    ),
-    "run_time_limit": (
-        "time_limit",
-        "If the training is slow but honest, ask the organiser to raise the limit.",
-    ),
+    code: (kind, step) for kind, steps in _NEXT_STEPS.items() for code, step in steps.items()
 }
 
 

@@ -3,6 +3,7 @@
 import io
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -151,12 +152,13 @@ def _time_backend(
     outputs: list[Tensor] = []
     with torch.inference_mode():
         started, cpu_started = time.perf_counter(), time.process_time()
-        for position, item in enumerate(_rounds(items, warmup=keep, samples=wanted)):
+        # Round and round: first the items of the warm-up, then from the first one again.
+        for position, index in enumerate((*range(keep), *range(wanted))):
             if _is_over(time.perf_counter() - started, position - keep, order):
                 break
             synchronise(device)
             begin = time.perf_counter_ns()
-            result = call(*item)
+            result = call(*items[index % len(items)])
             synchronise(device)
             nanoseconds.append(time.perf_counter_ns() - begin)
             if keep <= position < keep + COMPARED_ITEMS:
@@ -170,12 +172,6 @@ def _time_backend(
         passes=(len(nanoseconds) - keep) / len(items),
     )
     return latency, outputs
-
-
-def _rounds(items: Sequence[Item], *, warmup: int, samples: int) -> Iterator[Item]:
-    """The items round and round: first those of the warm-up, then from the first one again."""
-    for index in (*range(warmup), *range(samples)):
-        yield items[index % len(items)]
 
 
 def _is_over(seconds: float, samples: int, order: LatencyOrder) -> bool:
@@ -192,14 +188,7 @@ def _held_against(
     if not difference <= tolerance:  # NaN is no agreement either.
         said = f"outputs differ from eager's by {difference:.2g} of the largest, not {tolerance:g}"
         return BackendLatency(latency.backend, absence=Absence("outputs_differ", said))
-    return BackendLatency(
-        backend=latency.backend,
-        milliseconds=latency.milliseconds,
-        largest_difference=difference,
-        seconds=latency.seconds,
-        cpu_seconds=latency.cpu_seconds,
-        passes=latency.passes,
-    )
+    return replace(latency, largest_difference=difference)
 
 
 def largest_difference(outputs: Sequence[Tensor], expected: Sequence[Tensor]) -> float:

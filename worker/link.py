@@ -252,13 +252,10 @@ class HelloThread:
         self._state.paused = paused
         self._state.roof_wanted = answer.roof_wanted
         if answer.unconfirmed != self._unconfirmed:
-            log.info(self._words_on_confirmation(answer))
+            log.info(
+                "this worker is unconfirmed and is sent nothing; an organiser confirms it with "
+                f"`finishline workers confirm {shlex.quote(self._system.worker)}`"
+                if answer.unconfirmed
+                else "an organiser confirmed this worker: it is sent attempts"
+            )
         self._unconfirmed = answer.unconfirmed
-
-    def _words_on_confirmation(self, answer: HelloAnswer) -> str:
-        if not answer.unconfirmed:
-            return "an organiser confirmed this worker: it is sent attempts"
-        return (
-            "this worker is unconfirmed and is sent nothing; an organiser confirms it with "
-            f"`finishline workers confirm {shlex.quote(self._system.worker)}`"
-        )

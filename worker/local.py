@@ -69,8 +69,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         job = local_job(chosen)
         training = job.trainings[0]
         require_data(training.package, chosen.host.data_dir, training.settings)
-        _require_device(chosen.host.device)
-        _make_folder(chosen.out)
+        if chosen.host.device != "cpu":  # On a processor no second import of torch is needed.
+            import_module("reference_models.distributed").check_device(chosen.host.device)
+        try:
+            chosen.out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RuleError(
+                f"Cannot write in {chosen.out} ({error.strerror}); choose another folder."
+            ) from error
     except (RuleError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -79,21 +85,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (RuleError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-
-
-def _require_device(device: str) -> None:
-    """Raise DeviceError unless torch can use the device, whatever the driver's tool lists."""
-    if device != "cpu":  # A training on a processor needs no second import of torch.
-        import_module("reference_models.distributed").check_device(device)
-
-
-def _make_folder(out: Path) -> None:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RuleError(
-            f"Cannot write in {out} ({error.strerror}); choose another folder."
-        ) from error
 
 
 def run_locally(chosen: Chosen, job: ReplayJob) -> int:

@@ -158,13 +158,25 @@ def make_step(module: nn.Module, inputs: Inputs, told: Mapping[str, Any]) -> Cal
     device, dtype = told["device"], ARITHMETIC[told["precision"]].dtype
     training, narrow = told["phase"] == "training", dtype is not torch.float32
     module.to(device).train(training)
+
+    def moved(leaf: Any) -> Any:
+        if not isinstance(leaf, Tensor):
+            return leaf
+        return leaf.to(
+            device, dtype if narrow and not training and leaf.is_floating_point() else None
+        )
+
     made = inputs(told["batch_size"])
-    arguments = tree_map(_moved(device), tuple(made) if isinstance(made, list | tuple) else (made,))
+    arguments = tree_map(moved, tuple(made) if isinstance(made, list | tuple) else (made,))
     if not training:
         if narrow:
             module.to(dtype)
-            arguments = tree_map(_narrowed(dtype), arguments)
-        return lambda: _infer(module, arguments)
+
+        def infer() -> None:
+            with torch.no_grad():
+                module(*arguments)
+
+        return infer
     module.requires_grad_(True)
     optimiser = torch.optim.SGD(module.parameters(), lr=0.0)
     mixed = torch.autocast(torch.device(device).type, dtype=dtype, enabled=narrow)
@@ -179,26 +191,11 @@ def make_step(module: nn.Module, inputs: Inputs, told: Mapping[str, Any]) -> Cal
     return train
 
 
-def _infer(module: nn.Module, arguments: Any) -> None:
-    with torch.no_grad():
-        module(*arguments)
-
-
 def _first(output: Any) -> Tensor:
     tensors = [leaf for leaf in tree_leaves(output) if isinstance(leaf, Tensor)]
     if not tensors:
         raise RuleError(f"the model answers with a {type(output).__name__} without a tensor")
     return tensors[0]
-
-
-def _moved(device: str) -> Callable[[Any], Any]:
-    return lambda leaf: leaf.to(device) if isinstance(leaf, Tensor) else leaf
-
-
-def _narrowed(dtype: torch.dtype) -> Callable[[Any], Any]:
-    return lambda leaf: (
-        leaf.to(dtype) if isinstance(leaf, Tensor) and leaf.is_floating_point() else leaf
-    )
 
 
 def flops_of(step: Callable[[], object], batch_size: int) -> float | None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from finishline.client.transport import FinishlineError
 from finishline.periodic import PeriodicThread
@@ -52,15 +52,11 @@ class Announcer:
 
     def phase(self, run: int, phase: str, *, seconds: float | None, ledger: Ledger) -> None:
         """Enter a phase: the run's time belongs to it from here on."""
-        self._emit(run, "phase", phase=phase, seconds=seconds, ledger=ledger)
+        self._emit(run, "phase", phase=phase, seconds=seconds, ledger=asdict(ledger))
 
     def evaluation(self, run: int, evaluation: ReplayEvaluation) -> None:
         """The run was evaluated."""
-        self._sink(
-            ReplayEvent(
-                sequence=next(self._numbers), run=run, kind="evaluation", **asdict(evaluation)
-            )
-        )
+        self._emit(run, "evaluation", **asdict(evaluation))
 
     def run_finished(
         self,
@@ -73,37 +69,18 @@ class Announcer:
         failure: Failure | None,
     ) -> None:
         """The run ended."""
-        self._sink(
-            ReplayEvent(
-                sequence=next(self._numbers),
-                run=run,
-                kind="run_finished",
-                status=status,
-                seconds=seconds,
-                ledger=asdict(ledger),
-                cpu_seconds=cpu_seconds,
-                failure=failure,
-            )
+        self._emit(
+            run,
+            "run_finished",
+            status=status,
+            seconds=seconds,
+            ledger=asdict(ledger),
+            cpu_seconds=cpu_seconds,
+            failure=failure,
         )
 
-    def _emit(
-        self,
-        run: int,
-        kind: EventKind,
-        *,
-        seconds: float | None = None,
-        phase: str | None = None,
-        ledger: Ledger | None = None,
-    ) -> None:
-        event = ReplayEvent(
-            sequence=next(self._numbers),
-            run=run,
-            kind=kind,
-            seconds=seconds,
-            phase=phase,
-            ledger=asdict(ledger) if ledger is not None else None,
-        )
-        self._sink(event)
+    def _emit(self, run: int, kind: EventKind, **facts: Any) -> None:
+        self._sink(ReplayEvent(sequence=next(self._numbers), run=run, kind=kind, **facts))
 
 
 class Outbox:

@@ -73,12 +73,9 @@ def count_work(step: Callable[[], object], *, batch_size: int) -> ModelWork | No
 
 
 def _beside_torchs_own() -> dict[Any, Callable[..., int]]:
-    """Formulas of operations that torch's own table lacks."""
-    return _attention_on_processors() | _recurrent_layers()
-
-
-def _recurrent_layers() -> dict[Any, Callable[..., int]]:
-    """Fused recurrent layers: every item of a sequence goes once through each weight matrix."""
+    """Formulas of operations that torch's own table lacks: fused recurrent layers, where every item
+    of a sequence goes once through each weight matrix, and fused attention on a processor.
+    """
 
     def of_matrices(items: Any, matrices: Any) -> int:
         shapes = [shape for shape in matrices if shape is not None and len(shape) == 2]
@@ -93,26 +90,19 @@ def _recurrent_layers() -> dict[Any, Callable[..., int]]:
     def twice(forward: Callable[..., int]) -> Callable[..., int]:
         return lambda *shapes, **named: 2 * forward(*shapes, **named)
 
+    def attention(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
+        return int(sdpa_flop_count(query, key, value))
+
+    def attention_backward(grad: Any, query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
+        return int(sdpa_backward_flop_count(grad, query, key, value))
+
     return {
         _ATEN.mkldnn_rnn_layer: processor,
         _ATEN.mkldnn_rnn_layer_backward: twice(processor),
         _ATEN._cudnn_rnn: accelerator,
         _ATEN._cudnn_rnn_backward: twice(accelerator),
-    }
-
-
-def _attention_on_processors() -> dict[Any, Callable[..., int]]:
-    """Fused attention on a processor, which torch's own table of formulas lacks."""
-
-    def forward(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
-        return int(sdpa_flop_count(query, key, value))
-
-    def backward(grad: Any, query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
-        return int(sdpa_backward_flop_count(grad, query, key, value))
-
-    return {
-        _ATEN._scaled_dot_product_flash_attention_for_cpu: forward,
-        _ATEN._scaled_dot_product_flash_attention_for_cpu_backward: backward,
+        _ATEN._scaled_dot_product_flash_attention_for_cpu: attention,
+        _ATEN._scaled_dot_product_flash_attention_for_cpu_backward: attention_backward,
     }
 
 

@@ -139,21 +139,26 @@ def processor_power_limit(root: Path) -> str | None:
 def accelerator_facts(device: str | None = None) -> dict[str, str | None]:
     """Driver, memory and power limit of a device's first accelerator by the driver's own tool."""
     found = accelerators_of(device, find_devices().accelerators)
-    said = _ask_driver(tuple(ACCELERATOR_FIELDS.values()), found[0].board) if found else []
-    values = said if len(said) == len(ACCELERATOR_FIELDS) else [None] * len(ACCELERATOR_FIELDS)
-    return dict(zip(ACCELERATOR_FIELDS, values, strict=True))
+    fields = f"--query-gpu={','.join(ACCELERATOR_FIELDS.values())}"
+    rows = ask_driver(fields, "--format=csv,noheader", f"--id={found[0].board}") if found else []
+    values = (
+        rows[0]
+        if rows and len(rows[0]) == len(ACCELERATOR_FIELDS)
+        else [""] * len(ACCELERATOR_FIELDS)
+    )
+    known = [None if "[" in value or not value else value for value in values]
+    return dict(zip(ACCELERATOR_FIELDS, known, strict=True))
 
 
-def _ask_driver(fields: tuple[str, ...], board: str) -> list[str | None]:
-    query = [TOOL, f"--query-gpu={','.join(fields)}", "--format=csv,noheader", f"--id={board}"]
+def ask_driver(*query: str) -> list[list[str]]:
+    """The rows that the driver's own tool answers a query with; empty where it knows it not."""
     try:
         answer = subprocess.run(
-            query, capture_output=True, text=True, timeout=TOOL_SECONDS, check=True
+            [TOOL, *query], capture_output=True, text=True, timeout=TOOL_SECONDS, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return []
-    first = (answer.stdout.splitlines() or [""])[0].split(",")
-    return [None if "[" in item or not item.strip() else item.strip() for item in first]
+    return [[part.strip() for part in line.split(",")] for line in answer.stdout.splitlines()]
 
 
 def _read(path: Path) -> str | None:

@@ -200,7 +200,8 @@ def _train(
                 with _trainer(job, lease, server=server, host=host) as train:
                     for index in range(len(job.trainings)):
                         runs.append(train(index, announcer=announcer, stop=stop))
-                        if _is_over(runs[-1], stop()):
+                        why = runs[-1].failure
+                        if stop() is not None or (why is not None and ends_attempt(why)):
                             break
             except (BoxUnavailableError, FinishlineError, ValueError, OSError) as error:
                 unfit = failure("box_unavailable", str(error))
@@ -270,10 +271,6 @@ def _trainer(job: ReplayJob, lease: Lease, *, server: WorkerLink, host: Host) ->
         return
     with open_entries(job, lease, server, host=host) as entries:
         yield entries.train
-
-
-def _is_over(run: ReplayRun, reason: StopReason | None) -> bool:
-    return reason is not None or (run.failure is not None and ends_attempt(run.failure))
 
 
 def _attempt_failure(

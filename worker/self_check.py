@@ -5,7 +5,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Literal, Self, TypeVar
@@ -73,6 +73,7 @@ RECHECK_SECONDS = 60.0
 FRESH_SECONDS = 5.0
 ROOF_SECONDS = 0.5
 QUIET_SECONDS = 20.0  # Without an attempt, before the roofs are measured in the background.
+VERSIONS = ("torch", "cuda", "hip")
 CANARY_FIGURES = ("gemm_bf16", "gemm_fp32")
 TERA_IN_GIGA = 1_000.0
 
@@ -172,15 +173,7 @@ class SelfCheck:
     def probe(self) -> None:
         """Measure the roofs and a canary, and tell the server with the surroundings."""
         with self._one_at_a_time:
-            figures, host = self._roofs(self._measure)
-            canary = self._canary()
-            probe = WorkerProbe(
-                worker=self._system.worker,
-                moment="start",
-                canary=canary,
-                figures=figures,
-                host=self._surroundings | host,
-            )
+            probe = replace(self._roofs(self._measure), canary=self._canary())
             answer = self._tell(probe)
             self._untold = probe if answer is None else None
             self._take_answer(answer)
@@ -205,16 +198,10 @@ class SelfCheck:
         """
         hardware_class = self._system.hardware_class
         if kept.read(hardware_class) is None:
-            figures, host = self._roofs(self._measure_gently)
-            if not figures and self._state.busy:
+            probe = self._roofs(self._measure_gently)
+            if not probe.figures and self._state.busy:
                 return
-            probe = WorkerProbe(
-                worker=self._system.worker,
-                moment="start",
-                figures=figures,
-                host=self._surroundings | host,
-            )
-            if figures and self._tell(probe) is not None:
+            if probe.figures and self._tell(probe) is not None:
                 kept.write(hardware_class, probe)
         if self._thread is not None and (self._roof_told or not self._state.roof_wanted):
             self._thread.end()
@@ -262,17 +249,21 @@ class SelfCheck:
                 return Canary(TERA_IN_GIGA * figure.value, configuration, figure.how)
         return None
 
-    def _roofs(self, measure: Measure) -> tuple[dict[str, Figure], dict[str, str | None]]:
+    def _roofs(self, measure: Measure) -> WorkerProbe:
         orders = {
             "device": self._device,
             "limit_seconds": PROBE_LIMIT_SECONDS,
             "threads": self._system.threads,
         }
         answer = measure("worker.roofs", orders, PROBE_LIMIT_SECONDS + START_SECONDS)
-        if answer is None:
-            return {}, {}
-        figures = _read(answer.get("figures", {}), dict[str, Figure]) or {}
-        return figures, {name: answer.get(name) for name in ("torch", "cuda", "hip")}
+        found: Answer = {} if answer is None else answer
+        versions = {} if answer is None else {name: found.get(name) for name in VERSIONS}
+        return WorkerProbe(
+            worker=self._system.worker,
+            moment="start",
+            figures=_read(found.get("figures", {}), dict[str, Figure]) or {},
+            host=self._surroundings | versions,
+        )
 
     def _tell(self, probe: WorkerProbe) -> ProbeAnswer | None:
         try:

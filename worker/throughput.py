@@ -52,15 +52,23 @@ def measure_throughput(
     Where one call takes longer than that, it is called three times: to warm up, to see how long
     it takes, and for the one round that is left.
     """
-    first = _seconds_of(call, 1, synchronise, clock)
+
+    def seconds_of(calls: int) -> float:
+        started = clock()
+        for _ in range(calls):
+            call()
+        synchronise()
+        return clock() - started
+
+    first = seconds_of(1)
     warm_up_calls = WARM_UP_CALLS if first < seconds else 1
     for _ in range(warm_up_calls - 1):
         call()
     synchronise()
-    once = max(_seconds_of(call, 1, synchronise, clock), 1e-9)
+    once = max(seconds_of(1), 1e-9)
     calls = max(1, math.ceil(seconds / ROUNDS / once))
     wanted = min(ROUNDS, max(1, int(seconds / once)))
-    rounds = [_seconds_of(call, calls, synchronise, clock) for _ in range(wanted)]
+    rounds = [seconds_of(calls) for _ in range(wanted)]
     rates = sorted(calls * items_per_call / taken for taken in rounds)
     middle = statistics.median(rates)
     return Throughput(
@@ -72,19 +80,6 @@ def measure_throughput(
         calls=calls * wanted,
         warm_up_calls=warm_up_calls,
     )
-
-
-def _seconds_of(
-    call: Callable[[], object],
-    calls: int,
-    synchronise: Callable[[], None],
-    clock: Callable[[], float],
-) -> float:
-    started = clock()
-    for _ in range(calls):
-        call()
-    synchronise()
-    return clock() - started
 
 
 def bench(told: dict[str, Any]) -> dict[str, Any]:

@@ -105,6 +105,7 @@ class RunRecorder:
             self._compare_clocks(parent_seconds, child_seconds)
         status = self.status or "failed"
         seconds = self._seconds()
+        samples = self.evaluations[-1].samples if self.evaluations else 0
         cpu_seconds = self._cpu_span[1] - self._cpu_span[0] if self._cpu_span else None
         self._announcer.run_finished(
             self.index,
@@ -127,7 +128,7 @@ class RunRecorder:
             failure=self.failure,
             log_tail=log_tail,
             latency=self.latency,
-            telemetry=self._telemetry.summary(self._clock, samples=self._samples()),
+            telemetry=self._telemetry.summary(self._clock, samples=samples or 0),
         )
 
     def _take(self, event: dict[str, Any], at: float) -> None:
@@ -189,15 +190,10 @@ class RunRecorder:
         if self.training.stop_at == "end":
             return
         if self._tta_seconds is not None:
-            if (
-                "latency" not in self.training.measure
-            ):  # Otherwise the model at the target is still to be timed.
+            if "latency" not in self.training.measure:  # Else its model is still to be timed.
                 self.end("reached")
         elif is_below_band(qualities, self.job.control_points, self.job.target):
             self.end("below_band")
-
-    def _samples(self) -> int:
-        return (self.evaluations[-1].samples or 0) if self.evaluations else 0
 
     def _seconds(self) -> float | None:
         if self._watch.started_at is None:

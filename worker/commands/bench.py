@@ -21,7 +21,6 @@ from worker.commands.measuring import (
     bench_table,
     generation_lines,
     generation_table,
-    kernel_lines,
     kernel_table,
     model_lines,
     model_table,
@@ -221,12 +220,14 @@ def _refuse(given: Given, form: str, *, takes: Sequence[str]) -> None:
 
 
 def _shown(result: Mapping[str, Any]) -> list[RenderableType]:
+    some = "absent in some rows" if "kernels" in result else "absent"
+    absences = [f"{name}: {some}, {why}" for name, why in result.get("absent", {}).items()]
     if "generation" in result:
-        return [generation_table(result), *generation_lines(result)]
+        return [generation_table(result), *generation_lines(result), *absences]
     if "kernels" in result:
-        return [kernel_table(result), *kernel_lines(result)]
+        return [kernel_table(result), *absences]
     if "model" in result:
-        return [model_table(result), *model_lines(result)]
+        return [model_table(result), *model_lines(result), *absences]
     return [bench_table(result)]
 
 

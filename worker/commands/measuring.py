@@ -139,11 +139,9 @@ def model_table(result: Mapping[str, Any]) -> Table:
 
 
 def model_lines(result: Mapping[str, Any]) -> Iterator[str]:
-    """The model's size and work, and the reason for each absent figure."""
+    """The model's size and work, in words."""
     flops = _figure(result["flops_per_sample"] and result["flops_per_sample"] / GIGA, " GFLOP")
     yield f"{result['parameters']:,} parameters; {flops} a sample forward; {result['precision']}"
-    for name, why in result["absent"].items():
-        yield f"{name}: absent, {why}"
 
 
 def kernel_table(result: Mapping[str, Any]) -> Table:
@@ -169,12 +167,6 @@ def kernel_table(result: Mapping[str, Any]) -> Table:
     return table
 
 
-def kernel_lines(result: Mapping[str, Any]) -> Iterator[str]:
-    """The reason for each figure that some kernel lacks."""
-    for name, why in result["absent"].items():
-        yield f"{name}: absent in some rows, {why}"
-
-
 def generation_table(result: Mapping[str, Any]) -> Table:
     names = ("tokens/s", "requests/s", "TTFT p50", "TPOT p50", "latency p50", "latency p99")
     table = make_table("scenario", "batch", *names, right=("batch", *names))
@@ -193,7 +185,7 @@ def generation_table(result: Mapping[str, Any]) -> Table:
 
 
 def generation_lines(result: Mapping[str, Any]) -> Iterator[str]:
-    """The requests, the bound, and the reason for each absent figure."""
+    """The requests and the bound in words."""
     found = result["generation"]
     cache = "with" if found["kv_cache"] else "without"
     yield (
@@ -203,8 +195,6 @@ def generation_lines(result: Mapping[str, Any]) -> Iterator[str]:
     if found["p99_met"] is not None:
         word = "within" if found["p99_met"] else "beyond"
         yield f"99th percentile of the latency: {word} {found['p99_seconds']:g} s"
-    for name, why in result["absent"].items():
-        yield f"{name}: absent, {why}"
 
 
 def _figure(value: float | None, unit: str = "") -> str:

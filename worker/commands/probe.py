@@ -1,8 +1,6 @@
 """`finishline probe`: this machine as a worker names it, and what is wrong with its devices."""
 
 import re
-import shutil
-import subprocess
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -12,8 +10,6 @@ from finishline.cli.errors import ExitCode
 from finishline.cli.options import Json
 from finishline.cli.screen import open_screen
 from finishline.devices import (
-    TOOL,
-    TOOL_SECONDS,
     Accelerator,
     accelerators_of,
     choose_device,
@@ -22,6 +18,7 @@ from finishline.devices import (
 )
 from finishline.machine import hardware_class_of, processor_count, processor_name
 from finishline.rules.errors import RuleError
+from worker.probe import ask_driver
 
 MIB, GIB = 2**20, 2**30
 # Bits of clocks_event_reasons.active that slow a card down against its will.
@@ -131,19 +128,5 @@ def _slowed(boards: dict[str, str]) -> list[str]:
 
 
 def _ask(query: str) -> list[list[str]]:
-    """Pairs that the tool answers a query for two fields with; none if it does not know them."""
-    tool = shutil.which(TOOL)
-    if tool is None:
-        return []
-    try:
-        answer = subprocess.run(
-            [tool, query, "--format=csv,noheader,nounits"],
-            capture_output=True,
-            text=True,
-            timeout=TOOL_SECONDS,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return []
-    rows = [[part.strip() for part in line.split(",")] for line in answer.stdout.splitlines()]
-    return [row for row in rows if len(row) == 2]
+    """Pairs that the tool answers a query for two fields with."""
+    return [row for row in ask_driver(query, "--format=csv,noheader,nounits") if len(row) == 2]
