@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from dataclasses import asdict
 
 import torch
@@ -10,7 +11,6 @@ import torch.distributed as dist
 from finishline.rules.measurements import Figure
 from reference_models import DeviceError
 from reference_models.distributed import World, join, synchronise
-from worker.canary import best_seconds
 from worker.child import join_group
 from worker.roofs import GIGA, MIB, all_reduce_bus_rate
 
@@ -35,19 +35,20 @@ def measure(world: World) -> Figure:
     synchronise(world.device)
     if not torch.equal(total.cpu(), torch.as_tensor(expected)):
         raise WrongSumError(f"rank {world.rank} got another sum of {world.size} messages")
-    seconds = min(_timed(world, message) for _ in range(REPEATS))
+    seconds = min(time_all_reduce(message, world) for _ in range(REPEATS))
     how = f"{dist.get_backend()} over {world.size} ranks, {BYTES // MIB} MiB, bus bandwidth"
     rate = all_reduce_bus_rate(BYTES, world.size, seconds) / GIGA
     return Figure(rate, "GB/s", f"{how}, best of {REPEATS}, every number checked")
 
 
-def _timed(world: World, message: torch.Tensor) -> float:
-    def exchange() -> None:
-        dist.all_reduce(message)
-        synchronise(world.device)
-
+def time_all_reduce(message: torch.Tensor, world: World) -> float:
+    """Seconds of one all-reduce that all processes begin together."""
     dist.barrier()
-    return best_seconds(exchange, seconds=0)
+    synchronise(world.device)
+    started = time.perf_counter()
+    dist.all_reduce(message)
+    synchronise(world.device)
+    return time.perf_counter() - started
 
 
 def main() -> None:

@@ -68,7 +68,7 @@ class ChildProcess:
         is_group = host.processes > 1 or meeting is not None
         self._group = GroupChannel(orders) if is_group else None
         if self._group is None:
-            self._process = _start_alone(host)
+            self._process = _start(host.command, host, stderr=subprocess.PIPE)
             events, log = _stream(self._process.stdout), _stream(self._process.stderr)
         else:
             self._process = _start_group(self._group, host, meeting)
@@ -82,7 +82,11 @@ class ChildProcess:
         for thread in self._threads:
             thread.start()
         if self._group is None:
-            self._tell(orders)
+            stdin = _stream(self._process.stdin)
+            with contextlib.suppress(BrokenPipeError):  # Its death shows at the end of the events.
+                stdin.write(json.dumps(orders).encode())
+            with contextlib.suppress(BrokenPipeError):
+                stdin.close()
 
     def next_line(self, *, wait_seconds: float) -> Line | None:
         """The next line, or None if none comes in time."""
@@ -113,13 +117,6 @@ class ChildProcess:
         """The end of the process's standard error."""
         return self._tail.decode(errors="replace")
 
-    def _tell(self, orders: dict[str, Any]) -> None:
-        stdin = _stream(self._process.stdin)
-        with contextlib.suppress(BrokenPipeError):  # Its death shows at the end of the events.
-            stdin.write(json.dumps(orders).encode())
-        with contextlib.suppress(BrokenPipeError):
-            stdin.close()
-
     def _read_events(self, events: IO[bytes]) -> None:
         with events as stream:
             while text := stream.readline(LINE_LIMIT_BYTES):
@@ -132,18 +129,6 @@ class ChildProcess:
                 self._tail = (self._tail + chunk)[-LOG_TAIL_BYTES:]
 
 
-def _start_alone(host: Host) -> subprocess.Popen[bytes]:
-    """Start the one training process; its standard output carries the events."""
-    return subprocess.Popen(
-        host.command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=child_environment(host.threads),
-        start_new_session=True,
-    )
-
-
 def _start_group(
     group: GroupChannel, host: Host, meeting: Meeting | None
 ) -> subprocess.Popen[bytes]:
@@ -152,17 +137,34 @@ def _start_group(
     options = launch_options(host.processes, meeting)
     launcher = (python, "-m", "worker.group", str(os.getpid()), str(group.folder), *options)
     try:
-        return subprocess.Popen(
+        return _start(
             (*launcher, *command),
+            host,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env=child_environment(host.threads),
-            start_new_session=True,
             pass_fds=(group.writer,),
         )
     finally:
         group.close_writer()
+
+
+def _start(
+    command: Sequence[str],
+    host: Host,
+    *,
+    stderr: int,
+    stdin: int = subprocess.PIPE,
+    pass_fds: Sequence[int] = (),
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command,
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        env=child_environment(host.threads),
+        start_new_session=True,
+        pass_fds=pass_fds,
+    )
 
 
 def _stream(stream: IO[bytes] | None) -> IO[bytes]:

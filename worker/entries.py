@@ -14,7 +14,6 @@ from finishline.rules.run import Ledger
 from finishline.rules.trainings.environment import family_of
 from finishline.rules.verification.messages import (
     BoxWord,
-    Failure,
     Lease,
     PackageContent,
     ReplayEvaluation,
@@ -127,7 +126,11 @@ def run_of(result: RaceResult, *, index: int, seed: int, reason: StopReason | No
     if status == "failed":
         why = entry_failure(result.code, result.message or "")
     elif status == "cancelled" and reason in ("worker_stopped", "time_limit"):
-        status, why = "failed", _given_up(reason)
+        status = "failed"
+        if reason == "time_limit":
+            why = failure("run_time_limit", "the run was stopped at the server's time limit")
+        else:
+            why = failure("worker_stopped", "the worker got a request to stop")
     span = seconds_after_preparation(result.ledger)
     return ReplayRun(
         index=index,
@@ -141,12 +144,6 @@ def run_of(result: RaceResult, *, index: int, seed: int, reason: StopReason | No
         failure=why,
         log_tail=result.log_tail,
     )
-
-
-def _given_up(reason: StopReason | None) -> Failure:
-    if reason == "time_limit":
-        return failure("run_time_limit", "the run was stopped at the server's time limit")
-    return failure("worker_stopped", "the worker got a request to stop")
 
 
 @contextmanager

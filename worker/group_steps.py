@@ -16,7 +16,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from reference_models.distributed import World, join, synchronise
+from reference_models.distributed import World, join
+from worker.all_reduce import time_all_reduce
 from worker.bench import GROUP_RESULT
 from worker.group import read_orders
 from worker.processes import die_with_parent
@@ -27,16 +28,6 @@ WARM_UP_ROUNDS = 3
 ROUNDS = 40
 WARM_UP_EXCHANGES = 5
 FEWEST, MOST = 10, 10_000
-
-
-def time_all_reduce(message: torch.Tensor, world: World) -> float:
-    """Seconds of one all-reduce that all processes begin together."""
-    dist.barrier()
-    synchronise(world.device)
-    started = time.perf_counter()
-    dist.all_reduce(message)
-    synchronise(world.device)
-    return time.perf_counter() - started
 
 
 def time_for(seconds: float, size: int, world: World) -> list[float]:

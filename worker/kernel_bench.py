@@ -19,10 +19,8 @@ from worker.bench import BenchError, absent_figures, describe_machine, run_group
 from worker.json_events import tell
 from worker.kernel_rules import Kernel, Shape, read_kernels
 from worker.latency import first_line, synchronise
-from worker.model_speed import ARITHMETIC
+from worker.model_speed import ARITHMETIC, repeat, warm_up
 from worker.roofs import FP8, LAUNCHES, Arithmetic, Device, find_device, fp8_product, types_of
-
-WARM_UP_CALLS = 5
 
 
 @dataclass(frozen=True)
@@ -133,16 +131,8 @@ def time_calls(calls: Calls, *, seconds: float, device: str) -> list[float]:
         synchronise(device)
         return (time.perf_counter() - begun) / calls.repeats
 
-    started = time.perf_counter()
-    for _ in range(WARM_UP_CALLS):
-        timed()
-        if time.perf_counter() - started > seconds:
-            break
-    taken: list[float] = []
-    started = time.perf_counter()
-    while not taken or time.perf_counter() - started < seconds:
-        taken.append(timed())
-    return taken
+    warm_up(timed, seconds=seconds)
+    return repeat(timed, seconds=seconds)
 
 
 NO_PRODUCT = "a copy, an all-reduce and a launch multiply nothing"

@@ -16,7 +16,6 @@ from finishline.client.transport import (
     FinishlineError,
     NotAllowed,
     NotSignedIn,
-    Retries,
     TimedRetries,
     Transport,
 )
@@ -75,58 +74,39 @@ class WorkerLink:
 
     def hello(self, hello: WorkerHello) -> HelloAnswer:
         """Say that this worker is alive: one try, the next hello is a few seconds away."""
-        content = self._post("/workers/hello", orjson.dumps(hello), retries=NEVER)
+        content = self._post("/workers/hello", hello)
         # A server of the version before has no orders.
         return decode(content, HelloAnswer) if content else HelloAnswer()
 
     def probe(self, probe: WorkerProbe) -> ProbeAnswer:
         """Send this worker's own measurements; return the server's answer to its canary."""
-        content = self._post(
-            "/workers/probes",
-            orjson.dumps(probe),
-            retries=TimedRetries(PROBE_RETRY_SECONDS, self._pause),
-        )
+        content = self._post("/workers/probes", probe, retry_seconds=PROBE_RETRY_SECONDS)
         return decode(content, ProbeAnswer)
 
     def next(self, name: str, *, wait_seconds: float) -> ReplayJob | None:
         """Wait for the next attempt of this worker; None if there is none yet. One try."""
-        content = self._post(
-            f"/workers/{quote(name, safe='')}/next?wait={wait_seconds:.1f}",
-            b"{}",
-            retries=NEVER,
-            timeout=httpx2.Timeout(5.0, read=wait_seconds + 10.0),
-        )
+        path = f"/workers/{quote(name, safe='')}/next?wait={wait_seconds:.1f}"
+        content = self._post(path, {}, timeout=httpx2.Timeout(5.0, read=wait_seconds + 10.0))
         return decode(content, ReplayJob) if content else None
 
     def claim(self, attempt_id: str, request: ClaimRequest) -> Lease:
         """Take an attempt. Raises Conflict if it is taken, over or cancelled."""
-        content = self._post(
-            f"/attempts/{attempt_id}/claim",
-            orjson.dumps(request),
-            retries=TimedRetries(CLAIM_RETRY_SECONDS, self._pause),
-        )
-        return decode(content, Lease)
+        path = f"/attempts/{attempt_id}/claim"
+        return decode(self._post(path, request, retry_seconds=CLAIM_RETRY_SECONDS), Lease)
 
     def post_events(
         self, lease: Lease, batch: EvaluationBatch, *, once: bool = False
     ) -> BatchAnswer:
         """Send events and renew the lease: one try, or until the lease has run out."""
-        content = self._post(
-            f"/attempts/{lease.attempt_id}/evaluations",
-            orjson.dumps(batch),
-            lease=lease,
-            retries=NEVER if once else TimedRetries(lease.lease_seconds, self._pause),
-        )
-        return decode(content, BatchAnswer)
+        path = f"/attempts/{lease.attempt_id}/evaluations"
+        seconds = None if once else lease.lease_seconds
+        return decode(self._post(path, batch, retry_seconds=seconds, lease=lease), BatchAnswer)
 
     def report(self, lease: Lease, report: ReplayReport) -> None:
         """Upload the report; the server treats a second copy as the first one."""
-        self._post(
-            f"/attempts/{lease.attempt_id}/report",
-            orjson.dumps(report),
-            lease=lease,
-            retries=TimedRetries(REPORT_RETRY_LEASES * lease.lease_seconds, self._pause),
-        )
+        seconds = REPORT_RETRY_LEASES * lease.lease_seconds
+        path = f"/attempts/{lease.attempt_id}/report"
+        self._post(path, report, retry_seconds=seconds, lease=lease)
 
     def training(self, lease: Lease) -> TrainingGrant:
         """The packages, nonces and limits of an attempt that trains in a box."""
@@ -145,20 +125,21 @@ class WorkerLink:
     def _post(
         self,
         path: str,
-        content: bytes,
+        message: object,
         *,
-        retries: Retries | TimedRetries,
+        retry_seconds: float | None = None,
         lease: Lease | None = None,
         timeout: httpx2.Timeout = REQUEST_TIMEOUT,
     ) -> bytes:
         """Post with the token of this worker, or with that and the fence of a lease."""
         headers = {} if lease is None else _headers(lease)
+        retries = NEVER if retry_seconds is None else TimedRetries(retry_seconds, self._pause)
         try:
             return self._transport.post_bytes(
-                path, content, headers=headers, retries=retries, timeout=timeout
+                path, orjson.dumps(message), headers=headers, retries=retries, timeout=timeout
             )
         except FinishlineError as error:
-            if error.status is not None and retries is not NEVER:  # A hello logs changes alone.
+            if error.status is not None and retry_seconds is not None:  # Else once, and often.
                 log.info("%s: the server answered %d", path, error.status)
             raise
 
@@ -224,16 +205,16 @@ class HelloThread:
     def _say(self) -> None:
         try:
             answer = self._server.hello(WorkerHello(self._system, self._state.word(), self._box))
-        except (NotSignedIn, NotAllowed) as error:
-            self._state.refused = (
-                f"{str(error).rstrip('.')}. This worker ends; give it a token of role worker in "
-                "FINISHLINE_WORKER_TOKEN or FINISHLINE_WORKER_TOKEN_FILE."
-            )
-            log.error(self._state.refused)
-            return
         except (FinishlineError, ValueError) as error:
-            if isinstance(error, FinishlineError) and error.status == 422:
-                self._state.refused = f"{str(error).rstrip('.')}. This worker ends."
+            ends = f"{str(error).rstrip('.')}. This worker ends"
+            if isinstance(error, NotSignedIn | NotAllowed):
+                self._state.refused = (
+                    f"{ends}; give it a token of role worker in FINISHLINE_WORKER_TOKEN or "
+                    "FINISHLINE_WORKER_TOKEN_FILE."
+                )
+            elif isinstance(error, FinishlineError) and error.status == 422:
+                self._state.refused = f"{ends}."
+            if self._state.refused is not None:
                 log.error(self._state.refused)
                 return
             if self._heard:

@@ -204,25 +204,38 @@ def flops_of(step: Callable[[], object], batch_size: int) -> float | None:
     return None if work is None else work.step_flops / batch_size
 
 
-def time_batches(step: Callable[[], object], told: Mapping[str, Any]) -> dict[str, Any]:
-    """Seconds of each batch until the time is up, at least one, after a warm-up."""
-    device, seconds = told["device"], told["seconds"]
+def warm_up(call: Callable[[], object], *, seconds: float) -> None:
+    """Call it some times, fewer where that takes longer than the seconds."""
     started = time.perf_counter()
     for _ in range(WARM_UP_CALLS):
-        step()
-        synchronise(device)
+        call()
         if time.perf_counter() - started > seconds:
             break
-    sensors = open_sensors(device)
-    before = sensors.energy_joules() if sensors else None
-    batches: list[float] = []
-    started = ended = time.perf_counter()
-    while not batches or ended - started < seconds:
+
+
+def repeat(timed: Callable[[], float], *, seconds: float) -> list[float]:
+    """The seconds that each call returns until the time is up, at least one."""
+    taken: list[float] = []
+    started = time.perf_counter()
+    while not taken or time.perf_counter() - started < seconds:
+        taken.append(timed())
+    return taken
+
+
+def time_batches(step: Callable[[], object], told: Mapping[str, Any]) -> dict[str, Any]:
+    """Seconds of each batch until the time is up, with energy and memory."""
+    device, seconds = told["device"], told["seconds"]
+
+    def timed() -> float:
         begun = time.perf_counter()
         step()
         synchronise(device)
-        ended = time.perf_counter()
-        batches.append(ended - begun)
+        return time.perf_counter() - begun
+
+    warm_up(timed, seconds=seconds)
+    sensors = open_sensors(device)
+    before = sensors.energy_joules() if sensors else None
+    batches = repeat(timed, seconds=seconds)
     after = sensors.energy_joules() if sensors else None
     on_processor = not device.startswith("cuda")
     return {

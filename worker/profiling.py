@@ -253,17 +253,6 @@ def cumulative(values: Sequence[float]) -> Points:
     return [[value, (index + 1) / len(ordered)] for index, value in enumerate(ordered)]
 
 
-def read_orders(benchmark_file: Path, device: str | None, data: Path) -> dict[str, Any]:
-    """Orders for training a benchmark's reference with its defaults. Raises RuleError."""
-    benchmark = load_benchmark(benchmark_file)
-    return {
-        "reference": reference_of(benchmark).reference,
-        "hyperparameters": hyperparameters(benchmark, {}),
-        "device": choose_device(device),
-        "data_dir": str(data),
-    }
-
-
 def main() -> int:
     """Profile, tell, return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m worker.profiling")
@@ -276,7 +265,13 @@ def main() -> int:
     torch.set_num_threads(1)
 
     def profiled() -> dict[str, Any]:
-        orders = read_orders(given.benchmark, given.device, given.data)
+        benchmark = load_benchmark(given.benchmark)
+        orders = {
+            "reference": reference_of(benchmark).reference,
+            "hyperparameters": hyperparameters(benchmark, {}),
+            "device": choose_device(given.device),
+            "data_dir": str(given.data),
+        }
         return run_profile(orders, steps=given.steps, out=given.out)
 
     return tell_result(profiled)

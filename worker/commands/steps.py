@@ -11,7 +11,7 @@ from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import BenchmarksDir, Data, Json
 from finishline.cli.processes import python_module
-from finishline.cli.screen import open_screen
+from finishline.cli.screen import Screen, open_screen
 from finishline.cli.tables import ABSENT, make_table
 from finishline.cli.training import require_trainable, require_training_packages
 from worker.commands.bench import Device
@@ -45,12 +45,18 @@ def scale(
     require_trainable(definition, {}, division=None)
     options = ["--processes", *map(str, counts), "--steps", str(steps), "--data", str(data)]
     options += ["--strong"] if strong else []
-    options += [] if device is None else ["--device", device]
     screen = open_screen(as_json=as_json)
-    command = python_module("worker.scaling", str(file), *options)
-    result = run_measurement(command, told=lambda doing: screen.say(f"{doing} ..."))
+    result = _measure("worker.scaling", file, options, device, screen)
     screen.answer(result, [_points_table(result)])
     return int(ExitCode.OK)
+
+
+def _measure(
+    module: str, file: Path, options: list[str], device: str | None, screen: Screen
+) -> dict[str, Any]:
+    options += [] if device is None else ["--device", device]
+    command = python_module(module, str(file), *options)
+    return run_measurement(command, told=lambda doing: screen.say(f"{doing} ..."))
 
 
 def _read_processes(text: str) -> list[int]:
@@ -98,11 +104,8 @@ def profile(
             exit_code=ExitCode.REFUSED,
         ) from error
     options = ["--steps", str(steps), "--out", str(out), "--data", str(data)]
-    if device is not None:
-        options += ["--device", device]
     screen = open_screen(as_json=as_json)
-    command = python_module("worker.profiling", str(file), *options)
-    result = run_measurement(command, told=lambda doing: screen.say(f"{doing} ..."))
+    result = _measure("worker.profiling", file, options, device, screen)
     screen.answer(result, [_parts_table(result), f"Wrote {out / 'trace.json'}."])
     return int(ExitCode.OK)
 
