@@ -54,7 +54,6 @@ class Bench:
     seconds: float
 
     def orders(self) -> dict[str, Any]:
-        """Orders for every measuring process."""
         return {
             "reference": self.reference,
             "hyperparameters": dict(self.settings),
@@ -79,7 +78,6 @@ class BenchError(RuntimeError):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, tell, return the exit code."""
     return tell_result(lambda: run_bench(read_arguments(arguments), measure_apart))
 
 
@@ -96,7 +94,7 @@ def tell_result(measured: Callable[[], Mapping[str, Any]]) -> int:
 
 
 def describe_machine(device: str, *, threads: int) -> dict[str, Any]:
-    """What every result says of its machine."""
+    """The machine, in the words of every result."""
     system = asdict(probe(threads=threads, device=device))
     return {"device": device, "system": system, "host": describe_surroundings(device)}
 

@@ -42,7 +42,6 @@ def canary_gflops(*, seconds: float = SECONDS) -> float:
 
 
 def answer(_orders: object) -> dict[str, object]:
-    """The answer of a measuring process."""
     return {
         "gflops": canary_gflops(),
         "configuration": f"numpy {np.__version__} matmul {SIDE} float32, one thread",

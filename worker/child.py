@@ -109,7 +109,6 @@ def _exchange() -> Any:
 
 
 def main() -> None:
-    """Train as told and end the process."""
     told, events = join_group(*sys.argv[1:]) if len(sys.argv) == 3 else stand_alone()
     exit_code = 0
     try:

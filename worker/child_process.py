@@ -173,7 +173,6 @@ def _stream(stream: IO[bytes] | None) -> IO[bytes]:
 
 
 def orders_of(job: ReplayJob, index: int, *, host: Host) -> dict[str, Any]:
-    """The orders of a training process for run `index` of a job."""
     training = job.trainings[index]
     latency = job.latency if "latency" in training.measure else None
     return {

@@ -108,7 +108,6 @@ class Entries:
 
 
 def evaluation_of(ask: Ask) -> ReplayEvaluation:
-    """An ask as a row of its run."""
     return ReplayEvaluation(
         epoch=float(ask.number),
         samples=None,

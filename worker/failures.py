@@ -73,7 +73,6 @@ _TABLE: dict[FailureCode, tuple[FailureKind, str]] = {
 
 
 def failure(code: FailureCode, message: str) -> Failure:
-    """The failure of a code, with the kind and next step that belong to it."""
     kind, next_step = _TABLE[code]
     return Failure(kind=kind, code=code, message=message, next_step=next_step)
 

@@ -31,7 +31,6 @@ Request = tuple[float, float, float]
 
 
 def answer(told: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer to the orders of one process."""
     device, arithmetic = told["device"], ARITHMETIC[told["precision"]]
     find_device(device)
     model = build_generator(told["model"]).to(device, arithmetic.dtype).eval()

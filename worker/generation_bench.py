@@ -42,7 +42,6 @@ class GenerationBench:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, tell, return the exit code."""
     return tell_result(lambda: run_generation(read_arguments(arguments), measure_apart))
 
 

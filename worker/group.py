@@ -53,12 +53,10 @@ class GroupChannel:
         os.close(self.writer)
 
     def remove(self) -> None:
-        """Remove the folder; harmless if it is gone."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def read_orders(folder: Path) -> dict[str, Any]:
-    """Read the orders for a process of the group."""
     orders: dict[str, Any] = json.loads((folder / ORDERS).read_text())
     return orders
 

@@ -102,7 +102,6 @@ class Channel:
         return message
 
     def close(self) -> None:
-        """End the connection; harmless if it has ended."""
         end_connection(self._connection)
         self._reader.close()
 
@@ -277,7 +276,6 @@ class Hosts:
                     break
 
     def close(self) -> None:
-        """Send the other hosts home."""
         with self._changed:
             channels = list(self._channels.values())
             self._channels = {}  # None of them is lost.

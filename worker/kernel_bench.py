@@ -159,7 +159,6 @@ class KernelBench:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, tell, return the exit code."""
     return tell_result(lambda: run_kernels(read_arguments(arguments)))
 
 
@@ -239,7 +238,6 @@ def time_kernel(kernel: Kernel, asked: KernelBench) -> list[float]:
 
 
 def figures_of(kernel: Kernel, taken: Sequence[float]) -> dict[str, Any]:
-    """The figures of one kernel from the seconds of its calls."""
     seconds = distribution(taken)
     median = float(seconds["p50"] or 0)
     flops, moved = kernel.flops, kernel.bytes_moved

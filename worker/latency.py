@@ -31,7 +31,6 @@ class BackendAbsentError(Exception):
 
 
 def prepare_eager(model: Any, _example: tuple[Tensor, ...], _device: str) -> Call:
-    """The module as it is."""
     call: Call = model
     return call
 
@@ -103,7 +102,6 @@ def _import_onnxruntime() -> ModuleType:
 
 
 def first_line(error: BaseException) -> str:
-    """First line of an error's message."""
     text = str(error).strip().splitlines()
     return (text[0] if text else type(error).__name__)[:300]
 

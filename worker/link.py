@@ -114,7 +114,6 @@ class WorkerLink:
         return decode(content, TrainingGrant)
 
     def task_file(self, lease: Lease, name: str) -> bytes:
-        """A file of the benchmark's task."""
         return self._get(f"/attempts/{lease.attempt_id}/task/{quote(name)}", lease)
 
     def _get(self, path: str, lease: Lease) -> bytes:

@@ -62,7 +62,6 @@ class Chosen:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Train, write the files, return the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         chosen = read_arguments(given)
@@ -186,7 +185,6 @@ def as_run(run: ReplayRun, job: ReplayJob, *, host: Host) -> Run:
 
 
 def submission(chosen: Chosen, system: WorkerSystem, job: ReplayJob) -> dict[str, Any]:
-    """The JSON that goes with the run logs."""
     stated = {} if chosen.precision is None else {"precision": chosen.precision}
     return stated | {
         "benchmark": chosen.benchmark.benchmark_id,
@@ -213,12 +211,10 @@ def submission(chosen: Chosen, system: WorkerSystem, job: ReplayJob) -> dict[str
 
 
 def log_name(index: int) -> str:
-    """The file name of a run's log."""
     return f"run_{index}.log"
 
 
 def print_event(event: ReplayEvent) -> None:
-    """One event as one line on standard output, at once."""
     sys.stdout.write(orjson.dumps(event).decode() + "\n")
     sys.stdout.flush()
 

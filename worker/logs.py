@@ -30,7 +30,6 @@ class TextFormatter(logging.Formatter):
     """`time level logger message [attempt_id=…]`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One record as text; a line break in a message is escaped."""
         message = record.getMessage().replace("\r", "\\r").replace("\n", "\\n")
         ids = " ".join(f"{name}={value}" for name, value in _under_way.items())
         line = f"{_moment(record)} {record.levelname} {record.name} {message}"
@@ -42,7 +41,6 @@ class JsonFormatter(logging.Formatter):
     """One JSON object a line, with the same names as the server's lines."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One record as JSON; a traceback is in `exception`."""
         line = {
             "time": _moment(record),
             "level": record.levelname.lower(),

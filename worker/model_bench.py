@@ -64,7 +64,6 @@ class ModelBench:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, tell, return the exit code."""
     return tell_result(lambda: run_model_bench(read_arguments(arguments), measure_apart))
 
 
@@ -129,7 +128,6 @@ def measure_peak(asked: ModelBench, measure: Measure) -> float | None:
 def figures_of(
     row: Mapping[str, Any], batch_size: int, asked: ModelBench, peak: float | None
 ) -> dict[str, Any]:
-    """The figures of one result from the seconds of its batches."""
     batches, flops = row["batches"], row["flops_per_sample"]
     samples = batch_size * len(batches)
     rate = samples / sum(batches)

@@ -137,7 +137,6 @@ WARM_UP_CALLS = 5
 
 
 def answer(told: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer to the orders of one process."""
     device = told["device"]
     find_device(device)
     module, inputs = build_model(told["model"], tokens=told["tokens"])

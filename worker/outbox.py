@@ -47,7 +47,6 @@ class Announcer:
         self._numbers = itertools.count()
 
     def run_started(self, run: int) -> None:
-        """A training process was started."""
         self._emit(run, "run_started")
 
     def phase(self, run: int, phase: str, *, seconds: float | None, ledger: Ledger) -> None:
@@ -55,7 +54,6 @@ class Announcer:
         self._emit(run, "phase", phase=phase, seconds=seconds, ledger=asdict(ledger))
 
     def evaluation(self, run: int, evaluation: ReplayEvaluation) -> None:
-        """The run was evaluated."""
         self._emit(run, "evaluation", **asdict(evaluation))
 
     def run_finished(
@@ -68,7 +66,6 @@ class Announcer:
         cpu_seconds: float | None,
         failure: Failure | None,
     ) -> None:
-        """The run ended."""
         self._emit(
             run,
             "run_finished",

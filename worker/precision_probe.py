@@ -44,7 +44,6 @@ class MovedBytes(TorchDispatchMode):  # type: ignore[misc]
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Count one operation and let it happen."""
         result = func(*args, **(kwargs or {}))
         if func.overloadpacket in self._counted:
             leaves = tree_leaves((args, kwargs, result))
@@ -150,7 +149,6 @@ class AutocastWatch(TorchFunctionMode):  # type: ignore[misc]
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Look and let it happen."""
         self.seen = self.seen or torch.is_autocast_enabled(self._device_type)
         return func(*args, **(kwargs or {}))
 
@@ -167,7 +165,6 @@ class PrecisionWatch(TorchDispatchMode):  # type: ignore[misc]
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Note one operation and let it happen."""
         kwargs = kwargs or {}
         namespace, _, name = func._schema.name.partition("::")
         is_attention = FUSED_ATTENTION in name
@@ -277,7 +274,6 @@ COMPILED_CODE = "compiled code"
 
 
 def audit(told: dict[str, Any]) -> dict[str, Any]:
-    """The audit of a reference with its settings, as it is answered."""
     reference = load_reference(told["reference"])
     config = configured(reference, told["hyperparameters"], told.get("precision"))
     device = told["device"]

@@ -43,7 +43,6 @@ def probe(
 
 
 def node_of(system: WorkerSystem) -> Node:
-    """This host as one of several."""
     return Node(
         name=system.worker,
         processor=system.processor,

@@ -254,7 +254,6 @@ def cumulative(values: Sequence[float]) -> Points:
 
 
 def main() -> int:
-    """Profile, tell, return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m worker.profiling")
     parser.add_argument("benchmark", type=Path)
     parser.add_argument("--steps", type=int, required=True)

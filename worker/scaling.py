@@ -68,7 +68,6 @@ class Scaling:
             self._check_batch(size)
 
     def fits(self, batch_size: int) -> bool:
-        """Whether the reference takes the batch size."""
         try:
             self._check_batch(batch_size)
         except RuleError:

@@ -40,7 +40,6 @@ class Kept(Generic[Measured]):
         self._all: TypeAdapter[dict[str, Measured]] = TypeAdapter(dict[str, kind])  # type: ignore[valid-type]
 
     def read(self, hardware_class: str) -> Measured | None:
-        """The measurement of a class, None if there was none."""
         return self._read_all().get(hardware_class)
 
     def write(self, hardware_class: str, measured: Measured) -> None:

@@ -78,7 +78,6 @@ class WorkerState:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Busy until the end of the block."""
         self.busy = True
         try:
             yield

@@ -83,7 +83,6 @@ def measure_throughput(
 
 
 def bench(told: dict[str, Any]) -> dict[str, Any]:
-    """The throughput of a reference, as it is answered."""
     reference = load_reference(told["reference"])
     config = reference.configure(told["hyperparameters"])
     device, seconds = told["device"], told["seconds"]
@@ -116,7 +115,6 @@ def bench(told: dict[str, Any]) -> dict[str, Any]:
 
 
 def answer(told: dict[str, Any]) -> dict[str, Any]:
-    """The throughput, or a sentence for what is missing."""
     try:
         return bench(told)
     except RuleError as error:

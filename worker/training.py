@@ -94,7 +94,6 @@ class RunRecorder:
         self.failure = reason
 
     def end(self, status: RunStatus) -> None:
-        """End the run."""
         if self.status is None:
             self.status = status
 
