@@ -2,6 +2,7 @@
 
 import math
 import re
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
@@ -16,6 +17,21 @@ TEXT_LIMIT = 4_000
 MISLEADING = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
+
+
+MOST_MARKS = 2  # Vietnamese takes two. More grow over the lines of a page.
+
+
+def fault_in_text(text: str) -> str | None:
+    """The fault in the characters of a stranger's text; None if it may be shown."""
+    if MISLEADING.search(text):
+        return "control characters in a text"
+    marks = 0
+    for character in "" if text.isascii() else text:
+        marks = marks + 1 if unicodedata.category(character) in ("Mn", "Me") else 0
+        if marks > MOST_MARKS:
+            return f"more than {MOST_MARKS} marks on a character"
+    return None
 
 
 class Fields:
@@ -89,8 +105,8 @@ class Fields:
         value = self._get(name, expected)
         if not isinstance(value, str) or not value.strip() or len(value) > TEXT_LIMIT:
             raise self.fail(name, f"{_kind(value)} {shown(value)}", expected=expected)
-        if MISLEADING.search(value):
-            raise self.fail(name, "control characters in a text", expected="printable text")
+        if fault := fault_in_text(value):
+            raise self.fail(name, fault, expected="printable text")
         return value.strip()
 
     def optional_text(self, name: str) -> str | None:
@@ -152,8 +168,8 @@ class Fields:
         value = self._get(name, "a list of texts")
         if not isinstance(value, list) or not value or not all(isinstance(v, str) for v in value):
             raise self.fail(name, f"{_kind(value)} {shown(value)}", expected="a list of texts")
-        if any(MISLEADING.search(text) for text in value):
-            raise self.fail(name, "control characters in a text", expected="printable texts")
+        if fault := next(filter(None, map(fault_in_text, value)), None):
+            raise self.fail(name, fault, expected="printable texts")
         return tuple(value)
 
     def optional_texts(self, name: str) -> tuple[str, ...] | None:

@@ -14,7 +14,7 @@ from pydantic import (
 )
 
 from finishline.rules.errors import RuleError, joined
-from finishline.rules.fields import MISLEADING, TEXT_LIMIT
+from finishline.rules.fields import TEXT_LIMIT, fault_in_text
 from finishline.rules.text import did_you_mean, near_miss, shown
 
 MOST_PROBLEMS = 50  # A stranger's table may have any number of wrong fields.
@@ -23,8 +23,8 @@ SHOULD = re.compile(r"\w+ should (be|have) ")  # As errors of pydantic begin.
 
 
 def _printable(value: object) -> object:
-    if isinstance(value, str) and MISLEADING.search(value):
-        raise ValueError("control characters in a text; expected printable text")
+    if isinstance(value, str) and (fault := fault_in_text(value)):
+        raise ValueError(f"{fault}; expected printable text")
     return value
 
 

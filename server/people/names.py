@@ -2,6 +2,8 @@
 
 import unicodedata
 
+from finishline.rules.fields import fault_in_text
+
 # The first of a group is its prototype, which the others look like.
 GROUPS = """
     2ƧꙄꝚ 3ƷȜЗӠꝪꞫ 4Ꮞ 5Ƽ 6бᏮ 8Ȣȣ 9Ꝯ AΑАᎪ BΒВᏴꞴ CСᏟ DᎠ EΕЕᎬ FϜꞘ GԌᏀᏳ HΗНᎻ JͿЈᎫꞲ KΚКᏦ LᏞ MΜϺМᎷ NΝ
@@ -41,6 +43,8 @@ def fault_in(name: str) -> str | None:
         return "has invisible or direction-changing characters; remove them"
     if not name or name != name.strip():
         return "is empty, or begins or ends with a space; remove spaces around it"
+    if fault := fault_in_text(name):
+        return f"has {fault}; write fewer"
     if "  " in name:
         return "has several spaces in a row; write one"
     plain = unicodedata.normalize("NFKC", name)

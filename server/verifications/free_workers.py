@@ -22,7 +22,7 @@ from server.base.models import (
 from server.submissions.packages import takes_packages_of
 from server.verifications.holds import FAILED, read_pause
 from server.verifications.jobs import NOBODY_YET
-from server.verifications.workers import is_organisers, owner_of
+from server.verifications.workers import is_organisers, is_organisers_worker, owner_of
 
 LONGEST_SILENCE_SECONDS = 60.0
 LONGEST_WAIT_SECONDS = 20.0  # Of a worker that asks for work.
@@ -176,10 +176,15 @@ def draw_apart(session: Session, idle: FreeWorkers, attempt: Attempt) -> str | N
 
 
 def able_to_train(session: Session, idle: FreeWorkers, attempt_id: str) -> Callable[[str], bool]:
-    """Condition on workers that may train an attempt: their box, and each package's environment."""
+    """Condition on workers that may train an attempt: their box, and each package's environment.
+
+    A worker's owner can read what it trains, so code under embargo goes to organisers' workers.
+    """
     sides = (Verification.submission_id, Verification.against_id)
     rows = session.execute(
-        select(TrainingPackage.environment_sha256, User, Attempt.hardware_class)
+        select(
+            TrainingPackage.environment_sha256, User, Attempt.hardware_class, Submission.embargoed
+        )
         .select_from(Attempt)
         .join(Verification, Verification.id == Attempt.verification_id)
         .join(Submission, or_(*(Submission.id == side for side in sides)))
@@ -191,6 +196,8 @@ def able_to_train(session: Session, idle: FreeWorkers, attempt_id: str) -> Calla
         return lambda _name: True
     named = set(idle.present.get(rows[0].hardware_class or "", ()))
     needed = {row.environment_sha256 for row in rows}
+    if any(row.embargoed for row in rows):
+        named = {name for name in named if is_organisers_worker(session, name)}
 
     def may_train(name: str) -> bool:
         box, owner = idle.boxes.get(name, {}), idle.owners.get(name)

@@ -284,6 +284,7 @@ WRONG = [
     (lambda f: f.text("x"), "a\x1b[31m", "control characters"),
     (lambda f: f.texts("x"), ["a", "b\x85"], "control characters"),
     (lambda f: f.text("x"), "a\x00", "control characters"),
+    (lambda f: f.text("x"), "a" + "\u0301" * 3, "more than 2 marks"),
     (lambda f: f.text("x"), "a\x9b31m", "control characters"),
     (lambda f: f.text("x"), "0.1 s \u202e model", "control characters"),
     (lambda f: f.text("x"), "\u2066model", "control characters"),

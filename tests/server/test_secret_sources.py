@@ -1,6 +1,10 @@
 """The source of a package is its submitter's and the organisers' until its first verdict."""
 
+from sqlalchemy import update
+
+from server.base.models import Attempt, Submission, WorkerRow
 from server.operations.export import export_everything
+from server.verifications.queue_order import take_due
 from tests.server.test_entries import (  # noqa: F401  a fixture
     FILES,
     MANIFEST,
@@ -45,3 +49,20 @@ def test_nothing_is_based_on_a_secret_source(entries, alice, bob, olivia, client
     assert copied.json()["package"]["same_program_as"] != entry["id"]
     assert entries.hand_in(bob, child_of(entry["package"]["sha256"])).status_code == 422
     assert verify(client, entry["id"], olivia, "ablation").status_code == 409
+
+
+def test_code_under_an_embargo_goes_to_organisers_workers_alone(entries, alice, database):
+    entry = entries.hand_in(alice).json()["id"]
+
+    def due(*, embargoed, confirmed_by):
+        with database.write() as session:
+            session.get_one(Submission, entry).embargoed = embargoed
+            session.execute(update(WorkerRow).values(confirmed_by=confirmed_by))
+            again = {"sent_to": None, "sends": 0, "send_after": Attempt.created_at}
+            session.execute(update(Attempt).values(again))
+            session.flush()
+            return len(take_due(session, alive_seconds=60))
+
+    assert due(embargoed=True, confirmed_by=WorkerRow.user_id) == 0
+    assert due(embargoed=True, confirmed_by=None) == 1
+    assert due(embargoed=False, confirmed_by=WorkerRow.user_id) == 1

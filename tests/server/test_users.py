@@ -116,6 +116,13 @@ def test_a_new_name_is_like_that_of_no_user_and_no_organisation(as_ada, alice):
     assert [user["name"] for user in as_ada("GET", USERS).json()["users"]] == ["ada", "alice"]
 
 
+def test_a_name_has_few_marks_on_a_character(as_ada):
+    answer = as_ada("POST", USERS, json={"name": "ca" + "\u0301" * 80 + "rol", "role": "worker"})
+    assert (answer.status_code, "2 marks" in answer.text) == (422, True)
+    accepted = as_ada("POST", USERS, json={"name": "Vi\u1ec7t", "role": "worker"})
+    assert accepted.status_code == 201
+
+
 @pytest.mark.parametrize(
     "name",
     ["report check", "Report-Check", "server.admin", "server.phases", "Finishline", "Finish1ine",
