@@ -98,8 +98,13 @@ def compare_submissions(session: Session, text: str) -> SubmissionComparison:
     if len(benchmarks) > 1:
         message = f"submissions of {' and '.join(benchmarks)}"
         raise _refusal(message, "submissions of one benchmark")
-    times = run_times(session, Submission.id.in_(ids)) | _measured_times(session, ids)
-    compared = [_compared(row, times.get(row.id, ())) for row in rows]
+    claimed, measured = run_times(session, Submission.id.in_(ids)), _measured_times(session, ids)
+    compared = [
+        _measured(row, measured.get(row.id, ()))
+        if row.evidence == "measured" or row.trained_with == "package"
+        else _claimed(row, claimed.get(row.id, ()))
+        for row in rows
+    ]
     return SubmissionComparison(
         benchmark=benchmarks[0], submissions=compared, pairs=_pairs(compared)
     )
@@ -136,6 +141,7 @@ def _find(session: Session, ids: Sequence[str]) -> list[Any]:
             Submission.division,
             Submission.tta_seconds,
             Submission.trained_with,
+            Submission.evidence,
             Submission.result,
             Pool.measured_seconds,
             Submission.withdrawn_at,
@@ -154,34 +160,43 @@ def _find(session: Session, ids: Sequence[str]) -> list[Any]:
     return [rows[submission_id] for submission_id in ids]
 
 
-def _measured_times(session: Session, ids: Sequence[str]) -> dict[str, list[float]]:
-    """Seconds of the sealed runs of training packages: they have no others."""
+def _measured_times(session: Session, ids: Sequence[str]) -> dict[str, list[float | None]]:
+    """Seconds of the measured runs of submissions, None for one that missed the target."""
     statement = (
         select(Submission.id, PoolRun.seconds)
         .join(PoolRun, PoolRun.pool_id == Submission.pool_id)
-        .where(
-            Submission.id.in_(ids),
-            Submission.trained_with == "package",
-        )
+        .where(Submission.id.in_(ids))
         .order_by(Submission.id, PoolRun.verification_id, PoolRun.index)
     )
-    times: dict[str, list[float]] = {}
+    times: dict[str, list[float | None]] = {}
     for submission_id, seconds in session.execute(statement):
-        if seconds is not None:
-            times.setdefault(submission_id, []).append(seconds)
+        times.setdefault(submission_id, []).append(seconds)
     return times
 
 
-def _compared(row: Any, seconds: Sequence[float]) -> ComparedView:
+def _measured(row: Any, runs: Sequence[float | None]) -> ComparedView:
+    """A submission with its measured runs: those that rank."""
+    seconds = [each for each in runs if each is not None]
+    return _compared(row, seconds, tta_seconds=row.measured_seconds, started=len(runs))
+
+
+def _claimed(row: Any, runs: Sequence[float]) -> ComparedView:
+    """A submission with the runs of its own logs."""
     factor = convergence_factor(row.tta_seconds, row.result)
-    is_entry = row.trained_with == "package"
+    seconds, started = [each * factor for each in runs], row.result.get("started", 0)
+    return _compared(row, seconds, tta_seconds=row.tta_seconds, started=started)
+
+
+def _compared(
+    row: Any, seconds: list[float], *, tta_seconds: float | None, started: int
+) -> ComparedView:
     return ComparedView.of(
         row,
         submission_id=row.id,
         hardware=hardware_words(row.system),
-        tta_seconds=row.measured_seconds if is_entry else row.tta_seconds,
-        runs_started=len(seconds) if is_entry else row.result.get("started", 0),
-        run_seconds=[s * factor for s in seconds],
+        tta_seconds=tta_seconds,
+        runs_started=started,
+        run_seconds=seconds,
         single_run=len(seconds) == 1,
         withdrawn=row.withdrawn_at is not None,
     )

@@ -18,7 +18,7 @@ from finishline.rules.ranking import Round, round_of
 from finishline.rules.statistics.aggregate import mean
 from finishline.rules.verification.calibration import band_at
 from server.base.errors import NotFoundError
-from server.base.models import RunRow
+from server.base.models import RunRow, Submission
 from server.base.services import Services, ServicesDep
 from server.benchmarks.calibrations import adopted_calibration, judging_benchmark
 from server.benchmarks.queries import find_benchmark
@@ -154,7 +154,9 @@ def _sets(
     }
     for one in sets.values():
         if one["entry"]["trained_with"] == "package" and lens is None:
-            one["runs"] = measured_curves(session, one["entry"]["submission_id"])
+            one["runs"] = measured_curves(
+                session, session.get_one(Submission, one["entry"]["submission_id"])
+            )
     # Curves are long, so one is in memory at a time.
     for run in session.scalars(
         select(RunRow)

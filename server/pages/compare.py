@@ -19,9 +19,9 @@ from server.boards.service import FEWEST, MOST, compare_submissions, query_of
 from server.pages.board_times import times_of
 from server.pages.queries import (
     measured_beside,
+    ranking_curves,
     submission_context,
     submission_with_checks,
-    submission_with_curves,
     title_of,
 )
 from server.pages.standings import places_of
@@ -151,13 +151,14 @@ def _with_findings(session: Session, context: Context) -> Context:
     shown: Context = context["submission"]
     published = shown["published_verification"]
     report = session.get_one(Verification, published).report if published else None
-    runs = submission_with_curves(session, shown["id"])
+    runs = ranking_curves(session, shown["id"])
+    is_measured = is_entry(shown) or shown["evidence"] == "measured"
     found = {"measured": measured_beside(report), "curves": runs}
-    return shown | found | (_of_entry(context, runs) if is_entry(shown) else {})
+    return shown | found | (_of_measured(context, runs) if is_measured else {})
 
 
-def _of_entry(context: Context, runs: Sequence[Context]) -> Context:
-    """The result of a training package: it has none of its own, but that of its measured runs."""
+def _of_measured(context: Context, runs: Sequence[Context]) -> Context:
+    """The result of the measured runs, in place of the claimed one; a package has no other."""
     shown, target = context["submission"], context["benchmark"]["target"]
     better = max if target["direction"] == "higher" else min
     times = [run["seconds"] for run in runs if run["seconds"] is not None]

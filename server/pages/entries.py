@@ -1,6 +1,6 @@
 """What an entry's page adds to a submission's: its measured runs, and the files of its package."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from sqlalchemy import select
@@ -12,7 +12,7 @@ from finishline.rules.statistics.aggregate import coefficient_of_variation_perce
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import ReplayRun
 from finishline.rules.verification.purposes import ABLATION, ENTRY
-from server.base.models import Submission, TrainingPackage, Verification
+from server.base.models import PoolRun, Submission, TrainingPackage, Verification
 from server.base.models.visibility import sees_source
 from server.base.standing import report_of
 from server.base.viewer import Viewer
@@ -197,27 +197,54 @@ def _in_short(runs: Iterable[Context]) -> Context:
     }
 
 
-def measured_curves(session: Session, submission_id: str) -> list[Context]:
-    """The curves of an entry's latest reported measurement, as those of a submission's runs.
+def measured_curves(session: Session, submission: Submission) -> list[Context]:
+    """The curves of the measured runs that rank; of an unmeasured entry, of its latest report.
 
-    Its evaluations are counted: a package tells no epochs.
+    Each is like a run of a submission. A package tells no epochs: its evaluations are counted.
     """
-    submission = session.get_one(Submission, submission_id)
     benchmark = definition(session, submission.benchmark_sha256)
-    for verification in measurements_of(session, submission_id, most=MOST_MEASUREMENTS):
+    ranking = ranking_runs(session, submission)
+    if ranking:
+        reports = {one.id: report_of(one) for one in measured_by(session, dict(ranking))}
+        trained = {
+            (name, run.index): run
+            for name, report in reports.items()
+            if report is not None
+            for run in report.runs
+        }
+        found = [trained[key] for key in ranking if key in trained]
+        return [_curve(benchmark, run, place) for place, run in enumerate(found)]
+    for verification in measurements_of(session, submission.id, most=MOST_MEASUREMENTS):
         report = report_of(verification)
         if report is not None:
             untimed = untimed_runs(verification)
-            return [_curve(benchmark, run) for run in report.runs if run.index not in untimed]
+            runs = [run for run in report.runs if run.index not in untimed]
+            return [_curve(benchmark, run, run.index) for run in runs]
     return []
 
 
-def _curve(benchmark: Benchmark, run: ReplayRun) -> Context:
+def ranking_runs(session: Session, submission: Submission) -> list[tuple[str, int]]:
+    """The measured runs that make a submission's time: verification and index of each."""
+    statement = (
+        select(PoolRun.verification_id, PoolRun.index)
+        .where(PoolRun.pool_id == submission.pool_id)
+        .order_by(PoolRun.verification_id, PoolRun.index)
+    )
+    return [(verification_id, index) for verification_id, index in session.execute(statement)]
+
+
+def measured_by(session: Session, ids: Collection[str]) -> Sequence[Verification]:
+    """Verifications with their reports."""
+    statement = select(Verification).where(Verification.id.in_(ids))
+    return session.scalars(statement.options(undefer(Verification.report))).all()
+
+
+def _curve(benchmark: Benchmark, run: ReplayRun, place: int) -> Context:
     found = evaluation_at_target(benchmark, run)
     better = max if benchmark.target.direction == "higher" else min
     return {
-        "index": run.index,
-        "file": f"run {run.index + 1}",
+        "index": place,
+        "file": f"run {place + 1}",
         "seconds": None if found is None else found.seconds,
         "best_quality": better((e.quality for e in run.evaluations), default=None),
         "evaluations": len(run.evaluations),

@@ -108,6 +108,14 @@ def _pool_runs(session: Session, pool_id: str | None) -> int:
     return session.scalar(select(func.count()).where(PoolRun.pool_id == pool_id)) or 0
 
 
+def ranking_curves(session: Session, submission_id: str) -> list[Context]:
+    """The runs that make a submission's figure: measured ones, or those of its own logs."""
+    submission = find_submission(session, submission_id)
+    if submission.evidence == "measured":
+        return measured_curves(session, submission)
+    return submission_with_curves(session, submission_id)
+
+
 def submission_with_curves(session: Session, submission_id: str) -> list[Context]:
     """The runs of a submission with as many evaluations as a page shows, evenly apart.
 
@@ -115,8 +123,9 @@ def submission_with_curves(session: Session, submission_id: str) -> list[Context
     A run's "evaluations" is how many it has; "index" is the place of each, from 1. A log may have
     100,000 of them, so one curve is in memory at a time.
     """
-    if find_submission(session, submission_id).trained_with == "package":
-        return measured_curves(session, submission_id)
+    submission = find_submission(session, submission_id)
+    if submission.trained_with == "package":
+        return measured_curves(session, submission)
     mine = RunRow.submission_id == submission_id
     count = session.scalar(select(func.count()).select_from(RunRow).where(mine)) or 1
     most = max(FEWEST_OF_A_RUN, MOST_EVALUATIONS // count)

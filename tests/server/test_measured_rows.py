@@ -49,6 +49,35 @@ def test_a_claim_has_no_number_and_a_provisional_rank(submit, digits_submission,
     assert entry["measured_seconds"] is None
 
 
+@pytest.fixture
+def claimed(submit, digits_submission, make_log):
+    """A submission of the open division that stays a claim."""
+    claim = digits_submission.claim | {"division": "open", "code_url": "https://example.org/code"}
+    logs = {
+        name: make_log(200 + k, name=name, division="open")
+        for k, name in enumerate(digits_submission.logs)
+    }
+    sent = submit(replace(digits_submission, claim=claim, logs=logs))
+    assert sent.status_code == 201, sent.text
+    return sent.json()["id"]
+
+
+def test_comparison_uses_the_measured_runs(verify, replay, claimed, client):
+    report = verify(seconds_per_epoch=0.13)
+    (entry,) = entries(client, division="closed")
+    ids = f"{replay.submission_id},{claimed}"
+
+    measured, own = client.get(f"/api/v1/compare?submissions={ids}").json()["submissions"]
+
+    assert measured["tta_seconds"] == entry["measured_seconds"]
+    assert measured["run_seconds"] == [run.tta_seconds for run in report.runs]
+    assert measured["runs_started"] == len(report.runs)
+    assert own["run_seconds"] != measured["run_seconds"]
+    page = client.get(f"/compare?ids={ids}").text
+    assert f"{entry['measured_seconds']:.3f}" in page
+    assert f"{entry['claimed_seconds']:.3f}" not in page
+
+
 def test_a_replayed_claim_ranks_at_our_time(verify, replay, client):
     report = verify(seconds_per_epoch=0.13)
     (entry,) = entries(client)
