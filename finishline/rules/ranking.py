@@ -48,11 +48,7 @@ CHECK_OF_STATUS: dict[str, Check] = {
 
 
 def evidence_of(*, archive: bool, measured: bool) -> Evidence:
-    """The word for a submission: an archive's is published, a pool's measured, any other claimed.
-
-    `measured` is whether its own configuration was trained on our workers with a measured time, by
-    a verdict that stands (`may_be_measured`).
-    """
+    """The evidence word of a submission, `measured` if `may_be_measured` by a standing verdict."""
     if archive:
         return "published"
     return "measured" if measured else "claimed"
@@ -65,10 +61,10 @@ def check_of(
     running: bool = False,
     uncalibrated: bool = False,
 ) -> Check | None:
-    """Check that a claim has passed so far; None if the evidence is not a claim.
+    """Check that a claim has passed so far, None if the evidence is not a claim.
 
-    `status` is the word of its verdict. `running` tells a verification that has begun from one that
-    waits. A verified claim is `undecided` where its settings are not calibrated.
+    `running` means that its verification has begun. A verified claim is undecided where its
+    settings are not calibrated.
     """
     if evidence != "claimed":
         return None
@@ -82,11 +78,7 @@ def check_of(
 def may_be_measured(
     *, status: str, kind: Kind, trained_with: str, same_class: bool, timed: bool
 ) -> bool:
-    """Whether sealed runs measure a submission itself, and not only its epochs.
-
-    The reference with these settings, or a package, trained on its own hardware class by a worker
-    that was quiet and had not drifted, with a verdict that verifies the claim.
-    """
+    """Whether measured runs give the submission's own time, and not only its epochs."""
     return (
         kind == "train"
         and status == "verified"
@@ -97,10 +89,7 @@ def may_be_measured(
 
 
 def is_timed(reasons: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether a verdict's reasons leave its times standing: a quiet worker that did not drift.
-
-    `reasons` are as they are stored, `rules.verdict.Reason` as tables.
-    """
+    """Whether a verdict's stored reasons speak of a quiet worker that did not drift."""
     untimed = {"hardware_differs", "worker_drifted", "noisy_host"}
     return not any(reason["code"] in untimed for reason in reasons)
 
@@ -138,10 +127,7 @@ def is_entry(row: Row) -> bool:
 
 
 def check_of_row(row: Row) -> str | None:
-    """Check that a claimed row has passed so far; None for other rows.
-
-    A row without the word for its evidence has the one that follows from its verdict.
-    """
+    """Check that a claimed row has passed so far, None for other rows."""
     if row.get("evidence", "claimed") != "claimed":
         return None
     return row.get("check") or CHECK_OF_STATUS.get(str(row.get("status")), "none")
@@ -156,7 +142,7 @@ def check_words(row: Row) -> str | None:
 
 
 def evidence_word(row: Row) -> str:
-    """The word for a row's evidence; of an entry without a measured time how far it has got."""
+    """The word for a row's evidence, or how far an entry without a measured time has got."""
     evidence = str(row.get("evidence", "claimed"))
     if evidence != "claimed" or not is_entry(row):
         return evidence
@@ -184,11 +170,7 @@ def ranked_seconds(row: Row) -> float | None:
 
 
 def place_words(row: Row) -> str | None:
-    """A row's number, or None of a row without a place.
-
-    A number that several rows share has "=" before it. The provisional one of a claim is in
-    brackets.
-    """
+    """A row's number, with "=" if shared and in brackets if provisional, None without a place."""
     rank, provisional = row.get("rank"), row.get("provisional_rank")
     if rank is not None:
         return f"={rank}" if row.get("tied") else str(rank)
@@ -226,10 +208,7 @@ STRENGTH = {"claimed": 0, "published": 1, "measured": 2}
 
 
 def consequence(before: Row, after: Row) -> str:
-    """Change of a row's evidence: "drops from measured to claimed".
-
-    Both have `evidence` and `check`. The check is named where the evidence stays as it is.
-    """
+    """Change of a row's evidence: "drops from measured to claimed"."""
     first, then = str(before["evidence"]), str(after["evidence"])
     if first != then:
         verb = "rises" if STRENGTH[then] > STRENGTH[first] else "drops"

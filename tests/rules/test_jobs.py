@@ -9,14 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from finishline.rules.errors import RuleError
 from finishline.rules.verification.calibration import plan_calibration
 from finishline.rules.verification.control_points import band_for
 from finishline.rules.verification.cross_check import plan_cross_check
 from finishline.rules.verification.duel import DUEL, plan_duel
 from finishline.rules.verification.job import Request, build_job, draw_of_trainings
 from finishline.rules.verification.messages import Failure
-from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES, purpose_named
+from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES
 from finishline.rules.verification.replay import draw_replay, plan_replay
 from server.verifications.fair_queue import (
     ORGANISERS_IN_A_ROW,
@@ -56,9 +55,6 @@ def job_of(digits, claim, trainings):
 def test_a_purpose_is_known_by_its_name_and_says_how_it_ends():
     assert all(purpose.name == name for name, purpose in PURPOSES.items())
     assert PURPOSES.keys() >= {"replay", "calibration", "duel", "latency", "cross_check"}
-    assert purpose_named("duel") is PURPOSES["duel"]
-    with pytest.raises(RuleError, match="unknown purpose 'race'; expected replay or calib"):
-        purpose_named("race")
     for purpose in PURPOSES.values():
         assert purpose.words.ending("unheard of", runs="3 runs").endswith(".")
     assert set(ASKED_FOR) >= {"replay", "latency"}

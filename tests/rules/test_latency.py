@@ -330,11 +330,11 @@ def test_what_cannot_be_measured_says_why():
     entry = replace(claim(kind="train"), dawnbench={"model": "m"})
     unknown = replace(claim(kind="train"), hyperparameters={"layers": 3.0})
 
-    assert "no reference model" in str(why_not_measurable(replace(DIGITS, replay=None), claim()))
-    assert "no [latency]" in str(why_not_measurable(replace(DIGITS, latency=None), claim()))
-    assert "has no hyperparameters" in str(why_not_measurable(DIGITS, entry))
-    assert "no hyperparameter 'layers'" in str(why_not_measurable(DIGITS, unknown))
-    assert why_not_measurable(DIGITS, replace(claim(), dawnbench={"model": "m"})) is None
+    assert "no reference model" in str(why_not_measurable(replace(DIGITS, replay=None), [claim()]))
+    assert "no [latency]" in str(why_not_measurable(replace(DIGITS, latency=None), [claim()]))
+    assert "has no hyperparameters" in str(why_not_measurable(DIGITS, [entry]))
+    assert "no hyperparameter 'layers'" in str(why_not_measurable(DIGITS, [unknown]))
+    assert why_not_measurable(DIGITS, [replace(claim(), dawnbench={"model": "m"})]) is None
 
 
 ENTRY = {

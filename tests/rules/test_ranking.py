@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from finishline.rules.verification.duel import (
     DuelRun,
     Pair,
+    duel_reasons,
     judge_duel,
-    p_challenger_no_faster,
 )
 from server.boards.ranking import (
     Ranked,
@@ -26,6 +26,7 @@ from server.boards.record_history import (
     measured_history,
     record_history,
 )
+from tests.support.verdicts import CLAIM, WORKER
 
 
 def standing(submission_id, tta_seconds=1.0, **others):
@@ -349,4 +350,5 @@ def test_the_p_value_of_a_duel_is_that_of_the_paired_t_test_on_log_times():
     logs = [[math.log(seconds) for seconds in side] for side in (challenger, holder)]
     oracle = scipy.stats.ttest_rel(*logs, alternative="less").pvalue
 
-    assert p_challenger_no_faster(judge_duel(pairs)) == pytest.approx(oracle, rel=1e-6)
+    reason, *_ = duel_reasons(judge_duel(pairs), claimed_on=CLAIM.system, trained_on=WORKER)
+    assert reason.numbers["p_challenger_no_faster"] == pytest.approx(oracle, rel=1e-6)

@@ -1,12 +1,11 @@
 """Calibration: train the reference to its last epoch, with the figures to judge others by."""
 
-import dataclasses
 import hashlib
 import itertools
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.definition_tables import ReferenceRun
@@ -17,15 +16,14 @@ from finishline.rules.submissions.claim import Claim
 from finishline.rules.text import count_text
 from finishline.rules.verification.control_points import control_points
 from finishline.rules.verification.job import Case, Draw, Purpose, Request, Words, trainings_of
-from finishline.rules.verification.messages import ControlPoint, Training
+from finishline.rules.verification.messages import ControlPoint, Measure, Training
 from finishline.rules.verification.verdict import SHARES
 
 
 def plan_calibration(request: Request) -> list[Training]:
     """Plan `runs` trainings at one `batch_size`, from seeds that are not `taken`.
 
-    The wish `precision` is that of them all, and the worker then finds out whether they were
-    trained in it; None for the reference's own.
+    With a wish `precision` the worker finds out whether they were trained in it.
     """
     wishes, seeds = request.wishes, dict[int, None]()  # an ordered set
     for seed in _draw_seeds(b"finishline calibration" + request.entropy):
@@ -34,15 +32,10 @@ def plan_calibration(request: Request) -> list[Training]:
         if seed not in wishes["taken"]:
             seeds[seed] = None
     drawn = Draw(seeds=tuple(seeds), nonce=request.entropy.hex())
-    settings = {"batch_size": float(wishes["batch_size"])}
-    precision = wishes.get("precision")
+    settings, precision = {"batch_size": float(wishes["batch_size"])}, wishes.get("precision")
+    measure: tuple[Measure, ...] = ("tta",) if precision is None else ("tta", "profile")
     return trainings_of(
-        drawn,
-        request.package,
-        settings,
-        stop_at="end",
-        measure=("tta",) if precision is None else ("tta", "profile"),
-        precision=precision,
+        drawn, request.package, settings, stop_at="end", measure=measure, precision=precision
     )
 
 
@@ -67,9 +60,8 @@ RUNS_PER_CHUNK = 10
 
 @dataclass(frozen=True)
 class ConvergenceAt:
-    """Epochs the reference needs to its target at one batch size.
+    """Epochs the reference needs to its target at one batch size, of the runs that reached it.
 
-    `epochs` has one figure for each of the `runs` that reached it, in the order of the runs.
     `stdev` has ddof = 1 and is None below two figures.
     """
 
@@ -87,7 +79,7 @@ class ConvergenceAt:
 
 @dataclass(frozen=True)
 class BandDifference:
-    """Distance of two calibrations at one evaluation; bounds where both have a band."""
+    """Distance of two calibrations at one evaluation, with bounds where both have a band."""
 
     index: int
     mean_difference: float
@@ -99,8 +91,7 @@ class BandDifference:
 class SizeComparison:
     """Two calibrations at one batch size: `difference` and band are the first's less the second's.
 
-    `p_value` is how likely epochs this far apart are, either way, if both measured the same; None
-    below two runs that reached the target on either side.
+    `p_value` is two-sided, None below two runs that reached the target on either side.
     """
 
     batch_size: int
@@ -122,7 +113,7 @@ def chunk_sizes(runs: int) -> list[int]:
 
 def calibrated_by(benchmark: Benchmark, runs: Sequence[ReferenceRun]) -> Benchmark:
     """Replace a benchmark's reference runs by those of a calibration."""
-    return dataclasses.replace(benchmark, reference_runs=tuple(runs))
+    return replace(benchmark, reference_runs=tuple(runs))
 
 
 def runs_sha256(runs: Sequence[ReferenceRun]) -> str:
@@ -163,23 +154,17 @@ def convergence_at(
 def band_at(
     benchmark: Benchmark, runs: Sequence[ReferenceRun], batch_size: int
 ) -> list[ControlPoint]:
-    """The band that the largest replay of the benchmark has to stay in at one batch size.
-
-    Empty below twice as many runs as such a replay makes, and without a replay policy.
-    """
+    """The band that the benchmark's largest replay has to stay in at one batch size."""
     policy = benchmark.replay
     if policy is None:
         return []
-    return control_points(
-        _curves(runs, batch_size),
-        runs=policy.max_runs,
-        alpha=policy.alpha * SHARES.replay_band,
-        resolution=benchmark.target.resolution or 0.0,
-    )
+    curves, alpha = _curves(runs, batch_size), policy.alpha * SHARES.replay_band
+    resolution = benchmark.target.resolution or 0.0
+    return control_points(curves, runs=policy.max_runs, alpha=alpha, resolution=resolution)
 
 
 def why_not_adoptable(benchmark: Benchmark, runs: Sequence[ReferenceRun]) -> str | None:
-    """Reason why a benchmark cannot be judged by these runs; None if it can.
+    """Reason why a benchmark cannot be judged by these runs, None if it can.
 
     Each batch size needs twice as many runs as the largest replay makes, or it has no band.
     """
@@ -200,26 +185,14 @@ def compare_calibrations(
 
     Source: Welch (1947) on the logarithms of the epochs to the target, two-sided.
     """
-    sizes = {run.batch_size for run in first} & {run.batch_size for run in second}
-    return [_compare_at(benchmark, first, second, size) for size in sorted(sizes)]
-
-
-def _compare_at(
-    benchmark: Benchmark,
-    first: Sequence[ReferenceRun],
-    second: Sequence[ReferenceRun],
-    batch_size: int,
-) -> SizeComparison:
-    one = convergence_at(benchmark, first, batch_size)
-    other = convergence_at(benchmark, second, batch_size)
-    return SizeComparison(
-        batch_size=batch_size,
-        first=one,
-        second=other,
-        difference=None if one.mean is None or other.mean is None else one.mean - other.mean,
-        p_value=two_sided_p(one.epochs, other.epochs),
-        band=tuple(_band_differences(benchmark, first, second, batch_size)),
-    )
+    found = []
+    for size in sorted({run.batch_size for run in first} & {run.batch_size for run in second}):
+        one, other = (convergence_at(benchmark, runs, size) for runs in (first, second))
+        difference = None if one.mean is None or other.mean is None else one.mean - other.mean
+        p_value = two_sided_p(one.epochs, other.epochs)
+        band = tuple(_band_differences(benchmark, first, second, size))
+        found.append(SizeComparison(size, one, other, difference, p_value, band))
+    return found
 
 
 def _band_differences(

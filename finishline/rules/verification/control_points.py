@@ -19,7 +19,7 @@ from finishline.rules.verification.verdict import SHARES
 
 
 def band_for(benchmark: Benchmark, claim: Claim, *, runs: int) -> list[ControlPoint]:
-    """The control points of a claim's replay; empty where its settings are not calibrated."""
+    """The control points of a claim's replay, empty where its settings are not calibrated."""
     policy, resolution = benchmark.replay, benchmark.target.resolution
     if policy is None or not is_calibrated(benchmark, claim):
         return []
@@ -43,10 +43,7 @@ def is_calibrated(benchmark: Benchmark, claim: Claim) -> bool:
 
 
 def precision_of(benchmark: Benchmark, claim: Claim) -> PrecisionName | None:
-    """The precision to train a claim in; None where the reference's own is the claim's.
-
-    A package trains in its own, whatever it states.
-    """
+    """The precision to train a claim in, None for the reference's or the package's own."""
     if benchmark.replay is None or claim.package is not None:
         return None
     return benchmark.replay.told(claim.precision)
@@ -93,9 +90,9 @@ def control_points(
     """The prediction band of `runs` further runs, one point per evaluation.
 
     For evaluation j of m: mean +- t(1 - alpha / (2 m runs), n - 1) * s * sqrt(1 + 1 / n) over the n
-    reference qualities, s with ddof = 1 and the half width never below `resolution`: all
-    evaluations of all `runs` stay inside with probability at least 1 - alpha. Empty if there are
-    fewer than 2 * runs reference curves. Curves of different length count to the shortest.
+    reference qualities, s with ddof = 1 and the half width at least `resolution`. All evaluations
+    of all `runs` stay inside with probability at least 1 - alpha. Empty below 2 * runs reference
+    curves, which count to the shortest.
     Source: Bonferroni bound on the Student-t prediction interval (Hahn & Meeker, "Statistical
     Intervals", 4.7).
     """
@@ -121,8 +118,7 @@ def first_break(
 ) -> BandBreak | None:
     """The first control point at which a curve is outside the band, or None.
 
-    `side` is "below" for worse than the band and "above" for better, in either direction of the
-    metric. Evaluations without a control point are not judged.
+    `side` is "below" for worse than the band and "above" for better, in either direction.
     """
     for quality, point in zip(qualities, points, strict=False):
         if point.lower <= quality <= point.upper:
@@ -144,7 +140,7 @@ DISTINCT_QUALITIES = 4
 
 @dataclass(frozen=True)
 class KnownCurve:
-    """A stored curve: where it is from, in words, its seed if that is known, its qualities."""
+    """A stored curve: its origin in words, its seed if that is known, its qualities."""
 
     origin: str
     seed: int | None
@@ -181,7 +177,7 @@ def are_twins(first: Sequence[float], second: Sequence[float]) -> bool:
 
 
 def opening_of(qualities: Sequence[float]) -> str | None:
-    """A hash of a curve's start, equal for curves that agree; None for one too short to tell."""
+    """A hash of a curve's start, equal for curves that agree, None for too short a curve."""
     opening: list[float] = []
     for quality in qualities:
         opening.append(float(quality))

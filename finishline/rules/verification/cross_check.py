@@ -8,9 +8,7 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.canonical import sha256_of
 from finishline.rules.statistics.aggregate import mean
 from finishline.rules.statistics.gaps import two_sided_p
-from finishline.rules.submissions.claim import Claim
-from finishline.rules.verification.control_points import precision_of
-from finishline.rules.verification.job import Case, Draw, Purpose, Request, Words, trainings_of
+from finishline.rules.verification.job import Case, Draw, Purpose, Request, Words
 from finishline.rules.verification.judge import why_not_timed
 from finishline.rules.verification.judge_convergence import (
     Curve,
@@ -18,6 +16,7 @@ from finishline.rules.verification.judge_convergence import (
     evaluations_of,
 )
 from finishline.rules.verification.messages import ReplayReport, ReplayRun, Training
+from finishline.rules.verification.replay import train_as_claimed
 from finishline.rules.verification.verdict import Outcome, Verdict
 
 # Fewer common evaluations tell no two seeds apart.
@@ -25,10 +24,7 @@ FEWEST_COMMON = 3
 
 
 def curve_distance(first: Curve, second: Curve) -> float | None:
-    """Root mean square difference of two qualities over the epochs that both were evaluated at.
-
-    In the metric's unit; None below three common evaluations.
-    """
+    """Root mean square difference of two curves over common epochs, None below three of them."""
     other = {item.epoch: item.quality for item in second if item.epoch is not None}
     gaps = [item.quality - other[item.epoch] for item in first if item.epoch in other]
     if len(gaps) < FEWEST_COMMON:
@@ -55,9 +51,8 @@ class Agreement:
 def drawn_runs(nonce: str, report: object, *, among: Sequence[int], organisers: bool) -> list[int]:
     """The indexes of the runs to train again: a function of the opened nonce and the report.
 
-    One of every report of a worker that is not the organisers'; of the organisers' each run with a
-    chance of one in ten. Nobody can foresee it: the report comes after the seal of the nonce, and
-    the nonce is not known to its worker.
+    That is one run of every report, or one in ten runs of an organisers' worker. A worker can't
+    foresee it, because it doesn't know the nonce.
     """
     if not among:
         return []
@@ -75,10 +70,9 @@ def _number(seed: bytes, index: int) -> int:
 def compare_runs(run: ReplayRun, other: ReplayRun, *, limit: float | None) -> Agreement | None:
     """Compare the curves and the pace of two trainings of one seed.
 
-    Curves agree within `limit`, the distance that calibrations measured for equal seeds; None
-    compares the pace alone. The pace agrees within 5 % and 0.25 s at the last evaluation that both
-    have. A run that missed the target ends no earlier than the other. None where they have fewer
-    than three evaluations in common. An agreement is `paced` or not, and `agrees` in all else.
+    Curves agree within `limit`, the distance that calibrations measured for equal seeds. Without it
+    only the pace is compared, which agrees within 5 % and 0.25 s at the last common evaluation. A
+    run that missed the target ends no earlier than the other. None below three common evaluations.
     """
     distance = curve_distance(evaluations_of(run), evaluations_of(other))
     if distance is None:
@@ -105,21 +99,14 @@ def _stops_short(run: ReplayRun, other: ReplayRun) -> bool:
 def plan_cross_check(request: Request) -> list[Training]:
     """One finished run again, from its `seed`."""
     drawn = Draw(seeds=(request.wishes["seed"],), nonce=request.entropy.hex())
-    claim = request.claims[0]
-    return trainings_of(
-        drawn,
-        request.package,
-        claim.hyperparameters,
-        measure=("tta", "profile"),
-        precision=precision_of(request.benchmark, claim),
-    )
+    return train_as_claimed(request, drawn, "tta", "profile")
 
 
 def agree(benchmark: Benchmark, first: ReplayReport, second: ReplayReport) -> Outcome:
-    """Whether a report of one run agrees with another of its seed: inconclusive with too little.
+    """Whether a report of one run agrees with another of its seed.
 
-    The pace of a busy worker contradicts nobody. The first one's time then counts nowhere, so the
-    curve is enough; the second one's confirms no time of another pace.
+    The pace of a busy worker contradicts nobody. If the first was busy, its time doesn't count, and
+    the curve is enough. If the second was busy, it confirms no time of another pace.
     """
     run = second.runs[0]
     other = next(item for item in first.runs if item.seed == run.seed)
@@ -146,10 +133,6 @@ def judge_cross_check(case: Case) -> Verdict:
     return Verdict(outcome, ())
 
 
-def _why_not(benchmark: Benchmark, claims: Sequence[Claim]) -> str | None:
-    return None  # The run that is trained again was trained before.
-
-
 def audits_differ(report: ReplayReport, other: ReplayReport) -> bool:
     """Whether two workers found different precisions in one training."""
     found = [each.precision.lowest for each in (report, other) if each.precision is not None]
@@ -158,7 +141,7 @@ def audits_differ(report: ReplayReport, other: ReplayReport) -> bool:
 
 @dataclass(frozen=True)
 class ReplayFigures:
-    """One replay in one line: seconds and epochs to the target, None if it did not reach it."""
+    """One replay: seconds and epochs to the target, None if it did not reach it."""
 
     index: int
     seed: int
@@ -170,9 +153,8 @@ class ReplayFigures:
 
 @dataclass(frozen=True)
 class Difference:
-    """A figure's means in both verifications, the first over the second, and how likely by chance.
+    """A figure's means in both verifications, and the two-sided p-value of Welch's t-test on logs.
 
-    `p_value` is two-sided, from Welch's t-test on logarithms; None below two replays on each side.
     `comparable` is false for times on different hardware classes.
     """
 
@@ -195,21 +177,21 @@ class SystemDifference:
 
 def figures_of(benchmark: Benchmark, report: ReplayReport) -> list[ReplayFigures]:
     """Figures of each replay of a report."""
-    return [_figures(benchmark, run) for run in report.runs]
-
-
-def _figures(benchmark: Benchmark, run: ReplayRun) -> ReplayFigures:
-    reached = evaluation_at_target(benchmark, run)
-    qualities = [item.quality for item in run.evaluations]
     best = max if benchmark.target.direction == "higher" else min
-    return ReplayFigures(
-        index=run.index,
-        seed=run.seed,
-        status=run.status,
-        tta_seconds=run.tta_seconds if reached is not None else None,
-        epochs_to_target=reached.epoch if reached is not None else None,
-        best_quality=best(qualities, default=None),
-    )
+    found = []
+    for run in report.runs:
+        reached = evaluation_at_target(benchmark, run)
+        found.append(
+            ReplayFigures(
+                index=run.index,
+                seed=run.seed,
+                status=run.status,
+                tta_seconds=run.tta_seconds if reached is not None else None,
+                epochs_to_target=reached.epoch if reached is not None else None,
+                best_quality=best((item.quality for item in run.evaluations), default=None),
+            )
+        )
+    return found
 
 
 def compare_replays(
@@ -251,7 +233,7 @@ CROSS_CHECK = Purpose(
     name="cross_check",
     plan=plan_cross_check,
     judge=judge_cross_check,
-    why_not=_why_not,
+    why_not=lambda benchmark, claims: None,  # The run was trained before.
     unable="cannot be trained again",
     words=Words(
         to_do="repeat",

@@ -25,7 +25,7 @@ from finishline.rules.verification.judge import is_excused
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import ReplayReport, ReplayRun, Training, WorkerSystem
 from finishline.rules.verification.replay import why_not_replayable
-from finishline.rules.verification.verdict import DuelOutcome, Reason, Verdict, Weight
+from finishline.rules.verification.verdict import DuelOutcome, Reason, ReasonCode, Verdict, Weight
 
 FEWEST_PAIRS, MOST_PAIRS = 2, 20
 FEWEST_PAIRS_TO_COUNT = 6  # The least n with (1/2)^n at most ALPHA / 2: fewer wins prove nothing.
@@ -69,25 +69,24 @@ def plan_duel(request: Request) -> list[Training]:
 
     Both packages of a pair train on the same drawn data, each with a seed of its own.
     """
-    sides = [_side(request, claim) for claim in request.claims]
+    sides = []
+    for claim in request.claims:
+        side = package_side(claim.package)
+        if claim.package is None:
+            settings = request.benchmark.defaults() | dict(claim.hyperparameters)
+            precision = precision_of(request.benchmark, claim)
+            side = Training(package=request.package, settings=settings, seed=0, precision=precision)
+        sides.append(side)
     return plan_in_turn(request.entropy, sides, rounds=request.wishes["pairs"], one_seed=False)
-
-
-def _side(request: Request, claim: Claim) -> Training:
-    if claim.package is not None:
-        return package_side(claim.package)
-    settings = request.benchmark.defaults() | dict(claim.hyperparameters)
-    precision = precision_of(request.benchmark, claim)
-    return Training(package=request.package, settings=settings, seed=0, precision=precision)
 
 
 @dataclass(frozen=True)
 class DuelRun:
-    """One run of a duel: `run` (from 0) of the whole.
+    """One run of a duel, with its number (from 0) in the whole.
 
-    "missed" counts as infinitely long, for any reason; "void" says nothing of the side: the
-    machinery failed. `seconds` and `epochs` to the target are None unless it was reached; epochs
-    are None of a package too, whose evaluations alone are counted.
+    "missed" counts as infinitely long. "void" says nothing about the side, because the
+    infrastructure failed. `seconds` and `epochs` to the target are None unless it was reached, and
+    a package has no epochs.
     """
 
     run: int
@@ -99,7 +98,7 @@ class DuelRun:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two runs that followed each other; `number` counts from 1."""
+    """Two runs that followed each other. `number` counts from 1."""
 
     number: int
     challenger: DuelRun
@@ -107,13 +106,13 @@ class Pair:
 
     @property
     def ratio(self) -> float | None:
-        """The challenger's seconds over the holder's; None unless both reached the target."""
+        """The challenger's seconds over the holder's, None unless both reached the target."""
         one, other = self.challenger.seconds, self.holder.seconds
         return None if one is None or other is None else one / other
 
     @property
     def winner(self) -> Side | None:
-        """The faster side, or the only one that reached; None if neither is."""
+        """The faster side, or the only one that reached the target."""
         endings = (self.challenger.ending, self.holder.ending)
         if endings == ("reached", "missed") or (self.ratio is not None and self.ratio < 1):
             return "challenger"
@@ -127,10 +126,7 @@ class Pair:
 
 
 def pair_runs(benchmark: Benchmark, report: ReplayReport) -> tuple[Pair, ...]:
-    """The pairs of a duel's report, in the order they were trained.
-
-    Raises RuleError if the report has an odd number of runs.
-    """
+    """The pairs of a report, in the order they were trained. Raises RuleError for an odd number."""
     runs = [_read_run(benchmark, run) for run in report.runs]
     if len(runs) % 2:
         expected = "two runs for each pair"
@@ -160,12 +156,10 @@ class Duel:
     """Result of a duel.
 
     `time`, `epochs` and `pace` (seconds per epoch) compare the challenger with the holder over the
-    pairs in which both reached the target; the ratio of times is that of epochs times that of
-    paces. `ahead` is the side that is rather the faster one, and `p_value` the one-sided p-value of
-    its being no faster, by the test that decided: "paired_t", or "count" where a side missed the
-    target and only wins were counted. `pairs_needed` is about how many pairs would separate the
-    sides if they differ as much as they did here; None if they are separated, if nothing is to
-    separate, or if no count of pairs is worth naming.
+    pairs in which both reached the target. `ahead` is the side that is rather the faster one, and
+    `p_value` the one-sided p-value of its being no faster, by the test that decided: "paired_t", or
+    "count" where a side missed the target. `pairs_needed` is about how many pairs would separate
+    sides that differ like these, None if that says nothing.
     """
 
     pairs: tuple[Pair, ...]
@@ -188,14 +182,13 @@ class Duel:
 
 
 def judge_duel(pairs: Sequence[Pair], *, alpha: float = ALPHA) -> Duel:
-    """Judge which side reaches the target sooner, or that it cannot be told.
+    """Judge which side reaches the target sooner, or that the runs cannot tell.
 
-    Each side is tested one-sided at alpha / 2 for being the faster one. A side that always reached
-    is tested by Student's t on the log ratios of the pairs in which the other did too, as long as
-    those are at least half of all pairs. A run that missed the target is infinite and has no mean,
-    and to leave it out would reward settings that are fast when they work at all: so a side that
-    missed any is judged by its count of wins, a missed run being a lost pair. A void run decides
-    nothing.
+    Each side is tested one-sided at alpha / 2. A side that always reached is tested by Student's t
+    on the log ratios of the pairs in which the other did too, as long as those are at least half of
+    all pairs. A run that missed the target has no time, and leaving it out would reward settings
+    that are fast when they work at all. So a side that missed any is judged by its count of wins,
+    with each missed run as a lost pair. A void run decides nothing.
     """
     gaps = time, _, _ = _gaps(pairs)
     tests = {side: _test(side, pairs, time) for side in SIDES}
@@ -213,15 +206,6 @@ def judge_duel(pairs: Sequence[Pair], *, alpha: float = ALPHA) -> Duel:
     elif outcome == "not_separable" and time is not None:
         needed = pairs_needed(time, alpha=alpha)
     return Duel(tuple(pairs), outcome, test, winner, p_value, *gaps, needed)
-
-
-def p_challenger_no_faster(duel: Duel) -> float | None:
-    """The one-sided p-value of the challenger being no faster; None where nothing tells it.
-
-    Of Student's t on the log ratios of the pairs; of its count of wins where it missed the target.
-    """
-    test = _test("challenger", duel.pairs, duel.time)
-    return None if test is None else test[1]
 
 
 def _test(side: Side, pairs: Sequence[Pair], time: Gap | None) -> tuple[Test, float] | None:
@@ -242,18 +226,14 @@ def _any_missed(pairs: Sequence[Pair]) -> bool:
 def _gaps(pairs: Sequence[Pair]) -> tuple[Gap | None, Gap | None, Gap | None]:
     """Times, epochs and paces of the pairs in which both sides reached the target."""
     runs = [(pair.challenger, pair.holder) for pair in pairs]
-    times = [
-        (one.seconds, other.seconds)
-        for one, other in runs
-        if one.seconds is not None and other.seconds is not None
-    ]
-    known = [run.epochs for pair in runs for run in pair if run.epochs]
+    times = [(one.seconds, other.seconds) for one, other in runs if one.seconds and other.seconds]
     epochs = [(one.epochs, other.epochs) for one, other in runs if one.epochs and other.epochs]
     paces = [
         (one.seconds / one.epochs, other.seconds / other.epochs)
         for one, other in runs
         if one.seconds and other.seconds and one.epochs and other.epochs
     ]
+    known = [run.epochs for pair in runs for run in pair if run.epochs]
     return (
         paired_gap(times, quantum=SHORTEST_SECONDS),
         paired_gap(epochs, quantum=EPOCHS_BETWEEN_EVALUATIONS),
@@ -266,13 +246,27 @@ def duel_reasons(duel: Duel, *, claimed_on: System, trained_on: WorkerSystem) ->
     is_open = duel.outcome in ("not_separable", "inconclusive")
     weight: Weight = "leaves_open" if is_open else "supports"
     reasons = [Reason("duel_time", weight, duel_sentence(duel), _time_numbers(duel))]
-    reasons += [_missed(duel, side) for side in SIDES if duel.missed_by(side)]
-    if duel.pace is not None:
-        text = _times("seconds per epoch", duel.pace)
-        reasons.append(Reason("duel_pace", "note", text, duel.pace.numbers))
-    if duel.epochs is not None:
-        text = _times("epochs to the target", duel.epochs)
-        reasons.append(Reason("duel_epochs", "note", text, duel.epochs.numbers))
+    for side in SIDES:
+        missed, runs = duel.missed_by(side), len(duel.pairs)
+        text = (
+            f"{missed} of the {side}'s {count_text(runs, 'run')} did not reach the target: each is "
+            f"a lost pair, left out of the ratio because it has no time, and the {side} is judged "
+            "by its count of wins"
+        )
+        if missed:
+            numbers = {"missed": float(missed), "runs": float(runs)}
+            reasons.append(Reason("duel_missed", "note", text, numbers))
+    origins: list[tuple[ReasonCode, str, Gap | None]] = [
+        ("duel_pace", "seconds per epoch", duel.pace),
+        ("duel_epochs", "epochs to the target", duel.epochs),
+    ]
+    for code, what, gap in origins:
+        if gap is not None:
+            text = (
+                f"the challenger needed {gap.ratio:.3f} times the holder's {what} "
+                f"(95 % {gap.low:.3f} to {gap.high:.3f})"
+            )
+            reasons.append(Reason(code, "note", text, gap.numbers))
     if claimed_on.hardware_class != trained_on.hardware_class:
         text = (
             f"both were claimed on {claimed_on.hardware_class} and trained here on "
@@ -310,32 +304,13 @@ def duel_sentence(duel: Duel) -> str:
     return f"the {winner} is faster: {how}"
 
 
-def _missed(duel: Duel, side: Side) -> Reason:
-    missed, runs = duel.missed_by(side), len(duel.pairs)
-    return Reason(
-        "duel_missed",
-        "note",
-        f"{missed} of the {side}'s {count_text(runs, 'run')} did not reach the target: each is a "
-        f"lost pair, left out of the ratio because it has no time, and the {side} is judged by "
-        "its count of wins",
-        {"missed": float(missed), "runs": float(runs)},
-    )
-
-
-def _times(what: str, gap: Gap) -> str:
-    return (
-        f"the challenger needed {gap.ratio:.3f} times the holder's {what} "
-        f"(95 % {gap.low:.3f} to {gap.high:.3f})"
-    )
-
-
 def _time_numbers(duel: Duel) -> dict[str, float]:
     numbers = {} if duel.time is None else duel.time.numbers
     if duel.p_value is not None:
         numbers["p_value"] = min(1.0, 2 * duel.p_value)  # Two-sided, as in every proof so far.
-    one_sided = p_challenger_no_faster(duel)
+    one_sided = _test("challenger", duel.pairs, duel.time)
     if one_sided is not None:
-        numbers["p_challenger_no_faster"] = one_sided
+        numbers["p_challenger_no_faster"] = one_sided[1]
     for side in SIDES:
         numbers[f"{side}_won"] = float(duel.won_by(side))
     if duel.pairs_needed is not None:
@@ -350,15 +325,11 @@ def _judge(case: Case) -> Verdict:
     return Verdict(duel.outcome, tuple(reasons))
 
 
-def _why_not(benchmark: Benchmark, claims: Sequence[Claim]) -> str | None:
-    return why_no_duel(benchmark, *claims)
-
-
 DUEL = Purpose(
     name="duel",
     plan=plan_duel,
     judge=_judge,
-    why_not=_why_not,
+    why_not=lambda benchmark, claims: why_no_duel(benchmark, *claims),
     unable="cannot have a duel",
     words=Words(
         to_do="train",

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.errors import RuleError
 from finishline.rules.measurements import QUIET_CPU_SHARE
 from finishline.rules.statistics.aggregate import SHORTEST_SECONDS, measured_seconds
@@ -36,11 +35,7 @@ HALVES: dict[HalvesOutcome, tuple[ReasonCode, Weight]] = {
 
 
 def plan_entry(request: Request) -> list[Training]:
-    """Plan as many runs as the benchmark wants, each with a seed and data of its own.
-
-    Then comes the control, if the benchmark has one. Last is a repeat of the first run, if the
-    package says that it is deterministic.
-    """
+    """Plan the benchmark's runs, then its control, then a repeat of a deterministic package."""
     policy, claim = request.benchmark.trainings, request.claims[0]
     if policy is None or claim.package is None:
         raise ValueError("an entry is planned for a package and a benchmark that trains packages")
@@ -78,7 +73,8 @@ def _judge_reach(benchmark: Benchmark, trained: Sequence[ReplayRun], *, planned:
     """Every started run counts, a failure as infinite."""
     at_target = [evaluation_at_target(benchmark, run) for run in trained]
     times = [None if found is None else found.seconds for found in at_target]
-    reached, target = sum(time is not None for time in times), _target_words(benchmark.target)
+    reached = sum(time is not None for time in times)
+    target = f"{benchmark.target.metric} {benchmark.target.value:g}"
     numbers = {"reached": float(reached), "started": float(len(trained))}
     message = f"{reached} of {count_text(len(trained), 'run')} reached {target}"
     if measured_seconds(times) is not None:
@@ -89,12 +85,8 @@ def _judge_reach(benchmark: Benchmark, trained: Sequence[ReplayRun], *, planned:
     return Reason("did_not_reach", "rejects", message, numbers)
 
 
-def _target_words(target: QualityTarget) -> str:
-    return f"{target.metric} {target.value:g}"
-
-
 def _judge_halves(benchmark: Benchmark, trained: Sequence[ReplayRun]) -> list[Reason]:
-    """Hold the half that stopped no clock against the target, where the benchmark has one."""
+    """Compare the half that stopped no clock with the target, where the benchmark has one."""
     if benchmark.trainings is None or not benchmark.trainings.halves:
         return []
     target = benchmark.target
@@ -117,7 +109,7 @@ def _judge_halves(benchmark: Benchmark, trained: Sequence[ReplayRun]) -> list[Re
 
 
 def _judge_control(benchmark: Benchmark, controls: Sequence[ReplayRun]) -> Reason:
-    """Hold the best quality on the control, where a package knows nothing but what it learns."""
+    """Judge the best quality on the control, where a package knows only what it learns."""
     policy, target = benchmark.trainings, benchmark.target
     if policy is None or policy.control_quality is None:
         raise ValueError(f"{benchmark.benchmark_id} has no control")
@@ -137,10 +129,7 @@ def _judge_control(benchmark: Benchmark, controls: Sequence[ReplayRun]) -> Reaso
 
 
 def _judge_processor(trained: Sequence[ReplayRun]) -> list[Reason]:
-    """Note that a run waited for a processor, so that its seconds are longer than on a quiet host.
-
-    It changes no outcome: a package that starts more threads than it is granted waits as well.
-    """
+    """Note that a run waited for a processor. A package with too many threads waits as well."""
     shares = [run.processor_share for run in trained if run.processor_share is not None]
     least = min(shares, default=1.0)
     if least >= QUIET_CPU_SHARE:
@@ -153,10 +142,7 @@ def _judge_processor(trained: Sequence[ReplayRun]) -> list[Reason]:
 
 
 def _judge_repeat(made: Sequence[ReplayRun], *, repeat: int) -> Reason:
-    """Compare the predictions of run 0 and of its repeat at the evaluations that both made.
-
-    It shows or strikes the word `deterministic`, and changes no outcome.
-    """
+    """Compare the predictions of run 0 and of its repeat at the evaluations that both made."""
     runs = {run.index: run for run in made}
     first, again = (runs[index].evaluations if index in runs else [] for index in (0, repeat))
     pairs = [
@@ -167,12 +153,13 @@ def _judge_repeat(made: Sequence[ReplayRun], *, repeat: int) -> Reason:
     equal = sum(one == other for one, other in pairs)
     message = f"run {repeat + 1} repeated run 1 with its seed and data"
     if not pairs:
-        told = f"{message}; they have no evaluation to compare"
-        return Reason("repeat_not_compared", "note", told)
+        message += "; they have no evaluation to compare"
+        return Reason("repeat_not_compared", "note", message)
     numbers = {"evaluations": float(len(pairs)), "equal": float(equal)}
     message += f": equal predictions at {equal} of {count_text(len(pairs), 'evaluation')}"
-    code: ReasonCode = "repeat_equal" if equal == len(pairs) else "repeat_differs"
-    return Reason(code, "supports" if code == "repeat_equal" else "note", message, numbers)
+    if equal == len(pairs):
+        return Reason("repeat_equal", "supports", message, numbers)
+    return Reason("repeat_differs", "note", message, numbers)
 
 
 def why_no_entry(benchmark: Benchmark, claims: Sequence[Claim]) -> str | None:
@@ -200,8 +187,7 @@ def variants_of(factors: Sequence[str]) -> list[Variant]:
 def plan_ablation(request: Request) -> list[Training]:
     """Plan every variant in each repeat, with one seed and one draw of the data for a repeat.
 
-    The order is turned in every other repeat, so that over two of them all variants have the same
-    mean place. Raises RuleError for a claim without factors.
+    Raises RuleError for a claim without factors.
     """
     unable = why_no_ablation(request.benchmark, request.claims)
     if unable is not None:
@@ -216,10 +202,10 @@ def plan_ablation(request: Request) -> list[Training]:
 
 @dataclass(frozen=True)
 class FactorEffect:
-    """A variant beside all factors on: `time` is its seconds over theirs, by repeat.
+    """A variant compared with all factors on: `time` is its seconds over theirs, by repeat.
 
-    `off` has the factors that are off. `reached` of its `started` runs reached the target; a run
-    that missed it has no ratio. `time` is None below two repeats in which both reached it.
+    A run that missed the target has no ratio. `time` is None below two repeats in which both
+    reached it.
     """
 
     off: Variant
@@ -239,21 +225,19 @@ def factor_effects(
         found = evaluation_at_target(benchmark, run)
         of_variant = seconds.setdefault(tuple(training.settings), {})
         of_variant[training.seed] = None if found is None else found.seconds
-    whole = seconds.get((), {})
-    return [_effect(off, whole, times) for off, times in seconds.items() if off]
-
-
-def _effect(
-    off: Variant, whole: dict[int, float | None], times: dict[int, float | None]
-) -> FactorEffect:
-    both = [(times.get(seed), whole[seed]) for seed in whole]
-    pairs = [(one, other) for one, other in both if one is not None and other is not None]
-    reached = sum(each is not None for each in times.values())
-    return FactorEffect(off, reached, len(times), paired_gap(pairs, quantum=SHORTEST_SECONDS))
+    effects, whole = [], seconds.get((), {})
+    for off, times in seconds.items():
+        if off:
+            both = [(times.get(seed), whole[seed]) for seed in whole]
+            pairs = [(one, other) for one, other in both if one is not None and other is not None]
+            reached = sum(each is not None for each in times.values())
+            gap = paired_gap(pairs, quantum=SHORTEST_SECONDS)
+            effects.append(FactorEffect(off, reached, len(times), gap))
+    return effects
 
 
 def judge_ablation(case: Case) -> Verdict:
-    """Effect of each factor; inconclusive if a time cannot be told for no fault of the package."""
+    """Effect of each factor, or inconclusive if a time is missing for no fault of the package."""
     claim = case.require_claim()
     effects = factor_effects(case.benchmark, case.trainings, case.report)
     reasons = [_reason(each, of=len(claim.factors)) for each in effects]
@@ -281,7 +265,7 @@ def _reason(effect: FactorEffect, *, of: int) -> Reason:
 
 
 def names_of(off: Variant, *, of: int) -> str:
-    """The factors that are off, in words; `of` is the number of all factors."""
+    """The factors that are off, in words, `of` so many."""
     return "all factors" if len(off) == of > 1 else ", ".join(off)
 
 

@@ -73,14 +73,14 @@ def judge(
     times = [run.tta_seconds for run in runs]
     rule = benchmark.runs
     window = median_window(times, count=rule.count, dropped=rule.dropped)
-    counted, shown = runs[window], curves[window]
+    case = Case(benchmark, (), report, claim, runs[window], curves[window])
     convergence = judge_stop if benchmark.reach.name == "fixed_stop" else judge_convergence
     reasons = [
         _judge_reach(benchmark, claim, report, planned),
         *_judge_band(benchmark, claim, report, planned),
-        *convergence(benchmark, claim, counted, report, policy, curves=shown),
+        convergence(case, policy),
         *judge_floor(benchmark, runs, curves, report),
-        *judge_time(benchmark, claim, counted, report, policy),
+        judge_time(case, policy),
         *judge_precision(claim, report),
     ]
     return Verdict.of(reasons)
@@ -153,24 +153,19 @@ def _band_reason(run: ReplayRun, broken: BandBreak, *, below: Weight) -> Reason:
     return Reason("above_band", "leaves_open", f"{where}: too fast, to be explained", numbers)
 
 
-def judge_time(
-    benchmark: Benchmark,
-    claim: Claim,
-    counted: Sequence[RunScore],
-    report: ReplayReport,
-    policy: ReplayPolicy,
-) -> list[Reason]:
+def judge_time(case: Case, policy: ReplayPolicy) -> Reason:
     """Compare the measured time with the claimed one, or say why it was not compared.
 
     A run may take `policy.time_tolerance` more on another machine of the class. More than that, and
     more than chance (p < alpha), is noted as slower than claimed.
     """
+    benchmark, claim, report, counted = case.benchmark, case.require_claim(), case.report, case.runs
     if claim.trained_with == "own":
         message = "time was not compared: the claim was trained with its own code"
-        return [Reason("time_not_compared", "note", message)]
+        return Reason("time_not_compared", "note", message)
     why = why_not_timed(report, hardware_class=claim.system.hardware_class)
     if why is not None:
-        return [why]
+        return why
     dropped = benchmark.runs.dropped
     times = [run.tta_seconds for run in counted]
     claimed = olympic_mean(times, dropped=dropped) if len(counted) > 2 * dropped else None
@@ -189,7 +184,7 @@ def judge_time(
         )
     if claimed is None or gap is None:
         message = "time was not compared: a comparison needs a claimed time and two replays"
-        return [Reason("time_not_compared", "note", message)]
+        return Reason("time_not_compared", "note", message)
     tolerated = 1 + policy.time_tolerance
     p_slower = gap.over(tolerated).p_more
     numbers = {
@@ -207,8 +202,8 @@ def judge_time(
     here = mean(replayed) if found is None else found
     words = f"claimed {claimed:.3g} s, measured here {here:.3g} s{between}"
     if p_slower < policy.alpha:
-        return [Reason("slower_than_claimed", "note", words, numbers)]
-    return [Reason("time_agrees", "supports", words, numbers)]
+        return Reason("slower_than_claimed", "note", words, numbers)
+    return Reason("time_agrees", "supports", words, numbers)
 
 
 def why_not_timed(report: ReplayReport, *, hardware_class: str) -> Reason | None:

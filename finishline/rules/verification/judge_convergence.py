@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.definition_tables import ReplayPolicy
-from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.run import Evaluation
 from finishline.rules.scoring.calibrated_runs import (
     crossing_epochs,
@@ -36,6 +35,7 @@ from finishline.rules.verification.control_points import (
     has_default_settings,
     is_calibrated,
 )
+from finishline.rules.verification.job import Case
 from finishline.rules.verification.messages import ReplayReport, ReplayRun
 from finishline.rules.verification.verdict import SHARES, Reason, Weight, rejects_in
 
@@ -60,26 +60,17 @@ class Convergence:
     quantum: float
 
 
-def judge_convergence(
-    benchmark: Benchmark,
-    claim: Claim,
-    counted: Sequence[RunScore],
-    report: ReplayReport,
-    policy: ReplayPolicy,
-    *,
-    curves: Sequence[Curve] = (),
-) -> list[Reason]:
+def judge_convergence(case: Case, policy: ReplayPolicy) -> Reason:
     """Test if the claim converges faster than calibrated runs and replays together allow.
 
-    `curves` belong to the `counted` runs. In the open division the submitter's model may be another
-    than the reference: there a claim that converges faster is left open.
+    The case has the runs that count. In the open division the submitter's model may be another than
+    the reference: there a claim that converges faster is left open.
     """
-    found = convergence_of(benchmark, claim, counted, report, curves=curves)
-    dropped = benchmark.runs.dropped
+    found, dropped = convergence_of(case), case.benchmark.runs.dropped
     claimed = None if found is None else olympic_mean(found.claimed, dropped=dropped)
     if found is None or claimed is None:
         message = "the claim or the replays lack epochs to the target to compare"
-        return [Reason("claim_has_no_time", "leaves_open", message)]
+        return Reason("claim_has_no_time", "leaves_open", message)
     reference = found.reference
     lowest = lowest_mean(
         reference,
@@ -100,39 +91,32 @@ def judge_convergence(
             f"reference and replays need {reference.mean:.2f}, and a mean below "
             f"{lowest:.2f} is not chance"
         )
-        weight = rejects_in(claim.division)
-        return [Reason("converges_faster_than_replay", weight, message, numbers)]
+        weight = rejects_in(case.require_claim().division)
+        return Reason("converges_faster_than_replay", weight, message, numbers)
     bound = f"least allowed {lowest:.2f}" if lowest else NO_BOUND
     message = (
         f"the claimed {claimed:.2f} epochs agree with {reference.mean:.2f} of "
         f"{reference.count} reference runs and replays ({bound})"
     )
-    return [Reason("convergence_agrees", "supports", message, numbers)]
+    return Reason("convergence_agrees", "supports", message, numbers)
 
 
-def convergence_of(
-    benchmark: Benchmark,
-    claim: Claim,
-    counted: Sequence[RunScore],
-    report: ReplayReport,
-    *,
-    curves: Sequence[Curve] = (),
-) -> Convergence | None:
+def convergence_of(case: Case) -> Convergence | None:
     """Claimed and reference epochs, None where one side lacks them.
 
     Epochs are read off between evaluations where every curve was evaluated as often as the
     reference. Otherwise both sides count whole evaluations.
     """
-    dropped = benchmark.runs.dropped
+    counted, dropped = case.runs, case.benchmark.runs.dropped
     if len(counted) <= 2 * dropped:
         return None
     if any(run.reached and run.epochs_to_target is None for run in counted):
         return None
     claimed: tuple[float | None, ...] = tuple(run.epochs_to_target for run in counted)
-    fractions = _fractions(benchmark, counted, curves)
     if olympic_mean(claimed, dropped=dropped) is None:
         return None
-    reference = _reference(benchmark, claim, report, fractional=fractions is not None)
+    fractions = _fractions(case)
+    reference = _reference(case, fractional=fractions is not None)
     if reference is None:
         return None
     if fractions is not None:
@@ -140,18 +124,16 @@ def convergence_of(
     return Convergence(claimed, reference, quantum=REFERENCE_INTERVAL_EPOCHS)
 
 
-def _fractions(
-    benchmark: Benchmark, counted: Sequence[RunScore], curves: Sequence[Curve]
-) -> tuple[float | None, ...] | None:
-    """Epochs to the crossing of every run; None where a curve does not allow to read them off."""
-    if len(curves) != len(counted):
+def _fractions(case: Case) -> tuple[float | None, ...] | None:
+    """Epochs to the crossing of every run, None where a curve cannot be read off."""
+    if len(case.curves) != len(case.runs):
         return None
     fractions: list[float | None] = []
-    for run, curve in zip(counted, curves, strict=True):
+    for run, curve in zip(case.runs, case.curves, strict=True):
         if run.epochs_to_target is None:
             fractions.append(None)
             continue
-        crossing = find_crossing(curve, benchmark.target, benchmark.reach)
+        crossing = find_crossing(curve, case.benchmark.target, case.benchmark.reach)
         if crossing is None or crossing.interval_epochs is None:
             return None
         if abs(crossing.interval_epochs - REFERENCE_INTERVAL_EPOCHS) > SAME_INTERVAL:
@@ -160,12 +142,11 @@ def _fractions(
     return tuple(fractions)
 
 
-def _reference(
-    benchmark: Benchmark, claim: Claim, report: ReplayReport, *, fractional: bool
-) -> Reference | None:
+def _reference(case: Case, *, fractional: bool) -> Reference | None:
     """Epochs to the target of the replays, pooled with the calibration of the settings."""
+    benchmark, claim = case.benchmark, case.require_claim()
     target, reach = benchmark.target, benchmark.reach
-    crossings = [find_crossing(c, target, reach) for c in map(curve_of_replay, report.runs)]
+    crossings = [find_crossing(c, target, reach) for c in map(curve_of_replay, case.report.runs)]
     epochs = [(c.fraction if fractional else c.epoch) for c in crossings if c is not None]
     batch_size = batch_size_of(benchmark, claim)
     if is_calibrated(benchmark, claim):
@@ -207,10 +188,7 @@ def judge_mean_at_stop(benchmark: Benchmark, claim: Claim, trained: Sequence[Rep
     """
     target = benchmark.target
     finals = _finals([curve_of_replay(run) for run in trained])
-    calibrated: list[float] = []
-    if is_calibrated(benchmark, claim):
-        known = curves_at(benchmark, batch_size_of(benchmark, claim))
-        calibrated = [curve[-1] for curve in known]
+    calibrated = _calibrated_finals(benchmark, claim)
     beats = p_value_of_mean_beyond(
         finals, target.value, direction=target.direction, beside=calibrated
     )
@@ -229,25 +207,18 @@ def judge_mean_at_stop(benchmark: Benchmark, claim: Claim, trained: Sequence[Rep
     return Reason("did_not_reach", weight, message, numbers)
 
 
-def judge_stop(
-    benchmark: Benchmark,
-    claim: Claim,
-    counted: Sequence[RunScore],
-    report: ReplayReport,
-    policy: ReplayPolicy,
-    *,
-    curves: Sequence[Curve] = (),
-) -> list[Reason]:
+def judge_stop(case: Case, policy: ReplayPolicy) -> Reason:
     """Test that the claim stops where the replays do, no better than they and calibration allow.
 
     A claim that stops earlier did not train with the settings it states.
     """
-    replays = [curve for curve in map(curve_of_replay, report.runs) if curve]
+    claim, counted = case.require_claim(), case.runs
+    replays = [curve for curve in map(curve_of_replay, case.report.runs) if curve]
     stops = [curve[-1].epoch for curve in replays if curve[-1].epoch is not None]
     claimed_stops = [run.epochs_to_target for run in counted if run.epochs_to_target is not None]
     if not stops or not claimed_stops or len(claimed_stops) < len(counted):
         message = "the claim or the replays lack the epoch at which they stopped"
-        return [Reason("claim_has_no_time", "leaves_open", message)]
+        return Reason("claim_has_no_time", "leaves_open", message)
     first, stop = min(claimed_stops), min(stops)
     if first < stop:
         message = (
@@ -256,25 +227,13 @@ def judge_stop(
         )
         numbers = {"claimed_stop_epochs": first, "stop_epochs": stop}
         weight = rejects_in(claim.division)
-        return [Reason("converges_faster_than_replay", weight, message, numbers)]
-    known = _finals(replays)
-    if is_calibrated(benchmark, claim):
-        known += [curve[-1] for curve in curves_at(benchmark, batch_size_of(benchmark, claim))]
-    claimed = _finals(curves)
+        return Reason("converges_faster_than_replay", weight, message, numbers)
+    known = _finals(replays) + _calibrated_finals(case.benchmark, claim)
+    claimed, target = _finals(case.curves), case.benchmark.target
     if len(known) < FEWEST_RUNS or not claimed:
         message = "the claim or the replays lack a quality at the stop to compare"
-        return [Reason("claim_has_no_time", "leaves_open", message)]
-    return [_judge_quality(benchmark.target, claim, claimed, known, policy)]
-
-
-def _judge_quality(
-    target: QualityTarget,
-    claim: Claim,
-    claimed: Sequence[float],
-    known: Sequence[float],
-    policy: ReplayPolicy,
-) -> Reason:
-    """Student's t-test of the claimed mean quality, with the spread of the reference alone."""
+        return Reason("claim_has_no_time", "leaves_open", message)
+    # Student's t-test of the claimed mean quality, with the spread of the reference alone.
     reference = reference_of(known)
     quantile = t_quantile(1 - policy.alpha * SHARES.convergence, reference.count - 1)
     error = reference.stdev * math.sqrt(1 / reference.count + 1 / len(claimed))
@@ -321,6 +280,12 @@ def judge_floor(
             numbers = {"quality": impossible.quality, "floor": target.floor}
             reasons.append(Reason("below_entropy", weight, message, numbers))
     return reasons
+
+
+def _calibrated_finals(benchmark: Benchmark, claim: Claim) -> list[float]:
+    if not is_calibrated(benchmark, claim):
+        return []
+    return [curve[-1] for curve in curves_at(benchmark, batch_size_of(benchmark, claim))]
 
 
 def _finals(curves: Sequence[Curve]) -> list[float]:

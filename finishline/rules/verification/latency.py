@@ -19,8 +19,7 @@ from finishline.rules.scoring.latency import (
 )
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.text import count_text
-from finishline.rules.verification.control_points import precision_of
-from finishline.rules.verification.job import Case, Purpose, Request, Words, draw, trainings_of
+from finishline.rules.verification.job import Case, Purpose, Request, Words, draw
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import (
     Backend,
@@ -29,15 +28,16 @@ from finishline.rules.verification.messages import (
     ReplayRun,
     Training,
 )
+from finishline.rules.verification.replay import train_as_claimed
 from finishline.rules.verification.verdict import Reason, Verdict, rejects_in
 
 
 def check_latency(report: ReplayReport, benchmark: Benchmark) -> None:
     """Raise RuleError, naming run and backend, unless every latency is as the protocol orders.
 
-    Each backend is there once, a finished run has them all, and each has either its times or the
-    reason why not: whole passes with as many items as ordered, or fewer after the time that a slow
-    model has, positive, no longer together than the run was, with outputs within the tolerance.
+    A finished run has each backend once, with its times or the reason why not: whole passes with as
+    many items as ordered, or fewer after the time that a slow model has, positive, no longer
+    together than the run was, with outputs within the tolerance.
     """
     protocol = benchmark.latency
     if protocol is None:
@@ -49,7 +49,10 @@ def check_latency(report: ReplayReport, benchmark: Benchmark) -> None:
             raise _impossible(run, None, f"{names}", "each of " + ", ".join(get_args(Backend)))
         for item in run.latency:
             _check_backend(run, item, protocol, benchmark.data_set.test_items)
-        _check_span(run)
+        together = math.fsum(value for item in run.latency for value in item.milliseconds) / 1000.0
+        if run.parent_seconds is not None and together > run.parent_seconds:
+            most = f"at most the run's {run.parent_seconds:.3f} s"
+            raise _impossible(run, None, f"{together:.3f} s of items", most)
 
 
 def _check_backend(
@@ -60,17 +63,15 @@ def _check_backend(
             raise _impossible(run, item, "times beside an absence", "one of them")
         return
     count = protocol.warmup_items + protocol.samples_of(test_items)
-    if not (len(item.milliseconds) == count or _ended_by_its_limit(item, protocol, count)):
-        raise _impossible(
-            run, item, count_text(len(item.milliseconds), "item"), f"{count} with warm-up"
-        )
+    found = len(item.milliseconds)
+    if not (found == count or _ended_by_its_limit(item, protocol, count)):
+        raise _impossible(run, item, count_text(found, "item"), f"{count} with warm-up")
     if not all(math.isfinite(value) and value > 0 for value in item.milliseconds):
         raise _impossible(run, item, "a time that is not above 0", "positive milliseconds")
     difference = item.largest_difference
     if difference is None or not 0 <= difference <= protocol.output_tolerance:
-        raise _impossible(
-            run, item, f"outputs differ by {difference}", f"at most {protocol.output_tolerance:g}"
-        )
+        most = f"at most {protocol.output_tolerance:g}"
+        raise _impossible(run, item, f"outputs differ by {difference}", most)
 
 
 def _ended_by_its_limit(item: BackendLatency, protocol: LatencyProtocol, count: int) -> bool:
@@ -82,14 +83,6 @@ def _ended_by_its_limit(item: BackendLatency, protocol: LatencyProtocol, count: 
     return item.seconds > allowed
 
 
-def _check_span(run: ReplayRun) -> None:
-    together = math.fsum(value for item in run.latency for value in item.milliseconds) / 1000.0
-    if run.parent_seconds is not None and together > run.parent_seconds:
-        raise _impossible(
-            run, None, f"{together:.3f} s of items", f"at most the run's {run.parent_seconds:.3f} s"
-        )
-
-
 def _impossible(
     run: ReplayRun, item: BackendLatency | None, found: str, expected: str
 ) -> RuleError:
@@ -99,27 +92,21 @@ def _impossible(
 
 def plan_latency(request: Request) -> list[Training]:
     """The one training that gives the model to time."""
-    claim = request.claims[0]
-    return trainings_of(
-        draw(request.entropy, runs=1),
-        request.package,
-        claim.hyperparameters,
-        measure=("tta", "latency", "profile"),
-        precision=precision_of(request.benchmark, claim),
-    )
+    drawn = draw(request.entropy, runs=1)
+    return train_as_claimed(request, drawn, "tta", "latency", "profile")
 
 
-def why_not_measurable(benchmark: Benchmark, claim: Claim) -> str | None:
+def why_not_measurable(benchmark: Benchmark, claims: Sequence[Claim]) -> str | None:
     """Reason why no latency can be measured for a claim, or None if it can.
 
     An inference result names no settings: the reference is trained with its own.
     """
+    claim = claims[0]
     if benchmark.replay is None:
         return f"{benchmark.benchmark_id} has no reference model to measure yet"
     if benchmark.latency is None:
-        return (
-            f"the definition of {benchmark.benchmark_id} that it is scored under has no [latency]"
-        )
+        name = benchmark.benchmark_id
+        return f"the definition of {name} that it is scored under has no [latency]"
     if claim.kind == "train" and claim.dawnbench is not None:
         return "a DAWNBench entry has no hyperparameters to train its model with"
     unknown = sorted(set(claim.hyperparameters) - set(benchmark.hyperparameters))
@@ -144,8 +131,8 @@ def judge_latency(
 ) -> Verdict:
     """Whether the fastest backend's median is the claimed latency, within tolerance and chance.
 
-    `claimed_ms` is None where the submission claims none: then nothing is decided. A claim slower
-    than measured stands. Raises RuleError if the benchmark has no latency protocol.
+    Without a claimed latency nothing is decided. A claim slower than measured stands. Raises
+    RuleError if the benchmark has no latency protocol.
     """
     protocol = benchmark.latency
     if protocol is None:
@@ -153,17 +140,22 @@ def judge_latency(
     unmeasured = _why_unmeasured(benchmark, report)
     if unmeasured is not None:
         return Verdict(outcome="inconclusive", reasons=(unmeasured,))
-    absent = [_absent(item) for item in report.runs[0].latency if item.absence is not None]
+    reasons = []
+    for item in report.runs[0].latency:
+        if item.absence is not None:
+            why = f"({item.absence.code.replace('_', ' ')}): {item.absence.message}"
+            told = f"{item.backend} was not measured {why}"
+            reasons.append(Reason("backend_absent", "note", told))
     fastest = fastest_backend(report.runs[0], protocol)
     if fastest is None:
-        reasons = [*absent, Reason("latency_not_measured", "leaves_open", "no backend ran")]
+        reasons.append(Reason("latency_not_measured", "leaves_open", "no backend ran"))
     else:
-        reasons = [*absent, _compare(claim, claimed_ms, fastest, report, protocol)]
+        reasons.append(_compare(claim, claimed_ms, fastest, report, protocol))
     return Verdict.of(reasons)
 
 
 def fastest_backend(run: ReplayRun, protocol: LatencyProtocol) -> Measured | None:
-    """The backend with the lowest median, of equal ones the first; None if none was measured."""
+    """The backend with the lowest median, of equal ones the first."""
     measured = [
         Measured(item, latency_figures(item.milliseconds, warmup_items=protocol.warmup_items))
         for item in run.latency
@@ -173,7 +165,7 @@ def fastest_backend(run: ReplayRun, protocol: LatencyProtocol) -> Measured | Non
 
 
 def measured_figures(benchmark: Benchmark, report: ReplayReport) -> LatencyFigures | None:
-    """The figures of the fastest backend, of a model that meets the target; None without one."""
+    """The figures of the fastest backend, of a model that meets the target."""
     if benchmark.latency is None or _why_unmeasured(benchmark, report) is not None:
         return None
     fastest = fastest_backend(report.runs[0], benchmark.latency)
@@ -187,22 +179,9 @@ def _why_unmeasured(benchmark: Benchmark, report: ReplayReport) -> Reason | None
         return Reason("latency_not_measured", "leaves_open", f"nothing was measured: {said}")
     if evaluation_at_target(benchmark, run) is None:
         goal = f"{benchmark.target.metric} {benchmark.target.value:g}"
-        return Reason(
-            "did_not_reach",
-            "leaves_open",
-            f"the trained model did not reach {goal}, and only one that does has a latency",
-        )
+        told = f"the trained model did not reach {goal}, and only one that does has a latency"
+        return Reason("did_not_reach", "leaves_open", told)
     return None
-
-
-def _absent(item: BackendLatency) -> Reason:
-    absence = item.absence
-    code, said = (absence.code, absence.message) if absence is not None else ("", "")
-    return Reason(
-        "backend_absent",
-        "note",
-        f"{item.backend} was not measured ({code.replace('_', ' ')}): {said}",
-    )
 
 
 def _compare(
@@ -218,38 +197,30 @@ def _compare(
         told = f"{backend} takes {figures.p50_ms:.3g} ms; the submission claims no latency"
         return Reason("claim_has_no_latency", "leaves_open", told, numbers)
     if claim.system.hardware_class != report.system.hardware_class:
-        return Reason(
-            "hardware_differs",
-            "leaves_open",
+        told = (
             f"latency was not compared: the claim was made on {claim.system.hardware_class}, "
-            f"the measurement on {report.system.hardware_class}",
-            numbers | {"claimed_ms": claimed_ms},
+            f"the measurement on {report.system.hardware_class}"
         )
+        numbers["claimed_ms"] = claimed_ms
+        return Reason("hardware_differs", "leaves_open", told, numbers)
     if figures.samples < FEWEST_SAMPLES[90]:
         told = f"not enough samples: {figures.samples} of {FEWEST_SAMPLES[90]}"
         return Reason("latency_not_compared", "leaves_open", told, numbers)
     kept = without_warmup(fastest.latency.milliseconds, warmup_items=protocol.warmup_items)
     at_least = median_lower_bound(kept, alpha=protocol.alpha) or 0.0
-    numbers |= {
-        "claimed_ms": claimed_ms,
-        "ratio": figures.p50_ms / claimed_ms,
-        "tolerated_ratio": 1 + protocol.time_tolerance,
-    }
+    ratio, tolerated = figures.p50_ms / claimed_ms, 1 + protocol.time_tolerance
+    numbers |= {"claimed_ms": claimed_ms, "ratio": ratio, "tolerated_ratio": tolerated}
     told = (
-        f"on the same hardware class {backend}, the fastest backend, takes "
-        f"{figures.p50_ms / claimed_ms:.2f} times the claimed latency"
+        f"on the same hardware class {backend}, the fastest backend, takes {ratio:.2f} times the "
+        "claimed latency"
     )
-    if at_least <= claimed_ms * (1 + protocol.time_tolerance):
+    if at_least <= claimed_ms * tolerated:
         return Reason("latency_agrees", "supports", told, numbers)
     noise = _why_noisy(fastest, report)
     if noise is not None:
         return Reason("noisy_host", "leaves_open", f"latency was not compared: {noise}", numbers)
-    return Reason(
-        "latency_slower_than_claimed",
-        rejects_in(claim.division),
-        f"{told}, more than the tolerated {1 + protocol.time_tolerance:.2f} and more than chance",
-        numbers,
-    )
+    told += f", more than the tolerated {tolerated:.2f} and more than chance"
+    return Reason("latency_slower_than_claimed", rejects_in(claim.division), told, numbers)
 
 
 def _why_noisy(fastest: Measured, report: ReplayReport) -> str | None:
@@ -264,10 +235,6 @@ def _why_noisy(fastest: Measured, report: ReplayReport) -> str | None:
     return None
 
 
-def _why_not(benchmark: Benchmark, claims: Sequence[Claim]) -> str | None:
-    return why_not_measurable(benchmark, claims[0])
-
-
 def _judge(case: Case) -> Verdict:
     return judge_latency(case.benchmark, case.require_claim(), case.latency_ms, case.report)
 
@@ -276,7 +243,7 @@ LATENCY = Purpose(
     name="latency",
     plan=plan_latency,
     judge=_judge,
-    why_not=_why_not,
+    why_not=why_not_measurable,
     unable="cannot have its latency measured",
     words=Words(
         to_do="train and time the model of",

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from finishline.rules.errors import RuleError
 from finishline.rules.verification.calibration import CALIBRATION
 from finishline.rules.verification.cross_check import CROSS_CHECK
 from finishline.rules.verification.duel import DUEL
@@ -11,21 +10,7 @@ from finishline.rules.verification.job import Purpose
 from finishline.rules.verification.latency import LATENCY
 from finishline.rules.verification.replay import REPLAY
 
-__all__ = [
-    "ABLATION",
-    "ASKED_FOR",
-    "CALIBRATION",
-    "CROSS_CHECK",
-    "DUEL",
-    "ENTRY",
-    "LATENCY",
-    "PURPOSES",
-    "REPLAY",
-    "has_proof",
-    "is_in_box",
-    "names_where",
-    "purpose_named",
-]
+__all__ = ["ABLATION", "CALIBRATION", "CROSS_CHECK", "DUEL", "ENTRY", "LATENCY", "REPLAY"]
 
 ALL = (REPLAY, CALIBRATION, DUEL, LATENCY, CROSS_CHECK, ENTRY, ABLATION)
 PURPOSES = {purpose.name: purpose for purpose in ALL}
@@ -45,11 +30,4 @@ def is_in_box(name: str) -> bool:
 
 def has_proof(name: str) -> bool:
     """Whether jobs of a purpose leave a proof: those whose runs measure a configuration."""
-    return purpose_named(name).fills_pool
-
-
-def purpose_named(name: str) -> Purpose:
-    """The purpose of a name. Raises RuleError for an unknown one."""
-    if name not in PURPOSES:
-        raise RuleError(f"unknown purpose {name!r}", expected=" or ".join(PURPOSES))
-    return PURPOSES[name]
+    return PURPOSES[name].fills_pool

@@ -1,7 +1,6 @@
 """Replay: train a claim again from secret seeds, and judge it by these runs."""
 
 import hashlib
-from collections.abc import Sequence
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
@@ -17,32 +16,26 @@ from finishline.rules.verification.job import (
     trainings_of,
 )
 from finishline.rules.verification.judge import judge
-from finishline.rules.verification.messages import Training
+from finishline.rules.verification.messages import Measure, Training
 from finishline.rules.verification.verdict import Verdict
 
 
 def draw_replay(benchmark: Benchmark, claim: Claim, *, entropy: bytes) -> Draw:
     """Draw the number of runs of a verification and their seeds, from 32 random bytes.
 
-    Those bytes are the nonce, so that anybody who knows the nonce can draw the same again.
-
-    Between min_runs and max_runs, twice as many where the claimed settings are not calibrated:
-    there the replays are the only evidence, or stand beside an interpolated reference. Raises
-    RuleError if the claim cannot be replayed (see `why_not_replayable`).
+    Between min_runs and max_runs, twice as many where the claimed settings are not calibrated.
+    Raises RuleError if the claim cannot be replayed.
     """
     reason = why_not_replayable(benchmark, claim)
     if reason is not None or benchmark.replay is None:
         raise RuleError(reason or "no replay", expected="a submission the reference can replay")
     policy = benchmark.replay
+    digest = hashlib.sha256(b"finishline plan" + entropy).digest()
     span = policy.max_runs - policy.min_runs + 1
-    runs = policy.min_runs + int.from_bytes(_digest_plan(entropy)[:8], "big") % span
+    runs = policy.min_runs + int.from_bytes(digest[:8], "big") % span
     if not is_calibrated(benchmark, claim):
         runs *= 2
     return draw(entropy, runs=runs)
-
-
-def _digest_plan(entropy: bytes) -> bytes:
-    return hashlib.sha256(b"finishline plan" + entropy).digest()
 
 
 def why_not_replayable(benchmark: Benchmark, claim: Claim) -> str | None:
@@ -66,40 +59,32 @@ def why_not_replayable(benchmark: Benchmark, claim: Claim) -> str | None:
     return None
 
 
-def plan_replay(request: Request) -> list[Training]:
+def train_as_claimed(request: Request, drawn: Draw, *measure: Measure) -> list[Training]:
     """One training of the reference, in the claim's settings, for each drawn seed."""
     claim = request.claims[0]
-    drawn = draw_replay(request.benchmark, claim, entropy=request.entropy)
-    return trainings_of(
-        drawn,
-        request.package,
-        claim.hyperparameters,
-        measure=("tta", "profile"),
-        precision=precision_of(request.benchmark, claim),
-    )
+    precision, settings = precision_of(request.benchmark, claim), claim.hyperparameters
+    return trainings_of(drawn, request.package, settings, measure=measure, precision=precision)
+
+
+def plan_replay(request: Request) -> list[Training]:
+    """Plan the trainings of a replay, for each drawn seed."""
+    drawn = draw_replay(request.benchmark, request.claims[0], entropy=request.entropy)
+    return train_as_claimed(request, drawn, "tta", "profile")
 
 
 def judge_replay(case: Case) -> Verdict:
     """Compare the claim with its replay."""
+    claim, planned = case.require_claim(), len(case.trainings)
     return judge(
-        case.benchmark,
-        case.require_claim(),
-        case.runs,
-        case.report,
-        runs_planned=len(case.trainings),
-        curves=case.curves,
+        case.benchmark, claim, case.runs, case.report, runs_planned=planned, curves=case.curves
     )
-
-
-def _why_not(benchmark: Benchmark, claims: Sequence[Claim]) -> str | None:
-    return why_not_replayable(benchmark, claims[0])
 
 
 REPLAY = Purpose(
     name="replay",
     plan=plan_replay,
     judge=judge_replay,
-    why_not=_why_not,
+    why_not=lambda benchmark, claims: why_not_replayable(benchmark, claims[0]),
     unable="cannot be verified",
     words=Words(
         to_do="replay",

@@ -24,7 +24,7 @@ def is_narrower(one: PrecisionName, other: PrecisionName) -> bool:
 
 
 def narrowest(names: Iterable[PrecisionName]) -> PrecisionName | None:
-    """The narrowest of some types, which names the whole run; None of none.
+    """The narrowest of some types, which names the whole run.
 
     Source: MLPerf training_rules.adoc, appendix on utilisation: the lowest precision touched
     is the label of the run.
@@ -39,16 +39,11 @@ def precision_by_error(relative_error: float) -> PrecisionName:
     return "tf32" if relative_error <= LARGEST_TF32_ERROR else "bf16"
 
 
-# The preparation that a clock's rule leaves free costs no energy on it either; an excess over the
-# allowance is a matter of seconds and is not carried over to joules.
-NO_EXCESS = "open"
-
-
 def counted_since(earlier: float, later: float, *, wraps_at: float | None) -> float:
-    """Difference of two counter readings; the counter starts at 0 again at `wraps_at`.
+    """Difference of two readings of a counter that starts at 0 again at `wraps_at`.
 
-    More than one turn between the two cannot be seen: read it often enough. Raises ValueError
-    on a counter that went back without a limit to wrap at.
+    More than one turn cannot be seen: read it often enough. Raises ValueError on a counter that
+    went back without a limit to wrap at.
     """
     if later >= earlier:
         return later - earlier
@@ -60,27 +55,22 @@ def counted_since(earlier: float, later: float, *, wraps_at: float | None) -> fl
 def timed_joules(joules_by_phase: Mapping[str, float], clock: Clock) -> float:
     """The joules of the phases that are on a benchmark's clock.
 
-    Preparation is on the clock of DAWNBench alone, evaluation on that of MLPerf alone.
+    An excess of preparation over the allowance counts in seconds, and not in joules.
     """
     known = {item.name for item in fields(Ledger)}
     joules = {phase: value for phase, value in joules_by_phase.items() if phase in known}
     if clock.name != "dawnbench":
         joules |= {"init": 0.0, "compile": 0.0, "warmup": 0.0}
-    return clock.seconds(Ledger(**joules), division=NO_EXCESS)
+    return clock.seconds(Ledger(**joules), division="open")
 
 
 def samples_per_joule(samples: int, joules: float | None) -> float | None:
-    """Samples trained on for each joule; None where no energy was measured."""
-    if joules is None or joules <= 0:
-        return None
-    return samples / joules
+    """Samples trained on for each joule, None where no energy was measured."""
+    return None if joules is None or joules <= 0 else samples / joules
 
 
 def energy_to_target_joules(joules_of_runs: Sequence[float | None]) -> float | None:
-    """The mean joules of the runs that reached the target; None unless all of them were measured.
-
-    A mean over only the runs with a readable counter would be of other runs than the time.
-    """
+    """The mean joules of the runs that reached the target, None unless all were measured."""
     measured = [joules for joules in joules_of_runs if joules is not None]
     if not measured or len(measured) < len(joules_of_runs):
         return None
@@ -90,10 +80,7 @@ def energy_to_target_joules(joules_of_runs: Sequence[float | None]) -> float | N
 def processor_share(
     cpu_seconds: float | None, seconds: float | None, *, threads: int
 ) -> float | None:
-    """Return processor seconds over seconds of the clock, for each thread; at most 1.
-
-    None where either was not measured.
-    """
+    """Processor seconds by seconds of the clock, for each thread, at most 1."""
     if cpu_seconds is None or not seconds:
         return None
     return min(1.0, cpu_seconds / seconds / threads)
@@ -104,12 +91,11 @@ TERA = 1e12
 
 @dataclass(frozen=True)
 class Roofline:
-    """Roofline of a training: its place under the roofs of its machine.
+    """Roofline of a training on its machine, in FLOP/s.
 
-    `intensity` is FLOP per byte, `attainable_flops` the FLOP/s that roof and bandwidth allow there,
-    `bound` which of the two it is. `utilisation` is achieved FLOP/s by the compute roof (model
-    FLOPs utilisation, MFU), `of_attainable` by the attainable FLOP/s. Figures without a measured
-    roof are None.
+    `intensity` is FLOP per byte, `attainable_flops` what peak throughput and bandwidth allow there.
+    `utilisation` is achieved FLOP/s by the peak (model FLOPs utilisation, MFU), `of_attainable` by
+    the attainable FLOP/s.
     """
 
     achieved_flops: float
@@ -127,10 +113,8 @@ def roofline(
     roof_flops: float | None,
     bytes_per_second: float | None,
 ) -> Roofline:
-    """The roofline point of a training step.
+    """The roofline point of a training step. Raises ValueError on a step without time.
 
-    `roof_flops` is the best measured FLOP/s in the type of the training over matmul and
-    convolution, `bytes_per_second` the copy bandwidth. Raises ValueError on a step without time.
     Source: MLPerf training_rules.adoc, utilisation; Williams, Waterman, Patterson, "Roofline".
     """
     if seconds_per_step <= 0:
@@ -152,11 +136,7 @@ def roofline(
 
 
 def best_roof_tflops(figures: Mapping[str, Figure], precision: str | None) -> float | None:
-    """The best of matmul and convolution in a type; None where neither was measured.
-
-    Convolution is the faster of the two on some machines: compared with matmul alone a
-    convolutional network would pass 100 %.
-    """
+    """The best of matmul and convolution in a type: on some machines convolution is faster."""
     roofs = [figures.get(f"{what}_{precision}") for what in ("gemm", "convolution")]
     values = [roof.value for roof in roofs if roof is not None and roof.value is not None]
     return max(values, default=None)
@@ -164,12 +144,11 @@ def best_roof_tflops(figures: Mapping[str, Figure], precision: str | None) -> fl
 
 @dataclass(frozen=True)
 class RunUtilisation:
-    """Utilisation of its machine by a replay while it trained.
+    """Utilisation of its machine by a run, in the train phase up to the last evaluation.
 
-    `samples_per_second` and `achieved_flops` (FLOP/s) count the train phase alone, up to the last
-    evaluation. `utilisation` is model FLOPs utilisation (MFU): achieved FLOP/s by `roof_flops`, the
-    worker's measured roof in the `precision` of the training times its processes. `intensity` is
-    FLOP per byte of a step. Unknown figures are None, and `missing` says why.
+    `utilisation` is model FLOPs utilisation (MFU): achieved FLOP/s by `roof_flops`, the worker's
+    peak throughput in the `precision` of the training times its processes. `intensity` is FLOP per
+    byte of a step. Unknown figures are None, and `missing` says why.
     """
 
     run: int
@@ -185,10 +164,7 @@ class RunUtilisation:
 def run_utilisations(
     report: ReplayReport, figures: Mapping[str, Figure]
 ) -> tuple[RunUtilisation, ...]:
-    """The utilisation of every run of a report, by the figures that its worker last measured.
-
-    `figures` is empty where the worker measured none.
-    """
+    """The utilisation of every run of a report, by the figures that its worker last measured."""
     return tuple(_run_utilisation(run, report, figures) for run in report.runs)
 
 
@@ -199,9 +175,8 @@ def _run_utilisation(
     if rate is None:
         return RunUtilisation(run.index, missing="no evaluation was measured after training")
     if report.work is None or report.work.batch_size < 1:
-        return RunUtilisation(
-            run.index, rate, missing="the work of a step was not counted by the worker"
-        )
+        missing = "the work of a step was not counted by the worker"
+        return RunUtilisation(run.index, rate, missing=missing)
     precision = report.precision.lowest if report.precision is not None else None
     best = best_roof_tflops(figures, precision)
     roof_flops = best * TERA * report.processes if best else None
@@ -224,7 +199,7 @@ def _run_utilisation(
 
 
 def samples_per_second(run: ReplayRun) -> float | None:
-    """Samples a second of the train phase up to the last evaluation; None before the first."""
+    """Samples a second of the train phase up to the last evaluation."""
     if not run.evaluations:
         return None
     last = run.evaluations[-1]
@@ -247,7 +222,7 @@ FEWEST_READINGS = 3
 
 @dataclass(frozen=True)
 class Drift:
-    """Distance of a canary from its worker's baseline; `ratio` is above 1 where it is faster."""
+    """Distance of a speed check from its worker's baseline. `ratio` is above 1 if it is faster."""
 
     baseline_gflops: float
     ratio: float
@@ -268,10 +243,9 @@ class Drift:
 
 
 def baseline_of(readings_gflops: Sequence[float]) -> float | None:
-    """The median of a worker's first five readings, oldest first; None with fewer than three.
+    """The median of a worker's first five readings, oldest first, None with fewer than three.
 
-    The first and not the latest: a worker that loses a little every day does not take its
-    baseline along. Readings that were themselves too far off are not among them.
+    A worker that loses a little every day keeps the baseline of its first days.
     """
     first = readings_gflops[:BASELINE_READINGS]
     if len(first) < FEWEST_READINGS:
@@ -280,7 +254,7 @@ def baseline_of(readings_gflops: Sequence[float]) -> float | None:
 
 
 def drift_of(reading_gflops: float, baseline_gflops: float | None) -> Drift | None:
-    """A reading against its baseline, None where there is no baseline yet."""
+    """A reading compared with its baseline, None where there is no baseline yet."""
     if baseline_gflops is None or baseline_gflops <= 0:
         return None
     return Drift(baseline_gflops, reading_gflops / baseline_gflops)

@@ -58,9 +58,8 @@ Weight = Literal["supports", "rejects", "leaves_open", "note"]
 class Shares:
     """Share of a benchmark's alpha that each test of a verdict may use.
 
-    An honest claim fails each test at most as often as alpha times its share, so that all tests
-    together leave it unverified at most as often as the sum (Bonferroni). The band has the largest:
-    one replay below it is dropped and rejects no claim.
+    An honest claim fails each test at most as often as alpha times its share (Bonferroni). The band
+    has the largest: one replay below it is dropped and rejects no claim.
     """
 
     replay_band: float = 0.18
@@ -110,7 +109,7 @@ RELATIVE_TOLERANCE = 1e-9
 
 @dataclass(frozen=True)
 class ChangedFigure:
-    """A figure of a run that was judged as `judged` and is `now` another; None is absent."""
+    """A figure of a run that was judged as `judged` and is `now` another. None is absent."""
 
     file: str
     field: str
@@ -121,11 +120,7 @@ class ChangedFigure:
 def changed_figures(
     judged: Sequence[Mapping[str, Any]], now: Sequence[RunScore]
 ) -> list[ChangedFigure]:
-    """The figures of runs that differ from those a verdict was reached on, kept as its evidence.
-
-    Runs are known by their files; one that was not judged, or is not there any more, differs in
-    every figure that it has.
-    """
+    """The figures of runs, by file, that differ from the figures a verdict was reached on."""
     before = {str(run["file"]): run for run in judged}
     after = {run.file: asdict(run) for run in now}
     return [

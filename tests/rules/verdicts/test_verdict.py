@@ -10,6 +10,7 @@ from finishline.rules.benchmarks.definition_tables import ReachRule, RunsRule
 from finishline.rules.errors import RuleError
 from finishline.rules.run import Evaluation
 from finishline.rules.submissions.claim import Claim
+from finishline.rules.verification.job import Case
 from finishline.rules.verification.judge_convergence import convergence_of
 from finishline.rules.verification.messages import Failure
 from finishline.rules.verification.verdict import SHARES, ReasonCode
@@ -219,7 +220,7 @@ def test_epochs_are_read_off_between_evaluations_where_every_curve_allows_it(
     runs = claimed([3, 3, None if None in expected else 3])
 
     for replays in ([], [replay(0, curve[:8])]):
-        found = convergence_of(digits, claim, runs, report(replays), curves=told)
+        found = convergence_of(Case(digits, (), report(replays), claim, runs, told))
 
         assert found is not None
         assert found.claimed == expected
