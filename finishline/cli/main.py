@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.text import Text
+from typer import Option
 from typer.core import TyperCommand, TyperGroup
 
 import finishline
@@ -142,8 +143,7 @@ def _show_version(asked: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool,
-        typer.Option("--version", help="Show the version.", is_eager=True, callback=_show_version),
+        bool, Option("--version", help="Show the version.", is_eager=True, callback=_show_version)
     ] = False,
 ) -> None:
     """Submit training runs, replay them, rank measured times."""

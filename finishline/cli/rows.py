@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import RenderableType
+from typer import Argument, Option
 
 from finishline.cli.client import ServerClient, View, segment
 from finishline.cli.errors import ExitCode
@@ -53,7 +54,7 @@ def argument(
 ) -> Parameter:
     """An argument of a command."""
     taken = kind | None if default is None else kind
-    return _parameter(name, Annotated[taken, typer.Argument(help=about, **more)], default)
+    return _parameter(name, Annotated[taken, Argument(help=about, **more)], default)
 
 
 def option(
@@ -61,7 +62,7 @@ def option(
 ) -> Parameter:
     """An option of a command, which may be REQUIRED."""
     taken = kind | None if default is None else kind
-    declared = typer.Option(flag or f"--{name.replace('_', '-')}", help=about, **more)
+    declared = Option(flag or f"--{name.replace('_', '-')}", help=about, **more)
     return _parameter(name, Annotated[taken, declared], default)
 
 

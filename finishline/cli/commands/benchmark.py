@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import RenderableType
 from rich.text import Text
+from typer import Argument, Option
 
 from finishline.cli.client import ServerClient, segment
 from finishline.cli.commands.training import train_in_box
@@ -47,7 +48,7 @@ NO_DATE = "none"
 Moment = str | None
 TEMPLATE = "finishline.rules.trainings.benchmark_template"
 TEMPLATE_ID = "mine"
-BenchmarkPath = Annotated[Path, typer.Argument(help="The benchmark's folder.", metavar="PATH")]
+BenchmarkPath = Annotated[Path, Argument(help="The benchmark's folder.", metavar="PATH")]
 
 
 @app.callback()
@@ -57,25 +58,18 @@ def _benchmark() -> None:
 
 @app.command("phases")
 def phases(
-    benchmark: Annotated[str, typer.Argument(help="Id of a benchmark.")],
+    benchmark: Annotated[str, Argument(help="Id of a benchmark.")],
     opens: Annotated[
-        Moment,
-        typer.Option(
-            "--opens", metavar="MOMENT", help="Submissions open, such as 2026-12-01T09:00Z."
-        ),
+        Moment, Option(metavar="MOMENT", help="Submissions open, such as 2026-12-01T09:00Z.")
     ] = None,
-    freezes: Annotated[
-        Moment, typer.Option("--freezes", metavar="MOMENT", help="The rules freeze.")
-    ] = None,
-    closes: Annotated[
-        Moment, typer.Option("--closes", metavar="MOMENT", help="Submissions close.")
-    ] = None,
+    freezes: Annotated[Moment, Option(metavar="MOMENT", help="The rules freeze.")] = None,
+    closes: Annotated[Moment, Option(metavar="MOMENT", help="Submissions close.")] = None,
     embargo: Annotated[
-        Moment, typer.Option("--embargo", metavar="MOMENT", help="The embargo on results ends.")
+        Moment, Option(metavar="MOMENT", help="The embargo on results ends.")
     ] = None,
-    reason: Annotated[Moment, typer.Option("--reason", help="Why; kept in the audit log.")] = None,
+    reason: Annotated[Moment, Option(help="Why; kept in the audit log.")] = None,
     unfreeze: Annotated[
-        bool, typer.Option("--unfreeze", help="Allow --freezes after the freeze has begun.")
+        bool, Option("--unfreeze", help="Allow --freezes after the freeze has begun.")
     ] = False,
     url: Url = DEFAULT_URL,
     token: Token = None,
@@ -106,10 +100,8 @@ def phases(
 
 @app.command("fetch")
 def fetch(
-    benchmark: Annotated[str, typer.Argument(help="Id of a benchmark of the server.")],
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Overwrite a file that differs.")
-    ] = False,
+    benchmark: Annotated[str, Argument(help="Id of a benchmark of the server.")],
+    replace: Annotated[bool, Option("--replace", help="Overwrite a file that differs.")] = False,
     benchmarks_dir: BenchmarksDir = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
@@ -197,11 +189,9 @@ def write_hashes(folder: Path) -> bool:
 def check(
     path: BenchmarkPath,
     write: Annotated[
-        bool, typer.Option("--write", help="Write the SHA-256 of all files into the definition.")
+        bool, Option("--write", help="Write the SHA-256 of all files into the definition.")
     ] = False,
-    runs: Annotated[
-        int, typer.Option("--runs", min=1, max=100, help="Trainings of the reference.")
-    ] = 5,
+    runs: Annotated[int, Option(min=1, max=100, help="Trainings of the reference.")] = 5,
     as_json: Json = False,
 ) -> int:
     """Check a benchmark: its files, its task, and its reference, which is trained in a box.
@@ -324,9 +314,7 @@ def _warning(text: str) -> Text:
 @app.command("add")
 def add(
     path: BenchmarkPath,
-    reason: Annotated[
-        str | None, typer.Option("--reason", help="Why; kept in the audit log.")
-    ] = None,
+    reason: Annotated[str | None, Option(help="Why; kept in the audit log.")] = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Json = False,

@@ -14,6 +14,7 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
+from typer import Argument, Option
 
 from finishline.cli.answers import calibration_lines
 from finishline.cli.client import ServerClient, View, segment
@@ -34,26 +35,17 @@ Show = Callable[[View], None]
 def calibrate(
     server: ServerClient,
     screen: Screen,
-    benchmark: Annotated[str, typer.Argument(help="Id of a benchmark.")],
-    batch_sizes: Annotated[
-        str | None, typer.Option("--batch-sizes", help="For example 32,64,128.")
-    ] = None,
-    runs: Annotated[
-        int | None, typer.Option("--runs", min=1, max=200, help="Runs at each batch size.")
-    ] = None,
+    benchmark: Annotated[str, Argument(help="Id of a benchmark.")],
+    batch_sizes: Annotated[str | None, Option(help="For example 32,64,128.")] = None,
+    runs: Annotated[int | None, Option(min=1, max=200, help="Runs at each batch size.")] = None,
     precision: Annotated[
-        str | None,
-        typer.Option("--precision", help="fp32, tf32, bf16 or fp16 (default: the reference's)."),
+        str | None, Option(help="fp32, tf32, bf16 or fp16 (default: the reference's).")
     ] = None,
     continued: Annotated[
-        str | None, typer.Option("--continue", help="Continue this calibration.")
+        str | None, Option("--continue", help="Continue this calibration.")
     ] = None,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Wait until every run is trained.")
-    ] = False,
-    reason: Annotated[
-        str | None, typer.Option("--reason", help="Reason; shown with the calibration.")
-    ] = None,
+    watch: Annotated[bool, Option("--watch", help="Wait until every run is trained.")] = False,
+    reason: Annotated[str | None, Option(help="Reason; shown with the calibration.")] = None,
 ) -> ExitCode:
     """Train the reference to its end with sealed seeds, many times (organisers only).
 
@@ -136,11 +128,11 @@ def _progress(screen: Screen) -> Iterator[Show]:
 def show_calibration(
     server: ServerClient,
     screen: Screen,
-    calibration: Annotated[str, typer.Argument(metavar="ID", help="Id of a calibration.")],
+    calibration: Annotated[str, Argument(metavar="ID", help="Id of a calibration.")],
     toml: Annotated[
-        bool, typer.Option("--toml", help="Print its runs in the format of a benchmark file.")
+        bool, Option("--toml", help="Print its runs in the format of a benchmark file.")
     ] = False,
-    runs: Annotated[bool, typer.Option("--runs", help="With --json: include every run.")] = False,
+    runs: Annotated[bool, Option("--runs", help="With --json: include every run.")] = False,
 ) -> None:
     """Show epochs to converge by batch size, or the runs themselves."""
     path = f"/calibrations/{segment(calibration)}"

@@ -6,9 +6,9 @@ from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any
 
-import typer
 from rich.console import RenderableType
 from rich.text import Text
+from typer import Argument, Option
 
 from finishline.cli.definitions import (
     benchmark_named_in,
@@ -40,20 +40,20 @@ from finishline.rules.text import count_text
 
 Path_ = Annotated[
     Path,
-    typer.Argument(
+    Argument(
         metavar="PATH",
         help="A submission's JSON or folder, a published archive or log, or a definition (*.toml).",
     ),
 ]
 BenchmarkOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--benchmark",
         help="Benchmark of a DAWNBench entry, which names none: an id; for `check` also a file.",
     ),
 ]
 DivisionOption = Annotated[
-    str | None, typer.Option("--division", help="Division of a DAWNBench entry (default: open).")
+    str | None, Option("--division", help="Division of a DAWNBench entry (default: open).")
 ]
 FETCH = (
     "Download a server's own benchmark with `finishline benchmark fetch ID`, "

@@ -7,9 +7,9 @@ from operator import index
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich.console import RenderableType
 from rich.text import Text
+from typer import Argument, Option
 
 from finishline.cli.bundles import (
     BUNDLE_LIMIT_BYTES,
@@ -45,22 +45,18 @@ DERIVED = frozenset({"score", "band", "verdict"})
 def check_proof_of(
     proof: Annotated[
         str | None,
-        typer.Argument(
+        Argument(
             metavar="VERIFICATION|FILE|FOLDER",
             help="Id of a verification, its proof in a file, or the folder of an export.",
         ),
     ] = None,
     key: Annotated[
-        Path | None,
-        typer.Option("--key", help="The server's public key: hex, or the JSON of /api/v1/keys."),
+        Path | None, Option(help="The server's public key: hex, or the JSON of /api/v1/keys.")
     ] = None,
     log: Annotated[
-        Path | None,
-        typer.Option("--log", help="Check an audit log instead, written by `audit-log --out`."),
+        Path | None, Option(help="Check an audit log instead, written by `audit-log --out`.")
     ] = None,
-    head: Annotated[
-        str | None, typer.Option("--head", help="Head of the log, noted earlier.")
-    ] = None,
+    head: Annotated[str | None, Option(help="Head of the log, noted earlier.")] = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Json = False,
@@ -202,9 +198,7 @@ def _headline(document: Mapping[str, Any]) -> Text:
 
 
 def audit_log(
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Write the whole log to this file (JSON).")
-    ] = None,
+    out: Annotated[Path | None, Option(help="Write the whole log to this file (JSON).")] = None,
     limit: Limit = 50,
     url: Url = DEFAULT_URL,
     token: Token = None,

@@ -7,7 +7,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, ExitCode
@@ -40,54 +40,40 @@ class Format(StrEnum):
 def convert(
     files: Annotated[
         list[Path],
-        typer.Argument(
+        Argument(
             metavar="FILE...", help="The files to read, one a run; or a folder of event files."
         ),
     ],
-    format_: Annotated[Format, typer.Option("--from", help="What the files are.")],
-    benchmark: Annotated[
-        str, typer.Option("--benchmark", help="Id of a benchmark, or its TOML file.")
-    ],
-    out: Annotated[Path, typer.Option("--out", help="Folder to write the next run_N.log to.")],
-    quality: Annotated[
-        str | None,
-        typer.Option("--quality", help="Tag, field or column of the quality."),
-    ] = None,
-    scale: Annotated[
-        float, typer.Option("--scale", help="Factor to the benchmark's unit: 100 for percent.")
-    ] = 1.0,
+    format_: Annotated[Format, Option("--from", help="What the files are.")],
+    benchmark: Annotated[str, Option(help="Id of a benchmark, or its TOML file.")],
+    out: Annotated[Path, Option(help="Folder to write the next run_N.log to.")],
+    quality: Annotated[str | None, Option(help="Tag, field or column of the quality.")] = None,
+    scale: Annotated[float, Option(help="Factor to the benchmark's unit: 100 for percent.")] = 1.0,
     time: Annotated[
-        str | None,
-        typer.Option("--time", metavar="COLUMN", help="Column or field of the times."),
+        str | None, Option(metavar="COLUMN", help="Column or field of the times.")
     ] = None,
     time_scale: Annotated[
-        float | None,
-        typer.Option("--time-scale", help="Factor of the times to seconds: 0.001 for ms."),
+        float | None, Option(help="Factor of the times to seconds: 0.001 for ms.")
     ] = None,
     epoch: Annotated[
-        str | None,
-        typer.Option("--epoch", metavar="COLUMN", help="Column, field or tag of the epoch."),
+        str | None, Option(metavar="COLUMN", help="Column, field or tag of the epoch.")
     ] = None,
     step: Annotated[
-        str | None,
-        typer.Option("--step", metavar="COLUMN", help="Column or field to count steps by."),
+        str | None, Option(metavar="COLUMN", help="Column or field to count steps by.")
     ] = None,
     first_epoch: Annotated[
         int | None,
-        typer.Option(
-            "--first-epoch",
+        Option(
             min=0,
             max=1_000_000,
             help="Number for the file's first epoch: 1 where it counts from 0.",
         ),
     ] = None,
     seed: Annotated[
-        int | None,
-        typer.Option("--seed", min=0, max=MAX_SEED, help="Seed of the first file's run."),
+        int | None, Option(min=0, max=MAX_SEED, help="Seed of the first file's run.")
     ] = None,
     start: Annotated[
-        str | None,
-        typer.Option("--start", metavar="TIME", help="Start of the clock: seconds or an ISO date."),
+        str | None, Option(metavar="TIME", help="Start of the clock: seconds or an ISO date.")
     ] = None,
     benchmarks_dir: BenchmarksDir = None,
     as_json: Json = False,

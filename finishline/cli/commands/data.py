@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument
 
 from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, ExitCode
@@ -18,7 +19,7 @@ from finishline.rules.submissions.claim import reference_of
 app = typer.Typer(help="Data sets on this machine: check, fetch.", no_args_is_help=True)
 SECONDS_BETWEEN_LINES = 2.0
 
-Named = Annotated[str, typer.Argument(help="Id of a benchmark, or its TOML file.")]
+Named = Annotated[str, Argument(help="Id of a benchmark, or its TOML file.")]
 
 
 @app.command()

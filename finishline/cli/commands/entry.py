@@ -3,8 +3,8 @@
 import re
 from typing import Annotated
 
-import typer
 from rich.console import RenderableType
+from typer import Argument, Option
 
 from finishline.cli.client import ServerClient, View, segment
 from finishline.cli.commands.training import PackagePath, app, open_package
@@ -19,11 +19,11 @@ from finishline.rules.verification.entry import FEWEST_REPEATS, MOST_REPEATS, US
 from finishline.rules.verification.purposes import ABLATION
 
 Watch = Annotated[
-    bool, typer.Option("--watch/--no-watch", help="Follow the measurement until its verdict.")
+    bool, Option("--watch/--no-watch", help="Follow the measurement until its verdict.")
 ]
 Named = Annotated[
     str,
-    typer.Argument(
+    Argument(
         metavar="SHA256|SUBMISSION",
         help="The beginning of a package's SHA-256, or the id of its submission.",
     ),
@@ -40,7 +40,7 @@ def submit(
     path: PackagePath,
     hardware_class: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--class",
             "--hardware-class",
             help="Hardware class to be measured on (default: of a worker with the environment).",
@@ -98,8 +98,7 @@ def factors(
     screen: Screen,
     name: Named,
     repeats: Annotated[
-        int,
-        typer.Option(min=FEWEST_REPEATS, max=MOST_REPEATS, help="Runs of each variant."),
+        int, Option(min=FEWEST_REPEATS, max=MOST_REPEATS, help="Runs of each variant.")
     ] = USUAL_REPEATS,
     watch: Watch = True,
 ) -> ExitCode:

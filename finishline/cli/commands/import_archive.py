@@ -19,10 +19,10 @@ from typing import Annotated, Any
 
 import httpx2
 import orjson
-import typer
 from rich.console import Console, RenderableType
 from rich.progress import track
 from rich.text import Text
+from typer import Argument, Option
 
 from finishline.cli.client import ServerClient
 from finishline.cli.definitions import read_benchmarks
@@ -62,11 +62,11 @@ EXAMPLES = {
     Kind.DAWNBENCH: "a DAWNBench tree (TASK/train/*.json)",
     Kind.MLPERF: "an MLPerf package (ORG/results/SYSTEM/BENCHMARK/result_0.txt)",
 }
-What = Annotated[Kind, typer.Argument(metavar="dawnbench|mlperf", help="Kind of archive.")]
-Where = Annotated[Path, typer.Argument(metavar="PATH", help="Path of the archive.")]
+What = Annotated[Kind, Argument(metavar="dawnbench|mlperf", help="Kind of archive.")]
+Where = Annotated[Path, Argument(metavar="PATH", help="Path of the archive.")]
 Published = Annotated[
     datetime | None,
-    typer.Option(
+    Option(
         "--published",
         formats=["%Y-%m-%d"],
         help="Publication date of an MLPerf round that the server does not know.",
@@ -74,13 +74,13 @@ Published = Annotated[
 ]
 Commit = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--commit",
         help="Commit of the archive, if PATH is not a git checkout. Only results of a known commit "
         "are numbered.",
     ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="List the uploads without sending them.")]
+DryRun = Annotated[bool, Option("--dry-run", help="List the uploads without sending them.")]
 
 
 def import_archive(

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Annotated
 
-import typer
 from rich.console import RenderableType
 from rich.text import Text
+from typer import Argument, Option
 
 from finishline.cli.client import ServerClient, segment
 from finishline.cli.listings import TABLES, table_of
@@ -18,7 +18,7 @@ from finishline.rules.ranking import place_words
 Choice = str | None
 Metric = Annotated[
     Choice,
-    typer.Option("--metric", help="tta, cost or energy; for inference: latency or inference_cost."),
+    Option("--metric", help="tta, cost or energy; for inference: latency or inference_cost."),
 ]
 
 
@@ -26,25 +26,22 @@ Metric = Annotated[
 def leaderboard(
     server: ServerClient,
     screen: Screen,
-    benchmark: Annotated[str, typer.Argument(help="Id of a benchmark.")],
-    division: Annotated[Choice, typer.Option("--division", help="closed or open.")] = None,
+    benchmark: Annotated[str, Argument(help="Id of a benchmark.")],
+    division: Annotated[Choice, Option(help="closed or open.")] = None,
     round_name: Annotated[
-        Choice, typer.Option("--round", help="open, or archive for published results.")
+        Choice, Option("--round", help="open, or archive for published results.")
     ] = None,
     metric: Metric = None,
-    status: Annotated[Choice, typer.Option("--status", help="For example verified.")] = None,
-    evidence: Annotated[
-        Choice, typer.Option("--evidence", help="measured, published or claimed.")
-    ] = None,
-    search: Annotated[Choice, typer.Option("--q", help="Search text.")] = None,
-    sort: Annotated[Choice, typer.Option("--sort", help="Column to sort by.")] = None,
-    order: Annotated[Choice, typer.Option("--order", help="asc or desc.")] = None,
+    status: Annotated[Choice, Option(help="For example verified.")] = None,
+    evidence: Annotated[Choice, Option(help="measured, published or claimed.")] = None,
+    search: Annotated[Choice, Option("--q", help="Search text.")] = None,
+    sort: Annotated[Choice, Option(help="Column to sort by.")] = None,
+    order: Annotated[Choice, Option(help="asc or desc.")] = None,
     withdrawn: Annotated[
-        bool, typer.Option("--withdrawn", help="Also list withdrawn submissions, unranked.")
+        bool, Option("--withdrawn", help="Also list withdrawn submissions, unranked.")
     ] = False,
     preview: Annotated[
-        bool,
-        typer.Option("--preview", help="Show the board as after its embargo (organisers)."),
+        bool, Option("--preview", help="Show the board as after its embargo (organisers).")
     ] = False,
     limit: Limit = 50,
 ) -> None:

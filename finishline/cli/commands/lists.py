@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from finishline.cli.client import ServerClient, View
 from finishline.cli.errors import CliError, ExitCode, Problem
@@ -118,27 +119,20 @@ def csv_line(*cells: str | None) -> str:
 def invite(
     server: ServerClient,
     screen: Screen,
-    role: Annotated[Role, typer.Option("--role", help="Role of those who join.")] = "submitter",
-    uses: Annotated[int, typer.Option("--uses", min=1, help="How many people may join.")] = 1,
+    role: Annotated[Role, Option(help="Role of those who join.")] = "submitter",
+    uses: Annotated[int, Option(min=1, help="How many people may join.")] = 1,
     until: Annotated[
-        str | None, typer.Option("--until", metavar="DATE", help="Last day (default: in 7 days).")
+        str | None, Option(metavar="DATE", help="Last day (default: in 7 days).")
     ] = None,
-    domain: Annotated[
-        str | None, typer.Option("--domain", help="Domain of their mail addresses.")
-    ] = None,
-    organisation: Annotated[
-        str | None, typer.Option("--organisation", help="Organisation to join.")
-    ] = None,
-    name: Annotated[
-        str | None, typer.Option("--name", help="Name proposed to a single person.")
-    ] = None,
+    domain: Annotated[str | None, Option(help="Domain of their mail addresses.")] = None,
+    organisation: Annotated[str | None, Option(help="Organisation to join.")] = None,
+    name: Annotated[str | None, Option(help="Name proposed to a single person.")] = None,
     approve: Annotated[
-        bool,
-        typer.Option("--approve", help="Approve whoever joins, as `admin user approve` does."),
+        bool, Option("--approve", help="Approve whoever joins, as `admin user approve` does.")
     ] = False,
     file: Annotated[
         Path | None,
-        typer.Option("--from", metavar="FILE", help="CSV with name and email: a link for each."),
+        Option("--from", metavar="FILE", help="CSV with name and email: a link for each."),
     ] = None,
 ) -> None:
     """Make a link by which one person joins, or a class (organisers). It is shown only once.
@@ -274,7 +268,7 @@ def _unreadable(path: Path, error: Exception, expected: str) -> CliError:
 def import_prices(
     server: ServerClient,
     screen: Screen,
-    path: Annotated[Path, typer.Argument(help="CSV with a header, or TOML (\\[\\[prices]]).")],
+    path: Annotated[Path, Argument(help="CSV with a header, or TOML (\\[\\[prices]]).")],
 ) -> None:
     """Add the prices of a file if all are valid (organisers only). Known prices are skipped."""
     bodies = [price.model_dump(mode="json") for price in read_prices(path)]
@@ -286,25 +280,12 @@ def import_prices(
 
 def owned(
     *,
-    purchase_usd: Annotated[
-        float, typer.Option("--purchase-usd", min=0, max=1e10, help="US dollars of the purchase.")
-    ],
-    years: Annotated[
-        float, typer.Option("--years", min=0.01, max=100, help="Years until it is written off.")
-    ],
-    utilisation: Annotated[
-        float,
-        typer.Option("--utilisation", min=0.001, max=1, help="Fraction of the hours it works."),
-    ],
-    watts: Annotated[
-        float, typer.Option("--watts", min=0, max=1e8, help="Power of the system at work.")
-    ],
-    pue: Annotated[
-        float, typer.Option("--pue", min=1, max=10, help="Building power / system power.")
-    ],
-    usd_per_kwh: Annotated[
-        float, typer.Option("--usd-per-kwh", min=0, max=1000, help="US dollars per kWh.")
-    ],
+    purchase_usd: Annotated[float, Option(min=0, max=1e10, help="US dollars of the purchase.")],
+    years: Annotated[float, Option(min=0.01, max=100, help="Years until it is written off.")],
+    utilisation: Annotated[float, Option(min=0.001, max=1, help="Fraction of the hours it works.")],
+    watts: Annotated[float, Option(min=0, max=1e8, help="Power of the system at work.")],
+    pue: Annotated[float, Option(min=1, max=10, help="Building power / system power.")],
+    usd_per_kwh: Annotated[float, Option(min=0, max=1000, help="US dollars per kWh.")],
     as_json: Json = False,
 ) -> int:
     """Print the price per hour of a system that you own, and its formula. Nothing is stored."""

@@ -5,7 +5,7 @@ import sys
 from getpass import getpass
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from finishline.cli.client import ServerClient
 from finishline.cli.errors import CliError, ExitCode
@@ -15,14 +15,12 @@ from finishline.profiles import default_name, forget_profile, keep_profile
 
 ProfileName = Annotated[
     str | None,
-    typer.Option(
-        "--profile", help="Name of the login (default: FINISHLINE_PROFILE, else default)."
-    ),
+    Option("--profile", help="Name of the login (default: FINISHLINE_PROFILE, else default)."),
 ]
 
 
 def login(
-    url: Annotated[str, typer.Argument(metavar="URL", help="Address of the server.")],
+    url: Annotated[str, Argument(metavar="URL", help="Address of the server.")],
     profile: ProfileName = None,
     as_json: Json = False,
 ) -> int:

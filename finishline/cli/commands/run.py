@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import httpx2
 import typer
+from typer import Argument, Option
 
 from finishline.cli.client import ServerClient, segment
 from finishline.cli.commands.check import remark_lines
@@ -46,43 +47,34 @@ SYSTEM_FIELDS = ("accelerator", "accelerator_count", "processor", "processor_cou
 
 
 def run(
-    benchmark: Annotated[str, typer.Argument(help="Id of a benchmark, or its TOML file.")],
+    benchmark: Annotated[str, Argument(help="Id of a benchmark, or its TOML file.")],
     command: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             metavar="COMMAND",
             help="A program of your own to run for each seed (default: the reference).",
         ),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Folder to write to (default: runs/<time>).")
-    ] = None,
+    out: Annotated[Path | None, Option(help="Folder to write to (default: runs/<time>).")] = None,
     runs: Annotated[
-        int | None,
-        typer.Option("--runs", min=1, max=100, help="Trainings (default: the benchmark's number)."),
+        int | None, Option(min=1, max=100, help="Trainings (default: the benchmark's number).")
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A hyperparameter; repeat for more."),
+        Option("--set", metavar="NAME=VALUE", help="A hyperparameter; repeat for more."),
     ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option("--seed", min=0, max=MAX_SEED, help="Seed of the first run."),
-    ] = None,
-    division: Annotated[str | None, typer.Option("--division", help="closed or open.")] = None,
+    seed: Annotated[int | None, Option(min=0, max=MAX_SEED, help="Seed of the first run.")] = None,
+    division: Annotated[str | None, Option(help="closed or open.")] = None,
     precision: Annotated[
-        str | None,
-        typer.Option("--precision", help="fp32, tf32, bf16 or fp16; the submission states it."),
+        str | None, Option(help="fp32, tf32, bf16 or fp16; the submission states it.")
     ] = None,
     device: Annotated[
-        str | None,
-        typer.Option("--device", envvar="FINISHLINE_DEVICE", help="cpu, cuda or cuda:NUMBER."),
+        str | None, Option(envvar="FINISHLINE_DEVICE", help="cpu, cuda or cuda:NUMBER.")
     ] = None,
     data: Data = Path("var/data"),
     url: Annotated[
         str | None,
-        typer.Option(
-            "--url",
+        Option(
             envvar="FINISHLINE_URL",
             help="Server that names this hardware class and knows the benchmark's phase.",
         ),

@@ -6,9 +6,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.progress import track
+from typer import Argument, Option
 
 from finishline.cli.definitions import read_benchmarks, read_definition, with_server_definitions
 from finishline.cli.errors import CliError, ExitCode
@@ -43,11 +43,11 @@ class Format(StrEnum):
 
 Paths = Annotated[
     list[Path],
-    typer.Argument(metavar="PATH...", help="DAWNBench trees, MLPerf packages or single files."),
+    Argument(metavar="PATH...", help="DAWNBench trees, MLPerf packages or single files."),
 ]
 Definitions = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--benchmarks",
         "--benchmarks-dir",
         envvar="FINISHLINE_BENCHMARKS_DIR",
@@ -55,15 +55,15 @@ Definitions = Annotated[
     ),
 ]
 ServerOfDefinitions = Annotated[
-    str | None, typer.Option("--url", help="Also use the definitions of this server.")
+    str | None, Option("--url", help="Also use the definitions of this server.")
 ]
 Rcp = Annotated[
-    Points, typer.Option("--rcp", help="Reference convergence points: pruned, or all of them.")
+    Points, Option("--rcp", help="Reference convergence points: pruned, or all of them.")
 ]
 Summary = Annotated[
-    bool, typer.Option("--table", help="A round's summary as CSV, in MLCommons' own columns.")
+    bool, Option("--table", help="A round's summary as CSV, in MLCommons' own columns.")
 ]
-As = Annotated[Format, typer.Option("--format", help="JSON lines, CSV, or a table for people.")]
+As = Annotated[Format, Option("--format", help="JSON lines, CSV, or a table for people.")]
 
 
 def score(

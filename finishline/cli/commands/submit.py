@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from finishline.cli.client import ServerClient, View, segment
 from finishline.cli.commands.check import (
@@ -30,14 +30,11 @@ from finishline.client.files import idempotency_key, open_parts
 
 
 def submit(
-    path: Annotated[
-        Path, typer.Argument(metavar="PATH", help="A submission's JSON, or its folder.")
-    ],
+    path: Annotated[Path, Argument(metavar="PATH", help="A submission's JSON, or its folder.")],
     benchmark: BenchmarkOption = None,
     division: DivisionOption = None,
     dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Check and score it on the server, and store nothing."),
+        bool, Option("--dry-run", help="Check and score it on the server, and store nothing.")
     ] = False,
     benchmarks_dir: BenchmarksDir = None,
     url: Url = DEFAULT_URL,
@@ -94,12 +91,10 @@ def send_submission(
 
 
 def withdraw(
-    submission: Annotated[str, typer.Argument(help="Id of a submission of yours.")],
-    reason: Annotated[
-        str, typer.Option("--reason", help="Reason; shown on the submission's page.")
-    ],
+    submission: Annotated[str, Argument(help="Id of a submission of yours.")],
+    reason: Annotated[str, Option(help="Reason; shown on the submission's page.")],
     undo: Annotated[
-        bool, typer.Option("--undo", help="Reinstate the submission (organisers only).")
+        bool, Option("--undo", help="Reinstate the submission (organisers only).")
     ] = False,
     url: Url = DEFAULT_URL,
     token: Token = None,
@@ -115,10 +110,10 @@ def withdraw(
 
 
 def waive(
-    submission: Annotated[str, typer.Argument(help="Id of a submission that breaks the rule.")],
-    rule: Annotated[str, typer.Argument(help="Code of the rule, such as too_few_runs.")],
-    reason: Annotated[str, typer.Option("--reason", help="Reason; shown beside the result.")],
-    undo: Annotated[bool, typer.Option("--undo", help="Take the waiver back.")] = False,
+    submission: Annotated[str, Argument(help="Id of a submission that breaks the rule.")],
+    rule: Annotated[str, Argument(help="Code of the rule, such as too_few_runs.")],
+    reason: Annotated[str, Option(help="Reason; shown beside the result.")],
+    undo: Annotated[bool, Option("--undo", help="Take the waiver back.")] = False,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Json = False,

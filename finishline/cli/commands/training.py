@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.text import Text
+from typer import Argument, Option
 
 from finishline.cli.client import ServerClient, segment
 from finishline.cli.errors import CliError, ExitCode, require_server
@@ -36,7 +37,7 @@ from finishline.rules.verification.messages import PACKAGE_PREFIX
 app = typer.Typer(no_args_is_help=True, help="A training package: make, check, run and submit it.")
 TEMPLATE = "finishline.rules.trainings.template"
 Run = Mapping[str, Any]
-PackagePath = Annotated[Path, typer.Argument(help="The package's folder.", metavar="PATH")]
+PackagePath = Annotated[Path, Argument(help="The package's folder.", metavar="PATH")]
 
 
 @app.callback()
@@ -80,22 +81,17 @@ def check(path: PackagePath, benchmarks_dir: BenchmarksDir = None, as_json: Json
 def run(
     path: PackagePath,
     runs: Annotated[
-        int | None,
-        typer.Option("--runs", min=1, max=100, help="Trainings (default 3; 5 with --compare)."),
+        int | None, Option(min=1, max=100, help="Trainings (default 3; 5 with --compare).")
     ] = None,
     seed: Annotated[
-        int | None,
-        typer.Option("--seed", min=0, help="Seed of the first run (default: by the nonce)."),
+        int | None, Option(min=0, help="Seed of the first run (default: by the nonce).")
     ] = None,
     nonce: Annotated[
-        str | None,
-        typer.Option(
-            "--nonce", help="64 hex digits that data and seeds are drawn from; repeats runs."
-        ),
+        str | None, Option(help="64 hex digits that data and seeds are drawn from; repeats runs.")
     ] = None,
     plain: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--plain",
             help="Run the package without a box, and a task of your own, with all that you may do "
             "here.",
@@ -103,8 +99,7 @@ def run(
     ] = False,
     compare: Annotated[
         str | None,
-        typer.Option(
-            "--compare",
+        Option(
             metavar="PATH|sha256:...",
             help="Another package, a folder or a published one, trained in turn on equal seeds and "
             "data: prints the speed-up over it.",

@@ -3,6 +3,7 @@
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from finishline.cli.client import ServerClient, View, segment
 from finishline.cli.errors import CliError, ExitCode
@@ -27,25 +28,19 @@ def verify(
     server: ServerClient,
     screen: Screen,
     submissions: Annotated[
-        list[str] | None, typer.Argument(metavar="[SUBMISSION]...", help="Ids of submissions.")
+        list[str] | None, Argument(metavar="[SUBMISSION]...", help="Ids of submissions.")
     ] = None,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Follow the replay of one submission until its verdict.")
+        bool, Option("--watch", help="Follow the replay of one submission until its verdict.")
     ] = False,
-    kind: Annotated[str, typer.Option("--kind", callback=_known_kind, help=f"{KINDS}.")] = "replay",
-    reason: Annotated[
-        str | None, typer.Option("--reason", help="Reason, shown with the verification.")
-    ] = None,
-    benchmark: Annotated[
-        str | None, typer.Option("--benchmark", help="All submissions of this benchmark.")
-    ] = None,
+    kind: Annotated[str, Option(callback=_known_kind, help=f"{KINDS}.")] = "replay",
+    reason: Annotated[str | None, Option(help="Reason, shown with the verification.")] = None,
+    benchmark: Annotated[str | None, Option(help="All submissions of this benchmark.")] = None,
     status: Annotated[
-        str | None,
-        typer.Option("--status", help="With --benchmark: only submissions of this status."),
+        str | None, Option(help="With --benchmark: only submissions of this status.")
     ] = None,
     dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="List the replays and their cost without queueing them."),
+        bool, Option("--dry-run", help="List the replays and their cost without queueing them.")
     ] = False,
 ) -> ExitCode:
     """Request a replay: the first one as the submission's owner, others as an organiser.
@@ -152,17 +147,13 @@ def request_verification(
 def duel(
     server: ServerClient,
     screen: Screen,
-    challenger: Annotated[str, typer.Argument(help="Id of submission A, the challenger.")],
-    holder: Annotated[str, typer.Argument(help="Id of submission B, which holds the record.")],
-    pairs: Annotated[
-        int, typer.Option("--pairs", min=FEWEST_PAIRS, max=MOST_PAIRS, help="Pairs of runs.")
-    ] = 4,
+    challenger: Annotated[str, Argument(help="Id of submission A, the challenger.")],
+    holder: Annotated[str, Argument(help="Id of submission B, which holds the record.")],
+    pairs: Annotated[int, Option(min=FEWEST_PAIRS, max=MOST_PAIRS, help="Pairs of runs.")] = 4,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Show the runs and wait for the verdict.")
+        bool, Option("--watch", help="Show the runs and wait for the verdict.")
     ] = False,
-    reason: Annotated[
-        str | None, typer.Option("--reason", help="Reason, shown with the duel.")
-    ] = None,
+    reason: Annotated[str | None, Option(help="Reason, shown with the duel.")] = None,
 ) -> ExitCode:
     """Train two submissions in turn, A B B A, on one worker (organisers only).
 
