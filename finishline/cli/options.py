@@ -1,26 +1,22 @@
 """The options that several commands share."""
 
+from collections.abc import Callable, Sequence
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from typer import Option
+from typer import Argument, Option
 
+from finishline.cli.errors import ExitCode
+from finishline.cli.screen import open_screen
 from finishline.profiles import DEFAULT_URL
 
 __all__ = [
-    "DEFAULT_URL",
-    "DEFAULT_VAR",
-    "BehindProxy",
-    "BenchmarksDir",
-    "Data",
-    "Json",
-    "Limit",
-    "ServerToAsk",
-    "Token",
-    "Url",
-    "Var",
-]
+    "DEFAULT_URL", "DEFAULT_VAR", "BehindProxy", "BenchmarksDir", "Data", "Function", "Json",
+    "Limit", "Named", "ServerToAsk", "Token", "Url", "Var", "shows", "with_options",
+]  # fmt: skip
 
+Function = Callable[..., int]
 DEFAULT_VAR = Path("var")
 
 Url = Annotated[str, Option("--url", envvar="FINISHLINE_URL", help="Address of the server.")]
@@ -50,3 +46,25 @@ BehindProxy = Annotated[
     Option("--behind-proxy", help="Believe a proxy on this machine on clients' addresses."),
 ]
 Limit = Annotated[int, Option("--limit", min=1, max=1000, help="How many to list.")]
+Named = Annotated[str, Argument(help="Id of a benchmark, or its TOML file.")]
+
+
+def shows(function: Callable[..., ExitCode | None]) -> Function:
+    """Give a function a screen, and its command --json."""
+
+    def run(*, as_json: bool, **given: Any) -> int:
+        return int(function(open_screen(as_json=as_json), **given) or ExitCode.OK)
+
+    as_json = Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=Json)
+    return with_options(run, function, [as_json], given=1)
+
+
+def with_options(
+    run: Function, function: Callable[..., Any], more: Sequence[Parameter], *, given: int
+) -> Function:
+    """Declare a command as its function, without the first parameters, and with more options."""
+    takes = list(signature(function).parameters.values())[given:]
+    own = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in takes]
+    vars(run)["__signature__"] = Signature([*own, *more])
+    run.__name__, run.__doc__ = function.__name__, function.__doc__
+    return run

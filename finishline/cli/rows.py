@@ -4,7 +4,7 @@ import re
 from collections import ChainMap
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
-from inspect import Parameter, Signature, signature
+from inspect import Parameter, Signature
 from string import Formatter
 from typing import Annotated, Any
 
@@ -15,7 +15,7 @@ from typer import Argument, Option
 from finishline.cli.client import ServerClient, View, segment
 from finishline.cli.errors import ExitCode
 from finishline.cli.listings import TABLES, table_of
-from finishline.cli.options import DEFAULT_URL, Json, Token, Url
+from finishline.cli.options import DEFAULT_URL, Function, Json, Token, Url, with_options
 from finishline.cli.screen import open_screen
 
 REQUIRED = Parameter.empty
@@ -25,7 +25,6 @@ ROW = re.compile(r"^(\S.*(?:\n {8}.*)?)\n +([A-Z]+) (\S+)\s+-> (.+)\n((?: +.*\n)
 Given = Mapping[str, Any]
 Lines = Callable[[View, Given], Iterable[RenderableType]]
 Body = Callable[[Given], dict[str, Any]]
-Function = Callable[..., int]
 
 
 @dataclass(frozen=True)
@@ -85,11 +84,7 @@ def asks_server(function: Callable[..., ExitCode | None]) -> Function:
         with ServerClient(url, token) as server:
             return int(function(server, open_screen(as_json=as_json), **given) or ExitCode.OK)
 
-    _, _, *takes = signature(function).parameters.values()
-    own = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in takes]
-    vars(run)["__signature__"] = Signature([*own, *COMMON[1:]])
-    run.__doc__ = function.__doc__
-    return run
+    return with_options(run, function, COMMON[1:], given=2)
 
 
 def read_rows(text: str, groups: Mapping[str, str], words: Words) -> dict[str, typer.Typer]:

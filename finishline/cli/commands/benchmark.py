@@ -16,7 +16,7 @@ from finishline.cli.commands.training import train_in_box
 from finishline.cli.definitions import download_definition, download_files
 from finishline.cli.errors import CliError, ExitCode, require_server
 from finishline.cli.listings import table_of
-from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Json, Token, Url
+from finishline.cli.options import BenchmarksDir, shows
 from finishline.cli.own_benchmarks import (
     broken,
     definition_file,
@@ -26,7 +26,8 @@ from finishline.cli.own_benchmarks import (
     write_template,
 )
 from finishline.cli.processes import TRY_TASK, box_events
-from finishline.cli.screen import Screen, as_it_is, open_screen
+from finishline.cli.rows import asks_server
+from finishline.cli.screen import Screen, as_it_is
 from finishline.cli.tables import seconds_text
 from finishline.definitions import FETCHED
 from finishline.rules.errors import BenchmarkError
@@ -57,7 +58,10 @@ def _benchmark() -> None:
 
 
 @app.command("phases")
+@asks_server
 def phases(
+    server: ServerClient,
+    screen: Screen,
     benchmark: Annotated[str, Argument(help="Id of a benchmark.")],
     opens: Annotated[
         Moment, Option(metavar="MOMENT", help="Submissions open, such as 2026-12-01T09:00Z.")
@@ -71,10 +75,7 @@ def phases(
     unfreeze: Annotated[
         bool, Option("--unfreeze", help="Allow --freezes after the freeze has begun.")
     ] = False,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
-    as_json: Json = False,
-) -> int:
+) -> None:
     """Show the phases of a benchmark, or set some of its dates (organisers only).
 
     Omitted dates stay unchanged; `none` removes a date.
@@ -84,36 +85,33 @@ def phases(
     path = f"/benchmarks/{segment(benchmark)}/phases"
     if changes and not reason:
         raise CliError("Give a --reason with the dates.", exit_code=ExitCode.USAGE)
-    with ServerClient(url, token) as server:
+    found = server.get(path)
+    if changes:
+        body = {name: found["phases"][name] for name in NAMES} | {
+            name: None if value == NO_DATE else value for name, value in changes.items()
+        }
+        server.post(path, body | {"reason": reason, "unfreeze": unfreeze})
         found = server.get(path)
-        if changes:
-            body = {name: found["phases"][name] for name in NAMES} | {
-                name: None if value == NO_DATE else value for name, value in changes.items()
-            }
-            server.post(path, body | {"reason": reason, "unfreeze": unfreeze})
-            found = server.get(path)
     told = Text.assemble((f"{found['benchmark']}  ", "bold"), found["phases"]["sentence"])
     table = [table_of("phases", found["history"])] if found["history"] else []
-    open_screen(as_json=as_json).answer(found, [told, *table])
-    return int(ExitCode.OK)
+    screen.answer(found, [told, *table])
 
 
 @app.command("fetch")
+@asks_server
 def fetch(
+    server: ServerClient,
+    screen: Screen,
     benchmark: Annotated[str, Argument(help="Id of a benchmark of the server.")],
     replace: Annotated[bool, Option("--replace", help="Overwrite a file that differs.")] = False,
     benchmarks_dir: BenchmarksDir = None,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
-    as_json: Json = False,
-) -> int:
+) -> None:
     """Download a server's definition, and its task and data, into the folder of benchmarks here.
 
     `run`, `check` and `training run` read it.
     """
-    with ServerClient(url, token) as server:
-        content, found = download_definition(server, benchmark)
-        files = download_files(server, found)
+    content, found = download_definition(server, benchmark)
+    files = download_files(server, found)
     folder = benchmarks_dir or FETCHED
     path = folder / f"{found.benchmark_id}.toml"
     for name, file in files.items():
@@ -127,11 +125,10 @@ def fetch(
     }
     own = folder / found.benchmark_id
     task = f" Its task and data: {own}." if files else ""
-    lines = [f"Wrote {path}: {found.benchmark_id} from {url} ({found.sha256[:12]}).{task}"]
+    lines = [f"Wrote {path}: {found.benchmark_id} from {server.url} ({found.sha256[:12]}).{task}"]
     if f"reference/{MANIFEST}" in files:
         lines.append(f"Next: copy {own / 'reference'}, and begin a package of your own with it.")
-    open_screen(as_json=as_json).answer(document, lines)
-    return int(ExitCode.OK)
+    screen.answer(document, lines)
 
 
 def _write(path: Path, content: bytes, *, replace: bool) -> None:
@@ -153,7 +150,8 @@ def _write(path: Path, content: bytes, *, replace: bool) -> None:
 
 
 @app.command("init")
-def init(path: BenchmarkPath, as_json: Json = False) -> int:
+@shows
+def init(screen: Screen, path: BenchmarkPath) -> None:
     """Write a running example of a benchmark of your own: definition, task and reference."""
     name = re.sub(r"[^a-z0-9_-]", "-", path.resolve().name.lower()).lstrip("0123456789_-")
     name = name or TEMPLATE_ID
@@ -164,8 +162,7 @@ def init(path: BenchmarkPath, as_json: Json = False) -> int:
         f"Wrote {', '.join(written)} to {path}.",
         f"Next: finishline benchmark check {quote(str(path))}",
     ]
-    open_screen(as_json=as_json).answer({"id": name, "path": str(path), "files": written}, lines)
-    return int(ExitCode.OK)
+    screen.answer({"id": name, "path": str(path), "files": written}, lines)
 
 
 def write_hashes(folder: Path) -> bool:
@@ -186,19 +183,19 @@ def write_hashes(folder: Path) -> bool:
 
 
 @app.command("check")
+@shows
 def check(
+    screen: Screen,
     path: BenchmarkPath,
     write: Annotated[
         bool, Option("--write", help="Write the SHA-256 of all files into the definition.")
     ] = False,
     runs: Annotated[int, Option(min=1, max=100, help="Trainings of the reference.")] = 5,
-    as_json: Json = False,
-) -> int:
+) -> ExitCode:
     """Check a benchmark: its files, its task, and its reference, which is trained in a box.
 
     Exit code 1 if it breaks a rule, 3 if a run of the reference failed or missed the target.
     """
-    screen = open_screen(as_json=as_json)
     is_written = write and write_hashes(path)
     own, unpinned = open_own_benchmark(path)
     if is_written:
@@ -228,7 +225,7 @@ def check(
         "warnings": warnings,
     }
     screen.answer(document, _last_lines(own, reference, warnings, finished, path))
-    return int(code)
+    return code
 
 
 def _try_task(path: Path, file: Path, screen: Screen) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -312,13 +309,13 @@ def _warning(text: str) -> Text:
 
 
 @app.command("add")
+@asks_server
 def add(
+    server: ServerClient,
+    screen: Screen,
     path: BenchmarkPath,
     reason: Annotated[str | None, Option(help="Why; kept in the audit log.")] = None,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
-    as_json: Json = False,
-) -> int:
+) -> None:
     """Put a benchmark on a server, or a later version of it (organisers only).
 
     It is offered at once. Its files become public.
@@ -329,16 +326,14 @@ def add(
         ("files", (name, content, "application/octet-stream")) for name, content in files.items()
     ]
     fields = {"reason": reason} if reason else {}
-    with ServerClient(url, token) as server:
-        found, same = server.post_form("/benchmarks", files=parts, fields=fields, key=None)
+    found, same = server.post_form("/benchmarks", files=parts, fields=fields, key=None)
     name = own.benchmark.benchmark_id
     done = "is there already; nothing changed" if same else "is offered"
     reference = quote(f"{path}/reference")
     lines: list[RenderableType] = [
-        as_it_is(f"{name} {done} ({own.benchmark.sha256[:12]}): {url}/benchmarks/{name}"),
+        as_it_is(f"{name} {done} ({own.benchmark.sha256[:12]}): {server.url}/benchmarks/{name}"),
         as_it_is(f"Next, to measure its reference: finishline training submit {reference}"),
     ]
     if unpinned:
         lines.insert(0, _warning(f"Not sent, as not pinned: {', '.join(unpinned)}."))
-    open_screen(as_json=as_json).answer(found | {"changed": not same}, lines)
-    return int(ExitCode.OK)
+    screen.answer(found | {"changed": not same}, lines)

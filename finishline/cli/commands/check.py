@@ -18,9 +18,9 @@ from finishline.cli.definitions import (
 )
 from finishline.cli.errors import CliError, ExitCode, Problem, refusal
 from finishline.cli.listings import table_of
-from finishline.cli.options import BenchmarksDir, Json, ServerToAsk, Token
+from finishline.cli.options import BenchmarksDir, ServerToAsk, Token, shows
 from finishline.cli.records import find_in, problem_text, score_found
-from finishline.cli.screen import as_it_is, open_screen
+from finishline.cli.screen import Screen, as_it_is
 from finishline.cli.submission_tables import (
     CLAIM_NAME,
     SubmissionFiles,
@@ -68,15 +68,16 @@ OWN_IN_CLOSED = Problem(
 STYLES = {"error": "bold red", "warning": "yellow"}
 
 
+@shows
 def check(
+    screen: Screen,
     path: Path_,
     benchmark: BenchmarkOption = None,
     division: DivisionOption = None,
     benchmarks_dir: BenchmarksDir = None,
     url: ServerToAsk = None,
     token: Token = None,
-    as_json: Json = False,
-) -> int:
+) -> ExitCode:
     """Check a submission, an archive or a benchmark definition by the server's rules.
 
     Nothing is sent. With --url the server provides definitions that are missing here, and says
@@ -85,14 +86,14 @@ def check(
     if path.suffix == ".toml":
         stated = read_definition(path)
         told = f"definition of {stated.benchmark_id}, target {stated.target.in_words}."
-        open_screen(as_json=as_json).answer(
+        screen.answer(
             {"benchmark": stated.benchmark_id, "sha256": stated.sha256},
             [Text.assemble(("Accepted by the rules: ", "bold green"), told)],
         )
-        return int(ExitCode.OK)
+        return ExitCode.OK
     if benchmark is None and division is None and (found := _published(path)) is not None:
         benchmarks = with_server_definitions(read_benchmarks(benchmarks_dir), url, token)
-        return _check_published(found, benchmarks, as_json=as_json)
+        return _check_published(found, benchmarks, screen)
     definition = None
     if benchmark is not None and benchmark.endswith(".toml"):
         definition = read_definition(Path(benchmark))
@@ -117,8 +118,8 @@ def check(
     if url is not None:
         document["server"], phase_lines = _ask_phase(url, token, scored)
     lines = [*_lines(document), *remark_lines(remarks), *phase_lines]
-    open_screen(as_json=as_json).answer(document, lines)
-    return int(ExitCode.OK)
+    screen.answer(document, lines)
+    return ExitCode.OK
 
 
 def _ask_phase(
@@ -224,7 +225,7 @@ def _published(path: Path) -> Found | None:
     return find_in(path)
 
 
-def _check_published(found: Found, benchmarks: dict[str, Benchmark], *, as_json: bool) -> int:
+def _check_published(found: Found, benchmarks: dict[str, Benchmark], screen: Screen) -> ExitCode:
     """Print every problem; the exit code says whether one is an error."""
     records = list(score_found(found, benchmarks))
     listed = [problem for record in records for problem in record["problems"]]
@@ -237,8 +238,8 @@ def _check_published(found: Found, benchmarks: dict[str, Benchmark], *, as_json:
     lines = [as_it_is((problem_text(problem), STYLES[problem["severity"]])) for problem in listed]
     broken = f"{len(refused)} that break{'s' * (len(refused) == 1)} a rule"
     summary = f"{count_text(len(records), 'submission')}, {broken}."
-    open_screen(as_json=as_json).answer(document, [*lines, Text(summary)])
-    return int(ExitCode.REFUSED if refused else ExitCode.OK)
+    screen.answer(document, [*lines, Text(summary)])
+    return ExitCode.REFUSED if refused else ExitCode.OK
 
 
 def _lines(document: dict[str, Any]) -> list[RenderableType]:

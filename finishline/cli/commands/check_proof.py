@@ -22,8 +22,9 @@ from finishline.cli.bundles import (
 from finishline.cli.client import ServerClient, segment
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.listings import table_of
-from finishline.cli.options import DEFAULT_URL, Json, Limit, Token, Url
-from finishline.cli.screen import Screen, open_screen
+from finishline.cli.options import DEFAULT_URL, Limit, Token, Url, shows
+from finishline.cli.rows import asks_server
+from finishline.cli.screen import Screen
 from finishline.cli.tables import make_table, status_text
 from finishline.rules.canonical import read_json
 from finishline.rules.errors import RuleError, StatisticsMissingError
@@ -42,7 +43,9 @@ Record = dict[str, Any]
 DERIVED = frozenset({"score", "band", "verdict"})
 
 
+@shows
 def check_proof_of(
+    screen: Screen,
     proof: Annotated[
         str | None,
         Argument(
@@ -59,8 +62,7 @@ def check_proof_of(
     head: Annotated[str | None, Option(help="Head of the log, noted earlier.")] = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
-    as_json: Json = False,
-) -> int:
+) -> ExitCode:
     """Check that a verdict follows from its evidence. A file is checked offline.
 
     For a file, pass the server's public key with --key; for an id, proof and keys come from the
@@ -73,7 +75,7 @@ def check_proof_of(
             exit_code=ExitCode.USAGE,
         )
     if log is not None:
-        return _check_log(log, head, open_screen(as_json=as_json))
+        return _check_log(log, head, screen)
     assert proof is not None  # noqa: S101  exactly one of the two is given
     keys = read_keys(key) if key is not None else []
     if Path(proof).is_dir():
@@ -81,7 +83,7 @@ def check_proof_of(
         noted = str(_part(checked.document, "audit_head").get("sha256", "?"))[:64]
         made = str(checked.document.get("made_at"))[:40]
         told = f"Export of {made}, head of the audit log {noted}"
-        return _answer(checked, Text(told), as_json=as_json)
+        return _answer(checked, Text(told), screen)
     offline = is_file(proof)
     if offline:
         with Path(proof).open("rb") as file:
@@ -101,16 +103,16 @@ def check_proof_of(
             f"{proof!r}.",
             exit_code=ExitCode.SERVER,
         )
-    return _answer(checked, _headline(checked.document), as_json=as_json)
+    return _answer(checked, _headline(checked.document), screen)
 
 
-def _answer(checked: Checked, headline: Text, *, as_json: bool) -> int:
+def _answer(checked: Checked, headline: Text, screen: Screen) -> ExitCode:
     view = {
         "passed": not checked.failed,
         "checks": [asdict(check) for check in checked.checks],
     }
-    open_screen(as_json=as_json).answer(view, [headline, *_lines(checked)])
-    return int(ExitCode.REFUSED if checked.failed else ExitCode.OK)
+    screen.answer(view, [headline, *_lines(checked)])
+    return ExitCode.REFUSED if checked.failed else ExitCode.OK
 
 
 def is_file(name: str) -> bool:
@@ -197,30 +199,27 @@ def _headline(document: Mapping[str, Any]) -> Text:
     return Text(f"Verification {verification} of submission {submission}, {benchmark}: {outcome}")
 
 
+@asks_server
 def audit_log(
+    server: ServerClient,
+    screen: Screen,
     out: Annotated[Path | None, Option(help="Write the whole log to this file (JSON).")] = None,
     limit: Limit = 50,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
-    as_json: Json = False,
-) -> int:
+) -> None:
     """Show the audit log, newest first, or keep the whole of it in a file."""
-    screen = open_screen(as_json=as_json)
-    with ServerClient(url, token) as server:
-        if out is None:
-            page = server.get("/audit", limit=limit)
-            screen.answer(page, [table_of("records", page["records"])])
-            return int(ExitCode.OK)
-        page = server.get("/audit", limit=PAGE)
-        records = page["records"]
-        while page["next_before"] is not None:
-            page = server.get("/audit", before=page["next_before"], limit=PAGE)
-            records += page["records"]
+    if out is None:
+        page = server.get("/audit", limit=limit)
+        screen.answer(page, [table_of("records", page["records"])])
+        return
+    page = server.get("/audit", limit=PAGE)
+    records = page["records"]
+    while page["next_before"] is not None:
+        page = server.get("/audit", before=page["next_before"], limit=PAGE)
+        records += page["records"]
     write_log(out, records[::-1])
     view = {"file": str(out), "records": len(records)}
     told = f"{count_text(len(records), 'record')} in {out}; `finishline check-proof --log {out}`."
     screen.answer(view, [told])
-    return int(ExitCode.OK)
 
 
 def write_log(path: Path, records: list[Record]) -> None:
@@ -244,7 +243,7 @@ def _read_log(path: Path) -> list[Record]:
         ) from error
 
 
-def _check_log(path: Path, head: str | None, screen: Screen) -> int:
+def _check_log(path: Path, head: str | None, screen: Screen) -> ExitCode:
     records = _read_log(path)
     chain = check_chain(records)
     problems = [str(problem) for problem in chain.problems]
@@ -263,4 +262,4 @@ def _check_log(path: Path, head: str | None, screen: Screen) -> int:
     lines = [Text(f"  {problem}", style="bold red") for problem in problems]
     whole = [Text("Every record matches its hash.", style="bold green")]
     screen.answer(view, [told, *(lines or whole)])
-    return int(ExitCode.REFUSED if problems else ExitCode.OK)
+    return ExitCode.REFUSED if problems else ExitCode.OK

@@ -11,8 +11,8 @@ from typer import Argument, Option
 
 from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, ExitCode
-from finishline.cli.options import BenchmarksDir, Json
-from finishline.cli.screen import open_screen
+from finishline.cli.options import BenchmarksDir, shows
+from finishline.cli.screen import Screen
 from finishline.cli.training import require_seeds
 from finishline.log.folder import next_log
 from finishline.rules.errors import RuleError
@@ -37,7 +37,9 @@ class Format(StrEnum):
     csv = "csv"
 
 
+@shows
 def convert(
+    screen: Screen,
     files: Annotated[
         list[Path],
         Argument(
@@ -76,8 +78,7 @@ def convert(
         str | None, Option(metavar="TIME", help="Start of the clock: seconds or an ISO date.")
     ] = None,
     benchmarks_dir: BenchmarksDir = None,
-    as_json: Json = False,
-) -> int:
+) -> None:
     """Make run logs from TensorBoard's events, a Trainer's state or CSV tables.
 
     Parts of the clock that a file does not tell are named, never guessed.
@@ -123,8 +124,7 @@ def convert(
         lines.append(f"Wrote {file.name}: {count} of {log.quality}, epochs by {log.epochs_from}.")
         unknown |= {part: f"unknown: {part}{REMEDIES[part]}" for part in log.unknown}
     answer = documents[0] if len(documents) == 1 else {"logs": documents}
-    open_screen(as_json=as_json).answer(answer, [*lines, *unknown.values()])
-    return int(ExitCode.OK)
+    screen.answer(answer, [*lines, *unknown.values()])
 
 
 REMEDIES = {

@@ -3,54 +3,53 @@
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
-from typer import Argument
 
 from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, ExitCode
-from finishline.cli.options import BenchmarksDir, Data, Json
+from finishline.cli.options import BenchmarksDir, Data, Named, shows
 from finishline.cli.processes import child_events, python_module
-from finishline.cli.screen import Screen, open_screen
+from finishline.cli.screen import Screen
 from finishline.cli.training import require_training_packages
 from finishline.rules.submissions.claim import reference_of
 
 app = typer.Typer(help="Data sets on this machine: check, fetch.", no_args_is_help=True)
 SECONDS_BETWEEN_LINES = 2.0
 
-Named = Annotated[str, Argument(help="Id of a benchmark, or its TOML file.")]
-
 
 @app.command()
+@shows
 def check(
+    screen: Screen,
     benchmark: Named,
     data: Data = Path("var/data"),
     benchmarks_dir: BenchmarksDir = None,
-    as_json: Json = False,
-) -> int:
+) -> ExitCode:
     """Say which files of a benchmark lie where, compare their hashes, and say how to get others.
 
     The exit code is 1 if the reference could not train with them.
     """
-    return _run("check", benchmark, data, benchmarks_dir, open_screen(as_json=as_json))
+    return _run("check", benchmark, data, benchmarks_dir, screen)
 
 
 @app.command()
+@shows
 def fetch(
+    screen: Screen,
     benchmark: Named,
     data: Data = Path("var/data"),
     benchmarks_dir: BenchmarksDir = None,
-    as_json: Json = False,
-) -> int:
+) -> ExitCode:
     """Download the files that are missing, where their licence allows it.
 
     A download that stopped goes on where it was. Every file is compared with its published hash.
     """
-    return _run("fetch", benchmark, data, benchmarks_dir, open_screen(as_json=as_json))
+    return _run("fetch", benchmark, data, benchmarks_dir, screen)
 
 
-def _run(command: str, named: str, data: Path, folder: Path | None, screen: Screen) -> int:
+def _run(command: str, named: str, data: Path, folder: Path | None, screen: Screen) -> ExitCode:
     require_training_packages(f"data {command}")
     _, benchmark = find_benchmark(named, folder)
     arguments = [command, reference_of(benchmark).reference, "--data-dir", str(data.absolute())]
@@ -75,7 +74,7 @@ def _run(command: str, named: str, data: Path, folder: Path | None, screen: Scre
     lines = [f"Data of {benchmark.benchmark_id} in {data.absolute()}:"]
     lines += [line for each in files for line in _lines(each)]
     screen.answer(document, [*lines, *([answer["how"]] if answer["how"] else [])])
-    return int(ExitCode.OK if answer["whole"] else ExitCode.REFUSED)
+    return ExitCode.OK if answer["whole"] else ExitCode.REFUSED
 
 
 def _lines(found: dict[str, Any]) -> Iterator[str]:

@@ -17,9 +17,9 @@ from typer import Argument, Option
 
 from finishline.cli.client import ServerClient, View
 from finishline.cli.errors import CliError, ExitCode, Problem
-from finishline.cli.options import Json
+from finishline.cli.options import shows
 from finishline.cli.rows import asks_server
-from finishline.cli.screen import Screen, as_it_is, open_screen
+from finishline.cli.screen import Screen, as_it_is
 from finishline.rules.benchmarks.prices import Price
 from finishline.rules.errors import RuleError
 from finishline.rules.roles import Role
@@ -278,7 +278,9 @@ def import_prices(
     screen.answer(view, [told])
 
 
+@shows
 def owned(
+    screen: Screen,
     *,
     purchase_usd: Annotated[float, Option(min=0, max=1e10, help="US dollars of the purchase.")],
     years: Annotated[float, Option(min=0.01, max=100, help="Years until it is written off.")],
@@ -286,8 +288,7 @@ def owned(
     watts: Annotated[float, Option(min=0, max=1e8, help="Power of the system at work.")],
     pue: Annotated[float, Option(min=1, max=10, help="Building power / system power.")],
     usd_per_kwh: Annotated[float, Option(min=0, max=1000, help="US dollars per kWh.")],
-    as_json: Json = False,
-) -> int:
+) -> None:
     """Print the price per hour of a system that you own, and its formula. Nothing is stored."""
     hours = years * HOURS_PER_YEAR * utilisation
     usd_per_hour = purchase_usd / hours + watts / 1000 * pue * usd_per_kwh
@@ -295,8 +296,7 @@ def owned(
         f"{purchase_usd:.12g} / ({years:.12g} * {HOURS_PER_YEAR} * {utilisation:.12g})"
         f" + {watts:.12g} / 1000 * {pue:.12g} * {usd_per_kwh:.12g}"
     )
-    open_screen(as_json=as_json).answer(
+    screen.answer(
         {"usd_per_hour": usd_per_hour, "formula": formula},
         [f"{usd_per_hour:.6g} USD per hour = {formula}"],
     )
-    return int(ExitCode.OK)

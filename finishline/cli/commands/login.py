@@ -9,8 +9,8 @@ from typer import Argument, Option
 
 from finishline.cli.client import ServerClient
 from finishline.cli.errors import CliError, ExitCode
-from finishline.cli.options import Json
-from finishline.cli.screen import open_screen
+from finishline.cli.options import shows
+from finishline.cli.screen import Screen
 from finishline.profiles import default_name, forget_profile, keep_profile
 
 ProfileName = Annotated[
@@ -19,11 +19,12 @@ ProfileName = Annotated[
 ]
 
 
+@shows
 def login(
+    screen: Screen,
     url: Annotated[str, Argument(metavar="URL", help="Address of the server.")],
     profile: ProfileName = None,
-    as_json: Json = False,
-) -> int:
+) -> None:
     """Keep a server's address and your token, which is asked for or read from stdin.
 
     Commands use the first login. FINISHLINE_PROFILE chooses another one. The token goes into the
@@ -42,11 +43,11 @@ def login(
     line = f"Logged in to {url} as {view['user']}; the token lies {where}, profile {name}.{hint}"
     overriding = [each for each in ("FINISHLINE_URL", "FINISHLINE_TOKEN") if os.environ.get(each)]
     goes_before = [f"{each} is set and goes before the login." for each in overriding]
-    open_screen(as_json=as_json).answer(document, [line, *goes_before])
-    return int(ExitCode.OK)
+    screen.answer(document, [line, *goes_before])
 
 
-def logout(profile: ProfileName = None, as_json: Json = False) -> int:
+@shows
+def logout(screen: Screen, profile: ProfileName = None) -> None:
     """Forget the login in use, or the login of --profile.
 
     The token itself stays valid on the server until it expires or is revoked.
@@ -57,8 +58,7 @@ def logout(profile: ProfileName = None, as_json: Json = False) -> int:
         f"Logged out of {forgotten.url}, profile {forgotten.name}. The token stays valid there: "
         "`finishline account tokens` lists yours, `finishline account revoke ID` ends one."
     )
-    open_screen(as_json=as_json).answer(document, [line])
-    return int(ExitCode.OK)
+    screen.answer(document, [line])
 
 
 def _read_token() -> str:

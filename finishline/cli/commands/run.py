@@ -17,9 +17,9 @@ from finishline.cli.client import ServerClient, segment
 from finishline.cli.commands.check import remark_lines
 from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, ExitCode
-from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Data, Json, Token
+from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Data, Named, Token, shows
 from finishline.cli.replay_screen import ReplayProgress, Target, show_all
-from finishline.cli.screen import Screen, open_screen
+from finishline.cli.screen import Screen
 from finishline.cli.submission_tables import CLAIM_NAME, find_submission_files
 from finishline.cli.training import (
     Training,
@@ -46,8 +46,10 @@ SEED_LIMIT = 2**31
 SYSTEM_FIELDS = ("accelerator", "accelerator_count", "processor", "processor_count")
 
 
+@shows
 def run(
-    benchmark: Annotated[str, Argument(help="Id of a benchmark, or its TOML file.")],
+    screen: Screen,
+    benchmark: Named,
     command: Annotated[
         list[str] | None,
         Argument(
@@ -81,8 +83,7 @@ def run(
     ] = None,
     token: Token = None,
     benchmarks_dir: BenchmarksDir = None,
-    as_json: Json = False,
-) -> int:
+) -> None:
     """Train a benchmark's reference model, or a program of your own, and write a submission.
 
     The program gets FINISHLINE_SEED, FINISHLINE_RUN, FINISHLINE_BENCHMARK and FINISHLINE_OUT, and
@@ -118,12 +119,11 @@ def run(
         data=data,
         precision=precision,
     )
-    screen = open_screen(as_json=as_json)
     is_known = url is not None or token is not None
     notice = None
     if is_known:
         notice = _phase_notice(url or DEFAULT_URL, token, definition.benchmark_id)
-    if notice is not None and not as_json:  # Its stderr has one document, of an error.
+    if notice is not None and not screen.as_json:  # Its stderr has one document, of an error.
         typer.echo(notice, err=True)
     runs_made: list[dict[str, Any]]
     if command:
@@ -148,7 +148,6 @@ def run(
         "notice": notice,
     }
     screen.answer(document, [f"Wrote {training.out}. Next: finishline check {training.out}"])
-    return int(ExitCode.OK)
 
 
 def name_of_class(server: ServerClient, system: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from typer import Argument, Option
 
 from finishline.cli.definitions import read_benchmarks, read_definition, with_server_definitions
 from finishline.cli.errors import CliError, ExitCode
-from finishline.cli.options import Json, Token
+from finishline.cli.options import Token, shows
 from finishline.cli.records import (
     csv_lines,
     find_in,
@@ -21,7 +21,7 @@ from finishline.cli.records import (
     score_found,
     summary_lines,
 )
-from finishline.cli.screen import open_console, open_screen
+from finishline.cli.screen import Screen, open_console
 from finishline.rules.archive.score import Found, Record
 from finishline.rules.benchmarks.benchmark import Benchmark
 
@@ -66,7 +66,9 @@ Summary = Annotated[
 As = Annotated[Format, Option("--format", help="JSON lines, CSV, or a table for people.")]
 
 
+@shows
 def score(
+    screen: Screen,
     paths: Paths,
     benchmarks_dir: Definitions = None,
     rcp: Rcp = Points.PRUNED,
@@ -74,10 +76,9 @@ def score(
     table: Summary = False,
     url: ServerOfDefinitions = None,
     token: Token = None,
-    as_json: Json = False,
-) -> int:
+) -> None:
     """Score the submissions in published archives: one record each, with what is wrong with it."""
-    if as_json and (table or as_format is not Format.JSON):
+    if screen.as_json and (table or as_format is not Format.JSON):
         raise CliError("--json writes no CSV and no table.", exit_code=ExitCode.USAGE)
     benchmarks = with_server_definitions(_definitions(benchmarks_dir), url, token)
     found = [find_in(path) for path in paths]
@@ -90,13 +91,12 @@ def score(
     records: Iterable[Record] = _records(found, benchmarks, pruned=rcp is Points.PRUNED)
     if sys.stderr.isatty() and (as_format is Format.TABLE or not sys.stdout.isatty()):
         records = _with_progress(records, total=sum(len(each.submissions) for each in found))
-    if as_json:
-        open_screen(as_json=True).answer({"records": list(records)}, ())
+    if screen.as_json:
+        screen.answer({"records": list(records)}, ())
     elif table:
         sys.stdout.writelines(summary_lines(records))
     else:
         _write(records, as_format)
-    return int(ExitCode.OK)
 
 
 def _definitions(given: Path | None) -> dict[str, Benchmark]:

@@ -16,9 +16,10 @@ from finishline.cli.commands.check import (
     remarks_on,
     with_next_step,
 )
-from finishline.cli.errors import CliError, ExitCode, Problem
-from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Json, Token, Url
-from finishline.cli.screen import open_screen
+from finishline.cli.errors import CliError, Problem
+from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Token, Url, shows
+from finishline.cli.rows import asks_server
+from finishline.cli.screen import Screen
 from finishline.cli.submission_tables import (
     SubmissionFiles,
     find_submission_files,
@@ -29,7 +30,9 @@ from finishline.cli.submission_tables import (
 from finishline.client.files import idempotency_key, open_parts
 
 
+@shows
 def submit(
+    screen: Screen,
     path: Annotated[Path, Argument(metavar="PATH", help="A submission's JSON, or its folder.")],
     benchmark: BenchmarkOption = None,
     division: DivisionOption = None,
@@ -39,11 +42,9 @@ def submit(
     benchmarks_dir: BenchmarksDir = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
-    as_json: Json = False,
-) -> int:
+) -> None:
     """Send a submission to the server. The same files sent twice are one submission."""
     files = find_submission_files(path)
-    screen = open_screen(as_json=as_json)
     remarks: tuple[Problem, ...] = ()
     with suppress(CliError, OSError):  # Of files that break a rule the server says which.
         scored = check_files(
@@ -66,7 +67,6 @@ def submit(
     document = {**view, "remarks": [asdict(remark) for remark in remarks]}
     page = place_line(view) if dry_run else f"{server.url}/submissions/{view.get('id')}"
     screen.answer(document, [*submission_lines(view), page])
-    return int(ExitCode.OK)
 
 
 def send_submission(
@@ -90,43 +90,37 @@ def send_submission(
     return view
 
 
+@asks_server
 def withdraw(
+    server: ServerClient,
+    screen: Screen,
     submission: Annotated[str, Argument(help="Id of a submission of yours.")],
     reason: Annotated[str, Option(help="Reason; shown on the submission's page.")],
     undo: Annotated[
         bool, Option("--undo", help="Reinstate the submission (organisers only).")
     ] = False,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
-    as_json: Json = False,
-) -> int:
+) -> None:
     """Withdraw a submission from its board. Its page stays."""
     path = f"/submissions/{segment(submission)}/{'reinstatement' if undo else 'withdrawal'}"
-    with ServerClient(url, token) as server:
-        view = server.post(path, {"reason": reason})
+    view = server.post(path, {"reason": reason})
     told = "ranks again" if undo else "is withdrawn; its page stays, unranked"
-    open_screen(as_json=as_json).answer(view, [f"Submission {view['id']} {told}."])
-    return int(ExitCode.OK)
+    screen.answer(view, [f"Submission {view['id']} {told}."])
 
 
+@asks_server
 def waive(
+    server: ServerClient,
+    screen: Screen,
     submission: Annotated[str, Argument(help="Id of a submission that breaks the rule.")],
     rule: Annotated[str, Argument(help="Code of the rule, such as too_few_runs.")],
     reason: Annotated[str, Option(help="Reason; shown beside the result.")],
     undo: Annotated[bool, Option("--undo", help="Take the waiver back.")] = False,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
-    as_json: Json = False,
-) -> int:
+) -> None:
     """Waive a rule for one submission, so that it may rank (organisers only)."""
     path = f"/submissions/{segment(submission)}/waivers"
-    with ServerClient(url, token) as server:
-        if undo:
-            view = server.post(f"{path}/{segment(rule)}/revocation", {"reason": reason})
-        else:
-            view = server.post(path, {"rule": rule, "reason": reason})
+    if undo:
+        view = server.post(f"{path}/{segment(rule)}/revocation", {"reason": reason})
+    else:
+        view = server.post(path, {"rule": rule, "reason": reason})
     told = f"{rule} {'counts again' if undo else 'is waived'} for submission {view['id']}."
-    open_screen(as_json=as_json).answer(
-        view, [told, *violation_lines(view["result"], view["waivers"])]
-    )
-    return int(ExitCode.OK)
+    screen.answer(view, [told, *violation_lines(view["result"], view["waivers"])])

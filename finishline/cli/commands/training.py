@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from finishline.cli.client import ServerClient, segment
 from finishline.cli.errors import CliError, ExitCode, require_server
-from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Json, Token, Url
+from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Token, Url, shows
 from finishline.cli.own_benchmarks import (
     broken,
     definition_file,
@@ -21,7 +21,7 @@ from finishline.cli.own_benchmarks import (
     write_template,
 )
 from finishline.cli.processes import FAILED, TRAIN, box_events
-from finishline.cli.screen import Screen, as_it_is, open_screen
+from finishline.cli.screen import Screen, as_it_is
 from finishline.cli.tables import seconds_text
 from finishline.cli.training import require_seeds
 from finishline.package_folder import package_folder
@@ -46,16 +46,17 @@ def _training() -> None:
 
 
 @app.command("init")
-def init(path: PackagePath, as_json: Json = False) -> int:
+@shows
+def init(screen: Screen, path: PackagePath) -> None:
     """Write a running example package for the digits benchmark into a new folder."""
     written = write_template(TEMPLATE, path, lambda text: text)
     lines = [f"Wrote {', '.join(written)} to {path}.", _next_step(path)]
-    open_screen(as_json=as_json).answer({"path": str(path), "files": written}, lines)
-    return int(ExitCode.OK)
+    screen.answer({"path": str(path), "files": written}, lines)
 
 
 @app.command("check")
-def check(path: PackagePath, benchmarks_dir: BenchmarksDir = None, as_json: Json = False) -> int:
+@shows
+def check(screen: Screen, path: PackagePath, benchmarks_dir: BenchmarksDir = None) -> None:
     """List every problem of a package, with file and line. Offline; no code of it is run."""
     # Without finishline-server there may be no definition here at all.
     package = open_package(path, benchmarks=find_tasks(benchmarks_dir, path) or None)
@@ -73,12 +74,13 @@ def check(path: PackagePath, benchmarks_dir: BenchmarksDir = None, as_json: Json
         f"{package.manifest.environment} (`finishline workers` lists them).",
         as_it_is(_next_step(path)),
     ]
-    open_screen(as_json=as_json).answer(document, lines)
-    return int(ExitCode.OK)
+    screen.answer(document, lines)
 
 
 @app.command("run")
+@shows
 def run(
+    screen: Screen,
     path: PackagePath,
     runs: Annotated[
         int | None, Option(min=1, max=100, help="Trainings (default 3; 5 with --compare).")
@@ -108,8 +110,7 @@ def run(
     benchmarks_dir: BenchmarksDir = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
-    as_json: Json = False,
-) -> int:
+) -> ExitCode:
     """Train a package here, in the box and by the clock of a worker."""
     require_server("training run")
     if compare is not None and runs == 1:
@@ -126,7 +127,6 @@ def run(
     other = None if compare is None else _open_compared(compare, name, url, token)
     count = runs or (3 if other is None else 5)
     require_seeds(seed, count, most=MAX_TRAINED_SEED)
-    screen = open_screen(as_json=as_json)
     arguments = ["--runs", str(count)]
     arguments += ["--seed", str(seed)] if seed is not None else []
     arguments += ["--nonce", nonce] if nonce is not None else []
@@ -150,7 +150,7 @@ def run(
         document |= comparison(finished, other)
         lines.insert(1, comparison_line(document))
     screen.answer(document, lines)
-    return int(code)
+    return code
 
 
 def _open_compared(name: str, benchmark: str, url: str, token: str | None) -> Package:
