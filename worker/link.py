@@ -117,7 +117,7 @@ class WorkerLink:
         return self._get(f"/attempts/{lease.attempt_id}/task/{quote(name)}", lease)
 
     def _get(self, path: str, lease: Lease) -> bytes:
-        return self._transport.get_bytes(
+        return self._transport.exchange(
             path, headers=_headers(lease), retries=TimedRetries(lease.lease_seconds, self._pause)
         )
 
@@ -134,7 +134,7 @@ class WorkerLink:
         headers = {} if lease is None else _headers(lease)
         retries = NEVER if retry_seconds is None else TimedRetries(retry_seconds, self._pause)
         try:
-            return self._transport.post_bytes(
+            return self._transport.exchange(
                 path, orjson.dumps(message), headers=headers, retries=retries, timeout=timeout
             )
         except FinishlineError as error:

@@ -24,6 +24,7 @@ from finishline.cli.errors import (
     INTERRUPTION,
     CliError,
     ExitCode,
+    cli_errors,
     refusal,
     server_missing,
 )
@@ -161,7 +162,8 @@ def main(arguments: Sequence[str] | None = None, command: typer.Typer = app) -> 
     from_login = {} if given[:1] == ["login"] else _server_of_login()
     os.environ |= from_login
     try:
-        code = int(_built(command)(given, prog_name="finishline", standalone_mode=False) or 0)
+        with cli_errors():
+            code = int(_built(command)(given, prog_name="finishline", standalone_mode=False) or 0)
         sys.stdout.flush()
         if code == INTERRUPTED:
             sys.stderr.write(f"{INTERRUPTION}\n")

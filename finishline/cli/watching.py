@@ -1,24 +1,200 @@
-"""Follow a verification to its end and show its replay."""
+"""A training while it runs, here or on a worker: bars in a terminal, elsewhere lines."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from finishline.cli.client import ServerClient, View, segment
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from finishline.cli.client import ServerClient, segment
 from finishline.cli.errors import CliError, ExitCode, cli_errors
-from finishline.cli.replay_screen import (
-    ReplayProgress,
-    Show,
-    read_bands,
-    read_target,
-    replay_screen,
-)
 from finishline.cli.screen import Screen, open_console
+from finishline.cli.tables import View, quality_text, seconds_text
 from finishline.client.sse import ServerEvent, follow_events
+from finishline.rules.benchmarks.quality import UNITS
 from finishline.rules.verification.purposes import is_in_box
 
 ENDED = ("done", "failed", "cancelled")
+Band = tuple[float, float]  # Lower and upper edge of a control point.
+Show = Callable[[View], None]
+
+
+@dataclass(frozen=True)
+class Target:
+    """The quality a run is on its way to."""
+
+    metric: str
+    value: float
+    unit: str
+    direction: str
+
+    def fraction_of_way(self, quality: float | None) -> float:
+        """Nearness of a quality to the target, from 0 to 1."""
+        if quality is None:
+            return 0.0
+        near, far = (quality, self.value) if self.direction == "higher" else (self.value, quality)
+        return 1.0 if far <= 0 else min(1.0, max(0.0, near / far))
+
+
+@dataclass
+class RunProgress:
+    """One run so far. `phase_since` is a reading of the monotonic clock."""
+
+    index: int
+    phase: str | None = None
+    phase_since: float = 0.0
+    epoch: float | None = None
+    seconds: float | None = None
+    quality: float | None = None
+    evaluations: int = 0
+    band: Band | None = None
+    status: str | None = None
+
+
+@dataclass
+class ReplayProgress:
+    """A training of several runs, built up from its events.
+
+    `bands` is keyed by the number of the evaluation, from 1. `names` sets runs apart, each by
+    its index from 0: its side in a duel, or that it is a control or a repeat. `step` names the
+    points of a run that are evaluated. A second attempt starts all over.
+    """
+
+    target: Target
+    bands: Mapping[int, Band] = field(default_factory=dict)
+    runs_planned: int | None = None
+    names: Mapping[int, str] = field(default_factory=dict)
+    step: str = "epoch"
+    attempt: int | None = None
+    runs: dict[int, RunProgress] = field(default_factory=dict)
+
+    def take_event(self, event: View) -> RunProgress:
+        """Take in one ReplayEvent and return the run it belongs to as it is after it."""
+        if event.get("attempt") != self.attempt:
+            self.attempt = event.get("attempt")
+            self.runs = {}
+        index, kind = int(event["run"]), event.get("kind")
+        run = self.runs.setdefault(index, RunProgress(index))
+        if kind == "phase":
+            run.phase, run.phase_since = event.get("phase"), time.monotonic()
+        elif kind == "run_finished":
+            run.status = event.get("status")
+        elif kind == "evaluation" and event.get("quality") is not None:
+            run.evaluations += 1
+            run.epoch, run.seconds = event.get("epoch"), event.get("seconds")
+            run.quality, run.band = float(event["quality"]), self.bands.get(run.evaluations)
+        return run
+
+
+def read_target(view: View) -> Target:
+    """The target in a benchmark's or a verification's view."""
+    named = {name: str(view[name]) for name in ("metric", "unit", "direction")}
+    return Target(value=float(view["value"]), **named)
+
+
+def read_bands(control_points: Sequence[View]) -> dict[int, Band]:
+    """The bands in a verification's control points, by the number of the evaluation."""
+    return {
+        int(point["index"]): (float(point["lower"]), float(point["upper"]))
+        for point in control_points
+    }
+
+
+STATUS_STYLES = {"reached": "bold green", "cancelled": "yellow"}
+STATUS_WORDS = {"reached": "reached the target", "not_reached": "did not reach it"}
+# Phases that take minutes with some models, and show no quality.
+PREPARING = {
+    "compile": "compiling, on made-up data",
+    "warmup": "warming up, on made-up data",
+    "data": "reading the data",
+}
+BAR_WIDTH = 16  # One run's line fits a terminal of 80 columns.
+
+
+@contextmanager
+def replay_screen(screen: Screen, progress: ReplayProgress) -> Iterator[Show]:
+    """What shows the events of a training until the block ends."""
+    if screen.as_json or not screen.console.is_terminal:
+        yield lambda event: _say(screen, progress, event)
+        return
+    with Live(
+        get_renderable=lambda: bars(progress), console=screen.console, refresh_per_second=10
+    ) as live:
+
+        def show(event: View) -> None:
+            progress.take_event(event)
+            live.refresh()
+
+        yield show
+
+
+def _say(screen: Screen, progress: ReplayProgress, event: View) -> None:
+    run = progress.take_event(event)
+    prepares = event.get("phase") in PREPARING and run.epoch is None
+    if prepares or event.get("kind") in ("evaluation", "run_finished"):
+        name = f"run {run.index + 1} {progress.names.get(run.index, '')}".rstrip()
+        line = line_of(run, progress) if run.status is None else ending_of(run)
+        screen.say(Text(f"  {name}  ").append_text(line))
+
+
+def show_all(screen: Screen, progress: ReplayProgress, events: Iterable[Mapping[str, Any]]) -> None:
+    """Show every event of a training."""
+    with replay_screen(screen, progress) as show:
+        for event in events:
+            show(event)
+
+
+def bars(progress: ReplayProgress) -> Table:
+    """One bar for each run, filled by how near its quality is to the target."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    planned = max(progress.runs_planned or 0, 1 + max(progress.runs, default=-1))
+    for index in range(planned):
+        run = progress.runs.get(index, RunProgress(index))
+        way = progress.target.fraction_of_way(run.quality)
+        bar = ProgressBar(total=1.0, completed=way, width=BAR_WIDTH)
+        name = f"  run {index + 1}/{planned} {progress.names.get(index, '')}".rstrip()
+        table.add_row(name, bar, line_of(run, progress))
+    return table
+
+
+def line_of(run: RunProgress, progress: ReplayProgress) -> Text:
+    """Progress of a run, in one line."""
+    text, target = Text(), progress.target
+    if run.epoch is not None:
+        quality = quality_text(run.quality, target.unit, target=target.value)
+        text.append(f"{progress.step} {run.epoch:<5g} {quality:>8}  {seconds_text(run.seconds):>8}")
+    if run.status is not None:
+        return text.append("  ").append_text(ending_of(run))
+    if run.epoch is None:
+        # How long the phase before the first evaluation takes, once that is worth reading.
+        words = PREPARING.get(run.phase or "", run.phase or "waiting")
+        seconds = int(time.monotonic() - run.phase_since) if run.phase else 0
+        return text.append(f"{words}, {seconds} s" if seconds else words, style="dim")
+    if run.band is not None and run.quality is not None:
+        lower, upper = run.band
+        if run.quality < lower:
+            text.append("  below", style="bold red")
+        elif run.quality > upper:
+            text.append("  above", style="bold yellow")
+        else:
+            text.append("  inside", style="green")
+        # A band computed from a spread may pass what a quality can be.
+        highest = min(upper, UNITS.get(target.unit) or upper)
+        text.append(f" {max(0.0, lower):.2f}..{highest:.2f}", style="dim")
+    return text
+
+
+def ending_of(run: RunProgress) -> Text:
+    """Describe the end of a run."""
+    status = run.status or "ended"
+    words = STATUS_WORDS.get(status, status.replace("_", " "))
+    return Text(words, style=STATUS_STYLES.get(status, "bold red"))
 
 
 def follow_verification(server: ServerClient, verification_id: str) -> Iterator[ServerEvent]:
@@ -28,7 +204,7 @@ def follow_verification(server: ServerClient, verification_id: str) -> Iterator[
         yield from follow_events(partial(server.stream, path), end="end")
 
 
-def watch_verification(server: ServerClient, view: View, screen: Screen) -> View:
+def watch_verification(server: ServerClient, view: View, screen: Screen) -> dict[str, Any]:
     """Show a verification's replay until it ends; its last view. Raises CliError."""
     # A person who stops watching reads here where it goes on.
     screen.say(f"Verification {view['id']}: {server.url}/verifications/{view['id']}")
@@ -43,7 +219,9 @@ def watch_verification(server: ServerClient, view: View, screen: Screen) -> View
         raise
 
 
-def _watch(server: ServerClient, view: View, screen: Screen, progress: ReplayProgress) -> View:
+def _watch(
+    server: ServerClient, view: View, screen: Screen, progress: ReplayProgress
+) -> dict[str, Any]:
     said: set[str] = set()
     with ExitStack() as shown:
         show: Show | None = None

@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from functools import partial, wraps
 from os import PathLike
 from typing import Any, Literal, Self, TypeVar
@@ -30,8 +29,8 @@ from finishline.client.errors import Unavailable
 from finishline.client.files import (
     Logs,
     Source,
+    form_parts,
     idempotency_key,
-    open_parts,
     package_files,
     send_package,
     upload_of,
@@ -130,14 +129,13 @@ class Client:
         }
         upload = upload_of(source, logs, fields)
         form = {} if source is None else {"benchmark": benchmark, "division": division}
-        with ExitStack() as opened:
-            accepted, _ = self._transport.post_form(
-                "/submissions",
-                files=open_parts(upload, opened),
-                fields={name: value for name, value in form.items() if value is not None},
-                key=key or idempotency_key(upload, **form),
-                progress=progress,
-            )
+        accepted, _ = self._transport.post_form(
+            "/submissions",
+            files=form_parts(upload),
+            fields={name: value for name, value in form.items() if value is not None},
+            key=key or idempotency_key(upload, **form),
+            progress=progress,
+        )
         return read_view(SubmissionView, accepted)
 
     def submit_training(

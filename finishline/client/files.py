@@ -6,7 +6,6 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
@@ -38,27 +37,18 @@ Logs = Sequence[str | PathLike[str]] | Mapping[str, bytes | str | PathLike[str]]
 
 @dataclass(frozen=True)
 class Upload:
-    """A submission's JSON and its run logs by name, each a file or its bytes."""
+    """A submission's JSON and its run logs in order, by name: each a file or its bytes."""
 
     claim_name: str
     claim: Content
     logs: Mapping[str, Content]
 
 
-@dataclass(frozen=True)
-class SubmissionFiles:
-    """One submission: the JSON that describes it, and its run logs in order, by name."""
-
-    claim: Path
-    logs: Mapping[str, Path]
-
-    @property
-    def upload(self) -> Upload:
-        """The upload made of these files."""
-        return Upload(self.claim.name, self.claim, self.logs)
+def content_of(content: Content) -> bytes:
+    return content if isinstance(content, bytes) else content.read_bytes()
 
 
-def find_submission_files(path: Path) -> SubmissionFiles:
+def find_submission_files(path: Path) -> Upload:
     """The files of the submission at `path`: its JSON, or a folder with a submission.json.
 
     The run logs are those the JSON lists, beside it. A JSON that lists none is a DAWNBench entry
@@ -76,8 +66,8 @@ def find_submission_files(path: Path) -> SubmissionFiles:
     runs = _listed_runs(claim)
     if runs is None:
         log = claim.with_suffix(".tsv")
-        return SubmissionFiles(claim, {log.name: log} if log.is_file() else {})
-    return SubmissionFiles(claim, {name: _next_to(claim, name) for name in runs})
+        return Upload(claim.name, claim, {log.name: log} if log.is_file() else {})
+    return Upload(claim.name, claim, {name: _next_to(claim, name) for name in runs})
 
 
 def upload_of(source: Source | None, logs: Logs | None, fields: Mapping[str, Any]) -> Upload:
@@ -94,7 +84,7 @@ def upload_of(source: Source | None, logs: Logs | None, fields: Mapping[str, Any
         if logs is not None:
             expected = "the logs that the submission's JSON lists"
             raise _not_sent("logs", "logs beside a path", expected)
-        return find_submission_files(Path(fspath(source))).upload
+        return find_submission_files(Path(fspath(source)))
     named = _named_logs(logs or ())
     claim = dict(source) if source is not None else _made_claim(fields, named)
     if named:
@@ -116,25 +106,20 @@ def idempotency_key(upload: Upload, **form: str | None) -> str:
     whole = hashlib.sha256()
     for name, content in ((upload.claim_name, upload.claim), *upload.logs.items()):
         whole.update(f"{name}\0".encode())
-        if isinstance(content, bytes):
-            whole.update(hashlib.sha256(content).digest())
-        else:
-            with content.open("rb") as file:
-                whole.update(hashlib.file_digest(file, "sha256").digest())
+        whole.update(hashlib.sha256(content_of(content)).digest())
     for name, value in sorted(form.items()):
         whole.update(f"\0{name}={value or ''}".encode())
     return whole.hexdigest()
 
 
-def open_parts(upload: Upload, opened: ExitStack) -> "list[FilePart]":
-    """The files as parts of a multipart form. `opened` closes them."""
-    parts: list[FilePart] = []
-    listed = [("submission", upload.claim_name, upload.claim, "application/json")]
-    listed += [("logs", name, content, "text/plain") for name, content in upload.logs.items()]
-    for field, name, content, kind in listed:
-        body = content if isinstance(content, bytes) else opened.enter_context(content.open("rb"))
-        parts.append((field, (name, body, kind)))
-    return parts
+def form_parts(upload: Upload) -> "list[FilePart]":
+    """The files as parts of a multipart form."""
+    claim = (upload.claim_name, content_of(upload.claim), "application/json")
+    logs = upload.logs.items()
+    return [
+        ("submission", claim),
+        *(("logs", (name, content_of(content), "text/plain")) for name, content in logs),
+    ]
 
 
 def package_files(source: str | PathLike[str] | Mapping[str, bytes | str]) -> dict[str, bytes]:
@@ -254,12 +239,7 @@ def _made_claim(fields: Mapping[str, Any], logs: Mapping[str, Content]) -> dict[
 
 def _division_of(log: Content) -> str:
     """The division an MLLOG names near its beginning. Open where it names none."""
-    if isinstance(log, bytes):
-        head = log[:LOOKED_AT_BYTES]
-    else:
-        with log.open("rb") as file:
-            head = file.read(LOOKED_AT_BYTES)
-    found = DIVISION_LINE.search(head)
+    found = DIVISION_LINE.search(content_of(log)[:LOOKED_AT_BYTES])
     return found[1].decode() if found else "open"
 
 

@@ -200,30 +200,21 @@ class Transport:
         """Delete the thing at an API path. The answer, None if there is none."""
         return self._json(self._retries, "DELETE", API + path)
 
-    def post_bytes(
+    def exchange(
         self,
         path: str,
-        content: bytes,
+        content: bytes | None = None,
         *,
         headers: Mapping[str, str],
         retries: Retries | TimedRetries,
         timeout: httpx2.Timeout = TIMEOUT,
     ) -> bytes:
-        """The content that answers posted JSON text, with headers, retries and timeout as given."""
-        request: dict[str, Any] = {
-            "content": content,
-            "headers": {"Content-Type": "application/json"} | dict(headers),
-            "timeout": timeout,
-        }
-        return self._attempt(retries, lambda: self._request("POST", API + path, **request).content)
-
-    def get_bytes(
-        self, path: str, *, headers: Mapping[str, str], retries: Retries | TimedRetries
-    ) -> bytes:
-        """The content at an API path, with headers and retries of its own."""
-        return self._attempt(
-            retries, lambda: self._request("GET", API + path, headers=dict(headers)).content
-        )
+        """The content at an API path, or the answer to posted JSON text."""
+        method, request = "GET", dict[str, Any](headers=dict(headers))
+        if content is not None:
+            method, request = "POST", {"content": content, "timeout": timeout}
+            request["headers"] = {"Content-Type": "application/json"} | dict(headers)
+        return self._attempt(retries, lambda: self._request(method, API + path, **request).content)
 
     def post_form(
         self,

@@ -10,6 +10,7 @@ from pathlib import Path
 import typer
 from rich.text import Text
 
+from finishline.cli.answers import submission_lines, verdict_lines
 from finishline.cli.client import ServerClient, View, segment
 from finishline.cli.commands.leaderboard import leaderboard_lines
 from finishline.cli.commands.run import train_shown
@@ -19,9 +20,9 @@ from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.main import main
 from finishline.cli.screen import Screen, open_screen
-from finishline.cli.submission_tables import find_submission_files, submission_lines, verdict_lines
 from finishline.cli.training import Training
 from finishline.cli.watching import watch_verification
+from finishline.client.files import find_submission_files
 from finishline.rules.text import count_text
 from server.commands.paths import VarPaths
 from server.commands.services import read_token

@@ -9,11 +9,9 @@ import pytest
 from finishline.cli import bundles
 from finishline.cli.bundles import check_bundle, read_bundle
 from finishline.cli.commands.import_archive import commit_of
-from finishline.cli.errors import CliError, ExitCode
-from finishline.cli.submission_tables import find_submission_files
+from finishline.cli.errors import CliError, ExitCode, cli_errors
 from finishline.client.errors import Refused
-from finishline.client.files import find_submission_files as find_files_of_a_program
-from finishline.client.files import idempotency_key
+from finishline.client.files import find_submission_files, idempotency_key
 from finishline.rules.canonical import canonical
 from finishline.rules.proof.proof import statement_of, write_envelope
 from tests.support.proofs import zip_of
@@ -199,7 +197,7 @@ def test_a_dawnbench_entry_has_the_tsv_of_its_name(tmp_path):
 def test_a_listed_log_that_is_not_a_file_beside_the_json_is_refused(tmp_path, name):
     folder = write_submission(tmp_path / "sub", runs=[name])
     (tmp_path / "run_0.log").write_text("outside")
-    with pytest.raises(CliError) as caught:
+    with pytest.raises(CliError) as caught, cli_errors():
         find_submission_files(folder)
     assert caught.value.exit_code is ExitCode.REFUSED
     assert caught.value.problems
@@ -208,14 +206,14 @@ def test_a_listed_log_that_is_not_a_file_beside_the_json_is_refused(tmp_path, na
 @pytest.mark.parametrize("content", ["", "{", "[]", "3", '{"benchmark": "x"}', '{"runs": [1]}'])
 def test_a_json_that_describes_no_submission_is_refused(tmp_path, content):
     (tmp_path / "submission.json").write_text(content)
-    with pytest.raises(CliError) as caught:
+    with pytest.raises(CliError) as caught, cli_errors():
         find_submission_files(tmp_path)
     assert caught.value.exit_code is ExitCode.REFUSED
 
 
 def test_what_is_missing_is_named_once_with_its_path(tmp_path):
     gone = tmp_path / "gone"
-    with pytest.raises(CliError) as caught:
+    with pytest.raises(CliError) as caught, cli_errors():
         find_submission_files(gone)
     whole = f"{gone}: not there; expected a submission's JSON, or its folder"
     assert caught.value.message == f"{whole}."
@@ -223,25 +221,28 @@ def test_what_is_missing_is_named_once_with_its_path(tmp_path):
 
     folder = write_submission(tmp_path / "sub", runs=["run_9.log"])
     with pytest.raises(Refused) as refused:
-        find_files_of_a_program(folder)
+        find_submission_files(folder)
     missing = f"{folder}/run_9.log: not there; expected every run log listed in submission.json."
     assert str(refused.value) == missing, "a program is told once too"
     (folder / "run_9.log.gz").write_bytes(b"")
     with pytest.raises(
         Refused, match=r"run_9\.log: not there, but run_9\.log\.gz; expected .*unpack"
     ):
-        find_files_of_a_program(folder)
+        find_submission_files(folder)
 
     package = tmp_path / "package"
     package.mkdir()
     (package / "training.toml").write_text("schema = 1")
     with pytest.raises(Refused, match="send a package with `finishline training`"):
-        find_files_of_a_program(package)
+        find_submission_files(package)
 
 
 def test_a_misspelt_list_of_logs_is_named_with_the_field_that_was_meant(tmp_path):
     folder = write_submission(tmp_path / "sub", rusn=["run_0.log"])
-    with pytest.raises(CliError, match=r"field runs: missing \(did you mean 'runs' where"):
+    with (
+        pytest.raises(CliError, match=r"field runs: missing \(did you mean 'runs' where"),
+        cli_errors(),
+    ):
         find_submission_files(folder)
 
 
@@ -249,15 +250,15 @@ def test_the_key_is_the_same_for_the_same_files_wherever_they_are(tmp_path):
     runs = ["run_0.log", "run_1.log"]
     first = find_submission_files(write_submission(tmp_path / "a", runs=runs))
     second = find_submission_files(write_submission(tmp_path / "b", runs=runs))
-    assert idempotency_key(first.upload) == idempotency_key(second.upload)
+    assert idempotency_key(first) == idempotency_key(second)
 
 
 def test_the_key_differs_for_other_contents_names_and_fields(folder):
     files = find_submission_files(folder)
-    keys = [idempotency_key(files.upload), idempotency_key(files.upload, benchmark="cifar10")]
+    keys = [idempotency_key(files), idempotency_key(files, benchmark="cifar10")]
     (folder / "run_0.log").write_text("log 1")
     (folder / "run_1.log").write_text("log 0")
-    keys.append(idempotency_key(files.upload))
+    keys.append(idempotency_key(files))
     assert len(set(keys)) == 3
 
 

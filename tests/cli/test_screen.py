@@ -9,9 +9,9 @@ from rich.console import Console
 from finishline.cli.answers import queue_lines
 from finishline.cli.commands.leaderboard import leaderboard_lines
 from finishline.cli.listings import table_of
-from finishline.cli.replay_screen import Target
 from finishline.cli.screen import Screen, as_it_is, open_console
 from finishline.cli.tables import cost_text, make_table, number_text, quality_text, seconds_text
+from finishline.cli.watching import Target
 from server.commands.paths import VarPaths
 from server.commands.services import LocalWorker, Plan, RedisAddress
 from server.commands.up import UpOptions, invitation

@@ -10,6 +10,10 @@ from rich.console import RenderableType
 from rich.text import Text
 from typer import Argument, Option
 
+from finishline.cli.answers import (
+    inference_sentence,
+    violation_lines,
+)
 from finishline.cli.definitions import (
     benchmark_named_in,
     read_benchmarks,
@@ -21,15 +25,9 @@ from finishline.cli.listings import table_of
 from finishline.cli.options import BenchmarksDir, ServerToAsk, Token, shows
 from finishline.cli.records import find_in, problem_text, score_found
 from finishline.cli.screen import Screen, as_it_is
-from finishline.cli.submission_tables import (
-    CLAIM_NAME,
-    SubmissionFiles,
-    find_submission_files,
-    inference_sentence,
-    violation_lines,
-)
 from finishline.cli.tables import time_text
 from finishline.client.errors import problems_of
+from finishline.client.files import CLAIM_NAME, Upload, content_of, find_submission_files
 from finishline.rules.archive.find import task_and_kind
 from finishline.rules.archive.score import Found
 from finishline.rules.benchmarks.benchmark import Benchmark
@@ -148,7 +146,7 @@ def _ask_phase(
 
 
 def check_files(
-    files: SubmissionFiles,
+    files: Upload,
     benchmarks_dir: Path | None,
     *,
     benchmark: str | None,
@@ -162,19 +160,19 @@ def check_files(
     `definition` goes before those of the folders. The server at `url` gives one that is missing.
     """
     try:
-        claim = files.claim.read_bytes()
+        claim = content_of(files.claim)
         wanted = benchmark or benchmark_named_in(claim)
         benchmarks = read_benchmarks(benchmarks_dir, wanted=wanted)
         if definition is not None:
             benchmarks[definition.benchmark_id] = definition
         if wanted is not None:
             benchmarks = with_server_definitions(benchmarks, url, token, only=wanted)
-        logs = {name: path.read_bytes() for name, path in files.logs.items()}
+        logs = {name: content_of(log) for name, log in files.logs.items()}
         return score_submission(
             claim,
             logs,
             benchmarks,
-            file=files.claim.name,
+            file=files.claim_name,
             benchmark_id=benchmark,
             division=division,
         )

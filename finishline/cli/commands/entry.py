@@ -6,13 +6,13 @@ from typing import Annotated
 from rich.console import RenderableType
 from typer import Argument, Option
 
+from finishline.cli.answers import time_lines, verdict_lines
 from finishline.cli.client import ServerClient, View, segment
 from finishline.cli.commands.training import PackagePath, app, open_package
 from finishline.cli.commands.verify import request_verification
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.rows import asks_server
 from finishline.cli.screen import Screen, as_it_is
-from finishline.cli.submission_tables import time_lines, verdict_lines
 from finishline.cli.watching import verdict_code, watch_verification
 from finishline.client.files import send_package
 from finishline.rules.verification.entry import FEWEST_REPEATS, MOST_REPEATS, USUAL_REPEATS

@@ -18,9 +18,7 @@ from finishline.cli.commands.check import remark_lines
 from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Data, Named, Token, shows
-from finishline.cli.replay_screen import ReplayProgress, Target, show_all
 from finishline.cli.screen import Screen
-from finishline.cli.submission_tables import CLAIM_NAME, find_submission_files
 from finishline.cli.training import (
     Training,
     read_settings,
@@ -30,7 +28,9 @@ from finishline.cli.training import (
     require_training_packages,
     train_reference,
 )
+from finishline.cli.watching import ReplayProgress, Target, show_all
 from finishline.client.errors import problems_of
+from finishline.client.files import CLAIM_NAME, content_of, find_submission_files
 from finishline.definitions import folders_of
 from finishline.devices import choose_device
 from finishline.log.folder import UNSTATED, Submission, logs_in, renew_submission
@@ -136,9 +136,11 @@ def run(
             training = replace(training, hardware_class=name)
         progress = train_shown(training, definition, screen)
         runs_made = [{"index": r.index, "status": r.status} for r in progress.runs.values()]
-        logs = [*find_submission_files(training.out).logs.values()]
+        made = find_submission_files(training.out).logs
+        logs = [training.out / name for name in made]
         parsed = [
-            parse_run_log(path.read_bytes(), name=path.name, benchmark=definition) for path in logs
+            parse_run_log(content_of(log), name=name, benchmark=definition)
+            for name, log in made.items()
         ]
         screen.say(*remark_lines(problems_of(find_shared(parsed))))
     document = {

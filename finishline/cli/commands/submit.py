@@ -1,12 +1,17 @@
 """`finishline submit`, `withdraw` and `waive`: a submission from its sending to its end."""
 
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Option
 
+from finishline.cli.answers import (
+    place_line,
+    submission_lines,
+    violation_lines,
+)
 from finishline.cli.client import ServerClient, View, segment
 from finishline.cli.commands.check import (
     BenchmarkOption,
@@ -20,14 +25,7 @@ from finishline.cli.errors import CliError, Problem
 from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Token, Url, shows
 from finishline.cli.rows import asks_server
 from finishline.cli.screen import Screen
-from finishline.cli.submission_tables import (
-    SubmissionFiles,
-    find_submission_files,
-    place_line,
-    submission_lines,
-    violation_lines,
-)
-from finishline.client.files import idempotency_key, open_parts
+from finishline.client.files import Upload, find_submission_files, form_parts, idempotency_key
 
 
 @shows
@@ -71,7 +69,7 @@ def submit(
 
 def send_submission(
     server: ServerClient,
-    files: SubmissionFiles,
+    files: Upload,
     *,
     benchmark: str | None = None,
     division: str | None = None,
@@ -80,13 +78,12 @@ def send_submission(
     """The server's view of the submission made of these files, or its preview. Raises CliError."""
     fields = {"benchmark": benchmark, "division": division}
     view: View
-    with ExitStack() as opened:
-        view, _ = server.post_form(
-            "/submissions" + ("?dry_run=true" if dry_run else ""),
-            files=open_parts(files.upload, opened),
-            fields={name: value for name, value in fields.items() if value is not None},
-            key=idempotency_key(files.upload, **fields),
-        )
+    view, _ = server.post_form(
+        "/submissions" + ("?dry_run=true" if dry_run else ""),
+        files=form_parts(files),
+        fields={name: value for name, value in fields.items() if value is not None},
+        key=idempotency_key(files, **fields),
+    )
     return view
 
 

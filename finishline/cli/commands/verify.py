@@ -5,11 +5,11 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
+from finishline.cli.answers import batch_lines, verdict_lines
 from finishline.cli.client import ServerClient, View, segment
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.rows import asks_server
 from finishline.cli.screen import Screen
-from finishline.cli.submission_tables import batch_lines, verdict_lines
 from finishline.cli.watching import ENDED, verdict_code, watch_verification
 from finishline.rules.verification.duel import FEWEST_PAIRS, MOST_PAIRS
 from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES
