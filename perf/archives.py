@@ -35,8 +35,9 @@ from pathlib import Path
 import orjson
 from sqlalchemy import insert
 
-from finishline.cli.records import find_in, score_found
+from finishline.cli.records import find_in
 from finishline.rules.archive.definitions import shipped_definitions
+from finishline.rules.archive.score import score_found
 from finishline.rules.benchmarks.benchmark import load_benchmarks
 from perf.harness import CHECKOUT, Bars, in_turn, processor_seconds_of
 from perf.servers import (

@@ -28,7 +28,6 @@ Given = Mapping[str, Any]
 
 
 def account_lines(view: View, given: Given) -> Iterator[Text]:
-    """The owner of this token, and its rights."""
     organisation = view.get("organisation")
     role, highest = view.get("role"), view.get("highest_role")
     whose = f"{view.get('user')}, {organisation}" if organisation else str(view.get("user"))
@@ -43,13 +42,11 @@ def account_lines(view: View, given: Given) -> Iterator[Text]:
 
 
 def secret_lines(view: View, given: Given) -> Iterator[str]:
-    """A token or secret that was made, and that it has to be kept."""
     yield str(view.get("token") or view.get("secret"))
     yield f"Store it now: it is not shown again (id {view.get('id')})."
 
 
 def revoked_lines(view: View, given: Given) -> Iterator[str]:
-    """The tokens that ended together."""
     token, ended = given["id"], [str(each) for each in view["revoked"]]
     yield f"Token {token} {'is revoked' if token in ended else 'had already ended'}."
     if others := [each for each in ended if each != token]:
@@ -57,17 +54,14 @@ def revoked_lines(view: View, given: Given) -> Iterator[str]:
 
 
 def erased_lines(view: View, given: Given) -> Iterator[str]:
-    """The number that took the place of a name."""
     yield f"{given['name']} is {view['name']} from now on."
 
 
 def user_lines(view: View, given: Given) -> Iterator[RenderableType]:
-    """A user."""
     yield table_of("users", [view])
 
 
 def new_user_lines(view: View, given: Given) -> Iterator[RenderableType]:
-    """A user, and the command that approves a submitter."""
     yield from user_lines(view, given)
     if given["role"] == "submitter":
         yield (
@@ -84,7 +78,6 @@ MEASURES = {
 
 
 def quota_lines(view: View, given: Given) -> Iterator[RenderableType]:
-    """Use of each quota of a user, and when there is room again."""
     figures = ("used", "reserved", "allowed")
     table = make_table("user", "quota", *figures, "resets", right=figures)
     for use in view["quotas"]:
@@ -94,7 +87,6 @@ def quota_lines(view: View, given: Given) -> Iterator[RenderableType]:
 
 
 def all_quotas_lines(view: View, given: Given) -> Iterator[RenderableType]:
-    """The default quotas, and the quotas that differ from them."""
     table = make_table("user", "quota", "allowed", right=("allowed",))
     for measure, allowed in view["defaults"].items():
         table.add_row(Text("each user", style="dim"), *_measured(measure, allowed))
@@ -105,7 +97,6 @@ def all_quotas_lines(view: View, given: Given) -> Iterator[RenderableType]:
 
 
 def _measured(measure: str, *values: float | None) -> list[str]:
-    """The name of a quota, and values in its unit."""
     name, form, unit = MEASURES.get(measure, (measure, "{:,.10g}", 1))
     return [name, *("no limit" if each is None else form.format(each / unit) for each in values)]
 
@@ -118,7 +109,6 @@ WHOSE = {
 
 
 def workers_lines(view: View, given: Given) -> Iterator[RenderableType]:
-    """The workers, who paused them, and whose packages they train in which environments."""
     yield table_of("workers", view["workers"])
     for each in view["workers"]:
         if each.get("held"):
@@ -139,7 +129,6 @@ def _held(what: str, *, by: str | None, since: str | None, why: str | None) -> T
 
 
 def paused_worker_lines(view: View, given: Given) -> Iterator[str]:
-    """A worker after it was paused."""
     if view["worker"].get("alive", True):
         yield f"Worker {given['name']} is paused."
     else:
@@ -150,7 +139,6 @@ def paused_worker_lines(view: View, given: Given) -> Iterator[str]:
 
 
 def resumed_worker_lines(view: View, given: Given) -> Iterator[str]:
-    """A worker after it was resumed."""
     worker, state = view["worker"], "is resumed"
     if not worker.get("alive", True):
         state = "is resumed but not running: start it again on its machine"
@@ -180,7 +168,6 @@ def queue_lines(view: View, given: Given) -> Iterator[RenderableType]:
 
 
 def calibration_lines(view: View, given: Given) -> Iterator[RenderableType]:
-    """One calibration: its state, and epochs to converge by batch size."""
     if view.get("outdated"):
         judges = ", for an earlier definition: not used for new replays"
     else:
@@ -199,18 +186,15 @@ def calibration_lines(view: View, given: Given) -> Iterator[RenderableType]:
 
 
 def compared_calibrations_lines(view: View, given: Given) -> Iterator[RenderableType]:
-    """Two calibrations by batch size: means, difference, and whether it is more than noise."""
     yield table_of("compared sizes", view["sizes"])
 
 
 def decision_lines(view: View, given: Given) -> Iterator[str]:
-    """The verdict of a rerun that an organiser decided about."""
     published = "is published" if given["decision"] == "publish" else "is kept back"
     yield f"The verdict of {view['id']}, {view['outcome']}, {published}: {given['reason']}"
 
 
 def comparison_lines(view: View, given: Given) -> Iterator[RenderableType]:
-    """Two verifications side by side: verdicts, replays, and significant differences."""
     sides = [view.get("first") or {}, view.get("second") or {}]
     verdicts = make_table("", "first", "second")
     for name in ("id", "state", "hardware_class", "worker"):
@@ -237,14 +221,12 @@ def comparison_lines(view: View, given: Given) -> Iterator[RenderableType]:
 
 
 def shown_submission_lines(view: View, given: Given) -> Iterator[RenderableType]:
-    """A submission with its verifications."""
     yield from submission_lines(view)
     for each in view.get("verifications") or []:
         yield f"verification {each.get('id')}: {each.get('outcome') or each.get('state')}"
 
 
 def submission_lines(view: View) -> Iterator[RenderableType]:
-    """One submission: its result, its runs and the rules that it breaks."""
     result = view.get("result") or {}
     inference = view.get("kind") == "inference"
     system = (view.get("system") or {}).get("name")
@@ -285,7 +267,6 @@ def submission_lines(view: View) -> Iterator[RenderableType]:
 
 
 def place_line(preview: View) -> str:
-    """The place that a previewed submission would take; provisional ones in brackets."""
     provisional = preview.get("provisional_rank")
     place = preview.get("rank") or (provisional and f"({provisional})") or "none"
     reason = preview.get("unranked_reason")
@@ -295,7 +276,6 @@ def place_line(preview: View) -> str:
 
 
 def time_lines(entry: View) -> Iterator[Text]:
-    """The measured time of an entry and its rank, if it has one."""
     seconds = entry.get("measured_seconds")
     if seconds is None:
         return
@@ -336,7 +316,6 @@ def violation_lines(result: View, waivers: Sequence[View] = ()) -> Iterator[Text
 
 
 def inference_sentence(result: View) -> str:
-    """Result of an inference entry, and whether it is ranked."""
     ranked = "" if result.get("eligible") else "; not ranked: the model did not reach the target"
     return (
         f"latency {number_text(result.get('latency_ms'), digits=3, unit=' ms')}, "
@@ -346,7 +325,6 @@ def inference_sentence(result: View) -> str:
 
 
 def verdict_lines(view: View) -> Iterator[RenderableType]:
-    """The end of a verification: the pairs of a duel, the outcome and every reason for it."""
     if pairs := (view.get("duel") or {}).get("pairs"):
         yield table_of("pairs", pairs)
     yield Text.assemble("Verdict: ", status_text(view.get("outcome") or view.get("state")))
@@ -364,7 +342,6 @@ def verdict_lines(view: View) -> Iterator[RenderableType]:
 
 
 def batch_lines(view: View, url: str) -> Iterator[RenderableType]:
-    """Verifications a batch queued, or would queue, with their probable cost."""
     replays, skipped = view.get("replays") or [], view.get("skipped") or []
     if replays:
         yield table_of("replays", replays)

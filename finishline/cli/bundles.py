@@ -16,7 +16,7 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.errors import CliError, UsageError
 from finishline.rules.canonical import read_json
 from finishline.rules.errors import RuleError
 from finishline.rules.proof.check import WITHOUT_LOGS, Check, check_proof
@@ -188,10 +188,9 @@ def read_keys(path: Path) -> list[bytes]:
             text = file.read(KEY_FILE_LIMIT_BYTES).decode()
         return keys_in(json.loads(text)) if text.lstrip().startswith("{") else [_key(text.strip())]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise CliError(
+        raise UsageError(
             f"No public key in {path} ({error}): expected 64 hex digits, or the JSON of "
-            "GET /api/v1/keys.",
-            exit_code=ExitCode.USAGE,
+            "GET /api/v1/keys."
         ) from error
 
 
@@ -221,8 +220,7 @@ def check_export(folder: Path, keys: Sequence[bytes]) -> Checked:
     except (OSError, RuleError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise CliError(
             f"{folder} is no export: {error}. Expected a folder with a {MANIFEST} as "
-            "`python -m server.admin export` makes it; unpack a .tar first.",
-            exit_code=ExitCode.REFUSED,
+            "`python -m server.admin export` makes it; unpack a .tar first."
         ) from error
     return Checked(checks, document)
 

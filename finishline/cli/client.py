@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import httpx2
 
-from finishline.cli.errors import CliError, ExitCode, cli_errors
+from finishline.cli.errors import CliError, ExitCode, UsageError, cli_errors
 from finishline.client.transport import TIMEOUT, Retries, TimedRetries, Transport, segment
 from finishline.profiles import chosen_server
 
@@ -46,7 +46,7 @@ class ServerClient(Transport):
             token = chosen_server(url, token).token
             super().__init__(url, token, timeout=timeout, transport=transport, retries=WHEN_TOLD)
         except ValueError as error:
-            raise CliError(str(error), exit_code=ExitCode.USAGE) from error
+            raise UsageError(str(error)) from error
 
     def _document(self, answer: httpx2.Response) -> Any:
         found = super()._document(answer)

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.errors import CliError, ExitCode, UsageError
 from finishline.definitions import folders_of, known_ids
 from finishline.rules.archive.definitions import shipped_definitions
 from finishline.rules.benchmarks.benchmark import (
@@ -44,10 +44,9 @@ def read_definition(path: Path) -> Benchmark:
 
 
 def _unreadable(error: OSError) -> CliError:
-    return CliError(
+    return UsageError(
         f"Cannot read {error.filename} ({error.strerror}); "
-        "point --benchmarks-dir at the benchmark definitions.",
-        exit_code=ExitCode.USAGE,
+        "point --benchmarks-dir at the benchmark definitions."
     )
 
 

@@ -21,18 +21,6 @@ from finishline.client.errors import refusal as refused_by
 from finishline.places import installed_server
 from finishline.rules.errors import RuleError
 
-__all__ = [
-    "INTERRUPTED",
-    "INTERRUPTION",
-    "CliError",
-    "ExitCode",
-    "Problem",
-    "cli_errors",
-    "refusal",
-    "require_server",
-    "server_missing",
-]
-
 INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it.
 INTERRUPTION = "Interrupted by Ctrl-C."
 
@@ -63,7 +51,11 @@ class CliError(Exception):
     """A command cannot go on; `message` is one sentence with the remedy."""
 
     def __init__(
-        self, message: str, *, exit_code: ExitCode, problems: Sequence[Problem] = ()
+        self,
+        message: str,
+        *,
+        exit_code: ExitCode = ExitCode.REFUSED,
+        problems: Sequence[Problem] = (),
     ) -> None:
         self.message = message
         self.exit_code = exit_code
@@ -80,6 +72,13 @@ class CliError(Exception):
                 "problems": [asdict(problem) for problem in self.problems],
             }
         }
+
+
+class UsageError(CliError):
+    """The command was asked for what it cannot do."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, exit_code=ExitCode.USAGE)
 
 
 @contextmanager
@@ -105,9 +104,8 @@ def cli_errors() -> Iterator[None]:
 
 
 def refusal(error: RuleError) -> CliError:
-    """The CliError for an input that breaks one or several rules."""
     refused = refused_by(error)
-    return CliError(refused.detail, exit_code=ExitCode.REFUSED, problems=refused.problems)
+    return CliError(refused.detail, problems=refused.problems)
 
 
 def require_server(command: str) -> None:
@@ -117,7 +115,6 @@ def require_server(command: str) -> None:
 
 
 def server_missing(command: str) -> CliError:
-    """The CliError for a command that finishline-server has."""
     return CliError(
         f"`finishline {command}` needs the distribution finishline-server, which is not "
         "installed here; in the folder of Finishline's source, install it with "

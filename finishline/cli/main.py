@@ -24,6 +24,7 @@ from finishline.cli.errors import (
     INTERRUPTION,
     CliError,
     ExitCode,
+    UsageError,
     cli_errors,
     refusal,
     server_missing,
@@ -85,7 +86,6 @@ class Commands(TyperGroup):
         self.commands = {name: TyperCommand(name) for name in (*SERVER_COMMANDS, *COMMANDS)}
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names of the commands that are installed."""
         added = _of_the_server("commands").names
         return [name for name in self.commands if name in COMMANDS or name in added]
 
@@ -206,11 +206,10 @@ def _stop_writing() -> int:
 
 
 def _cli_error(error: Exception) -> CliError:
-    """The error that ended a command, with its exit code."""
     if isinstance(error, CliError):
         return error
     if isinstance(error, ProfileError):
-        return CliError(str(error), exit_code=ExitCode.USAGE)
+        return UsageError(str(error))
     if isinstance(error, RuleError):
         return refusal(error)
     if isinstance(error, typer.TyperException):
@@ -220,12 +219,10 @@ def _cli_error(error: Exception) -> CliError:
         if message and not message.endswith((".", "?")):
             message += "."
         asked = getattr(getattr(error, "ctx", None), "command_path", "finishline")
-        return CliError(f"{message} See `{asked} --help`.".strip(), exit_code=ExitCode.USAGE)
+        return UsageError(f"{message} See `{asked} --help`.".strip())
     if isinstance(error, OSError):  # Of a file that no command foresaw, or of the output.
         what = error.filename if error.filename is not None else "the output"
-        return CliError(
-            f"Cannot use {what} ({error.strerror or error}).", exit_code=ExitCode.REFUSED
-        )
+        return CliError(f"Cannot use {what} ({error.strerror or error}).")
     return CliError(str(error), exit_code=ExitCode.SERVER)
 
 

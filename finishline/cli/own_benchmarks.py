@@ -8,7 +8,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from shlex import quote
 
-from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.errors import CliError, UsageError
 from finishline.client.errors import problems_of
 from finishline.client.files import read_folder
 from finishline.definitions import folders_of
@@ -38,9 +38,8 @@ def read_files(
 ) -> tuple[dict[str, bytes], list[RuleError]]:
     """The files of a package or a benchmark, and what is wrong with them. Raises CliError."""
     if not folder.is_dir():
-        raise CliError(
-            f"{folder} is no folder; expected a {what}. Make one with `finishline {command} init`.",
-            exit_code=ExitCode.USAGE,
+        raise UsageError(
+            f"{folder} is no folder; expected a {what}. Make one with `finishline {command} init`."
         )
     try:
         return read_folder(folder, **limits)
@@ -81,7 +80,6 @@ def broken(folder: Path, problems: list[RuleError], what: str = "benchmark") -> 
         hint = f" To pin the files as they are: {command}"
     return CliError(
         f"{folder} breaks the rules of a {what}: {count_text(len(problems), 'problem')}.{hint}",
-        exit_code=ExitCode.REFUSED,
         problems=problems_of(problems),
     )
 
@@ -153,7 +151,7 @@ def definition_file(name: str, files: Mapping[str, bytes]) -> Iterator[Path]:
 
 
 def _unreadable(error: OSError) -> CliError:
-    return CliError(f"Cannot read {error.filename} ({error.strerror}).", exit_code=ExitCode.USAGE)
+    return UsageError(f"Cannot read {error.filename} ({error.strerror}).")
 
 
 def write_template(package: str, folder: Path, change: Callable[[str], str]) -> list[str]:
@@ -162,7 +160,7 @@ def write_template(package: str, folder: Path, change: Callable[[str], str]) -> 
     Their environment is the one installed here. Raises CliError.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise CliError(f"{folder} exists. Choose a new or empty folder.", exit_code=ExitCode.USAGE)
+        raise UsageError(f"{folder} exists. Choose a new or empty folder.")
     try:
         environment = f"numpy-{'.'.join(version('numpy').split('.')[:2])}"
     except PackageNotFoundError:

@@ -1,7 +1,6 @@
 """Archives on this machine: found without links, read in pieces, their records shown."""
 
 import csv
-import gc
 import io
 import json
 import os
@@ -9,16 +8,16 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import quote
 
 import orjson
+from rich.table import Column
 from rich.text import Text
 
-from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.errors import CliError
 from finishline.cli.screen import open_console
 from finishline.cli.tables import ABSENT, FittingTable, number_text, seconds_text
-from finishline.rules.archive import score as archive_score
 from finishline.rules.archive.files import (
     COMPRESSED,
     MAX_FOLDERS_DEEP,
@@ -31,12 +30,9 @@ from finishline.rules.archive.files import (
 )
 from finishline.rules.archive.find import LOG_SUFFIXES
 from finishline.rules.archive.score import Found, Record, find_scorable
-from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import LogFormatError
 from finishline.rules.logs import check_file_name
 from finishline.rules.text import count_text
-
-T = TypeVar("T")
 
 
 def find_in(path: Path) -> Found:
@@ -53,7 +49,7 @@ def find_in(path: Path) -> Found:
         archive = Archive(files, _read, lambda place: _outside(place, listed), compressed)
     except (OSError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise CliError(f"Cannot read {path} ({reason}).", exit_code=ExitCode.REFUSED) from error
+        raise CliError(f"Cannot read {path} ({reason}).") from error
     found = find_scorable(archive, asked_for_file=is_file)
     if compressed:
         count, first = count_text(len(compressed), "compressed file"), compressed[0]
@@ -134,24 +130,6 @@ def _unreadable(file: ArchiveFile, why: object) -> LogFormatError:
         expected="a readable file",
         code="unreadable",
     )
-
-
-def score_found(
-    found: Found, benchmarks: Mapping[str, Benchmark], *, pruned: bool = True
-) -> Iterator[Record]:
-    """The record of every submission, in order of their paths; a bad one has its problems told."""
-    return without_collector(archive_score.score_found(found, benchmarks, pruned=pruned))
-
-
-def without_collector(items: Iterator[T]) -> Iterator[T]:
-    """Yield items with the garbage collector off: reading logs makes many objects and no cycle."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield from items
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 COLUMNS = (
@@ -241,10 +219,12 @@ def _whole(text: Any) -> int | None:
 
 
 def record_table(records: Iterable[Record]) -> FittingTable:
-    table = FittingTable(spare=("normalised", "benchmark", "CV"), readable=30)
-    for column in ("submission", "benchmark", "time", "normalised", "CV", "reached", "problems"):
-        right = column in ("time", "normalised", "CV", "reached")
-        table.add_column(column, justify="right" if right else "left", overflow="fold")
+    names = ("submission", "benchmark", "time", "normalised", "CV", "reached", "problems")
+    figures = ("time", "normalised", "CV", "reached")
+    columns = [
+        Column(n, justify="right" if n in figures else "left", overflow="fold") for n in names
+    ]
+    table = FittingTable(columns, spare=("normalised", "benchmark", "CV"), readable=30)
     for record in records:
         table.add_row(*_row(record))
     return table

@@ -51,7 +51,6 @@ class Words:
 def argument(
     name: str, about: str, kind: Any = str, default: Any = REQUIRED, **more: Any
 ) -> Parameter:
-    """An argument of a command."""
     taken = kind | None if default is None else kind
     return _parameter(name, Annotated[taken, Argument(help=about, **more)], default)
 
@@ -59,7 +58,6 @@ def argument(
 def option(
     name: str, about: str, kind: Any = str, default: Any = None, flag: str = "", **more: Any
 ) -> Parameter:
-    """An option of a command, which may be REQUIRED."""
     taken = kind | None if default is None else kind
     declared = Option(flag or f"--{name.replace('_', '-')}", help=about, **more)
     return _parameter(name, Annotated[taken, declared], default)

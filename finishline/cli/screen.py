@@ -23,7 +23,6 @@ class PlainConsole(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterator[Segment]:
-        """The pieces of a text as they are printed."""
         for piece in super().render(renderable, options):
             shown = MISLEADING.sub("\ufffd", piece.text)
             yield piece if piece.control else Segment(shown, piece.style)
@@ -52,7 +51,6 @@ class Screen:
     console: Console
 
     def say(self, *lines: RenderableType) -> None:
-        """Lines for people."""
         if not self.as_json:
             for line in lines:
                 # A console joins texts before it prints them and loses their no_wrap.
@@ -85,5 +83,4 @@ def flowing(text: str) -> str:
 
 
 def open_screen(*, as_json: bool) -> Screen:
-    """The screen of one command."""
     return Screen(as_json=as_json, console=open_console())

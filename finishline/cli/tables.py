@@ -1,12 +1,13 @@
 """Texts and tables of the command: figures, moments, statuses, and columns that fit."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from finishline.rules.ranking import check_of_row, evidence_words
@@ -97,7 +98,6 @@ STATUS_STYLES = {
 
 
 def status_text(status: object) -> Text:
-    """A status or an outcome in its colour."""
     word = str(status or ABSENT)
     return Text(word.replace("_", " "), style=STATUS_STYLES.get(word, ""))
 
@@ -119,59 +119,45 @@ WIDE = (
 )  # fmt: skip
 
 
-class FittingTable(Table):
+@dataclass
+class FittingTable:
     """A table without lines that leaves columns out until the others fit.
 
     Columns that may wrap give way first, down to `readable` characters. Then the columns of
     `spare` are left out, the first one first.
     """
 
-    def __init__(self, *, spare: Sequence[str] = (), readable: int = READABLE) -> None:
-        super().__init__(box=None, header_style="bold", pad_edge=False, padding=(0, GAP, 0, 0))
-        self.spare = tuple(spare)
-        self.readable = readable
-        self.cells: list[tuple[Any, ...]] = []
+    columns: Sequence[Column]
+    spare: Sequence[str] = ()
+    readable: int = READABLE
+    rows: list[tuple[Any, ...]] = field(default_factory=list)
 
-    def add_row(self, *cells: Any, **options: Any) -> None:
-        """Add a row, one cell for each column."""
-        self.cells.append(cells)
-        super().add_row(*cells, **options)
+    def add_row(self, *cells: Any) -> None:
+        self.rows.append(cells)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The columns that fit, then a line that names the others."""
-        left_out: list[str] = []
+        places, left_out = list(range(len(self.columns))), list[str]()
         for name in self.spare:
-            if self._width_without(left_out) <= options.max_width:
+            if sum(map(self._least_width, places)) + GAP * (len(places) - 1) <= options.max_width:
                 break
+            places = [place for place in places if self.columns[place].header != name]
             left_out.append(name)
-        if not left_out:
-            yield from super().__rich_console__(console, options)
-            return
-        places = [i for i, column in enumerate(self.columns) if column.header not in left_out]
-        fitting = FittingTable()
-        for column in (self.columns[place] for place in places):
-            fitting.add_column(
-                column.header,
-                justify=column.justify,
-                overflow=column.overflow,
-                no_wrap=column.no_wrap,
-            )
-        for cells in self.cells:
-            fitting.add_row(*(cells[place] for place in places))
-        yield fitting
-        named = ", ".join(left_out)
-        yield Text(f"Columns left out on a narrow terminal: {named}.", style="dim")
+        shown = (self.columns[place].copy() for place in places)
+        table = Table(*shown, box=None, header_style="bold", pad_edge=False, padding=(0, GAP, 0, 0))
+        for cells in self.rows:
+            table.add_row(*(cells[place] for place in places))
+        yield table
+        if left_out:
+            named = ", ".join(left_out)
+            yield Text(f"Columns left out on a narrow terminal: {named}.", style="dim")
 
-    def _width_without(self, left_out: Sequence[str]) -> int:
-        """The least width at which all other columns say something."""
-        width = -GAP
-        for place, column in enumerate(self.columns):
-            if column.header not in left_out:
-                header = cell_len(str(column.header))
-                longest = max((cell_len(str(row[place])) for row in self.cells), default=0)
-                least = longest if column.no_wrap else min(longest, self.readable)
-                width += GAP + max(header, least)
-        return width
+    def _least_width(self, place: int) -> int:
+        """The least width at which a column says something."""
+        column = self.columns[place]
+        longest = max((cell_len(str(row[place])) for row in self.rows), default=0)
+        least = longest if column.no_wrap else min(longest, self.readable)
+        return max(cell_len(str(column.header)), least)
 
 
 def make_table(*columns: str, right: Sequence[str] = (), spare: Sequence[str] = ()) -> FittingTable:
@@ -179,12 +165,13 @@ def make_table(*columns: str, right: Sequence[str] = (), spare: Sequence[str] = 
 
     A narrow terminal leaves out the columns of `spare`, the first one first.
     """
-    table = FittingTable(spare=spare)
-    for column in columns:
-        table.add_column(
-            column,
-            justify="right" if column in right else "left",
+    made = [
+        Column(
+            name,
+            justify="right" if name in right else "left",
             overflow="ellipsis",
-            no_wrap=column not in WIDE,
+            no_wrap=name not in WIDE,
         )
-    return table
+        for name in columns
+    ]
+    return FittingTable(made, spare)

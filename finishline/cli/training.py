@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from finishline.cli.errors import CliError, ExitCode, require_server
+from finishline.cli.errors import CliError, ExitCode, UsageError, require_server
 from finishline.cli.processes import child_events, python_module
 from finishline.devices import Devices, choose_device, find_devices, without_platform
 from finishline.rules.benchmarks.benchmark import Benchmark
@@ -59,9 +59,8 @@ def read_settings(settings: Sequence[str]) -> dict[str, float]:
         except ValueError:
             number = None
         if number is None or not name:
-            raise CliError(
-                f"--set {setting}: expected a name and a number, such as batch_size=64.",
-                exit_code=ExitCode.USAGE,
+            raise UsageError(
+                f"--set {setting}: expected a name and a number, such as batch_size=64."
             )
         found[name] = number
     return found
@@ -71,10 +70,9 @@ def require_seeds(first: int | None, runs: int, *, most: int) -> None:
     """Raise CliError if the last of the seeds that count up from the first is beyond `most`."""
     if first is not None and first + runs - 1 > most:
         limit = "32 bits, as torch and numpy use" if most < MAX_SEED else "63 bits, as a log holds"
-        raise CliError(
+        raise UsageError(
             f"--seed {first}: the seeds of {count_text(runs, 'run')} end at {first + runs - 1}; "
-            f"expected at most {most} ({limit}).",
-            exit_code=ExitCode.USAGE,
+            f"expected at most {most} ({limit})."
         )
 
 
@@ -114,10 +112,7 @@ def train_reference(training: Training) -> Iterator[dict[str, Any]]:
         elif event.get("kind") == "exit" and event["code"] != 0:
             code = event["code"]
             why = event["said"] or f"it ended with exit code {code}"
-            raise CliError(
-                why if code == REFUSED_CODE else f"The training failed: {why}",
-                exit_code=ExitCode.REFUSED,
-            )
+            raise CliError(why if code == REFUSED_CODE else f"The training failed: {why}")
 
 
 def require_device(device: str | None) -> None:
@@ -126,14 +121,10 @@ def require_device(device: str | None) -> None:
     try:
         chosen = choose_device(device, found)
     except RuleError as error:
-        raise CliError(
-            f"--device {device}: {error.message}; expected {error.expected}.",
-            exit_code=ExitCode.REFUSED,
-        ) from error
+        raise CliError(f"--device {device}: {error.message}; expected {error.expected}.") from error
     if chosen == "cpu":
         return
     for trouble in without_platform():
         raise CliError(
-            f"--device {chosen}: {trouble}, or train on the processor with --device cpu.",
-            exit_code=ExitCode.REFUSED,
+            f"--device {chosen}: {trouble}, or train on the processor with --device cpu."
         )

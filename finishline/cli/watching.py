@@ -1,7 +1,7 @@
 """A training while it runs, here or on a worker: bars in a terminal, elsewhere lines."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -35,7 +35,6 @@ class Target:
     direction: str
 
     def fraction_of_way(self, quality: float | None) -> float:
-        """Nearness of a quality to the target, from 0 to 1."""
         if quality is None:
             return 0.0
         near, far = (quality, self.value) if self.direction == "higher" else (self.value, quality)
@@ -93,13 +92,11 @@ class ReplayProgress:
 
 
 def read_target(view: View) -> Target:
-    """The target in a benchmark's or a verification's view."""
     named = {name: str(view[name]) for name in ("metric", "unit", "direction")}
     return Target(value=float(view["value"]), **named)
 
 
 def read_bands(control_points: Sequence[View]) -> dict[int, Band]:
-    """The bands in a verification's control points, by the number of the evaluation."""
     return {
         int(point["index"]): (float(point["lower"]), float(point["upper"]))
         for point in control_points
@@ -143,13 +140,6 @@ def _say(screen: Screen, progress: ReplayProgress, event: View) -> None:
         screen.say(Text(f"  {name}  ").append_text(line))
 
 
-def show_all(screen: Screen, progress: ReplayProgress, events: Iterable[Mapping[str, Any]]) -> None:
-    """Show every event of a training."""
-    with replay_screen(screen, progress) as show:
-        for event in events:
-            show(event)
-
-
 def bars(progress: ReplayProgress) -> Table:
     """One bar for each run, filled by how near its quality is to the target."""
     table = Table.grid(padding=(0, 2, 0, 0))
@@ -164,7 +154,6 @@ def bars(progress: ReplayProgress) -> Table:
 
 
 def line_of(run: RunProgress, progress: ReplayProgress) -> Text:
-    """Progress of a run, in one line."""
     text, target = Text(), progress.target
     if run.epoch is not None:
         quality = quality_text(run.quality, target.unit, target=target.value)
@@ -191,14 +180,12 @@ def line_of(run: RunProgress, progress: ReplayProgress) -> Text:
 
 
 def ending_of(run: RunProgress) -> Text:
-    """Describe the end of a run."""
     status = run.status or "ended"
     words = STATUS_WORDS.get(status, status.replace("_", " "))
     return Text(words, style=STATUS_STYLES.get(status, "bold red"))
 
 
 def follow_verification(server: ServerClient, verification_id: str) -> Iterator[ServerEvent]:
-    """The events of a verification, up to and with the one that ends it."""
     path = f"/verifications/{segment(verification_id)}/events"
     with cli_errors():
         yield from follow_events(partial(server.stream, path), end="end")
@@ -265,5 +252,4 @@ def _table_of(event: ServerEvent) -> dict[str, Any]:
 
 
 def verdict_code(view: View) -> ExitCode:
-    """The exit code of a verification that has ended."""
     return ExitCode.OK if view.get("outcome") == "verified" else ExitCode.NOT_VERIFIED

@@ -159,14 +159,12 @@ def _retry_after_seconds(header: str | None) -> float | None:
 
 
 def problems_of(errors: Iterable[RuleError]) -> list[Problem]:
-    """Convert rule errors into problems for display."""
     return [
         Problem(each.message, each.file, each.line, each.field, each.expected) for each in errors
     ]
 
 
 def refusal(error: RuleError) -> Refused:
-    """Build the exception for an input that breaks one or several rules."""
     problems = problems_of(error.problems)
     count = count_text(len(problems), "problem")
     detail = f"The input breaks the rules: {count}. Correct it and try again."

@@ -113,7 +113,6 @@ def idempotency_key(upload: Upload, **form: str | None) -> str:
 
 
 def form_parts(upload: Upload) -> "list[FilePart]":
-    """The files as parts of a multipart form."""
     claim = (upload.claim_name, content_of(upload.claim), "application/json")
     logs = upload.logs.items()
     return [

@@ -172,7 +172,6 @@ class Transport:
         self.close()
 
     def close(self) -> None:
-        """Close every connection."""
         self._http.close()
 
     def get(self, path: str, /, **query: object) -> Any:
@@ -185,15 +184,12 @@ class Transport:
         return self._json(self._retries, "GET", "/healthz")
 
     def post(self, path: str, body: Mapping[str, object] | None = None) -> Any:
-        """The JSON that answers a posted JSON body."""
         return self._json(self._retries.when_told(), "POST", API + path, json=body)
 
     def put(self, path: str, body: Mapping[str, object] | None = None) -> Any:
-        """The JSON that answers a put JSON body."""
         return self._json(self._retries.when_told(), "PUT", API + path, json=body)
 
     def patch(self, path: str, body: Mapping[str, object]) -> Any:
-        """Send a PATCH to an API path. Return the JSON of the response."""
         return self._json(NEVER, "PATCH", API + path, json=body)
 
     def delete(self, path: str) -> Any:

@@ -149,6 +149,6 @@ def _administer(
     )
     if not answers:
         why = ended["said"] or f"exit code {ended['code']}"
-        raise CliError(f"{what}: {why}", exit_code=ExitCode.REFUSED)
+        raise CliError(f"{what}: {why}")
     screen.say(*said[-1:])
     return answers[-1]

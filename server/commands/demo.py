@@ -22,7 +22,6 @@ from finishline.cli.main import main
 from finishline.cli.screen import Screen, open_screen
 from finishline.cli.training import Training
 from finishline.cli.watching import watch_verification
-from finishline.client.files import find_submission_files
 from finishline.rules.text import count_text
 from server.commands.paths import VarPaths
 from server.commands.services import read_token
@@ -52,7 +51,7 @@ def demo(url: str, var: Path) -> int:
     train_shown(training, definition, screen)
     with ServerClient(url, kept_token(var, "demo")) as server:
         screen.say("", Text("2. Submit it", style="bold"))
-        submission = send_submission(server, find_submission_files(folder))
+        submission = send_submission(server, folder)
         screen.say(*submission_lines(submission))
     with ServerClient(url, kept_token(var, "organiser")) as server:
         return _verify(server, submission, screen)

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.errors import CliError, ExitCode, UsageError
 from finishline.cli.options import DEFAULT_VAR, BehindProxy, Var
 from finishline.cli.processes import python_module
 from finishline.cli.screen import open_screen
@@ -191,4 +191,4 @@ def _run(command: Sequence[str]) -> None:
 
 
 def _refused(sentence: str) -> CliError:
-    return CliError(f"{sentence}.", exit_code=ExitCode.USAGE)
+    return UsageError(f"{sentence}.")

@@ -19,7 +19,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from finishline.cli.client import ServerClient, View, segment
-from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.errors import CliError, ExitCode, UsageError
 from finishline.cli.processes import python_module
 from finishline.devices import Devices, find_devices
 from server.commands.paths import VarPaths
@@ -184,7 +184,7 @@ def _workers(names: Sequence[str], devices: Devices) -> Iterator[LocalWorker]:
 
 
 def _refused(sentence: str) -> CliError:
-    return CliError(f"--devices: {sentence}.", exit_code=ExitCode.USAGE)
+    return UsageError(f"--devices: {sentence}.")
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from finishline.cli.client import ServerClient
-from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.errors import CliError, ExitCode, UsageError
 from finishline.cli.options import DEFAULT_VAR, BehindProxy, Json, Var
 from finishline.cli.processes import python_module
 from finishline.cli.screen import Screen, open_screen
@@ -109,7 +109,7 @@ def up(
         (demo and as_json, "--demo has no JSON output."),
     ):
         if wrong:
-            raise CliError(sentence, exit_code=ExitCode.USAGE)
+            raise UsageError(sentence)
     demo_command = python_module("server.commands.demo", url_of(host, port), str(var.absolute()))
     options = UpOptions(
         host=host,

@@ -10,7 +10,7 @@ import typer
 from rich.console import RenderableType
 
 from finishline.cli.definitions import find_benchmark
-from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.errors import CliError, ExitCode, UsageError
 from finishline.cli.options import BenchmarksDir, Json
 from finishline.cli.processes import python_module
 from finishline.cli.screen import open_screen
@@ -203,11 +203,10 @@ def check_kernels(file: Path, device: str | None) -> str:
                     expected=" or ".join(ON_PROCESSORS),
                 )
     except RuleError as error:
-        raise CliError(f"{error}.", exit_code=ExitCode.REFUSED) from error
+        raise CliError(f"{error}.") from error
     except OSError as error:
-        raise CliError(
-            f"Cannot read {file} ({error.strerror}); name a TOML file of kernels.",
-            exit_code=ExitCode.USAGE,
+        raise UsageError(
+            f"Cannot read {file} ({error.strerror}); name a TOML file of kernels."
         ) from error
     return chosen
 
@@ -232,4 +231,4 @@ def _shown(result: Mapping[str, Any]) -> list[RenderableType]:
 
 
 def _usage(message: str) -> CliError:
-    return CliError(message, exit_code=ExitCode.USAGE)
+    return UsageError(message)

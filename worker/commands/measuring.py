@@ -5,11 +5,9 @@ import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rich.table import Table
-
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.processes import child_events
-from finishline.cli.tables import ABSENT, make_table
+from finishline.cli.tables import ABSENT, FittingTable, make_table
 
 DOING = {
     "throughput": "training and inference on made-up data",
@@ -45,7 +43,7 @@ MIB, GIGA = 2**20, 1e9
 Row = tuple[str, str, str]
 
 
-def bench_table(result: Mapping[str, Any]) -> Table:
+def bench_table(result: Mapping[str, Any]) -> FittingTable:
     table = make_table("measure", "figure", "note", right=("figure",))
     for row in (*_throughput(result), *_beside(result), *_roofs(result)):
         table.add_row(*row)
@@ -121,7 +119,7 @@ def results_csv(result: Mapping[str, Any]) -> str:
     return written.getvalue()
 
 
-def model_table(result: Mapping[str, Any]) -> Table:
+def model_table(result: Mapping[str, Any]) -> FittingTable:
     names = ("samples/s", "batch, p50", "MFU", "samples/J", "samples/USD", "peak memory")
     table = make_table("phase", "batch", *names, right=("batch", *names))
     for one in result["results"]:
@@ -144,7 +142,7 @@ def model_lines(result: Mapping[str, Any]) -> Iterator[str]:
     yield f"{result['parameters']:,} parameters; {flops} a sample forward; {result['precision']}"
 
 
-def kernel_table(result: Mapping[str, Any]) -> Table:
+def kernel_table(result: Mapping[str, Any]) -> FittingTable:
     names = ("p50", "mean", "n", "GFLOP/s", "GB/s")
     table = make_table("kernel", "pass", "precision", "shape", *names, right=names)
     for row in result["kernels"]:
@@ -167,7 +165,7 @@ def kernel_table(result: Mapping[str, Any]) -> Table:
     return table
 
 
-def generation_table(result: Mapping[str, Any]) -> Table:
+def generation_table(result: Mapping[str, Any]) -> FittingTable:
     names = ("tokens/s", "requests/s", "TTFT p50", "TPOT p50", "latency p50", "latency p99")
     table = make_table("scenario", "batch", *names, right=("batch", *names))
     for one in result["generation"]["results"]:

@@ -5,14 +5,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from finishline.cli.definitions import find_benchmark
-from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.errors import CliError, ExitCode, UsageError
 from finishline.cli.options import BenchmarksDir, Data, Json
 from finishline.cli.processes import python_module
 from finishline.cli.screen import Screen, open_screen
-from finishline.cli.tables import ABSENT, make_table
+from finishline.cli.tables import ABSENT, FittingTable, make_table
 from finishline.cli.training import require_trainable, require_training_packages
 from worker.commands.bench import Device
 from worker.commands.measuring import run_measurement
@@ -40,7 +39,7 @@ def scale(
     require_training_packages("scale")
     counts = _read_processes(processes)
     if strong == weak:
-        raise CliError("Choose one of --strong and --weak.", exit_code=ExitCode.USAGE)
+        raise UsageError("Choose one of --strong and --weak.")
     file, definition = find_benchmark(benchmark, benchmarks_dir)
     require_trainable(definition, {}, division=None)
     options = ["--processes", *map(str, counts), "--steps", str(steps), "--data", str(data)]
@@ -64,15 +63,14 @@ def _read_processes(text: str) -> list[int]:
     most = max(2, os.cpu_count() or 1)
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdigit() and 0 < int(part[:9]) <= most for part in parts):
-        raise CliError(
+        raise UsageError(
             f"--processes is {text!r}; expected whole numbers from 1 to {most}, the processors "
-            "here, with commas between them.",
-            exit_code=ExitCode.USAGE,
+            "here, with commas between them."
         )
     return list(dict.fromkeys(int(part) for part in parts))
 
 
-def _points_table(result: dict[str, Any]) -> Table:
+def _points_table(result: dict[str, Any]) -> FittingTable:
     names = ("step_seconds", "samples_per_second", "speedup", "efficiency",
              "communication_share", "predicted_step_seconds")  # fmt: skip
     table = make_table("processes", "batch", *(name.replace("_", " ") for name in names))
@@ -100,8 +98,7 @@ def profile(
         (out / "trace.json").write_text("")
     except OSError as error:
         raise CliError(
-            f"Cannot write in {out} ({error.strerror}); choose another folder.",
-            exit_code=ExitCode.REFUSED,
+            f"Cannot write in {out} ({error.strerror}); choose another folder."
         ) from error
     options = ["--steps", str(steps), "--out", str(out), "--data", str(data)]
     screen = open_screen(as_json=as_json)
@@ -110,7 +107,7 @@ def profile(
     return int(ExitCode.OK)
 
 
-def _parts_table(result: dict[str, Any]) -> Table:
+def _parts_table(result: dict[str, Any]) -> FittingTable:
     table = make_table("part", "milliseconds", right=("milliseconds",))
     for part, seconds in result["parts_seconds"].items():
         table.add_row(part, ABSENT if seconds is None else f"{1000 * seconds:.4g}")

@@ -14,7 +14,7 @@ from typer import Argument, Option
 from finishline.cli.client import ServerClient, segment
 from finishline.cli.commands.training import train_in_box
 from finishline.cli.definitions import download_definition, download_files
-from finishline.cli.errors import CliError, ExitCode, require_server
+from finishline.cli.errors import CliError, ExitCode, UsageError, require_server
 from finishline.cli.listings import table_of
 from finishline.cli.options import BenchmarksDir, shows
 from finishline.cli.own_benchmarks import (
@@ -84,7 +84,7 @@ def phases(
     changes = {name: value for name, value in given.items() if value is not None}
     path = f"/benchmarks/{segment(benchmark)}/phases"
     if changes and not reason:
-        raise CliError("Give a --reason with the dates.", exit_code=ExitCode.USAGE)
+        raise UsageError("Give a --reason with the dates.")
     found = server.get(path)
     if changes:
         body = {name: found["phases"][name] for name in NAMES} | {
@@ -136,16 +136,14 @@ def _write(path: Path, content: bytes, *, replace: bool) -> None:
         if path.exists() and path.read_bytes() != content and not replace:
             raise CliError(
                 f"{path} differs from the server's. Compare them, or overwrite the file "
-                "with --replace.",
-                exit_code=ExitCode.REFUSED,
+                "with --replace."
             )
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
     except OSError as error:
         raise CliError(
             f"{path} cannot be written ({error.strerror}); name another folder with "
-            "--benchmarks-dir.",
-            exit_code=ExitCode.REFUSED,
+            "--benchmarks-dir."
         ) from error
 
 
@@ -178,7 +176,7 @@ def write_hashes(folder: Path) -> bool:
             return False
         (folder / FILE).write_bytes(changed)
     except (OSError, UnicodeDecodeError) as error:
-        raise CliError(f"Cannot write {FILE} ({error}).", exit_code=ExitCode.REFUSED) from error
+        raise CliError(f"Cannot write {FILE} ({error}).") from error
     return True
 
 

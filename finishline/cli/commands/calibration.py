@@ -19,7 +19,7 @@ from typer import Argument, Option
 from finishline.cli.answers import calibration_lines
 from finishline.cli.client import ServerClient, View, segment
 from finishline.cli.commands.requests import COMMANDS
-from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.errors import ExitCode, UsageError
 from finishline.cli.rows import asks_server
 from finishline.cli.screen import Screen
 from finishline.rules.benchmarks.definition_tables import ReferenceRun
@@ -54,21 +54,18 @@ def calibrate(
     try:
         sizes = [int(part) for part in batch_sizes.split(",")] if batch_sizes is not None else None
     except ValueError as error:
-        raise CliError(
+        raise UsageError(
             f"--batch-sizes {batch_sizes}: expected whole numbers between commas, such as "
-            "32,64,128.",
-            exit_code=ExitCode.USAGE,
+            "32,64,128."
         ) from error
     if continued is not None and precision is not None:
-        raise CliError(
-            "--continue goes on in the calibration's own precision. Remove --precision.",
-            exit_code=ExitCode.USAGE,
+        raise UsageError(
+            "--continue goes on in the calibration's own precision. Remove --precision."
         )
     if continued is None and (sizes is None or runs is None):
-        raise CliError(
+        raise UsageError(
             "A new calibration needs --batch-sizes and --runs, for example "
-            f"`finishline calibrate {benchmark} --batch-sizes 32,64 --runs 20`.",
-            exit_code=ExitCode.USAGE,
+            f"`finishline calibrate {benchmark} --batch-sizes 32,64 --runs 20`."
         )
     body: dict[str, object] = {"batch_sizes": sizes, "runs": runs}
     if continued is None:
@@ -78,10 +75,7 @@ def calibrate(
     else:
         path = f"/calibrations/{segment(continued)}"
         if (found := server.get(path)["benchmark"]) != benchmark:
-            raise CliError(
-                f"Calibration {continued} belongs to {found}, not to {benchmark}.",
-                exit_code=ExitCode.USAGE,
-            )
+            raise UsageError(f"Calibration {continued} belongs to {found}, not to {benchmark}.")
         view = server.post(f"{path}/continue", body)
     if watch:
         with _progress(screen) as show:
@@ -96,7 +90,6 @@ def calibrate(
 
 @contextmanager
 def _progress(screen: Screen) -> Iterator[Show]:
-    """What shows how far a calibration is: a bar for each batch size, or a line for each run."""
     if screen.as_json or not screen.console.is_terminal:
         said: set[int] = set()
 

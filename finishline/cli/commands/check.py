@@ -20,16 +20,16 @@ from finishline.cli.definitions import (
     read_definition,
     with_server_definitions,
 )
-from finishline.cli.errors import CliError, ExitCode, Problem, refusal
+from finishline.cli.errors import CliError, ExitCode, UsageError, refusal
 from finishline.cli.listings import table_of
 from finishline.cli.options import BenchmarksDir, ServerToAsk, Token, shows
-from finishline.cli.records import find_in, problem_text, score_found
+from finishline.cli.records import find_in, problem_text
 from finishline.cli.screen import Screen, as_it_is
 from finishline.cli.tables import time_text
-from finishline.client.errors import problems_of
+from finishline.client.errors import Problem, problems_of
 from finishline.client.files import CLAIM_NAME, Upload, content_of, find_submission_files
 from finishline.rules.archive.find import task_and_kind
-from finishline.rules.archive.score import Found
+from finishline.rules.archive.score import Found, score_found
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.submissions.claim_checks import find_cut_off, find_shared
@@ -215,10 +215,9 @@ def _published(path: Path) -> Found | None:
     if not path.is_file() or (path.suffix.lower() == ".json" and not in_dawnbench):
         return None
     if (path.parent / CLAIM_NAME).is_file():  # Which says how many runs count.
-        raise CliError(
+        raise UsageError(
             f"{path} is a log of the submission beside it; check the whole submission: "
-            f"finishline check {quote(str(path.parent))}",
-            exit_code=ExitCode.USAGE,
+            f"finishline check {quote(str(path.parent))}"
         )
     return find_in(path)
 

@@ -20,7 +20,7 @@ from finishline.cli.bundles import (
     read_keys,
 )
 from finishline.cli.client import ServerClient, segment
-from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.errors import CliError, ExitCode, UsageError
 from finishline.cli.listings import table_of
 from finishline.cli.options import DEFAULT_URL, Limit, Token, Url, shows
 from finishline.cli.rows import asks_server
@@ -70,10 +70,7 @@ def check_proof_of(
     no check fails, else 1.
     """
     if (proof is None) == (log is None):
-        raise CliError(
-            "Pass a verification id, a proof file, or an audit log with --log.",
-            exit_code=ExitCode.USAGE,
-        )
+        raise UsageError("Pass a verification id, a proof file, or an audit log with --log.")
     if log is not None:
         return _check_log(log, head, screen)
     assert proof is not None  # noqa: S101  exactly one of the two is given
@@ -174,7 +171,6 @@ def _lines(checked: Checked) -> list[RenderableType]:
 
 
 def waiver_lines(document: Mapping[str, Any]) -> list[Text]:
-    """Rules that organisers waived for the submission, as the proof tells them."""
     waivers = _part(document, "submission").get("waivers")
     listed = waivers if isinstance(waivers, list) else []
     return [
@@ -228,7 +224,6 @@ def write_log(path: Path, records: list[Record]) -> None:
 
 
 def _read_log(path: Path) -> list[Record]:
-    """The records in a file, oldest first. Raises CliError."""
     try:
         if path.stat().st_size > LOG_LIMIT_BYTES:
             raise ValueError(f"more than {LOG_LIMIT_BYTES} bytes")
@@ -238,8 +233,7 @@ def _read_log(path: Path) -> list[Record]:
         why = getattr(error, "strerror", None) or error
         raise CliError(
             f"No audit log in {path} ({why}). Expected a file written by "
-            "`finishline audit-log --out`.",
-            exit_code=ExitCode.REFUSED,
+            "`finishline audit-log --out`."
         ) from error
 
 

@@ -2,15 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from enum import StrEnum
 from math import isfinite
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from typer import Argument, Option
 
 from finishline.cli.definitions import find_benchmark
-from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.errors import UsageError
 from finishline.cli.options import BenchmarksDir, shows
 from finishline.cli.screen import Screen
 from finishline.cli.training import require_seeds
@@ -28,13 +27,7 @@ from finishline.rules.logs.source_tfevents import read_tfevents
 from finishline.rules.submissions.claim import MAX_SEED
 from finishline.rules.text import count_text
 
-
-class Format(StrEnum):
-    """Files that can be converted."""
-
-    tfevents = "tfevents"
-    trainer_state = "trainer_state"
-    csv = "csv"
+Format = Literal["tfevents", "trainer_state", "csv"]
 
 
 @shows
@@ -86,16 +79,12 @@ def convert(
     _, definition = find_benchmark(benchmark, benchmarks_dir)
     start_seconds = None if start is None else read_moment(start)
     if start is not None and start_seconds is None:
-        raise CliError(
-            f"--start {start}: expected seconds or a date such as 2026-11-24T12:00:00+00:00.",
-            exit_code=ExitCode.USAGE,
+        raise UsageError(
+            f"--start {start}: expected seconds or a date such as 2026-11-24T12:00:00+00:00."
         )
     for option, factor in (("--scale", scale), ("--time-scale", time_scale)):
         if factor is not None and not (isfinite(factor) and factor > 0):
-            raise CliError(
-                f"{option} {factor:g}: expected a number above 0, such as 100.",
-                exit_code=ExitCode.USAGE,
-            )
+            raise UsageError(f"{option} {factor:g}: expected a number above 0, such as 100.")
     reading = Reading(
         quality=quality,
         time=time,
@@ -138,7 +127,7 @@ REMEDIES = {
 
 def _runs(paths: Sequence[Path], format_: Format) -> list[list[Path]]:
     """The files of each run. Event files in one folder are one training, as in TensorBoard."""
-    if format_ is not Format.tfevents:
+    if format_ != "tfevents":
         return [[path] for path in paths]
     files = []
     for path in paths:
@@ -152,8 +141,7 @@ def _runs(paths: Sequence[Path], format_: Format) -> list[list[Path]]:
 
 
 def _read(run: Sequence[Path], format_: Format) -> Source:
-    """The rows of a run's files. Raises LogFormatError or OSError."""
-    if format_ is Format.tfevents:
+    if format_ == "tfevents":
         return read_tfevents(run)
-    read = read_csv if format_ is Format.csv else read_trainer_state
+    read = read_csv if format_ == "csv" else read_trainer_state
     return read(run[0].read_bytes(), file=run[0].name)

@@ -65,7 +65,7 @@ def _run(command: str, named: str, data: Path, folder: Path | None, screen: Scre
             screen.say(_progress(event))
         elif kind == "exit" and (event["code"] not in (0, 1) or not answer):
             why = event["said"] or f"exit code {event['code']}"
-            raise CliError(why, exit_code=ExitCode.REFUSED)
+            raise CliError(why)
     document = {"benchmark": benchmark.benchmark_id, "folder": str(data.absolute())} | {
         "files": [{k: v for k, v in each.items() if k != "kind"} for each in files],
         "whole": answer["whole"],

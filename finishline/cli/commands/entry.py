@@ -10,7 +10,7 @@ from finishline.cli.answers import time_lines, verdict_lines
 from finishline.cli.client import ServerClient, View, segment
 from finishline.cli.commands.training import PackagePath, app, open_package
 from finishline.cli.commands.verify import request_verification
-from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.errors import CliError, ExitCode, UsageError
 from finishline.cli.rows import asks_server
 from finishline.cli.screen import Screen, as_it_is
 from finishline.cli.watching import verdict_code, watch_verification
@@ -125,10 +125,9 @@ def find_entry(server: ServerClient, name: str) -> str:
         found = [each for each in found if each["submitter"] == user] or found
     if len(found) > 1:
         listed = ", ".join(f"{each['id']} ({each['system']['hardware_class']})" for each in found)
-        raise CliError(
+        raise UsageError(
             f"{len(found)} entries have a package whose SHA-256 begins with {begins_so}: {listed}. "
-            "Name one by its id.",
-            exit_code=ExitCode.USAGE,
+            "Name one by its id."
         )
     return str(found[0]["id"])
 

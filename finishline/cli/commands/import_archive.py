@@ -26,11 +26,11 @@ from typer import Argument, Option
 
 from finishline.cli.client import ServerClient
 from finishline.cli.definitions import read_benchmarks
-from finishline.cli.errors import INTERRUPTED, CliError, ExitCode, Problem
+from finishline.cli.errors import INTERRUPTED, CliError, ExitCode, UsageError
 from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Json, Token, Url
-from finishline.cli.records import find_in, problem_text, without_collector
+from finishline.cli.records import find_in, problem_text
 from finishline.cli.screen import as_it_is, open_screen
-from finishline.client.errors import NoAnswer, problems_of
+from finishline.client.errors import NoAnswer, Problem, problems_of
 from finishline.client.transport import FilePart
 from finishline.rules.archive.files import COMMIT, Archive, source_name
 from finishline.rules.archive.import_plan import (
@@ -62,36 +62,31 @@ EXAMPLES = {
     Kind.DAWNBENCH: "a DAWNBench tree (TASK/train/*.json)",
     Kind.MLPERF: "an MLPerf package (ORG/results/SYSTEM/BENCHMARK/result_0.txt)",
 }
-What = Annotated[Kind, Argument(metavar="dawnbench|mlperf", help="Kind of archive.")]
-Where = Annotated[Path, Argument(metavar="PATH", help="Path of the archive.")]
-Published = Annotated[
-    datetime | None,
-    Option(
-        "--published",
-        formats=["%Y-%m-%d"],
-        help="Publication date of an MLPerf round that the server does not know.",
-    ),
-]
-Commit = Annotated[
-    str | None,
-    Option(
-        "--commit",
-        help="Commit of the archive, if PATH is not a git checkout. Only results of a known commit "
-        "are numbered.",
-    ),
-]
-DryRun = Annotated[bool, Option("--dry-run", help="List the uploads without sending them.")]
 
 
 def import_archive(
-    kind: What,
-    path: Where,
+    kind: Annotated[Kind, Argument(metavar="dawnbench|mlperf", help="Kind of archive.")],
+    path: Annotated[Path, Argument(metavar="PATH", help="Path of the archive.")],
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Json = False,
-    dry_run: DryRun = False,
-    published: Published = None,
-    commit: Commit = None,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="List the uploads without sending them.")
+    ] = False,
+    published: Annotated[
+        datetime | None,
+        Option(
+            formats=["%Y-%m-%d"],
+            help="Publication date of an MLPerf round that the server does not know.",
+        ),
+    ] = None,
+    commit: Annotated[
+        str | None,
+        Option(
+            help="Commit of the archive, if PATH is not a git checkout. Only results of a known "
+            "commit are numbered.",
+        ),
+    ] = None,
     benchmarks_dir: BenchmarksDir = None,
 ) -> int:
     """Send the submissions in a published archive to the server (organisers only).
@@ -100,23 +95,16 @@ def import_archive(
     Ctrl-C waits for the uploads in progress, then lists the outcome of each.
     """
     if published is not None and kind is Kind.DAWNBENCH:
-        raise CliError(
-            "--published is for MLPerf rounds; each DAWNBench entry has its own date.",
-            exit_code=ExitCode.REFUSED,
-        )
+        raise CliError("--published is for MLPerf rounds; each DAWNBench entry has its own date.")
     if commit is not None and not COMMIT.fullmatch(commit):
-        raise CliError(
-            f"--commit {commit!r}: expected the 40 hex digits that `git rev-parse HEAD` prints.",
-            exit_code=ExitCode.USAGE,
+        raise UsageError(
+            f"--commit {commit!r}: expected the 40 hex digits that `git rev-parse HEAD` prints."
         )
     commit = commit or commit_of(path)
     benchmarks = read_benchmarks(benchmarks_dir)
     found = of_kind(find_in(path), kind)
     if not found.submissions:
-        raise CliError(
-            f"Nothing to import at {path}. Expected {EXAMPLES[kind]}.",
-            exit_code=ExitCode.REFUSED,
-        )
+        raise CliError(f"Nothing to import at {path}. Expected {EXAMPLES[kind]}.")
     started = time.monotonic()
     done: dict[str, Outcome] = {}
     stopping = threading.Event()
@@ -134,7 +122,7 @@ def import_archive(
             total = len(found.submissions)
             planned = track(planned, "Importing", total=total, console=bar, transient=True)
         try:
-            send_all(without_collector(iter(planned)), send, done, stopping)
+            send_all(planned, send, done, stopping)
         except CliError as error:
             ended = error
         except KeyboardInterrupt:
@@ -225,12 +213,6 @@ class Outcome:
     problems: Sequence[Problem] = ()
     claim: Mapping[str, Any] | None = None
     warnings: Sequence[Mapping[str, Any]] = ()
-
-    def document(self) -> dict[str, Any]:
-        """The outcome as JSON, without fields that do not apply."""
-        table = asdict(self)
-        del table["state"]
-        return {name: value for name, value in table.items() if value not in (None, [], ())}
 
 
 def send_all(
@@ -407,10 +389,11 @@ def _document(
     outcomes: list[Outcome], left: list[str], seconds: float, *, dry_run: bool
 ) -> dict[str, Any]:
     states = ("to_import", "refused", "skipped") if dry_run else STATES
-    lists = {
-        state: [outcome.document() for outcome in outcomes if outcome.state == state]
-        for state in states
-    }
+    lists: dict[str, list[dict[str, Any]]] = {state: [] for state in states}
+    for table in map(asdict, outcomes):
+        applying = {name: value for name, value in table.items() if value not in (None, [], ())}
+        if (state := applying.pop("state")) in lists:
+            lists[state].append(applying)
     counted = {"runs_imported": _runs_imported(outcomes), "seconds": seconds}
     return counted | lists | {"not_tried": [{"path": path} for path in left]}
 
@@ -438,21 +421,18 @@ def _lines(
             yield as_it_is((problem_text(problem), "yellow"))
         if (more := len(outcome.warnings) - MOST_WARNINGS) > 0:
             yield as_it_is(f"{count_text(more, 'more warning')} of {outcome.path}: see --json")
-    yield Text(_summary(outcomes, seconds, dry_run=dry_run))
+    counts = Counter(outcome.state for outcome in outcomes)
+    listed = ("refused", "skipped") if dry_run else STATES[1:]
+    said = ", ".join(f"{counts[state]} {state.replace('_', ' ')}" for state in listed)
+    if dry_run:
+        yield f"{counts['to_import']} to import, {said}; nothing was sent."
+    else:
+        yield (
+            f"{count_text(counts['imported'], 'submission')} imported with "
+            f"{count_text(_runs_imported(outcomes), 'run')} in {seconds:.1f} s; {said}."
+        )
     if left:
         yield Text(
             f"{count_text(len(left), 'submission')} not sent: the import ended early. "
             "Run it again to continue; stored submissions are not sent twice."
         )
-
-
-def _summary(outcomes: list[Outcome], seconds: float, *, dry_run: bool) -> str:
-    counts = Counter(outcome.state for outcome in outcomes)
-    listed = ("refused", "skipped") if dry_run else STATES[1:]
-    said = ", ".join(f"{counts[state]} {state.replace('_', ' ')}" for state in listed)
-    if dry_run:
-        return f"{counts['to_import']} to import, {said}; nothing was sent."
-    return (
-        f"{count_text(counts['imported'], 'submission')} imported with "
-        f"{count_text(_runs_imported(outcomes), 'run')} in {seconds:.1f} s; {said}."
-    )

@@ -70,7 +70,6 @@ def leaderboard(
 
 
 def _preview_lines(board: View) -> Iterator[Text]:
-    """The title of a board that only organisers see, and the hidden entries."""
     preview = board.get("preview") or {}
     if preview.get("note"):
         yield Text(str(preview["note"]), style="bold yellow")

@@ -16,10 +16,11 @@ import typer
 from typer import Argument, Option
 
 from finishline.cli.client import ServerClient, View
-from finishline.cli.errors import CliError, ExitCode, Problem
+from finishline.cli.errors import CliError, UsageError
 from finishline.cli.options import shows
 from finishline.cli.rows import asks_server
 from finishline.cli.screen import Screen, as_it_is
+from finishline.client.errors import Problem
 from finishline.rules.benchmarks.prices import Price
 from finishline.rules.errors import RuleError
 from finishline.rules.roles import Role
@@ -74,9 +75,7 @@ def read_class(path: Path, *, domain: str | None = None) -> tuple[list[Student],
             students.append(Student(line, name, email))
     if problems or not students or len(students) > MOST_PEOPLE:
         why = "" if problems else f" It names {len(students)} people; expected 1 to {MOST_PEOPLE}."
-        raise CliError(
-            f"Nobody was invited from {path}.{why}", exit_code=ExitCode.REFUSED, problems=problems
-        )
+        raise CliError(f"Nobody was invited from {path}.{why}", problems=problems)
     return students, notes
 
 
@@ -109,7 +108,6 @@ def _people(path: Path) -> Iterator[tuple[int, Mapping[str, str]]]:
 
 
 def csv_line(*cells: str | None) -> str:
-    """A line of CSV."""
     text = io.StringIO()
     csv.writer(text, lineterminator="").writerow([cell or "" for cell in cells])
     return text.getvalue()
@@ -140,7 +138,7 @@ def invite(
     With --from each person of a list gets a link of their own, as CSV to send by mail merge.
     """
     if file is not None and name is not None:
-        raise CliError("Give --from or --name, not both.", exit_code=ExitCode.USAGE)
+        raise UsageError("Give --from or --name, not both.")
     asked = {"last_day": until, "mail_domain": domain, "organisation": organisation, "name": name}
     body: dict[str, object] = {"role": role} | ({"known": True} if approve else {})
     body |= {key: value for key, value in asked.items() if value is not None}
@@ -261,7 +259,7 @@ def _content(path: Path, limit_bytes: int) -> bytes:
 
 def _unreadable(path: Path, error: Exception, expected: str) -> CliError:
     why = getattr(error, "strerror", None) or error
-    return CliError(f"Cannot read {path} ({why}). Expected {expected}.", exit_code=ExitCode.REFUSED)
+    return CliError(f"Cannot read {path} ({why}). Expected {expected}.")
 
 
 @asks_server

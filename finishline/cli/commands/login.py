@@ -8,7 +8,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from finishline.cli.client import ServerClient
-from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.errors import UsageError
 from finishline.cli.options import shows
 from finishline.cli.screen import Screen
 from finishline.profiles import default_name, forget_profile, keep_profile
@@ -71,8 +71,7 @@ def _read_token() -> str:
     else:
         token = "" if sys.stdin is None else sys.stdin.readline().strip()
     if not token:
-        raise CliError(
-            "No token. Type it, or send it on stdin: finishline login URL < token-file",
-            exit_code=ExitCode.USAGE,
+        raise UsageError(
+            "No token. Type it, or send it on stdin: finishline login URL < token-file"
         )
     return token

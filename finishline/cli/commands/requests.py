@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from finishline.cli import answers
 from finishline.cli.commands.lists import import_prices, owned
-from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.errors import UsageError
 from finishline.cli.rows import REQUIRED, Body, Given, Words, argument, option, read_rows
 from finishline.rules.roles import Role
 
@@ -168,8 +168,6 @@ webhook enable WEBHOOK
 
 
 def _amount(each: int) -> Callable[[str | None], int | str | None]:
-    """A reader of a number of things, or of hours as seconds. It raises CliError."""
-
     def read(text: str | None) -> int | str | None:
         if text in (None, "unlimited", "default"):
             return text
@@ -178,10 +176,7 @@ def _amount(each: int) -> Callable[[str | None], int | str | None]:
         except ValueError:
             number = -1.0
         if not 0 <= number < 1e9:
-            raise CliError(
-                f"Invalid amount {text!r}. Expected a number, unlimited or default.",
-                exit_code=ExitCode.USAGE,
-            )
+            raise UsageError(f"Invalid amount {text!r}. Expected a number, unlimited or default.")
         return round(number * each)
 
     return read
@@ -286,7 +281,6 @@ PARAMETERS = {
 
 
 def _changes(given: Given) -> dict[str, Any]:
-    """The changes of a user. Raises CliError without any."""
     changes: dict[str, Any] = {}
     for name in ("role", "organisation", "email", "display_name", "disabled"):
         if given.get(f"no_{name}"):
@@ -294,9 +288,8 @@ def _changes(given: Given) -> dict[str, Any]:
         elif given[name] is not None:
             changes[name] = given[name]
     if not changes:
-        raise CliError(
-            "Nothing to change. Pass --role, --organisation, --email, --display-name or --disable.",
-            exit_code=ExitCode.USAGE,
+        raise UsageError(
+            "Nothing to change. Pass --role, --organisation, --email, --display-name or --disable."
         )
     return changes
 
@@ -304,12 +297,11 @@ def _changes(given: Given) -> dict[str, Any]:
 def _erasure(given: Given) -> dict[str, Any]:
     name = given["name"]
     if not given["yes"]:
-        raise CliError(f"Nothing was erased. To erase {name}, add --yes.", exit_code=ExitCode.USAGE)
+        raise UsageError(f"Nothing was erased. To erase {name}, add --yes.")
     return {"name": name}
 
 
 def _events(given: Given) -> dict[str, Any]:
-    """The events of a new webhook: by default of the caller's submissions."""
     of_one = "own" if given["benchmark"] is None else "benchmark"
     return {
         "url": given["address"],

@@ -16,7 +16,7 @@ from typer import Argument, Option
 from finishline.cli.client import ServerClient, segment
 from finishline.cli.commands.check import remark_lines
 from finishline.cli.definitions import find_benchmark
-from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.errors import CliError, UsageError
 from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Data, Named, Token, shows
 from finishline.cli.screen import Screen
 from finishline.cli.training import (
@@ -28,7 +28,7 @@ from finishline.cli.training import (
     require_training_packages,
     train_reference,
 )
-from finishline.cli.watching import ReplayProgress, Target, show_all
+from finishline.cli.watching import ReplayProgress, Target, replay_screen
 from finishline.client.errors import problems_of
 from finishline.client.files import CLAIM_NAME, content_of, find_submission_files
 from finishline.definitions import folders_of
@@ -93,10 +93,7 @@ def run(
         require_training_packages("run")
     chosen = read_settings(settings or [])
     if out is not None and (out / CLAIM_NAME).exists():
-        raise CliError(
-            f"{out} already has a submission. Choose another folder, or remove it.",
-            exit_code=ExitCode.USAGE,
-        )
+        raise UsageError(f"{out} already has a submission. Choose another folder, or remove it.")
     file, definition = find_benchmark(benchmark, benchmarks_dir)
     count = runs or definition.runs.count
     require_seeds(seed, count, most=MAX_SEED if command else MAX_TRAINED_SEED)
@@ -104,9 +101,8 @@ def run(
         require_trainable(definition, chosen, division=division, precision=precision)
         require_device(device)
     elif precision is not None:
-        raise CliError(
-            "--precision is of the reference. State that of a program in its submission.json.",
-            exit_code=ExitCode.USAGE,
+        raise UsageError(
+            "--precision is of the reference. State that of a program in its submission.json."
         )
     training = Training(
         benchmark_file=file,
@@ -209,14 +205,12 @@ def _run_own(
         if code != 0:
             ended = f"exit code {code}" if code > 0 else f"signal {-code}"
             raise CliError(
-                f"{where} failed: {command[0]} ended with {ended}. Its logs are in {out}.",
-                exit_code=ExitCode.REFUSED,
+                f"{where} failed: {command[0]} ended with {ended}. Its logs are in {out}."
             )
         if len(logs_in(out)) == before:
             raise CliError(
                 f"{where} wrote no log. Log with finishline.log, or write "
-                f"run_{run}.log into the folder that FINISHLINE_OUT names.",
-                exit_code=ExitCode.REFUSED,
+                f"run_{run}.log into the folder that FINISHLINE_OUT names."
             )
     if not (out / CLAIM_NAME).is_file():  # The program logged by other means.
         scripts = [Path(word).name for word in command if word.endswith(".py")]
@@ -236,9 +230,7 @@ def _run_once(command: list[str], environment: Mapping[str, str], *, as_json: bo
     try:
         child = subprocess.Popen(command, env=environment, stdout=STDERR if as_json else None)
     except OSError as error:
-        raise CliError(
-            f"Cannot start {command[0]} ({error.strerror}).", exit_code=ExitCode.REFUSED
-        ) from error
+        raise CliError(f"Cannot start {command[0]} ({error.strerror}).") from error
     try:
         return child.wait()
     except BaseException:
@@ -253,5 +245,7 @@ def train_shown(training: Training, benchmark: Benchmark, screen: Screen) -> Rep
     target = Target(metric=goal.metric, value=goal.value, unit=goal.unit, direction=goal.direction)
     progress = ReplayProgress(target=target)
     progress.runs_planned = training.runs
-    show_all(screen, progress, train_reference(training))
+    with replay_screen(screen, progress) as show:
+        for event in train_reference(training):
+            show(event)
     return progress

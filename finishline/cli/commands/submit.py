@@ -21,11 +21,12 @@ from finishline.cli.commands.check import (
     remarks_on,
     with_next_step,
 )
-from finishline.cli.errors import CliError, Problem
+from finishline.cli.errors import CliError
 from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Token, Url, shows
 from finishline.cli.rows import asks_server
 from finishline.cli.screen import Screen
-from finishline.client.files import Upload, find_submission_files, form_parts, idempotency_key
+from finishline.client.errors import Problem
+from finishline.client.files import find_submission_files, form_parts, idempotency_key
 
 
 @shows
@@ -58,7 +59,7 @@ def submit(
     with ServerClient(url, token) as server:
         try:
             view = send_submission(
-                server, files, benchmark=benchmark, division=division, dry_run=dry_run
+                server, path, benchmark=benchmark, division=division, dry_run=dry_run
             )
         except CliError as error:
             raise with_next_step(error) from error
@@ -69,13 +70,14 @@ def submit(
 
 def send_submission(
     server: ServerClient,
-    files: Upload,
+    path: Path,
     *,
     benchmark: str | None = None,
     division: str | None = None,
     dry_run: bool = False,
 ) -> View:
-    """The server's view of the submission made of these files, or its preview. Raises CliError."""
+    """The server's view of the submission at a path, or its preview. Raises CliError."""
+    files = find_submission_files(path)
     fields = {"benchmark": benchmark, "division": division}
     view: View
     view, _ = server.post_form(

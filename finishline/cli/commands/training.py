@@ -10,7 +10,7 @@ from rich.text import Text
 from typer import Argument, Option
 
 from finishline.cli.client import ServerClient, segment
-from finishline.cli.errors import CliError, ExitCode, require_server
+from finishline.cli.errors import CliError, ExitCode, UsageError, require_server
 from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Token, Url, shows
 from finishline.cli.own_benchmarks import (
     broken,
@@ -114,16 +114,16 @@ def run(
     """Train a package here, in the box and by the clock of a worker."""
     require_server("training run")
     if compare is not None and runs == 1:
-        raise CliError("--compare: expected --runs of 2 or more.", exit_code=ExitCode.USAGE)
+        raise UsageError("--compare: expected --runs of 2 or more.")
     if plain and compare is not None and compare.startswith(PACKAGE_PREFIX):
         expected = "expected a folder of yours: a package of others runs in a box alone"
-        raise CliError(f"--plain with {compare[:20]}...: {expected}.", exit_code=ExitCode.USAGE)
+        raise UsageError(f"--plain with {compare[:20]}...: {expected}.")
     tasks = find_tasks(benchmarks_dir, path)
     package = open_package(path, benchmarks=tasks)
     name = package.manifest.benchmark
     definition, task = read_task(tasks[name])
     if nonce is not None and not re.fullmatch("[0-9a-f]{64}", nonce):
-        raise CliError("--nonce: expected 64 hex digits.", exit_code=ExitCode.USAGE)
+        raise UsageError("--nonce: expected 64 hex digits.")
     other = None if compare is None else _open_compared(compare, name, url, token)
     count = runs or (3 if other is None else 5)
     require_seeds(seed, count, most=MAX_TRAINED_SEED)
@@ -154,16 +154,14 @@ def run(
 
 
 def _open_compared(name: str, benchmark: str, url: str, token: str | None) -> Package:
-    """The package to compare with, of the same benchmark. Raises CliError."""
     if name.startswith(PACKAGE_PREFIX):
         with ServerClient(url, token) as server:
             found = fetch_package(server, name)
     else:
         found = open_package(Path(name), benchmarks=None)
     if found.manifest.benchmark != benchmark:
-        raise CliError(
-            f"--compare {name}: it is for {found.manifest.benchmark}; expected {benchmark}.",
-            exit_code=ExitCode.USAGE,
+        raise UsageError(
+            f"--compare {name}: it is for {found.manifest.benchmark}; expected {benchmark}."
         )
     return found
 
@@ -259,7 +257,6 @@ def comparison(runs: Sequence[Run], compared: Package) -> dict[str, Any]:
 
 
 def comparison_line(document: Mapping[str, Any]) -> Text:
-    """A sentence for people on a comparison."""
     title, found = document["compared_with"]["title"], document["speed_up"]
     if found is None:
         runs = [*document["runs"], *document["compared_with"]["runs"]]
@@ -282,9 +279,7 @@ def fetch_package(server: ServerClient, name: str) -> Package:
     """
     sha256 = name.removeprefix(PACKAGE_PREFIX)
     if not re.fullmatch("[0-9a-f]{64}", sha256):
-        raise CliError(
-            f"--compare {name}: expected sha256: and 64 hex digits.", exit_code=ExitCode.USAGE
-        )
+        raise UsageError(f"--compare {name}: expected sha256: and 64 hex digits.")
     found = server.get("/submissions", package=sha256, limit=1)["submissions"]
     if not found:
         raise CliError(
@@ -307,7 +302,5 @@ def fetch_package(server: ServerClient, name: str) -> Package:
     }
     package, _ = read_package(files, benchmarks=None)
     if package is None or package.sha256 != sha256:
-        raise CliError(
-            f"{server.url} sent other files than those of {name}.", exit_code=ExitCode.REFUSED
-        )
+        raise CliError(f"{server.url} sent other files than those of {name}.")
     return package

@@ -7,7 +7,7 @@ from typer import Argument, Option
 
 from finishline.cli.answers import batch_lines, verdict_lines
 from finishline.cli.client import ServerClient, View, segment
-from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.errors import CliError, ExitCode, UsageError
 from finishline.cli.rows import asks_server
 from finishline.cli.screen import Screen
 from finishline.cli.watching import ENDED, verdict_code, watch_verification
@@ -54,14 +54,14 @@ def verify(
     """
     named = submissions or []
     if bool(named) == (benchmark is not None) or (status is not None and benchmark is None):
-        raise _wrong("Pass submission ids, or --benchmark with an optional --status.")
+        raise UsageError("Pass submission ids, or --benchmark with an optional --status.")
     several = benchmark is not None or dry_run or len(named) > 1
     if several and kind != "replay":
-        raise _wrong(f"--kind {kind} is for one submission.")
+        raise UsageError(f"--kind {kind} is for one submission.")
     if several and not reason:
-        raise _wrong("Verifying several submissions needs a --reason.")
+        raise UsageError("Verifying several submissions needs a --reason.")
     if several and watch:
-        raise _wrong("--watch is for one submission.")
+        raise UsageError("--watch is for one submission.")
     if several:
         wanted = {"benchmark": benchmark, "status": status} if benchmark else {}
         body = {**wanted, **({"submissions": named} if named else {})}
@@ -75,10 +75,6 @@ def verify(
         screen.say("A verification is already under way; following it.")
     view = _follow(server, view, screen, watch=watch, what="Verification")
     return verdict_code(view) if watch else ExitCode.OK
-
-
-def _wrong(message: str) -> CliError:
-    return CliError(message, exit_code=ExitCode.USAGE)
 
 
 def _follow(server: ServerClient, view: View, screen: Screen, *, watch: bool, what: str) -> View:
@@ -137,7 +133,6 @@ def _request_by_name(server: ServerClient, name: str, *, kind: str, reason: str 
 def request_verification(
     server: ServerClient, submission: str, *, kind: str = "replay", **wishes: object
 ) -> View:
-    """The view of a new verification of a submission. Raises CliError."""
     path = f"/submissions/{segment(submission)}/verifications"
     view: View = server.post(path, {"kind": kind} | wishes)
     return view

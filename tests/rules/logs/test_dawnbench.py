@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from finishline.cli.records import find_in, score_found
+from finishline.cli.records import find_in
+from finishline.rules.archive.score import score_found
 from finishline.rules.benchmarks.benchmark import load_benchmarks
 from finishline.rules.errors import LogFormatError
 from finishline.rules.logs.dawnbench import (
