@@ -14,7 +14,7 @@ from pathlib import Path
 from finishline.devices import choose_device, find_devices
 from finishline.rules.errors import RuleError
 from finishline.rules.verification.messages import ReplayJob, WorkerSystem
-from worker.app import make_app, run_worker
+from worker.app import Puller, make_app, run_worker
 from worker.child_process import Host
 from worker.entries import box_word
 from worker.follower import follow
@@ -23,7 +23,6 @@ from worker.link import HelloThread, WorkerLink
 from worker.logs import configure_logging
 from worker.probe import class_over, describe_surroundings, node_of, probe, system_over
 from worker.processes import measure_apart
-from worker.pull import Puller
 from worker.replay import AttemptChecks, replay
 from worker.self_check import SelfCheck
 from worker.sensors import open_sensors

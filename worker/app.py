@@ -1,7 +1,8 @@
-"""The Celery application: one task, one at a time, and a database elsewhere that decides.
+"""How work reaches a worker: by Celery, one task at a time, or asked for at the server itself.
 
-A message is acknowledged before the training starts and may be lost or come twice: the server sends
-it again until a worker claims the attempt, and grants each claim once.
+The database of the server decides. From the job on both ways are alike: the attempt is claimed,
+leased and reported. A message is acknowledged before the training starts and may be lost or come
+twice: the server sends it again until a worker claims the attempt, and grants each claim once.
 
 Kombu and Celery raise on many malformed messages in the loop itself, which ends the worker, or keep
 the one place for messages. So each raw message is read here first, dropped and logged if it is no
@@ -11,12 +12,14 @@ job, and otherwise handed on as one that is made anew from its job and its id.
 import base64
 import json
 import logging
+import signal
 import time
 import uuid
 from collections.abc import Callable
 from datetime import datetime
 from queue import Empty
-from typing import Any, Self, cast
+from types import FrameType
+from typing import Any, Self, TypeVar, cast
 
 from celery import Celery
 from celery.signals import worker_shutting_down
@@ -24,9 +27,11 @@ from kombu.transport import TRANSPORT_ALIASES
 from kombu.transport import redis as kombu_redis
 from pydantic import TypeAdapter
 
+from finishline.client.transport import FinishlineError
 from finishline.periodic import PeriodicThread
 from finishline.rules.verification.broker_account import unacked_keys
 from finishline.rules.verification.messages import REPLAY_TASK, ReplayJob, queue_of
+from worker.link import WorkerLink
 from worker.logs import attempt_in_logs
 from worker.state import WorkerState, end_process
 
@@ -276,3 +281,91 @@ class Intake:
 
     def _must_end(self) -> bool:
         return self._state.is_done and not self._is_ending
+
+
+Found = TypeVar("Found")
+
+WAIT_SECONDS = 20.0
+# Between two requests: an attempt that may not be claimed is answered again.
+PAUSE_SECONDS = 1.0
+
+
+class _StoppedError(BaseException):
+    """Ends a wait for work: a signal came."""
+
+
+class Puller:
+    """Asks for one attempt after the other and makes it; `on_free` is called after each.
+
+    SIGTERM and Ctrl-C let the attempt under way go on for the grace, and a second one or the end of
+    the grace ends its training at once and reports it as stopped.
+    """
+
+    def __init__(
+        self,
+        server: WorkerLink,
+        *,
+        name: str,
+        make_attempt: Callable[[ReplayJob], None],
+        state: WorkerState,
+        on_free: Callable[[], None] = lambda: None,
+        stop_grace_seconds: float = 0.0,
+    ) -> None:
+        self._server = server
+        self._name = name
+        self._make_attempt = make_attempt
+        self._state = state
+        self._on_free = on_free
+        self._grace = stop_grace_seconds
+        self._waits = False
+        self._heard = True
+
+    def run(self) -> int:
+        """Work until told to stop, or as long as the state's limits say; the exit code."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._stop)
+        try:
+            while not (self._state.stopping or self._state.is_done or self._state.leave_by):
+                self._step()
+        except _StoppedError:
+            pass
+        return self._state.exit_code
+
+    def _step(self) -> None:
+        job = None if self._state.takes_nothing else self._wait(self._ask)
+        if job is None:
+            self._wait(lambda: time.sleep(PAUSE_SECONDS))
+            return
+        with self._state.at_work(), attempt_in_logs(job):
+            self._make_attempt(job)
+        self._on_free()
+        if not self._state.leave_by:
+            self._wait(lambda: time.sleep(PAUSE_SECONDS))
+
+    def _wait(self, wait: Callable[[], Found]) -> Found:
+        """Do what a signal may cut short."""
+        self._waits = True
+        try:
+            if self._state.stopping:
+                raise _StoppedError
+            return wait()
+        finally:
+            self._waits = False
+
+    def _ask(self) -> ReplayJob | None:
+        try:
+            job = self._server.next(self._name, wait_seconds=self._state.seconds_left(WAIT_SECONDS))
+        except (FinishlineError, ValueError) as error:
+            if self._heard:
+                log.warning("no work could be asked for: %s", error)
+            self._heard = False
+            return None
+        if not self._heard:
+            log.info("the server answers again")
+        self._heard = True
+        return job
+
+    def _stop(self, _number: int, _frame: FrameType | None) -> None:
+        self._state.leave(self._grace)
+        if self._waits:
+            raise _StoppedError

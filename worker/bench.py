@@ -149,15 +149,20 @@ def run_group(orders: Mapping[str, Any], processes: int) -> dict[str, Any]:
 
 def run_bench(asked: Bench, measure: Measure) -> dict[str, Any]:
     """Every measurement in turn. Raises BenchError without a throughput; the others may lack."""
-    throughput = _measure("throughput", asked, measure, 4 * asked.seconds)
+
+    def measured(what: str, seconds: float) -> Answer | None:
+        tell("doing", doing=what)
+        return measure(MODULES[what], asked.orders(), seconds + START_SECONDS)
+
+    throughput = measured("throughput", 4 * asked.seconds)
     if throughput is None or "missing" in throughput:
         said = (throughput or {}).get("missing") or (
             "its training failed or took too long, as the line above says; --set batch_size=..."
             " makes a step smaller"
         )
         raise BenchError(f"{asked.benchmark.benchmark_id} was not measured: {said}")
-    audit = _measure("audit", asked, measure, 0.0) or {}
-    roofs = _measure("roofs", asked, measure, ROOFS_SECONDS) or {}
+    audit = measured("audit", 0.0) or {}
+    roofs = measured("roofs", ROOFS_SECONDS) or {}
     figures = TypeAdapter(dict[str, Figure]).validate_python(roofs.get("figures", {}))
     return {
         "benchmark": asked.benchmark.benchmark_id,
@@ -205,11 +210,6 @@ def place_under_roofs(
         bytes_per_second=None if copy is None or copy.value is None else copy.value * GIGA,
     )
     return asdict(point)
-
-
-def _measure(what: str, asked: Bench, measure: Measure, seconds: float) -> Answer | None:
-    tell("doing", doing=what)
-    return measure(MODULES[what], asked.orders(), seconds + START_SECONDS)
 
 
 def read_arguments(arguments: Sequence[str] | None = None) -> Bench:

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import queue
-import signal
 import subprocess
 import sys
 import threading
@@ -18,7 +17,7 @@ from finishline.rules.verification.messages import ReplayJob
 from worker.box.order import Backend
 from worker.group import GroupChannel, Meeting, launch_options
 from worker.hosts import Hosts
-from worker.processes import child_environment
+from worker.processes import child_environment, kill_session
 from worker.sensors import Sensors
 
 LOG_TAIL_BYTES = 4_000
@@ -104,9 +103,7 @@ class ChildProcess:
 
     def kill(self) -> None:
         """End the process and everything it started, at once; harmless if it is gone."""
-        if self._process.returncode is None:  # Reaped: its number may belong to another process.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+        kill_session(self._process)
         self._process.wait()
         for thread in self._threads:
             thread.join(timeout=5)

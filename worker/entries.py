@@ -156,10 +156,11 @@ def open_entries(
     """
     grant = server.training(lease)
     with ExitStack() as stack:
-        orders = {
-            name: _order(content, grant, stack.enter_context(package_folder(_bytes(content))), host)
-            for name, content in grant.packages.items()
-        }
+        orders = {}
+        for name, content in grant.packages.items():
+            package = {path: text.encode() for path, text in content.files.items()}
+            folder = stack.enter_context(package_folder(package))
+            orders[name] = _order(content, grant, folder, host)
         files = {
             name: _task_file(server, lease, job.benchmark_id, name, sha256)
             for name, sha256 in grant.task_files.items()
@@ -182,10 +183,6 @@ def gpus_of(host: Host) -> tuple[str, ...]:
         return ()
     found = accelerators_of(host.device, find_devices().accelerators)[:1]
     return tuple(each.uuid for each in found if each.uuid.startswith(CARD_NAMES))
-
-
-def _bytes(content: PackageContent) -> dict[str, bytes]:
-    return {name: text.encode() for name, text in content.files.items()}
 
 
 def _order(content: PackageContent, grant: TrainingGrant, folder: Path, host: Host) -> Order:

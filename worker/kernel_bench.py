@@ -39,7 +39,13 @@ def make_calls(kernel: Kernel, arithmetic: Arithmetic, device: str) -> Calls:
         target = torch.empty_like(source)
         return Calls(lambda _: target.copy_(source))
     if kernel.kind == "launch":
-        return _launches(device)
+        number = torch.zeros(1, device=device)
+
+        def launch(_: object) -> None:
+            for _ in range(LAUNCHES):
+                number.add_(1)
+
+        return Calls(launch, repeats=LAUNCHES)
     if arithmetic.name == "fp8":
         left, right = _operands(kernel.shape, torch.float32, device)
         product = fp8_product(left, right.t())
@@ -51,16 +57,6 @@ def make_calls(kernel: Kernel, arithmetic: Arithmetic, device: str) -> Calls:
         operand.requires_grad_(True)
     gradient = torch.ones_like(_without_gradients(forward))
     return Calls(lambda result: torch.autograd.grad(result, operands, gradient), forward)
-
-
-def _launches(device: str) -> Calls:
-    number = torch.zeros(1, device=device)
-
-    def launch(_: object) -> None:
-        for _ in range(LAUNCHES):
-            number.add_(1)
-
-    return Calls(launch, repeats=LAUNCHES)
 
 
 def _without_gradients(forward: Callable[[], Tensor]) -> Tensor:

@@ -4,7 +4,6 @@ import io
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -58,7 +57,15 @@ def prepare_onnxruntime(model: Any, example: tuple[Tensor, ...], device: str) ->
     """The module exported to ONNX and run on the processor with as many threads as torch has."""
     if device != "cpu":
         raise BackendAbsentError("not_supported", f"measured on a processor only, not on {device}")
-    onnxruntime = _import_onnxruntime()
+    try:
+        import onnx  # noqa: F401
+        import onnxruntime
+        import onnxscript  # noqa: F401
+    except ImportError as error:
+        raise BackendAbsentError(
+            "not_installed",
+            f"{error.name or error} is missing: pip install 'finishline-server[onnx]'",
+        ) from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     options.inter_op_num_threads = 1
@@ -84,21 +91,6 @@ def export(model: Any, example: tuple[Tensor, ...]) -> bytes:
     except Exception as error:
         raise BackendAbsentError("export_failed", first_line(error)) from error
     return content.getvalue()
-
-
-def _import_onnxruntime() -> ModuleType:
-    """Import ONNX Runtime; raises if its exporter is missing."""
-    try:
-        import onnx  # noqa: F401
-        import onnxruntime
-        import onnxscript  # noqa: F401
-    except ImportError as error:
-        raise BackendAbsentError(
-            "not_installed",
-            f"{error.name or error} is missing: pip install 'finishline-server[onnx]'",
-        ) from error
-    module: ModuleType = onnxruntime
-    return module
 
 
 def first_line(error: BaseException) -> str:

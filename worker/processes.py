@@ -66,9 +66,8 @@ def measure_apart(
             log.warning("%s took longer than %.0f s and was stopped", module, limit_seconds)
         return None
     finally:
-        if process.returncode is None:  # A reaped one is gone already.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
+        if process.returncode is None:
+            kill_session(process)
             process.communicate()
     if process.returncode != 0:
         lines = errors.decode(errors="replace").strip().splitlines()
@@ -83,6 +82,13 @@ def measure_apart(
         log.warning("%s answered with no JSON object", module)
         return None
     return answer
+
+
+def kill_session(process: "subprocess.Popen[bytes]") -> None:
+    """Kill a process that was not reaped, and all in its session."""
+    if process.returncode is None:  # Reaped: its number may belong to another process.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def child_environment(threads: int) -> dict[str, str]:

@@ -163,7 +163,10 @@ def replay(
     log.info("attempt %s: %d runs of %s", job.attempt_id, len(job.trainings), job.benchmark_id)
     report = _train(job, lease, server=server, system=system, host=host, state=state, checks=checks)
     if report is not None:
-        _hand_in(report, lease, server=server)
+        try:
+            server.report(lease, report)
+        except FinishlineError as error:
+            log.warning("the report of attempt %s was not accepted: %s", lease.attempt_id, error)
     return True
 
 
@@ -277,23 +280,13 @@ def _attempt_failure(
     job: ReplayJob, runs: list[ReplayRun], reason: StopReason | None
 ) -> Failure | None:
     last = runs[-1].failure
-    if last is not None and ends_attempt(last) and not _is_spoilt_repeat(job, runs[-1]):
+    is_repeat = job.trainings[runs[-1].index].is_repeat
+    # A package that fails in its repeated run has its other runs all the same.
+    spoils_repeat = is_repeat and last is not None and last.kind != "infrastructure"
+    if last is not None and ends_attempt(last) and not spoils_repeat:
         return last
     if len(runs) == len(job.trainings):
         return None
     if reason == "time_limit":
         return failure("run_time_limit", "the attempt was stopped at the server's time limit")
     return failure("worker_stopped", "the worker got a request to stop between two runs")
-
-
-def _is_spoilt_repeat(job: ReplayJob, run: ReplayRun) -> bool:
-    """Whether a package failed in its repeated run, which counts for nothing but one word."""
-    is_own = run.failure is not None and run.failure.kind != "infrastructure"
-    return job.trainings[run.index].is_repeat and is_own
-
-
-def _hand_in(report: ReplayReport, lease: Lease, *, server: WorkerLink) -> None:
-    try:
-        server.report(lease, report)
-    except FinishlineError as error:
-        log.warning("the report of attempt %s was not accepted: %s", lease.attempt_id, error)

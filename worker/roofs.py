@@ -151,7 +151,11 @@ class Roofs:
             if time.perf_counter() > end:
                 found[name] = Figure(None, unit, f"no time left of {limit_seconds:g} s")
                 continue
-            found[name] = self._try(unit, measure)
+            try:
+                found[name] = measure()
+            except (RuntimeError, NotImplementedError, TypeError, AttributeError, OSError) as error:
+                reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+                found[name] = Figure(None, unit, f"absent: {reason[:200]}")
         return found
 
     def _plan(self) -> Iterator[tuple[str, str, Callable[[], Figure]]]:
@@ -165,14 +169,6 @@ class Roofs:
         yield "launch_latency", "us", self._launch
         yield "host_to_device", "GB/s", self._host_to_device
 
-    @staticmethod
-    def _try(unit: str, measure: Callable[[], Figure]) -> Figure:
-        try:
-            return measure()
-        except (RuntimeError, NotImplementedError, TypeError, AttributeError, OSError) as error:
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            return Figure(None, unit, f"absent: {reason[:200]}")
-
     def _best(self, step: Callable[[], object], *, seconds: float) -> float:
         def timed() -> None:
             step()
@@ -183,10 +179,13 @@ class Roofs:
 
     def _gemm(self, kind: Arithmetic) -> Figure:
         best = {}
+        sides = self._shapes.gemm_sides
         with kind.switched_on():
-            for side in self._shapes.gemm_sides:
+            for side in sides:
                 product = self._product(kind, side)
-                seconds = self._best(product, seconds=self._share(self._shapes.gemm_sides))
+                seconds = self._best(
+                    product, seconds=self._seconds_each / len(self._shapes.gemm_sides)
+                )
                 best[side] = 2 * side**3 / seconds / TERA
         side = max(best, key=lambda one: best[one])
         return Figure(best[side], "TFLOP/s", f"matmul {side} x {side}, {self._how(best)}")
@@ -210,7 +209,7 @@ class Roofs:
                 weight = weight.to(kind.dtype, memory_format=torch.channels_last)
                 seconds = self._best(
                     partial(torch.conv2d, x, weight, padding=1),
-                    seconds=self._share(self._shapes.convolutions),
+                    seconds=self._seconds_each / len(self._shapes.convolutions),
                 )
                 flops = 2 * batch * channels * channels * 9 * size * size
                 best[shape] = flops / seconds / TERA
@@ -260,9 +259,6 @@ class Roofs:
         )
         what = f"{self._shapes.copy_bytes >> 20} MiB from pinned memory"
         return Figure(self._shapes.copy_bytes / seconds / GIGA, "GB/s", f"{what}, best of several")
-
-    def _share(self, shapes: tuple[object, ...]) -> float:
-        return self._seconds_each / len(shapes)
 
     def _how(self, best: Mapping[Any, float]) -> str:
         return f"best of {len(best)} shapes and {self._seconds_each:g} s"

@@ -8,6 +8,8 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+import numpy as np
+
 from finishline.devices import choose_device
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
 from finishline.rules.errors import RuleError
@@ -31,16 +33,10 @@ class AllReduceFit:
 
 def fit_all_reduce(points: Sequence[dict[str, Any]], processes: int) -> AllReduceFit:
     """Least squares of relative errors: each point's weight is 1 / seconds squared."""
-    weights = [1 / point["seconds"] ** 2 for point in points]
+    seconds = np.array([point["seconds"] for point in points])
     sent = [point["bytes"] * 2 * (processes - 1) / processes for point in points]
-    total = sum(weights)
-    mean_sent = sum(w * x for w, x in zip(weights, sent, strict=True)) / total
-    mean_seconds = sum(w * p["seconds"] for w, p in zip(weights, points, strict=True)) / total
-    slope = sum(
-        w * (x - mean_sent) * (p["seconds"] - mean_seconds)
-        for w, x, p in zip(weights, sent, points, strict=True)
-    ) / sum(w * (x - mean_sent) ** 2 for w, x in zip(weights, sent, strict=True))
-    return AllReduceFit(mean_seconds - slope * mean_sent, slope)
+    slope, latency = np.polyfit(sent, seconds, 1, w=1 / seconds)  # It squares the weights.
+    return AllReduceFit(float(latency), float(slope))
 
 
 @dataclass(frozen=True)
