@@ -20,13 +20,12 @@ from worker.entries import box_word
 from worker.follower import follow
 from worker.hosts import Arrival, Hosts, HostsError, read_endpoint
 from worker.link import HelloThread, WorkerLink
-from worker.logs import configure_logging
 from worker.probe import class_over, describe_surroundings, node_of, probe, system_over
 from worker.processes import measure_apart
 from worker.replay import AttemptChecks, replay
 from worker.self_check import SelfCheck
 from worker.sensors import open_sensors
-from worker.settings import Settings, load_settings
+from worker.settings import Settings, configure_logging, load_settings
 from worker.state import Limits, WorkerState, guard_stop
 
 log = logging.getLogger(__name__)

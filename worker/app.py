@@ -32,7 +32,7 @@ from finishline.periodic import PeriodicThread
 from finishline.rules.verification.broker_account import unacked_keys
 from finishline.rules.verification.messages import REPLAY_TASK, ReplayJob, queue_of
 from worker.link import WorkerLink
-from worker.logs import attempt_in_logs
+from worker.settings import attempt_in_logs
 from worker.state import WorkerState, end_process
 
 log = logging.getLogger(__name__)

@@ -41,10 +41,6 @@ class GenerationBench:
     threads: int
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    return tell_result(lambda: run_generation(read_arguments(arguments), measure_apart))
-
-
 def run_generation(asked: GenerationBench, measure: Measure) -> dict[str, Any]:
     """Every batch size in turn. Raises BenchError where the model cannot be run."""
     results, latencies = [], []
@@ -181,4 +177,4 @@ def check_rate(scenario: str, rate: float | None) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tell_result(lambda: run_generation(read_arguments(), measure_apart)))

@@ -154,10 +154,6 @@ class KernelBench:
     seconds: float
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    return tell_result(lambda: run_kernels(read_arguments(arguments)))
-
-
 def read_arguments(arguments: Sequence[str] | None = None) -> KernelBench:
     """The command line, with the list of kernels. Raises RuleError."""
     parser = argparse.ArgumentParser(prog="python -m worker.kernel_bench")
@@ -250,4 +246,4 @@ def figures_of(kernel: Kernel, taken: Sequence[float]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tell_result(lambda: run_kernels(read_arguments())))

@@ -63,10 +63,6 @@ class ModelBench:
     usd_per_hour: float | None
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    return tell_result(lambda: run_model_bench(read_arguments(arguments), measure_apart))
-
-
 def run_model_bench(asked: ModelBench, measure: Measure) -> dict[str, Any]:
     """Every measurement in turn. Raises BenchError where the model cannot be built or run."""
     tell("doing", doing="model")
@@ -255,4 +251,4 @@ def read_phases(text: str) -> tuple[str, ...]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tell_result(lambda: run_model_bench(read_arguments(), measure_apart)))

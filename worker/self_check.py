@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -32,35 +32,27 @@ log = logging.getLogger(__name__)
 Measured = TypeVar("Measured", Canary, WorkerProbe)
 
 
-class Kept(Generic[Measured]):
-    """A JSON file with a measurement for each hardware class; one that cannot be read is empty."""
+def read_kept(path: Path, kind: type[Measured]) -> dict[str, Measured]:
+    """Measurements by hardware class from a JSON file; one that cannot be read is empty."""
+    kept: TypeAdapter[dict[str, Measured]] = TypeAdapter(dict[str, kind])  # type: ignore[valid-type]
+    try:
+        return kept.validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValidationError) as error:
+        log.warning("the measurements in %s cannot be read: %s", path, error)
+        return {}
 
-    def __init__(self, path: Path, kind: type[Measured]) -> None:
-        self._path = path
-        self._all: TypeAdapter[dict[str, Measured]] = TypeAdapter(dict[str, kind])  # type: ignore[valid-type]
 
-    def read(self, hardware_class: str) -> Measured | None:
-        return self._read_all().get(hardware_class)
-
-    def write(self, hardware_class: str, measured: Measured) -> None:
-        """Keep the measurement of a class. A file that cannot be written is a line in the log."""
-        kept = self._read_all() | {hardware_class: measured}
-        table = {name: asdict(one) for name, one in kept.items()}
-        beside = self._path.with_suffix(".new")
-        try:
-            beside.write_text(json.dumps(table, indent=2) + "\n")
-            beside.replace(self._path)
-        except OSError as error:
-            log.warning("the measurement cannot be kept in %s: %s", self._path, error)
-
-    def _read_all(self) -> dict[str, Measured]:
-        try:
-            return self._all.validate_json(self._path.read_bytes())
-        except FileNotFoundError:
-            return {}
-        except (OSError, ValidationError) as error:
-            log.warning("the measurements in %s cannot be read: %s", self._path, error)
-            return {}
+def keep(path: Path, kept: Mapping[str, Canary | WorkerProbe]) -> None:
+    """Write measurements to a file. One that cannot be written is a line in the log."""
+    table = {hardware_class: asdict(measured) for hardware_class, measured in kept.items()}
+    beside = path.with_suffix(".new")
+    try:
+        beside.write_text(json.dumps(table, indent=2) + "\n")
+        beside.replace(path)
+    except OSError as error:
+        log.warning("the measurement cannot be kept in %s: %s", path, error)
 
 
 Extent = Literal["all", "canary", "off"]
@@ -186,29 +178,30 @@ class SelfCheck:
             return
         if self._state.roof_wanted and not self._roof_told:
             self._roof_told = True
-            self._tell_roof(Kept(file, Canary))
+            self._tell_roof(file)
         elif time.monotonic() - self._state.idle_since >= self._quiet_seconds:
-            self._tell_figures(Kept(file.with_name("measured.json"), WorkerProbe))
+            self._tell_figures(file.with_name("measured.json"))
 
-    def _tell_figures(self, kept: Kept[WorkerProbe]) -> None:
+    def _tell_figures(self, file: Path) -> None:
         """Measure the roofs unless they are kept. Broken off for an attempt, they are tried again.
 
         They come without a canary: one from beside other work is no baseline.
         """
-        hardware_class = self._system.hardware_class
-        if kept.read(hardware_class) is None:
+        kept = read_kept(file, WorkerProbe)
+        if self._system.hardware_class not in kept:
             probe = self._roofs(self._measure_gently)
             if not probe.figures and self._state.busy:
                 return
             if probe.figures and self._tell(probe) is not None:
-                kept.write(hardware_class, probe)
+                keep(file, kept | {self._system.hardware_class: probe})
         if self._thread is not None and (self._roof_told or not self._state.roof_wanted):
             self._thread.end()
 
-    def _tell_roof(self, kept: Kept[Canary]) -> None:
-        canary = kept.read(self._system.hardware_class)
+    def _tell_roof(self, file: Path) -> None:
+        kept = read_kept(file, Canary)
+        canary = kept.get(self._system.hardware_class)
         if canary is None and (canary := self._canary()) is not None:
-            kept.write(self._system.hardware_class, canary)
+            keep(file, kept | {self._system.hardware_class: canary})
         if canary is not None:
             self._tell(WorkerProbe(self._system.worker, moment="roof", canary=canary))
 

@@ -25,8 +25,8 @@ from finishline.rules.verification.messages import (
 from worker.app import make_app
 from worker.failures import death_of_child, failure
 from worker.link import HelloThread, WorkerLink
-from worker.logs import FORMATTERS
 from worker.outbox import Outbox
+from worker.settings import FORMATTERS
 from worker.state import WorkerState, guard_stop
 
 GRANT = Lease(attempt_id="attempt-1", fence=1, token="attempt-token", lease_seconds=0.5)
