@@ -10,7 +10,8 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from finishline.rules.verification.broker_account import account_of, acl_rules, broker_url_of
+from finishline.rules.verification.broker_account import acl_rules, broker_url_of
+from finishline.rules.verification.messages import queue_of
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -49,9 +50,7 @@ class Broker:
         with self._celery().connection_for_write() as connection:
             connection.ensure_connection(max_retries=1, interval_start=0, interval_step=0)
             client = connection.default_channel.client
-            client.execute_command(
-                "ACL", "SETUSER", account_of(worker), *acl_rules(worker, password)
-            )
+            client.execute_command("ACL", "SETUSER", queue_of(worker), *acl_rules(worker, password))
             with suppress(ResponseError):  # It has no such file.
                 client.execute_command("ACL", "SAVE")
         return broker_url_of(self._url, worker, password)

@@ -23,7 +23,7 @@ from finishline.rules.verification.calibration import (
     calibrated_by,
     chunk_sizes,
     compare_calibrations,
-    convergence_table,
+    convergence_at,
     judged_beside,
     reference_run_toml,
     runs_sha256,
@@ -46,10 +46,8 @@ def whole_epochs(digits, batch_size):
 
 
 def test_the_table_has_mean_and_deviation_of_the_epochs_to_the_target(digits):
-    table = convergence_table(digits, digits.reference_runs)
-
-    assert [point.batch_size for point in table] == [32, 64, 128]
-    for point in table:
+    for size in (32, 64, 128):
+        point = convergence_at(digits, digits.reference_runs, size)
         epochs = whole_epochs(digits, point.batch_size)
         assert list(point.epochs) == epochs
         assert point.runs == 40
@@ -67,7 +65,7 @@ def test_the_table_has_mean_and_deviation_of_the_epochs_to_the_target(digits):
     ],
 )
 def test_figures_that_nobody_measured_are_absent(digits, curves, epochs, mean, stdev):
-    (point,) = convergence_table(digits, make_runs(*curves))
+    point = convergence_at(digits, make_runs(*curves), 64)
     assert (point.runs, point.epochs, point.mean) == (len(curves), epochs, mean)
     assert point.stdev == (None if stdev is None else pytest.approx(stdev))
 

@@ -6,7 +6,6 @@ import pytest
 import redis
 from redis.exceptions import NoPermissionError, OutOfMemoryError, ReadOnlyError
 
-from finishline.rules.verification.broker_account import account_of
 from finishline.rules.verification.messages import queue_of
 from server.base.broker import Broker
 from tests.support.processes import running_broker, wait_for
@@ -61,7 +60,7 @@ def test_a_workers_account_reaches_its_own_queue_and_nothing_else(socket_path, n
     password = unquote(url.rpartition("@")[0].rpartition(":")[2])
     assert password not in other
     with redis.Redis(
-        unix_socket_path=str(socket_path), username=account_of(name), password=password
+        unix_socket_path=str(socket_path), username=queue_of(name), password=password
     ) as worker:
         worker.lpush(queue_of(name), "mine")
         assert worker.brpop(queue_of(name), timeout=1) is not None

@@ -17,7 +17,7 @@ import redis
 from celery import Celery
 from celery.worker.consumer import Consumer
 
-from finishline.rules.verification.broker_account import account_of, acl_rules, broker_url_of
+from finishline.rules.verification.broker_account import acl_rules, broker_url_of
 from finishline.rules.verification.messages import REPLAY_TASK, queue_of
 from tests.support.processes import running_broker
 from worker.__main__ import parse_arguments
@@ -162,7 +162,7 @@ def test_an_account_of_its_own_is_all_that_a_worker_needs(
     start_worker, send, fake_server, make_job, broker_url
 ):
     with redis.Redis(unix_socket_path=broker_url.removeprefix("redis+socket://")) as broker:
-        broker.execute_command("ACL", "SETUSER", account_of("grace"), *acl_rules("grace", "p/w"))
+        broker.execute_command("ACL", "SETUSER", queue_of("grace"), *acl_rules("grace", "p/w"))
         worker = start_worker(measure="all", url=broker_url_of(broker_url, "grace", "p/w"))
         send(make_job("climb"))
         broker.lpush(queue_of("grace"), b"garbage")

@@ -1,4 +1,4 @@
-"""Permissions of a worker's own account at a Redis broker.
+"""Permissions of a worker's own account at a Redis broker, named like its queue.
 
 Kombu keeps a queue as one list for each priority, its binding as two sets, and unacknowledged
 messages as a hash, an index and a lock.
@@ -18,11 +18,6 @@ COMMANDS = (
     *("get", "set", "watch", "unwatch", "multi", "exec", "discard"),
     *("evalsha", "script|load"),  # How a lock is let go; a script may do no more than its caller.
 )
-
-
-def account_of(worker: str) -> str:
-    """The name of a worker's account: that of its queue, which has no character that is special."""
-    return queue_of(worker)
 
 
 def unacked_keys(worker: str) -> dict[str, str]:
@@ -48,7 +43,7 @@ def broker_url_of(server_url: str, worker: str, password: str) -> str:
     """The broker's address for a worker: the server's with the account's name and password."""
     parts = urlsplit(server_url)
     host = parts.netloc.rpartition("@")[2]
-    account = f"{quote(account_of(worker), safe='')}:{quote(password, safe='')}"
+    account = f"{quote(queue_of(worker), safe='')}:{quote(password, safe='')}"
     # urlunsplit would leave the slashes out before an account without a host.
     query = f"?{parts.query}" if parts.query else ""
     return f"{parts.scheme}://{account}@{host}{parts.path}{query}"

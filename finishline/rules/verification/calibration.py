@@ -15,7 +15,7 @@ from finishline.rules.statistics.gaps import two_sided_p
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.text import count_text
 from finishline.rules.verification.control_points import control_points
-from finishline.rules.verification.job import Case, Draw, Purpose, Request, Words, trainings_of
+from finishline.rules.verification.job import Draw, Purpose, Request, Words, trainings_of
 from finishline.rules.verification.messages import ControlPoint, Measure, Training
 from finishline.rules.verification.verdict import SHARES
 
@@ -26,9 +26,11 @@ def plan_calibration(request: Request) -> list[Training]:
     With a wish `precision` the worker finds out whether they were trained in it.
     """
     wishes, seeds = request.wishes, dict[int, None]()  # an ordered set
-    for seed in _draw_seeds(b"finishline calibration" + request.entropy):
+    for index in itertools.count():
         if len(seeds) == wishes["runs"]:
             break
+        text = b"finishline calibration" + request.entropy + index.to_bytes(4, "big")
+        seed = int.from_bytes(hashlib.sha256(text).digest()[:4], "big")
         if seed not in wishes["taken"]:
             seeds[seed] = None
     drawn = Draw(seeds=tuple(seeds), nonce=request.entropy.hex())
@@ -37,16 +39,6 @@ def plan_calibration(request: Request) -> list[Training]:
     return trainings_of(
         drawn, request.package, settings, stop_at="end", measure=measure, precision=precision
     )
-
-
-def _draw_seeds(entropy: bytes) -> Iterator[int]:
-    for index in itertools.count():
-        digest = hashlib.sha256(entropy + index.to_bytes(4, "big")).digest()
-        yield int.from_bytes(digest[:4], "big")
-
-
-def judge_calibration(case: Case) -> None:
-    """End without a verdict: the runs are the measure of others."""
 
 
 def _why_not(benchmark: Benchmark, claims: Sequence[Claim]) -> str | None:
@@ -130,12 +122,6 @@ def judged_beside(calibration_id: str, calibrated: Benchmark) -> dict[str, str]:
     }
 
 
-def convergence_table(benchmark: Benchmark, runs: Sequence[ReferenceRun]) -> list[ConvergenceAt]:
-    """Epochs to the target by batch size, the smallest first."""
-    sizes = sorted({run.batch_size for run in runs})
-    return [convergence_at(benchmark, runs, size) for size in sizes]
-
-
 def convergence_at(
     benchmark: Benchmark, runs: Sequence[ReferenceRun], batch_size: int
 ) -> ConvergenceAt:
@@ -169,7 +155,8 @@ def why_not_adoptable(benchmark: Benchmark, runs: Sequence[ReferenceRun]) -> str
     Each batch size needs twice as many runs as the largest replay makes, or it has no band.
     """
     needed = 2 * (benchmark.replay.max_runs if benchmark.replay is not None else 1)
-    for point in convergence_table(benchmark, runs):
+    for size in sorted({run.batch_size for run in runs}):
+        point = convergence_at(benchmark, runs, size)
         if point.runs < needed:
             runs_there = count_text(point.runs, "run")
             return f"batch size {point.batch_size} has {runs_there} of at least {needed}"
@@ -227,7 +214,7 @@ def reference_run_toml(run: ReferenceRun) -> str:
 CALIBRATION = Purpose(
     name="calibration",
     plan=plan_calibration,
-    judge=judge_calibration,
+    judge=lambda case: None,  # The runs are the measure of others.
     why_not=_why_not,
     unable="cannot be calibrated",
     words=Words(

@@ -107,9 +107,7 @@ def control_points(
         spread = standard_deviation(column, ddof=1)
         half = max(resolution, quantile * spread * math.sqrt(1 + 1 / n))
         centre = mean(column)
-        points.append(
-            ControlPoint(index=j + 1, mean=centre, lower=centre - half, upper=centre + half)
-        )
+        points.append(ControlPoint(j + 1, centre, centre - half, centre + half))
     return points
 
 
@@ -124,13 +122,8 @@ def first_break(
         if point.lower <= quality <= point.upper:
             continue
         worse = quality < point.lower if higher_is_better else quality > point.upper
-        return BandBreak(
-            index=point.index,
-            quality=quality,
-            lower=point.lower,
-            upper=point.upper,
-            side="below" if worse else "above",
-        )
+        side = "below" if worse else "above"
+        return BandBreak(point.index, quality, point.lower, point.upper, side)
     return None
 
 
@@ -161,13 +154,24 @@ def check_curves(report: ReplayReport, known: Sequence[KnownCurve]) -> None:
     A known curve of the same seed may be equal: one machine trains a seed alike each time.
     """
     curves = [tuple(item.quality for item in run.evaluations) for run in report.runs]
-    for (first, curve), (second, other) in combinations(enumerate(curves), 2):
-        if are_twins(curve, other):
-            _refuse(second, curve, f"run {first} of the report")
-    for run, curve in zip(report.runs, curves, strict=True):
-        for stored in known:
-            if stored.seed != run.seed and are_twins(curve, stored.qualities):
-                _refuse(run.index, curve, stored.origin)
+    equal = [
+        (second, other, f"run {first} of the report")
+        for (first, curve), (second, other) in combinations(enumerate(curves), 2)
+        if are_twins(curve, other)
+    ]
+    equal += [
+        (run.index, curve, stored.origin)
+        for run, curve in zip(report.runs, curves, strict=True)
+        for stored in known
+        if stored.seed != run.seed and are_twins(curve, stored.qualities)
+    ]
+    for index, curve, origin in equal:
+        evaluations = count_text(len(curve), "evaluation")
+        raise RuleError(
+            f"run {index} of the report: its {evaluations} are those of {origin}",
+            field=f"runs[{index}].evaluations",
+            expected="a curve of its own seed",
+        )
 
 
 def are_twins(first: Sequence[float], second: Sequence[float]) -> bool:
@@ -184,12 +188,3 @@ def opening_of(qualities: Sequence[float]) -> str | None:
         if len(set(opening)) == DISTINCT_QUALITIES:
             return sha256_of(opening)
     return None
-
-
-def _refuse(run: int, curve: Sequence[float], origin: str) -> None:
-    raise RuleError(
-        f"run {run} of the report: its {count_text(len(curve), 'evaluation')} are those of "
-        f"{origin}",
-        field=f"runs[{run}].evaluations",
-        expected="a curve of its own seed",
-    )

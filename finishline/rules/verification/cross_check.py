@@ -39,13 +39,10 @@ PACE_SECONDS = 0.25
 
 @dataclass(frozen=True)
 class Agreement:
-    """Distance of two trainings of one seed, in quality and in time at one evaluation."""
+    """Whether two trainings of one seed agree in quality, and in time at one evaluation."""
 
     agrees: bool
     paced: bool
-    distance: float
-    seconds: float
-    other_seconds: float
 
 
 def drawn_runs(nonce: str, report: object, *, among: Sequence[int], organisers: bool) -> list[int]:
@@ -86,9 +83,6 @@ def compare_runs(run: ReplayRun, other: ReplayRun, *, limit: float | None) -> Ag
         and not _stops_short(run, other)
         and not _stops_short(other, run),
         abs(seconds - other_seconds) <= most,
-        distance,
-        seconds,
-        other_seconds,
     )
 
 
@@ -128,15 +122,9 @@ def judge_cross_check(case: Case) -> Verdict:
     if case.checked is None:
         raise ValueError("a cross-check without a report to check")
     outcome = agree(case.benchmark, case.checked, case.report)
-    if outcome == "verified" and audits_differ(case.checked, case.report):
-        outcome = "rejected"
-    return Verdict(outcome, ())
-
-
-def audits_differ(report: ReplayReport, other: ReplayReport) -> bool:
-    """Whether two workers found different precisions in one training."""
-    found = [each.precision.lowest for each in (report, other) if each.precision is not None]
-    return len({lowest for lowest in found if lowest is not None}) > 1
+    audits = [report.precision for report in (case.checked, case.report)]
+    found = {audit.lowest for audit in audits if audit is not None and audit.lowest is not None}
+    return Verdict("rejected" if outcome == "verified" and len(found) > 1 else outcome, ())
 
 
 @dataclass(frozen=True)
@@ -180,17 +168,10 @@ def figures_of(benchmark: Benchmark, report: ReplayReport) -> list[ReplayFigures
     best = max if benchmark.target.direction == "higher" else min
     found = []
     for run in report.runs:
-        reached = evaluation_at_target(benchmark, run)
-        found.append(
-            ReplayFigures(
-                index=run.index,
-                seed=run.seed,
-                status=run.status,
-                tta_seconds=run.tta_seconds if reached is not None else None,
-                epochs_to_target=reached.epoch if reached is not None else None,
-                best_quality=best((item.quality for item in run.evaluations), default=None),
-            )
-        )
+        at = evaluation_at_target(benchmark, run)
+        seconds, epochs = (None, None) if at is None else (run.tta_seconds, at.epoch)
+        quality = best((item.quality for item in run.evaluations), default=None)
+        found.append(ReplayFigures(run.index, run.seed, run.status, seconds, epochs, quality))
     return found
 
 

@@ -38,10 +38,9 @@ Test = Literal["paired_t", "count"]
 
 
 def why_no_duel(benchmark: Benchmark, challenger: Claim, holder: Claim) -> str | None:
-    """Reason why two claims of one benchmark cannot be trained in turn; None if they can.
+    """Reason why two claims of one benchmark cannot be trained in turn, None if they can.
 
-    They have to follow the same rules on the same hardware class, where alone times compare, and
-    both be packages or neither: a box and a process start in different ways.
+    Times compare on one hardware class, and between two packages or two references.
     """
     if benchmark.reach.name == "fixed_stop":
         return "all runs of the benchmark stop at the same step, so none reaches the target sooner"
@@ -50,10 +49,8 @@ def why_no_duel(benchmark: Benchmark, challenger: Claim, holder: Claim) -> str |
         one, other = SIDES if packages[0] else SIDES[::-1]
         return f"the {one} is a package, the {other} is not: expected two packages or none"
     for side, claim in zip(SIDES, (challenger, holder), strict=True):
-        if packages[0]:
-            unable = why_no_entry(benchmark, [claim])
-        else:
-            unable = why_not_replayable(benchmark, claim)
+        of_entry, of_replay = why_no_entry(benchmark, [claim]), why_not_replayable(benchmark, claim)
+        unable = of_entry if packages[0] else of_replay
         if unable is not None:
             return f"the {side} cannot be replayed: {unable}"
     if challenger.division != holder.division:
@@ -145,9 +142,8 @@ def _read_run(benchmark: Benchmark, run: ReplayRun) -> DuelRun:
         return DuelRun(run.index, run.seed, ending, None, None)
     # Nothing shorter was measured, and a ratio needs a time above zero.
     seconds = max(run.tta_seconds, SHORTEST_SECONDS)
-    epochs = reached.epoch if reached.epoch and reached.epoch > 0 else None
-    if run.evaluations[0].predictions_sha256 is not None:  # A package counts its evaluations.
-        epochs = None
+    is_package = run.evaluations[0].predictions_sha256 is not None  # It counts its evaluations.
+    epochs = reached.epoch if reached.epoch and reached.epoch > 0 and not is_package else None
     return DuelRun(run.index, run.seed, "reached", seconds, epochs)
 
 
@@ -320,8 +316,8 @@ def _time_numbers(duel: Duel) -> dict[str, float]:
 
 def _judge(case: Case) -> Verdict:
     duel = judge_duel(pair_runs(case.benchmark, case.report))
-    claimed_on, trained_on = case.require_claim().system, case.report.system
-    reasons = duel_reasons(duel, claimed_on=claimed_on, trained_on=trained_on)
+    claimed_on = case.require_claim().system
+    reasons = duel_reasons(duel, claimed_on=claimed_on, trained_on=case.report.system)
     return Verdict(duel.outcome, tuple(reasons))
 
 

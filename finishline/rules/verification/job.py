@@ -4,7 +4,6 @@ import hashlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 from finishline.rules.benchmarks.benchmark import Benchmark
@@ -75,10 +74,6 @@ class Case:
         return self.claim
 
 
-def _no_check(report: ReplayReport, benchmark: Benchmark) -> None:
-    """Accept every report that is possible at all."""
-
-
 @dataclass(frozen=True)
 class Words:
     """Words for a purpose on pages and in the command.
@@ -119,7 +114,7 @@ class Purpose:
     unable: str
     words: Words
     claims: int = 1
-    check: Callable[[ReplayReport, Benchmark], None] = _no_check
+    check: Callable[[ReplayReport, Benchmark], None] = lambda report, benchmark: None
     checks_claims: str | None = None
     seals_settings: bool = False
     organisers_first: bool = False
@@ -248,7 +243,21 @@ def build_job(
     Settings are completed by the reference's own. Without a claim its division is the benchmark's
     first. Raises RuleError if a latency is to be measured and the benchmark has no protocol.
     """
-    target, defaults = benchmark.target, benchmark.defaults()
+    target, defaults, protocol = benchmark.target, benchmark.defaults(), benchmark.latency
+    order = None
+    if measures(trainings, "latency"):
+        if protocol is None:
+            raise RuleError(
+                "no latency protocol", file=benchmark.benchmark_id, expected="[latency]"
+            )
+        order = LatencyOrder(
+            items=protocol.items,
+            warmup_items=protocol.warmup_items,
+            output_tolerance=protocol.output_tolerance,
+            fewest_items=FEWEST_ITEMS,
+            enough_seconds=protocol.enough_seconds,
+            most_seconds=protocol.most_seconds,
+        )
     return ReplayJob(
         attempt_id=attempt_id,
         verification_id=verification_id,
@@ -275,7 +284,7 @@ def build_job(
         control_points=list(control_points),
         run_limit_seconds=run_limit_seconds(benchmark, trainings),
         purpose=purpose,
-        latency=_latency_order(benchmark) if measures(trainings, "latency") else None,
+        latency=order,
     )
 
 
@@ -294,21 +303,6 @@ def run_limit_seconds(benchmark: Benchmark, trainings: Sequence[Training]) -> fl
     return training + measuring if measures(trainings, "latency") else training
 
 
-def _latency_order(benchmark: Benchmark) -> LatencyOrder:
-    protocol = benchmark.latency
-    if protocol is None:
-        raise RuleError("no latency protocol", file=benchmark.benchmark_id, expected="[latency]")
-    return LatencyOrder(
-        items=protocol.items,
-        warmup_items=protocol.warmup_items,
-        output_tolerance=protocol.output_tolerance,
-        fewest_items=FEWEST_ITEMS,
-        enough_seconds=protocol.enough_seconds,
-        most_seconds=protocol.most_seconds,
-    )
-
-
-NO_SETTINGS: Mapping[str, float] = MappingProxyType({})
 _Side = TypeVar("_Side")
 
 
@@ -320,9 +314,9 @@ def in_turn(sides: Sequence[_Side], rounds: int) -> list[_Side]:
     return [side for turn in range(rounds) for side in sides[:: -1 if turn % 2 else 1]]
 
 
-def package_side(sha256: str | None, settings: Mapping[str, float] = NO_SETTINGS) -> Training:
+def package_side(sha256: str | None, settings: Mapping[str, float] | None = None) -> Training:
     """A package as a side of trainings that have no seed yet."""
-    return Training(package=f"{PACKAGE_PREFIX}{sha256}", settings=dict(settings), seed=0)
+    return Training(package=f"{PACKAGE_PREFIX}{sha256}", settings=dict(settings or {}), seed=0)
 
 
 def plan_in_turn(

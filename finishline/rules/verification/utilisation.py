@@ -180,6 +180,12 @@ def _run_utilisation(
     precision = report.precision.lowest if report.precision is not None else None
     best = best_roof_tflops(figures, precision)
     roof_flops = best * TERA * report.processes if best else None
+    if not figures:
+        missing = "the worker has no measured roof to compare with"
+    elif precision is None:
+        missing = "the precision of the training is unknown"
+    else:
+        missing = f"the worker has no measured roof in {precision}"
     point = roofline(
         report.work,
         seconds_per_step=report.work.batch_size / rate,
@@ -194,7 +200,7 @@ def _run_utilisation(
         roof_flops=roof_flops,
         precision=precision,
         intensity=point.intensity,
-        missing=None if roof_flops else _why_no_roof(figures, precision),
+        missing=None if roof_flops else missing,
     )
 
 
@@ -205,14 +211,6 @@ def samples_per_second(run: ReplayRun) -> float | None:
     last = run.evaluations[-1]
     seconds = last.ledger.get(Phase.TRAIN.value, 0.0)
     return last.samples / seconds if last.samples and seconds > 0 else None
-
-
-def _why_no_roof(figures: Mapping[str, Figure], precision: str | None) -> str:
-    if not figures:
-        return "the worker has no measured roof to compare with"
-    if precision is None:
-        return "the precision of the training is unknown"
-    return f"the worker has no measured roof in {precision}"
 
 
 TOLERANCE = 0.03
