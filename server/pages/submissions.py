@@ -33,8 +33,9 @@ from server.benchmarks.views import benchmark_view
 from server.boards.service import count_numbered, held_record, read_ghosts
 from server.pages.actions import Role, actions_of
 from server.pages.console_page import filled, read_form
-from server.pages.entries import entry_context
+from server.pages.entries import entry_context, ranking_runs
 from server.pages.queries import (
+    ranking_curves,
     submission_context,
     submission_page_context,
     submission_with_checks,
@@ -149,30 +150,43 @@ def _shown(
     tab: str,
     ghost: str | None,
 ) -> Context:
-    """The verification that the first tab shows, else the submission's own runs; the curves."""
+    """The verification that the first tab shows, and the runs behind the time.
+
+    The measured runs are drawn where others than the shown verification's make the time, and a
+    submission's own runs where none of it was measured.
+    """
     shown, picture = None, None
+    is_measured = submission.evidence == "measured" and submission.kind == "train"
     found = _most_telling(submission, context["checks"]) if tab == "result" else None
     if found is not None:
         verification = verification_shown(session, services, found)
         shown = shown_verification(session, services, verification, ghost, context["time"])
-    has_curves = submission.kind == "train" and (tab == "runs" or (tab == "result" and not shown))
-    curves = submission_with_curves(session, submission.id) if has_curves else []
+    curves = []
+    if is_measured and tab == "result":
+        if {verification for verification, _ in ranking_runs(session, submission)} != {found}:
+            curves = ranking_curves(session, submission.id)
+    elif submission.kind == "train" and (tab == "runs" or (tab == "result" and not shown)):
+        curves = submission_with_curves(session, submission.id)
     if curves and tab == "result":
         benchmark = definition(session, submission.benchmark_sha256)
         ghosts, _ = read_ghosts(session, submission, benchmark)
         records = [g.model_dump(mode="json") for g in ghosts if g.role == "record" and not g.is_own]
         target = benchmark_view(benchmark).target.model_dump()
         picture = runs_picture(curves, target, records, context["time"])
-    return {"shown": shown, "curves": curves, "picture": picture}
+    return {"shown": shown, "curves": curves, "picture": picture, "is_measured": is_measured}
 
 
 def _most_telling(submission: Submission, checks: Sequence[Context]) -> str | None:
-    """Of the verifications that check a submission the one under way, the published, the latest."""
+    """Of the verifications that check a submission the one under way, the published, the latest.
+
+    Where a time was measured the published one is first: it has runs that make the time.
+    """
     kind = kind_that_checks(submission)
     mine = [check for check in checks if check["kind"] == kind]
     open_ones = [check for check in mine if check["state"] in OPEN]
     published = [check for check in mine if check["published"]]
-    first = next(iter([*open_ones, *published, *mine]), None)
+    wanted = [published, open_ones] if submission.evidence == "measured" else [open_ones, published]
+    first = next(iter([*wanted[0], *wanted[1], *mine]), None)
     return None if first is None else str(first["id"])
 
 

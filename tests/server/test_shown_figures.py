@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from tests.server.test_measured_rows import verify  # noqa: F401  a fixture
 from tests.support.pages import BROWSER, words_of
 
 FIGURES = ("{seconds:.3f}", "{seconds:.2f}")
@@ -73,3 +74,16 @@ def test_board_leads_to_its_numbers_as_filtered(claim, client):
         links = re.findall(f'href="({re.escape(address)}\\?[^"]*)"', page)
         assert any("division=closed&q=digits&sort=cv" in link for link in links), address
     assert 'href="/benchmarks/digits/charts?division=closed&q=digits&sort=cv"' in page
+
+
+def test_result_tab_shows_the_runs_that_make_the_time(verify, replay, client):
+    verify()
+    here = f"/submissions/{replay.submission_id}"
+    assert "Its measured runs" not in read(client, here)
+    verify(replay.submission_id)
+    page = read(client, here)
+    runs = client.get(f"/api/v1{here}").json()["measured_runs"]
+
+    assert "Its measured runs" in page
+    drawn = page.split("Its measured runs")[1].split("</section>")[0]
+    assert all(f"run {number}" in drawn for number in range(1, runs + 1))
