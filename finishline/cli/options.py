@@ -24,8 +24,7 @@ ServerToAsk = Annotated[
     str | None, Option("--url", help="Server to ask for the definition and the phase.")
 ]
 Token = Annotated[
-    str | None,
-    Option("--token", envvar="FINISHLINE_TOKEN", help="API token (fl_...)."),
+    str | None, Option("--token", envvar="FINISHLINE_TOKEN", help="API token (fl_...).")
 ]
 Json = Annotated[bool, Option("--json", help="Write one JSON document to stdout and nothing else.")]
 Var = Annotated[Path, Option("--var", help="Folder for the database, tokens, logs and artifacts.")]
@@ -42,8 +41,7 @@ Data = Annotated[
     Path, Option("--data", envvar="FINISHLINE_DATA_DIR", help="Folder of the data sets.")
 ]
 BehindProxy = Annotated[
-    bool,
-    Option("--behind-proxy", help="Believe a proxy on this machine on clients' addresses."),
+    bool, Option("--behind-proxy", help="Believe a proxy on this machine on clients' addresses.")
 ]
 Limit = Annotated[int, Option("--limit", min=1, max=1000, help="How many to list.")]
 Named = Annotated[str, Argument(help="Id of a benchmark, or its TOML file.")]

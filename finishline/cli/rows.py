@@ -2,7 +2,7 @@
 
 import re
 from collections import ChainMap
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from inspect import Parameter, Signature
 from string import Formatter
@@ -138,28 +138,18 @@ def _ask(server: ServerClient, row: Row, given: Given, words: Words) -> View:
     named = {name: given[name] for _, name, _, _ in Formatter().parse(row.path) if name}
     path = row.path.format_map({name: segment(str(value)) for name, value in named.items()})
     body = words.bodies.get(row.name)
-    rest = body(given) if body else _present(given, without=named)
+    # A name that Python reserves, such as `with`, ends in an underscore.
+    present = {name.rstrip("_"): value for name, value in given.items() if value is not None}
+    rest = body(given) if body else {k: v for k, v in present.items() if k not in named}
     if row.name in words.pages:
         return _every_page(server, path, rest, words.pages[row.name])
-    view: View
     if row.method == "GET":
-        view = server.get(path, **rest)
-    elif row.method == "DELETE":
-        answered = server.delete(path)
-        view = named | {"deleted": True} if answered is None else answered
+        answered = server.get(path, **rest)
     else:
-        send = {"POST": server.post, "PUT": server.put, "PATCH": server.patch}[row.method]
-        view = send(path, rest)
+        answered = server.send(row.method, path, None if row.method == "DELETE" else rest)
+    # Of a deletion without an answer.
+    view: View = named | {"deleted": True} if answered is None else answered
     return view
-
-
-def _present(given: Given, *, without: Container[str]) -> dict[str, Any]:
-    """The given values. A name that Python reserves, such as `with`, ends in an underscore."""
-    return {
-        name.rstrip("_"): value
-        for name, value in given.items()
-        if value is not None and name not in without
-    }
 
 
 def _every_page(server: ServerClient, path: str, query: Given, field: str) -> View:

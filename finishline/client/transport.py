@@ -184,17 +184,12 @@ class Transport:
         return self._json(self._retries, "GET", "/healthz")
 
     def post(self, path: str, body: Mapping[str, object] | None = None) -> Any:
-        return self._json(self._retries.when_told(), "POST", API + path, json=body)
+        return self.send("POST", path, body)
 
-    def put(self, path: str, body: Mapping[str, object] | None = None) -> Any:
-        return self._json(self._retries.when_told(), "PUT", API + path, json=body)
-
-    def patch(self, path: str, body: Mapping[str, object]) -> Any:
-        return self._json(NEVER, "PATCH", API + path, json=body)
-
-    def delete(self, path: str) -> Any:
-        """Delete the thing at an API path. The answer, None if there is none."""
-        return self._json(self._retries, "DELETE", API + path)
+    def send(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Any:
+        """The JSON that answers a method with a JSON body, None if there is none."""
+        retries = {"DELETE": self._retries, "PATCH": NEVER}.get(method, self._retries.when_told())
+        return self._json(retries, method, API + path, json=body)
 
     def exchange(
         self,

@@ -8,8 +8,8 @@ import pytest
 
 from finishline.cli import bundles
 from finishline.cli.bundles import check_bundle, read_bundle
-from finishline.cli.commands.import_archive import commit_of
 from finishline.cli.errors import CliError, ExitCode, cli_errors
+from finishline.cli.records import commit_of
 from finishline.client.errors import Refused
 from finishline.client.files import find_submission_files, idempotency_key
 from finishline.rules.canonical import canonical

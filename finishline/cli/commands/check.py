@@ -10,10 +10,7 @@ from rich.console import RenderableType
 from rich.text import Text
 from typer import Argument, Option
 
-from finishline.cli.answers import (
-    inference_sentence,
-    violation_lines,
-)
+from finishline.cli.answers import inference_sentence, violation_lines
 from finishline.cli.definitions import (
     benchmark_named_in,
     read_benchmarks,
@@ -250,10 +247,7 @@ def _lines(document: dict[str, Any]) -> list[RenderableType]:
     time = f"TTA {time_text(seconds)}{exact}" if seconds else "no TTA"
     reached = f"{result['reached']} of {count_text(result['started'], 'run')}"
     return [
-        Text.assemble(
-            accepted,
-            f"{where}, {time}, {reached} reached the target.",
-        ),
+        Text.assemble(accepted, f"{where}, {time}, {reached} reached the target."),
         table_of("runs", result["runs"]),
         *violation_lines(result),
     ]

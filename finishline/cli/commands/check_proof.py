@@ -104,10 +104,7 @@ def check_proof_of(
 
 
 def _answer(checked: Checked, headline: Text, screen: Screen) -> ExitCode:
-    view = {
-        "passed": not checked.failed,
-        "checks": [asdict(check) for check in checked.checks],
-    }
+    view = {"passed": not checked.failed, "checks": [asdict(check) for check in checked.checks]}
     screen.answer(view, [headline, *_lines(checked)])
     return ExitCode.REFUSED if checked.failed else ExitCode.OK
 

@@ -79,12 +79,7 @@ def submit(
 
 @app.command("run-again")
 @asks_server
-def run_again(
-    server: ServerClient,
-    screen: Screen,
-    name: Named,
-    watch: Watch = True,
-) -> ExitCode:
+def run_again(server: ServerClient, screen: Screen, name: Named, watch: Watch = True) -> ExitCode:
     """Ask for more runs of a package of yours. They count together with the earlier ones."""
     entry_id = find_entry(server, name)
     measurement = request_verification(server, entry_id, kind="entry")

@@ -1,7 +1,6 @@
 """`finishline import`: a published archive, sent to a running server."""
 
 import os
-import re
 import signal
 import sys
 import threading
@@ -28,7 +27,7 @@ from finishline.cli.client import ServerClient
 from finishline.cli.definitions import read_benchmarks
 from finishline.cli.errors import INTERRUPTED, CliError, ExitCode, UsageError
 from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Json, Token, Url
-from finishline.cli.records import find_in, problem_text
+from finishline.cli.records import commit_of, find_in, problem_text
 from finishline.cli.screen import as_it_is, open_screen
 from finishline.client.errors import NoAnswer, Problem, problems_of
 from finishline.client.transport import FilePart
@@ -84,7 +83,7 @@ def import_archive(
         str | None,
         Option(
             help="Commit of the archive, if PATH is not a git checkout. Only results of a known "
-            "commit are numbered.",
+            "commit are numbered."
         ),
     ] = None,
     benchmarks_dir: BenchmarksDir = None,
@@ -144,38 +143,6 @@ def import_archive(
     if "failed" in states:
         return int(ExitCode.SERVER)
     return int(ExitCode.REFUSED if "refused" in states else ExitCode.OK)
-
-
-REF = re.compile(r"ref: (refs/[A-Za-z0-9._/-]+)")
-LARGEST_REFS = 4 * 1024 * 1024
-
-
-def commit_of(folder: Path) -> str | None:
-    """The commit that a folder is a checkout of; None where its files name none.
-
-    Looks at the folder and at those above it. No program runs on another user's folder. A checkout
-    may hold other files than its commit: its importer answers for that.
-    """
-    place = folder.resolve()
-    git = next(
-        (each / ".git" for each in (place, *place.parents) if (each / ".git").is_dir()), None
-    )
-    if git is None:
-        return None
-    named = [_text(git / "HEAD")]
-    if (ref := REF.fullmatch(named[0])) and ".." not in ref[1].split("/"):
-        packed = _text(git / "packed-refs").splitlines()
-        named = [_text(git / ref[1])]
-        named += [line[: -len(ref[1])].strip() for line in packed if line.endswith(f" {ref[1]}")]
-    return next((each for each in named if COMMIT.fullmatch(each)), None)
-
-
-def _text(path: Path) -> str:
-    try:
-        with path.open("rb") as opened:
-            return opened.read(LARGEST_REFS).decode("utf-8", errors="replace").strip()
-    except OSError:
-        return ""
 
 
 @contextmanager

@@ -8,7 +8,6 @@ import io
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -39,13 +38,7 @@ HOURS_PER_YEAR = 8760
 HEADER = "provider,instance,region,usd_per_hour,..."
 
 
-@dataclass(frozen=True)
-class Student:
-    """A line of a list: a name to propose and a mail address, at least one of them."""
-
-    line: int
-    name: str | None
-    email: str | None
+Student = tuple[str | None, str | None]  # A name to propose and a mail address, or one of them.
 
 
 def read_class(path: Path, *, domain: str | None = None) -> tuple[list[Student], list[str]]:
@@ -54,7 +47,8 @@ def read_class(path: Path, *, domain: str | None = None) -> tuple[list[Student],
     With a header the columns `name` and `email` count, without one a column with @ is the address.
     Raises CliError with every wrong line. Nobody is invited then.
     """
-    students, notes, problems = [], [], []
+    students: list[Student] = []
+    notes, problems = [], []
     seen: dict[str, int] = {}
     for line, table in _people(path):
         email = table.get("email")
@@ -72,7 +66,7 @@ def read_class(path: Path, *, domain: str | None = None) -> tuple[list[Student],
             notes.append(f"line {line} repeats line {seen[key]} ({email or name})")
         else:
             seen[key] = line
-            students.append(Student(line, name, email))
+            students.append((name, email))
     if problems or not students or len(students) > MOST_PEOPLE:
         why = "" if problems else f" It names {len(students)} people; expected 1 to {MOST_PEOPLE}."
         raise CliError(f"Nobody was invited from {path}.{why}", problems=problems)
@@ -161,14 +155,14 @@ def _invite_class(
         for note in notes:
             typer.echo(f"{file.name} {note}: left out.", err=True)
         typer.echo(csv_line("name", "email", "link"))
-    for each in students:
-        name = {} if each.name is None else {"name": each.name}
-        view = server.post("/invitations", {**body, **name})
+    for name, email in students:
+        named = {} if name is None else {"name": name}
+        view = server.post("/invitations", {**body, **named})
         if not made:
             _warn(view, screen)
-        made.append({"name": each.name, "email": each.email, "link": view["link"]})
+        made.append({"name": name, "email": email, "link": view["link"]})
         if not screen.as_json:
-            typer.echo(csv_line(each.name, each.email, view["link"]))
+            typer.echo(csv_line(name, email, view["link"]))
     if screen.as_json:
         screen.answer({"invitations": made, "left_out": notes}, [])
 

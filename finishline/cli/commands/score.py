@@ -13,13 +13,7 @@ from typer import Argument, Option
 from finishline.cli.definitions import read_benchmarks, read_definition, with_server_definitions
 from finishline.cli.errors import CliError, UsageError
 from finishline.cli.options import Token, shows
-from finishline.cli.records import (
-    csv_lines,
-    find_in,
-    json_line,
-    record_table,
-    summary_lines,
-)
+from finishline.cli.records import csv_lines, find_in, json_line, record_table, summary_lines
 from finishline.cli.screen import Screen, open_console
 from finishline.rules.archive.score import Record, score_found
 from finishline.rules.benchmarks.benchmark import Benchmark

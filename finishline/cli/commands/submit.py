@@ -7,11 +7,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from finishline.cli.answers import (
-    place_line,
-    submission_lines,
-    violation_lines,
-)
+from finishline.cli.answers import place_line, submission_lines, violation_lines
 from finishline.cli.client import ServerClient, View, segment
 from finishline.cli.commands.check import (
     BenchmarkOption,
@@ -47,12 +43,7 @@ def submit(
     remarks: tuple[Problem, ...] = ()
     with suppress(CliError, OSError):  # Of files that break a rule the server says which.
         scored = check_files(
-            files,
-            benchmarks_dir,
-            benchmark=benchmark,
-            division=division,
-            url=url,
-            token=token,
+            files, benchmarks_dir, benchmark=benchmark, division=division, url=url, token=token
         )
         remarks = remarks_on(scored)
     screen.say(*remark_lines(remarks))
