@@ -57,7 +57,6 @@ def test_comments_docstrings_and_layout_make_no_other_program(old, new):
     ("old", "new"),
     [
         (b"0.1", b"0.2"),
-        (b"x", b"y"),
         (b'"uint8"', b'"uint16"'),
         (b"        yield", b"        pass\n    yield"),
         (b"        yield", b"        pass\n        yield"),
@@ -65,6 +64,84 @@ def test_comments_docstrings_and_layout_make_no_other_program(old, new):
 )
 def test_another_token_or_block_makes_another_program(old, new):
     assert program_of(ORIGINAL | {"train.py": TRAIN.replace(old, new)}) != program_of(ORIGINAL)
+
+
+HELPER = b"""import math
+from functools import partial as bind
+
+RATE = 0.5
+
+def scaled(value, by=2):
+    global calls
+    calls = 1
+    total = [each * by for each in value]
+    def inner(other):
+        return other + len(total) + RATE
+    return bind(inner, math.pi)
+
+class Net:
+    size = 3
+    def forward(self, data, rate=1):
+        return scaled(value=data, by=rate) if data else self.size
+
+def unused():
+    return scaled
+"""
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {b"RATE": b"SPEED"}, {b"total": b"x"}, {b"scaled": b"fn"}, {b"inner": b"deep"},
+        {b"other": b"o"}, {b"import math": b"import math as m", b"math.pi": b"m.pi"},
+        {b"partial as bind": b"partial", b"bind(": b"partial("}, {b"each": b"e"}, {b"calls": b"n"},
+        {b"value": b"v", b" by": b" times", b"by=": b"times="}, {b"self": b"me"},
+        {b"unused": b"idle"},
+        # Two locals of two functions, one of them renamed.
+        {b"other): ": b"total): ", b"(other)": b"(a)", b"return other": b"return a"},
+    ],
+)  # fmt: skip
+def test_names_of_its_own_make_no_other_program(changes):
+    changed = HELPER
+    for old, new in changes.items():
+        changed = changed.replace(old, new)
+    one, other = (ORIGINAL | {"helper.py": text} for text in (HELPER, changed))
+    assert changed != HELPER
+    assert program_of(one) == program_of(other)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"0.5", b"0.25"), (b"math.pi", b"math.e"), (b"import math", b"import cmath as math"),
+        (b"return other + len(total)", b"return len(total) + other"), (b"by=2", b"by=3"),
+        (b"size", b"width"), (b"forward", b"backward"), (b"other + len", b"total + len"),
+        (b"rate=1", b"speed=1"), (b"+ RATE", b"+ calls"),
+    ],
+)  # fmt: skip
+def test_values_attributes_and_imports_make_another_program(old, new):
+    one, other = (ORIGINAL | {"helper.py": text} for text in (HELPER, HELPER.replace(old, new)))
+    assert program_of(one) != program_of(other)
+
+
+def test_a_name_that_another_file_imports_stays():
+    caller = TRAIN.replace(b"import numpy as np", b"import numpy as np\nfrom helper import first")
+    swapped = b"def first():\n    return 1\n\ndef other():\n    return 2\n"
+    plain = b"def other():\n    return 1\n\ndef first():\n    return 2\n"
+    one, other = (ORIGINAL | {"train.py": caller, "helper.py": h} for h in (plain, swapped))
+    assert program_of(one) != program_of(other)
+
+
+def test_texts_for_readers_make_no_other_program():
+    assert program_of(ORIGINAL | {"README.md": b"# Mine\n"}) == program_of(ORIGINAL)
+
+
+def test_deep_nesting_has_a_hash_of_its_own():
+    deep = b"x = " + b"(" * 90 + b"1" + b")" * 90 + b"\n"
+    sums = b"x = (" + b"\n+ ".join([b"1"] * 900) + b")\n"
+    for text in (deep, sums):
+        one, other = (ORIGINAL | {"helper.py": each} for each in (text, text.replace(b"x", b"y")))
+        assert program_of(one) == program_of(other)
 
 
 def test_words_of_the_manifest_make_no_other_program_and_its_environment_does():

@@ -7,7 +7,6 @@ import re
 import sys
 import tokenize
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePosixPath
@@ -25,6 +24,7 @@ from finishline.rules.trainings.environment import (
     has_compiler,
 )
 from finishline.rules.trainings.manifest import FILE, Manifest, PackageError, read_manifest
+from finishline.rules.trainings.syntax import python_hashes
 
 MOST_FILES = 33  # training.toml and 32 others
 LARGEST_FILE_BYTES = 128 << 10
@@ -35,10 +35,6 @@ FUNCTIONS = {"prepare": ("task",), "train": ("prepared", "data", "seed")}
 _NAME = re.compile(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*")
 # Also of a package whose environment has a compiler.
 COMPILED_SUFFIXES = (".cpp", ".h")
-# Tokens without a meaning: where a line ends inside an expression, and blank lines.
-_LAYOUT = (tokenize.COMMENT, tokenize.NL, tokenize.ENCODING, tokenize.ENDMARKER)
-# Tokens that have a meaning whatever their text is.
-_WITHOUT_TEXT = (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
 # Of C++: comments and white space, then raw strings, strings and characters, numbers, and the rest.
 # One without an end goes on to that of the file, so that no other search begins within it.
 _CPP = re.compile(
@@ -299,37 +295,28 @@ def python_problems(sources: Mapping[str, Source], family: Family | None) -> Ite
 def program_sha256(manifest: Manifest, files: Mapping[str, bytes]) -> str:
     """Hash over the program of a package, in hex.
 
-    Comments, docstrings, blank lines, indentation and line continuation do not change it, and
-    neither do title, licence, parent, precision and words of factors. Another name of a file does.
+    Comments, docstrings, layout and the file's own names of locals, functions and constants do not
+    change it, and neither do texts for readers (`.md`), title, licence, parent, precision and words
+    of factors. Another name of a file does.
     """
     runs = [manifest.benchmark, manifest.module, manifest.environment]
-    named = sorted(files.items())
-    contents = [[name, _content(name, content)] for name, content in named if name != FILE]
+    python = _python({name: text for name, text in files.items() if name.endswith(".py")})
+    contents = [
+        [name, python.get(name) or _content(name, content)]
+        for name, content in sorted(files.items())
+        if name != FILE and not name.endswith(".md")
+    ]
     return sha256_of([*runs, sorted(manifest.factors or {}), contents])
 
 
 def _content(name: str, content: bytes) -> str:
-    if name.endswith(".py"):
-        # Python reads a few files that its tokenizer refuses.
-        with suppress(tokenize.TokenError, SyntaxError):
-            tokens = [f"{kind} {len(text)} {text}\n" for kind, text in _tokens(content)]
-            content = "".join(tokens).encode()
-    elif name.endswith(COMPILED_SUFFIXES):
+    if name.endswith(COMPILED_SUFFIXES):
         content = b"\n".join(found[0] for found in _CPP.finditer(content) if not found["layout"])
     return hashlib.sha256(content).hexdigest()
 
 
-def _tokens(content: bytes) -> Iterator[tuple[int, str]]:
-    """Type and text of the tokens, without statements that are a string alone."""
-    statement: list[tuple[int, str]] = []
-    for token in tokenize.tokenize(io.BytesIO(content).readline):
-        if token.type in _LAYOUT:
-            continue
-        if token.type in _WITHOUT_TEXT:
-            if any(kind != tokenize.STRING for kind, _ in statement):
-                yield from (*statement, (tokenize.NEWLINE, ""))
-            statement = []
-            if token.type != tokenize.NEWLINE:
-                yield token.type, ""
-            continue
-        statement.append((token.type, token.string))
+def _python(files: Mapping[str, bytes]) -> dict[str, str]:
+    try:
+        return python_hashes(files)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # No interpreter reads it.
+        return {}
