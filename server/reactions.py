@@ -3,6 +3,9 @@
 from server.base.events import (
     AuditDayEnded,
     CalibrationAdopted,
+    DuplicateMarked,
+    EmbargoLifted,
+    OriginalReplaced,
     StatusChanged,
     SubmissionAccepted,
     SubmissionWithdrawn,
@@ -12,7 +15,9 @@ from server.base.events import (
     connect,
 )
 from server.notices import announce
-from server.verifications.service import end_withdrawn, verify_by_policy
+from server.submissions.duplicates import mark_after_embargo, replace_withdrawn
+from server.verifications.outcomes import check_duplicate
+from server.verifications.service import end_withdrawn, measure_original, verify_by_policy
 
 
 def connect_rooms() -> None:
@@ -21,7 +26,10 @@ def connect_rooms() -> None:
         {
             SubmissionAccepted: [announce.tell_accepted],
             VerificationWanted: [verify_by_policy],
-            SubmissionWithdrawn: [end_withdrawn, announce.tell_withdrawn],
+            SubmissionWithdrawn: [end_withdrawn, replace_withdrawn, announce.tell_withdrawn],
+            EmbargoLifted: [mark_after_embargo],
+            DuplicateMarked: [check_duplicate],
+            OriginalReplaced: [measure_original],
             StatusChanged: [announce.tell_status],
             VerificationChanged: [announce.tell_verification],
             CalibrationAdopted: [announce.tell_calibration],

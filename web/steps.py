@@ -255,8 +255,6 @@ def _pool(place: View) -> str:
     text = f"{count_text(runs, 'sealed run')} counted."
     if runs < 3:
         text += " Fewer than three give no measured time."
-    if place["also_by"]:
-        text += f" Also submitted by {', '.join(place['also_by'])}."
     return text
 
 

@@ -137,8 +137,6 @@ class BoardEntry(EvidenceFields):
     `cost_usd` rests on, None where the system states its own price. `samples_per_second` is of the
     runs that reached the target. `verification_id` is the verification behind the status, or the
     one under way. `package_bytes` is the size of a code submission under xz.
-
-    `same_program_as` is an earlier entry that a package repeats: then it has no rank.
     """
 
     rank: int | None
@@ -180,7 +178,6 @@ class BoardEntry(EvidenceFields):
     withdrawn: bool = False
     benchmark_sha256: str
     package_bytes: int | None = None
-    same_program_as: str | None = None
     waivers: list[WaiverView] = []
 
 

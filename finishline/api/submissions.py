@@ -51,9 +51,9 @@ class EvidenceFields(Schema):
     the submitter's own logs, `measured_seconds` the time of the `measured_runs` sealed runs of the
     configuration `pool_id`, with its 95 % interval. `owners` counts the owners of the workers
     behind these runs. The organisers count as one, and `by_organisers` says whether they are among
-    them. `also_by` names the other submitters of that configuration. `not_separated_from` is the
-    number of the better row that these runs cannot tell from this one. A gap under
-    `visible_gap_percent` could not be seen."""
+    them. A `duplicate_of` an earlier submission has no time and no rank of its own.
+    `not_separated_from` is the number of the better row that these runs cannot tell from this one.
+    A gap under `visible_gap_percent` could not be seen."""
 
     evidence: Evidence = "claimed"
     check: Check | None = None
@@ -66,7 +66,7 @@ class EvidenceFields(Schema):
     owners: int = 0
     by_organisers: bool = False
     pool_id: str | None = None
-    also_by: tuple[str, ...] = ()
+    duplicate_of: str | None = None
     not_separated_from: int | None = None
     visible_gap_percent: float | None = None
     trained_with: TrainedWith = "own"
@@ -261,8 +261,6 @@ class PackageView(Schema):
     parent that its submitter names, `factors` the ideas that can be switched off.
     `compressed_bytes` is its size under xz. Its `files` and `factors` are its submitter's and the
     organisers' until `published_at`, the moment of its first verdict, and empty for others.
-    `same_program_as` is an earlier submission that differs in comments and layout alone: then it
-    has no rank.
 
     One run of a package that says to be `deterministic` is repeated with equal seed and data: its
     `determinism` is "shown" if all predictions were equal, else "struck".
@@ -282,7 +280,6 @@ class PackageView(Schema):
     size_bytes: int
     compressed_bytes: int
     published_at: datetime | None = None
-    same_program_as: str | None = None
     files: list[PackageFileView] = Field(default_factory=list)
 
 
@@ -351,6 +348,7 @@ class SubmissionPreview(Schema):
     framework: str
     system: SystemView
     trained_with: str
+    duplicate_of: str | None = None
     result: ResultView | InferenceResultView | None
     runs: list[RunView]
     package: PackageView | None

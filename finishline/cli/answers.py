@@ -282,7 +282,7 @@ def time_lines(entry: View) -> Iterator[Text]:
     low, high = entry.get("measured_low_seconds"), entry.get("measured_high_seconds")
     interval = "" if low is None else f" (95 %: {seconds_text(low)} to {seconds_text(high)})"
     runs = number_text(entry.get("measured_runs"), digits=0)
-    original = (entry.get("package") or {}).get("same_program_as")
+    original = entry.get("duplicate_of")
     measuring = [
         each["id"]
         for each in entry.get("verifications") or ()
@@ -291,7 +291,7 @@ def time_lines(entry: View) -> Iterator[Text]:
     if entry.get("rank") is not None:
         ranked = f"rank {entry['rank']}"
     elif original is not None:
-        ranked = f"without a rank, as the same program as {original},"
+        ranked = f"without a rank, as a duplicate of {original},"
     elif measuring:
         ranked = f"without a rank while it is measured (finishline verify {measuring[0]} --watch)"
     else:

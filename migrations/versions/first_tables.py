@@ -403,6 +403,8 @@ table(
     Column("evidence", sa.String(12), nullable=False),
     Column("check_word", sa.String(16)),
     Column("pool_id", ForeignKey("pools.id"), index=True),
+    Column("configuration_sha256", sa.String(64), index=True),
+    Column("duplicate_of", sa.String(20), index=True),
     UniqueConstraint("user_id", "idempotency_key"),
     Index(
         "ix_submissions_handed_in",
@@ -413,7 +415,7 @@ table(
         "ix_submissions_standing",
         *["benchmark_id", "kind", "tta_seconds", "division", "status", "eligible"],
         *["withdrawn_at", "embargoed", "submitted_at", "id", "latency_ms", "measured_latency_ms"],
-        *["cost_usd_per_10000", "evidence", "check_word", "pool_id"],
+        *["cost_usd_per_10000", "evidence", "check_word", "pool_id", "duplicate_of"],
     ),
     Index(None, "benchmark_id", "submitted_at"),
     Index(
@@ -457,7 +459,6 @@ table(
     Column("package_sha256", sa.String(64), nullable=False),
     Column("hardware_class", sa.String(200), nullable=False),
     Column("program_sha256", sa.String(64), nullable=False, index=True),
-    Column("same_program_as", ForeignKey("submissions.id")),
     Column("environment", sa.String(64), nullable=False),
     Column("environment_sha256", sa.String(64), nullable=False),
     Column("manifest", sa.JSON(), nullable=False),

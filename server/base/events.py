@@ -49,6 +49,28 @@ class SubmissionWithdrawn:
 
 
 @dataclass(frozen=True)
+class EmbargoLifted:
+    """Submissions that were hidden are shown."""
+
+    submission_ids: Sequence[str]
+
+
+@dataclass(frozen=True)
+class DuplicateMarked:
+    """A submission became a duplicate of an earlier one."""
+
+    submission: Submission
+
+
+@dataclass(frozen=True)
+class OriginalReplaced:
+    """A submission that was a duplicate took the place of its original."""
+
+    submission: Submission
+    original: Submission
+
+
+@dataclass(frozen=True)
 class StatusChanged:
     """A submission comes to a status from the one `before`."""
 

@@ -20,6 +20,7 @@ from finishline.rules.benchmarks.phases import (
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.base.errors import ConflictError
+from server.base.events import EmbargoLifted, emit
 from server.base.models import BenchmarkPhases, Submission
 from server.benchmarks.phase_queries import all_current_phases, current_dates, current_phases
 from server.benchmarks.queries import keep_definition
@@ -55,7 +56,9 @@ def lift_embargo(session: Session, benchmark_id: str, now: datetime) -> int:
         .returning(Submission.id)
         .execution_options(synchronize_session=False)
     )
-    return len(shown.all())
+    ids = [row.id for row in shown]
+    emit(session, EmbargoLifted(ids))
+    return len(ids)
 
 
 SERVER = Administrator("server.phases")

@@ -75,7 +75,6 @@ FIRST_COLUMNS = (
     "owners",
     "by_organisers",
     "pool_id",
-    "also_by",
     "not_separated_from",
     "visible_gap_percent",
     "trained_with",
@@ -134,7 +133,6 @@ def encode_csv(board: Board) -> bytes:
             table[name] = system[name]
         tuning = entry["tuning"] or {}
         table |= {f"tuning_{name}": tuning.get(name) for name in ("trials", "seconds")}
-        table["also_by"] = "; ".join(entry["also_by"])
         waivers = (f"{waiver['rule']}: {waiver['reason']}" for waiver in entry["waivers"])
         table["waivers"] = "; ".join(waivers)
         writer.writerow([csv_cell(table[name]) for name in CSV_COLUMNS])

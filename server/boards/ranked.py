@@ -5,9 +5,8 @@ submissions that changed are read again, and put into the order that was there.
 """
 
 import threading
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -96,23 +95,17 @@ class PlacedRow:
 
 
 class RankedBoard:
-    """A division's submissions in the order of their ranks, those without one last.
-
-    `found` has the one submission of each configuration that stands for it, `sharing` the others
-    of its pool.
-    """
+    """A division's submissions in the order of their ranks, those without one last."""
 
     def __init__(
         self,
         rows: BoardRows,
         order: Order,
         found: Mapping[str, Standing],
-        sharing: Mapping[str, Sequence[str]],
     ) -> None:
         self.order = order
         self.found = found
         self._rows = rows
-        self._sharing = sharing
         self._placed: dict[int, PlacedRow] = {}
         self._lock = threading.Lock()
         self._separated: dict[str, Separated] = {}
@@ -162,7 +155,6 @@ class RankedBoard:
         """
         above = range(len(self._separated), min(max(places) + 2, self._numbered))
         names = [self.order.place(place).submission_id for place in (*above, *places)]
-        names += [other for name in names for other in self._sharing.get(name, ())]
         self._rows.load(session, names)
 
     def _place(self, ranked: Ranked) -> PlacedRow:
@@ -171,9 +163,6 @@ class RankedBoard:
         if ranked.unranked_reason is not None and row.shown["trained_with"] == "package":
             reason = why_entry_unranked(row.shown["check"], ranked.unranked_reason)
             place["unranked_reason"] = reason
-        others = self._sharing.get(ranked.submission_id)
-        if others:
-            row = _with_others(row, [self._rows.details[name] for name in others])
         return PlacedRow(row, place | self._separation(ranked, row))
 
     def _separation(self, ranked: Ranked, row: BoardRow) -> dict[str, Any]:
@@ -345,37 +334,8 @@ def _rank(
         and (query.round is None or (query.round == "archive") == (one.evidence == "published"))
         and (not one.withdrawn or query.withdrawn == "show")
     }
-    sharing = _pool_sharing(found.values())
-    for others in sharing.values():
-        for name in others:
-            del found[name]
     order = _order(found, query.metric, rows.benchmark.ranking.numbers, earlier)
-    return RankedBoard(rows, order, found, sharing)
-
-
-def _pool_sharing(standings: Iterable[Standing]) -> dict[str, list[str]]:
-    """The other submissions of each measured configuration, by its earliest, which names it."""
-    pools: defaultdict[str, list[Standing]] = defaultdict(list)
-    for one in standings:
-        if one.pool_id is not None:
-            pools[one.pool_id].append(one)
-    found = {}
-    for those in pools.values():
-        first, *others = sorted(those, key=lambda one: (one.submitted_at, one.submission_id))
-        if others:
-            found[first.submission_id] = [one.submission_id for one in others]
-    return found
-
-
-def _with_others(first: BoardRow, others: Sequence[BoardRow]) -> BoardRow:
-    names = {row.shown["submitter"]: row.shown["display_name"] for row in others}
-    names.pop(first.shown["submitter"], None)
-    return replace(
-        first,
-        search_text="\n".join((first.search_text, *(row.search_text for row in others))),
-        changed=dict(first.changed)
-        | {"also_by": tuple(shown or name for name, shown in names.items())},
-    )
+    return RankedBoard(rows, order, found)
 
 
 def _ranked_time(details: Mapping[str, BoardRow], place: Ranked) -> RankedTime:

@@ -29,7 +29,6 @@ IMPOSSIBLE = {
 NUMBERED: tuple[str, ...] = ("measured", "published")
 NO_TIME = "did not reach the target"
 BREAKS_A_RULE = "breaks a rule of the benchmark"
-SAME_PROGRAM = "the same program as an earlier entry"
 NOT_NUMBERED: dict[str | None, str] = {
     None: "not measured here",
     "none": "claimed: not measured here",
@@ -51,7 +50,8 @@ class Standing(NamedTuple):
 
     `cost_usd` is the cost of a training, `cost_usd_per_10000` that of 10,000 items of inference. A
     `withdrawn` one never ranks. `evidence` decides whether it is numbered, and `held_back` says why
-    one that would be is not yet. `price_unranked` is why the price of its cost is shown and ranks
+    one that would be is not yet. A `duplicate_of` another has no rank.
+    `price_unranked` is why the price of its cost is shown and ranks
     nothing, for example because its submitter states it. `energy_joules` is as a worker measured
     it. `division` and `pool_id`, the configuration of a measured one, choose the submissions ranked
     together; the order itself does not depend on them.
@@ -69,6 +69,7 @@ class Standing(NamedTuple):
     evidence: Evidence = "measured"
     check: Check | None = None
     held_back: str | None = None
+    duplicate_of: str | None = None
     price_unranked: str | None = None
     division: str = ""
     pool_id: str | None = None
@@ -240,6 +241,8 @@ def why_unranked(standing: Standing, *, metric: Metric) -> str | None:
     """One sentence on why a submission is not ranked, or None if it is."""
     if standing.withdrawn:
         return "withdrawn"
+    if standing.duplicate_of is not None:
+        return f"a duplicate of {standing.duplicate_of}"
     if standing.status == "rejected" or standing.check == "contradicted":
         return "contradicted by its verification"
     inference = KIND_OF_METRIC[metric] == "inference"
@@ -263,8 +266,6 @@ def why_entry_unranked(check: str | None, reason: str) -> str:
     """Reason of `why_unranked` in the words for a training package, which states no time."""
     if check == "contradicted":
         return "its package did not hold the target"
-    if reason == BREAKS_A_RULE:
-        return SAME_PROGRAM
     if reason != NO_TIME:
         return reason
     words = {"queued": "its measurement is queued", "running": "it is being measured"}

@@ -48,7 +48,7 @@ STANDING_COLUMNS = (
     *(Submission.submitted_at, Submission.withdrawn_at, PublishedResult.published_on),
     *(Submission.tta_seconds, Submission.latency_ms, Submission.measured_latency_ms),
     *(Submission.cost_usd_per_10000, Submission.evidence, Submission.check_word),
-    *(Submission.pool_id, PublishedResult.source),
+    *(Submission.pool_id, Submission.duplicate_of, PublishedResult.source),
     Pool.measured_seconds,
 )
 # Fields of a board entry that are columns of the submission.
@@ -61,7 +61,6 @@ COLUMNS = tuple(
             *(Submission.result, SUBMITTER, DISPLAY_NAME),
             *(Pool.low_seconds, Pool.high_seconds, Pool.owners, Pool.by_organisers),
             TrainingPackage.compressed_bytes.label("package_bytes"),
-            TrainingPackage.same_program_as,
         )
     )
 )
@@ -244,6 +243,7 @@ def _standing(
         evidence=evidence,
         check=row.check_word,
         held_back=SOURCE_NOT_CHECKED if is_unchecked else None,
+        duplicate_of=row.duplicate_of,
         price_unranked=price_unranked,
         division=row.division,
         pool_id=row.pool_id if is_measured else None,
@@ -496,5 +496,4 @@ def _shown(row: Any, kind: Kind, runs: _Runs) -> dict[str, Any]:
         "check": row.check_word,
         "claimed_seconds": row.tta_seconds,
         "package_bytes": row.package_bytes,
-        "same_program_as": row.same_program_as,
     }

@@ -85,7 +85,6 @@ OF_SUBMISSION = (
     "measured_runs",
     "owners",
     "by_organisers",
-    "also_by",
     "not_separated_from",
     "visible_gap_percent",
 )

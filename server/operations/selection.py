@@ -96,12 +96,12 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
         "cost_usd_per_10000 measured_latency_ms result request_sha256 submitted_at archive "
         "organisation submitted_on kind precision precision_measured energy_joules "
         "embargoed withdrawn_at withdrawn_by withdrawn_because waivers "
-        "evidence check_word pool_id trained_with tuning source",
+        "evidence check_word pool_id configuration_sha256 duplicate_of trained_with tuning source",
         joined="archive organisation submitted_on source",
         idempotency_key="a word between a submitter and one server, for sending again",
     ),
     "trainings": _included(
-        "submission_id package_sha256 program_sha256 same_program_as hardware_class environment "
+        "submission_id package_sha256 program_sha256 hardware_class environment "
         "environment_sha256 manifest files size_bytes compressed_bytes determinism published_at"
     ),
     "published_results": LeftOut("the table of submissions has its columns"),

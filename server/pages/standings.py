@@ -55,7 +55,7 @@ class Place:
     owners: int
     by_organisers: bool
     pool_id: str | None
-    also_by: list[str]
+    duplicate_of: str | None
 
 
 OF_SYSTEM = ("hardware", "system")

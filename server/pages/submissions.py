@@ -22,7 +22,7 @@ from finishline.rules.verification.replay import why_not_replayable
 from server.base.addresses import site_address
 from server.base.errors import ContentError
 from server.base.middleware import reader_has
-from server.base.models import Submission, Verification
+from server.base.models import Pool, Submission, Verification
 from server.base.models.visibility import is_source_public
 from server.base.replay_estimate import Estimator
 from server.base.services import Services, ServicesDep
@@ -83,6 +83,7 @@ def submission_page(
         context["site"] = site_address(request, services.settings)
         context["held"] = _held(session, services, submission)
         context["duels"] = _duels_under_way(session, submission)
+        context["original"] = _original(session, submission)
         context |= _for_its_owner(session, request, services, submission, context)
         context["entry"] = None
         if context["submission"]["package"] is not None:
@@ -101,6 +102,19 @@ def _held(session: Session, services: Services, submission: Submission) -> Conte
     if held is None or submission.id not in (held.submission_id, *held.lower):
         return None
     return vars(held)
+
+
+def _original(session: Session, submission: Submission) -> Context | None:
+    """The original of a duplicate, with its measured time."""
+    if submission.duplicate_of is None:
+        return None
+    original = session.get(Submission, submission.duplicate_of)
+    if original is None:
+        return None
+    pool = None if original.pool_id is None else session.get(Pool, original.pool_id)
+    measured = pool is not None and original.evidence == "measured"
+    seconds = pool.measured_seconds if pool is not None and measured else None
+    return _named(original) | {"measured_seconds": seconds}
 
 
 def _duels_under_way(session: Session, submission: Submission) -> list[Context]:

@@ -26,6 +26,7 @@ from server.benchmarks.phases import FrozenOtherwiseError, admit
 from server.benchmarks.queries import definition, importable_benchmarks, keep_definition
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
+from server.submissions.duplicates import configuration_sha256, mark_duplicate
 from server.submissions.quotas import require_room_for_submission, reserve_replay
 from server.submissions.rows import (
     Row,
@@ -331,6 +332,8 @@ def admit_new(session: Session, new: NewSubmission) -> None:
         require_room_for_submission(session, settings, user_id=caller.user_id)
     admission = admit(session, new.benchmark, settings.benchmarks_dir, archive=archive)
     row["embargoed"] = admission.embargoed
+    if not archive:
+        row["configuration_sha256"] = configuration_sha256(new.benchmark, new.scored.claim)
 
 
 def _store_claim(session: Session, new: NewSubmission) -> Submission:
@@ -338,7 +341,7 @@ def _store_claim(session: Session, new: NewSubmission) -> Submission:
     # After the version: on PostgreSQL another request with the same logs was waited for.
     refuse_same_logs(session, submission, new.runs)
     emit(session, SubmissionAccepted(submission))
-    _verify_by_policy(new.services, session, new.caller, submission, new.scored.claim)
+    _link_or_verify(new.services, session, new.caller, submission, new.scored.claim)
     return submission
 
 
@@ -356,6 +359,17 @@ def _insert(session: Session, new: NewSubmission, *, published: Row | None) -> S
     return show_row(new.row, new.caller, published=published)
 
 
+def _link_or_verify(
+    services: Services, session: Session, caller: Caller, submission: Submission, claim: Claim
+) -> None:
+    """Link a submission to the original of its configuration, else request its verification."""
+    if submission.configuration_sha256 is not None:
+        join_session(session, submission)
+        if mark_duplicate(session, submission):
+            return
+    _verify_by_policy(services, session, caller, submission, claim)
+
+
 def _verify_by_policy(
     services: Services, session: Session, caller: Caller, submission: Submission, claim: Claim
 ) -> None:
@@ -365,7 +379,8 @@ def _verify_by_policy(
     """
     if not is_verified_by_policy(services.benchmarks[submission.benchmark_id], claim):
         return
-    join_session(session, submission)
+    if submission not in session:
+        join_session(session, submission)
     user_id, reserved = caller.user_id, None
     try:
         if not caller.is_organiser:

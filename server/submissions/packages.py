@@ -18,7 +18,6 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.canonical import canonical
 from finishline.rules.errors import SubmissionError
 from finishline.rules.scoring.scoring import Result
-from finishline.rules.scoring.violations import Violation
 from finishline.rules.submissions.claim import System
 from finishline.rules.trainings.manifest import FILE, PackageError
 from finishline.rules.trainings.package import Package, package_index, read_package
@@ -28,14 +27,16 @@ from server.base.database import utc_now
 from server.base.errors import ConflictError, ContentError
 from server.base.events import SubmissionAccepted, VerificationWanted, emit
 from server.base.models import Submission, TrainingPackage, User, WorkerRow
-from server.base.models.visibility import has_public_source, is_source_public
+from server.base.models.visibility import is_source_public
 from server.base.services import Services
+from server.base.standing import claim_of
 from server.base.viewer import Viewer
 from server.benchmarks.phases import FrozenOtherwiseError, admit
 from server.benchmarks.queries import definition, keep_definition
 from server.people.accounts import ORGANISERS
 from server.people.dependencies import Caller
 from server.submissions.accept import Repeated, check_idempotency_key, find_earlier
+from server.submissions.duplicates import configuration_sha256, mark_duplicate
 from server.submissions.quotas import require_room_for_submission, reserve_replay
 from server.submissions.rows import new_id, stored_result, table_of
 from server.submissions.sources import require_parent
@@ -155,6 +156,8 @@ def _insert(
     session.flush()
     raise_board_version(session, benchmark.benchmark_id, submission_id=submission.id)
     emit(session, SubmissionAccepted(submission))
+    if mark_duplicate(session, submission):
+        return submission.id
     reserved = None
     if not caller.is_organiser:
         reserved = reserve_replay(
@@ -186,10 +189,11 @@ def new_entry(
     if not caller.is_organiser:
         require_room_for_submission(session, settings, user_id=caller.user_id)
     admission = admit(session, benchmark, settings.benchmarks_dir, archive=False)
-    original = _same_program(session, caller, package, host.hardware_class)
-    row = _submission(caller, package, benchmark, host, key=key, original=original)
+    row = _submission(caller, package, benchmark, host, key=key)
     submission = Submission(**row, embargoed=admission.embargoed)
-    submission.package = _package_row(package, host, original)
+    submission.package = _package_row(package, host)
+    key_of_it = configuration_sha256(benchmark, claim_of(submission), submission.package)
+    submission.configuration_sha256 = key_of_it
     return submission
 
 
@@ -302,30 +306,6 @@ def _refuse_known(session: Session, caller: Caller, package: Package, hardware_c
         )
 
 
-def _same_program(
-    session: Session, caller: Caller, package: Package, hardware_class: str
-) -> str | None:
-    """Earliest submission of the same program that is published or the caller's own.
-
-    An own one counts on its hardware class alone, as with the same files.
-    """
-    is_own = (Submission.user_id == caller.user_id) & (
-        TrainingPackage.hardware_class == hardware_class
-    )
-    is_public = (
-        (Submission.user_id != caller.user_id)
-        & has_public_source()
-        & Submission.embargoed.is_(False)
-    )
-    statement = (
-        select(Submission.id)
-        .join(TrainingPackage, TrainingPackage.submission_id == Submission.id)
-        .where(TrainingPackage.program_sha256 == package.program_sha256, is_own | is_public)
-        .order_by(Submission.submitted_at, Submission.id)
-    )
-    return session.scalars(statement.limit(1)).first()
-
-
 def _submission(
     caller: Caller,
     package: Package,
@@ -333,10 +313,9 @@ def _submission(
     host: Host,
     *,
     key: str | None,
-    original: str | None,
 ) -> dict[str, Any]:
     manifest, system = package.manifest, host.system
-    result = _no_result(benchmark, original)
+    result = _no_result(benchmark)
     return {
         "id": new_id(),
         "user_id": caller.user_id,
@@ -372,11 +351,8 @@ def _submission(
     }
 
 
-def _no_result(benchmark: Benchmark, original: str | None) -> Result:
-    """Result of no runs: an entry's time is measured, not claimed.
-
-    The same program as an `original` does not rank.
-    """
+def _no_result(benchmark: Benchmark) -> Result:
+    """Result of no runs: an entry's time is measured, not claimed."""
     absent = dict.fromkeys(
         (
             *("tta_seconds", "tta_display", "tta_low_seconds", "tta_high_seconds", "cv_percent"),
@@ -389,22 +365,16 @@ def _no_result(benchmark: Benchmark, original: str | None) -> Result:
         runs=(),
         started=0,
         reached=0,
-        violations=() if original is None else (_repeats(original),),
+        violations=(),
         **absent,  # type: ignore[arg-type]  # each may be None
     )
 
 
-def _repeats(original: str) -> Violation:
-    message = f"the same program as submission {original}: no token differs but comments"
-    return Violation("same_program", message)
-
-
-def _package_row(package: Package, host: Host, original: str | None) -> TrainingPackage:
+def _package_row(package: Package, host: Host) -> TrainingPackage:
     texts = {name: content.decode() for name, content in sorted(package.files.items())}
     return TrainingPackage(
         package_sha256=package.sha256,
         program_sha256=package.program_sha256,
-        same_program_as=original,
         hardware_class=host.hardware_class,
         environment=package.manifest.environment,
         environment_sha256=host.environment_sha256,

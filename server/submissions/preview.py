@@ -19,6 +19,7 @@ from server.submissions.accept import (
     require_may_send,
     with_scored,
 )
+from server.submissions.duplicates import find_original
 from server.submissions.packages import check_package, new_entry, under_ruling
 from server.submissions.quotas import reserve_replay
 from server.submissions.rows import published_row, show_row, show_unstored
@@ -79,6 +80,8 @@ def _view(
     submission: Submission,
     runs: list[RunView],
 ) -> SubmissionPreview:
+    original = find_original(session, submission, benchmark)
+    submission.duplicate_of = None if original is None else original.id
     shown = submission_view(
         submission, benchmark_version=benchmark.version, costs=BookCosts(session), runs=runs
     )

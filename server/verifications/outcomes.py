@@ -2,14 +2,17 @@
 
 from dataclasses import replace
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from finishline.rules.ranking import CHECK_OF_STATUS
 from finishline.rules.verification.job import Case, measures
 from finishline.rules.verification.latency import measured_figures
 from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.utilisation import energy_to_target_joules
 from finishline.rules.verification.verdict import Reason, Verdict
-from server.base.board_versions import lock_boards
+from server.base.board_versions import lock_boards, raise_board_version
+from server.base.events import DuplicateMarked
 from server.base.models import Submission, Verification
 from server.base.standing import (
     claim_of,
@@ -22,7 +25,7 @@ from server.base.standing import (
 from server.benchmarks.calibrations import benchmark_of
 from server.benchmarks.queries import definition
 from server.verifications.jobs import trainings_of
-from server.verifications.pools import follow_evidence, keep_sealed_runs
+from server.verifications.pools import follow_evidence, keep_sealed_runs, verdict_that_holds
 from server.verifications.queries import claimed_curves
 from server.verifications.service import end_with_verdict
 from server.verifications.workers import is_organisers_worker
@@ -84,6 +87,44 @@ def conclude_replay(
     end_with_verdict(session, verification, open_because(verdict, why))
     show_energy(verification)
     show_determinism(submission, verdict)
+    if is_published(verification):
+        check_duplicates(session, verification)
+
+
+def check_duplicate(session: Session, event: DuplicateMarked) -> None:
+    """Compare the claim of a duplicate with the runs of its original, if there are any."""
+    submission = event.submission
+    original = session.get(Submission, submission.duplicate_of)
+    published = None if original is None else verdict_that_holds(session, original)
+    if submission.package is None and published is not None:
+        check_claim(session, submission, published)
+
+
+def check_duplicates(session: Session, verification: Verification) -> None:
+    """Compare the claims of the duplicates of a submission with its latest runs."""
+    query = select(Submission).where(Submission.duplicate_of == verification.submission_id)
+    for each in session.scalars(query).unique():
+        if each.package is None:
+            check_claim(session, each, verification)
+
+
+def check_claim(session: Session, submission: Submission, verification: Verification) -> None:
+    """Say how far the epochs of a claim fit a replay of its configuration."""
+    report = report_of(verification)
+    if report is None:
+        return
+    case = Case(benchmark_of(session, verification), trainings_of(verification), report)
+    verdict = purpose_of(verification).judge(
+        replace(
+            case,
+            claim=claim_of(submission),
+            runs=claimed_runs(submission),
+            curves=claimed_curves(session, submission),
+        )
+    )
+    if verdict is not None:
+        submission.check_word = CHECK_OF_STATUS[verdict.outcome]
+        raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
 
 
 def show_determinism(submission: Submission, verdict: Verdict) -> None:

@@ -32,9 +32,10 @@ from finishline.rules.verification.messages import ReplayReport
 from server.base.board_versions import lock_boards, raise_board_version
 from server.base.database import utc_now
 from server.base.models import Attempt, Pool, PoolRun, Submission, Verification
-from server.base.standing import checks_claim, claim_of, published_verification, purpose_of
+from server.base.standing import PUBLISH, checks_claim, claim_of, published_verification, purpose_of
 from server.benchmarks.calibrations import benchmark_of
 from server.benchmarks.queries import definition
+from server.submissions.duplicates import link
 from server.verifications.pool_runs import Spreads, count_owners, counted_runs
 from server.verifications.sealed_runs import SealedRun
 
@@ -63,7 +64,24 @@ def keep_sealed_runs(session: Session, verification: Verification, report: Repla
     before = Spreads(session, benchmark).of(pool.hardware_class)
     _add(session, pool, verification, found)
     submission.pool_id = verification.pool_id = pool.id
+    _keep_one(session, pool)
     measure_class(session, benchmark, pool, before=before)
+
+
+def _keep_one(session: Session, pool: Pool) -> None:
+    """Make all but the earliest live submission of a pool its duplicates."""
+    session.flush()
+    found = session.scalars(
+        select(Submission)
+        .where(Submission.pool_id == pool.id, Submission.withdrawn_at.is_(None))
+        .order_by(Submission.submitted_at, Submission.id)
+    )
+    first, *others = found.unique().all() or (None,)
+    for other in others:
+        if first is not None and not (first.embargoed or other.embargoed):
+            other.pool_id = None
+            link(session, other, first)
+            follow_evidence(session, other)
 
 
 def _pool_of_verification(
@@ -79,8 +97,13 @@ def open_pool(session: Session, submission: Submission, benchmark: Benchmark) ->
 
     If the rules changed so that figures do not compare, the pool is closed and another one opened.
     """
-    environment = None if submission.package is None else submission.package.environment_sha256
-    configuration = configuration_of(benchmark, claim_of(submission), environment=environment)
+    package = submission.package
+    configuration = configuration_of(
+        benchmark,
+        claim_of(submission),
+        environment=None if package is None else package.environment_sha256,
+        program=None if package is None else package.program_sha256,
+    )
     sha256 = sha256_of(configuration)
     pool = latest_pool(session, sha256)
     if pool is not None:
@@ -211,10 +234,21 @@ def _interval(pool: Pool, runs: Iterable[PoolRun], spreads: Spreads) -> Interval
 def follow_evidence(session: Session, submission: Submission) -> None:
     """Update a submission's evidence and check from its status and its pool, and its board row."""
     lock_boards(session, [submission.benchmark_id])
-    published = published_verification(submission)
+    published = verdict_that_holds(session, submission)
     found = _standing_by(session, submission, submission.status, published)
     submission.evidence, submission.check_word = found
     raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
+
+
+def verdict_that_holds(session: Session, submission: Submission) -> Verification | None:
+    """A submission's published verification, or that of the runs that it took over."""
+    own = published_verification(submission)
+    if own is not None or submission.pool_id is None:
+        return own
+    query = select(Verification).where(
+        Verification.pool_id == submission.pool_id, Verification.decision == PUBLISH
+    )
+    return session.scalars(query.order_by(Verification.decided_at.desc()).limit(1)).first()
 
 
 def standing_if_published(

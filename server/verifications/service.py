@@ -12,15 +12,16 @@ from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.purposes import DUEL, PURPOSES, REPLAY
 from finishline.rules.verification.verdict import Reason, Verdict
 from server.base.database import utc_now
-from server.base.errors import ConflictError, ContentError
+from server.base.errors import ConflictError, ContentError, ServerError
 from server.base.events import (
+    OriginalReplaced,
     StatusChanged,
     SubmissionWithdrawn,
     VerificationChanged,
     VerificationWanted,
     emit,
 )
-from server.base.models import Calibration, CalibrationRunRow, Submission, Verification
+from server.base.models import Calibration, CalibrationRunRow, Pool, Submission, Verification
 from server.base.models.visibility import publish_source
 from server.base.standing import (
     OPEN,
@@ -32,6 +33,7 @@ from server.base.standing import (
     verification_under_way,
 )
 from server.benchmarks.calibrations import chunks_of, lock_calibration
+from server.submissions.duplicates import replace_timeless
 from server.submissions.service import lock_submissions
 from server.verifications.jobs import is_uncalibrated, order_about, queue_job
 from server.verifications.pools import follow_evidence
@@ -55,6 +57,11 @@ def request_verification(
     """
     # Locked and read again: it may be scored under another definition at the same moment.
     refresh_to_check(session, submission)
+    if submission.duplicate_of is not None:
+        raise ConflictError(
+            f"Submission {submission.id} is a duplicate of {submission.duplicate_of}. Request it "
+            "for that one."
+        )
     under_way = verification_under_way(session, submission.id, kind=purpose.name)
     if under_way is not None:
         raise ConflictError(
@@ -98,6 +105,27 @@ def verify_by_policy(session: Session, event: VerificationWanted) -> None:
     verification.gpu_seconds_reserved = event.reserved
 
 
+def measure_original(session: Session, event: OriginalReplaced) -> None:
+    """Let a submission that took the place of its original have its time, or measure it."""
+    submission = event.submission
+    follow_evidence(session, event.original)
+    pool = None if submission.pool_id is None else session.get(Pool, submission.pool_id)
+    if pool is not None and pool.measured_seconds is not None:
+        set_status(session, submission, "verified")
+        return
+    kind = kind_that_checks(submission)
+    try:
+        request_verification(
+            session,
+            submission,
+            requested_by=submission.user_id,
+            reason="in place of the original",
+            purpose=PURPOSES[kind],
+        )
+    except ServerError:  # Nothing can train it any more: it stays as it is claimed.
+        follow_evidence(session, submission)
+
+
 def end_withdrawn(session: Session, event: SubmissionWithdrawn) -> None:
     """Cancel the verifications that a withdrawal ends.
 
@@ -116,7 +144,7 @@ def refresh_to_check(session: Session, submission: Submission) -> None:
     Raises ConflictError if it was withdrawn.
     """
     lock_submissions(session, submission.id)
-    session.refresh(submission, ["status", "benchmark_sha256", "withdrawn_at"])
+    session.refresh(submission, ["status", "benchmark_sha256", "withdrawn_at", "duplicate_of"])
     if submission.withdrawn_at is not None:
         raise ConflictError(f"Submission {submission.id} is withdrawn and cannot be verified.")
 
@@ -173,6 +201,7 @@ def end_with_verdict(session: Session, verification: Verification, verdict: Verd
     if submission is not None:
         set_status(session, submission, settle(submission, verification))
         publish_source(submission)
+        replace_timeless(session, submission)
 
 
 def end_without_verdict(session: Session, verification: Verification, reason: Reason) -> None:
@@ -193,6 +222,7 @@ def settle_without_verdict(session: Session, verification: Verification) -> None
     submission = _checked(verification)
     if submission is not None:
         set_status(session, submission, published_status(submission))
+        replace_timeless(session, submission)
 
 
 def set_status(session: Session, submission: Submission, status: str) -> None:

@@ -128,18 +128,18 @@ def test_more_runs_are_asked_for_by_hash_and_count_together(entries, sent, comma
     assert "over 10 runs on cpu-test: rank 1 on digits." in shown
 
 
-def test_the_same_program_is_told_before_and_after_its_measurement(entries, package, sent, command):
+def test_a_duplicate_is_named_and_not_followed(entries, package, sent, command):
     made = sent()
     entries.measure(made["id"])
     (package / "train.py").write_bytes(b"# Mine.\n" + FILES["train.py"])
 
-    with measured_meanwhile(entries):
-        code, out, err = command("submit", str(package))
+    code, out, err = command("submit", str(package))
 
     assert code == 0, out + err
-    assert f"It is the same program as submission {made['id']}" in out
-    ends = f"without a rank, as the same program as {made['id']}, on digits."
-    assert out.splitlines()[-2].endswith(ends)
+    assert f"It is a duplicate of submission {made['id']}" in out
+    code, out, err = command("submit", str(package), "--json")
+    again = json.loads(out)
+    assert (code, again["duplicate_of"], again["measured_seconds"]) == (0, made["id"], None)
 
 
 def test_a_package_to_compare_with_is_fetched_once_its_source_is_published(entries, sent, site):

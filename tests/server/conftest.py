@@ -242,12 +242,14 @@ def submit(client, alice):
     """Sends a submission as alice, or as somebody else, and returns the response.
 
     The logs of one that is sent twice are of other trainings the second time; `as_is` or with a
-    key they are the same.
+    key they are the same. Another `batch_size` makes another configuration.
     """
     sent = Counter()
     counting = Lock()
 
-    def send(parts, *, by=None, key=None, as_is=False):
+    def send(parts, *, by=None, key=None, as_is=False, batch_size=None):
+        if batch_size is not None:
+            parts = parts.at(batch_size)
         own = {} if as_is else parts.logs
         with counting:
             times = {name: sent[log] for name, log in own.items()}

@@ -210,7 +210,7 @@ def test_a_report_and_a_withdrawal_wait_for_the_board_before_they_lock_a_submiss
 def test_of_two_reports_with_one_curve_that_come_at_once_one_is_refused(
     replay, digits_submission, submit, client, database, bob, olivia, make_report
 ):
-    submission_id = submit(digits_submission, by=bob).json()["id"]
+    submission_id = submit(digits_submission, by=bob, batch_size=32).json()["id"]
     address = f"/api/v1/submissions/{submission_id}/verifications"
     asked = client.post(address, headers=olivia.headers).json()["id"]
     both = [replay, replace(replay, submission_id=submission_id, verification_id=asked)]
@@ -286,7 +286,7 @@ def test_of_two_attempts_that_end_at_once_one_waits_for_a_verification_without_t
     people = workers("anna", "bert")
     train(replay.verification_id, people["anna"])
     (check,) = checks_of(database, replay.verification_id)
-    submission_id = submit(digits_submission).json()["id"]
+    submission_id = submit(digits_submission, batch_size=32).json()["id"]
     address = f"/api/v1/submissions/{submission_id}/verifications"
     beside = client.post(address, headers=olivia.headers).json()["id"]
     with database.write() as session:

@@ -4,6 +4,7 @@ import logging
 import threading
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from typing import Any
 
 import pytest
@@ -165,8 +166,11 @@ def test_the_server_draws_the_worker_and_another_may_not_claim(replay, dispatche
 def test_each_free_worker_is_sent_one_and_submitters_take_turns(
     replay, dispatcher, broker, hello, client, olivia, bob, digits_submission, submit
 ):
+    sizes = count(65)
+
     def ask(person=None):
-        submission_id = submit(digits_submission, by=person).json()["id"]
+        sent = submit(digits_submission, by=person, batch_size=next(sizes))
+        submission_id = sent.json()["id"]
         address = f"/api/v1/submissions/{submission_id}/verifications"
         return str(client.post(address, headers=olivia.headers).json()["id"])
 
@@ -192,7 +196,7 @@ def test_a_worker_is_sent_again_what_was_lost_after_a_pause_and_nothing_beside_i
 ):
     hello()
     dispatcher.run_once()
-    submission_id = submit(digits_submission).json()["id"]
+    submission_id = submit(digits_submission, batch_size=32).json()["id"]
     client.post(f"/api/v1/submissions/{submission_id}/verifications", headers=olivia.headers)
     dispatcher.run_once()
     assert len(broker.sent) == 1
@@ -207,7 +211,7 @@ def test_a_lost_attempt_is_replaced_in_its_place_and_sent_in_the_same_round(
 ):
     hello("w-1")
     first = replay.claim().json()["attempt_id"]
-    submission_id = submit(digits_submission).json()["id"]
+    submission_id = submit(digits_submission, batch_size=32).json()["id"]
     client.post(f"/api/v1/submissions/{submission_id}/verifications", headers=olivia.headers)
     replay.change(first, lease_expires_at=utc_now() - LATE)
     dispatcher.run_once()
@@ -230,8 +234,10 @@ def test_the_loop_wakes_when_a_worker_is_free_and_when_something_waits(
     digits_submission,
     submit,
 ):
+    sizes = count(65)
+
     def ask():
-        submission_id = submit(digits_submission).json()["id"]
+        submission_id = submit(digits_submission, batch_size=next(sizes)).json()["id"]
         address = f"/api/v1/submissions/{submission_id}/verifications"
         assert client.post(address, headers=olivia.headers).status_code == 201
 

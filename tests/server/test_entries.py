@@ -58,7 +58,7 @@ def changed(old, new):
 
 
 DETERMINISTIC = FILES | changed("[factors]", "deterministic = true\n[factors]")
-ANOTHER = FILES | {"notes.md": b"Another package.\n"}
+ANOTHER = FILES | {"net.py": b"WIDTH = 65\n"}
 
 
 @dataclass
@@ -296,55 +296,32 @@ def test_a_package_is_handed_in_once(entries, alice, bob, client):
 COPIED = FILES | {"train.py": b"# My own idea.\n" + TRAIN.encode()}
 
 
-def test_the_same_program_as_a_published_one_is_measured_and_does_not_rank_unless_waived(
-    entries, alice, bob, olivia, client
-):
+def test_the_same_program_is_a_duplicate(entries, alice, bob, olivia, client):
     original = entries.hand_in(alice).json()["id"]
     entries.measure(original)
     preview = entries.hand_in(bob, COPIED, dry_run=True)
-    assert preview.json()["package"]["same_program_as"] == original
+    assert preview.json()["duplicate_of"] == original
 
     made = entries.hand_in(bob, COPIED).json()
     copied = made["id"]
-    entries.measure(copied, seconds=1.0)
 
-    assert made["package"]["same_program_as"] == original
-    (broken,) = made["result"]["violations"]
-    assert (broken["code"], original in broken["message"]) == ("same_program", True)
+    assert (made["duplicate_of"], made["verifications"]) == (original, [])
+    refused = entries.ask(copied, by=olivia)
+    assert (refused.status_code, f"a duplicate of {original}" in refused.text) == (409, True)
     shown = client.get(f"/api/v1/submissions/{copied}").json()
-    assert shown["evidence"] == "measured"
-    assert shown["measured_seconds"] == pytest.approx(1.022, abs=0.001)
+    assert (shown["evidence"], shown["measured_seconds"]) == ("claimed", None)
     rows = client.get(BOARD).json()["entries"]
-    reason = "the same program as an earlier entry"
-    assert [(row["submission_id"], row["rank"], row["unranked_reason"]) for row in rows] == [
+    assert [(row["submission_id"], row["rank"], row["duplicate_of"]) for row in rows] == [
         (original, 1, None),
-        (copied, None, reason),
+        (copied, None, original),
     ]
-    assert rows[1]["same_program_as"] == original
     records = client.get("/api/v1/benchmarks/digits/records").text
     assert original in records
     assert copied not in records
     for path in (f"/submissions/{copied}", "/benchmarks/digits"):
         assert f'<a href="/submissions/{original}">' in client.get(path).text
     badge = client.get(f"/submissions/{copied}/badge.json").json()
-    assert badge["message"] == "measured · not ranked"
-
-    waiver = {"rule": "same_program", "reason": "The author hands it in again."}
-    path = f"/api/v1/submissions/{copied}/waivers"
-    assert client.post(path, json=waiver, headers=olivia.headers).status_code == 200
-    rows = client.get(BOARD).json()["entries"]
-    assert [(row["submission_id"], row["rank"]) for row in rows] == [(copied, 1), (original, 2)]
-    assert "Not ranked." not in client.get(f"/submissions/{copied}").text
-
-
-def test_the_same_program_as_another_s_sealed_one_is_told_to_nobody(entries, alice, bob, client):
-    original = entries.hand_in(alice).json()["id"]
-
-    others = entries.hand_in(bob, COPIED).json()["package"]
-    own = entries.hand_in(alice, FILES | {"train.py": TRAIN.encode() + b"# again\n"}).json()
-
-    assert others["same_program_as"] is None
-    assert own["package"]["same_program_as"] == original
+    assert badge["message"] == "not measured"
 
 
 def test_more_runs_join_the_same_pool_and_are_compared(entries, entry_id, olivia, database):
@@ -537,8 +514,8 @@ def test_a_package_takes_device_seconds_from_the_quota_on_a_processor_too(
         (5, FILES, 403),
         (6 * 240, FILES, 201),
         (6 * 240, ANOTHER, 429),
-        (12 * 240, DETERMINISTIC, 429),
-        (13 * 240, DETERMINISTIC, 201),
+        (12 * 240, ANOTHER | DETERMINISTIC, 429),
+        (13 * 240, ANOTHER | DETERMINISTIC, 201),
     ):
         quota = {"gpu_seconds_per_month": seconds, "reason": "a small machine"}
         answer = client.put("/api/v1/quotas/alice", json=quota, headers=olivia.headers)

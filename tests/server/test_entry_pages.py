@@ -3,7 +3,13 @@
 import re
 from typing import cast
 
-from tests.server.test_entries import FILES, MANIFEST, TRAIN, entries  # noqa: F401  a fixture
+from tests.server.test_entries import (  # noqa: F401  a fixture
+    ANOTHER,
+    FILES,
+    MANIFEST,
+    TRAIN,
+    entries,
+)
 from tests.support.pages import ORIGIN, sign_in
 
 TEACHER = {
@@ -63,7 +69,7 @@ def test_a_verification_shows_both_halves_where_they_judge(entries, alice, clien
 def test_a_board_marks_packages_and_says_whether_answers_are_public(entries, alice, bob, client):
     first = entries.hand_in(alice).json()["id"]
     entries.measure(first)
-    entries.hand_in(bob, FILES | {"notes.md": b"Other.\n"})
+    entries.hand_in(bob, ANOTHER)
     entries.hand_in(alice, TEACHER)
 
     digits = words_of(client, "/benchmarks/digits?division=open")
@@ -85,9 +91,9 @@ def test_a_board_marks_packages_and_says_whether_answers_are_public(entries, ali
 def test_entries_are_compared_by_their_measured_runs(entries, alice, bob, client):
     first = entries.hand_in(alice).json()["id"]
     entries.measure(first)
-    second = entries.hand_in(bob, FILES | {"notes.md": b"Other.\n"}).json()["id"]
+    second = entries.hand_in(bob, ANOTHER).json()["id"]
     entries.measure(second, seconds=3.0)
-    waits = entries.hand_in(bob, FILES | {"notes.md": b"A third one.\n"}).json()["id"]
+    waits = entries.hand_in(bob, FILES | {"net.py": b"WIDTH = 66\n"}).json()["id"]
 
     found = client.get(f"/api/v1/compare?submissions={first},{second}").json()
 

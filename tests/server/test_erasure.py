@@ -50,8 +50,8 @@ def traces(person, client, digits_submission, submit, replay, make_report, olivi
     post("/webhooks", hook)
     post("/webhooks", hook | {"scope": "all"}, olivia)
     post("/me", {"display_name": FIRST_SHOWN}, method="PATCH")
-    sent = submit(digits_submission, by=person).json()["id"]
-    again = submit(replay_again(digits_submission), by=person).json()["id"]
+    sent = submit(digits_submission, by=person, batch_size=128).json()["id"]
+    again = submit(digits_submission, by=person, batch_size=32).json()["id"]
     asked = post(f"/submissions/{sent}/verifications", {"reason": f"{NAME} asks, and {LIKE}"})
     replay.submission_id, replay.verification_id = sent, asked["id"]
     assert replay.report(replay.claim().json(), make_report(replay.seeds())).is_success
@@ -73,11 +73,6 @@ def traces(person, client, digits_submission, submit, replay, make_report, olivi
         "verification_id": asked["id"],
         "rerun": asked["id"],
     }
-
-
-def replay_again(submission):
-    submission.claim = submission.claim | {"notes": "another"}
-    return submission
 
 
 def quota(reason):

@@ -264,7 +264,8 @@ def test_a_withdrawn_submission_ranks_nowhere_and_stays_readable(
     replay, submit, digits_submission, client, withdraw, make_report, alice, olivia
 ):
     replay.report(replay.claim().json(), make_report(replay.seeds()))
-    first, second = replay.submission_id, submit(digits_submission).json()["id"]
+    second = submit(digits_submission, batch_size=32).json()["id"]
+    first = replay.submission_id
     assert set(board(client)) == {first, second}
 
     answer = withdraw(first)

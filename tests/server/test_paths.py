@@ -118,7 +118,7 @@ def test_a_submission_runs_through_few_files(tracer, submit, digits_submission):
 
 
 def test_a_verification_runs_through_few_files(tracer, submit, digits_submission, verify):
-    ids = [submit(digits_submission).json()["id"] for _ in range(2)]
+    ids = [submit(digits_submission, batch_size=size).json()["id"] for size in (32, 64)]
     verify(ids[0])
     with tracer.counting() as found:
         verify(ids[1])

@@ -2,6 +2,7 @@
 
 from dataclasses import asdict, replace
 from datetime import timedelta
+from itertools import count
 
 import pytest
 from sqlalchemy import select
@@ -25,8 +26,10 @@ QUEUE = "/api/v1/queue"
 def ask_again(replay, digits_submission, submit, client, olivia):
     """Asks for a verification of another submission; its id."""
 
+    sizes = count(65)
+
     def ask():
-        submission_id = submit(digits_submission).json()["id"]
+        submission_id = submit(digits_submission, batch_size=next(sizes)).json()["id"]
         address = f"/api/v1/submissions/{submission_id}/verifications"
         return str(client.post(address, headers=olivia.headers).json()["id"])
 

@@ -186,7 +186,7 @@ def test_a_batch_of_an_unknown_benchmark_is_404(client, olivia):
 def test_a_batch_queues_what_it_can_and_says_why_not_the_rest(
     replay, digits_submission, submit, batch, make_log, client, olivia
 ):
-    free = submit(digits_submission).json()["id"]
+    free = submit(digits_submission, batch_size=32).json()["id"]
     digits_submission.claim |= {
         "division": "open",
         "hyperparameters": {"dropout": 0.1},
@@ -288,7 +288,7 @@ def test_two_verifications_are_compared_side_by_side(rerun_below, client):
 
 @on_sqlite
 def test_only_two_of_one_submission_are_compared(replay, digits_submission, submit, batch, client):
-    other = submit(digits_submission).json()["id"]
+    other = submit(digits_submission, batch_size=32).json()["id"]
     second = batch(submissions=[other])["replays"][0]["verification_id"]
     first = replay.verification_id
     for query, status in (

@@ -265,12 +265,12 @@ def test_the_first_that_was_measured_holds_the_record_and_races_itself(measured,
 def test_other_claims_race_the_holder_however_fast_they_are(
     measured, digits_submission, make_log, submit, client, olivia
 ):
-    for pace, seed in ((0.2, 200), (0.05, 300)):
+    for pace, seed, batch_size in ((0.2, 200, 32), (0.05, 300, 128)):
         for index, name in enumerate(digits_submission.logs):
             digits_submission.logs[name] = make_log(
                 seed + index, name=name, seconds_per_epoch=pace + 0.004 * index
             )
-        other = str(submit(digits_submission).json()["id"])
+        other = str(submit(digits_submission, batch_size=batch_size).json()["id"])
         address = f"/api/v1/submissions/{other}/verifications"
         asked = client.post(address, headers=olivia.headers).json()["id"]
         record, claim = race_of(client, asked)["ghosts"]

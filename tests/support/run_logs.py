@@ -1,6 +1,6 @@
 """Claims of digits and logs of their runs, in the spelling of the worker's own."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +140,17 @@ class SubmissionParts:
     claim: dict[str, Any]
     logs: dict[str, bytes]
     form: dict[str, str] = field(default_factory=dict)
+
+    def at(self, batch_size):
+        """The same at another batch size, which is another configuration. Half and double are
+        calibrated."""
+        settings = self.claim["hyperparameters"]
+        old, new = (f'"global_batch_size","value":{size},'.encode() for size in (64, batch_size))
+        return replace(
+            self,
+            claim=self.claim | {"hyperparameters": settings | {"batch_size": batch_size}},
+            logs={name: log.replace(old, new) for name, log in self.logs.items()},
+        )
 
     def files(self):
         """The multipart parts."""

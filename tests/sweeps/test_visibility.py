@@ -68,7 +68,9 @@ def parts_of(world, word):
     """A log submission with a word in each of its texts and file names."""
     texts = {name: f"{word} {name}" for name in ("model", "framework", "notes")}
     system = SYSTEM | {name: f"{word} {name}" for name in ("name", "processor", "price_source")}
-    parts = world.parts(system=system, code_url=f"https://{word}.example/", **texts)
+    settings = {"batch_size": 32}  # Another configuration than the public submission.
+    texts |= {"code_url": f"https://{word}.example/", "hyperparameters": settings}
+    parts = world.parts(system=system, **texts)
     parts.logs = {f"{word}_{name}": log for name, log in parts.logs.items()}
     parts.claim["runs"] = list(parts.logs)
     return parts
@@ -127,7 +129,7 @@ def hidden(things):
     things.known = {
         "benchmark_id": "digits",
         "index": 0,
-        "rule": "same_program",
+        "rule": "no_seed",
         "name": worker.name,
         "user_name": "bob",
         "webhook_id": things.hook,

@@ -57,15 +57,18 @@ def submit(
     entry, repeated = send_package(server, package.files, hardware_class=hardware_class)
     told = "Handed in before" if repeated else "Handed in"
     screen.say(as_it_is(f"{told}: {package.manifest.title}, sha256 {package.sha256}"))
+    original = entry.get("duplicate_of")
+    if original is not None:
+        words = (
+            f"It is a duplicate of submission {original}: the same program, but for names and "
+            "layout. Only the earlier one is trained and ranked. Change the program to have yours "
+            "measured."
+        )
+        page = f"{server.url}/submissions/{entry['id']}"
+        screen.answer(entry, [as_it_is(words), as_it_is(page)])
+        return ExitCode.OK
     if repeated:
         screen.say(f"More runs: finishline training run-again {package.sha256[:SHORT]}")
-    original = entry["package"].get("same_program_as")
-    if original is not None:
-        screen.say(
-            f"It is the same program as submission {original}, but for comments and layout: "
-            "it is measured, and does not rank. Change the program, or ask for more runs of "
-            "the earlier one if it is yours."
-        )
     ids = [str(each["id"]) for each in entry["verifications"] if each["kind"] == "entry"]
     if not ids:
         raise CliError(

@@ -184,7 +184,6 @@ WaivableRule = Literal[
     "missing_rcp",
     "converges_too_fast",
     "preparation_missing",
-    "same_program",
 ]
 WAIVABLE: dict[WaivableRule, str] = {
     "too_few_runs": "fewer runs than the benchmark asks for",
@@ -194,5 +193,4 @@ WAIVABLE: dict[WaivableRule, str] = {
     "missing_rcp": "no reference convergence points to judge it by",
     "converges_too_fast": "convergence faster than the reference points allow",
     "preparation_missing": "a log without the start of its preparation",
-    "same_program": "a package that is the same program as an earlier entry",
 }

@@ -432,24 +432,47 @@ def check_precision(benchmark: Benchmark, name: str | None) -> PrecisionName | N
     return found
 
 
+def rounded(value: float) -> float:
+    """A setting to three significant digits: closer ones are one configuration."""
+    return float(f"{value:.3g}")
+
+
+def trained_settings(benchmark: Benchmark, claim: Claim) -> dict[str, float]:
+    """The settings of a claim as its replay trains them.
+
+    They are rounded as they are compared, but for whole numbers and the reference's own values.
+    """
+    known = benchmark.hyperparameters
+    return {
+        name: value if known[name].integer or value == known[name].default else rounded(value)
+        for name, value in claim.hyperparameters.items()
+    }
+
+
 def configuration_of(
-    benchmark: Benchmark, claim: Claim, *, environment: str | None = None
+    benchmark: Benchmark,
+    claim: Claim,
+    *,
+    environment: str | None = None,
+    program: str | None = None,
 ) -> dict[str, Any]:
     """The configuration that a claim names: equal ones have one hash, however a claim writes them.
 
-    Its `settings` are those of the reference, with its defaults. Of a code submission it has `code`
-    instead: its hash, the hash of its `environment`, and the files and limits of its benchmark.
+    Its `settings` are those of the reference, with its defaults, to three significant digits. Of a
+    code submission it has `code` instead: the hash of its `program`, the hash of its `environment`,
+    and the files and limits of its benchmark.
     """
+    settings = benchmark.defaults() | dict(claim.hyperparameters)
     configuration: dict[str, Any] = {
         "benchmark": benchmark.benchmark_id,
         "division": claim.division,
         "hardware_class": claim.system.hardware_class,
-        "settings": benchmark.defaults() | dict(claim.hyperparameters),
+        "settings": {name: rounded(value) for name, value in settings.items()},
     }
     policy, replay = benchmark.trainings, benchmark.replay
     if claim.package is not None and policy is not None:
         code = {
-            "package": claim.package,
+            "program": program or claim.package,
             "environment": environment,
             "files": dict(policy.files),
             "limits": [policy.threads, policy.max_evaluations, policy.prepare_seconds],

@@ -8,7 +8,7 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.statistics.aggregate import SHORTEST_SECONDS
 from finishline.rules.statistics.gaps import ALPHA, Gap, p_of_so_many_wins, paired_gap, pairs_needed
-from finishline.rules.submissions.claim import Claim, System
+from finishline.rules.submissions.claim import Claim, System, trained_settings
 from finishline.rules.text import count_text, unseen_gap_text
 from finishline.rules.verification.control_points import precision_of
 from finishline.rules.verification.entry import why_no_entry
@@ -70,7 +70,7 @@ def plan_duel(request: Request) -> list[Training]:
     for claim in request.claims:
         side = package_side(claim.package)
         if claim.package is None:
-            settings = request.benchmark.defaults() | dict(claim.hyperparameters)
+            settings = request.benchmark.defaults() | trained_settings(request.benchmark, claim)
             precision = precision_of(request.benchmark, claim)
             side = Training(package=request.package, settings=settings, seed=0, precision=precision)
         sides.append(side)

@@ -4,7 +4,7 @@ import hashlib
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
-from finishline.rules.submissions.claim import Claim
+from finishline.rules.submissions.claim import Claim, trained_settings
 from finishline.rules.verification.control_points import is_calibrated, precision_of
 from finishline.rules.verification.job import (
     Case,
@@ -62,7 +62,8 @@ def why_not_replayable(benchmark: Benchmark, claim: Claim) -> str | None:
 def train_as_claimed(request: Request, drawn: Draw, *measure: Measure) -> list[Training]:
     """One training of the reference, in the claim's settings, for each drawn seed."""
     claim = request.claims[0]
-    precision, settings = precision_of(request.benchmark, claim), claim.hyperparameters
+    precision = precision_of(request.benchmark, claim)
+    settings = trained_settings(request.benchmark, claim)
     return trainings_of(drawn, request.package, settings, measure=measure, precision=precision)
 
 

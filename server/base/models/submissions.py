@@ -36,6 +36,8 @@ class Submission(Base):
 
     `evidence` and `check_word` say which time of it ranks and how far its claim was checked
     (rules.ranking); the sealed runs of its configuration are in `pool_id`.
+    `configuration_sha256` is the key of what is trained for it. One with that of an earlier live
+    one is `duplicate_of` it: it is not trained and has no rank.
 
     `trained_with` is "reference" or "own" code, or "package" for one that is measured: it has no
     runs, and the hash of its `package` is `claim_sha256`. `tuning` has the trials and seconds of
@@ -59,7 +61,7 @@ class Submission(Base):
             *("benchmark_id", "kind", "tta_seconds", "division", "status", "eligible"),
             *("withdrawn_at", "embargoed", "submitted_at", "id"),
             *("latency_ms", "measured_latency_ms", "cost_usd_per_10000", "evidence", "check_word"),
-            "pool_id",
+            *("pool_id", "duplicate_of"),
         ),
         # Every column that counts of handed-in submissions read, for the same reason.
         Index(
@@ -111,6 +113,8 @@ class Submission(Base):
     evidence: Mapped[str] = mapped_column(String(12), default="claimed")
     check_word: Mapped[str | None] = mapped_column(String(16))
     pool_id: Mapped[str | None] = mapped_column(ForeignKey("pools.id"), index=True)
+    configuration_sha256: Mapped[str | None] = mapped_column(String(64), index=True)
+    duplicate_of: Mapped[str | None] = mapped_column(String(20), index=True)
 
     @property
     def published_on(self) -> date | None:

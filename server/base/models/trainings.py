@@ -15,9 +15,8 @@ class TrainingPackage(Base):
     `files` maps names to texts. It is its owner's and the organisers' until `published_at`, the
     moment of its first verdict. A package is handed in
     once for a hardware class; `environment_sha256` is that of the workers which train it.
-    `program_sha256` is that of its program, and `same_program_as` an earlier submission of the same
-    program: then it holds no rank. `determinism` is "shown" or "struck" by repeated runs, None if
-    it was not checked.
+    `program_sha256` is that of its program. `determinism` is "shown" or "struck" by repeated runs,
+    None if it was not checked.
     """
 
     __tablename__ = "trainings"
@@ -27,7 +26,6 @@ class TrainingPackage(Base):
     package_sha256: Mapped[str] = mapped_column(String(64))
     hardware_class: Mapped[str] = mapped_column(String(200))
     program_sha256: Mapped[str] = mapped_column(String(64), index=True)
-    same_program_as: Mapped[str | None] = mapped_column(ForeignKey("submissions.id"))
     environment: Mapped[str] = mapped_column(String(64))
     environment_sha256: Mapped[str] = mapped_column(String(64))
     manifest: Mapped[dict[str, Any]]

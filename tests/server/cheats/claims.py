@@ -248,14 +248,9 @@ def the_logs_of_another(scene):
 
 @cheat("C71")
 def the_logs_of_another_by_a_millisecond(scene):
-    first = scene.stored(scene.parts())
-    _, seconds = scene.trained(first)
+    scene.trained(scene.stored(scene.parts()))
     later = lambda line: line | {"time_ms": line["time_ms"] + 1}  # noqa: E731
-    copied = scene.stored(scene.parts(edit=later), by=scene.bob)
-    _, more = scene.trained(copied)
-    (row,) = scene.entries()
-    assert row["also_by"] == ["bob"]
-    return scene.ranked_at_our_time(first, seconds + more)
+    return scene.unranked(scene.stored(scene.parts(edit=later), by=scene.bob))
 
 
 @cheat("C32")

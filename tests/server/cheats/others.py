@@ -29,15 +29,13 @@ def the_best_of_many_runs(scene):
 
 @cheat("C36")
 def two_accounts_with_the_same_settings(scene):
-    first = scene.stored(scene.parts())
-    _, seconds = scene.trained(first)
+    scene.trained(scene.stored(scene.parts()))
     other = scene.make_person("carol", "submitter")
     lucky = scene.stored(scene.parts(first_seed=201), by=other)
-    _, more = scene.trained(lucky, seconds_per_epoch=0.1)
-    assert [(row["submission_id"], row["also_by"]) for row in scene.entries()] == [
-        (first, ["carol"])
-    ]
-    return scene.ranked_at_our_time(first, seconds + more)
+    path = f"/api/v1/submissions/{lucky}/verifications"
+    refused = scene.client.post(path, json={}, headers=scene.olivia.headers)
+    met = scene.unranked(lucky)
+    return replace(met, said=met.said + refused.text)
 
 
 @cheat("C37")
@@ -64,17 +62,12 @@ def withdrawn_while_it_is_unlucky(scene):
 
 @cheat("C40")
 def one_configuration_under_many_names(scene):
-    first = scene.stored(scene.parts())
-    _, seconds = scene.trained(first)
+    scene.trained(scene.stored(scene.parts()))
     named = {"model": "a faster net", "framework": "jax 0.8.0"}
     settings = dict(scene.digits.defaults())  # What the first leaves out.
     other = scene.make_person("carol", "submitter")
     parts = scene.claims(scene.parts(first_seed=201), **named, hyperparameters=settings)
-    lucky = scene.stored(parts, by=other)
-    _, more = scene.trained(lucky, seconds_per_epoch=0.1)
-    (row,) = scene.entries()
-    assert row["also_by"] == ["carol"]
-    return scene.ranked_at_our_time(first, seconds + more)
+    return scene.unranked(scene.stored(parts, by=other))
 
 
 @cheat("C45")

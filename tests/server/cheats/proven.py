@@ -45,4 +45,7 @@ PROVEN = {
     "C94": "tests/rules/test_text.py::test_a_wrong_value_is_shown_with_its_file_and_field",
     "C95": "tests/server/test_latency.py::test_a_strangers_worker_alone_decides_about_no_latency",
     "C97": "tests/server/test_workers.py::test_a_name_that_looks_like_anothers_is_refused",
+    "C98": "tests/rules/test_same_program.py::test_names_of_its_own_make_no_other_program",
+    "C99": "tests/server/test_duplicates.py::"
+    "test_settings_are_compared_and_trained_to_three_digits",
 }

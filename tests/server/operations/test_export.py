@@ -40,7 +40,7 @@ def full(replay, make_report, digits_submission, make_log, submit, client, olivi
     odd = deepcopy(digits_submission)
     odd.claim |= {"notes": STRANGE.replace("\r\n", " "), "model": "=1+1"}
     odd.logs = {name: make_log(999 + k, name=name) for k, name in enumerate(odd.logs)}
-    made = submit(odd, by=bob, key="bobs-key")
+    made = submit(odd, by=bob, key="bobs-key", batch_size=32)
     assert made.status_code == 201, made.text
     waiting = made.json()["id"]
     address = f"/api/v1/submissions/{waiting}/verifications"

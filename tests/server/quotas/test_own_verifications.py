@@ -159,7 +159,7 @@ def test_without_room_the_answer_says_what_is_used_and_when_to_come_again(
     own, digits_submission, submit, client, alice, olivia, database
 ):
     verification_id = ask(client, own, alice).json()["id"]
-    other = submit(digits_submission).json()["id"]
+    other = submit(digits_submission, batch_size=32).json()["id"]
     refused = ask(client, other, alice)
     assert refused.status_code == 429
     assert 30 * 86400 - 60 <= int(refused.headers["Retry-After"]) <= 30 * 86400

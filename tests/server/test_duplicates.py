@@ -1,0 +1,171 @@
+"""Duplicates: a submission with the configuration of an earlier live one links to it."""
+
+from copy import deepcopy
+
+import pytest
+
+from tests.server.test_duels import scored_under
+from tests.server.test_measured_rows import entries, verify  # noqa: F401
+
+PATH = "/api/v1/submissions"
+# It reaches the target outside the band.
+SLOW = [14.8, 45.8, 60.0, 70.0, 75.0, 80.0, 85.0, 90.0, 97.9]
+
+
+@pytest.fixture
+def forged(digits_submission, make_log):
+    """The same settings again, with times that nobody measured."""
+    parts = deepcopy(digits_submission)
+    for index, name in enumerate(parts.logs):
+        parts.logs[name] = make_log(index, name=name, seconds_per_epoch=0.0093)
+    return parts
+
+
+def view(client, submission_id):
+    return client.get(f"{PATH}/{submission_id}").json()
+
+
+def test_a_forged_time_is_nowhere_called_measured(verify, replay, submit, forged, client, bob):
+    verify()
+    sent = submit(forged, by=bob).json()
+    first, second = entries(client)
+
+    assert (first["submission_id"], first["rank"]) == (replay.submission_id, 1)
+    assert (second["submission_id"], second["rank"], second["evidence"]) == (
+        sent["id"], None, "claimed",
+    )  # fmt: skip
+    assert second["duplicate_of"] == sent["duplicate_of"] == replay.submission_id
+    assert second["unranked_reason"] == f"a duplicate of {replay.submission_id}"
+    assert (second["measured_seconds"], second["pool_id"]) == (None, None)
+    page = client.get(f"/submissions/{sent['id']}").text
+    assert "A duplicate." in page
+    assert f'href="/submissions/{replay.submission_id}"' in page
+    assert "measured" not in client.get(f"/submissions/{sent['id']}/badge.svg").text
+    ran = client.get("/api/v1/leaderboards/digits.csv").text
+    assert f"a duplicate of {replay.submission_id}" in ran
+
+
+def test_a_duplicate_is_not_trained(replay, submit, digits_submission, client, bob, olivia):
+    sent = submit(digits_submission, by=bob).json()
+    refused = client.post(f"{PATH}/{sent['id']}/verifications", json={}, headers=olivia.headers)
+
+    assert refused.status_code == 409
+    assert f"is a duplicate of {replay.submission_id}" in refused.text
+    assert view(client, sent["id"])["verifications"] == []
+
+
+def test_its_claim_is_checked_against_the_runs_of_the_original(
+    verify, submit, digits_submission, client, bob, make_log
+):
+    waits = submit(digits_submission, by=bob).json()["id"]
+    verify()
+    fast = deepcopy(digits_submission)
+    for index, name in enumerate(fast.logs):
+        fast.logs[name] = make_log(index, name=name, qualities=[60.0, 90.0, 97.9])
+    contradicted = submit(fast, by=bob).json()["id"]
+
+    assert view(client, waits)["check"] == "epochs_agree"
+    assert view(client, contradicted)["check"] == "contradicted"
+
+
+def test_the_oldest_duplicate_takes_over_the_runs_of_a_withdrawn_one(
+    verify, replay, submit, digits_submission, client, bob, alice
+):
+    verify()
+    (before,) = entries(client)
+    heir, other = (submit(digits_submission, by=bob).json()["id"] for _ in range(2))
+    body = {"reason": "mistake"}
+    path = f"{PATH}/{replay.submission_id}"
+    assert client.post(f"{path}/withdrawal", json=body, headers=alice.headers).is_success
+
+    first, second = entries(client)
+    assert (first["submission_id"], first["rank"]) == (heir, 1)
+    assert first["measured_seconds"] == before["measured_seconds"]
+    assert (second["submission_id"], second["duplicate_of"]) == (other, heir)
+
+
+def test_one_that_comes_back_is_a_duplicate(
+    verify, replay, submit, digits_submission, client, bob, olivia
+):
+    verify()
+    heir = submit(digits_submission, by=bob).json()["id"]
+    for what in ("withdrawal", "reinstatement"):
+        answer = client.post(
+            f"{PATH}/{replay.submission_id}/{what}", json={"reason": "-"}, headers=olivia.headers
+        )
+        assert answer.is_success, answer.text
+    found = view(client, replay.submission_id)
+    assert (found["duplicate_of"], found["evidence"], found["rank"]) == (heir, "claimed", None)
+    badge = client.get(f"/submissions/{replay.submission_id}/badge.json").json()
+    assert "measured" not in badge["message"]
+    third = submit(digits_submission, by=bob).json()["id"]
+    assert (view(client, third)["duplicate_of"], view(client, third)["check"]) == (
+        heir, "epochs_agree",
+    )  # fmt: skip
+
+
+def test_under_other_rules_it_is_no_duplicate(
+    verify, replay, submit, digits_submission, client, bob, database
+):
+    verify()
+    with database.write() as session:
+        scored_under(session, replay.submission_id, 'clock = "mlperf"', 'clock = "speedrun"')
+    assert submit(digits_submission, by=bob).json()["duplicate_of"] is None
+
+
+def test_a_rerun_that_waits_for_a_decision_judges_no_duplicate(
+    verify, replay, submit, digits_submission, client, bob
+):
+    verify()
+    heir = submit(digits_submission, by=bob).json()["id"]
+    verify(replay.submission_id, qualities=SLOW)
+    assert entries(client)[0]["rank"] == 1
+    assert view(client, heir)["check"] == "epochs_agree"
+
+
+def test_a_duplicate_is_trained_where_the_original_ends_without_a_time(
+    verify, replay, submit, digits_submission, client, bob
+):
+    heir = submit(digits_submission, by=bob).json()["id"]
+    verify(qualities=[10.0] * 9)
+
+    assert view(client, replay.submission_id)["status"] == "rejected"
+    found = view(client, heir)
+    assert (found["duplicate_of"], found["status"]) == (None, "verifying")
+    assert [each["state"] for each in found["verifications"]] == ["queued"]
+
+
+@pytest.mark.parametrize(
+    ("rate", "is_duplicate"), [(0.0500001, True), (0.05, True), (0.0504, False)]
+)
+def test_settings_are_compared_and_trained_to_three_digits(
+    rate, is_duplicate, submit, digits_submission, client, bob, olivia, database
+):
+    def send(rate, by=None):
+        parts = deepcopy(digits_submission)
+        parts.claim["division"] = "open"
+        parts.logs = {name: log.replace(b"closed", b"open") for name, log in parts.logs.items()}
+        parts.claim["hyperparameters"] |= {"base_learning_rate": rate}
+        sent = submit(parts, by=by)
+        assert sent.status_code == 201, sent.text
+        return sent.json()
+
+    first = send(0.05000004)
+    asked = client.post(f"{PATH}/{first['id']}/verifications", json={}, headers=olivia.headers)
+    assert asked.status_code == 201, asked.text
+    second = send(rate, by=bob)
+
+    assert second["duplicate_of"] == (first["id"] if is_duplicate else None)
+
+
+def test_another_implementation_is_no_duplicate(replay, submit, digits_submission, client, bob):
+    parts = deepcopy(digits_submission)
+    parts.claim["trained_with"] = "own"
+    assert submit(parts, by=bob).json()["duplicate_of"] is None
+
+
+def test_one_that_nobody_trains_keeps_nobody_from_being_trained(
+    submit, digits_submission, client, bob
+):
+    submit(digits_submission)
+    assert submit(digits_submission, by=bob).json()["duplicate_of"] is None
