@@ -51,7 +51,6 @@ LISTED = {
     "invitation": "`finishline admin invitation list` lists yours",
     "organisation": "`finishline admin organisation list` lists them; "
     "an admin adds one: `finishline admin organisation add`",
-    "pool": "an entry of GET /api/v1/leaderboards/BENCHMARK names its pool_id",
     "price": "`finishline prices list` or /prices lists them",
     "submission": "`finishline leaderboard BENCHMARK` or /submissions lists them",
     "token": "`finishline account tokens` lists yours, "

@@ -24,11 +24,6 @@ from server.people.dependencies import OrganiserDep, SubmitterDep
 from server.people.signed_in import ViewerDep
 from server.verifications import duels, queries, reruns, views
 from server.verifications.event_stream import Feeds, parse_position, read_news
-from server.verifications.pool_requests import (
-    close_as_organiser,
-    view_pool,
-)
-from server.verifications.pool_views import PoolClose, PoolView
 from server.verifications.queue import Waits
 from server.verifications.requests import ask_as_caller, cancel
 from server.verifications.rerun_views import (
@@ -163,26 +158,6 @@ async def watch_verification(
             if news.full is not None and not fresh:
                 yield ServerSentEvent(event="end", data=news.full, id=str(position))
                 return
-
-
-@router.get("/pools/{pool_id}")
-def get_pool(pool_id: str, services: ServicesDep, viewer: ViewerDep) -> PoolView:
-    """The sealed runs of a configuration, and the time they measure."""
-    with services.database.read(viewer) as session:
-        return view_pool(session, pool_id)
-
-
-@router.post("/pools/{pool_id}/close")
-def close_pool(
-    pool_id: str, services: ServicesDep, caller: OrganiserDep, body: PoolClose
-) -> PoolView:
-    """Close a pool after a change of worker or software; the next replay opens another one.
-
-    Its submissions drop from measured to claimed until then. Its runs stay readable.
-    """
-    with services.database.write() as session:
-        close_as_organiser(session, caller, pool_id, body.reason)
-        return view_pool(session, pool_id)
 
 
 @router.post("/verifications/batch")

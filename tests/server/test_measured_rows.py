@@ -198,3 +198,17 @@ def test_everybody_reads_the_runs_of_a_claim_before_its_verdict(replay, client):
     assert race["runs"][0]["evaluations"][0]["quality"] == 55.4321
     (entry,) = client.get(f"{BOARD}?target=95").json()["entries"]
     assert entry["tta_seconds"] is not None
+
+
+def test_the_fastest_measured_row_holds_the_record(measured, client):
+    found = [measured(seconds_per_epoch=pace) for pace in (0.12, 0.14, 0.1)]
+
+    ranks = {entry["submission_id"]: entry["rank"] for entry in entries(client)}
+    assert [ranks[each] for each in found] == [2, 3, 1]
+    divisions = client.get("/api/v1/benchmarks/digits/records").json()["divisions"]
+    (closed,) = [one for one in divisions if one["records"]]
+    assert [(one["submission_id"], one["beaten"]) for one in closed["records"]] == [
+        (found[0], None),
+        (found[2], found[0]),
+    ]
+    assert "It holds the record." in client.get(f"/submissions/{found[2]}").text

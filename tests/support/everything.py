@@ -227,9 +227,5 @@ def organisers(world, worker, text, known):
     )
     batch = words(text, "POST /verifications/batch", "reason")
     world.post("/verifications/batch", batch | {"submissions": [known["second"]]})
-    pools = [row["pool_id"] for row in world.get("/leaderboards/digits")["entries"]]
-    known["pool_id"] = next(pool for pool in pools if pool)
-    closing = words(text, "POST /pools/{pool_id}/close", "reason")
-    world.post(f"/pools/{known['pool_id']}/close", closing)
     for step in ("pause", "resume", "pause"):
         world.post(f"/queue/{step}", words(text, f"POST /queue/{step}", "reason"))

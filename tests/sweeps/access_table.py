@@ -98,8 +98,6 @@ API = {
     "POST /api/v1/verifications/{verification_id}/decide": ORGANISERS,
     "POST /api/v1/verifications/{verification_id}/cancel": ORGANISERS,
     "POST /api/v1/duels": ORGANISERS,
-    "GET /api/v1/pools/{pool_id}": PUBLIC,
-    "POST /api/v1/pools/{pool_id}/close": ORGANISERS,
     "GET /api/v1/keys": PUBLIC,
     "GET /api/v1/calibrations": PUBLIC,
     "POST /api/v1/calibrations": ORGANISERS,
