@@ -111,7 +111,7 @@ def read_package(
             each.line = line_of(files[FILE], each.field)
     if problems or manifest is None:
         return None, problems
-    return Package(manifest, dict(files), program_sha256(manifest, files)), []
+    return Package(manifest, dict(files), program_sha256(manifest, files, sources)), []
 
 
 def _manifest(files: Mapping[str, bytes]) -> tuple[Manifest | None, list[RuleError]]:
@@ -292,15 +292,18 @@ def python_problems(sources: Mapping[str, Source], family: Family | None) -> Ite
                 yield wrong(message, line=line, expected=expected)
 
 
-def program_sha256(manifest: Manifest, files: Mapping[str, bytes]) -> str:
-    """Hash over the program of a package, in hex.
+def program_sha256(
+    manifest: Manifest, files: Mapping[str, bytes], sources: Mapping[str, Source]
+) -> str:
+    """Hash over the program of a package, in hex. `sources` are its Python files, parsed.
 
     Comments, docstrings, layout and the file's own names of locals, functions and constants do not
     change it, and neither do texts for readers (`.md`), title, licence, parent, precision and words
     of factors. Another name of a file does.
     """
     runs = [manifest.benchmark, manifest.module, manifest.environment]
-    python = _python({name: text for name, text in files.items() if name.endswith(".py")})
+    trees = {name: each.tree for name, each in sources.items() if each.tree is not None}
+    python = python_hashes(trees)
     contents = [
         [name, python.get(name) or _content(name, content)]
         for name, content in sorted(files.items())
@@ -313,10 +316,3 @@ def _content(name: str, content: bytes) -> str:
     if name.endswith(COMPILED_SUFFIXES):
         content = b"\n".join(found[0] for found in _CPP.finditer(content) if not found["layout"])
     return hashlib.sha256(content).hexdigest()
-
-
-def _python(files: Mapping[str, bytes]) -> dict[str, str]:
-    try:
-        return python_hashes(files)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # No interpreter reads it.
-        return {}

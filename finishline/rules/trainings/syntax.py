@@ -55,9 +55,8 @@ class Scope:
         return f"{scope.depth}.{scope.numbers.setdefault(name, len(scope.numbers))}"
 
 
-def python_hashes(sources: Mapping[str, bytes]) -> dict[str, str]:
-    """Hash of the normal form of each file. Raises SyntaxError, ValueError, RecursionError."""
-    trees = {name: ast.parse(content) for name, content in sources.items()}
+def python_hashes(trees: Mapping[str, ast.Module]) -> dict[str, str]:
+    """Hash of the normal form of each file by name."""
     mentioned = {name: _mentioned(tree) for name, tree in trees.items()}
     keywords = frozenset(word for tree in trees.values() for word in _open_keywords(tree))
     found = {}
@@ -128,7 +127,9 @@ def _parts(node: Node, scope: Scope, keywords: frozenset[str]) -> Iterator[tuple
         yield scope.place(node.arg), scope
         yield from _fields(node, scope, without=("arg",))
     elif isinstance(node, ast.Constant):
-        yield f"{type(node.value).__name__} {node.value!r}", scope
+        # Python writes no whole number of more than 4,300 digits in decimals.
+        value = hex(node.value) if isinstance(node.value, int) else repr(node.value)
+        yield f"{type(node.value).__name__} {value}", scope
     elif isinstance(node, ast.Global | ast.Nonlocal):
         yield from sorted((scope.place(name), scope) for name in node.names)
     elif isinstance(node, ast.Import | ast.ImportFrom):
