@@ -69,10 +69,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A cached board in one encoding: the whole response, and "304 Not Modified".
-
-    Each is there for everybody's pages, and without the headers that let them read.
-    """
+    """A cached board in one encoding: the whole response, and "304 Not Modified"."""
 
     benchmark_id: str
     version: int
@@ -106,7 +103,6 @@ class BoardCache:
         self._flights: dict[Key, asyncio.Future[Entry | None]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer an ASGI request."""
         headers = by_name(scope["headers"]) if scope["type"] == "http" else {}
         key, began = _key(scope, headers), time.monotonic()
         entry = None if key is None else await self._find_or_join(key)
@@ -241,7 +237,6 @@ def _weight(entry: Entry) -> int:
 
 
 def _key(scope: Scope, headers: dict[bytes, bytes]) -> Key | None:
-    """Cache key of a request for a board in one encoding; None for any other request."""
     if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
         return None
     has_body = b"content-length" in headers or b"transfer-encoding" in headers

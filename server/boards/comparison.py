@@ -85,11 +85,7 @@ def _runs_needed(first: LogTimes, second: LogTimes) -> int | None:
 
 
 def compare_submissions(session: Session, text: str) -> SubmissionComparison:
-    """Every pair of the submissions that a list of ids names.
-
-    Raises ContentError unless it names two to six submissions of one benchmark, each once, and
-    NotFoundError for one that there is not.
-    """
+    """Compare every pair of the two to six submissions that a list of ids names."""
     ids = _read_ids(text)
     rows = _find(session, ids)
     if len(set(ids)) < len(ids):
@@ -131,7 +127,6 @@ def _refusal(message: str, expected: str) -> ContentError:
 
 
 def _find(session: Session, ids: Sequence[str]) -> list[Any]:
-    """Rows of the submissions, in the order of the ids."""
     found = session.execute(
         select(
             Submission.id,
@@ -161,7 +156,6 @@ def _find(session: Session, ids: Sequence[str]) -> list[Any]:
 
 
 def _measured_times(session: Session, ids: Sequence[str]) -> dict[str, list[float | None]]:
-    """Seconds of the measured runs of submissions, None for one that missed the target."""
     statement = (
         select(Submission.id, PoolRun.seconds)
         .join(PoolRun, PoolRun.pool_id == Submission.pool_id)
@@ -175,13 +169,11 @@ def _measured_times(session: Session, ids: Sequence[str]) -> dict[str, list[floa
 
 
 def _measured(row: Any, runs: Sequence[float | None]) -> ComparedView:
-    """A submission with its measured runs: those that rank."""
     seconds = [each for each in runs if each is not None]
     return _compared(row, seconds, tta_seconds=row.measured_seconds, started=len(runs))
 
 
 def _claimed(row: Any, runs: Sequence[float]) -> ComparedView:
-    """A submission with the runs of its own logs."""
     factor = convergence_factor(row.tta_seconds, row.result)
     seconds, started = [each * factor for each in runs], row.result.get("started", 0)
     return _compared(row, seconds, tta_seconds=row.tta_seconds, started=started)

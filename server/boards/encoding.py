@@ -146,10 +146,7 @@ def answer_board(
     media_type: str,
     make: Callable[[Session], Encoded],
 ) -> Response:
-    """Respond with the board that `make` reads, marked as cacheable: it is the same for all.
-
-    It names no other benchmark.
-    """
+    """Respond with the board that `make` reads, marked as cacheable: it is the same for all."""
     with services.database.read_snapshot() as session:
         version = board_version(session, benchmark_id)
         encoded = make(session)

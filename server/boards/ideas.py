@@ -62,7 +62,6 @@ def find_idea(session: Session, benchmark: Benchmark, submission: Submission) ->
 def _nodes(
     session: Session, benchmark: Benchmark, *, only: Collection[str] = ()
 ) -> Sequence[_Node]:
-    """Public packages with their measured times, oldest first; those of some hashes, or all."""
     statement = (
         select(Submission, TrainingPackage, Pool)
         .join(TrainingPackage, TrainingPackage.submission_id == Submission.id)
@@ -144,7 +143,6 @@ def _records(session: Session, benchmark: Benchmark) -> dict[str, str]:
 
 
 def _with_gains(session: Session, nodes: Sequence[_Node]) -> list[_Node]:
-    """The nodes with their gain on the parent of the same hardware class."""
     known = {(node.hardware_class, node.view.sha256): node for node in nodes}
     parents = {
         node.view.submission_id: parent
@@ -214,7 +212,6 @@ def _gap(session: Session, verification: Verification, parent: str) -> Gap | Non
 
 
 def _gain(node: _Node, parent: _Node, times: Times, gap: Gap | None) -> GainView | None:
-    """Seconds gained on a parent of the same class, in pairs if there are any."""
     if node.view.seconds is None or parent.view.seconds is None:
         return None
     if gap is not None:

@@ -48,10 +48,7 @@ MOST_REUSED = 20_000
 
 
 def lens_of(benchmark: Benchmark, query: BoardQuery) -> Lens | None:
-    """The lens a query asks for; None for the official ranking and for a board without times.
-
-    Raises RuleError for a target that the benchmark cannot have.
-    """
+    """The lens a query asks for; None for the official ranking and for a board without times."""
     lens = make_lens(benchmark, clock=query.clock, target=query.target, field="query.target")
     return lens if query.metric in METRICS_OF_RUNS else None
 
@@ -104,8 +101,6 @@ def lens_rows(
     """The rows with their times and costs through the lens.
 
     A measured row is seen by the curves of its sealed runs, any other by those of its own logs.
-    `lens_reason` says why a row has no time, None where its runs did not reach the target. Curves
-    are decoded once for a `version`, which is a key and a number.
     """
 
     def read(_: object = None) -> Curves:
@@ -147,10 +142,6 @@ def _own_runs(
 def _measured_runs(
     session: Session, which: Sequence[ColumnElement[bool]]
 ) -> dict[str, list[StoredRun]]:
-    """The sealed runs of each measured submission.
-
-    Their curves are in the reports of its replays.
-    """
     measured = (*which, Submission.evidence == "measured")
     joined = select(
         Submission.id,
@@ -181,7 +172,6 @@ def _measured_runs(
 
 
 def _stored(run: Mapping[str, Any]) -> StoredRun:
-    """A run of a report as the runs of a submission are stored."""
     names = ("epoch", "seconds", "quality", "samples", "ledger")
     curve = [[item[name] for name in names] for item in run["evaluations"]]
     return StoredRun(f"run_{run['index']}.log", run["status"] == "reached", PackedCurve(curve))

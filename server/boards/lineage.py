@@ -85,7 +85,6 @@ def lines_of(parents: Mapping[Name, Name | None]) -> list[Line[Name]]:
 
 
 def _sizes(children: Mapping[Name | None, Sequence[Name]]) -> dict[Name, int]:
-    """Number of packages that descend from each, itself included."""
     order = list(children.get(None, []))
     for name in order:  # It grows: each package comes after its parent.
         order += children.get(name, [])

@@ -44,7 +44,6 @@ def read_race(session: Session, verification_id: str) -> RaceView:
 
 
 def _runs_so_far(session: Session, verification: Verification) -> list[RunSoFar]:
-    """Runs of the report; without a report, the runs that the latest attempt has posted."""
     if verification.report is not None:
         return [
             RunSoFar(index=run["index"], status=run["status"], evaluations=run["evaluations"])

@@ -166,7 +166,6 @@ class RankedBoard:
         return PlacedRow(row, place | self._separation(ranked, row))
 
     def _separation(self, ranked: Ranked, row: BoardRow) -> dict[str, Any]:
-        """The fields of an entry that say how far its runs tell it from others."""
         if self.order.metric not in METRICS_OF_RUNS:
             return {}
         if ranked.rank is None:
@@ -208,11 +207,7 @@ class _Version:
 def ranked_board(
     session: Session, benchmark: Benchmark, query: BoardQuery, *, version: int
 ) -> RankedBoard:
-    """The board that a query asks for, before anything of it is filtered or sorted.
-
-    As anybody sees it, for it is cached; under a lens or at other prices it is made each time.
-    Raises RuleError for a target that the benchmark cannot have.
-    """
+    """The board that a query asks for, as anybody sees it, before it is filtered or sorted."""
     lens, price = lens_of(benchmark, query), price_of(query)
     with seeing_as_anybody(session):
         cached = _cached_rows(session, benchmark, query.kind, version)
@@ -232,10 +227,7 @@ def ranked_board(
 
 
 def board_as_seen(session: Session, benchmark: Benchmark, query: BoardQuery) -> RankedBoard:
-    """The same of everything that the session's viewer sees; it is cached nowhere.
-
-    Raises RuleError for a target that the benchmark cannot have.
-    """
+    """The same of everything that the session's viewer sees. It is cached nowhere."""
     lens, price = lens_of(benchmark, query), price_of(query)
     details = read_details(session, benchmark, query.kind)
     standings = {name: row.standing for name, row in details.items()}
@@ -286,8 +278,6 @@ class RowsCache(VersionedCache):
 
 
 def _cached_rows(session: Session, benchmark: Benchmark, kind: Kind, version: int) -> _Version:
-    """The rows of a board at a version: only those that changed are read, where that is known."""
-
     def read(cached: tuple[int, Any] | None) -> _Version:
         if cached is not None:
             earlier, known = cached
@@ -308,7 +298,6 @@ def _changed_rows(
     *,
     version: int | None = None,
 ) -> BoardRows:
-    """The rows through a lens, at other prices, and with their costs where these are ranked."""
     if lens is None and price is None and query.metric not in OF_DETAILS:
         return rows
     details = rows.load_all(session)
@@ -357,7 +346,6 @@ def _order(
     numbers: tuple[str, ...] | None,
     earlier: tuple[Order, Mapping[str, Standing]] | None,
 ) -> Order:
-    """The order of a board, from an earlier one where few submissions stand otherwise."""
     if earlier is not None:
         order, known = earlier
         gone, come = _others(known, found), _others(found, known)
@@ -367,5 +355,4 @@ def _order(
 
 
 def _others(those: Mapping[str, Standing], known: Mapping[str, Standing]) -> list[Standing]:
-    """The standings that are not the known ones, unchanged."""
     return [one for name, one in those.items() if known.get(name) is not one]

@@ -186,8 +186,6 @@ def rank(standings: Sequence[Standing], *, metric: Metric) -> list[Ranked]:
 
 
 class _Lists(NamedTuple):
-    """The parts of an order while it is put together."""
-
     ranked: Any
     claimed: Any
     unranked: Any

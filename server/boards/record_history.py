@@ -117,7 +117,6 @@ def in_time_order(contenders: Iterable[Contender]) -> list[Contender]:
 def _judge(
     contender: Contender, tta_seconds: float, holder: Contender | None
 ) -> Record | NoRecord | None:
-    """Judge a time: a record, a lower time that is no record, or None."""
     if holder is None or holder.tta_seconds is None:
         return _record(contender, tta_seconds, None, p_value=None)
     if tta_seconds >= holder.tta_seconds:

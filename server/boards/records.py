@@ -51,10 +51,7 @@ Standings = Mapping[Evidence, Standing]
 
 @dataclass(frozen=True)
 class Held:
-    """The record that stands in a division, its holder, and the lower times that did not take it.
-
-    `lower` has the reason of each by its submission.
-    """
+    """The record that stands in a division, its holder, and the lower times that missed it."""
 
     submission_id: str
     tta_seconds: float
@@ -67,10 +64,9 @@ class Held:
 def list_records(
     session: Session, benchmark: Benchmark, *, version: int | None = None
 ) -> RecordList:
-    """The records of each division of a benchmark, found once for each version of its board.
+    """The records of each division, found once for each version of the board.
 
-    The session must be one that only reads; nobody may change the answer. `version` saves the
-    statement that asks for it.
+    The session must be one that only reads. Nobody may change the answer.
     """
     benchmark_id = benchmark.benchmark_id
     if version is None:
@@ -88,10 +84,9 @@ def held_record(
     *,
     version: int | None = None,
 ) -> Held | None:
-    """The record of a division and evidence that stands, found once for each version of its board.
+    """The standing record of a division and evidence, None before the first.
 
-    None before the first. The session must be one that only reads. `version` saves the statement
-    that asks for it.
+    The session must be one that only reads.
     """
     if version is None:
         version = board_version(session, benchmark.benchmark_id)
@@ -158,7 +153,6 @@ def _histories(session: Session, benchmark: Benchmark, version: int) -> Historie
 
 
 def _find_histories(session: Session, benchmark: Benchmark) -> Histories:
-    """Record history of each division; measured and published times have one each."""
     found = _contenders(session, benchmark.benchmark_id)
     histories: Histories = {}
     for division in benchmark.divisions:
@@ -172,7 +166,6 @@ def _find_histories(session: Session, benchmark: Benchmark) -> Histories:
 
 
 def _find_standing(session: Session, histories: Histories) -> Standings:
-    """The lowest of the divisions' standing records, for each evidence that has one."""
     lowest: dict[Evidence, tuple[str, tuple[Record, ...]]] = {}
     for (division, evidence), history in histories.items():
         best = lowest.get(evidence)
@@ -188,7 +181,6 @@ def _find_standing(session: Session, histories: Histories) -> Standings:
 
 
 def _find_records(session: Session, benchmark_id: str, histories: Histories) -> RecordList:
-    """The same histories with names, and with how often each submitter had tried."""
     divisions = [
         _of_division(session, benchmark_id, key, history) for key, history in histories.items()
     ]
@@ -220,7 +212,6 @@ def _of_division(
 
 
 def _names(session: Session, submission_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Submitter, model, hardware, status and evidence of submissions, by submission id."""
     rows = session.execute(
         select(
             Submission.id,
@@ -292,7 +283,6 @@ def count_tries(
 
 
 def _up_to(row: Any) -> ColumnElement[bool]:
-    """The tries of one submitter that were no later than one of them."""
     if row.published_on is None:
         not_later = Submission.submitted_at <= row.submitted_at
     else:
@@ -311,7 +301,6 @@ OWN_TIMES: tuple[str, ...] = ("published",)
 
 
 def _contenders(session: Session, benchmark_id: str) -> dict[List, list[Contender]]:
-    """Trainings of a board that may hold a record, by division and evidence."""
     found: defaultdict[List, list[Contender]] = defaultdict(list)
     for division, one in _measured(session, benchmark_id):
         found[division, "measured"].append(one)

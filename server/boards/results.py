@@ -30,12 +30,7 @@ FIELDS = (
 
 
 def board_results(session: Session, benchmarks: Iterable[Benchmark]) -> list[Result]:
-    """The trainings on the boards of these benchmarks that have a place, in its order.
-
-    Each has the fields of a board entry that FIELDS names, its `benchmark`, `accelerator` and
-    `round`.
-    They are found once for each version of a board; nobody may change them.
-    """
+    """The ranked trainings of these benchmarks, cached for each board version and never changed."""
     versions = board_versions(session)
     found: list[Result] = []
     for benchmark in benchmarks:

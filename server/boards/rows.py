@@ -125,10 +125,7 @@ class BoardRow:
 
 @dataclass(frozen=True)
 class BoardRows:
-    """The submissions of one kind of a benchmark, at one version of its board.
-
-    How each stands is read of all of them, `details` of those that somebody asked for.
-    """
+    """The submissions of one kind of a benchmark, at one version of its board."""
 
     benchmark: Benchmark
     kind: Kind
@@ -253,8 +250,6 @@ def _standing(
 
 @dataclass(frozen=True)
 class _Reading:
-    """Everything that rows of a board are read with."""
-
     benchmark: Benchmark
     kind: Kind
     spreads: Spreads
@@ -289,10 +284,7 @@ def read_details(
 def _verifications_behind(
     session: Session, which: Sequence[ColumnElement[bool]], kind: Kind
 ) -> dict[str, str]:
-    """The verification published last, or the one under way while a claim waits for its first.
-
-    A submission that nobody verifies is left out.
-    """
+    """The verification published last, or the one under way while a claim waits for its first."""
     statement = (
         select(
             Verification.submission_id,
@@ -318,7 +310,6 @@ def _verifications_behind(
 def _measured_runs(
     session: Session, which: Sequence[ColumnElement[bool]]
 ) -> defaultdict[str, list[Any]]:
-    """The counted sealed runs of the pool of each measured submission."""
     statement = (
         select(Submission.id, PoolRun.seconds, PoolRun.epochs)
         .join(PoolRun, PoolRun.pool_id == Submission.pool_id)

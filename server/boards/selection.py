@@ -46,7 +46,6 @@ def _figure(name: str) -> Callable[[PlacedRow], Any]:
 
 
 def _progress(row: PlacedRow) -> Any:
-    """The epochs to the target, or the samples where the benchmark counts those."""
     rcp = row.figure("rcp") or {}
     return row.figure("epochs_to_target") or rcp.get("submission_mean")
 
@@ -91,7 +90,6 @@ def select_page(
 
 
 def _selected(rows: Sequence[PlacedRow], query: BoardQuery) -> list[PlacedRow]:
-    """The rows that fit the filters, by one column; absent figures stand last in either order."""
     chosen = [row for row in rows if _matches(row, query)]
     if query.best is not None:
         chosen = _first_of_each(chosen, BEST_OF[query.best])
@@ -105,7 +103,6 @@ def _selected(rows: Sequence[PlacedRow], query: BoardQuery) -> list[PlacedRow]:
 
 
 def _first_of_each(rows: Sequence[PlacedRow], name: Callable[[PlacedRow], str]) -> list[PlacedRow]:
-    """The rows that stand first among those of their name, in the order of the board."""
     firsts: dict[str, PlacedRow] = {}
     for row in rows:
         firsts.setdefault(name(row), row)
@@ -142,10 +139,7 @@ def _matches(placed: PlacedRow, query: BoardQuery) -> bool:
 
 
 def first_place(query: BoardQuery, version: int) -> int:
-    """First place of the page that a query asks for, counted from 0.
-
-    Raises ContentError for an invalid cursor, ConflictError for one of an earlier version.
-    """
+    """First place of the page that a query asks for, counted from 0."""
     if query.cursor is None:
         return (query.page - 1) * query.limit
     of_version, _, start = query.cursor.partition(".")
@@ -217,7 +211,6 @@ def _facets(rows: Sequence[PlacedRow], numbered: Sequence[Standing]) -> Facets:
 
 
 def _by_vendor(accelerators: Sequence[Accelerator]) -> tuple[tuple[str, Counts], ...]:
-    """The models of each vendor; those that state none last."""
     vendors = _counts(one.vendor or NOT_STATED for one in accelerators)
     return tuple(
         (

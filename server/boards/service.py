@@ -95,7 +95,7 @@ def read_board(session: Session, benchmark: Benchmark, query: BoardQuery) -> Boa
     """The part of a benchmark's board that a query asks for, with the fields of BoardView.
 
     A rank is among all submissions of the round, the division and the kind that the metric
-    ranks, whatever else is filtered. Raises RuleError for a target that the benchmark cannot have.
+    ranks, whatever else is filtered.
     """
     version = board_version(session, benchmark.benchmark_id)
     board_of = partial(ranked_board, session, benchmark, version=version)
@@ -194,10 +194,9 @@ NOTHING_HIDDEN = "Nothing is under embargo: this is the public board."
 def preview_board(
     session: Session, benchmark: Benchmark, query: BoardQuery
 ) -> tuple[Board, RankedBoard]:
-    """The page that a query asks for, with the fields of PreviewView, and the board it is cut of.
+    """The page that a query asks for, with the fields of PreviewView, and its board.
 
     The session shows submissions under embargo: callers check first that the reader may see them.
-    Raises RuleError for a target that the benchmark cannot have.
     """
     benchmark_id = benchmark.benchmark_id
     version = board_version(session, benchmark_id)

@@ -45,10 +45,7 @@ NO_LEDGER = "no ledger: the log does not separate evaluation time"
 
 @dataclass(frozen=True)
 class Lens:
-    """The clock and the target that a board is seen under.
-
-    `own_target` is whether the target is the benchmark's own.
-    """
+    """The clock and the target that a board is seen under."""
 
     clock: Clock
     target: QualityTarget
@@ -115,9 +112,7 @@ def make_lens(
 ) -> Lens | None:
     """The lens for a clock and a target value, or None if that is the benchmark's own ranking.
 
-    None for either leaves it the benchmark's. Raises RuleError for a clock that is none, a value
-    outside the metric's range, and a target of its own where all runs stop at a fixed step: they
-    are not stopped by a quality.
+    A benchmark whose runs all stop at a fixed step has one target: quality does not stop them.
     """
     if clock is not None and clock not in CLOCK_NAMES:
         raise RuleError(shown(clock), field="clock", expected=" or ".join(CLOCK_NAMES))

@@ -82,9 +82,7 @@ Content = dict[str, Any]
 
 
 def submission_content(submission: Submission) -> Content:
-    """Content of a submission: its figures, None if it lacks one. Its cost follows the price book
-    and is read where the link leads.
-    """
+    """Content of a submission without its cost, which follows the price book."""
     return {
         "submission": {
             "id": submission.id,
@@ -224,7 +222,6 @@ def tell_status(session: Session, event: StatusChanged) -> None:
 
 
 def _announce_submission(session: Session, submission: Submission, kind: EventKind) -> None:
-    """Announce a submission, unless it was published elsewhere."""
     if submission.published is not None:
         return
 
@@ -262,7 +259,6 @@ def tell_verification(session: Session, event: VerificationChanged) -> None:
 
 
 def _announce_record_check(session: Session, verification: Verification) -> None:
-    """Queue a check whether the pool of a verification's submission took a record by it."""
     submission = verification.submission
     if submission is None or watched_benchmark(submission) is None:
         return
@@ -318,7 +314,6 @@ def new_event(kind: str, subject: Subject) -> dict[str, Any]:
 
 
 def _write(session: Session) -> None:
-    """Write the announced events in this transaction, in order, if anybody subscribes."""
     announced: list[_Announced] = session.info.pop(ANNOUNCED, [])
     session.flush()
     if not session.connection().scalar(SOMEBODY_LISTENS):

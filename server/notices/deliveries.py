@@ -145,7 +145,6 @@ def _with_try(delivery: Delivery, answer: Answer, now: datetime) -> list[Any]:
 
 
 def _put_off(session: Session, delivery: Delivery, answer: Answer, now: datetime) -> None:
-    """Schedule a retry, or give up; a receiver that is gone or fails for long is disabled."""
     delivery.failures += 1
     hook = delivery.webhook
     if hook is not None:

@@ -123,7 +123,6 @@ def waiting_row(event_id: str, now: datetime) -> dict[str, object]:
 
 
 def _mails_today(session: Session, listeners: Sequence[Listener]) -> Counter[str]:
-    """Count the mails of each address that were sent, or are queued, within a day."""
     if not any(listener.channel == "mail" for listener in listeners):
         return Counter()
     rows = session.execute(
@@ -155,7 +154,6 @@ def _look_for_records(database: Database, benchmarks: Mapping[str, Benchmark]) -
 
 
 def _announce_record(session: Session, event: NoticeEvent, records: Records) -> None:
-    """Write the event of a record in the transaction that removes its check."""
     held = records.get(str(event.content.get("pool")))
     if held is None or held.date < event.content["since"]:
         return

@@ -149,14 +149,12 @@ def post_body(url: str, event: NoticeEvent, *, site: str) -> bytes:
 
 
 def _message(event: NoticeEvent, *, site: str) -> str:
-    """An event in a few lines."""
     lines = [_sentence(event), *(f"{name}: {value}" for name, value in _figures(event.content))]
     page = event.content.get("links", {}).get("page")
     return "\n".join([*lines, f"{site}{page}"] if page else lines)
 
 
 def _escaped(text: str) -> str:
-    """A text without the characters that Slack reads as links and names."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -192,7 +190,6 @@ def unsubscribe_url(subscription: MailSubscription, *, site: str) -> str:
 
 
 def _sentence(event: NoticeEvent) -> str:
-    """Sentence that describes an event, without a full stop."""
     content, kind = event.content, event.kind
     if kind == CONFIRM:
         return "Confirm this address"
@@ -224,7 +221,6 @@ def _verification_sentence(kind: str, own: Content) -> str:
 
 
 def _figures(content: Content) -> list[tuple[str, str]]:
-    """Lines of figures under the first line, in units."""
     own = content.get("submission") or {}
     lines = [("Submission", own["id"]), ("Status", own["status"])] if own else []
     if own.get("tta_seconds") is not None:

@@ -113,7 +113,6 @@ def post(
 
 @cache
 def _trust() -> ssl.SSLContext:
-    """TLS context with the trusted certificate authorities, cached."""
     return httpx2.create_ssl_context()
 
 

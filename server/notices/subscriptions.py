@@ -89,8 +89,6 @@ def new_id() -> str:
 def require_wanted(services: Services, caller: Caller, wanted: Wanted) -> None:
     """Raise unless the caller may subscribe to these events.
 
-    Raises NotAllowedError, and NotFoundError for an unknown benchmark.
-
     Notices include submissions under embargo that the caller may read, and go on after the token
     has ended.
     """
@@ -103,10 +101,7 @@ def require_wanted(services: Services, caller: Caller, wanted: Wanted) -> None:
 def make_webhook(
     session: Session, services: Services, caller: Caller, wanted: WebhookCreate
 ) -> Webhook:
-    """Create a webhook of the caller's, with a secret that its response shows once.
-
-    Raises ContentError for a forbidden address, NotAllowedError, ConflictError for too many.
-    """
+    """Create a webhook of the caller's, with a secret that its response shows once."""
     require_wanted(services, caller, wanted)
     check_url(wanted.url, private_allowed=services.settings.webhook_private_addresses)
     if len(list_webhooks(session, caller)) >= MOST_WEBHOOKS:
@@ -197,10 +192,7 @@ def send_now(session: Session, row: dict[str, Any], *, hook: Webhook) -> Deliver
 
 
 def resend(session: Session, hook: Webhook, delivery: Delivery) -> Delivery:
-    """Retry an ended delivery from the start, with the same id, whatever its outcome.
-
-    Raises ConflictError for one that is queued, or if the webhook is disabled.
-    """
+    """Retry an ended delivery from the start, with the same id, whatever its outcome."""
     _require_on(hook)
     if delivery.state == "waiting":
         raise ConflictError(

@@ -133,7 +133,6 @@ def _lies_in(address: Address, networks: tuple[object, ...]) -> bool:
 
 
 def _places(address: IPv6Address) -> list[Address]:
-    """Destinations of a packet to an address: itself, or an IPv4 address inside it."""
     value = int(address)
     inside: list[IPv4Address] = []
     if address.sixtofour is not None:
@@ -175,10 +174,7 @@ ANSWER_CHARACTERS = 500
 
 @dataclass(frozen=True)
 class Answer:
-    """Outcome of one delivery attempt: a status and the start of the response, or an error.
-
-    `retry_after_seconds` is the receiver's Retry-After.
-    """
+    """Outcome of one delivery attempt: a status and the start of the response, or an error."""
 
     status: int | None
     milliseconds: float
@@ -214,7 +210,6 @@ def switch_off(session: Session, hook: Webhook, why: str, *, now: datetime) -> N
 
 
 def _tell_owner(session: Session, hook: Webhook, why: str, *, now: datetime) -> None:
-    """Queue a mail to each confirmed address of the owner, whatever its filter of events."""
     own = MailSubscription.user_id == hook.user_id
     addresses = session.scalars(select(MailSubscription.id).where(own, is_confirmed())).all()
     if not addresses:

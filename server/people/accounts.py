@@ -87,7 +87,6 @@ def require_new_name(session: Session, name: str, *, user_id: int | None = None)
 
 
 def _bare(name: str) -> frozenset[str]:
-    """Return the shapes of a name without spaces, hyphens and the like."""
     return frozenset(re.sub(r"[\W_]", "", shape) for shape in skeletons(name))
 
 
@@ -161,9 +160,7 @@ def create_token(
 ) -> NewToken:
     """Create a token, and its user unless there is one.
 
-    Checks no permission: a user with a lower role is raised to this one. Raises ConflictError if
-    the user is disabled or has too many tokens, or if a new name looks like another, ContentError
-    about a new name.
+    Checks no permission: a user with a lower role is raised to this one.
     """
     now = utc_now()
     known = find_user_or_none(session, user_name) is not None
@@ -234,7 +231,7 @@ def find_token(session: Session, secret: str) -> Token:
 
 
 def find_holder(connection: Connection, secret: str) -> Holder:
-    """Find the holder of a valid token. Raises NotSignedInError with the reason if it is not valid.
+    """Find the holder of a valid token. Raises NotSignedInError if it is not valid.
 
     Every request with a token needs this, so it reads only columns.
     """
@@ -295,11 +292,7 @@ def _unknown() -> NotSignedInError:
 
 
 def require_valid(holder: Holder) -> None:
-    """Raise NotSignedInError unless a token is valid and its user may still hold it.
-
-    A token is invalid once it is revoked or expired; a user may not hold one while disabled, or
-    above their role.
-    """
+    """Raise NotSignedInError unless a token is valid and its user may still hold it."""
     if holder.revoked_at is not None:
         raise NotSignedInError("This token was revoked; ask an organiser for a new one.")
     if is_expired(holder, utc_now()):

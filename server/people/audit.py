@@ -118,12 +118,10 @@ def read_head(session: Session) -> Head:
 
 
 def _with_source(after: Values | None, actor: Actor) -> Values | None:
-    """Values after a change, with the source "console" if it came from there."""
     return after if actor.source is None else (after or {}) | {"source": actor.source}
 
 
 def _plain(values: Values | None) -> Values | None:
-    """Convert values to the form of a database read: moments become text."""
     if values is None:
         return None
     plain: Values = orjson.loads(orjson.dumps(values))

@@ -101,10 +101,9 @@ def erasures_asked(session: Session) -> list[str]:
 
 
 def erase_user(session: Session, caller: Caller, name: str) -> User:
-    """Erase a person. Raises NotFoundError, ConflictError for oneself or one who is erased.
+    """Erase a person. Their submissions stay under the new name.
 
-    Their submissions stay under the new name. Tokens, sessions, links, webhooks, mails, e-mail and
-    the identity end.
+    Tokens, sessions, links, webhooks, mails, e-mail and the identity end.
     """
     user = find_user(session, name)
     # Rows that refer to the user are inserted meanwhile, until the name changes.
@@ -149,7 +148,6 @@ def _display_names(session: Session, user: User) -> set[str]:
 
 
 def _rename(session: Session, user: User, names: Collection[str], former: str) -> Rename:
-    """Replace names as whole words, wherever they stand in a value; and the e-mail address."""
     others = select(User.name, User.display_name).where(User.id != user.id)
     everybody = {
         *names,
@@ -199,7 +197,6 @@ def _end_access(session: Session, user: User) -> None:
 
 
 def _holding(column: InstrumentedAttribute[Any], name: str) -> ColumnElement[bool]:
-    """The condition of a column whose text has a name in it."""
     found: ColumnElement[bool] = cast(column, Text).contains(name, autoescape=True)
     return found
 
@@ -207,7 +204,6 @@ def _holding(column: InstrumentedAttribute[Any], name: str) -> ColumnElement[boo
 def _rewrite(
     session: Session, column: InstrumentedAttribute[Any], words: tuple[str, ...], rename: Rename
 ) -> None:
-    """Rename in the values of a column that have one of the words in them."""
     table = column.class_.__table__
     keys = tuple(table.primary_key.columns)
     source = table.columns[column.key]
@@ -229,7 +225,6 @@ def _rename_in_evidence(
 
 
 def _renamed(part: dict[str, Any], rename: Rename, account: Mapping[str, str]) -> dict[str, Any]:
-    """Submission of a proof, and the holder of a duel in it: submitters and waivers renamed."""
     holder = {"against": _renamed(part["against"], rename, account)} if "against" in part else {}
     submitter = account.get(part["submitter"], part["submitter"])
     waivers = rename(part.get("waivers", []))

@@ -23,10 +23,7 @@ ReadKeys = Callable[..., Any]
 def verified_claims(
     id_token: str, read_keys: ReadKeys, *, issuer: str, client_id: str, nonce: str
 ) -> dict[str, Any]:
-    """Claims of an id_token that its issuer made for this client and flow.
-
-    Raises NotSignedInError.
-    """
+    """Claims of an id_token that its issuer made for this client and flow."""
     rules = jwt.JWTClaimsRegistry(
         leeway=LEEWAY_SECONDS,
         iss={"essential": True, "value": issuer},

@@ -39,8 +39,7 @@ def sign_in_as(
     """Token of the session of an identity, and whether its user is new.
 
     The user `connect_to`, if there is one, gets this identity in place of their earlier one. An
-    identity that nobody has becomes a submitter if it may. Raises NotAllowedError, ConflictError,
-    NotSignedInError for a user who is disabled.
+    identity that nobody has becomes a submitter if it may.
     """
     issuer, subject = str(claims["iss"]), str(claims["sub"])
     if not 0 < len(subject) <= LONGEST_SUBJECT:
@@ -95,7 +94,6 @@ def _register(session: Session, claims: Claims) -> User:
 
 
 def _free_name(session: Session, claims: Claims) -> str:
-    """A name that nobody has, like the one that the provider knows."""
     for name in _names(claims):
         if not _fits(NAME, name):
             continue
@@ -125,7 +123,6 @@ def _fits(kind: TypeAdapter[str], value: object) -> bool:
 
 
 def _token_of(session: Session, user: User) -> Token | None:
-    """The token of a user's browser sessions, unless it is over or not of their role."""
     tokens = session.scalars(
         select(Token).where(
             Token.user_id == user.id,

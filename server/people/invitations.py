@@ -67,10 +67,7 @@ class Joining(BaseModel):
 def make_invitation(
     session: Session, caller: Caller, wanted: InvitationCreate
 ) -> tuple[Invitation, str]:
-    """Make a link; returns it with its code, which is not stored.
-
-    Raises NotAllowedError for a role or organisation that the caller may not give, ContentError.
-    """
+    """Make a link, and return it with its code, which is not stored."""
     if wanted.role not in may_give(caller) or RANK[wanted.role] > RANK[caller.role]:
         raise NotAllowedError(f"Your token makes no users of role {wanted.role}.")
     if wanted.name is not None and wanted.uses > 1:
@@ -104,7 +101,6 @@ def remark_on(session: Session, made: Invitation) -> str | None:
 
 
 def _boxes_are_for_known_alone(session: Session) -> bool:
-    """Whether workers train packages here, and only those of known participants."""
     statement = select(WorkerRow.box).where(
         WorkerRow.confirmed_at.is_not(None),
         WorkerRow.last_seen_at >= utc_now() - RECENTLY,
@@ -191,10 +187,7 @@ def require_open(found: Invitation) -> None:
 
 
 def join(session: Session, code: str, wanted: Joining, *, source: str) -> NewToken:
-    """Make a user by a link, with their first token.
-
-    Raises NotFoundError, ConflictError about the link or a name that is taken, ContentError.
-    """
+    """Make a user by a link, with their first token."""
     found = find_invitation(session, code)
     # A revocation of its maker's token at the same time includes this link, or waits.
     lock_tokens(session, [found.made_with])

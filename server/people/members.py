@@ -43,10 +43,7 @@ class Membership:
 
 
 def require_member(request: Request, services: Services) -> None:
-    """Raise NotSignedInError, or a redirect to the sign-in, without a valid token or session.
-
-    Raises NotAllowedError for a read with a token that has not the scope `read`.
-    """
+    """Raise NotSignedInError, or a redirect to the sign-in, without a valid token or session."""
     sent = request.headers.get("authorization", "")
     if sent.lower().startswith(BEARER):
         with services.database.read_columns() as connection:

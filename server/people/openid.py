@@ -104,10 +104,7 @@ def authorization_url(provider: Provider, settings: Settings, flow: Flow, redire
 def claims_of_code(
     provider: Provider, settings: Settings, flow: Flow, code: str, redirect_uri: str
 ) -> dict[str, Any]:
-    """Verified claims about whoever signed in, with `iss` and `sub`.
-
-    Raises NotSignedInError for a refused code or a wrong id_token, UnavailableError.
-    """
+    """Verified claims about whoever signed in, with `iss` and `sub`."""
     issuer, client_id = settings.oidc_issuer or "", settings.oidc_client_id or ""
     secret = settings.oidc_client_secret
     addresses = provider.addresses(issuer)

@@ -230,11 +230,9 @@ SEEN_EVERY = timedelta(minutes=1)
 def start_session(
     session: Session, token_secret: str, *, instead_of: str | None
 ) -> tuple[str, str, str]:
-    """Start a session for the owner of a token: its secret, and the owner's name and role.
+    """Start a session for a token's owner, always with a fresh secret.
 
-    The secret is always a fresh one.
-
-    The browser's earlier session ends, as do all expired ones. Raises NotSignedInError.
+    The browser's earlier session ends, as do all expired ones.
     """
     token = find_token(session, token_secret)
     secret = start_session_of(session, token, instead_of=instead_of)

@@ -123,7 +123,6 @@ FieldsDep = Annotated[Fields, Depends(read_fields)]
 def _own_form(
     request: Request, services: ServicesDep, signed_in: SignedInDep, sent: FieldsDep
 ) -> Fields:
-    """Fields of a form with a valid CSRF token of this session, without that token."""
     require_same_origin(request, services.settings)
     require_csrf(signed_in.secret, sent.get(CSRF_FIELD, ""))
     return {name: value for name, value in sent.items() if name != CSRF_FIELD}

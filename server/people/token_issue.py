@@ -90,10 +90,7 @@ def may_give(caller: Caller) -> tuple[str, ...]:
 
 
 def give_token(session: Session, caller: Caller, wanted: TokenCreate) -> NewToken:
-    """Make a token for any user; an unknown user is made with its role.
-
-    Raises NotAllowedError, ConflictError if the user may have no such token, ContentError.
-    """
+    """Make a token for any user. An unknown user is made with its role."""
     _require_may_give(caller, wanted.role)
     require_maker(session, caller.token_id)
     user = find_user_or_none(session, wanted.user)
@@ -121,18 +118,12 @@ def list_visible_tokens(
 
 
 def revoke_token(session: Session, caller: Caller, token_id: int) -> list[int]:
-    """Revoke another user's token and all that descend from it; returns the ids of all revoked.
-
-    Raises NotFoundError, NotAllowedError.
-    """
+    """Revoke another user's token and all that descend from it; returns the ids of all revoked."""
     return revoke_line(session, caller, _others_token(session, caller, token_id).id)
 
 
 def make_own_token(session: Session, caller: Caller, wanted: OwnTokenCreate) -> NewToken:
-    """Make a token for oneself, within the one in use.
-
-    Raises NotAllowedError, ContentError, ConflictError for too many.
-    """
+    """Make a token for oneself, within the one in use."""
     held = require_maker(session, caller.token_id)
     role = wanted.role or held.role
     if not is_within(role, held.role):
@@ -151,10 +142,7 @@ def make_own_token(session: Session, caller: Caller, wanted: OwnTokenCreate) -> 
 
 
 def revoke_own_token(session: Session, caller: Caller, token_id: int) -> list[int]:
-    """Revoke one of one's own tokens and all that descend from it; returns the ids of all revoked.
-
-    Raises NotFoundError.
-    """
+    """Revoke one of one's own tokens and all that descend from it, and return their ids."""
     return revoke_line(session, caller, find_own_token(session, caller.user_id, token_id).id)
 
 

@@ -79,7 +79,6 @@ def _views(session: Session, users: list[User], *, by: Caller) -> list[UserView]
 
 
 def _tokens_of(session: Session, user_ids: list[int]) -> dict[int, tuple[int, datetime | None]]:
-    """Number of valid tokens of each user, and the last use of any of theirs."""
     now = utc_now()
     good = Token.revoked_at.is_(None) & (Token.expires_at.is_(None) | (Token.expires_at > now))
     query = (
@@ -127,10 +126,7 @@ def create_user(session: Session, caller: Caller, wanted: UserCreate) -> User:
 
 
 def set_display_name(session: Session, user: User, display_name: str | None) -> None:
-    """Set the name that readers see, None for that of the account. Boards show it from then on.
-
-    Raises ContentError about its form, ConflictError naming a similar name, both with the field.
-    """
+    """Set the name that readers see, None for that of the account."""
     wanted = None if display_name == user.name else display_name
     if wanted == user.display_name:
         return
@@ -159,7 +155,7 @@ def change_user(session: Session, caller: Caller, name: str, change: UserChange)
     """Change the requested fields of a user. Nobody may lower or disable themselves.
 
     Tokens above a lowered role are refused from then on, all tokens of a disabled user, and so are
-    the sessions of either. Raises NotFoundError, ConflictError, ContentError.
+    the sessions of either.
     """
     user = find_user(session, name)
     asked = change.model_dump(exclude_unset=True)
@@ -222,7 +218,6 @@ def _organisation(session: Session, name: str | None) -> int | None:
 
 
 def _refuse_locking_oneself_out(caller: Caller, user: User, asked: dict[str, object]) -> None:
-    """Raise ConflictError for a change of one's own role or account, so that an admin is left."""
     lowers = asked.get("role", user.role) != user.role or asked.get("disabled")
     if user.id == caller.user_id and lowers:
         raise ConflictError("Only another admin can change your own role and account.")

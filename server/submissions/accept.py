@@ -138,11 +138,9 @@ class Repeated:
 def submit(
     services: Services, caller: Caller, upload: Upload, *, key: str | None
 ) -> Stored | Repeated:
-    """Check, score and store an upload. Raises a RuleError listing every problem.
+    """Check, score and store an upload, once for each idempotency key.
 
     An archive is stored with the rules it breaks, and only an organiser may submit it.
-    With an idempotency key the same request is stored once and gets the same answer; another
-    request with the same key raises ConflictError. When this returns, the submission is stored.
     """
     require_may_send(caller, upload)
     check_idempotency_key(key)
@@ -244,10 +242,7 @@ def check_idempotency_key(key: str | None) -> None:
 def find_earlier(
     services: Services, caller: Caller, key: str | None, *, request_sha256: str
 ) -> Repeated | None:
-    """Find the submission that the caller made with an idempotency key.
-
-    Raises ConflictError if the key came with another request.
-    """
+    """Find the submission that the caller made with an idempotency key."""
     if key is None:
         return None
     with services.database.read_columns() as connection:
@@ -320,10 +315,7 @@ def _find_published(new: NewSubmission) -> Repeated | None:
 
 
 def admit_new(session: Session, new: NewSubmission) -> None:
-    """Check a scored upload against hardware classes, quotas and dates, and complete its row.
-
-    Raises ClaimError, UsedUpError, ConflictError or FrozenOtherwiseError.
-    """
+    """Check a scored upload against hardware classes, quotas and dates, and complete its row."""
     caller, row, archive = new.caller, new.row, new.upload.archive
     settings = new.services.settings
     if not archive:
@@ -362,7 +354,6 @@ def _insert(session: Session, new: NewSubmission, *, published: Row | None) -> S
 def _link_or_verify(
     services: Services, session: Session, caller: Caller, submission: Submission, claim: Claim
 ) -> None:
-    """Link a submission to the original of its configuration, else request its verification."""
     if submission.configuration_sha256 is not None:
         join_session(session, submission)
         if mark_duplicate(session, submission):
@@ -373,10 +364,7 @@ def _link_or_verify(
 def _verify_by_policy(
     services: Services, session: Session, caller: Caller, submission: Submission, claim: Claim
 ) -> None:
-    """Request a verification if the benchmark's policy requires one of each submission.
-
-    Without room in a quota the submission is accepted all the same, without a verification.
-    """
+    """Request the verification that the policy requires, unless a quota has no room for it."""
     if not is_verified_by_policy(services.benchmarks[submission.benchmark_id], claim):
         return
     if submission not in session:

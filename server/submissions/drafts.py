@@ -91,7 +91,6 @@ def drop_draft(store: ArtifactStore, user_id: int, code: str) -> None:
 
 
 def _path(store: ArtifactStore, user_id: int, code: str) -> Path:
-    """Path of a draft. Raises FileNotFoundError for a code that none has."""
     if not CODE.fullmatch(code):
         raise FileNotFoundError
     return store.incoming / f"draft.{user_id}.{code}"

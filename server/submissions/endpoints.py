@@ -181,7 +181,6 @@ def view_submission(services: ServicesDep, submission_id: str, viewer: Viewer) -
 def _views(
     services: ServicesDep, session: Session, submissions: Sequence[Submission]
 ) -> list[SubmissionView]:
-    """Views of submissions, with their places and measured times from the boards."""
     versions = benchmark_versions(session, {s.benchmark_sha256 for s in submissions})
     costs, standing_of = BookCosts(session), services.standings(session)
     return [

@@ -91,7 +91,6 @@ def _preview(services: Services, caller: Caller, form: FormData) -> Response:
 def _hand_in(
     services: Services, caller: Caller, form: FormData, *, key: str | None
 ) -> tuple[SubmissionView, bool]:
-    """Store a package; returns its submission, and whether an earlier request stored it."""
     files, hardware_class = read_package_form(form)
     found = hand_in(services, caller, files, hardware_class=hardware_class, key=key)
     repeated = isinstance(found, Repeated)

@@ -64,13 +64,7 @@ def hand_in(
     hardware_class: str | None = None,
     key: str | None = None,
 ) -> str | Repeated:
-    """Store a package as an entry and ask for its measurement; returns the submission's id.
-
-    It goes to workers of the wanted hardware class, or of the one that has its environment. With an
-    idempotency key the same request is stored once. Raises a RuleError with every problem of the
-    package, ConflictError for one that was handed in before, ContentError where no worker trains
-    it, UsedUpError without room in a quota.
-    """
+    """Store a package as an entry and ask for its measurement; returns the submission's id."""
     check_idempotency_key(key)
     package = check_package(services, files)
     earlier = find_earlier(services, caller, key, request_sha256=package.sha256)
@@ -177,10 +171,7 @@ def new_entry(
     *,
     key: str | None = None,
 ) -> Submission:
-    """Admit a package and return its submission with it, outside the session.
-
-    Raises as `hand_in` does.
-    """
+    """Admit a package and return its submission with it, outside the session."""
     viewer = Viewer(user_ids=(caller.user_id,), sees_all=caller.is_organiser)
     require_parent(session, viewer, package)
     host = choose_host(session, caller, package.manifest.environment, hardware_class)
@@ -200,11 +191,7 @@ def new_entry(
 def choose_host(
     session: Session, caller: Caller, environment: str, hardware_class: str | None
 ) -> Host:
-    """Choose the workers that train a package: those heard last, the organisers' first.
-
-    Raises ContentError where none has the environment, or only workers without a memory cgroup
-    that train packages of known participants.
-    """
+    """Choose the workers that train a package: those heard last, the organisers' first."""
     found = [worker for worker in _workers(session) if environment in _environments(worker)]
     if hardware_class is not None:
         found = [worker for worker in found if worker.hardware_class == hardware_class]
@@ -249,7 +236,6 @@ def takes_packages_of(box: Mapping[str, Any], user: User, *, owner: int | None) 
 
 
 def _workers(session: Session) -> Iterator[WorkerRow]:
-    """Confirmed workers with a box, the latest heard first."""
     statement = (
         select(WorkerRow)
         .where(
@@ -352,7 +338,6 @@ def _submission(
 
 
 def _no_result(benchmark: Benchmark) -> Result:
-    """Result of no runs: an entry's time is measured, not claimed."""
     absent = dict.fromkeys(
         (
             *("tta_seconds", "tta_display", "tta_low_seconds", "tta_high_seconds", "cv_percent"),

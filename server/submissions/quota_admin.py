@@ -45,10 +45,7 @@ def read_quotas(session: Session, settings: Settings) -> QuotaList:
 
 
 def change_quota(session: Session, caller: Caller, name: str, wanted: QuotaSet) -> None:
-    """Set the quotas of a user; written to the audit log.
-
-    Raises NotFoundError, ContentError where nothing is to be set.
-    """
+    """Set the quotas of a user. Written to the audit log."""
     if wanted.submissions_per_day is None and wanted.gpu_seconds_per_month is None:
         raise ContentError("Nothing to set: pass submissions_per_day or gpu_seconds_per_month.")
     user = find_user(session, name)

@@ -96,9 +96,7 @@ def reserve_replay(
 ) -> float:
     """Estimate a verification's accelerator seconds, if the user's quota has room for them.
 
-    Without `lock` the room may be taken by another request. `benchmark` is the definition of a
-    submission that is not stored. Raises UsedUpError, or NotAllowedError if the estimate exceeds
-    the whole quota.
+    Without `lock` the room may be taken by another request.
     """
     benchmark = benchmark or definition(session, submission.benchmark_sha256)
     expected = Estimator(session, kind, wishes or {}).estimate(
@@ -184,7 +182,6 @@ def _room_at(
 
 
 def _spent(session: Session, user_id: int) -> Iterator[Spent]:
-    """Verifications on a user's quota, the oldest first."""
     now = utc_now()
     rows = session.execute(
         select(Verification.id, Verification.kind, Verification.state, Verification.created_at,

@@ -51,10 +51,7 @@ class Failed:
 
 @dataclass
 class Summary:
-    """Result of rescoring submissions.
-
-    The `definition` is the one that each result names ("stored") or the server's ("current").
-    """
+    """Result of rescoring submissions."""
 
     definition: str
     dry_run: bool
@@ -72,11 +69,7 @@ def rescore_submissions(
     dry_run: bool = False,
     progress: Callable[[str], None],
 ) -> Summary:
-    """Rescore all submissions or those of one benchmark, the oldest first; store the changes.
-
-    Each is one transaction with the version of its board. One that cannot be rescored is reported,
-    and the rest go on. A dry run stores nothing. Raises NotFoundError for an unknown benchmark.
-    """
+    """Rescore submissions, the oldest first, each in one transaction with its board."""
     summary = Summary("current" if current else "stored", dry_run)
     for submission_id in _submissions_of(services, benchmark_id):
         summary.submissions += 1
@@ -98,7 +91,6 @@ def rescore_submissions(
 
 
 def _submissions_of(services: Services, benchmark_id: str | None) -> Sequence[str]:
-    """Ids of the submissions that have logs of their own: a package has none."""
     query = (
         select(Submission.id)
         .where(Submission.id.not_in(select(TrainingPackage.submission_id)))
@@ -176,7 +168,6 @@ def _store(
     benchmark: Benchmark,
     changes: Sequence[Change],
 ) -> None:
-    """Store the derived figures, raise the board's version and log it, in one transaction."""
     with services.database.write() as session:
         lock_submissions(session, scored_before.id)
         submission = find_submission(session, scored_before.id)

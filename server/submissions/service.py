@@ -97,9 +97,7 @@ def submissions_page(
     limit: int,
     cursor: str | None,
 ) -> tuple[list[Submission], str | None]:
-    """A page of a benchmark's, a user's, a package's or all submissions, newest first, and the
-    cursor of the next page.
-    """
+    """A page of submissions, newest first, and the cursor of the next page."""
     query = (
         select(Submission)
         .order_by(Submission.submitted_at.desc(), Submission.id.desc())

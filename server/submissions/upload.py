@@ -92,10 +92,7 @@ class Upload:
 
 @contextmanager
 def staged_upload(form: FormData, store: ArtifactStore, settings: Settings) -> Iterator[Upload]:
-    """Stage the files of a form; removes those that were not kept by the end of the block.
-
-    Raises ContentError or TooLargeError naming the part and the expectation.
-    """
+    """Stage the files of a form; removes those that were not kept by the end of the block."""
     staged: dict[str, Staged] = {}
     claim: Staged | None = None
     try:
@@ -208,7 +205,6 @@ def move_what_waits(database: Database, store: ArtifactStore) -> int:
 
 
 def _hashes(folder: Path) -> Mapping[str, Path]:
-    """Files of a folder by the SHA-256 of their content."""
     hashes = {}
     for path in folder.iterdir():
         with suppress(FileNotFoundError), path.open("rb") as file:
@@ -217,7 +213,6 @@ def _hashes(folder: Path) -> Mapping[str, Path]:
 
 
 def _named(connection: Connection, hashes: Collection[str]) -> set[str]:
-    """Filter hashes to those that a row has, as that of a log, a claim or a benchmark's file."""
     wanted, named = sorted(hashes), set[str]()
     for start in range(0, len(wanted), HASHES_AT_ONCE):
         some = wanted[start : start + HASHES_AT_ONCE]

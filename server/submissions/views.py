@@ -113,10 +113,7 @@ def submission_view(
     judged_on: JudgedOnView | None = None,
     runs: list[RunView] | None = None,
 ) -> SubmissionView:
-    """View of a stored submission with its runs and verifications, and its cost by the price book.
-
-    Its runs are read unless they are given.
-    """
+    """View of a stored submission with its runs, its verifications and its cost."""
     published = published_verification(submission)
     return SubmissionView.of(
         submission,
@@ -148,7 +145,6 @@ def submission_view(
 
 
 def _package_view(submission: Submission) -> PackageView | None:
-    """View of an entry's package, without its files."""
     package = submission.trained_package
     if package is None:
         return None

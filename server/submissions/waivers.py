@@ -28,10 +28,7 @@ def broken_rules(violations: Iterable[Mapping[str, Any]], waived: Collection[str
 def waive(
     session: Session, caller: Caller, submission_id: str, *, rule: str, reason: str
 ) -> Submission:
-    """Waive a rule that a result breaks, for organisers; written to the audit log.
-
-    Raises NotFoundError, and ConflictError if the result does not break it or it is waived.
-    """
+    """Waive a rule that a result breaks, for organisers. Written to the audit log."""
     submission = _locked(session, submission_id)
     waived = [waiver["rule"] for waiver in submission.waivers or ()]
     if rule in waived:
@@ -83,7 +80,6 @@ def _set(
     added: Mapping[str, Any] | None = None,
     removed: Mapping[str, Any] | None = None,
 ) -> None:
-    """Store the waivers with one more or one fewer, and whether the result may rank by them."""
     kept = [each for each in submission.waivers or () if each != removed]
     submission.waivers = [*kept, added] if added is not None else kept
     rules = [waiver["rule"] for waiver in submission.waivers]

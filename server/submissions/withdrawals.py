@@ -33,9 +33,6 @@ def withdraw(session: Session, caller: Caller, submission_id: str, reason: str) 
 
     A replay that has started goes on: its sealed runs count in the pool of their settings, or an
     unlucky one would be withdrawn and requested again.
-
-    For its submitter and organisers; written to the audit log. Raises NotFoundError,
-    NotAllowedError, ConflictError if it is withdrawn already.
     """
     submission = _find_own(session, caller, submission_id)
     # Before the board and the submission, as for a report.
@@ -62,10 +59,7 @@ def withdraw(session: Session, caller: Caller, submission_id: str, reason: str) 
 
 
 def reinstate(session: Session, caller: Caller, submission_id: str, reason: str) -> Submission:
-    """Let a withdrawn submission rank again, for organisers; written to the audit log.
-
-    Raises NotFoundError, ConflictError if it is not withdrawn.
-    """
+    """Let a withdrawn submission rank again, for organisers. Written to the audit log."""
     submission = find_submission(session, submission_id)
     _lock(session, submission)
     if submission.withdrawn_at is None:

@@ -44,9 +44,6 @@ def lease_attempt(
 ) -> Lease:
     """Give a queued attempt to the worker that was drawn for it.
 
-    Raises ConflictError if it is not queued (any more) or another worker was drawn, HeldError if
-    the worker or its queue is held, NotAllowedError if the name is another user's.
-
     One UPDATE decides: a message delivered twice, or late, finds the attempt taken.
     """
     attempt = lock_attempt(session, attempt_id)
@@ -99,11 +96,7 @@ def record_events(
     fence: int,
     arrived_at: datetime,
 ) -> BatchAnswer:
-    """Store a worker's events and renew its lease. Events that are stored already are skipped.
-
-    An event has the moment at which it first arrived, however long it waited to be written. Raises
-    ConflictError if the attempt is not this worker's any more.
-    """
+    """Store a worker's new events, each with its first arrival, and renew the lease."""
     attempt = owned_attempt(session, attempt_id, secret, fence)
     if attempt.state == "cancelled":
         return BatchAnswer(proceed=False, reason="cancelled")

@@ -114,10 +114,7 @@ def runs_view(session: Session, calibration: Calibration) -> CalibrationRuns:
 def comparison_view(
     session: Session, first: Calibration, second: Calibration | None
 ) -> CalibrationComparison:
-    """Compare a calibration with another, or with the runs of its benchmark's file.
-
-    Raises ContentError if they measured different benchmarks.
-    """
+    """Compare a calibration with another, or with the runs of its benchmark's file."""
     if second is not None and second.benchmark_id != first.benchmark_id:
         raise ContentError(
             f"with: calibration {second.id} measured {second.benchmark_id}; expected one of "

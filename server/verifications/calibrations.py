@@ -40,10 +40,7 @@ from server.verifications.service import cancel_verification, has_every_run
 def ask_for_calibration(
     services: Services, session: Session, caller: Caller, wanted: CalibrationCreate
 ) -> Calibration:
-    """Plan, seal and queue runs of the reference at each batch size; written to the audit log.
-
-    Raises NotFoundError for an unknown benchmark, ContentError if the reference cannot train them.
-    """
+    """Plan, seal and queue runs of the reference at each batch size. Written to the audit log."""
     benchmark = find_benchmark(services.benchmarks, wanted.benchmark)
     if len(set(wanted.batch_sizes)) != len(wanted.batch_sizes):
         raise ContentError(f"batch_sizes: got {wanted.batch_sizes}; expected each size once.")
@@ -73,11 +70,7 @@ def ask_for_calibration(
 def go_on_with_calibration(
     session: Session, caller: Caller, calibration_id: str, wanted: CalibrationContinue
 ) -> Calibration:
-    """Queue the missing runs of every batch size, those of failed chunks included.
-
-    Written to the audit log. Raises NotFoundError, ConflictError if none is missing, or if the
-    calibration is adopted.
-    """
+    """Queue the missing runs of every batch size, those of failed chunks included."""
     calibration = lock_calibration(session, calibration_id)
     if calibration.adopted_at is not None:
         raise ConflictError(
@@ -99,10 +92,7 @@ def go_on_with_calibration(
 
 
 def end_calibration(session: Session, caller: Caller, calibration_id: str) -> Calibration:
-    """Cancel the chunks under way; keep finished runs. Written to the audit log.
-
-    Raises NotFoundError, ConflictError if nothing is under way.
-    """
+    """Cancel the chunks under way and keep the finished runs."""
     find_calibration(session, calibration_id)
     # A report locks its verification before the calibration, so all of them are locked first.
     locked = [
@@ -124,10 +114,7 @@ def end_calibration(session: Session, caller: Caller, calibration_id: str) -> Ca
 def adopt_calibration(
     session: Session, calibration_id: str, *, adopted_by: Caller, reason: str
 ) -> Calibration:
-    """Judge verifications planned from this moment for its definition by this calibration.
-
-    Raises ConflictError while it is under way, if it is adopted, or if it has too few runs.
-    """
+    """Judge verifications planned from this moment for its definition by this calibration."""
     calibration = lock_calibration(session, calibration_id)
     if calibration.adopted_at is not None:
         raise ConflictError(f"Calibration {calibration_id} is adopted already.")
@@ -207,7 +194,6 @@ def _next_version(session: Session, benchmark: Benchmark) -> int:
 
 
 def _queue_missing(session: Session, calibration: Calibration) -> int:
-    """Plan the runs that are neither finished nor under way; returns their number."""
     benchmark = definition(session, calibration.benchmark_sha256)
     _require_trainable(benchmark, calibration.batch_sizes)
     chunks = chunks_of(session, calibration.id)

@@ -63,8 +63,7 @@ def begin_cross_check(
 ) -> tuple[bool, Reason | None]:
     """Queue the drawn cross-checks; returns if the verdict waits for them, and why it stays open.
 
-    If the runs reject the claim, all of them are trained again, unless an organisers' worker
-    trained them.
+    Rejected runs are all trained again, unless an organisers' worker trained them.
     """
     organisers = is_organisers_worker(session, report.system.worker)
     counted = [run.index for run in report.runs if not is_excused(run)]
@@ -85,10 +84,7 @@ def has_other_owner(
     *,
     seeds: Sequence[int] = (),
 ) -> bool:
-    """Whether another owner has a worker of the class, not held, that could cross-check.
-
-    `seeds` has the seed of a run that was trained again already, as owners_at has it.
-    """
+    """Whether another owner has a worker of the class, not held, that could cross-check."""
     session.flush()
     barred = owners_at(session, verification.id, seeds=seeds)
     owners = session.scalars(

@@ -129,7 +129,6 @@ class Dispatcher:
                 break
 
     def _open(self) -> tuple[bool, bool]:
-        """Whether any attempt runs, and whether any waits."""
         with self._database.read_columns() as connection:
             asked_at = utc_now()
             row = connection.execute(self._what_is_open).one()
@@ -179,6 +178,5 @@ def seconds_ahead(there: datetime, *, since: datetime, until: datetime) -> float
 
 
 def _ids(job: ReplayJob) -> dict[str, str]:
-    """Ids of a job for its log lines."""
     ids = {"attempt_id": job.attempt_id, "verification_id": job.verification_id}
     return ids if job.submission_id is None else ids | {"submission_id": job.submission_id}

@@ -67,11 +67,7 @@ def ask_for_duel(session: Session, caller: Caller, body: DuelCreate) -> Verifica
 
 
 def request_duel(session: Session, body: DuelCreate, *, requested_by: int) -> Verification:
-    """Draw and seal a duel, and queue its first attempt.
-
-    Raises NotFoundError if a submission is missing, ContentError if the two cannot be compared,
-    ConflictError if they are in a duel already.
-    """
+    """Draw and seal a duel, and queue its first attempt."""
     challenger, holder = _lock_both(session, body)
     benchmark = require_comparable(session, challenger, holder)
     _require_no_other(session, challenger, holder)
@@ -109,10 +105,7 @@ def _lock_both(session: Session, body: DuelCreate) -> tuple[Submission, Submissi
 
 
 def require_comparable(session: Session, challenger: Submission, holder: Submission) -> Benchmark:
-    """The challenger's definition, which both are trained under.
-
-    Raises ContentError if they cannot have a duel.
-    """
+    """The challenger's definition, which both are trained under."""
     both = f"Submissions {challenger.id} and {holder.id}"
     if challenger.benchmark_id != holder.benchmark_id:
         raise ContentError(

@@ -151,10 +151,7 @@ class Follower:
         self._is_level = False
 
     async def next(self, position: Position) -> News:
-        """Wait for the next events after a position; some before it may be repeated.
-
-        Reads from the database until it has no more, then from the feed.
-        """
+        """Wait for the next events after a position; some before it may be repeated."""
         if self._is_level:
             await self._feed.wait(self._seen)
             behind = self._feed.count - self._seen

@@ -83,10 +83,9 @@ def expected_starts(
     may_take: Callable[[str, str | None], bool],
     now: datetime,
 ) -> list[tuple[Queued, Expected]]:
-    """Order the queued attempts by their start, each with its expected time.
+    """Order the queued attempts by their start, each with its expected time if it has one.
 
-    `turns` has the turns of each hardware class's queue; `may_take` says whether a worker of one
-    class may take an attempt that wants another. Attempts without an estimate come last.
+    `may_take` says whether a worker of one class may take an attempt that wants another.
     """
     plan = _Assignment(waiting, takers, turns, may_take)
     plan.place_sent(typical, now)
@@ -273,7 +272,6 @@ def _make_plan(session: Session, situation: Situation, now: datetime) -> Plan:
 def _foretell(
     session: Session, situation: Situation, now: datetime
 ) -> list[tuple[Queued, Expected]]:
-    """Queued attempts in the order in which they should start."""
     waiting = waiting_attempts(session)
     typical = typical_seconds(recent_seconds(session))
     running = {attempt.worker: attempt for attempt in situation.running}

@@ -20,10 +20,7 @@ from server.verifications.jobs import trains_packages
 
 
 def training_grant(session: Session, attempt_id: str, secret: str, *, fence: int) -> TrainingGrant:
-    """Packages, nonces and limits of an attempt that trains in a box.
-
-    Raises ConflictError unless the attempt is this worker's and runs, or if it trains no package.
-    """
+    """Packages, nonces and limits of an attempt that trains in a box."""
     attempt = _running(session, attempt_id, secret, fence)
     verification = attempt.verification
     policy = _policy(verification, benchmark_of(session, verification))
@@ -66,7 +63,6 @@ def _policy(verification: Verification, benchmark: Benchmark) -> TrainingPolicy:
 
 
 def _content(session: Session, attempt: Attempt, name: str) -> PackageContent:
-    """Content of a package as it was handed in for the class that trains it."""
     verification = attempt.verification
     sides = (verification.submission_id, verification.against_id)
     statement = select(TrainingPackage).where(

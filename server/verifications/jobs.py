@@ -61,10 +61,7 @@ NOBODY_YET = ""
 
 @dataclass(frozen=True)
 class Order:
-    """Job to queue: its purpose and request, the requester, and the rows that it is about.
-
-    `sealed` is sealed with the draw, the purpose and the settings.
-    """
+    """Job to queue: its purpose and request, the requester, and the rows that it is about."""
 
     purpose: Purpose
     request: Request
@@ -91,10 +88,7 @@ def order_about(
     requested_by: int,
     reason: str | None,
 ) -> Order:
-    """Order about one submission; evidence is judged by the calibration of its precision.
-
-    Raises ContentError if nobody adopted one for a precision that is not the reference's own.
-    """
+    """Order about one submission. Evidence is judged by the calibration of its precision."""
     precision = _precision_of(session, submission)
     adopted = adopted_calibration(session, submission.benchmark_sha256, precision)
     if precision is not None and purpose.is_evidence and adopted is None:
@@ -139,8 +133,7 @@ def _why_uncalibrated(benchmark_id: str, precision: str) -> str:
 def queue_job(session: Session, order: Order) -> Verification:
     """Plan the trainings, seal them, and queue a first attempt.
 
-    Every run may take as long as the benchmark allows, plus the time to start. Raises RuleError if
-    they cannot be planned.
+    Every run may take as long as the benchmark allows, plus the time to start.
     """
     benchmark, purpose = order.request.benchmark, order.purpose
     trainings = purpose.plan(order.request)
@@ -218,11 +211,7 @@ def is_apart(verification: Verification) -> bool:
 
 
 def queue_attempt(session: Session, verification: Verification, *, number: int) -> None:
-    """Queue an attempt; the dispatch loop sends it after the commit.
-
-    It waits since its verification was requested, so a retry has the place of the failed attempt.
-    A requester who is not the submitter is an organiser.
-    """
+    """Queue an attempt. The dispatch loop sends it after the commit. A retry keeps its place."""
     now = utc_now()
     submission = verification.submission
     asker = verification.requested_by

@@ -53,7 +53,6 @@ def judge_report(
 
 
 def _case(session: Session, verification: Verification, report: ReplayReport) -> Case:
-    """Gather a report with everything its purpose judges it by."""
     submission, checked = verification.submission, verification.checks_id
     case = Case(benchmark_of(session, verification), trainings_of(verification), report)
     if checked is not None:
@@ -72,9 +71,7 @@ def _case(session: Session, verification: Verification, report: ReplayReport) ->
 def conclude_replay(
     session: Session, verification: Verification, report: ReplayReport, why: Reason | None
 ) -> None:
-    """Judge a claim by its replay; the submission's status follows the verdict.
-
-    With a reason to leave it open the verdict is inconclusive, whatever the replay shows."""
+    """Judge a claim by its replay. With a reason to leave it open the verdict is inconclusive."""
     submission = verification.submission
     verdict = judge_report(session, verification, report)
     if submission is None or verdict is None:
@@ -168,7 +165,6 @@ def show_latency(session: Session, verification: Verification) -> None:
 
 
 def _is_of_its_system(submission: Submission, report: ReplayReport) -> bool:
-    """Whether a figure may stand beside the claim: on the claim's hardware class only."""
     return bool(submission.system["hardware_class"] == report.system.hardware_class)
 
 

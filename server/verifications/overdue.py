@@ -179,7 +179,6 @@ def end_unmade_cross_checks(database: Database, *, now: datetime | None = None) 
 
 
 def _has_other_owner(session: Session, attempt: Attempt) -> bool:
-    """Whether another owner's worker is there to make a cross-check."""
     checked = session.get_one(Verification, attempt.verification.checks_id)
     seeds = attempt.verification.seeds
     return has_other_owner(session, checked, attempt.hardware_class or "", seeds=seeds)
@@ -228,7 +227,6 @@ def _end(session: Session, attempt: Attempt, condition: ColumnElement[bool], *, 
 
 
 def _ids(attempt: Attempt) -> dict[str, str]:
-    """Ids of an attempt for its log lines."""
     ids = {"attempt_id": attempt.id, "verification_id": attempt.verification_id}
     submission_id = attempt.verification.submission_id
     return ids if submission_id is None else ids | {"submission_id": submission_id}

@@ -262,7 +262,6 @@ def standing_if_published(
 def _standing_by(
     session: Session, submission: Submission, status: str, published: Verification | None
 ) -> tuple[Evidence, Check | None]:
-    """Evidence and check of a submission by a status and the verdict that it rests on."""
     uncalibrated = published is not None and _is_between_calibrated(session, submission, published)
     measured = not uncalibrated and _is_measured(session, submission, status, published)
     evidence = evidence_of(archive=submission.published is not None, measured=measured)

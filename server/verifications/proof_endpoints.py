@@ -73,10 +73,7 @@ IN_MEMORY_BYTES = 8 * MIB
 
 
 def write_bundle(proof: bytes, files: Iterable[str], artifacts: ArtifactStore) -> IO[bytes]:
-    """Write the zip of a proof and of the stored files of these hashes; at its beginning.
-
-    Raises LostFileError naming a file that the store has lost.
-    """
+    """Write the zip of a proof and of the stored files of these hashes; at its beginning."""
     target = SpooledTemporaryFile(max_size=IN_MEMORY_BYTES)  # noqa: SIM115  the caller closes it
     try:
         with zipfile.ZipFile(target, "w") as bundle:

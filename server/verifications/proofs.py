@@ -242,11 +242,7 @@ class SignedProof:
 
 
 def sign_proof(services: Services, verification_id: str, viewer: Viewer) -> SignedProof:
-    """Sign the statement of an ended verification with the current key, in an envelope.
-
-    Raises NotFoundError, and ConflictError while the verification is under way: its draw stays
-    sealed until then.
-    """
+    """Sign the statement of an ended verification: the draw stays sealed until the end."""
     parts = _ended_parts(services, verification_id, viewer)
     files = _files(parts["submission"])
     payload = canonical(statement_of(parts, files))

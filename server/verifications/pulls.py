@@ -79,7 +79,6 @@ class PullDesk:
                 del self._waiting[name]
 
     async def _look(self) -> None:
-        """Look until nobody waits."""
         while self._waiting:
             try:
                 drawn = await run_in_threadpool(self._drawn)
@@ -93,7 +92,6 @@ class PullDesk:
             await asyncio.sleep(LOOK_SECONDS)
 
     def _drawn(self) -> list[tuple[str, str]]:
-        """Workers with an attempt that they have not claimed."""
         with self._database.read_columns() as connection:
             rows = connection.execute(
                 select(Attempt.sent_to, Attempt.id)

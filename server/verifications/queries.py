@@ -70,10 +70,7 @@ def list_verifications(session: Session, *, state: str | None, limit: int) -> li
 
 
 def latest_of(session: Session, submission: Submission, *, most: int) -> Sequence[Verification]:
-    """Latest verifications of a submission, newest first, and the published one if it is older.
-
-    Their reasons, attempts and trainings are loaded.
-    """
+    """Latest verifications of a submission, newest first, and the published one if it is older."""
     latest = {verification.id for verification in submission.verifications[-most:]}
     published = published_verification(submission)
     wanted = latest if published is None else latest | {published.id}

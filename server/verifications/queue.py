@@ -41,10 +41,7 @@ NO_LINES = Lines()
 
 @dataclass(frozen=True)
 class _Look:
-    """Snapshot of all workers ever seen, of the living ones, and of the queue.
-
-    `visible` are the open verifications that the viewer may see, None for all of them.
-    """
+    """Snapshot of all workers ever seen, of the living ones, and of the queue."""
 
     now: datetime
     workers: Sequence[WorkerRow]
@@ -61,10 +58,7 @@ class _Look:
 
 
 def read_queue(session: Session, *, alive_seconds: float, shown: int | None = None) -> QueueView:
-    """Read the queue of every hardware class that has a worker or an attempt waiting.
-
-    With `shown` each class lists only so many, the next to start.
-    """
+    """Read the queue of every hardware class that has a worker or an attempt waiting."""
     look = _look(session, alive_seconds)
     lines = _lines(session, look, shown)
     classes = {row.hardware_class for row in look.workers} | {name for name in lines if name}
@@ -122,7 +116,6 @@ def _alive(workers: Sequence[WorkerRow], since: datetime) -> list[WorkerRow]:
 
 
 def _lines(session: Session, look: _Look, shown: int | None) -> dict[str | None, Lines]:
-    """Queue of each hardware class as the viewer may see it."""
     seen = {name: _seen(line, look.visible) for name, line in look.plan.lines.items()}
     first = {name: line[:shown] for name, line in seen.items()}
     listed = _listed(session, [place for line in first.values() for place in line])
@@ -249,10 +242,7 @@ class Waits:
 
 
 def _queued_beside(session: Session) -> int:
-    """Number of other queued attempts. Only the whole queue tells which of them go first.
-
-    Counted by an index: excluding this attempt would read every row.
-    """
+    """Number of other queued attempts, by an index: excluding this one would read every row."""
     queued = select(func.count()).select_from(Verification).where(Verification.state == "queued")
     with seeing(session, ORGANISER):
         count = session.scalar(queued) or 0

@@ -156,7 +156,6 @@ def _resend_lost(session: Session, idle: FreeWorkers, now: datetime) -> list[tup
 def _by_turns(
     session: Session, idle: FreeWorkers, hardware_class: str, heads: Sequence[Head], now: datetime
 ) -> list[tuple[str, str]]:
-    """Send as many attempts as workers of this class are free, in fair order."""
     able = [head for head in heads if idle.may_take(hardware_class, head.hardware_class)]
     waiting = (head.waiting(str(place)) for place, head in enumerate(able))
     queue = FairQueue(waiting, read_turns(session, hardware_class))
@@ -182,7 +181,6 @@ def _draw(
     hardware_class: str,
     oldest: Sequence[tuple[str, datetime]],
 ) -> tuple[str, str] | None:
-    """First of some attempts that a free worker may take, and the worker."""
     for attempt_id, _ in oldest:
         barred = partial(barred_owners, session, attempt_id)
         able = able_to_train(session, idle, attempt_id)

@@ -91,7 +91,7 @@ def why_refused(
 
 
 def tell_of_refusal(session: Session, attempt: Attempt, why: str) -> None:
-    """Notify organisers that a report was refused; written to the audit log."""
+    """Notify organisers that a report was refused. Written to the audit log."""
     if attempt.worker is None:
         return
     emit(session, WorkerOut(attempt.worker, "refused", why=why, attempt_id=attempt.id))
@@ -187,7 +187,6 @@ def _known_curves(
 
 
 def _adopted(session: Session, verification: Verification) -> list[Calibration]:
-    """Adopted calibrations in the precisions that a verification trains in."""
     found = (
         adopted_calibration(session, verification.benchmark_sha256, precision)
         for precision in {training.precision for training in verification.trainings}
@@ -211,7 +210,6 @@ def _claimed_curves(session: Session, submission: Submission | None) -> list[Kno
 def _replayed_curves(
     session: Session, verification: Verification, benchmark: Benchmark, report: ReplayReport
 ) -> list[KnownCurve]:
-    """Runs of the benchmark's earlier verifications that begin like one of the report."""
     openings = {_opening(run) for run in report.runs}
     rows = session.execute(
         select(JobTraining.verification_id, JobTraining.index)

@@ -64,9 +64,8 @@ def finish_attempt(
 ) -> Attempt:
     """End an attempt with its report: result and terminal state in this transaction.
 
-    Repeating the same report gets the same answer. A report that contradicts the events that the
-    server received fails the attempt, with the code "report_refused". Raises ConflictError if the
-    attempt is not this worker's any more, RuleError if the report is impossible or of another plan.
+    The same report again gets the same answer. One that contradicts the stored events fails the
+    attempt.
     """
     refuse_unstorable(report)
     require_a_system(report.system)
@@ -135,10 +134,7 @@ def _refusal(why: str) -> Failure:
 
 
 def _require_own_name_in(session: Session, attempt: Attempt, report: ReplayReport) -> None:
-    """Raise ContentError unless a report names the worker and hardware class of its claim.
-
-    The name identifies the owner behind a verdict; the class decides if times are comparable.
-    """
+    """The name identifies the owner behind a verdict. The class decides if times are comparable."""
     hardware_class = session.scalar(
         select(WorkerRow.hardware_class).where(WorkerRow.name == attempt.worker)
     )
@@ -158,7 +154,6 @@ def as_followed(attempt: Attempt, failure: Failure) -> Failure:
 
 
 def _is_spent(attempt: Attempt, failure: Failure) -> bool:
-    """Whether infrastructure failures have used up the attempts of a verification."""
     is_infrastructure = failure.kind == "infrastructure"
     return is_infrastructure and _failed(attempt) >= attempt.verification.max_attempts
 
@@ -170,10 +165,7 @@ def _failed(attempt: Attempt) -> int:
 
 
 def retry_or_give_up(session: Session, attempt: Attempt, failure: Failure) -> None:
-    """Queue the next attempt after an infrastructure failure, or end the verification.
-
-    `failure` is as the attempt shows it (`as_followed`).
-    """
+    """Queue the next attempt after an infrastructure failure, or end the verification."""
     verification, is_spent = attempt.verification, _is_spent(attempt, failure)
     if failure.kind == "infrastructure" and not is_spent:
         if verification.submission is not None:  # Before the row of an attempt, which names a user.
@@ -208,7 +200,6 @@ def _infrastructure_failure(report: ReplayReport) -> Failure | None:
 
 
 def _infrastructure_run(report: ReplayReport) -> ReplayRun | None:
-    """First run that failed for an infrastructure reason, not one of the claim."""
     for run in report.runs:
         if run.failure is not None and run.failure.kind == "infrastructure":
             return run
@@ -248,7 +239,6 @@ def end_with_report(session: Session, verification: Verification, report: Replay
 def _await_cross_checks(
     session: Session, verification: Verification, report: ReplayReport, verdict: Verdict
 ) -> None:
-    """Conclude a replay, after another owner's worker has trained a run again if one is drawn."""
     waits, why = begin_cross_check(
         session,
         verification,

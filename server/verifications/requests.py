@@ -36,10 +36,7 @@ from server.verifications.service import cancel_verification, request_verificati
 def ask_for_verification(
     session: Session, caller: Caller, submission_id: str, wanted: VerificationCreate
 ) -> Verification:
-    """Request a job about a submission; written to the audit log.
-
-    Raises NotFoundError, ContentError or ConflictError as `request_verification` does.
-    """
+    """Request a job about a submission. Written to the audit log."""
     submission = find_submission(session, submission_id)
     if wanted.kind == ABLATION.name:
         _require_public_source(submission)
@@ -79,10 +76,9 @@ def _wishes(wanted: VerificationCreate) -> dict[str, int]:
 
 
 def cancel(session: Session, caller: Caller, verification_id: str) -> Verification:
-    """Cancel a verification; it gets no verdict. Written to the audit log.
+    """Cancel a verification without a verdict.
 
-    One that gathers evidence is cancelled only while it is queued, so that nobody can cut its
-    sealed runs short. Raises NotFoundError, ConflictError if it has ended or can't be cancelled.
+    Evidence is cancelled only while it is queued, so that nobody can cut its sealed runs short.
     """
     lock_verification(session, verification_id)
     verification = find_verification(session, verification_id)
@@ -123,10 +119,7 @@ def ask_as_caller(
     submission_id: str,
     wanted: VerificationCreate,
 ) -> Verification:
-    """Request a verification: of any submission as an organiser, else of one's own.
-
-    Raises as `ask_for_verification` and `ask_for_own_verification` do.
-    """
+    """Request a verification: of any submission as an organiser, else of one's own."""
     if caller.is_organiser:
         return ask_for_verification(session, caller, submission_id, wanted)
     return ask_for_own_verification(session, settings, caller, submission_id, wanted)
@@ -139,12 +132,7 @@ def ask_for_own_verification(
     submission_id: str,
     wanted: VerificationCreate,
 ) -> Verification:
-    """Request the verification of one's own submission; written to the audit log.
-
-    Raises NotFoundError unless the caller may see the submission, NotAllowedError unless it is
-    theirs and this is the first or infrastructure failures ended the earlier ones, UsedUpError if
-    the quota has no room for it; else as `ask_for_verification` does.
-    """
+    """Request the verification of one's own submission. Written to the audit log."""
     submission = find_submission(session, submission_id)
     if submission.user_id != caller.user_id:
         if not may_see(viewer_for(caller), submission):

@@ -53,11 +53,7 @@ from server.verifications.service import request_verification, set_status
 
 
 def verify_batch(services: Services, caller: Caller, wanted: BatchCreate) -> BatchView:
-    """Queue a verification of every named submission that allows it, in one transaction.
-
-    A dry run returns the same and queues nothing. Raises NotFoundError for an unknown benchmark,
-    ContentError for more submissions than one batch may have.
-    """
+    """Queue a verification of every named submission that allows it, in one transaction."""
     if wanted.benchmark is not None:
         find_benchmark(services.benchmarks, wanted.benchmark)
     if wanted.dry_run:
@@ -117,7 +113,6 @@ def _chosen(session: Session, wanted: BatchCreate) -> Sequence[Submission]:
 
 
 def _under_way(session: Session, submission_ids: Sequence[str], kind: str) -> dict[str, str]:
-    """Reason to skip a submission, by id, if a verification of it is under way."""
     rows = session.execute(
         select(Verification.submission_id, Verification.id).where(
             Verification.submission_id.in_(submission_ids),
@@ -189,10 +184,7 @@ def _record_batch(session: Session, caller: Caller, wanted: BatchCreate, view: B
 def decide(
     session: Session, caller: Caller, verification_id: str, wanted: DecisionCreate
 ) -> Verification:
-    """Publish the verdict of a rerun, or keep the published one; written to the audit log.
-
-    Raises NotFoundError, ConflictError if there is no pending verdict.
-    """
+    """Publish the verdict of a rerun, or keep the published one. Written to the audit log."""
     lock_verification(session, verification_id)
     verification = find_verification(session, verification_id)
     submission = require_submission(verification)
@@ -226,10 +218,7 @@ def decide(
 def compare_verifications(
     session: Session, first_id: str, second_id: str
 ) -> VerificationComparison:
-    """Compare verdicts, replays, bands and systems of two verifications of one submission.
-
-    Raises NotFoundError, ContentError if they are not two of one submission.
-    """
+    """Compare verdicts, replays, bands and systems of two verifications of one submission."""
     first, second = find_verification(session, first_id), find_verification(session, second_id)
     if first.submission_id != second.submission_id:
         raise ContentError(

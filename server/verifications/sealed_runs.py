@@ -22,10 +22,9 @@ class SealedRun:
 
 
 def sealed_runs(benchmark: Benchmark, report: ReplayReport) -> list[SealedRun]:
-    """The runs of a report that count in the pool of its configuration.
+    """Runs of a report that count in a pool.
 
-    A run that the machinery
-    ended is no run; one that missed the target or ran into its limit is infinite.
+    A run that the infrastructure ended is left out. One that missed the target is infinite.
     """
     found = []
     for run in report.runs:

@@ -49,12 +49,7 @@ def request_verification(
     purpose: Purpose = REPLAY,
     wishes: Mapping[str, Any] | None = None,
 ) -> Verification:
-    """Plan and seal a job about one submission, and queue its first attempt.
-
-    Raises ContentError if the submission cannot be
-    trained for this purpose, ConflictError if a job of the purpose is under way or is not for such
-    a submission.
-    """
+    """Plan and seal a job about one submission, and queue its first attempt."""
     # Locked and read again: it may be scored under another definition at the same moment.
     refresh_to_check(session, submission)
     if submission.duplicate_of is not None:
@@ -139,10 +134,7 @@ def end_withdrawn(session: Session, event: SubmissionWithdrawn) -> None:
 
 
 def refresh_to_check(session: Session, submission: Submission) -> None:
-    """Lock and refresh a submission before it is verified.
-
-    Raises ConflictError if it was withdrawn.
-    """
+    """Lock and refresh a submission before it is verified."""
     lock_submissions(session, submission.id)
     session.refresh(submission, ["status", "benchmark_sha256", "withdrawn_at", "duplicate_of"])
     if submission.withdrawn_at is not None:
@@ -158,10 +150,7 @@ def _checked(verification: Verification) -> Submission | None:
 
 
 def mark_verifying(session: Session, verification: Verification) -> None:
-    """Mark a submission as being verified.
-
-    An earlier verdict stands, on the board too, until there is another.
-    """
+    """Mark a submission as being verified. An earlier verdict stands until there is another."""
     submission = _checked(verification)
     if submission is not None and submission.status == "claimed":
         set_status(session, submission, "verifying")

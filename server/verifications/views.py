@@ -78,11 +78,7 @@ def view(
     owners: Mapping[str, int] | None = None,
     waits: Waits | None = None,
 ) -> VerificationView:
-    """View of a verification, with the reason why it still waits.
-
-    Without its report all figures derived from it are left out, without its band the control
-    points. `owners` and `waits` save statements, for a list.
-    """
+    """View of a verification. `owners` and `waits` save statements, for a list."""
     if owners is None:
         owners = owners_of(session, [verification])
     if benchmark is None:
@@ -115,7 +111,6 @@ def view(
 
 
 def _shows_output(verification: Verification) -> bool:
-    """Whether the reader of a job's session may read what its runs wrote."""
     session = object_session(verification)
     viewer = ORGANISER if session is None else viewer_of(session)
     sides = (verification.submission, verification.against)
@@ -131,7 +126,6 @@ def shown_report(verification: Verification) -> Any:
 
 
 def _settings(verification: Verification) -> list[dict[str, Any]] | None:
-    """Settings of each run, if the runs of a verification may differ."""
     if not PURPOSES[verification.kind].seals_settings:
         return None
     return [training.settings for training in verification.trainings]
@@ -148,7 +142,6 @@ def decision_view(verification: Verification) -> DecisionView | None:
 def _duel_view(
     verification: Verification, benchmark: Benchmark, report: ReplayReport | None
 ) -> DuelView | None:
-    """View of a stored duel, with its result if it is reported; None for another job."""
     if verification.against_id is None:
         return None
     duel = None if report is None else judge_duel(pair_runs(benchmark, report))
@@ -188,7 +181,6 @@ def factor_views(
 def _backend_views(
     session: Session, verification: Verification, benchmark: Benchmark, report: ReplayReport
 ) -> list[BackendView]:
-    """Backends of a measured latency; empty for a job that orders none."""
     ordered = any("latency" in each.measure for each in verification.trainings)
     if benchmark.latency is None or not ordered:
         return []
@@ -233,7 +225,6 @@ def _backend_view(
 def _utilisation_views(
     session: Session, verification: Verification, report: ReplayReport
 ) -> list[RunUtilisation]:
-    """Utilisation of each reported run."""
     roofs = _roofs_of_worker(session, verification, report.system.worker)
     return list(run_utilisations(report, roofs))
 

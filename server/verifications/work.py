@@ -30,10 +30,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """A queued attempt and the hardware class it waits for, None for any.
-
-    `sent_to` is the worker that it was sent to: it has had its turn and waits for a lease.
-    """
+    """A queued attempt and the hardware class it waits for, None for any."""
 
     turn: Waiting
     work: Work
@@ -74,10 +71,7 @@ class AttemptWork:
 
 @dataclass(frozen=True, slots=True)
 class WaitingMark:
-    """Fingerprint of the queue: it changes when the queue does. Read from an index alone.
-
-    Number of queued attempts, the time of the latest request, and how many were sent to a worker.
-    """
+    """Fingerprint of the queue: it changes when the queue does. Read from an index alone."""
 
     count: int
     latest: datetime | None

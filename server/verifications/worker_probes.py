@@ -35,12 +35,7 @@ IS_CANARY = (WorkerProbeRow.gflops.is_not(None), WorkerProbeRow.moment != "roof"
 
 
 def record_probe(session: Session, probe: WorkerProbe, *, caller: Caller) -> ProbeAnswer:
-    """Store a probe; a canary off its worker's baseline excludes the worker, one that is on it
-    admits it again.
-
-    Raises ConflictError for a worker that never said hello, NotAllowedError if the name is another
-    user's.
-    """
+    """Store a probe. A canary off the baseline excludes the worker, and one on it admits it."""
     require_own_name(session, probe.worker, caller)
     worker = session.get(WorkerRow, probe.worker, with_for_update=True)
     if worker is None:
@@ -188,9 +183,7 @@ def confirm_worker(
     """Confirm a worker, so that it gets attempts, and register its hardware class if that is new.
 
     Without a user the actor is the server's own administration, whose worker counts as the
-    organisers', also one that a user confirmed before; it names the `owner` it expects. Raises
-    NotFoundError, ConflictError if it is confirmed or another user's, ContentError if it does not
-    fit its class.
+    organisers', also one that a user confirmed before. It names the `owner` it expects.
     """
     lock_boards(session, boards_of_workers(session, [name]))
     worker = find_worker(session, name)

@@ -77,7 +77,6 @@ def _roofs(probe: ProbeView | None) -> list[RoofView]:
 
 
 def _point(row: Any, roofs: list[RoofView], bandwidth: float | None) -> RooflinePointView | None:
-    """Roofline point of a report; None if it has no work, or no run progressed."""
     report = REPORT.validate_python(row.report)
     work = report.work
     rates = [rate for run in report.runs if (rate := samples_per_second(run)) is not None]
@@ -121,9 +120,9 @@ class WorkerCounts:
 def list_workers(
     session: Session, *, alive_seconds: float, limit: int | None = None, cursor: str | None = None
 ) -> WorkerList:
-    """List a page of workers, all without a limit: the living by name, then the last heard first.
+    """List a page of workers: the living by name, then the last heard first.
 
-    In this order no hello moves a worker to another page. Raises ContentError for a bad cursor.
+    In this order no hello moves a worker to another page.
     """
     since = utc_now() - timedelta(seconds=alive_seconds)
     alive = is_alive(since)
@@ -160,7 +159,6 @@ def _cursor_of(row: WorkerRow, alive: bool) -> str:
 
 
 def _is_after(cursor: str, alive: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Whether a worker comes after the one that a cursor names."""
     found = CURSOR.fullmatch(cursor) if cursor.isprintable() else None
     if found is None:
         raise ContentError("Invalid cursor. Pass the next_cursor of the previous page.")

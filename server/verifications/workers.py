@@ -36,11 +36,9 @@ LARGEST_SYSTEM_BYTES = 16 * 1024
 
 
 def greet(session: Session, hello: WorkerHello, *, caller: Caller) -> HelloAnswer:
-    """Store that a worker is alive, and its system. The first hello reserves its name for its user.
+    """Store a worker's sign of life and system, and return an organiser's order for it.
 
-    Returns an organiser's order for it. Raises NotAllowedError if the name is another user's,
-    ConflictError if this user has too many, ContentError for an impossible system, or one not of
-    its hardware class.
+    The first hello reserves its name for its user.
     """
     require_a_system(hello.system)
     system, name = asdict(hello.system), hello.system.worker
@@ -75,7 +73,6 @@ def greet(session: Session, hello: WorkerHello, *, caller: Caller) -> HelloAnswe
 
 
 def _reserve(session: Session, hello: WorkerHello, seen: dict[str, Any], caller: Caller) -> None:
-    """Store a new worker under a name that no other one has by now, or looks like."""
     name = hello.system.worker
     _require_room(session, caller)
     _require_like_no_other(session, name, caller)
@@ -112,11 +109,7 @@ def _machine(system: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def require_own_name(session: Session, name: str, caller: Caller) -> bool:
-    """Raise NotAllowedError if a worker's name is another user's.
-
-    Returns whether a worker has the name: a free one may be used by any user. Raises ContentError
-    for an invalid name.
-    """
+    """Raise NotAllowedError if a worker's name is another user's, and return if it exists."""
     _require_a_line("worker", name)
     row = session.execute(select(WorkerRow.user_id).where(WorkerRow.name == name)).first()
     if row is not None and row.user_id is not None and row.user_id != caller.user_id:
@@ -142,7 +135,6 @@ def _require_room(session: Session, caller: Caller) -> None:
 
 
 def _require_like_no_other(session: Session, name: str, caller: Caller) -> None:
-    """Raise ContentError for the form of a new name, NotAllowedError if it resembles another's."""
     fault = fault_in(name) or (
         "has a slash or only dots, which no address can hold" if _breaks_paths(name) else None
     )
