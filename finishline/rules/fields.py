@@ -189,10 +189,6 @@ class Fields:
             self._get(name, "a table"), file=self.file, error=self._error, path=self.field(name)
         )
 
-    def optional_table(self, name: str) -> "Fields | None":
-        """As `table`, or None where the field is absent or null."""
-        return self.table(name) if self.has(name) else None
-
     def read_table(self, name: str, read: "Callable[[Fields], _Made]") -> "_Made | None":
         """Read a table within this one, None where the field is absent or null."""
         return read(self.table(name)) if self.has(name) else None

@@ -27,12 +27,6 @@ def newest_revision() -> str:
     return hashlib.sha256(FIRST_MIGRATION.read_bytes()).hexdigest()[:HEX_DIGITS]
 
 
-def current_revision(database: Database) -> str | None:
-    """The revision the database is at, None if it is empty."""
-    with database.look() as connection:
-        return _revision_in(connection)
-
-
 def require_current_schema(database: Database) -> str:
     """The database's revision, if it is the one this code was written for.
 

@@ -315,7 +315,6 @@ WRONG = [
     (lambda f: f.numbers("x"), [1.0, 10**400], "list [1.0, 1000"),
     (lambda f: f.numbers("x"), [True], "list [True]"),
     (lambda f: f.table("x"), [], "list instead of a table"),
-    (lambda f: f.optional_table("x"), "", "text instead of a table"),
     (lambda f: f.tables("x"), {"a": 1}, "dict {'a': 1}"),
 ]
 
@@ -363,7 +362,6 @@ def test_absent_optional_fields_are_none_or_their_default():
     assert read.optional_text("null") is None
     assert read.optional_number("absent") is None
     assert read.optional_integer("absent") is None
-    assert read.optional_table("absent") is None
     assert read.tables("absent") == []
     assert read.text("absent", default="closed") == "closed"
     assert read.boolean("absent", default=True) is True
