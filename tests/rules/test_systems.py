@@ -236,7 +236,6 @@ STATED = {
     "price_source": "a list",
     "cloud": CLOUD,
 }
-MARCH = st.integers(1, 31).map(lambda day: date(2026, 3, day))
 
 
 def entry(number, usd, starts, **others):

@@ -137,11 +137,6 @@ class Replay:
             found = session.get_one(Verification, self.verification_id)
             return list(found.seeds)
 
-    def pool_id(self):
-        """The pool that measures the submission."""
-        with self.database.read() as session:
-            return session.get_one(Submission, self.submission_id).pool_id
-
     def change(self, attempt_id, **values):
         """Change an attempt's row behind the server's back: time that passed, for example."""
         with self.database.write() as session:
