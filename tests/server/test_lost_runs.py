@@ -1,4 +1,4 @@
-"""Sealed runs of lost attempts and of other kinds, and verdicts on figures that changed since."""
+"""Runs of lost attempts and of other kinds, and verdicts on figures that changed since."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -11,11 +11,7 @@ from finishline.rules.verification.job import Purpose, Words, draw, trainings_of
 from finishline.rules.verification.purposes import PURPOSES
 from finishline.rules.verification.verdict import Verdict
 from server.base.database import utc_now
-from server.base.models import (
-    PoolRun,
-    RunRow,
-    WorkerRow,
-)
+from server.base.models import PoolRun, RunRow, WorkerRow
 from server.submissions.rescoring import rescore_submissions
 from server.verifications.overdue import expire_leases
 from server.verifications.pools import take_out_runs
