@@ -5,7 +5,7 @@ or is withdrawn, the oldest duplicate takes its place. A submission that nobody 
 original: it would keep others from being trained.
 """
 
-from sqlalchemy import Select, exists, or_, select
+from sqlalchemy import Select, exists, or_, select, tuple_
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
@@ -54,7 +54,7 @@ def mark_duplicate(session: Session, submission: Submission) -> bool:
 def find_original(
     session: Session, submission: Submission, benchmark: Benchmark
 ) -> Submission | None:
-    """The live original of a submission's configuration, under the same rules; None under embargo.
+    """The earlier live one of a submission's configuration and rules; None under embargo.
 
     Nobody may learn there what others have handed in.
     """
@@ -66,7 +66,8 @@ def find_original(
     )
     candidates = session.scalars(
         _live(key).where(
-            Submission.id != submission.id,
+            tuple_(Submission.submitted_at, Submission.id)
+            < (submission.submitted_at, submission.id),
             Submission.duplicate_of.is_(None),
             Submission.embargoed.is_(False),
             or_(Submission.evidence == "measured", under_way),

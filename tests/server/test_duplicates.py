@@ -3,7 +3,11 @@
 from copy import deepcopy
 
 import pytest
+from sqlalchemy import update
 
+from server.base.database import utc_now
+from server.base.models import Submission
+from server.benchmarks.phases import lift_embargo
 from tests.server.test_duels import scored_under
 from tests.server.test_measured_rows import entries, verify  # noqa: F401
 
@@ -169,3 +173,22 @@ def test_one_that_nobody_trains_keeps_nobody_from_being_trained(
 ):
     submit(digits_submission)
     assert submit(digits_submission, by=bob).json()["duplicate_of"] is None
+
+
+def test_the_later_one_is_marked_when_an_embargo_ends(
+    verify, replay, submit, digits_submission, client, bob, database
+):
+    def set_all(**values):
+        with database.write() as session:
+            session.execute(update(Submission).values(values))
+
+    verify()
+    set_all(embargoed=True)
+    second = submit(digits_submission, by=bob).json()
+    assert second["duplicate_of"] is None
+    set_all(embargoed=True, evidence="measured")  # Under an embargo each is trained.
+    with database.write() as session:
+        assert lift_embargo(session, "digits", utc_now()) == 2
+
+    assert view(client, replay.submission_id)["duplicate_of"] is None
+    assert view(client, second["id"])["duplicate_of"] == replay.submission_id
