@@ -6,10 +6,6 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select, update
 
-from finishline.api.verifications import ASKED_FOR
-from finishline.rules.verification.job import Purpose, Words, draw, trainings_of
-from finishline.rules.verification.purposes import PURPOSES
-from finishline.rules.verification.verdict import Verdict
 from server.base.database import utc_now
 from server.base.models import PoolRun, RunRow, WorkerRow
 from server.submissions.rescoring import rescore_submissions
@@ -120,38 +116,6 @@ def test_the_runs_of_a_worker_that_is_contradicted_are_taken_out(attempts, ours,
         take_out_runs(session, f"{ours.name}-1")
 
     assert attempts.pooled() == {}
-
-
-def plan_trial(request):
-    """Plan one training of the reference with another batch size than the claim's."""
-    return trainings_of(draw(request.entropy, runs=1), request.package, {"batch_size": 32.0})
-
-
-def test_a_new_purpose_costs_its_rules_alone(replay, client, olivia, make_report, monkeypatch):
-    trial = Purpose(
-        "trial",
-        plan_trial,
-        judge=lambda _case: Verdict("verified", ()),
-        why_not=lambda _benchmark, _claims: None,
-        unable="cannot have a trial",
-        words=Words("trial", "Trying", {"": "The trial ended."}),
-    )
-    monkeypatch.setitem(PURPOSES, "trial", trial)
-    monkeypatch.setattr("finishline.api.verifications.ASKED_FOR", (*ASKED_FOR, "trial"))
-    answer = client.post(
-        f"/api/v1/submissions/{replay.submission_id}/verifications",
-        json={"kind": "trial"},
-        headers=olivia.headers,
-    )
-    assert answer.status_code == 201, answer.text
-    replay.verification_id = answer.json()["id"]
-    assert replay.report(replay.claim().json(), make_report(replay.seeds())).status_code == 200
-
-    view = replay.view()
-    assert (view["kind"], view["runs_planned"]) == ("trial", 1)
-    assert (view["outcome"], view["published"]) == ("verified", False)
-    assert replay.status() == "verifying"  # Its replay has not ended.
-    assert client.get(f"/verifications/{replay.verification_id}").status_code == 200
 
 
 def test_a_verdict_tells_when_scoring_again_changes_what_it_stood_on(
