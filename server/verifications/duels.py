@@ -101,6 +101,10 @@ def _lock_both(session: Session, body: DuelCreate) -> tuple[Submission, Submissi
         session.refresh(one, ["withdrawn_at"])
         if one.withdrawn_at is not None:
             raise ConflictError(f"Submission {one.id} is withdrawn and cannot have a duel.")
+        if one.duplicate_of is not None:
+            raise ConflictError(
+                f"Submission {one.id} is a duplicate of {one.duplicate_of}. Name that one instead."
+            )
     return found
 
 

@@ -301,7 +301,7 @@ def test_a_withdrawn_submission_ranks_nowhere_and_stays_readable(
 def test_what_has_started_goes_on_what_waits_is_cancelled_and_nothing_more_is_asked_for(
     replay, submit, digits_submission, client, withdraw, make_report, olivia, database
 ):
-    other = submit(digits_submission).json()["id"]
+    other = submit(digits_submission, batch_size=32).json()["id"]
     sides = {"challenger": other, "holder": replay.submission_id}
     duel = client.post("/api/v1/duels", json=sides, headers=olivia.headers).json()["id"]
     seeds = replay.seeds()
