@@ -5,7 +5,6 @@ tests/sweeps/test_proofs.py compares what it finds in frozen proofs.
 
 import json
 import struct
-from math import isfinite
 from random import Random
 
 import pytest
@@ -39,7 +38,7 @@ def test_both_write_every_number_and_name_alike(tmp_path):
     proof, random = take_apart(SOUND.read_bytes(), signing_key=key), Random(7)
     doubles = [struct.unpack("<d", random.randbytes(8))[0] for _ in range(5000)]
     texts = ["".join(chr(random.randrange(0xD800)) for _ in range(9)) for _ in range(500)]
-    proof.document["code"] |= {"numbers": [*NUMBERS, *(n for n in doubles if isfinite(n))]}
+    proof.document["code"] |= {"numbers": [*NUMBERS, *(n for n in doubles if abs(n) <= 1e100)]}
     proof.document["code"] |= {f"{text}\U0001f600\ufb01": text for text in texts}
     proof.sign()
     keys = {"keys": [{"public_key": load_signer(key).public_key}]}

@@ -94,22 +94,17 @@ def test_a_restore_that_is_killed_leaves_the_server_as_it_was(
 
     log = max(root.glob("logs/*/*"))
     kept = settings.artifacts_dir / log.parent.name / log.name
-    kept.unlink()
-    content = make_pipe(log)
+    content = make_pipe(kept)  # A backup may hold no pipe, so the store's own log is one.
     process = admin(settings, "restore", str(root), "--force")
-    end = wait_for(lambda: reader_of(log), seconds=60, what="the restore to check the logs")
-    os.write(end, content)
-    os.close(end)
-    end = wait_for(lambda: reader_of(log), seconds=60, what="the restore to copy the logs")
+    end = wait_for(lambda: reader_of(kept), seconds=60, what="the restore to copy the logs")
     kill(process)
     os.close(end)
+    kept.unlink()
     kept.write_bytes(content)
     with serving(settings) as same:
         assert answers(same) == expected
         assert same.get("/api/v1/me", headers=alice.headers).status_code == 200
 
-    log.unlink()
-    log.write_bytes(content)
     restore(services, root, force=True)
     assert len(ids_in(services.database)[0]) == 1
     assert not list(tmp_path.glob(".finishline.db*"))
