@@ -71,6 +71,14 @@ def test_demo_ends_with_two_workers_in_a_long_folder(host, tmp_path):
     assert {path.stem for path in (var / "tokens").iterdir()} > {"worker", "worker-2"}
     assert (var / "logs" / "worker-2.log").exists()
 
+    was_measured = "\nMeasured " in said
+    again = host.start("finishline", "up", "--demo", "--once", *own, **SETTINGS)
+    said, _ = again.communicate()
+    assert "Verdict: verified" in said
+    # Only a submission that is measured, or is being trained, has duplicates.
+    assert ("it is replayed again" in said) == was_measured
+    assert again.returncode == (0 if was_measured or "\nMeasured " in said else 3)
+
 
 def test_folder_of_a_killed_up_can_be_used_again(host, tmp_path):
     own = ("--var", str(tmp_path / "var"), "--port", str(free_port()))
