@@ -220,7 +220,7 @@ def ghost_label(ghost: View) -> str:
         runs = max((point["runs"] for point in ghost["points"]), default=0)
         return f"the claim, mean of {count_text(runs, 'run')}"
     if ghost["is_own"]:
-        return "the claim's own median run: it holds the record"
+        return "its own median run: it holds the record"
     return f"the record, median run of {whose}"
 
 

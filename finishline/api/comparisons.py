@@ -81,8 +81,9 @@ class GhostPointView(CurvePoint):
 class GhostView(Named):
     """A curve to compare a replay with.
 
-    "record" is the median run of the submission that holds the record of the division, which may
-    be the submission itself (`is_own`). "claim" is the mean over the submission's own runs.
+    "record" is the median run of the submission that holds the record of the division: of its
+    measured runs, if it is measured. It may be the submission itself (`is_own`). "claim" is the
+    mean over the submission's own runs.
     """
 
     role: Literal["record", "claim"]

@@ -15,9 +15,9 @@ from finishline.api.comparisons import (
 )
 from finishline.rules.benchmarks.accelerators import hardware_words
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.run import evaluation_of
-from server.base.models import ReplayEventRow, RunRow, Submission, Verification
-from server.base.standing import find_verification, purpose_of
+from finishline.rules.run import Evaluation, evaluation_of
+from server.base.models import PoolRun, ReplayEventRow, Submission, Verification
+from server.base.standing import find_verification, purpose_of, report_of
 from server.benchmarks.queries import definition
 from server.boards.records import list_records
 from server.boards.run_curves import (
@@ -92,7 +92,8 @@ def read_ghosts(
     holder = _record_holder(session, benchmark, claim)
     if holder is None:
         return [ghost_of_claim], f"no submission holds the record of {claim.division} yet"
-    points = _median_points(holder.runs, mean)  # Of these only the median run's curve is read.
+    curve = _median_curve(session, holder)
+    points = run_curve(curve, epochs_per_evaluation=epochs_per_evaluation(mean))
     if not points:
         return [ghost_of_claim], "the submission that holds the record has no curve"
     record = _ghost("record", holder, points, is_own=holder.id == claim.id)
@@ -107,12 +108,20 @@ def _record_holder(session: Session, benchmark: Benchmark, claim: Submission) ->
     return find_submission(session, mine.records[-1].submission_id)
 
 
-def _median_points(runs: Sequence[RunRow], mean: Sequence[GhostPointView]) -> list[GhostPointView]:
-    place = median_run([run.tta_seconds for run in runs])
+def _median_curve(session: Session, holder: Submission) -> list[Evaluation]:
+    """Evaluations of the median of the runs that make a submission's time."""
+    if holder.evidence != "measured":
+        place = median_run([run.tta_seconds for run in holder.runs])
+        return [] if place is None else [evaluation_of(row) for row in holder.runs[place].curve]
+    made = PoolRun.pool_id == holder.pool_id
+    order = (PoolRun.verification_id, PoolRun.index)
+    runs = session.scalars(select(PoolRun).where(made).order_by(*order)).all()
+    place = median_run([run.seconds for run in runs])
     if place is None:
         return []
-    curve = [evaluation_of(row) for row in runs[place].curve]
-    return run_curve(curve, epochs_per_evaluation=epochs_per_evaluation(mean))
+    report = report_of(session.get_one(Verification, runs[place].verification_id))
+    trained = report.runs[runs[place].index].evaluations if report is not None else []
+    return [Evaluation(each.epoch, each.seconds, each.quality, each.samples) for each in trained]
 
 
 def _ghost(

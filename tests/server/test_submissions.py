@@ -259,7 +259,11 @@ def test_the_first_that_was_measured_holds_the_record_and_races_itself(measured,
     record, claim = race_of(client, replay.verification_id)["ghosts"]
     assert (record["role"], record["submission_id"], record["is_own"]) == ("record", measured, True)
     assert claim["role"] == "claim"
-    assert record["points"][-1]["seconds"] == pytest.approx(8 * 0.118)
+    page = client.get(f"/api/v1/verifications/{replay.verification_id}").json()
+    trained = [run["evaluations"] for run in page["report"]["runs"]]
+    drawn = [point["seconds"] for point in record["points"]]
+    assert drawn in [[each["seconds"] for each in run] for run in trained]
+    assert drawn[-1] != pytest.approx(8 * 0.118)  # The claim's own median run.
 
 
 def test_other_claims_race_the_holder_however_fast_they_are(
