@@ -242,6 +242,9 @@ def submission_lines(view: View) -> Iterator[RenderableType]:
     if withdrawal := view.get("withdrawal"):
         words = f"Withdrawn by {withdrawal['by']} on {minute(withdrawal['at'])}: "
         yield Text.assemble((words, "yellow"), withdrawal["reason"])
+    if original := view.get("duplicate_of"):
+        told = f"A duplicate of {original}, which is trained and ranked in its place."
+        yield Text(told, "yellow")
     if inference:
         yield Text(inference_sentence(result))
         return

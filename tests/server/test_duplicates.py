@@ -43,6 +43,7 @@ def test_a_forged_time_is_nowhere_called_measured(verify, replay, submit, forged
     assert (second["measured_seconds"], second["pool_id"]) == (None, None)
     page = client.get(f"/submissions/{sent['id']}").text
     assert "A duplicate." in page
+    assert "Not trained: the earlier submission is trained in its place." in page
     assert f'href="/submissions/{replay.submission_id}"' in page
     assert "measured" not in client.get(f"/submissions/{sent['id']}/badge.svg").text
     ran = client.get("/api/v1/leaderboards/digits.csv").text
