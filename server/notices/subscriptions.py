@@ -27,6 +27,7 @@ from server.notices.webhooks import check_url, new_secret
 from server.people.audit import Subject as AuditSubject
 from server.people.audit import record
 from server.people.dependencies import Caller
+from server.submissions.quotas import lock_user
 
 
 def list_webhooks(session: Session, caller: Caller) -> list[Webhook]:
@@ -104,6 +105,7 @@ def make_webhook(
     """Create a webhook of the caller's, with a secret that its response shows once."""
     require_wanted(services, caller, wanted)
     check_url(wanted.url, private_allowed=services.settings.webhook_private_addresses)
+    lock_user(session, caller.user_id)
     if len(list_webhooks(session, caller)) >= MOST_WEBHOOKS:
         raise ConflictError(f"You have {MOST_WEBHOOKS} webhooks; delete one first.")
     hook = Webhook(
@@ -228,6 +230,7 @@ def subscribe(
     if services.settings.smtp_url is None:
         raise ConflictError("This server sends no mail; use a webhook for the same events.")
     require_wanted(services, caller, wanted)
+    lock_user(session, caller.user_id)
     if len(list_mails(session, caller)) >= MOST_ADDRESSES:
         raise ConflictError(f"You have {MOST_ADDRESSES} mail subscriptions; end one first.")
     now = utc_now()

@@ -60,7 +60,8 @@ def require_new_name(session: Session, name: str, *, user_id: int | None = None)
         raise ContentError(f"The name {name!r} {fault}.")
     if FORMER.fullmatch(name.casefold()):
         raise ContentError(f"The name {name!r} is kept for an account that was erased.")
-    if not _bare(name).isdisjoint(RESERVED) or name.casefold().startswith("server."):
+    is_under = any(shape.startswith("server.") for shape in skeletons(name))
+    if is_under or not _bare(name).isdisjoint(RESERVED):
         raise ContentError(f"The name {name!r} is kept for the server itself. Choose another one.")
     if session.get_bind().dialect.name == "postgresql":
         session.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
