@@ -258,7 +258,7 @@ class Transport:
             self._transport_errors(),
             self._http.stream("GET", API + path, headers=headers) as answer,
         ):
-            if answer.is_error:
+            if answer.is_error or answer.is_redirect:
                 answer.read()
                 raise error_of(answer)
             yield answer.iter_bytes()
@@ -300,7 +300,7 @@ class Transport:
     def _transport_errors(self) -> Iterator[None]:
         try:
             yield
-        except httpx2.TransportError as error:
+        except httpx2.RequestError as error:  # A body that cannot be decoded, too.
             reason = str(error) or type(error).__name__
             raise NoAnswer(f"No response from {self.url} ({reason}).") from error
 
@@ -334,7 +334,7 @@ def checked_url(url: str) -> str:
 
 def segment(name: str) -> str:
     """A name as one segment of a path: an id that holds a slash stays one segment."""
-    return quote(name, safe="") or "-"
+    return "-" if name in ("", ".", "..") else quote(name, safe="")
 
 
 def _is_loopback(host: str) -> bool:
