@@ -24,6 +24,7 @@ from server.base.database import OUTAGES, Database, utc_now
 from server.base.models import Attempt
 from server.base.settings import Settings
 from server.base.wakeup import DispatchWakeup
+from server.verifications.free_workers import LONGEST_SILENCE_SECONDS
 from server.verifications.overdue import (
     end_overdue,
     end_unmade_cross_checks,
@@ -53,7 +54,7 @@ class Dispatcher:
         self._settings = settings
         self._is_idle = False
         self._tended_at = 0.0
-        self._looked_at = 0.0
+        self._looked_at = time.monotonic()  # After a start its workers have time to come back.
         self._round_ended_at: float | None = None
         # Built once: an idle round costs little else.
         self._what_is_open = select(*_open_columns(database))
@@ -138,7 +139,7 @@ class Dispatcher:
 
     def _choose(self) -> list[Sending]:
         """Choose and mark the attempts to send. Takes no lock if no worker is free."""
-        alive_seconds = self._settings.worker_alive_seconds
+        alive_seconds = min(self._settings.worker_alive_seconds, LONGEST_SILENCE_SECONDS)
         with self._database.read_columns() as connection:
             if not anything_to_send(connection, alive_seconds=alive_seconds):
                 return []

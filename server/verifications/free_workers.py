@@ -97,7 +97,6 @@ def read_free_workers(
 ) -> FreeWorkers:
     """Read the free workers: not unconfirmed, held, busy, off the baseline or silent ones."""
     is_paused = read_pause(session) is not None
-    silence = min(alive_seconds, LONGEST_SILENCE_SECONDS)
     workers = session.execute(
         select(
             WorkerRow.name,
@@ -108,7 +107,7 @@ def read_free_workers(
             WorkerRow.box,
             WorkerRow.pulled_at,
         ).where(
-            WorkerRow.last_seen_at >= now - timedelta(seconds=silence),
+            WorkerRow.last_seen_at >= now - timedelta(seconds=alive_seconds),
             WorkerRow.state != "stopping",
             WorkerRow.drift.is_(None),
             WorkerRow.confirmed_at.is_not(None),

@@ -21,11 +21,7 @@ from server.verifications.cross_checks import (
     give_up_cross_check,
     has_other_owner,
 )
-from server.verifications.free_workers import (
-    LONGEST_SILENCE_SECONDS,
-    able_to_train,
-    read_free_workers,
-)
+from server.verifications.free_workers import able_to_train, read_free_workers
 from server.verifications.jobs import why_over_limit
 from server.verifications.outcomes import NO_SECOND_WORKER
 from server.verifications.queries import find_attempt
@@ -61,7 +57,7 @@ def _line(event: dict[str, Any]) -> str:
 
 
 UNMADE = timedelta(minutes=10)
-# As long as a worker counts as one that may come back.
+# An attempt waits as long, and a worker that was silent as long does not come back.
 LONGEST_WAIT = timedelta(days=7)
 NOBODY_CAME = Reason(
     "infrastructure", "leaves_open", "no worker was able to train it within seven days"
@@ -185,13 +181,13 @@ def _has_other_owner(session: Session, attempt: Attempt) -> bool:
 
 
 def end_waited(database: Database, *, now: datetime | None = None) -> int:
-    """End each attempt that waited for seven days, if no worker that is there may train it."""
+    """End each attempt that waited for seven days in which no worker came that may train it."""
     moment = now or utc_now()
     waiting = _ids_of(database, Attempt.state == "queued", Attempt.asked_at < moment - LONGEST_WAIT)
     if not waiting:
         return 0
     with database.read(ORGANISER) as session:
-        there = read_free_workers(session, alive_seconds=LONGEST_SILENCE_SECONDS, now=moment)
+        there = read_free_workers(session, alive_seconds=LONGEST_WAIT.total_seconds(), now=moment)
         names = {name for named in there.present.values() for name in named}
         unable = [
             attempt_id
