@@ -52,11 +52,12 @@ def mark_duplicate(session: Session, submission: Submission) -> bool:
 
 
 def find_original(
-    session: Session, submission: Submission, benchmark: Benchmark
+    session: Session, submission: Submission, benchmark: Benchmark, *, is_back: bool = False
 ) -> Submission | None:
     """The earlier live one of a submission's configuration and rules; None under embargo.
 
-    Nobody may learn there what others have handed in.
+    Nobody may learn there what others have handed in. To one that was withdrawn and `is_back`, each
+    that is live is earlier.
     """
     key = submission.configuration_sha256
     if key is None or submission.embargoed:
@@ -64,10 +65,13 @@ def find_original(
     under_way = exists().where(
         Verification.submission_id == Submission.id, Verification.state.in_(OPEN)
     )
+    earlier_one = tuple_(Submission.submitted_at, Submission.id) < (
+        submission.submitted_at,
+        submission.id,
+    )
     candidates = session.scalars(
         _live(key).where(
-            tuple_(Submission.submitted_at, Submission.id)
-            < (submission.submitted_at, submission.id),
+            Submission.id != submission.id if is_back else earlier_one,
             Submission.duplicate_of.is_(None),
             Submission.embargoed.is_(False),
             or_(Submission.evidence == "measured", under_way),
@@ -85,7 +89,7 @@ def link(session: Session, submission: Submission, original: Submission) -> None
     session.flush()
     own = select(Submission).where(Submission.duplicate_of == submission.id)
     for each in (submission, *session.scalars(own).unique().all()):
-        each.duplicate_of = original.id
+        each.duplicate_of, each.pool_id = original.id, None
         raise_board_version(session, each.benchmark_id, submission_id=each.id)
         emit(session, DuplicateMarked(each))
 
@@ -96,6 +100,18 @@ def mark_after_embargo(session: Session, event: EmbargoLifted) -> None:
     query = select(Submission).where(shown, Submission.withdrawn_at.is_(None))
     for one in session.scalars(query.order_by(Submission.submitted_at, Submission.id)).unique():
         mark_duplicate(session, one)
+
+
+def bring_back(session: Session, submission: Submission) -> None:
+    """Let a submission that was withdrawn be a duplicate again, an original, or be trained."""
+    replaced, submission.duplicate_of = submission.duplicate_of, None
+    session.flush()
+    benchmark = definition(session, submission.benchmark_sha256)
+    original = find_original(session, submission, benchmark, is_back=True)
+    if original is not None:
+        link(session, submission, original)
+    elif replaced is not None:
+        emit(session, OriginalReplaced(submission, session.get_one(Submission, replaced)))
 
 
 def replace_withdrawn(session: Session, event: SubmissionWithdrawn) -> None:
@@ -130,6 +146,7 @@ def replace_original(session: Session, original: Submission) -> None:
     original.pool_id = None
     for each in (original, first, *others):
         raise_board_version(session, each.benchmark_id, submission_id=each.id)
+    session.flush()  # A listener that locks the submission reads it again.
     emit(session, OriginalReplaced(first, original))
 
 

@@ -24,6 +24,7 @@ from server.benchmarks.queries import definition
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller, OrganiserDep, SubmitterDep
 from server.people.signed_in import viewer_for
+from server.submissions.duplicates import bring_back
 from server.submissions.service import find_submission, lock_submissions
 from server.submissions.views import submission_view
 
@@ -67,6 +68,7 @@ def reinstate(session: Session, caller: Caller, submission_id: str, reason: str)
     before = _logged(submission)
     submission.withdrawn_at = submission.withdrawn_by = submission.withdrawn_because = None
     raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
+    bring_back(session, submission)
     words = evidence_words(standing(submission))
     after = {"consequence": f"the row comes back to the board as {words}"}
     _record(session, caller, "submission.reinstate", submission, reason, before=before, after=after)

@@ -89,8 +89,9 @@ def conclude_replay(
 
 
 def check_duplicate(session: Session, event: DuplicateMarked) -> None:
-    """Compare the claim of a duplicate with the runs of its original, if there are any."""
+    """Take a duplicate's own time from it, and compare its claim with its original's runs."""
     submission = event.submission
+    follow_evidence(session, submission)
     original = session.get(Submission, submission.duplicate_of)
     published = None if original is None else verdict_that_holds(session, original)
     if submission.package is None and published is not None:

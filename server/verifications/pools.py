@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Iterable
 from typing import Any, cast
 
-from sqlalchemy import delete, select
+from sqlalchemy import ColumnElement, delete, select
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
@@ -44,7 +44,8 @@ def keep_sealed_runs(session: Session, verification: Verification, report: Repla
     """Add the sealed runs of a replay to its configuration's pool, and measure it again.
 
     The reference with its settings is a configuration, and so is a package. Only a quiet worker of
-    its own hardware class measures its time. A pool closed meanwhile gets no runs.
+    its own hardware class measures its time. A pool closed meanwhile gets no runs. The time is that
+    of the original, if the submission became its duplicate while it was trained.
     """
     submission = verification.submission
     if submission is None or not purpose_of(verification).fills_pool:
@@ -63,7 +64,8 @@ def keep_sealed_runs(session: Session, verification: Verification, report: Repla
         return
     before = Spreads(session, benchmark).of(pool.hardware_class)
     _add(session, pool, verification, found)
-    submission.pool_id = verification.pool_id = pool.id
+    original = session.get(Submission, submission.duplicate_of or submission.id) or submission
+    original.pool_id = verification.pool_id = pool.id
     _keep_one(session, pool)
     measure_class(session, benchmark, pool, before=before)
 
@@ -79,9 +81,7 @@ def _keep_one(session: Session, pool: Pool) -> None:
     first, *others = found.unique().all() or (None,)
     for other in others:
         if first is not None and not (first.embargoed or other.embargoed):
-            other.pool_id = None
             link(session, other, first)
-            follow_evidence(session, other)
 
 
 def _pool_of_verification(
@@ -105,7 +105,7 @@ def open_pool(session: Session, submission: Submission, benchmark: Benchmark) ->
         program=None if package is None else package.program_sha256,
     )
     sha256 = sha256_of(configuration)
-    pool = latest_pool(session, sha256)
+    pool = latest_pool(session, sha256, submission)
     if pool is not None:
         others = rules_that_differ(definition(session, pool.benchmark_sha256), benchmark)
         if not others:
@@ -128,11 +128,16 @@ def open_pool(session: Session, submission: Submission, benchmark: Benchmark) ->
     return pool
 
 
-def latest_pool(session: Session, configuration_sha256: str) -> Pool | None:
-    """Latest pool of a configuration."""
+def latest_pool(session: Session, configuration_sha256: str, submission: Submission) -> Pool | None:
+    """Latest pool of a configuration for a submission: under embargo each has one for itself."""
+    named = select(Submission.id).where(Submission.pool_id == Pool.id)
+    if submission.embargoed:
+        usable: ColumnElement[bool] = named.where(Submission.id == submission.id).exists()
+    else:
+        usable = ~named.where(Submission.embargoed).exists()
     statement = (
         select(Pool)
-        .where(Pool.configuration_sha256 == configuration_sha256, Pool.closed_at.is_(None))
+        .where(Pool.configuration_sha256 == configuration_sha256, Pool.closed_at.is_(None), usable)
         .order_by(Pool.opened_at.desc())
         .limit(1)
     )

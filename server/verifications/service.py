@@ -109,14 +109,16 @@ def measure_original(session: Session, event: OriginalReplaced) -> None:
         set_status(session, submission, "verified")
         return
     kind = kind_that_checks(submission)
+    charged = [each.gpu_seconds_reserved or 0.0 for each in event.original.verifications]
     try:
-        request_verification(
+        verification = request_verification(
             session,
             submission,
             requested_by=submission.user_id,
             reason="in place of the original",
             purpose=PURPOSES[kind],
         )
+        verification.gpu_seconds_reserved = max(charged, default=0.0) or None
     except ServerError:  # Nothing can train it any more: it stays as it is claimed.
         follow_evidence(session, submission)
 
