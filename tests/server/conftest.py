@@ -4,7 +4,7 @@ import secrets
 import shutil
 from collections import Counter
 from contextlib import contextmanager
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -331,6 +331,20 @@ def replay(digits_submission, submit, client, database, olivia, walter):
     """A digits submission whose verification an organiser has asked for."""
     submission_id = submit(digits_submission).json()["id"]
     return ask_for_replay(client, database, submission_id, by=olivia, worker=walter)
+
+
+@pytest.fixture
+def ask_another(replay, digits_submission, submit, olivia):
+    """Asks for a verification of another submission, of alice or somebody else; its id."""
+    sizes = count(65)
+
+    def ask(by=None):
+        other = submit(digits_submission, by=by, batch_size=next(sizes)).json()["id"]
+        made = copy(replay)
+        made.ask_again(olivia, other)
+        return made.verification_id
+
+    return ask
 
 
 @pytest.fixture

@@ -315,13 +315,12 @@ def test_a_number_that_nobody_could_read_again_is_refused(replay, client, make_r
 
 
 def test_a_worker_learns_of_a_cancellation_with_its_next_post(
-    replay, client, database, olivia, make_report
+    replay, database, olivia, make_report
 ):
     with database.write() as session:  # A running replay can't be cancelled.
         session.get_one(Verification, replay.verification_id).kind = "calibration"
     grant = replay.claim().json()
-    cancel = f"/api/v1/verifications/{replay.verification_id}/cancel"
-    assert client.post(cancel, headers=olivia.headers).status_code == 200
+    assert replay.cancel(olivia).status_code == 200
 
     answer = replay.post(grant, [evaluation(0)])
     assert (answer.status_code, answer.json()) == (200, {"proceed": False, "reason": "cancelled"})

@@ -44,7 +44,7 @@ def test_tokens_and_verifications_are_logged_with_who_and_why(replay, client, ol
     ).json()
     for _ in range(2):  # Revoking twice changes nothing, and is told once.
         client.delete(f"/api/v1/tokens/{made['id']}", headers=olivia.headers)
-    client.post(f"/api/v1/verifications/{replay.verification_id}/cancel", headers=olivia.headers)
+    replay.cancel(olivia)
     records = log()
 
     assert [(r["action"], r["subject_kind"], r["subject_id"], r["reason"]) for r in records] == [

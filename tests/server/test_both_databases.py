@@ -210,10 +210,8 @@ def test_a_report_and_a_withdrawal_wait_for_the_board_before_they_lock_a_submiss
 def test_of_two_reports_with_one_curve_that_come_at_once_one_is_refused(
     replay, digits_submission, submit, client, database, bob, olivia, make_report
 ):
-    submission_id = submit(digits_submission, by=bob, batch_size=32).json()["id"]
-    address = f"/api/v1/submissions/{submission_id}/verifications"
-    asked = client.post(address, headers=olivia.headers).json()["id"]
-    both = [replay, replace(replay, submission_id=submission_id, verification_id=asked)]
+    both = [replay, replace(replay)]
+    both[1].ask_again(olivia, submit(digits_submission, by=bob, batch_size=32).json()["id"])
     first, second = (make_report(each.seeds()) for each in both)
     second.runs[-1] = replace(
         first.runs[-1], index=second.runs[-1].index, seed=second.runs[-1].seed
@@ -280,15 +278,13 @@ def test_a_report_that_takes_a_worker_out_locks_boards_and_workers_in_their_orde
 
 @ON_POSTGRESQL
 def test_of_two_attempts_that_end_at_once_one_waits_for_a_verification_without_the_others_board(
-    replay, workers, train, digits_submission, submit, client, database, olivia
+    replay, workers, train, ask_another, database
 ):
     """Decision 0030; the report of another cross-check has the one and wants the other."""
     people = workers("anna", "bert")
     train(replay.verification_id, people["anna"])
     (check,) = checks_of(database, replay.verification_id)
-    submission_id = submit(digits_submission, batch_size=32).json()["id"]
-    address = f"/api/v1/submissions/{submission_id}/verifications"
-    beside = client.post(address, headers=olivia.headers).json()["id"]
+    beside = ask_another()
     with database.write() as session:
         session.get_one(Verification, check).max_attempts = 1
         # The sweep comes to them in this order.
@@ -336,13 +332,10 @@ def test_a_report_a_cancellation_and_the_reaper_at_once_agree_on_one_end(
     report = make_report(replay.seeds())
     replay.change(grant["attempt_id"], lease_expires_at=utc_now() - timedelta(seconds=1))
 
-    def reap():
-        return expire_leases(database)
-
-    cancel = f"/api/v1/verifications/{replay.verification_id}/cancel"
+    reap = partial(expire_leases, database)
     reported, cancelled, reaped, _ = at_once(
         lambda: replay.report(grant, report),
-        lambda: client.post(cancel, headers=olivia.headers),
+        lambda: replay.cancel(olivia),
         reap,
         reap,
     )

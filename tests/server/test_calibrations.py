@@ -260,8 +260,7 @@ def test_once_adopted_it_judges_what_is_planned_afterwards_and_nothing_before(
     assert first["outcome"] == "verified"
     assert _reference_runs(replay.view()) == 40 + before["runs_planned"]
 
-    address = f"/api/v1/submissions/{replay.submission_id}/verifications"
-    replay.verification_id = client.post(address, headers=olivia.headers).json()["id"]
+    replay.ask_again(olivia)
     planned = replay.view()
     assert planned["calibration_id"] == calibrated["id"]
     # The calibration's runs have nine evaluations each, those of the file twenty.
@@ -352,7 +351,7 @@ def test_a_precision_has_a_calibration_and_a_band_of_its_own(
     assert post(narrow["id"], "adopt", {"reason": "of bf16"}).json()["judges"] is True
     assert get(client, calibrated["id"])["judges"] is True
 
-    replay.verification_id = client.post(verify, headers=olivia.headers).json()["id"]
+    replay.ask_again(olivia)
     planned = replay.view()
     assert planned["calibration_id"] == narrow["id"]
     assert len(planned["control_points"]) == len(late)
@@ -512,10 +511,8 @@ def test_calibrations_are_listed_by_benchmark_with_their_state(calibration_id, c
 
 
 def test_two_verifications_stand_side_by_side(replay, client, olivia, make_report):
-    first = replay.verification_id
     replay.report(replay.claim().json(), make_report(replay.seeds()))
-    asked = f"/api/v1/submissions/{replay.submission_id}/verifications"
-    replay.verification_id = client.post(asked, headers=olivia.headers).json()["id"]
+    first = replay.ask_again(olivia)
     far_below = make_report(replay.seeds(), qualities=[10.0] * 8)
     replay.report(replay.claim().json(), far_below)
 

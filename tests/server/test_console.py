@@ -64,10 +64,7 @@ def waiting(replay, olivia, make_report):
         assert replay.report(grant, make_report(replay.seeds(), **changes)).status_code == 200
 
     finish()
-    replay.first = replay.verification_id
-    address = f"/api/v1/submissions/{replay.submission_id}/verifications"
-    asked = replay.client.post(address, json={"reason": HOSTILE}, headers=olivia.headers)
-    replay.verification_id = asked.json()["id"]
+    replay.first = replay.ask_again(olivia, reason=HOSTILE)
     finish(qualities=FAR_BELOW)
     return replay
 

@@ -204,13 +204,11 @@ def test_a_first_worker_that_two_contradict_is_out_and_its_verdicts_are_opened_a
     train(checks_of(database, replay.verification_id)[0], people["bert"])
     assert replay.status() == "verified"
     assert pool_of(database).measured_seconds is not None
-    path = f"/api/v1/submissions/{replay.submission_id}/verifications"
-    first = replay.verification_id
-    again = replay.client.post(path, json={"reason": "again"}, headers=olivia.headers).json()
-    replay.verification_id = again["id"]
-    train(again["id"], people["anna"])
-    train(checks_of(database, again["id"])[0], people["bert"], **SLOW)
-    view = train(checks_of(database, again["id"])[1], people["carl"], **SLOW)
+    first = replay.ask_again(olivia)
+    again = replay.verification_id
+    train(again, people["anna"])
+    train(checks_of(database, again)[0], people["bert"], **SLOW)
+    view = train(checks_of(database, again)[1], people["carl"], **SLOW)
 
     assert (view["state"], view["outcome"]) == ("queued", None)
     assert [attempt["state"] for attempt in view["attempts"]] == ["lost", "queued"]
@@ -261,11 +259,9 @@ def test_a_check_that_nobody_can_make_leaves_the_verdict_open_after_ten_minutes(
 
 
 def test_replay_that_waits_for_its_check_counts_after_it(waiting, train, client, database, olivia):
-    cancel = f"/api/v1/verifications/{waiting.verification_id}/cancel"
-    assert client.post(cancel, headers=olivia.headers).status_code == 409
-    withdraw = f"/api/v1/submissions/{waiting.submission_id}/withdrawal"
-    reason = {"reason": "x"}
-    assert client.post(withdraw, json=reason, headers=olivia.headers).status_code == 200
+    assert waiting.cancel(olivia).status_code == 409
+    path = f"/api/v1/submissions/{waiting.submission_id}/withdrawal"
+    assert client.post(path, json={"reason": "x"}, headers=olivia.headers).status_code == 200
     assert waiting.view()["state"] == "running"
     view = train(waiting.check, waiting.people["bert"])
 

@@ -4,7 +4,6 @@ import logging
 import threading
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from itertools import count
 from typing import Any
 
 import pytest
@@ -164,18 +163,10 @@ def test_the_server_draws_the_worker_and_another_may_not_claim(replay, dispatche
 
 
 def test_each_free_worker_is_sent_one_and_submitters_take_turns(
-    replay, dispatcher, broker, hello, client, olivia, bob, digits_submission, submit
+    replay, dispatcher, broker, hello, client, bob, ask_another
 ):
-    sizes = count(65)
-
-    def ask(person=None):
-        sent = submit(digits_submission, by=person, batch_size=next(sizes))
-        submission_id = sent.json()["id"]
-        address = f"/api/v1/submissions/{submission_id}/verifications"
-        return str(client.post(address, headers=olivia.headers).json()["id"])
-
-    alices = [replay.verification_id, ask(), ask()]
-    bobs = [ask(bob), ask(bob)]
+    alices = [replay.verification_id, ask_another(), ask_another()]
+    bobs = [ask_another(bob), ask_another(bob)]
     for number in range(3):
         hello(f"w-{number}")
     dispatcher.run_once()
@@ -192,12 +183,11 @@ def test_each_free_worker_is_sent_one_and_submitters_take_turns(
 
 
 def test_a_worker_is_sent_again_what_was_lost_after_a_pause_and_nothing_beside_it(
-    replay, dispatcher, broker, hello, client, olivia, digits_submission, submit
+    replay, dispatcher, broker, hello, ask_another
 ):
     hello()
     dispatcher.run_once()
-    submission_id = submit(digits_submission, batch_size=32).json()["id"]
-    client.post(f"/api/v1/submissions/{submission_id}/verifications", headers=olivia.headers)
+    ask_another()
     dispatcher.run_once()
     assert len(broker.sent) == 1
     replay.change(replay.attempt_id, send_after=utc_now() - timedelta(seconds=1))
@@ -207,12 +197,11 @@ def test_a_worker_is_sent_again_what_was_lost_after_a_pause_and_nothing_beside_i
 
 
 def test_a_lost_attempt_is_replaced_in_its_place_and_sent_in_the_same_round(
-    replay, dispatcher, broker, hello, client, olivia, digits_submission, submit
+    replay, dispatcher, broker, hello, ask_another
 ):
     hello("w-1")
     first = replay.claim().json()["attempt_id"]
-    submission_id = submit(digits_submission, batch_size=32).json()["id"]
-    client.post(f"/api/v1/submissions/{submission_id}/verifications", headers=olivia.headers)
+    ask_another()
     replay.change(first, lease_expires_at=utc_now() - LATE)
     dispatcher.run_once()
 
@@ -223,24 +212,8 @@ def test_a_lost_attempt_is_replaced_in_its_place_and_sent_in_the_same_round(
 
 
 def test_the_loop_wakes_when_a_worker_is_free_and_when_something_waits(
-    replay,
-    dispatcher,
-    broker,
-    hello,
-    client,
-    olivia,
-    make_report,
-    monkeypatch,
-    digits_submission,
-    submit,
+    replay, dispatcher, broker, hello, client, olivia, make_report, monkeypatch, ask_another
 ):
-    sizes = count(65)
-
-    def ask():
-        submission_id = submit(digits_submission, batch_size=next(sizes)).json()["id"]
-        address = f"/api/v1/submissions/{submission_id}/verifications"
-        assert client.post(address, headers=olivia.headers).status_code == 201
-
     # No interval ends within this test: what is sent is sent because the loop was woken.
     monkeypatch.setattr(dispatcher._settings, "dispatch_interval_seconds", 3600.0)
     dispatcher.start()
@@ -249,11 +222,11 @@ def test_the_loop_wakes_when_a_worker_is_free_and_when_something_waits(
         client.post("/api/v1/workers/walter-1/confirm", json={}, headers=olivia.headers)
         wait_for(lambda: len(broker.sent) == 1, seconds=10, what="a confirmation to wake it")
         grant = replay.claim().json()
-        ask()
+        ask_another()
         replay.report(grant, make_report(replay.seeds()))
         wait_for(lambda: len(broker.sent) == 2, seconds=10, what="a report to wake it")
         hello("w-2")
-        ask()
+        ask_another()
         wait_for(lambda: len(broker.sent) == 3, seconds=10, what="a request to wake it")
     finally:
         dispatcher.stop()

@@ -44,7 +44,7 @@ def ask(client, two, olivia):
 @pytest.fixture
 def duel(ask, replay, client, olivia):
     """The fixture `replay`, turned to a duel of two pairs."""
-    client.post(f"/api/v1/verifications/{replay.verification_id}/cancel", headers=olivia.headers)
+    replay.cancel(olivia)
     made = ask().json()
     replay.verification_id, replay.submission_id = made["id"], made["submission_id"]
     return replay

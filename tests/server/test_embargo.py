@@ -12,8 +12,6 @@ from server.benchmarks.phase_watch import PhaseWatch
 from tests.support.services import services_of
 
 BOARD = "/api/v1/leaderboards/digits"
-
-
 HOUR = timedelta(hours=1)
 
 

@@ -105,7 +105,7 @@ def test_the_events_of_every_attempt_come_in_order_and_none_is_left_out(
 
 
 def test_a_cancelled_verification_ends_its_stream(replay, client, olivia, watch):
-    client.post(f"/api/v1/verifications/{replay.verification_id}/cancel", headers=olivia.headers)
+    replay.cancel(olivia)
     seen = watch(replay.verification_id)
 
     assert [event["event"] for event in seen] == ["state", "end"]

@@ -52,7 +52,7 @@ def ask(client, olivia):
 @pytest.fixture
 def measured(replay, olivia, client, enter, ask):
     """The fixture `replay`, turned to the latency of an inference entry."""
-    client.post(f"/api/v1/verifications/{replay.verification_id}/cancel", headers=olivia.headers)
+    replay.cancel(olivia)
     replay.submission_id = enter()
     answer = ask(replay.submission_id)
     assert answer.status_code == 201, answer.text
@@ -275,12 +275,7 @@ def test_a_second_verdict_on_a_latency_waits_for_a_decision(
     submission = client.get(f"{SUBMISSIONS}/{measured.submission_id}").json()
     assert submission["pending_decisions"] == [measured.verification_id]
     assert submission["measured_latency_ms"] == 0.2
-    decided = client.post(
-        f"/api/v1/verifications/{measured.verification_id}/decide",
-        json={"decision": "publish", "reason": "a quieter host"},
-        headers=olivia.headers,
-    )
-    assert decided.status_code == 200, decided.text
+    assert measured.decide(olivia, "publish").is_success
     submission = client.get(f"{SUBMISSIONS}/{measured.submission_id}").json()
     assert (submission["status"], submission["measured_latency_ms"]) == ("rejected", 2.0)
 

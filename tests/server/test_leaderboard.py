@@ -375,10 +375,9 @@ def test_the_version_rises_with_each_write_that_can_change_the_board(
     judged = read(client)
     assert judged["version"] > begun["version"]
     assert judged["entries"][0]["status"] == "verified"
-    address = f"/api/v1/submissions/{replay.submission_id}/verifications"
-    second = client.post(address, headers=olivia.headers).json()["id"]
+    replay.ask_again(olivia)
     assert read(client)["version"] == judged["version"]  # An earlier verdict stands meanwhile.
-    client.post(f"/api/v1/verifications/{second}/cancel", headers=olivia.headers)
+    replay.cancel(olivia)
     assert read(client)["version"] > judged["version"]
     assert client.get("/api/v1/leaderboards/cifar10").json()["version"] == 0
 
@@ -576,17 +575,10 @@ def test_energy_that_is_not_of_the_claim_stays_absent(case, replay, client, make
 
 def test_the_energy_of_a_rerun_waits_for_its_decision(replay, client, olivia, make_report):
     replay.report(replay.claim().json(), measured(make_report(replay.seeds()), 60.0))
-    address = f"/api/v1/submissions/{replay.submission_id}/verifications"
-    first = replay.verification_id
-    replay.verification_id = client.post(address, headers=olivia.headers).json()["id"]
+    first = replay.ask_again(olivia)
     replay.report(replay.claim().json(), measured(make_report(replay.seeds()), 90.0))
     assert (shown(client)["energy_joules"], shown(client)["verification_id"]) == (60.0, first)
 
-    decision = {"decision": "publish", "reason": "a new driver"}
-    client.post(
-        f"/api/v1/verifications/{replay.verification_id}/decide",
-        json=decision,
-        headers=olivia.headers,
-    )
+    replay.decide(olivia, "publish")
     entry = shown(client)
     assert (entry["energy_joules"], entry["verification_id"]) == (90.0, replay.verification_id)

@@ -221,9 +221,7 @@ def test_a_report_that_is_a_lie_is_refused(lie, lied_to, make_report, database):
 def test_the_replays_of_another_verification_are_refused(replay, olivia, make_report):
     first = make_report(replay.seeds())
     assert replay.report(replay.claim().json(), first).json()["outcome"] == "verified"
-    path = f"/api/v1/submissions/{replay.submission_id}/verifications"
-    again = replay.client.post(path, json={"reason": "again"}, headers=olivia.headers).json()
-    verified, replay.verification_id = replay.verification_id, again["id"]
+    verified = replay.ask_again(olivia)
     curves = [[item.quality for item in run.evaluations] for run in first.runs]
     honest = make_report(replay.seeds())
     lie = with_curves(honest, [curves[i % len(curves)] for i in range(len(honest.runs))])

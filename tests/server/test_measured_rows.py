@@ -17,18 +17,12 @@ def entries(client, **query):
 
 
 @pytest.fixture
-def verify(client, olivia, make_report, replay):
+def verify(olivia, make_report, replay):
     """Have a submission replayed; the report is changed by `change` before it is sent."""
 
     def run(submission_id=None, *, change=None, **report):
         if submission_id is not None:
-            asked = client.post(
-                f"/api/v1/submissions/{submission_id}/verifications",
-                json={"reason": "wanted"},
-                headers=olivia.headers,
-            )
-            assert asked.status_code == 201, asked.text
-            replay.submission_id, replay.verification_id = submission_id, asked.json()["id"]
+            replay.ask_again(olivia, submission_id)
         made = make_report(replay.seeds(), **report)
         sent = replay.report(replay.claim().json(), change(made) if change else made)
         assert sent.status_code == 200, sent.text

@@ -237,8 +237,7 @@ def test_three_failures_in_ten_pause_all_workers_of_an_owner_until_they_are_resu
 
     for name in ("walter-1", "walter-2"):
         post(f"/api/v1/workers/{name}/resume")
-    again = post(f"/api/v1/submissions/{lost.submission_id}/verifications")
-    lost.verification_id = again["id"]
+    lost.ask_again(olivia)
     lose_attempts(lost, "walter-1", 2)
     assert held(lost, "walter-1") == (None, None), "failures before a resumption are forgiven"
 

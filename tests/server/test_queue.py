@@ -2,7 +2,6 @@
 
 from dataclasses import asdict, replace
 from datetime import timedelta
-from itertools import count
 
 import pytest
 from sqlalchemy import select
@@ -22,26 +21,12 @@ from server.verifications.queue_order import keep_turns, lock_queues, read_turns
 QUEUE = "/api/v1/queue"
 
 
-@pytest.fixture
-def ask_again(replay, digits_submission, submit, client, olivia):
-    """Asks for a verification of another submission; its id."""
-
-    sizes = count(65)
-
-    def ask():
-        submission_id = submit(digits_submission, batch_size=next(sizes)).json()["id"]
-        address = f"/api/v1/submissions/{submission_id}/verifications"
-        return str(client.post(address, headers=olivia.headers).json()["id"])
-
-    return ask
-
-
 def test_what_waits_has_its_place_and_an_expected_start(
-    replay, ask_again, hello, client, make_report
+    replay, ask_another, hello, client, make_report
 ):
     hello()
     first = replay.claim().json()
-    second = ask_again()
+    second = ask_another()
     found = client.get(QUEUE).json()
     (one,) = found["classes"]
     assert (one["hardware_class"], one["workers"], one["free"]) == ("cpu-test", 1, 0)
@@ -50,7 +35,7 @@ def test_what_waits_has_its_place_and_an_expected_start(
     assert item["expected_start"] is None
     assert "no replay of digits on cpu-test has ended yet" in item["why_unknown"]
 
-    third = ask_again()
+    third = ask_another()
     replay.report(first, make_report(replay.seeds()))
     replay.change(first["attempt_id"], started_at=utc_now() - timedelta(minutes=5))
     replay.verification_id = second

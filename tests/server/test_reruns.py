@@ -27,24 +27,6 @@ def finish(replay, report):
     assert replay.report(replay.claim().json(), report).status_code == 200
 
 
-def rerun(replay, person):
-    """Ask for another verification of the same submission; the first one's id."""
-    first = replay.verification_id
-    answer = replay.client.post(
-        f"/api/v1/submissions/{replay.submission_id}/verifications", headers=person.headers
-    )
-    replay.verification_id = answer.json()["id"]
-    return str(first)
-
-
-def decide(replay, person, decision, verification_id=None):
-    return replay.client.post(
-        f"/api/v1/verifications/{verification_id or replay.verification_id}/decide",
-        json={"decision": decision, "reason": "throttled host"},
-        headers=person.headers,
-    )
-
-
 def submission_of(replay):
     return replay.client.get(f"/api/v1/submissions/{replay.submission_id}").json()
 
@@ -53,7 +35,7 @@ def submission_of(replay):
 def rerun_below(replay, olivia, make_report):
     """A verified submission whose rerun was rejected; `first` is the verified one's id."""
     finish(replay, make_report(replay.seeds()))
-    replay.first = rerun(replay, olivia)
+    replay.first = replay.ask_again(olivia)
     finish(replay, make_report(replay.seeds(), qualities=FAR_BELOW))
     return replay
 
@@ -99,7 +81,7 @@ def test_a_decision_publishes_or_keeps_and_is_logged(
 ):
     ids = [rerun_below.first, rerun_below.verification_id]
     before = client.get(f"/api/v1/verifications/{ids[0]}").json()["report"]
-    answer = decide(rerun_below, olivia, decision)
+    answer = rerun_below.decide(olivia, decision)
     assert answer.status_code == 200, answer.text
     assert answer.json()["decision"]["reason"] == "throttled host"
     submission = submission_of(rerun_below)
@@ -119,18 +101,18 @@ def test_a_decision_publishes_or_keeps_and_is_logged(
     }  # fmt: skip
     assert record["after"]["consequence"].startswith("the row ")
     assert client.get(f"/api/v1/verifications/{ids[0]}").json()["report"] == before
-    assert decide(rerun_below, olivia, "publish").status_code == 409
+    assert rerun_below.decide(olivia, "publish").status_code == 409
 
 
 @on_sqlite
 def test_the_verdict_that_was_published_last_counts_whenever_it_was_asked_for(
     rerun_below, olivia, make_report
 ):
-    second = rerun(rerun_below, olivia)
+    second = rerun_below.ask_again(olivia)
     finish(rerun_below, make_report(rerun_below.seeds()))
     third, statuses = rerun_below.verification_id, []
     for published in (third, second):
-        assert decide(rerun_below, olivia, "publish", published).status_code == 200
+        assert rerun_below.decide(olivia, "publish", published).status_code == 200
         submission = submission_of(rerun_below)
         assert submission["published_verification"] == published
         statuses.append(submission["status"])
@@ -139,13 +121,13 @@ def test_the_verdict_that_was_published_last_counts_whenever_it_was_asked_for(
 
 @on_sqlite
 def test_only_a_verdict_that_waits_is_decided_about(replay, client, olivia, make_report):
-    assert decide(replay, olivia, "publish").status_code == 409
+    assert replay.decide(olivia, "publish").status_code == 409
     finish(replay, make_report(replay.seeds()))
-    assert decide(replay, olivia, "keep").status_code == 409
-    assert decide(replay, olivia, "keep", "nothing").status_code == 404
-    rerun(replay, olivia)
-    client.post(f"/api/v1/verifications/{replay.verification_id}/cancel", headers=olivia.headers)
-    assert decide(replay, olivia, "publish").status_code == 409
+    assert replay.decide(olivia, "keep").status_code == 409
+    assert replay.decide(olivia, "keep", "nothing").status_code == 404
+    replay.ask_again(olivia)
+    replay.cancel(olivia)
+    assert replay.decide(olivia, "publish").status_code == 409
     assert submission_of(replay)["status"] == "verified"
 
 

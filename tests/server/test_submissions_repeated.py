@@ -4,7 +4,7 @@ import pytest
 
 from server.base.models import Submission
 from tests.server.conftest import without_place
-from tests.support.build import Replay
+from tests.support.build import ask_for_replay
 from tests.support.statements import statements_of
 
 
@@ -76,13 +76,8 @@ def test_the_same_request_after_its_verdicts_is_answered_with_them(
     digits_submission, submit, client, database, olivia, walter, make_report
 ):
     submission_id = submit(digits_submission, key="key-1").json()["id"]
-    for reason in ("the first verdict is published", "the second waits"):
-        asked = client.post(
-            f"/api/v1/submissions/{submission_id}/verifications",
-            headers=olivia.headers,
-            json={"reason": reason},
-        )
-        replay = Replay(client, database, walter, submission_id, asked.json()["id"])
+    for _ in ("the first verdict is published", "the second waits"):
+        replay = ask_for_replay(client, database, submission_id, by=olivia, worker=walter)
         replay.report(replay.claim().json(), make_report(replay.seeds()))
 
     again = submit(digits_submission, key="key-1")

@@ -127,9 +127,8 @@ def test_a_claim_that_converges_in_half_the_epochs_is_rejected_and_not_ranked(
 
 
 def test_cancelling_ends_without_a_verdict_and_the_status_falls_back(replay, client, olivia):
-    cancel = f"/api/v1/verifications/{replay.verification_id}/cancel"
     attempt_id = replay.attempt_id
-    response = client.post(cancel, headers=olivia.headers)
+    response = replay.cancel(olivia)
 
     assert response.status_code == 200
     view = response.json()
@@ -138,7 +137,7 @@ def test_cancelling_ends_without_a_verdict_and_the_status_falls_back(replay, cli
     assert len(view["seeds"]) == view["runs_planned"]  # Nobody trains them any more.
     assert replay.status() == "claimed"
     assert replay.claim(attempt_id).status_code == 409
-    assert client.post(cancel, headers=olivia.headers).status_code == 409
+    assert replay.cancel(olivia).status_code == 409
     assert ask(client, replay.submission_id, olivia).status_code == 201
 
 
@@ -194,10 +193,9 @@ def test_a_replay_on_other_hardware_is_judged_by_its_convergence(replay, make_re
     assert "hardware_differs" in {reason["code"] for reason in view["reasons"]}
 
 
-def test_running_replay_is_not_cancelled(replay, client, olivia, make_report):
+def test_running_replay_is_not_cancelled(replay, olivia, make_report):
     grant = replay.claim().json()
-    cancel = f"/api/v1/verifications/{replay.verification_id}/cancel"
-    assert client.post(cancel, headers=olivia.headers).status_code == 409
+    assert replay.cancel(olivia).status_code == 409
     assert replay.post(grant, []).json() == {"proceed": True, "reason": None}
     replay.report(grant, make_report(replay.seeds()))
 

@@ -334,9 +334,7 @@ def test_a_claim_of_fp32_with_bf16_inside_is_rejected(
     digits_submission, submit, client, database, olivia, replay, make_report
 ):
     digits_submission.claim["precision"] = "fp32"
-    replay.submission_id = submit(digits_submission, batch_size=32).json()["id"]
-    address = f"/api/v1/submissions/{replay.submission_id}/verifications"
-    replay.verification_id = client.post(address, headers=olivia.headers).json()["id"]
+    replay.ask_again(olivia, submit(digits_submission, batch_size=32).json()["id"])
     grant = replay.claim().json()
     replay.report(grant, with_precision(make_report(replay.seeds()), "bf16"))
     view = replay.view()

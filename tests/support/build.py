@@ -15,6 +15,7 @@ from finishline.rules.verification.messages import (
 from server.base.board_versions import raise_board_version
 from server.base.database import Database
 from server.base.models import Attempt, Submission, Verification, WorkerRow
+from server.base.viewer import ORGANISER
 from tests.support.run_logs import REFERENCE, SECONDS_PER_EPOCH, curve_of
 from tests.support.streams import stream_report
 from tests.support.workers import WORKER_SYSTEM, greet_as_servers, latest_attempt, send_to
@@ -133,7 +134,7 @@ class Replay:
 
     def seeds(self):
         """The seeds that were drawn, as a worker finds them in its job."""
-        with self.database.read() as session:
+        with self.database.read(ORGANISER) as session:
             found = session.get_one(Verification, self.verification_id)
             return list(found.seeds)
 
@@ -158,6 +159,28 @@ class Replay:
             json={"worker": worker, "hardware_class": hardware_class},
             headers=self.worker.headers,
         )
+
+    def ask_again(self, person, submission_id=None, *, reason="record claim"):
+        """Turn to another verification, of the same submission or another; the first one's id."""
+        first, self.submission_id = self.verification_id, submission_id or self.submission_id
+        address = f"/api/v1/submissions/{self.submission_id}/verifications"
+        answer = self.client.post(address, json={"reason": reason}, headers=person.headers)
+        assert answer.status_code == 201, answer.text
+        self.verification_id = answer.json()["id"]
+        return first
+
+    def decide(self, person, decision, verification_id=None):
+        """Decide about this verdict or another one; the answer."""
+        return self.client.post(
+            f"/api/v1/verifications/{verification_id or self.verification_id}/decide",
+            json={"decision": decision, "reason": "throttled host"},
+            headers=person.headers,
+        )
+
+    def cancel(self, person):
+        """Cancel the verification; the answer."""
+        address = f"/api/v1/verifications/{self.verification_id}/cancel"
+        return self.client.post(address, headers=person.headers)
 
     def post(self, grant, events):
         """Post events with a claim's token."""
@@ -187,10 +210,9 @@ class Replay:
 
 def ask_for_replay(client, database, submission_id, *, by, worker):
     """Request a verification as an organiser."""
-    address = f"/api/v1/submissions/{submission_id}/verifications"
-    answer = client.post(address, json={"reason": "record claim"}, headers=by.headers)
-    assert answer.status_code == 201, answer.text
-    return Replay(client, database, worker, submission_id, answer.json()["id"])
+    replay = Replay(client, database, worker, submission_id, "")
+    replay.ask_again(by)
+    return replay
 
 
 def measure(replay, *, hardware_class="cpu-test", seconds_per_epoch=SECONDS_PER_EPOCH, **how):

@@ -108,14 +108,8 @@ def filled(replay, variants, client, alice, olivia, ada, make_report, tell_canar
     """Names of things that have a page: a verdict, one that waits, a duel, a calibration."""
     report = make_report(replay.seeds())
     assert replay.report(replay.claim().json(), report).status_code == 200
-    first = replay.verification_id
-    again = client.post(
-        f"/api/v1/submissions/{replay.submission_id}/verifications",
-        json={"reason": "once more"},
-        headers=olivia.headers,
-    )
-    assert again.status_code == 201, again.text
-    rerun = replay.verification_id = str(again.json()["id"])
+    first = replay.ask_again(olivia)
+    rerun = replay.verification_id
     assert replay.report(replay.claim().json(), make_report(replay.seeds())).status_code == 200
     tell_canary(90.0)
 

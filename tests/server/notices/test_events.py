@@ -69,9 +69,7 @@ class TestOnOneDatabase:
         hooks.make(alice, receiver.url, "verification.done", "record.set")
         replay.report(replay.claim().json(), make_report(replay.seeds(), seconds_per_epoch=0.1))
         hooks.run(lambda: len(receiver.posts) == 2)
-        address = f"/api/v1/submissions/{replay.submission_id}/verifications"
-        again = replay.client.post(address, json={"reason": "again"}, headers=olivia.headers)
-        replay.verification_id = again.json()["id"]
+        replay.ask_again(olivia)
         replay.report(replay.claim().json(), make_report(replay.seeds(), seconds_per_epoch=0.1))
         hooks.run(lambda: len(receiver.posts) == 3 and not count(hooks.database, _untold()))
 
@@ -102,8 +100,7 @@ class TestOnOneDatabase:
         hooks.make(olivia, owners.url, "worker.lost", "verification.lost", **benchmark)
         replay.claim()
         expire_leases(hooks.database, now=utc_now() + timedelta(hours=1))
-        address = f"/api/v1/verifications/{replay.verification_id}/cancel"
-        replay.client.post(address, headers=olivia.headers)
+        replay.cancel(olivia)
         hooks.run(lambda: len(receiver.posts) == 5 and owners.posts)
 
         assert receiver.kinds == [
@@ -124,19 +121,12 @@ class TestOnOneDatabase:
         self, hooks, receiver, alice, olivia, replay, make_report
     ):
         replay.report(replay.claim().json(), make_report(replay.seeds()))
-        address = f"/api/v1/submissions/{replay.submission_id}/verifications"
-        again = replay.client.post(address, json={}, headers=olivia.headers).json()
-        replay.verification_id = again["id"]
+        replay.ask_again(olivia)
         kinds = ("submission.rejected", "decision.published", "submission.verifying")
         hooks.make(alice, receiver.url, *kinds)
         replay.report(replay.claim().json(), make_report(replay.seeds(), qualities=FAR_BELOW))
         assert count(hooks.database, Delivery) == 0
-        decided = replay.client.post(
-            f"/api/v1/verifications/{replay.verification_id}/decide",
-            json={"decision": "publish", "reason": "it holds"},
-            headers=olivia.headers,
-        )
-        assert decided.status_code in (200, 201), decided.text
+        assert replay.decide(olivia, "publish").is_success
         hooks.run(lambda: len(receiver.posts) == 2)
 
         assert receiver.kinds == ["decision.published", "submission.rejected"]
