@@ -129,7 +129,7 @@ def open_pool(session: Session, submission: Submission, benchmark: Benchmark) ->
 
 
 def latest_pool(session: Session, configuration_sha256: str, submission: Submission) -> Pool | None:
-    """Latest pool of a configuration for a submission: under embargo each has one for itself."""
+    """Pool of a configuration: a submission's own or the latest. Under embargo each has its own."""
     named = select(Submission.id).where(Submission.pool_id == Pool.id)
     if submission.embargoed:
         usable: ColumnElement[bool] = named.where(Submission.id == submission.id).exists()
@@ -138,7 +138,7 @@ def latest_pool(session: Session, configuration_sha256: str, submission: Submiss
     statement = (
         select(Pool)
         .where(Pool.configuration_sha256 == configuration_sha256, Pool.closed_at.is_(None), usable)
-        .order_by(Pool.opened_at.desc())
+        .order_by((Pool.id == submission.pool_id).desc(), Pool.opened_at.desc())
         .limit(1)
     )
     return session.scalars(statement).first()

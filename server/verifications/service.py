@@ -104,8 +104,7 @@ def measure_original(session: Session, event: OriginalReplaced) -> None:
     """Let a submission that took the place of its original have its time, or measure it."""
     submission = event.submission
     follow_evidence(session, event.original)
-    pool = None if submission.pool_id is None else session.get(Pool, submission.pool_id)
-    if pool is not None and pool.measured_seconds is not None:
+    if _has_time(session, submission):
         set_status(session, submission, "verified")
         return
     kind = kind_that_checks(submission)
@@ -121,6 +120,11 @@ def measure_original(session: Session, event: OriginalReplaced) -> None:
         verification.gpu_seconds_reserved = max(charged, default=0.0) or None
     except ServerError:  # Nothing can train it any more: it stays as it is claimed.
         follow_evidence(session, submission)
+
+
+def _has_time(session: Session, submission: Submission) -> bool:
+    pool = None if submission.pool_id is None else session.get(Pool, submission.pool_id)
+    return pool is not None and pool.measured_seconds is not None
 
 
 def end_withdrawn(session: Session, event: SubmissionWithdrawn) -> None:
@@ -212,7 +216,10 @@ def settle_without_verdict(session: Session, verification: Verification) -> None
     keep_evidence(session, verification)
     submission = _checked(verification)
     if submission is not None:
-        set_status(session, submission, published_status(submission))
+        status = published_status(submission)
+        if status == "claimed" and _has_time(session, submission):  # By runs that it took over.
+            status = "verified"
+        set_status(session, submission, status)
         replace_timeless(session, submission)
 
 

@@ -1,15 +1,13 @@
 """Duplicates: a submission with the configuration of an earlier live one links to it."""
 
 from copy import deepcopy
+from datetime import timedelta
 
 import pytest
-from sqlalchemy import update
 
-from server.base.database import utc_now
-from server.base.models import Submission
-from server.benchmarks.phases import lift_embargo
 from tests.server.test_duels import scored_under
-from tests.server.test_measured_rows import entries, verify  # noqa: F401
+from tests.server.test_measured_rows import BOARD, entries, verify  # noqa: F401
+from tests.support.build import ask_for_replay, measure
 
 PATH = "/api/v1/submissions"
 # It reaches the target outside the band.
@@ -27,6 +25,19 @@ def forged(digits_submission, make_log):
 
 def view(client, submission_id):
     return client.get(f"{PATH}/{submission_id}").json()
+
+
+@pytest.fixture
+def change(client, olivia):
+    """Withdraws or reinstates submissions in turn, as an organiser."""
+
+    def post(what, *submission_ids):
+        for each in submission_ids:
+            path = f"{PATH}/{each}/{what}"
+            answer = client.post(path, json={"reason": "-"}, headers=olivia.headers)
+            assert answer.is_success, answer.text
+
+    return post
 
 
 def test_a_forged_time_is_nowhere_called_measured(verify, replay, submit, forged, client, bob):
@@ -77,31 +88,29 @@ def test_its_claim_is_checked_against_the_runs_of_the_original(
 
 
 def test_the_oldest_duplicate_takes_over_the_runs_of_a_withdrawn_one(
-    verify, replay, submit, digits_submission, client, bob, alice
+    verify, replay, submit, digits_submission, client, bob, olivia, change
 ):
     verify()
     (before,) = entries(client)
     heir, other = (submit(digits_submission, by=bob).json()["id"] for _ in range(2))
-    body = {"reason": "mistake"}
-    path = f"{PATH}/{replay.submission_id}"
-    assert client.post(f"{path}/withdrawal", json=body, headers=alice.headers).is_success
+    change("withdrawal", replay.submission_id)
 
     first, second = entries(client)
     assert (first["submission_id"], first["rank"]) == (heir, 1)
     assert first["measured_seconds"] == before["measured_seconds"]
     assert (second["submission_id"], second["duplicate_of"]) == (other, heir)
+    replay.ask_again(olivia, heir)
+    assert replay.cancel(olivia).is_success
+    assert entries(client) == [first, second]
 
 
 def test_one_that_comes_back_is_a_duplicate(
-    verify, replay, submit, digits_submission, client, bob, olivia
+    verify, replay, submit, digits_submission, client, bob, change
 ):
     verify()
     heir = submit(digits_submission, by=bob).json()["id"]
-    for what in ("withdrawal", "reinstatement"):
-        answer = client.post(
-            f"{PATH}/{replay.submission_id}/{what}", json={"reason": "-"}, headers=olivia.headers
-        )
-        assert answer.is_success, answer.text
+    change("withdrawal", replay.submission_id)
+    change("reinstatement", replay.submission_id)
     found = view(client, replay.submission_id)
     assert (found["duplicate_of"], found["evidence"], found["rank"]) == (heir, "claimed", None)
     badge = client.get(f"/submissions/{replay.submission_id}/badge.json").json()
@@ -131,16 +140,85 @@ def test_a_rerun_that_waits_for_a_decision_judges_no_duplicate(
     assert view(client, heir)["check"] == "epochs_agree"
 
 
-def test_a_duplicate_is_trained_where_the_original_ends_without_a_time(
-    verify, replay, submit, digits_submission, client, bob
+def test_one_that_comes_back_is_a_duplicate_of_a_later_one_that_was_measured(
+    verify, replay, submit, digits_submission, client, bob, change
 ):
-    heir = submit(digits_submission, by=bob).json()["id"]
-    verify(qualities=[10.0] * 9)
+    verify()
+    first = replay.submission_id
+    change("withdrawal", first)
+    later = submit(digits_submission, by=bob).json()
+    assert later["duplicate_of"] is None
+    verify(later["id"])
+    change("reinstatement", first)
 
-    assert view(client, replay.submission_id)["status"] == "rejected"
+    first, second = entries(client)
+    assert (first["submission_id"], first["rank"]) == (later["id"], 1)
+    assert (second["duplicate_of"], second["evidence"]) == (later["id"], "claimed")
+
+
+def test_a_duplicate_that_comes_back_after_its_original_has_gone_is_trained(
+    verify, replay, submit, digits_submission, client, bob, change
+):
+    verify()
+    duplicate = submit(digits_submission, by=bob).json()["id"]
+    change("withdrawal", duplicate, replay.submission_id)
+    change("reinstatement", duplicate)
+
+    found = view(client, duplicate)
+    assert (found["duplicate_of"], found["status"]) == (None, "verifying")
+
+
+@pytest.mark.parametrize("how", ["withdrawal", "cancel", "rejected"])
+def test_the_oldest_duplicate_is_trained_where_the_original_ends_without_a_time(
+    how, verify, replay, submit, digits_submission, client, bob, olivia, change
+):
+    heir, other = (submit(digits_submission, by=bob).json()["id"] for _ in range(2))
+    if how == "withdrawal":
+        change(how, replay.submission_id)
+    elif how == "cancel":
+        assert replay.cancel(olivia).is_success
+    else:
+        verify(qualities=[10.0] * 9)
+        assert view(client, replay.submission_id)["status"] == "rejected"
+
     found = view(client, heir)
     assert (found["duplicate_of"], found["status"]) == (None, "verifying")
     assert [each["state"] for each in found["verifications"]] == ["queued"]
+    assert view(client, other)["duplicate_of"] == heir
+
+
+def test_the_runs_of_an_original_withdrawn_meanwhile_are_its_heirs(
+    replay, submit, digits_submission, client, bob, olivia, change, make_report
+):
+    heir = submit(digits_submission, by=bob).json()["id"]
+    lease = replay.claim().json()
+    change("withdrawal", replay.submission_id)
+    assert replay.report(lease, make_report(replay.seeds())).status_code == 200
+    (own,) = view(client, heir)["verifications"]  # Asked for at the withdrawal, and not needed now.
+    replay.verification_id = own["id"]
+    assert replay.cancel(olivia).is_success
+
+    (entry,) = entries(client)
+    assert (entry["submission_id"], entry["measured_runs"]) == (heir, 3)
+
+
+def test_the_heir_of_an_original_is_charged_like_it(
+    submit, digits_submission, client, alice, bob, change
+):
+    def reserved(person):
+        uses = client.get("/api/v1/me/quota", headers=person.headers).json()["quotas"]
+        return {use["measure"]: use["reserved"] for use in uses}["gpu_seconds_per_month"]
+
+    digits_submission.claim["system"] |= {"accelerator": "T4", "accelerator_count": 1}
+    original = submit(digits_submission).json()["id"]
+    asked = client.post(f"{PATH}/{original}/verifications", json={}, headers=alice.headers)
+    assert asked.status_code == 201, asked.text
+    submit(digits_submission, by=bob)
+    seconds = reserved(alice)
+    assert (seconds > 0, reserved(bob)) == (True, 0)
+    change("withdrawal", original)
+
+    assert (reserved(alice), reserved(bob)) == (0, seconds)
 
 
 @pytest.mark.parametrize(
@@ -179,20 +257,29 @@ def test_one_that_nobody_trains_keeps_nobody_from_being_trained(
     assert submit(digits_submission, by=bob).json()["duplicate_of"] is None
 
 
-def test_the_later_one_is_marked_when_an_embargo_ends(
-    verify, replay, submit, digits_submission, client, bob, database
+def test_under_an_embargo_each_has_its_own_runs_and_then_the_later_is_a_duplicate(
+    embargo, submit, digits_submission, client, database, alice, bob, olivia, walter
 ):
-    def set_all(**values):
-        with database.write() as session:
-            session.execute(update(Submission).values(values))
+    embargo(timedelta(hours=1))
+    replays = []
+    for person, pace in ((alice, 0.1), (bob, 0.2)):
+        sent = submit(digits_submission, by=person).json()
+        assert sent["duplicate_of"] is None
+        asked = ask_for_replay(client, database, sent["id"], by=olivia, worker=walter)
+        measure(asked, seconds_per_epoch=pace)
+        replays.append(asked)
+    board = client.get(f"{BOARD}/preview", headers=olivia.headers).json()["entries"]
+    times = [8 * (pace * 1.01 + 0.004) for pace in (0.1, 0.2)]
+    assert [each["measured_seconds"] for each in board] == pytest.approx(times)
+    embargo(None)
 
-    verify()
-    set_all(embargoed=True)
-    second = submit(digits_submission, by=bob).json()
-    assert second["duplicate_of"] is None
-    set_all(embargoed=True, evidence="measured")  # Under an embargo each is trained.
-    with database.write() as session:
-        assert lift_embargo(session, "digits", utc_now()) == 2
-
-    assert view(client, replay.submission_id)["duplicate_of"] is None
-    assert view(client, second["id"])["duplicate_of"] == replay.submission_id
+    first, second = entries(client)
+    ids = [each.submission_id for each in replays]
+    assert [each["submission_id"] for each in (first, second)] == ids
+    assert (first["rank"], first["measured_runs"]) == (1, 3)
+    assert (second["duplicate_of"], second["evidence"]) == (ids[0], "claimed")
+    assert (second["measured_seconds"], second["pool_id"]) == (None, None)
+    replays[0].ask_again(olivia)
+    measure(replays[0], seconds_per_epoch=0.1)
+    first, _ = entries(client)
+    assert (first["measured_runs"], first["measured_seconds"]) == (6, pytest.approx(times[0]))
