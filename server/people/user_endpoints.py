@@ -4,12 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
 
-from server.base.addresses import site_address
-from server.base.errors import ContentError
-from server.base.services import ServicesDep
-from server.people import erasure, invitations, users
-from server.people.dependencies import AdminDep, OrganiserDep
-from server.people.views import (
+from finishline.api.people import (
     InvitationCreate,
     InvitationCreated,
     InvitationList,
@@ -25,6 +20,11 @@ from server.people.views import (
     UserList,
     UserView,
 )
+from server.base.addresses import site_address
+from server.base.errors import ContentError
+from server.base.services import ServicesDep
+from server.people import erasure, invitations, users
+from server.people.dependencies import AdminDep, OrganiserDep
 
 router = APIRouter(tags=["users"])
 InvitationId = Annotated[int, Path(ge=1, le=2**31 - 1)]

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection, or_, select, update
+from sqlalchemy import Connection, or_, select, true, update
 from sqlalchemy.orm import Session
 
 from finishline.rules.verification.purposes import CROSS_CHECK, PURPOSES
@@ -93,9 +93,12 @@ class FreeWorkers:
 
 
 def read_free_workers(
-    session: Session | Connection, *, alive_seconds: float, now: datetime
+    session: Session | Connection, *, alive_seconds: float, now: datetime, stopped: bool = False
 ) -> FreeWorkers:
-    """Read the free workers: not unconfirmed, held, busy, off the baseline or silent ones."""
+    """Read the free workers: not unconfirmed, held, busy, off the baseline or silent ones.
+
+    With `stopped`, workers that have stopped are present too.
+    """
     is_paused = read_pause(session) is not None
     workers = session.execute(
         select(
@@ -108,7 +111,7 @@ def read_free_workers(
             WorkerRow.pulled_at,
         ).where(
             WorkerRow.last_seen_at >= now - timedelta(seconds=alive_seconds),
-            WorkerRow.state != "stopping",
+            true() if stopped else WorkerRow.state != "stopping",
             WorkerRow.drift.is_(None),
             WorkerRow.confirmed_at.is_not(None),
         )

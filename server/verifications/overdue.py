@@ -187,7 +187,9 @@ def end_waited(database: Database, *, now: datetime | None = None) -> int:
     if not waiting:
         return 0
     with database.read(ORGANISER) as session:
-        there = read_free_workers(session, alive_seconds=LONGEST_WAIT.total_seconds(), now=moment)
+        there = read_free_workers(
+            session, alive_seconds=LONGEST_WAIT.total_seconds(), now=moment, stopped=True
+        )
         names = {name for named in there.present.values() for name in named}
         unable = [
             attempt_id

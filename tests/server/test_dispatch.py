@@ -12,6 +12,7 @@ from sqlalchemy.exc import OperationalError
 from server.base.database import utc_now
 from server.base.models import WorkerRow
 from server.verifications.dispatch import Dispatcher, seconds_ahead
+from server.verifications.overdue import end_waited
 from tests.support.processes import wait_for
 
 LATE = timedelta(hours=1)
@@ -44,6 +45,24 @@ def broker():
 def dispatcher(database, settings, broker):
     """The loop of `client`'s server, a round at a time."""
     return Dispatcher(database, broker, settings)
+
+
+@pytest.mark.parametrize(
+    ("heard", "state", "ended"),
+    [(LATE, "idle", 0), (LATE, "stopping", 0), (timedelta(days=8), "idle", 1)],
+)
+def test_what_waited_a_week_ends_where_no_able_worker_was_heard_in_it(
+    heard, state, ended, replay, hello, database
+):
+    now = utc_now()
+    hello(state=state)
+    with database.write() as session:
+        session.get_one(WorkerRow, "walter-1").last_seen_at = now - heard
+    assert end_waited(database) == 0
+    replay.change(replay.attempt_id, asked_at=now - timedelta(days=7, minutes=1))
+
+    assert end_waited(database) == ended
+    assert replay.view()["state"] == ("failed" if ended else "queued")
 
 
 def test_a_living_worker_is_sent_the_whole_job_once(

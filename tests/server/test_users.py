@@ -126,7 +126,7 @@ def test_a_name_has_few_marks_on_a_character(as_ada):
 @pytest.mark.parametrize(
     "name",
     ["report check", "Report-Check", "server.admin", "server.phases", "Finishline", "Finish1ine",
-     "cross_check", "SERVER"],
+     "cross_check", "SERVER", "\u0455erver.admin"],
 )  # fmt: skip
 def test_nobody_takes_a_name_of_the_server(as_ada, client, alice, name):
     refused = [
