@@ -13,8 +13,6 @@ from finishline.rules.scoring.violations import WaivableRule
 from finishline.rules.submissions.claim import Cloud, TrainedWith, Tuning
 from finishline.rules.verification.verdict import ChangedFigure
 
-# 17 digits of microseconds end in the year 5138, so every such text is a moment.
-CURSOR_PATTERN = r"^[0-9]{1,17}\.[a-z0-9]{1,20}$"
 EXAMPLE_CLAIM = {
     "benchmark": "digits",
     "division": "closed",

@@ -27,10 +27,9 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
-from finishline.api.people import DISPLAY_PATTERN, DOMAIN_PATTERN, EMAIL_PATTERN, NAME_PATTERN
-from finishline.api.submissions import CURSOR_PATTERN
 from finishline.rules.errors import RuleError
 from server.base.errors import ServerError, UsedUpError, problem_of
+from server.base.paging import CURSOR_PATTERN
 from server.base.request_context import current_request_id, note_told
 from server.base.request_metrics import RequestMetrics
 from server.base.services import services_of
@@ -48,8 +47,13 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Errors of PostgreSQL after a failover to a standby that only reads (25006), to a database without
 # this schema (3F000, 42P01), or at another revision (42703), and without the rights (42501).
 NOT_AS_NEEDED = ("25006", "3F000", "42P01", "42703", "42501")
-
-
+# No name begins with a dot: "." and ".." are no step of an address.
+NAME_PATTERN = r"^[\w@ -][\w.@ -]*$"
+# The name of a person as they write it: with apostrophes and commas, without brackets.
+DISPLAY_PATTERN = r"^[\w'’][\w.'’, -]*$"
+DOMAIN_PATTERN = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)+$"
+# A single address. The mail server decides about the parts before and behind the @.
+EMAIL_PATTERN = r"^[^\s@<>]+@[^\s@<>]+\.[^\s@<>]+$"
 # Texts that the patterns of fields take.
 PATTERNS = {
     CURSOR_PATTERN: "the next_cursor of the previous page",

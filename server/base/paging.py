@@ -8,6 +8,8 @@ from typing import Any
 from sqlalchemy import Row, Select, and_, or_
 from sqlalchemy.orm import Session
 
+# 17 digits of microseconds end in the year 5138, so every such text is a moment.
+CURSOR_PATTERN = r"^[0-9]{1,17}\.[a-z0-9]{1,20}$"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 CHUNK = 500

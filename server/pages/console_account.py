@@ -10,10 +10,9 @@ from fastapi.responses import HTMLResponse, Response
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from finishline.api.people import MeChange, OwnTokenCreate
-from finishline.api.submissions import CURSOR_PATTERN
 from server.base.database import utc_now
 from server.base.models import Pool, Submission, Token, User
+from server.base.paging import CURSOR_PATTERN
 from server.base.services import Services
 from server.base.standing import pending_verifications, standing
 from server.pages.board_times import times_of
@@ -27,7 +26,7 @@ from server.people.accounts import (
 )
 from server.people.sessions import Notice
 from server.people.signed_in import FormDep
-from server.people.views import me_view, token_view
+from server.people.views import MeChange, OwnTokenCreate, me_view, token_view
 from server.submissions.quota_admin import quota_of
 from server.submissions.service import submissions_page
 

@@ -7,7 +7,6 @@ from fastapi import APIRouter, Path, Request
 from fastapi.responses import HTMLResponse, Response
 from sqlalchemy.orm import Session
 
-from finishline.api.people import InvitationCreate
 from server.base.addresses import site_address
 from server.pages.console_page import Console, Done, OrganiserDep, filled
 from server.people import invitations
@@ -15,6 +14,7 @@ from server.people.sessions import Notice
 from server.people.signed_in import Fields, FormDep
 from server.people.token_issue import may_give
 from server.people.users import list_organisations
+from server.people.views import InvitationCreate
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/invitations"

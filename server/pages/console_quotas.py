@@ -11,13 +11,12 @@ from pydantic import Field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from finishline.api.people import QuotaSet
 from server.base.models import User
 from server.base.viewer import ORGANISER
 from server.pages.console_page import Console, Done, OrganiserDep, filled
 from server.people.sessions import Notice
 from server.people.signed_in import FormDep
-from server.submissions.quota_admin import change_quota, quota_of, read_quotas
+from server.submissions.quota_admin import QuotaSet, change_quota, quota_of, read_quotas
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/quotas"

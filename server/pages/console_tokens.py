@@ -8,12 +8,12 @@ from fastapi.responses import HTMLResponse, Response
 from pydantic import BaseModel, Field
 from sqlalchemy.orm import Session
 
-from finishline.api.people import TokenCreate
 from server.pages.console_account import revoked_words, token_row
 from server.pages.console_page import Console, Done, OrganiserDep, filled, read_query
 from server.people import token_issue
 from server.people.sessions import Notice
 from server.people.signed_in import Fields, FormDep
+from server.people.views import TokenCreate
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/tokens"

@@ -9,13 +9,6 @@ from fastapi.responses import HTMLResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.orm import Session
 
-from finishline.api.people import (
-    OrganisationCreate,
-    OrganisationView,
-    UserChange,
-    UserCreate,
-    UserErasure,
-)
 from server.base.errors import ContentError
 from server.pages.console_account import token_row
 from server.pages.console_page import (
@@ -32,6 +25,13 @@ from server.people.accounts import ROLES
 from server.people.sessions import Notice
 from server.people.signed_in import Fields, FormDep
 from server.people.token_issue import list_visible_tokens
+from server.people.views import (
+    OrganisationCreate,
+    OrganisationView,
+    UserChange,
+    UserCreate,
+    UserErasure,
+)
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/users"

@@ -4,21 +4,22 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from finishline.api.people import (
-    MeChange,
-    MeView,
-    OwnTokenCreate,
-    TokenCreate,
-    TokenCreated,
-    TokenList,
-    TokensRevoked,
-)
+from finishline.api.people import MeView
 from server.base.models import Token
 from server.base.services import ServicesDep
 from server.people import token_issue, users
 from server.people.accounts import NewToken, list_own_tokens
 from server.people.dependencies import CallerDep, OrganiserDep, SubmitterDep
-from server.people.views import me_view, token_view
+from server.people.views import (
+    MeChange,
+    OwnTokenCreate,
+    TokenCreate,
+    TokenCreated,
+    TokenList,
+    TokensRevoked,
+    me_view,
+    token_view,
+)
 
 router = APIRouter(tags=["accounts"])
 TokenId = Annotated[int, Path(ge=1, le=2**31 - 1)]

@@ -9,7 +9,6 @@ from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from finishline.api.people import Email, UserName
 from server.base.database import utc_now
 from server.base.errors import ConflictError, ContentError, NotAllowedError
 from server.base.models import Token, User
@@ -25,6 +24,7 @@ from server.people.audit import Subject, record
 from server.people.dependencies import caller_of
 from server.people.invitations import TOKEN_LIFETIME
 from server.people.signed_in import SOURCE
+from server.people.views import Email, UserName
 
 NOT_IN_A_NAME = re.compile(r"[^\w.@ -]+")
 LONGEST_SUBJECT = 255

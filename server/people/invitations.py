@@ -10,14 +10,6 @@ from pydantic import BaseModel
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from finishline.api.people import (
-    LONGEST_LINK_DAYS,
-    DisplayName,
-    Email,
-    InvitationCreate,
-    InvitationView,
-    UserName,
-)
 from server.base.database import utc_now
 from server.base.errors import (
     ConflictError,
@@ -42,6 +34,14 @@ from server.people.audit import Subject, record
 from server.people.dependencies import Caller, caller_of
 from server.people.token_issue import lock_tokens, may_give
 from server.people.users import find_organisation, set_display_name
+from server.people.views import (
+    LONGEST_LINK_DAYS,
+    DisplayName,
+    Email,
+    InvitationCreate,
+    InvitationView,
+    UserName,
+)
 
 USUAL_DAYS = 7
 RECENTLY = timedelta(days=7)

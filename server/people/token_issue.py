@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session
 
-from finishline.api.people import OwnTokenCreate, TokenCreate
 from server.base.database import utc_now
 from server.base.errors import (
     ConflictError,
@@ -30,6 +29,7 @@ from server.people.accounts import (
 )
 from server.people.audit import Actor
 from server.people.dependencies import Caller
+from server.people.views import OwnTokenCreate, TokenCreate
 
 
 def require_maker(session: Session, token_id: int) -> Token:

@@ -4,7 +4,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
 
-from finishline.api.people import (
+from server.base.addresses import site_address
+from server.base.errors import ContentError
+from server.base.services import ServicesDep
+from server.people import erasure, invitations, users
+from server.people.dependencies import AdminDep, OrganiserDep
+from server.people.views import (
     InvitationCreate,
     InvitationCreated,
     InvitationList,
@@ -20,11 +25,6 @@ from finishline.api.people import (
     UserList,
     UserView,
 )
-from server.base.addresses import site_address
-from server.base.errors import ContentError
-from server.base.services import ServicesDep
-from server.people import erasure, invitations, users
-from server.people.dependencies import AdminDep, OrganiserDep
 
 router = APIRouter(tags=["users"])
 InvitationId = Annotated[int, Path(ge=1, le=2**31 - 1)]

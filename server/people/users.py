@@ -6,7 +6,6 @@ from typing import Any
 from sqlalchemy import ColumnElement, delete, false, func, or_, select
 from sqlalchemy.orm import Session, joinedload
 
-from finishline.api.people import OrganisationView, UserChange, UserCreate, UserView
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.base.errors import (
@@ -19,6 +18,7 @@ from server.base.models import ConsoleSession, Organisation, Submission, Token, 
 from server.people.accounts import require_new_name
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
+from server.people.views import OrganisationView, UserChange, UserCreate, UserView
 
 
 def find_user(session: Session, name: str) -> User:

@@ -11,7 +11,6 @@ from sqlalchemy.orm import Session
 from starlette.datastructures import FormData
 
 from finishline.api.submissions import (
-    CURSOR_PATTERN,
     EXAMPLE_CLAIM,
     CurveView,
     RunList,
@@ -23,6 +22,7 @@ from server.base.artifacts import pieces
 from server.base.errors import LostFileError
 from server.base.forms import multipart_body, with_form
 from server.base.models import Submission
+from server.base.paging import CURSOR_PATTERN
 from server.base.request_context import note
 from server.base.services import Services, ServicesDep
 from server.base.viewer import Viewer

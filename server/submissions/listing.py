@@ -8,7 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Row, Select, select
 from sqlalchemy.orm import Session
 
-from finishline.api.submissions import CURSOR_PATTERN
 from finishline.rules.benchmarks.accelerators import NOT_STATED, accelerator_of_system
 from server.base.models import (
     DISPLAY_NAME,
@@ -20,7 +19,7 @@ from server.base.models import (
     User,
     Verification,
 )
-from server.base.paging import Page, read_page
+from server.base.paging import CURSOR_PATTERN, Page, read_page
 from server.submissions.service import read_cursor
 
 PAGE = 50

@@ -1,12 +1,14 @@
 """Endpoints of quotas: read one's own; read and set everybody's as an organiser."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path
+from pydantic import BeforeValidator, ConfigDict, Field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from finishline.api.people import Override, QuotaList, QuotaSet, QuotaView
+from finishline.api.people import Measure, QuotaView
+from finishline.api.schema import Body, Schema
 from server.base.errors import ContentError
 from server.base.models import User
 from server.base.services import ServicesDep
@@ -23,6 +25,49 @@ from server.submissions.quotas import (
     use_of_gpu_seconds,
     use_of_submissions,
 )
+
+
+def _no_text(value: Any) -> Any:
+    """Reject texts and booleans, which could be read as numbers."""
+    if isinstance(value, (str, bool)):
+        raise ValueError("expected a whole number, unlimited or default")
+    return value
+
+
+# Limit of a stored integer. A day has fewer submissions, a month fewer seconds.
+Count = Annotated[int, Field(ge=0, le=10**12), BeforeValidator(_no_text)]
+Amount = Count | Literal["unlimited", "default"]
+ABSENT: Any = None  # A field may be left out, while null is refused.
+
+
+class QuotaSet(Body):
+    """Quotas to set. An absent one stays as it is. "default" is the value of the settings."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "minProperties": 2,  # A quota and the reason.
+            "examples": [{"submissions_per_day": 5, "gpu_seconds_per_month": "unlimited",
+                          "reason": "a course of 30"}]
+        },
+    )  # fmt: skip
+
+    submissions_per_day: Amount = Field(default=ABSENT)
+    gpu_seconds_per_month: Amount = Field(default=ABSENT)
+    reason: Annotated[str, Field(min_length=1, max_length=2000, pattern=r"\S")]
+
+
+class Override(Schema):
+    """Quotas that an organiser set for a user, by measure. Null is no limit."""
+
+    user: str
+    quotas: dict[Measure, int | None]
+
+
+class QuotaList(Schema):
+    """Default quotas of each user, and every override."""
+
+    defaults: dict[Measure, int | None]
+    overrides: list[Override]
 
 
 def quota_of(session: Session, settings: Settings, user: User) -> QuotaView:

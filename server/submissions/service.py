@@ -9,11 +9,11 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, or_, select
 from sqlalchemy.orm import Session, joinedload, undefer
 
-from finishline.api.submissions import CURSOR_PATTERN
 from server.base.board_versions import lock_boards
 from server.base.database import locks_rows
 from server.base.errors import ContentError, NotFoundError, no_such
 from server.base.models import BenchmarkDefinition, RunRow, Submission, TrainingPackage
+from server.base.paging import CURSOR_PATTERN
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)

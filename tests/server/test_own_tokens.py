@@ -5,13 +5,13 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from finishline.api.people import OwnTokenCreate
 from server.base.database import utc_now
 from server.base.errors import NotSignedInError
 from server.base.models import Token
 from server.people import token_issue
 from server.people.accounts import find_token, holder_of
 from server.people.dependencies import caller_of
+from server.people.views import OwnTokenCreate
 from tests.server.test_accounts import ACCOUNT, secret_in
 from tests.server.test_console import Console
 from tests.server.test_users import on_both_databases
