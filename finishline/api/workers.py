@@ -1,54 +1,11 @@
-"""Workers, their probes, rooflines and hardware classes, and the queue of their attempts."""
+"""Workers, their probes, and the queue of their attempts."""
 
 from datetime import datetime
 from typing import Any
 
-from pydantic import Field
-
-from finishline.api.schema import Body, Schema, example
+from finishline.api.schema import Schema
 from finishline.rules.measurements import Figure
 from finishline.rules.verification.messages import BoxWord
-
-LONGEST_REASON = 2000
-REASON = r"\S"
-
-
-class RoofView(Schema):
-    """The best FLOP/s of a floating type over matmul and convolution, in 10^12."""
-
-    precision: str
-    tflops: float
-    how: str
-
-
-class RooflinePointView(Schema):
-    """Training of one attempt: FLOP per byte, and the achieved 10^12 FLOP/s.
-
-    `attainable_tflops` is the limit of the roofs at that intensity and `bound` names the limiting
-    roof; None if the worker did not measure them.
-    """
-
-    verification_id: str
-    benchmark: str
-    model: str | None
-    precision: str | None
-    intensity: float
-    achieved_tflops: float
-    attainable_tflops: float | None
-    share_of_attainable: float | None
-    bound: str | None
-
-
-class RooflineView(Schema):
-    """The measured roofs of a worker and its latest trainings of known work, newest first.
-
-    Seconds are those in training, without evaluation. The median over an attempt's runs.
-    """
-
-    worker: str
-    roofs: list[RoofView]
-    copy_gb_per_second: float | None
-    points: list[RooflinePointView]
 
 
 class ProbeView(Schema):
@@ -69,13 +26,6 @@ class ProbeView(Schema):
     host: dict[str, str | None]
 
 
-class ProbeList(Schema):
-    """A worker's latest probes, newest first."""
-
-    worker: str
-    probes: list[ProbeView]
-
-
 class WorkView(Schema):
     """An attempt, by its number, of a verification of some model."""
 
@@ -92,15 +42,6 @@ class UnderWayView(WorkView):
     run: int | None
     runs: int
     started_at: datetime | None
-
-
-class AttemptAtWorkerView(WorkView):
-    """An attempt that a worker made, or is making."""
-
-    state: str
-    started_at: datetime | None
-    seconds: float | None
-    failure: str | None
 
 
 class WorkerView(Schema):
@@ -138,45 +79,6 @@ class WorkerList(Schema):
 
     workers: list[WorkerView]
     next_cursor: str | None
-
-
-class WorkerDetail(Schema):
-    """A worker, its latest attempts, and its trainings on its roofline."""
-
-    worker: WorkerView
-    attempts: list[AttemptAtWorkerView]
-    roofline: RooflineView
-
-
-class HardwareClassView(Schema):
-    """A class of machines whose times may be compared. Its workers come within 10 % of `roof`.
-
-    `roof` is in GFLOP/s, null until a worker of the class measured it. `origin` names the system
-    that registered the class.
-    """
-
-    name: str
-    accelerator: str | None
-    accelerator_count: int
-    processor: str
-    processor_count: int
-    roof: float | None
-    origin: str
-    created_at: datetime
-
-
-class HardwareClassList(Schema):
-    """Every registered class, by name."""
-
-    hardware_classes: list[HardwareClassView]
-
-
-class ReportAnswer(Schema):
-    """State and outcome of a verification after a report."""
-
-    verification_id: str
-    state: str
-    outcome: str | None
 
 
 class QueuedView(WorkView):
@@ -232,19 +134,3 @@ class QueueView(Schema):
     waiting: int
     paused: PauseView | None
     classes: list[ClassQueueView]
-
-
-class Hold(Body):
-    """Reason to pause a worker or everything. Shown with it and kept."""
-
-    model_config = example(reason="new fans on Saturday")
-
-    reason: str = Field(min_length=1, max_length=LONGEST_REASON, pattern=REASON)
-
-
-class Resume(Body):
-    """Reason to resume, optional."""
-
-    model_config = example()
-
-    reason: str | None = Field(default=None, max_length=LONGEST_REASON)

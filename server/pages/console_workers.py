@@ -9,7 +9,6 @@ from fastapi.responses import HTMLResponse, Response
 from pydantic import BaseModel, Field
 from sqlalchemy.orm import Session
 
-from finishline.api.workers import LONGEST_REASON, REASON
 from server.base.errors import ConflictError
 from server.base.viewer import ORGANISER
 from server.pages.console_page import Console, Done, OrganiserDep, filled
@@ -18,7 +17,7 @@ from server.people.sessions import Notice
 from server.people.signed_in import Fields, FormDep
 from server.verifications import holds
 from server.verifications.queue import read_queue
-from server.verifications.worker_endpoints import CursorDep
+from server.verifications.worker_endpoints import LONGEST_REASON, REASON, CursorDep
 from server.verifications.worker_probes import confirm_worker, set_baseline_anew
 from server.verifications.worker_queries import SHOWN_PER_PAGE, list_workers
 

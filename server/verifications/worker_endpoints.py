@@ -1,22 +1,15 @@
 """Worker endpoints: hello, claim, events, report; holds of workers and queues."""
 
+from datetime import datetime
 from typing import Annotated, Any
 
 import orjson
 from fastapi import APIRouter, Header, Query, Response
 from fastapi.concurrency import run_in_threadpool
+from pydantic import Field
 
-from finishline.api.workers import (
-    HardwareClassList,
-    HardwareClassView,
-    Hold,
-    ProbeList,
-    QueueView,
-    ReportAnswer,
-    Resume,
-    WorkerDetail,
-    WorkerList,
-)
+from finishline.api.schema import Body, Schema, example
+from finishline.api.workers import ProbeView, QueueView, WorkerList
 from finishline.rules.measurements import ProbeAnswer, WorkerProbe
 from finishline.rules.verification.messages import (
     FENCE_HEADER,
@@ -42,7 +35,70 @@ from server.verifications.grants import task_file, training_grant
 from server.verifications.holds import HeldError, send_again_now
 from server.verifications.pulls import PullDesk, job_of, note_asking
 from server.verifications.queue import SHOWN_PER_CLASS, read_queue
-from server.verifications.worker_queries import LONGEST_CURSOR, SHOWN_PER_PAGE, read_worker
+from server.verifications.worker_queries import (
+    LONGEST_CURSOR,
+    SHOWN_PER_PAGE,
+    WorkerDetail,
+    read_worker,
+)
+
+LONGEST_REASON = 2000
+REASON = r"\S"
+
+
+class ProbeList(Schema):
+    """A worker's latest probes, newest first."""
+
+    worker: str
+    probes: list[ProbeView]
+
+
+class HardwareClassView(Schema):
+    """A class of machines whose times may be compared. Its workers come within 10 % of `roof`.
+
+    `roof` is in GFLOP/s, null until a worker of the class measured it. `origin` names the system
+    that registered the class.
+    """
+
+    name: str
+    accelerator: str | None
+    accelerator_count: int
+    processor: str
+    processor_count: int
+    roof: float | None
+    origin: str
+    created_at: datetime
+
+
+class HardwareClassList(Schema):
+    """Every registered class, by name."""
+
+    hardware_classes: list[HardwareClassView]
+
+
+class ReportAnswer(Schema):
+    """State and outcome of a verification after a report."""
+
+    verification_id: str
+    state: str
+    outcome: str | None
+
+
+class Hold(Body):
+    """Reason to pause a worker or everything. Shown with it and kept."""
+
+    model_config = example(reason="new fans on Saturday")
+
+    reason: str = Field(min_length=1, max_length=LONGEST_REASON, pattern=REASON)
+
+
+class Resume(Body):
+    """Reason to resume, optional."""
+
+    model_config = example()
+
+    reason: str | None = Field(default=None, max_length=LONGEST_REASON)
+
 
 MOST_SHOWN = 1000
 router = APIRouter(tags=["workers"])

@@ -10,17 +10,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, case, func, not_, or_, select
 from sqlalchemy.orm import Session
 
-from finishline.api.workers import (
-    AttemptAtWorkerView,
-    ProbeView,
-    RooflinePointView,
-    RooflineView,
-    RoofView,
-    UnderWayView,
-    WorkerDetail,
-    WorkerList,
-    WorkerView,
-)
+from finishline.api.schema import Schema
+from finishline.api.workers import ProbeView, UnderWayView, WorkerList, WorkerView, WorkView
 from finishline.rules.verification.utilisation import roofline, samples_per_second
 from server.base.database import utc_now
 from server.base.errors import ContentError, no_such
@@ -29,6 +20,62 @@ from server.base.paging import EPOCH, MICROSECOND, cursor_of
 from server.base.standing import REPORT
 from server.verifications.work import AttemptWork, attempts_of, running_attempts, runs_under_way
 from server.verifications.worker_probes import latest_probes
+
+
+class RoofView(Schema):
+    """The best FLOP/s of a floating type over matmul and convolution, in 10^12."""
+
+    precision: str
+    tflops: float
+    how: str
+
+
+class RooflinePointView(Schema):
+    """Training of one attempt: FLOP per byte, and the achieved 10^12 FLOP/s.
+
+    `attainable_tflops` is the limit of the roofs at that intensity and `bound` names the limiting
+    roof; None if the worker did not measure them.
+    """
+
+    verification_id: str
+    benchmark: str
+    model: str | None
+    precision: str | None
+    intensity: float
+    achieved_tflops: float
+    attainable_tflops: float | None
+    share_of_attainable: float | None
+    bound: str | None
+
+
+class RooflineView(Schema):
+    """The measured roofs of a worker and its latest trainings of known work, newest first.
+
+    Seconds are those in training, without evaluation. The median over an attempt's runs.
+    """
+
+    worker: str
+    roofs: list[RoofView]
+    copy_gb_per_second: float | None
+    points: list[RooflinePointView]
+
+
+class AttemptAtWorkerView(WorkView):
+    """An attempt that a worker made, or is making."""
+
+    state: str
+    started_at: datetime | None
+    seconds: float | None
+    failure: str | None
+
+
+class WorkerDetail(Schema):
+    """A worker, its latest attempts, and its trainings on its roofline."""
+
+    worker: WorkerView
+    attempts: list[AttemptAtWorkerView]
+    roofline: RooflineView
+
 
 POINTS = 30
 TERA, GIGA = 1e12, 1e9
