@@ -6,7 +6,6 @@ from datetime import datetime
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.benchmarks.phases import is_frozen
 from finishline.rules.errors import SubmissionError
 from finishline.rules.trainings.own_benchmark import OwnBenchmark, read_own_benchmark
 from server.base.artifacts import Staged
@@ -15,7 +14,7 @@ from server.base.database import insert_missing, utc_now
 from server.base.errors import ConflictError
 from server.base.models import BenchmarkDefinition, BenchmarkFile
 from server.base.services import Services
-from server.benchmarks.phase_queries import current_phases
+from server.benchmarks.phase_queries import current_phases, is_frozen
 from server.benchmarks.phase_watch import PhaseWatch
 from server.benchmarks.queries import added_definitions, definition_on_disk, insert_definition
 from server.benchmarks.views import phases_of

@@ -10,13 +10,7 @@ from typing import Any
 from sqlalchemy import and_, select
 from sqlalchemy.orm import Session
 
-from finishline.api.benchmarks import (
-    CalibratedPoints,
-    ConvergenceView,
-    EnvelopePoint,
-    PlacedSubmission,
-    ReferencePointView,
-)
+from finishline.api.schema import Schema
 from finishline.rules.benchmarks.accelerators import hardware_words
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.definition_tables import RcpRule, ReferencePoint
@@ -35,6 +29,63 @@ from server.benchmarks.calibrations import adopted_calibration, judging_benchmar
 
 STEPS_BETWEEN_POINTS = 12
 UNITS = {"epoch_num": "epochs", "samples_count": "samples"}
+
+
+class EnvelopePoint(Schema):
+    """Point on the line through the points that pruning keeps."""
+
+    batch_size: int
+    mean: float
+    lowest: float | None
+
+
+class ReferencePointView(EnvelopePoint):
+    """Reference at one batch size. `lowest` is None if no submission is held to it."""
+
+    stdev: float
+    pruned: bool
+
+
+class PlacedSubmission(Schema):
+    """Submission by its batch size and the mean of its runs' convergence."""
+
+    id: str
+    submitter: str
+    display_name: str | None = None
+    model: str
+    hardware: str
+    division: str
+    batch_size: int
+    mean: float
+    verdict: str | None
+    normalised: bool
+
+
+class CalibratedPoints(Schema):
+    """Points of the calibration that judges verifications planned today."""
+
+    id: str
+    version: int
+    points: list[ReferencePointView]
+
+
+class ConvergenceView(Schema):
+    """Epochs or samples to converge by batch size, of the reference and the submissions.
+
+    `judged` is whether closed submissions are held to `lowest`, less the `allowance`. `left_out`
+    counts submissions without a known batch size or without convergence. `points` are those of the
+    benchmark's file, `calibration` has those that were measured and adopted.
+    """
+
+    benchmark: str
+    unit: str
+    judged: bool
+    allowance: float
+    points: list[ReferencePointView]
+    envelope: list[EnvelopePoint]
+    submissions: list[PlacedSubmission]
+    left_out: int
+    calibration: CalibratedPoints | None = None
 
 
 @dataclass(frozen=True)

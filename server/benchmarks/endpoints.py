@@ -4,10 +4,10 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
-from finishline.api.benchmarks import BenchmarkList, BenchmarkView, ConvergenceView
+from finishline.api.benchmarks import BenchmarkList, BenchmarkView
 from server.base.database import utc_now
 from server.base.services import ServicesDep
-from server.benchmarks.convergence import convergence_view
+from server.benchmarks.convergence import ConvergenceView, convergence_view
 from server.benchmarks.phase_queries import all_current_phases, current_phases
 from server.benchmarks.queries import (
     NO_SUBMISSIONS,

@@ -2,12 +2,12 @@
 
 from fastapi import APIRouter
 
-from finishline.api.benchmarks import PhasesCreate, PhasesHistory, PhasesView
+from finishline.api.benchmarks import PhasesView
 from server.base.database import utc_now
 from server.base.services import ServicesDep
 from server.benchmarks import phase_queries, phases
 from server.benchmarks.queries import find_benchmark
-from server.benchmarks.views import phases_set, phases_view
+from server.benchmarks.views import PhasesCreate, PhasesHistory, phases_set, phases_view
 from server.people.dependencies import OrganiserDep
 
 router = APIRouter(tags=["benchmarks"])

@@ -8,14 +8,13 @@ from threading import Lock
 from sqlalchemy.orm import Session
 
 from finishline.periodic import PeriodicThread
-from finishline.rules.benchmarks.phases import is_frozen
 from server.base.board_versions import raise_board_version
 from server.base.database import OUTAGES, Database, utc_now
 from server.base.models import BenchmarkPhases
 from server.base.services import OfferedBenchmarks
 from server.base.settings import Settings
 from server.base.viewer import ORGANISER
-from server.benchmarks.phase_queries import all_current_phases
+from server.benchmarks.phase_queries import all_current_phases, is_frozen
 from server.benchmarks.phases import due_embargoes, freeze_if_due, lift_embargo
 from server.benchmarks.queries import (
     added_definitions,

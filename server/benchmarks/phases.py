@@ -8,23 +8,24 @@ from typing import Any
 from sqlalchemy import func, select, true, update
 from sqlalchemy.orm import Session
 
-from finishline.api.benchmarks import PhasesCreate
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.benchmarks.phases import (
-    changed,
-    is_embargoed,
-    is_frozen,
-    moment_words,
-    why_not_taken,
-)
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.base.errors import ConflictError
 from server.base.events import EmbargoLifted, emit
 from server.base.models import BenchmarkPhases, Submission
-from server.benchmarks.phase_queries import all_current_phases, current_dates, current_phases
+from server.benchmarks.phase_queries import (
+    all_current_phases,
+    changed,
+    current_dates,
+    current_phases,
+    is_embargoed,
+    is_frozen,
+    moment_words,
+    why_not_taken,
+)
 from server.benchmarks.queries import keep_definition
-from server.benchmarks.views import phases_of
+from server.benchmarks.views import PhasesCreate, phases_of
 from server.people.audit import Administrator, Subject, record
 from server.people.dependencies import Caller
 

@@ -2,7 +2,8 @@
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from threading import Lock
@@ -11,23 +12,126 @@ from typing import Any
 from sqlalchemy import Row, func, select
 from sqlalchemy.orm import Session
 
-from finishline.api.prices import PriceCreate, PriceQuery, PriceView
-from finishline.rules.benchmarks.prices import (
-    PriceBook,
-    SystemPrice,
-    price_of_system,
-    superseded_by,
+from finishline.api.prices import PriceView
+from finishline.rules.benchmarks.accelerators import (
+    accelerator_of_system,
+    accelerators_of_cloud,
+    are_of_cloud,
 )
+from finishline.rules.benchmarks.prices import Price, stated_price_usd_per_hour
 from server.base.board_versions import raise_all_board_versions
 from server.base.csv_cells import csv_cell
 from server.base.database import state_of, utc_now
 from server.base.errors import ConflictError, no_such
 from server.base.models import PriceRow, Submission
-from server.benchmarks.views import entry_of, price_view
+from server.benchmarks.views import PriceCreate, PriceEntry, PriceQuery, entry_of, price_view
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
 
 NAMES = ("provider", "instance", "region", "pricing")
+
+
+def superseded_by(entries: Sequence[PriceEntry]) -> dict[int, int]:
+    """The number of the entry that stands in for another, by the other's number."""
+    return {
+        entry.price.supersedes: entry.number
+        for entry in entries
+        if entry.price.supersedes is not None
+    }
+
+
+BookName = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class SystemPrice:
+    """US dollars for an hour of a whole system that a cost may rest on, None without.
+
+    `entry` is the price that was found in the book, for each of `count` instances; None where the
+    claim's own price stands. `why_unranked` is why no row ranks by this price, None if it may.
+    """
+
+    usd_per_hour: float | None
+    entry: PriceEntry | None = None
+    count: int = 1
+    why_unranked: str | None = None
+
+
+class PriceBook:
+    """On-demand prices that nothing supersedes, by name.
+
+    A superseded entry never holds, also on days before the other one starts. Spot prices never
+    rank, so they never hold.
+    """
+
+    def __init__(self, entries: Iterable[PriceEntry]) -> None:
+        book = list(entries)
+        replaced = superseded_by(book)
+        self._entries: defaultdict[BookName, list[PriceEntry]] = defaultdict(list)
+        for entry in book:
+            price = entry.price
+            if entry.number not in replaced and price.pricing != "spot":
+                name = (price.provider, price.instance, price.region)
+                self._entries[name].append(entry)
+        for entries_of_name in self._entries.values():
+            entries_of_name.sort(key=lambda entry: (entry.price.effective_on, entry.number))
+
+    def find(self, name: BookName, *, on: date, hardware_class: str = "") -> PriceEntry | None:
+        """The price that holds on a day: the latest that starts by then, or None.
+
+        Of two from the same day the one added later holds. One of the hardware class, or of none,
+        goes before one of another class.
+        """
+        holding = [e for e in self._entries.get(name, ()) if e.price.effective_on <= on]
+        fitting = [e for e in holding if e.price.hardware_class in (None, hardware_class)]
+        return next(reversed(fitting or holding), None)
+
+    def holding(self, on: date) -> set[int]:
+        """The numbers of all entries that hold on a day, one of each name and hardware class."""
+        latest = {
+            (name, entry.price.hardware_class): entry.number
+            for name, entries in self._entries.items()
+            for entry in entries
+            if entry.price.effective_on <= on
+        }
+        return set(latest.values())
+
+
+def price_of_system(system: Mapping[str, Any], book: PriceBook, *, on: date) -> SystemPrice:
+    """The price that a cost rests on, for a system as a claim's JSON has it.
+
+    It is the book's for the instances that the system names, as it held on the day; else the
+    system's own, unless that is a spot price. Only a price of the book ranks.
+    """
+    cloud = system.get("cloud")
+    if cloud is not None:
+        name = (cloud["provider"], cloud["instance"], cloud["region"])
+        entry = book.find(name, on=on, hardware_class=system["hardware_class"])
+        if entry is not None:
+            count, why = cloud["count"], _why_not_of_class(system, entry.price)
+            return SystemPrice(entry.price.usd_per_hour * count, entry, count, why)
+    why = "priced by its submitter: the price book has no price for this system"
+    return SystemPrice(stated_price_usd_per_hour(system), why_unranked=why)
+
+
+def _why_not_of_class(system: Mapping[str, Any], price: Price) -> str | None:
+    """Why an instance is not known to be a machine of a system's hardware class, None if it is.
+
+    It belongs to the class that its price names, else to one with its known accelerators.
+    """
+    instance, named = price.instance, price.hardware_class
+    if named is not None:
+        own = system["hardware_class"]
+        return None if named == own else f"{instance} belongs to hardware class {named}, not {own}"
+    rented = accelerators_of_cloud(system["cloud"])
+    if rented is not None and are_of_cloud(accelerator_of_system(system), rented):
+        return None
+    return f"the price book does not say that {instance} belongs to this hardware class"
+
+
+def system_price_usd_per_hour(usd_per_accelerator_hour: float, accelerators: int) -> float:
+    """The price of a whole system, which without accelerators counts as one."""
+    return usd_per_accelerator_hour * max(1, accelerators)
 
 
 def find_price(session: Session, price_id: int) -> PriceRow:

@@ -1,22 +1,164 @@
-"""Views of stored benchmarks, phases and prices."""
+"""Bodies and views of benchmarks, phases and prices."""
 
-from datetime import datetime
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any, Self
 
-from finishline.api.benchmarks import BenchmarkView, PhasesSet, PhasesView, RunsView
+from pydantic import BeforeValidator, Field, StrictBool, WithJsonSchema, model_validator
+from pydantic_core import PydanticCustomError
+
+from finishline.api.benchmarks import BenchmarkView, PhasesView, RunsView
+from finishline.api.benchmarks import Dates as DatesView
 from finishline.api.prices import PriceView
+from finishline.api.schema import NO_FLAG, Body, DayField, Schema, Sentence, example
+from finishline.rules.benchmarks.accelerators import Pricing
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.benchmarks.phases import (
+from finishline.rules.benchmarks.prices import Price
+from server.base.models import BenchmarkPhases, PriceRow
+from server.benchmarks.phase_queries import (
     NO_PHASES,
+    Dates,
     Phases,
+    faults,
     is_embargoed,
     is_frozen,
     phase_at,
     sentence_at,
 )
-from finishline.rules.benchmarks.prices import Price, PriceEntry
-from server.base.models import BenchmarkPhases, PriceRow
-from server.benchmarks.phase_queries import Dates
 from server.benchmarks.queries import NO_SUBMISSIONS, Counts
+
+FIRST_YEAR, LAST_YEAR = 2000, 8999
+MOMENT = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d+)?)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+
+
+def _read_moment(value: Any) -> datetime:
+    """Parse a text with a time zone to a moment in UTC, in whole seconds. Rejects numbers."""
+    text = value if isinstance(value, str) else ""
+    try:
+        # The first and the last days of all cannot be moved to another time zone.
+        if not (MOMENT.fullmatch(text) and FIRST_YEAR <= int(text[:4]) <= LAST_YEAR):
+            raise ValueError(text)
+        moment = datetime.fromisoformat(text.upper())
+    except ValueError:
+        raise PydanticCustomError(
+            "no_moment",
+            "no moment; expected one with its time zone, like 2026-11-21T18:00:00Z, of the years "
+            "2000 to 8999",
+        ) from None
+    return moment.astimezone(UTC).replace(microsecond=0)
+
+
+Moment = Annotated[
+    datetime,
+    BeforeValidator(_read_moment),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]
+
+
+class PhasesCreate(Body):
+    """All dates of a benchmark, and the reason. An omitted date is removed.
+
+    `unfreeze` allows a change of `freezes_at` after it has passed, so that nobody does it by
+    leaving the date out.
+    """
+
+    model_config = example(
+        opens_at="2026-12-01T00:00:00Z",
+        freezes_at="2026-12-01T00:00:00Z",
+        closes_at="2027-01-15T00:00:00Z",
+        embargo_until="2027-02-01T00:00:00Z",
+        reason="the winter round",
+    )
+
+    opens_at: Moment | None = None
+    freezes_at: Moment | None = None
+    closes_at: Moment | None = None
+    embargo_until: Moment | None = None
+    reason: Sentence
+    unfreeze: StrictBool = False
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        found = faults(self.phases)
+        if found:
+            raise PydanticCustomError("dates_out_of_order", "{text}", {"text": " ".join(found)})
+        return self
+
+    @property
+    def phases(self) -> Phases:
+        """The dates."""
+        return Phases(self.opens_at, self.freezes_at, self.closes_at, self.embargo_until)
+
+
+class PhasesSet(DatesView):
+    """A change of the dates: by whom, when and why."""
+
+    reason: str
+    set_by: str
+    set_at: datetime
+
+
+class PhasesHistory(Schema):
+    """Current phases, and every change, the latest first."""
+
+    benchmark: str
+    phases: PhasesView
+    history: list[PhasesSet]
+
+
+LARGEST_IMPORT = 1000
+
+
+@dataclass(frozen=True)
+class PriceEntry:
+    """A price in the book; `number` counts entries in the order they were added."""
+
+    number: int
+    price: Price
+
+
+class PriceCreate(Price):
+    """A price, the day it takes effect, and the page it is from.
+
+    With `supersedes` it replaces an earlier entry that was wrong. `hardware_class` is the class
+    that the instance belongs to. Without one its known accelerators must be the class's to rank.
+    """
+
+    model_config = example(
+        provider="example-cloud",
+        instance="gpu.8xlarge",
+        region="eu-north",
+        pricing="on_demand",
+        usd_per_hour=31.22,
+        effective_on="2026-11-01",
+        source_url="https://cloud.example/prices",
+    )
+
+    supersedes: Annotated[int, Field(ge=1, le=2**31 - 1), NO_FLAG] | None = None
+
+
+class PricesImport(Body):
+    """Prices to add together or not at all. Those in the book already are left out."""
+
+    prices: list[PriceCreate] = Field(min_length=1, max_length=LARGEST_IMPORT)
+
+
+class PriceQuery(Body):
+    """Filter of the price book: by exact names, and with `on` only prices in force that day."""
+
+    provider: str | None = Field(default=None, max_length=100)
+    instance: str | None = Field(default=None, max_length=200)
+    region: str | None = Field(default=None, max_length=100)
+    pricing: Pricing | None = None
+    on: DayField = None
+
+
+class PricesImported(Schema):
+    """Prices added, and the number that were in the book already."""
+
+    added: list[PriceView]
+    already_there: int
 
 
 def benchmark_view(

@@ -13,17 +13,13 @@ from sqlalchemy.orm import Session
 
 from finishline.api.boards import BoardPriceView, BoardQuery, LensView
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.benchmarks.prices import (
-    PriceBook,
-    price_of_system,
-    system_price_usd_per_hour,
-    training_cost_usd,
-)
+from finishline.rules.benchmarks.prices import training_cost_usd
 from finishline.rules.scoring.tta import display_seconds
 from finishline.rules.statistics.gaps import interval_of
 from server.base.board_versions import VersionedCache
 from server.base.database import state_of
 from server.base.models import PoolRun, RunRow, Submission, Verification
+from server.benchmarks.prices import PriceBook, price_of_system, system_price_usd_per_hour
 from server.boards.rows import BoardRow, why_price_unranked
 from server.boards.what_if import (
     Lens,

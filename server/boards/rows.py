@@ -14,7 +14,7 @@ from finishline.api.boards import BoardEntry
 from finishline.api.submissions import RcpView, SystemView
 from finishline.rules.benchmarks.accelerators import Accelerator, accelerator_of_system
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.benchmarks.prices import SystemPrice, training_cost_usd
+from finishline.rules.benchmarks.prices import training_cost_usd
 from finishline.rules.scoring.calibrated_runs import claimed_interval
 from finishline.rules.scoring.tta import display_seconds
 from finishline.rules.statistics.aggregate import (
@@ -39,7 +39,7 @@ from server.base.models import (
 )
 from server.base.standing import KIND_THAT_CHECKS, PUBLISH
 from server.base.viewer import seeing_as_anybody
-from server.benchmarks.prices import BookCosts
+from server.benchmarks.prices import BookCosts, SystemPrice
 from server.boards.ranking import Standing
 from server.verifications.pool_runs import Spreads
 

@@ -11,11 +11,10 @@ from sqlalchemy.orm import Session
 
 from finishline.api.boards import BoardQuery, PreviewPart
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.benchmarks.phases import moment_words, rules_that_differ
 from finishline.rules.errors import RuleError
 from server.base.board_versions import board_version
 from server.base.models import Submission
-from server.benchmarks.phase_queries import current_dates
+from server.benchmarks.phase_queries import current_dates, moment_words, rules_that_differ
 from server.benchmarks.queries import definition
 from server.boards.cache import BoardCache, Reply
 from server.boards.comparison import FEWEST, MOST, compare_submissions

@@ -12,7 +12,6 @@ from urllib.parse import quote
 from sqlalchemy import exists, insert, or_, select
 from sqlalchemy.orm import Session
 
-from finishline.api.notices import KINDS, EventKind
 from server.base.database import before_commit, moment_text, utc_now
 from server.base.errors import NotFoundError
 from server.base.events import (
@@ -37,6 +36,7 @@ from server.base.models import (
 from server.base.standing import purpose_of
 from server.base.wakeup import NoticeWakeup, wake_after_commit
 from server.notices.subscribers import is_confirmed
+from server.notices.views import KINDS, EventKind
 
 ABOUT: dict[str, str] = {
     "submission.accepted": "A submission is stored and scored.",

@@ -4,14 +4,6 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query
 
-from finishline.api.notices import (
-    DeliveryList,
-    DeliveryView,
-    WebhookCreate,
-    WebhookCreated,
-    WebhookList,
-    WebhookView,
-)
 from server.base.services import ServicesDep
 from server.notices import subscriptions
 from server.notices.subscriptions import (
@@ -20,7 +12,16 @@ from server.notices.subscriptions import (
     list_deliveries,
     list_webhooks,
 )
-from server.notices.views import delivery_view, webhook_view
+from server.notices.views import (
+    DeliveryList,
+    DeliveryView,
+    WebhookCreate,
+    WebhookCreated,
+    WebhookList,
+    WebhookView,
+    delivery_view,
+    webhook_view,
+)
 from server.people.dependencies import SubmitterDep
 
 router = APIRouter(tags=["notices"])

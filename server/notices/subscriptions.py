@@ -7,7 +7,6 @@ from typing import Any
 from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.orm import Session
 
-from finishline.api.notices import MailCreate, Wanted, WebhookCreate
 from server.base.database import utc_now
 from server.base.errors import (
     ConflictError,
@@ -23,6 +22,7 @@ from server.notices.announce import CONFIRM, TEST, Subject, new_event
 from server.notices.fan_out import waiting_row
 from server.notices.pruning import forget_events
 from server.notices.subscribers import ALL, is_confirmed
+from server.notices.views import MailCreate, Wanted, WebhookCreate
 from server.notices.webhooks import check_url, new_secret
 from server.people.audit import Subject as AuditSubject
 from server.people.audit import record

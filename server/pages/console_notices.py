@@ -8,7 +8,6 @@ from fastapi import APIRouter, Depends, Path
 from fastapi.responses import HTMLResponse, Response
 from sqlalchemy.orm import Session
 
-from finishline.api.notices import KINDS, MailCreate, WebhookCreate
 from server.base.models import Webhook
 from server.notices import subscriptions
 from server.notices.announce import ABOUT
@@ -20,7 +19,7 @@ from server.notices.subscriptions import (
     list_mails,
     list_webhooks,
 )
-from server.notices.views import delivery_view, webhook_view
+from server.notices.views import KINDS, MailCreate, WebhookCreate, delivery_view, webhook_view
 from server.pages.console_page import AnyoneDep, Console, Done, filled
 from server.people.accounts import SUBMITTERS
 from server.people.dependencies import require_one_of

@@ -7,12 +7,11 @@ from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, Response
 from sqlalchemy.orm import Session
 
-from finishline.api.benchmarks import PhasesCreate
 from server.base.database import utc_now
 from server.benchmarks.phase_queries import all_current_phases, phases_history
 from server.benchmarks.phases import set_phases
 from server.benchmarks.queries import find_benchmark
-from server.benchmarks.views import phases_set, phases_view
+from server.benchmarks.views import PhasesCreate, phases_set, phases_view
 from server.pages.console_page import Console, Done, OrganiserDep, filled, renamed
 from server.people.sessions import Notice
 from server.people.signed_in import FormDep

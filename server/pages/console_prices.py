@@ -7,10 +7,9 @@ from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, Response
 from sqlalchemy.orm import Session
 
-from finishline.api.prices import PriceCreate, PriceQuery
 from server.base.database import utc_now
 from server.benchmarks.prices import add_price, find_price, list_prices
-from server.benchmarks.views import entry_of
+from server.benchmarks.views import PriceCreate, PriceQuery, entry_of
 from server.pages.console_page import Console, Done, OrganiserDep, filled
 from server.people.sessions import Notice
 from server.people.signed_in import FormDep

@@ -10,10 +10,10 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
 from fastapi.staticfiles import StaticFiles
 
-from finishline.api.prices import PriceQuery
 from server.base.errors import NotFoundError
 from server.base.services import ServicesDep
 from server.benchmarks.prices import list_prices
+from server.benchmarks.views import PriceQuery
 from server.pages.console_page import read_query
 from server.pages.static_files import asset_answer
 from web.documents import INDEX, Document, Documents, read_documents

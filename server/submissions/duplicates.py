@@ -9,7 +9,6 @@ from sqlalchemy import Select, exists, or_, select, tuple_
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.benchmarks.phases import rules_that_differ
 from finishline.rules.canonical import sha256_of
 from finishline.rules.submissions.claim import Claim, configuration_of
 from server.base.board_versions import raise_board_version
@@ -22,6 +21,7 @@ from server.base.events import (
 )
 from server.base.models import Submission, TrainingPackage, Verification
 from server.base.standing import OPEN
+from server.benchmarks.phase_queries import rules_that_differ
 from server.benchmarks.queries import definition
 
 

@@ -18,7 +18,7 @@ from finishline.api.submissions import (
     VerificationSummary,
     WithdrawalView,
 )
-from finishline.rules.benchmarks.prices import SystemPrice, training_cost_usd
+from finishline.rules.benchmarks.prices import training_cost_usd
 from finishline.rules.scoring.scoring import COST_STEP
 from finishline.rules.verification.verdict import changed_figures
 from server.base.models import Evidence as EvidenceRow
@@ -31,7 +31,7 @@ from server.base.standing import (
     published_verification,
 )
 from server.base.viewer import ORGANISER, viewer_of
-from server.benchmarks.prices import BookCosts
+from server.benchmarks.prices import BookCosts, SystemPrice
 
 
 def result_view(submission: Submission, price: SystemPrice) -> ResultView | InferenceResultView:

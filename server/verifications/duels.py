@@ -9,7 +9,6 @@ from sqlalchemy.orm import Session
 
 from finishline.api.verifications import DuelCreate
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.benchmarks.phases import rules_that_differ
 from finishline.rules.verification.duel import why_no_duel
 from finishline.rules.verification.job import Request
 from finishline.rules.verification.purposes import DUEL
@@ -21,6 +20,7 @@ from server.base.standing import (
     claim_of,
     kind_that_checks,
 )
+from server.benchmarks.phase_queries import rules_that_differ
 from server.benchmarks.queries import definition
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller

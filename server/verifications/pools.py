@@ -8,7 +8,6 @@ from sqlalchemy import ColumnElement, delete, select
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.benchmarks.phases import rules_that_differ
 from finishline.rules.canonical import sha256_of
 from finishline.rules.ranking import (
     Check,
@@ -34,6 +33,7 @@ from server.base.database import utc_now
 from server.base.models import Attempt, Pool, PoolRun, Submission, Verification
 from server.base.standing import PUBLISH, checks_claim, claim_of, published_verification, purpose_of
 from server.benchmarks.calibrations import benchmark_of
+from server.benchmarks.phase_queries import rules_that_differ
 from server.benchmarks.queries import definition
 from server.submissions.duplicates import link
 from server.verifications.pool_runs import Spreads, count_owners, counted_runs

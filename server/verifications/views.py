@@ -16,7 +16,6 @@ from finishline.api.verifications import (
     VerificationView,
 )
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.benchmarks.prices import SystemPrice
 from finishline.rules.measurements import Figure
 from finishline.rules.scoring.latency import (
     FEWEST_SAMPLES,
@@ -45,7 +44,7 @@ from server.base.standing import (
     report_of,
 )
 from server.base.viewer import ORGANISER, viewer_of
-from server.benchmarks.prices import price_of_submission
+from server.benchmarks.prices import SystemPrice, price_of_submission
 from server.benchmarks.queries import definition
 from server.verifications.jobs import trainings_of
 from server.verifications.queries import is_of_latest_report

@@ -9,7 +9,11 @@ import pytest
 from finishline.rules.archive.definitions import general_runs, shipped_texts
 from finishline.rules.benchmarks.benchmark import parse_benchmark, read_benchmark
 from finishline.rules.benchmarks.definition_tables import RunsRule
-from finishline.rules.benchmarks.phases import (
+from finishline.rules.benchmarks.quality import QualityTarget
+from finishline.rules.errors import BenchmarkError
+from finishline.rules.run import Evaluation
+from finishline.rules.scoring.scoring import scored_places
+from server.benchmarks.phase_queries import (
     NO_PHASES,
     Phases,
     faults,
@@ -20,13 +24,7 @@ from finishline.rules.benchmarks.phases import (
     sentence_at,
     why_not_taken,
 )
-from finishline.rules.benchmarks.phases import (
-    changed as changed_phases,
-)
-from finishline.rules.benchmarks.quality import QualityTarget
-from finishline.rules.errors import BenchmarkError
-from finishline.rules.run import Evaluation
-from finishline.rules.scoring.scoring import scored_places
+from server.benchmarks.phase_queries import changed as changed_phases
 
 # Source: mlperf-logging 4.1.68, benchmark_meta.py. It has NCF in v0.6 too, of which nothing was
 # published, and v0.5 is not in it.

@@ -9,14 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from finishline.rules.benchmarks.prices import (
-    Price,
-    PriceBook,
-    PriceEntry,
-    price_of_system,
-    system_price_usd_per_hour,
-    training_cost_usd,
-)
+from finishline.rules.benchmarks.prices import Price, training_cost_usd
 from finishline.rules.errors import ClaimError, RuleError
 from finishline.rules.submissions.claim import read_claim
 from finishline.rules.submissions.descriptions import (
@@ -24,6 +17,8 @@ from finishline.rules.submissions.descriptions import (
     read_entry_system,
     read_system,
 )
+from server.benchmarks.prices import PriceBook, price_of_system, system_price_usd_per_hour
+from server.benchmarks.views import PriceEntry
 
 GOOD = dict.fromkeys(REQUIRED_FIELDS, "") | {
     "submitter": "EXAMPLE",

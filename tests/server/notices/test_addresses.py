@@ -23,13 +23,13 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 
-from finishline.api.notices import KINDS
 from server.base.errors import ContentError
 from server.base.settings import parse_smtp_url
 from server.notices import posting
 from server.notices import webhooks as addresses
 from server.notices.mailing import send_mail
 from server.notices.posting import post
+from server.notices.views import KINDS
 from server.notices.webhooks import (
     NoAllowedAddressError,
     check_url,

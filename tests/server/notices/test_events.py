@@ -8,13 +8,13 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy import func, select, update
 
-from finishline.api.notices import KINDS
 from finishline.rules.measurements import Canary, WorkerProbe
 from server.base.database import utc_now
 from server.base.events import SubmissionWithdrawn, emit
 from server.base.models import Calibration, Delivery, NoticeEvent, Submission, Token, Webhook
 from server.notices.announce import ABOUT, watched_benchmark
 from server.notices.mailing import post_body
+from server.notices.views import KINDS
 from server.people import audit
 from server.verifications import calibrations
 from server.verifications.overdue import expire_leases

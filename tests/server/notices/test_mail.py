@@ -11,12 +11,12 @@ from aiosmtpd.smtp import AuthResult
 from pydantic import SecretStr, ValidationError
 from sqlalchemy import func, select
 
-from finishline.api.notices import MailCreate
 from server.base.database import utc_now
 from server.base.models import Delivery, MailSubscription, NoticeEvent, Submission
 from server.base.settings import MailServer, Settings, parse_smtp_url
 from server.notices import fan_out as spread
 from server.notices.mailing import compose, send_mail
+from server.notices.views import MailCreate
 from tests.server.test_console import Console
 from tests.support.processes import free_port
 from tests.support.services import services_of
