@@ -29,8 +29,7 @@ from pydantic import TypeAdapter
 
 from finishline.client.transport import FinishlineError
 from finishline.periodic import PeriodicThread
-from finishline.rules.verification.broker_account import unacked_keys
-from finishline.rules.verification.messages import REPLAY_TASK, ReplayJob, queue_of
+from finishline.rules.verification.messages import REPLAY_TASK, ReplayJob, queue_of, unacked_keys
 from worker.link import WorkerLink
 from worker.settings import attempt_in_logs
 from worker.state import WorkerState, end_process

@@ -1,12 +1,23 @@
-"""Read calibrations: their runs, and the one that judges a verification."""
+"""Read calibrations: their runs, the one that judges a verification, and how two compare."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, selectinload
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.definition_tables import ReferenceRun
+from finishline.rules.scoring.calibrated_runs import calibrated_epochs
+from finishline.rules.statistics.aggregate import mean, standard_deviation
+from finishline.rules.statistics.gaps import two_sided_p
+from finishline.rules.text import count_text
 from finishline.rules.verification.calibration import calibrated_by
+from finishline.rules.verification.control_points import control_points
+from finishline.rules.verification.messages import ControlPoint
 from finishline.rules.verification.purposes import PURPOSES
+from finishline.rules.verification.verdict import SHARES
 from server.base.errors import no_such
 from server.base.models import Calibration, CalibrationRunRow, Verification
 from server.benchmarks.queries import definition
@@ -138,3 +149,141 @@ def benchmark_of(session: Session, verification: Verification) -> Benchmark:
     """Benchmark that judges a verification, as planned: a later adoption does not change it."""
     judged_by = verification.calibration_id if PURPOSES[verification.kind].is_evidence else None
     return judging_benchmark(session, verification.benchmark_sha256, judged_by)
+
+
+RUNS_PER_CHUNK = 10
+
+
+@dataclass(frozen=True)
+class ConvergenceAt:
+    """Epochs the reference needs to its target at one batch size, of the runs that reached it.
+
+    `stdev` has ddof = 1 and is None below two figures.
+    """
+
+    batch_size: int
+    runs: int
+    epochs: tuple[float, ...]
+    mean: float | None
+    stdev: float | None
+
+    @property
+    def reached(self) -> int:
+        """Number of runs that reached the target."""
+        return len(self.epochs)
+
+
+@dataclass(frozen=True)
+class BandDifference:
+    """Distance of two calibrations at one evaluation, with bounds where both have a band."""
+
+    index: int
+    mean_difference: float
+    lower_difference: float | None
+    upper_difference: float | None
+
+
+@dataclass(frozen=True)
+class SizeComparison:
+    """Two calibrations at one batch size: `difference` and band are the first's less the second's.
+
+    `p_value` is two-sided, None below two runs that reached the target on either side.
+    """
+
+    batch_size: int
+    first: ConvergenceAt
+    second: ConvergenceAt
+    difference: float | None
+    p_value: float | None
+    band: tuple[BandDifference, ...]
+
+
+def chunk_sizes(runs: int) -> list[int]:
+    """Number of runs in each verification of a calibration: even, and at most ten.
+
+    A worker that is lost loses one chunk, and a lease is never held for hours.
+    """
+    chunks = math.ceil(runs / RUNS_PER_CHUNK)
+    return [runs // chunks + (i < runs % chunks) for i in range(chunks)]
+
+
+def convergence_at(
+    benchmark: Benchmark, runs: Sequence[ReferenceRun], batch_size: int
+) -> ConvergenceAt:
+    """Epochs to the target at one batch size."""
+    measured = calibrated_by(benchmark, runs)
+    epochs = tuple(calibrated_epochs(measured, batch_size))
+    return ConvergenceAt(
+        batch_size=batch_size,
+        runs=len(measured.reference_runs_at(batch_size)),
+        epochs=epochs,
+        mean=mean(epochs) if epochs else None,
+        stdev=standard_deviation(epochs, ddof=1) if len(epochs) > 1 else None,
+    )
+
+
+def band_at(
+    benchmark: Benchmark, runs: Sequence[ReferenceRun], batch_size: int
+) -> list[ControlPoint]:
+    """The band that the benchmark's largest replay has to stay in at one batch size."""
+    policy = benchmark.replay
+    if policy is None:
+        return []
+    curves, alpha = _curves(runs, batch_size), policy.alpha * SHARES.replay_band
+    resolution = benchmark.target.resolution or 0.0
+    return control_points(curves, runs=policy.max_runs, alpha=alpha, resolution=resolution)
+
+
+def why_not_adoptable(benchmark: Benchmark, runs: Sequence[ReferenceRun]) -> str | None:
+    """Reason why a benchmark cannot be judged by these runs, None if it can.
+
+    Each batch size needs twice as many runs as the largest replay makes, or it has no band.
+    """
+    needed = 2 * (benchmark.replay.max_runs if benchmark.replay is not None else 1)
+    for size in sorted({run.batch_size for run in runs}):
+        point = convergence_at(benchmark, runs, size)
+        if point.runs < needed:
+            runs_there = count_text(point.runs, "run")
+            return f"batch size {point.batch_size} has {runs_there} of at least {needed}"
+        if len(point.epochs) < 2:
+            return f"at batch size {point.batch_size} fewer than two runs reached the target"
+    return None if runs else "it has no run"
+
+
+def compare_calibrations(
+    benchmark: Benchmark, first: Sequence[ReferenceRun], second: Sequence[ReferenceRun]
+) -> list[SizeComparison]:
+    """Compare two sets of runs at each batch size that both have, the smallest first.
+
+    Source: Welch (1947) on the logarithms of the epochs to the target, two-sided.
+    """
+    found = []
+    for size in sorted({run.batch_size for run in first} & {run.batch_size for run in second}):
+        one, other = (convergence_at(benchmark, runs, size) for runs in (first, second))
+        difference = None if one.mean is None or other.mean is None else one.mean - other.mean
+        p_value = two_sided_p(one.epochs, other.epochs)
+        band = tuple(_band_differences(benchmark, first, second, size))
+        found.append(SizeComparison(size, one, other, difference, p_value, band))
+    return found
+
+
+def _band_differences(
+    benchmark: Benchmark,
+    first: Sequence[ReferenceRun],
+    second: Sequence[ReferenceRun],
+    batch_size: int,
+) -> Iterator[BandDifference]:
+    bands = [band_at(benchmark, runs, batch_size) for runs in (first, second)]
+    columns = [list(zip(*_curves(runs, batch_size), strict=False)) for runs in (first, second)]
+    for j, (one, other) in enumerate(zip(*columns, strict=False)):
+        a, b = (band[j] if j < len(band) else None for band in bands)
+        yield BandDifference(
+            index=j + 1,
+            mean_difference=mean(one) - mean(other),
+            lower_difference=a.lower - b.lower if a and b else None,
+            upper_difference=a.upper - b.upper if a and b else None,
+        )
+
+
+def _curves(runs: Sequence[ReferenceRun], batch_size: int) -> list[tuple[float, ...]]:
+    return [run.quality for run in runs if run.batch_size == batch_size]

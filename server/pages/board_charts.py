@@ -16,11 +16,10 @@ from finishline.api.boards import BoardQuery
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking import Round, round_of
 from finishline.rules.statistics.aggregate import mean
-from finishline.rules.verification.calibration import band_at
 from server.base.errors import NotFoundError
 from server.base.models import RunRow, Submission
 from server.base.services import Services, ServicesDep
-from server.benchmarks.calibrations import adopted_calibration, judging_benchmark
+from server.benchmarks.calibrations import adopted_calibration, band_at, judging_benchmark
 from server.benchmarks.queries import find_benchmark
 from server.benchmarks.views import benchmark_view
 from server.boards.service import lens_of, list_records

@@ -6,7 +6,6 @@ from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 from sqlalchemy.orm import Session
 
-from finishline.api.calibrations import CalibrationSummary
 from server.base.models import Calibration
 from server.base.services import Services, ServicesDep
 from server.benchmarks import calibrations as queries
@@ -14,6 +13,7 @@ from server.benchmarks.convergence import convergence_view
 from server.benchmarks.queries import definition, find_benchmark
 from server.benchmarks.views import benchmark_view
 from server.verifications import calibration_endpoints as views
+from server.verifications.calibration_views import CalibrationSummary
 from web.chart_parts import Figure
 from web.render import render
 from web.replay_chart import calibration_figure

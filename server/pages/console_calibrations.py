@@ -8,12 +8,16 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse, Response
 from sqlalchemy.orm import Session
 
-from finishline.api.calibrations import CalibrationAdopt, CalibrationContinue, CalibrationCreate
 from server.benchmarks import calibrations as queries
 from server.pages.console_page import Console, Done, OrganiserDep, filled
 from server.people.sessions import Notice
 from server.people.signed_in import Fields, FormDep
 from server.verifications import calibration_endpoints as views
+from server.verifications.calibration_views import (
+    CalibrationAdopt,
+    CalibrationContinue,
+    CalibrationCreate,
+)
 from server.verifications.calibrations import (
     adopt_calibration,
     ask_for_calibration,

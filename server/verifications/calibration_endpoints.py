@@ -6,7 +6,27 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from sqlalchemy.orm import Session
 
-from finishline.api.calibrations import (
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.definition_tables import ReferenceRun
+from finishline.rules.verification.calibration import runs_sha256
+from server.base.errors import ContentError
+from server.base.models import Calibration, CalibrationRunRow, Verification
+from server.base.services import ServicesDep
+from server.base.standing import OPEN
+from server.benchmarks import calibrations as queries
+from server.benchmarks.calibrations import (
+    adopted_calibration,
+    band_at,
+    chunks_of,
+    convergence_at,
+    finished_runs,
+    reference_runs,
+)
+from server.benchmarks.calibrations import compare_calibrations as compare_runs
+from server.benchmarks.queries import definition
+from server.people.dependencies import OrganiserDep
+from server.verifications import calibrations
+from server.verifications.calibration_views import (
     BatchSizeView,
     CalibrationAdopt,
     CalibrationComparison,
@@ -18,24 +38,6 @@ from finishline.api.calibrations import (
     CalibrationView,
     ChunkView,
 )
-from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.benchmarks.definition_tables import ReferenceRun
-from finishline.rules.verification.calibration import band_at, convergence_at, runs_sha256
-from finishline.rules.verification.calibration import compare_calibrations as compare_runs
-from server.base.errors import ContentError
-from server.base.models import Calibration, CalibrationRunRow, Verification
-from server.base.services import ServicesDep
-from server.base.standing import OPEN
-from server.benchmarks import calibrations as queries
-from server.benchmarks.calibrations import (
-    adopted_calibration,
-    chunks_of,
-    finished_runs,
-    reference_runs,
-)
-from server.benchmarks.queries import definition
-from server.people.dependencies import OrganiserDep
-from server.verifications import calibrations
 
 Offered = Mapping[str, Benchmark]
 

@@ -7,13 +7,12 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from finishline.api.calibrations import CalibrationContinue, CalibrationCreate
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.measurements import PrecisionName
 from finishline.rules.submissions.claim import check_precision, reference_of
 from finishline.rules.text import count_text
-from finishline.rules.verification.calibration import chunk_sizes, runs_sha256, why_not_adoptable
+from finishline.rules.verification.calibration import runs_sha256
 from finishline.rules.verification.job import Request
 from finishline.rules.verification.purposes import CALIBRATION
 from server.base.database import utc_now
@@ -24,15 +23,18 @@ from server.base.services import Services
 from server.base.standing import OPEN, lock_verification
 from server.benchmarks.calibrations import (
     adopted_calibration,
+    chunk_sizes,
     chunks_of,
     find_calibration,
     finished_runs,
     lock_calibration,
     reference_runs,
+    why_not_adoptable,
 )
 from server.benchmarks.queries import definition, find_benchmark, keep_definition
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
+from server.verifications.calibration_views import CalibrationContinue, CalibrationCreate
 from server.verifications.jobs import Order, new_id, queue_job
 from server.verifications.service import cancel_verification, has_every_run
 

@@ -1,7 +1,7 @@
 """Queue a job: plan and seal its trainings, set time limits, queue a first attempt."""
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, cast
@@ -12,10 +12,10 @@ from finishline.rules.measurements import PrecisionName
 from finishline.rules.verification.calibration import judged_beside
 from finishline.rules.verification.control_points import band_for, precision_of
 from finishline.rules.verification.job import (
+    Draw,
     Purpose,
     Request,
     beside_of,
-    draw_of_trainings,
     run_limit_seconds,
     seal,
 )
@@ -31,6 +31,11 @@ from server.benchmarks.calibrations import adopted_calibration, judging_benchmar
 from server.benchmarks.queries import definition
 
 RUN_START_SECONDS = 60.0  # Allowance of a run beside its limit: starting, loading, stopping.
+
+
+def draw_of_trainings(trainings: Sequence[Training], nonce: str) -> Draw:
+    """The seeds of planned trainings with the nonce that they follow from."""
+    return Draw(tuple(training.seed for training in trainings), nonce)
 
 
 def why_over_limit(attempt: Attempt, *, now: datetime) -> str | None:

@@ -1,14 +1,16 @@
-"""Endpoints of proofs: download a signed bundle, and list the keys."""
+"""Endpoints of proofs: download a signed bundle, list the keys they are signed with."""
 
 import shutil
 import zipfile
 from collections.abc import Iterable
+from datetime import datetime
 from tempfile import SpooledTemporaryFile
 from typing import IO, Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import StreamingResponse
 
+from finishline.api.schema import Schema
 from finishline.rules.proof.proof import ENVELOPE_NAME, LOGS_FOLDER
 from server.base.artifacts import CHUNK_BYTES, ArtifactStore, pieces
 from server.base.errors import LostFileError
@@ -16,8 +18,23 @@ from server.base.models import SigningKey
 from server.base.services import ServicesDep
 from server.base.settings import MIB
 from server.people.signed_in import ViewerDep
-from server.verifications.proof_views import KeyList, KeyView
 from server.verifications.proofs import current_signer, known_keys, sign_proof
+
+
+class KeyView(Schema):
+    """A public key in hex; `id` is the first 16 hex digits of its SHA-256."""
+
+    id: str
+    algorithm: Literal["ed25519"] = "ed25519"
+    public_key: str
+    created_at: datetime
+    current: bool
+
+
+class KeyList(Schema):
+    """Every key this server has signed with, newest first."""
+
+    keys: list[KeyView]
 
 
 def key_view(key: SigningKey, *, current: str) -> KeyView:

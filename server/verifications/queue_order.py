@@ -8,8 +8,19 @@ from functools import partial
 from sqlalchemy import ColumnElement, Connection, func, select, update
 from sqlalchemy.orm import Session
 
-from finishline.rules.verification.job import build_job
-from finishline.rules.verification.messages import ControlPoint, ReplayJob, queue_of
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.errors import RuleError
+from finishline.rules.scoring.latency import FEWEST_ITEMS
+from finishline.rules.submissions.claim import Claim
+from finishline.rules.verification.job import measures, run_limit_seconds
+from finishline.rules.verification.messages import (
+    ControlPoint,
+    LatencyOrder,
+    ReplayJob,
+    TargetSpec,
+    Training,
+    queue_of,
+)
 from server.base.database import insert_missing, utc_now
 from server.base.models import Attempt, QueueRow
 from server.base.standing import claim_of
@@ -35,6 +46,67 @@ def lock_queues(session: Session, hardware_classes: Iterable[str]) -> None:
         session.execute(
             select(QueueRow.hardware_class).where(QueueRow.hardware_class == name).with_for_update()
         )
+
+
+def build_job(
+    benchmark: Benchmark,
+    claim: Claim | None,
+    trainings: Sequence[Training],
+    *,
+    attempt_id: str,
+    verification_id: str,
+    submission_id: str | None,
+    purpose: str = "replay",
+    control_points: Sequence[ControlPoint] = (),
+) -> ReplayJob:
+    """The message for a worker.
+
+    Settings are completed by the reference's own. Without a claim its division is the benchmark's
+    first. Raises RuleError if a latency is to be measured and the benchmark has no protocol.
+    """
+    target, defaults, protocol = benchmark.target, benchmark.defaults(), benchmark.latency
+    order = None
+    if measures(trainings, "latency"):
+        if protocol is None:
+            raise RuleError(
+                "no latency protocol", file=benchmark.benchmark_id, expected="[latency]"
+            )
+        order = LatencyOrder(
+            items=protocol.items,
+            warmup_items=protocol.warmup_items,
+            output_tolerance=protocol.output_tolerance,
+            fewest_items=FEWEST_ITEMS,
+            enough_seconds=protocol.enough_seconds,
+            most_seconds=protocol.most_seconds,
+        )
+    return ReplayJob(
+        attempt_id=attempt_id,
+        verification_id=verification_id,
+        submission_id=submission_id,
+        benchmark_id=benchmark.benchmark_id,
+        benchmark_sha256=benchmark.sha256,
+        data_set_sha256=benchmark.data_set.sha256,
+        trainings=[
+            # The data's nonce comes with the lease.
+            replace(each, data_nonce=None)
+            if each.in_box
+            else replace(each, settings=dict(defaults) | each.settings)
+            for each in trainings
+        ],
+        target=TargetSpec(
+            metric=target.metric,
+            value=target.value,
+            direction=target.direction,
+            evaluations_in_a_row=benchmark.reach.evaluations,
+            fixed_stop=benchmark.reach.name == "fixed_stop",
+        ),
+        clock=benchmark.clock.name,
+        division=claim.division if claim is not None else benchmark.divisions[0],
+        control_points=list(control_points),
+        run_limit_seconds=run_limit_seconds(benchmark, trainings),
+        purpose=purpose,
+        latency=order,
+    )
 
 
 def read_turns(session: Session, hardware_class: str) -> Turns:

@@ -17,20 +17,22 @@ from finishline.rules.scoring.calibrated_runs import (
     pooled,
 )
 from finishline.rules.statistics.aggregate import Reference, reference_of
+from finishline.rules.statistics.gaps import two_sided_p
 from finishline.rules.submissions.claim import Claim, System
 from finishline.rules.verification.calibration import (
-    band_at,
     calibrated_by,
-    chunk_sizes,
-    compare_calibrations,
-    convergence_at,
     judged_beside,
     reference_run_toml,
     runs_sha256,
-    two_sided_p,
-    why_not_adoptable,
 )
 from finishline.rules.verification.control_points import band_for
+from server.benchmarks.calibrations import (
+    band_at,
+    chunk_sizes,
+    compare_calibrations,
+    convergence_at,
+    why_not_adoptable,
+)
 
 
 def make_runs(*curves, batch_size=64):

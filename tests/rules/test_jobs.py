@@ -13,7 +13,7 @@ from finishline.rules.verification.calibration import plan_calibration
 from finishline.rules.verification.control_points import band_for
 from finishline.rules.verification.cross_check import plan_cross_check
 from finishline.rules.verification.duel import DUEL, plan_duel
-from finishline.rules.verification.job import Request, build_job, draw_of_trainings
+from finishline.rules.verification.job import Request
 from finishline.rules.verification.messages import Failure
 from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES
 from finishline.rules.verification.replay import draw_replay, plan_replay
@@ -24,6 +24,8 @@ from server.verifications.fair_queue import (
     Waiting,
     fair_order,
 )
+from server.verifications.jobs import draw_of_trainings
+from server.verifications.queue_order import build_job
 from server.verifications.sealed_runs import sealed_runs
 from tests.support.build import build_report
 from tests.support.verdicts import CLAIM

@@ -17,7 +17,7 @@ from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.statistics.aggregate import olympic_mean, olympic_weight, reference_of
 from finishline.rules.statistics.gaps import lowest_mean
 from finishline.rules.submissions.claim import Claim, System
-from finishline.rules.verification.job import Request, build_job
+from finishline.rules.verification.job import Request
 from finishline.rules.verification.judge import judge
 from finishline.rules.verification.messages import (
     Failure,
@@ -28,6 +28,7 @@ from finishline.rules.verification.replay import plan_replay
 from finishline.rules.verification.verdict import ChangedFigure, changed_figures
 from perf.harness import Bars
 from perf.statistics import Strategy, fixed_stops, hold_intervals, ratio, simulate
+from server.verifications.queue_order import build_job
 from tests.support.verdicts import report
 
 EPOCHS = 10

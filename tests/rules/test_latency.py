@@ -21,7 +21,7 @@ from finishline.rules.scoring.latency import (
     why_absent,
 )
 from finishline.rules.submissions.submission import score_submission
-from finishline.rules.verification.job import Request, build_job, run_limit_seconds
+from finishline.rules.verification.job import Request, run_limit_seconds
 from finishline.rules.verification.latency import (
     check_latency,
     judge_latency,
@@ -35,6 +35,7 @@ from finishline.rules.verification.messages import (
     Failure,
     ReplayReport,
 )
+from server.verifications.queue_order import build_job
 from tests.support.verdicts import CLAIM, LAPTOP, WORKER, trained
 
 TARGET = QualityTarget(metric="top1Accuracy", value=97.5, unit="percent", direction="higher")

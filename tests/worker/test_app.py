@@ -17,8 +17,8 @@ import redis
 from celery import Celery
 from celery.worker.consumer import Consumer
 
-from finishline.rules.verification.broker_account import acl_rules, broker_url_of
 from finishline.rules.verification.messages import REPLAY_TASK, queue_of
+from server.base.broker import acl_rules, broker_url_of
 from tests.support.processes import running_broker
 from worker.__main__ import parse_arguments
 from worker.app import Intake, make_app

@@ -11,18 +11,13 @@ from finishline.rules.canonical import sha256_of
 from finishline.rules.errors import RuleError
 from finishline.rules.measurements import PrecisionName
 from finishline.rules.run import Evaluation
-from finishline.rules.scoring.latency import FEWEST_ITEMS
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.verification.messages import (
     PACKAGE_PREFIX,
-    ControlPoint,
-    LatencyOrder,
     Measure,
-    ReplayJob,
     ReplayReport,
     StopAt,
-    TargetSpec,
     Training,
 )
 from finishline.rules.verification.verdict import Verdict
@@ -182,11 +177,6 @@ def trainings_of(
     return [replace(side, seed=seed) for seed in drawn.seeds]
 
 
-def draw_of_trainings(trainings: Sequence[Training], nonce: str) -> Draw:
-    """The seeds of planned trainings with the nonce that they follow from."""
-    return Draw(tuple(training.seed for training in trainings), nonce)
-
-
 def seal(
     benchmark: Benchmark,
     submission_id: str | None,
@@ -225,67 +215,6 @@ def beside_of(
         if any(training.precision is not None for training in trainings):
             beside["precisions"] = [training.precision for training in trainings]
     return beside
-
-
-def build_job(
-    benchmark: Benchmark,
-    claim: Claim | None,
-    trainings: Sequence[Training],
-    *,
-    attempt_id: str,
-    verification_id: str,
-    submission_id: str | None,
-    purpose: str = "replay",
-    control_points: Sequence[ControlPoint] = (),
-) -> ReplayJob:
-    """The message for a worker.
-
-    Settings are completed by the reference's own. Without a claim its division is the benchmark's
-    first. Raises RuleError if a latency is to be measured and the benchmark has no protocol.
-    """
-    target, defaults, protocol = benchmark.target, benchmark.defaults(), benchmark.latency
-    order = None
-    if measures(trainings, "latency"):
-        if protocol is None:
-            raise RuleError(
-                "no latency protocol", file=benchmark.benchmark_id, expected="[latency]"
-            )
-        order = LatencyOrder(
-            items=protocol.items,
-            warmup_items=protocol.warmup_items,
-            output_tolerance=protocol.output_tolerance,
-            fewest_items=FEWEST_ITEMS,
-            enough_seconds=protocol.enough_seconds,
-            most_seconds=protocol.most_seconds,
-        )
-    return ReplayJob(
-        attempt_id=attempt_id,
-        verification_id=verification_id,
-        submission_id=submission_id,
-        benchmark_id=benchmark.benchmark_id,
-        benchmark_sha256=benchmark.sha256,
-        data_set_sha256=benchmark.data_set.sha256,
-        trainings=[
-            # The data's nonce comes with the lease.
-            replace(each, data_nonce=None)
-            if each.in_box
-            else replace(each, settings=dict(defaults) | each.settings)
-            for each in trainings
-        ],
-        target=TargetSpec(
-            metric=target.metric,
-            value=target.value,
-            direction=target.direction,
-            evaluations_in_a_row=benchmark.reach.evaluations,
-            fixed_stop=benchmark.reach.name == "fixed_stop",
-        ),
-        clock=benchmark.clock.name,
-        division=claim.division if claim is not None else benchmark.divisions[0],
-        control_points=list(control_points),
-        run_limit_seconds=run_limit_seconds(benchmark, trainings),
-        purpose=purpose,
-        latency=order,
-    )
 
 
 def measures(trainings: Sequence[Training], figure: str) -> bool:

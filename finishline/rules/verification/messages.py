@@ -70,6 +70,14 @@ def queue_of(worker: str) -> str:
     return f"replay.{quote(worker, safe='')}"
 
 
+UNACKED = ("unacked", "unacked_index", "unacked_mutex")
+
+
+def unacked_keys(worker: str) -> dict[str, str]:
+    """Keys of a worker's unacknowledged messages, by Kombu's name for each."""
+    return {f"{name}_key": f"{name}/{queue_of(worker)}" for name in UNACKED}
+
+
 @dataclass(frozen=True)
 class ControlPoint:
     """The band a replay must stay in at one evaluation (`index` counts from 1)."""

@@ -1,4 +1,4 @@
-"""Request and response models of calibrations."""
+"""Bodies and views of calibrations."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -7,8 +7,8 @@ from pydantic import Field
 
 from finishline.api.schema import NO_FLAG, Body, Reason, Schema, example
 from finishline.rules.measurements import PrecisionName
-from finishline.rules.verification.calibration import BandDifference
 from finishline.rules.verification.messages import ControlPoint
+from server.benchmarks.calibrations import BandDifference
 
 BatchSize = Annotated[int, Field(ge=1, le=2**31 - 1), NO_FLAG]
 BatchSizes = Annotated[list[BatchSize], Field(max_length=16)]
