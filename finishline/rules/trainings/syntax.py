@@ -1,174 +1,235 @@
-"""Normal form of Python files: two that differ in names of their own alone have one hash.
+"""Normal form of Python files: programs that differ only in names of their own have one hash.
 
 A name is replaced by the place where it is bound: which scope, and how many names came before it
-there. A name that an import binds is replaced by what it imports. These names stay as written:
-attributes, names of builtins, keywords of calls to something unknown with the arguments of methods
-that they may mean, names in the body of a class, and names of a module that another file or a text
-mentions.
+there. A name that something else may look up stays as written: attributes, builtins, names in the
+body of a class, names that a text or another file mentions, and parameters that the keyword of an
+uncertain call may mean. For example, `partial(f, rate=1)` keeps each parameter `rate`.
+A package with `getattr`, `exec` or the like may look up any name, and keeps its docstrings too.
 """
 
 import ast
+import builtins
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 
 Node = ast.AST
 Functions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 Comprehensions = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+Named = (
+    ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef,
+    ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping,
+)  # fmt: skip
 # A text that stands where a value is expected has a mark before it that no field has.
 SKIPPED = frozenset({"ctx", "type_comment", "type_ignores", "kind"})
+# The functions of a code submission that the sandbox calls.
+INTERFACE = frozenset({"prepare", "train"})
+# Names and attributes that may look up any other name.
+LOOKUPS = {
+    "*", "__annotations__", "__builtins__", "__doc__", "__import__", "builtins", "compile",
+    "delattr", "dir", "eval", "exec", "getattr", "globals", "hasattr", "importlib", "inspect",
+    "locals", "pickle", "runpy", "setattr", "traceback", "vars",
+}  # fmt: skip
+LOOKUP_ATTRIBUTES = {
+    "__annotations__", "__code__", "__dict__", "__doc__", "__globals__", "__kwdefaults__",
+    "__name__", "__prepare__", "__qualname__", "_getframe", "attrgetter", "f_code", "f_globals",
+    "f_locals", "methodcaller", "tb_frame",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Names of a file that stay as written, in every scope, at its top and as parameters.
+
+    `functions` has those that are surely called by their name, with the names of their parameters.
+    """
+
+    everywhere: Set[str]
+    top: Set[str]
+    parameters: Set[str]
+    functions: Mapping[str, list[str]]
+    everything: bool
 
 
 @dataclass
 class Scope:
     """A scope: the names bound in it, and the number of each that was seen so far.
 
-    `kept` are names that stay as written. A class keeps all of its names, and its methods don't
-    see them.
+    A class keeps all of its names, and its methods don't see them.
     """
 
     parent: "Scope | None"
     depth: int
-    bound: set[str]
-    kept: frozenset[str] = frozenset()
-    imported: dict[str, str] = field(default_factory=dict)
-    functions: dict[str, list[str]] = field(default_factory=dict)
-    is_class: bool = False
+    file: Kept
+    is_class: bool
+    bound: set[str] = field(default_factory=set)
+    top_names: set[str] = field(default_factory=set)
+    kept: Set[str] = frozenset()
     numbers: dict[str, int] = field(default_factory=dict)
 
     def owner(self, name: str) -> "Scope | None":
         """The scope that binds a name as it is seen from here; None for a builtin."""
         scope: Scope | None = self
-        while scope is not None:
-            if name in scope.bound and (scope is self or not scope.is_class):
+        is_seen = True
+        while scope is not None and not (is_seen and name in scope.bound):
+            if is_seen and name in scope.top_names:
+                while scope.parent is not None:
+                    scope = scope.parent
                 return scope
             scope = scope.parent
-        return None
+            is_seen = scope is None or not scope.is_class
+        return scope
 
     def place(self, name: str) -> str:
         """The name as the normal form has it."""
         scope = self.owner(name)
         if scope is None or scope.is_class or name in scope.kept:
             return name
-        if name in scope.imported:
-            return f"import {scope.imported[name]}"
+        if self.file.everything or name in self.file.everywhere or name.startswith("__"):
+            return name
         return f"{scope.depth}.{scope.numbers.setdefault(name, len(scope.numbers))}"
 
 
 def python_hashes(trees: Mapping[str, ast.Module]) -> dict[str, str]:
     """Hash of the normal form of each file by name."""
-    mentioned = {name: _mentioned(tree) for name, tree in trees.items()}
-    keywords = frozenset(word for tree in trees.values() for word in _open_keywords(tree))
+    nodes = [node for tree in trees.values() for node in ast.walk(tree)]
+    constants = [each.value for each in nodes if isinstance(each, ast.Constant)]
+    texts = {each for each in constants if isinstance(each, str)}
+    reached = texts | INTERFACE | set(dir(builtins))
+    reached |= {each.attr for each in nodes if isinstance(each, ast.Attribute)}
+    modules = {part for name in trees for part in name.removesuffix(".py").split("/")}
+    for each in nodes:
+        path = (each.module or "").split(".") if isinstance(each, ast.ImportFrom) else []
+        if isinstance(each, ast.ImportFrom) and (each.level or not modules.isdisjoint(path)):
+            reached |= {alias.name for alias in each.names}
+    functions = {name: _sure_functions(tree, reached) for name, tree in trees.items()}
+    keywords = {
+        word for name, tree in trees.items() for word in _open_keywords(tree, functions[name])
+    }
+    if None in keywords:
+        keywords |= {each.arg for each in nodes if isinstance(each, ast.arg)}
+    parameters = {word for word in keywords if word is not None}
+    looks_up = any(_looks_up(each) for each in nodes)
     found = {}
     for name, tree in trees.items():
-        elsewhere = {each for other, words in mentioned.items() if other != name for each in words}
-        kept = frozenset(elsewhere | _texts(tree) | INTERFACE)
+        everywhere = texts | _ambiguous(tree)
+        kept = Kept(everywhere, reached, parameters, functions[name], looks_up)
         digest = hashlib.sha256()
-        for token in _tokens(tree, kept=kept, keywords=keywords):
+        for token in _tokens(tree, kept):
             digest.update(f"{len(token)} {token}\n".encode("utf-8", "surrogatepass"))
         found[name] = digest.hexdigest()
     return found
 
 
-# The functions of a code submission that the sandbox calls.
-INTERFACE = frozenset({"prepare", "train"})
+def _looks_up(node: Node) -> bool:
+    """Whether a node may look up any name. In a class A, Python looks up `__x` as `_A__x`."""
+    known = LOOKUPS if isinstance(node, ast.Name) else LOOKUP_ATTRIBUTES
+    if isinstance(node, ast.Import | ast.ImportFrom | ast.alias):
+        known = LOOKUPS | LOOKUP_ATTRIBUTES
+    found = [getattr(node, name, None) for name in ("id", "attr", "name", "arg", "module")]
+    words = [word for each in found if isinstance(each, str) for word in each.split(".")]
+    return any(w in known or (w.startswith("__") and not w.endswith("__")) for w in words)
 
 
-def _mentioned(tree: Node) -> set[str]:
-    """Names by which a file may reach those of another: attributes, imports and texts."""
-    found = _texts(tree)
+def _sure_functions(tree: Node, reached: Set[str]) -> dict[str, list[str]]:
+    """Functions whose name means them alone in a file, with the names of their parameters."""
+    nodes = list(ast.walk(tree))
+    counts = Counter(name for node in nodes for name in _names_bound(node))
+    counts.update(node.arg for node in nodes if isinstance(node, ast.arg))
+    counts.update(n for e in nodes if isinstance(e, ast.Global | ast.Nonlocal) for n in e.names)
+    return {
+        node.name: [each.arg for each in (*node.args.args, *node.args.kwonlyargs)]
+        for node in nodes
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and counts[node.name] == 1
+        and not node.decorator_list
+        and node.name not in reached
+    }
+
+
+def _open_keywords(tree: Node, functions: Mapping[str, list[str]]) -> Iterator[str | None]:
+    """Keywords that may mean a parameter of any function; None for `**`."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute):
-            found.add(node.attr)
-        elif isinstance(node, ast.ImportFrom):
-            found.update(alias.name for alias in node.names)
+        if isinstance(node, ast.Call | ast.ClassDef):
+            known: list[str] = []
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                known = functions.get(node.func.id, [])
+            yield from (each.arg for each in node.keywords if each.arg not in known)
+
+
+def _ambiguous(tree: Node) -> set[str]:
+    """Names that mean two things in one scope: `x = x` in a class reads the `x` of the file."""
+    found = set[str]()
+    for node in ast.walk(tree):
+        if type(node).__name__ in ("TypeVar", "TypeVarTuple", "ParamSpec"):
+            found.add(str(getattr(node, "name", "")))
+        elif isinstance(node, ast.ClassDef):
+            own = list(_own(node))
+            bound = {name for each, inner in own if not inner for name in _names_bound(each)}
+            targets = [each.target for each, _ in own if isinstance(each, ast.AugAssign)]
+            read = [each for each, _ in own if isinstance(getattr(each, "ctx", None), ast.Load)]
+            found |= bound & {each.id for each in (*read, *targets) if isinstance(each, ast.Name)}
     return found
 
 
-def _texts(tree: Node) -> set[str]:
-    return {
-        node.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
-
-
-def _open_keywords(tree: Node) -> set[str]:
-    """Keywords of calls to anything but a name: they may be those of any function."""
-    return {
-        keyword.arg
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and not isinstance(node.func, ast.Name)
-        for keyword in node.keywords
-        if keyword.arg is not None
-    }
-
-
-def _tokens(tree: ast.Module, *, kept: frozenset[str], keywords: frozenset[str]) -> Iterator[str]:
+def _tokens(tree: ast.Module, kept: Kept) -> Iterator[str]:
     """The normal form, node by node, without recursion: a stranger nests as deep as they like."""
-    top = _scope(tree, None, kept=kept)
-    stack: list[tuple[object, Scope]] = [(tree, top)]
+    stack: list[tuple[object, Scope]] = [(tree, _scope(tree, None, kept))]
     while stack:
         item, scope = stack.pop()
         if not isinstance(item, ast.AST):
             yield str(item)
             continue
         yield type(item).__name__
-        parts = list(_parts(item, scope, keywords))
+        parts = list(_parts(item, scope))
         yield str(len(parts))
         stack.extend(reversed(parts))
 
 
-def _parts(node: Node, scope: Scope, keywords: frozenset[str]) -> Iterator[tuple[object, Scope]]:
+def _parts(node: Node, scope: Scope) -> Iterator[tuple[object, Scope]]:
     """The parts of a node in order, each with the scope that its names are seen from."""
     if isinstance(node, ast.Name):
         yield scope.place(node.id), scope
     elif isinstance(node, ast.arg):
         yield scope.place(node.arg), scope
-        yield from _fields(node, scope, without=("arg",))
+        yield from _fields(node, scope.parent or scope, without=("arg",))
     elif isinstance(node, ast.Constant):
         # Python writes no whole number of more than 4,300 digits in decimals.
         value = hex(node.value) if isinstance(node.value, int) else repr(node.value)
         yield f"{type(node.value).__name__} {value}", scope
     elif isinstance(node, ast.Global | ast.Nonlocal):
-        yield from sorted((scope.place(name), scope) for name in node.names)
-    elif isinstance(node, ast.Import | ast.ImportFrom):
-        module = getattr(node, "module", None) or ""
-        yield f"{getattr(node, 'level', 0)} {module}", scope
-        yield from ((alias.name, scope) for alias in node.names)
-    elif isinstance(node, ast.ExceptHandler):
-        yield scope.place(node.name) if node.name else "", scope
-        yield from _fields(node, scope, without=("name",))
+        yield from ((scope.place(name), scope) for name in node.names)
+    elif isinstance(node, ast.alias):
+        is_part = node.asname is None and "." in node.name
+        yield f"{node.name} {scope.place(_names_bound(node)[0])} {is_part}", scope
     elif isinstance(node, ast.Call):
         yield from _call(node, scope)
     elif isinstance(node, Functions):
-        yield from _function(node, scope, keywords)
+        yield from _function(node, scope)
     elif isinstance(node, ast.ClassDef):
         yield scope.place(node.name), scope
         yield from _fields(node, scope, without=("name", "body"))
-        inner = _scope(node, scope)
-        yield from ((each, inner) for each in _statements(node.body))
+        inner = _scope(node, scope, scope.file)
+        yield from ((each, inner) for each in _statements(node.body, scope))
     elif isinstance(node, Comprehensions):
-        inner = _scope(node, scope)
-        yield from _fields(node, inner)
-    elif isinstance(node, ast.MatchAs | ast.MatchStar):
-        yield scope.place(node.name) if node.name else "", scope
-        yield from _fields(node, scope, without=("name",))
-    elif isinstance(node, ast.MatchMapping):
-        yield scope.place(node.rest) if node.rest else "", scope
-        yield from _fields(node, scope, without=("rest",))
+        inner, around = _scope(node, scope, scope.file), scope
+        for each in node.generators:  # The first iterable is evaluated around the others.
+            yield each.iter, around
+            yield from _fields(each, inner, without=("iter",))
+            around = inner
+        yield from _fields(node, inner, without=("generators",))
+    elif isinstance(node, Named):
+        yield "".join(map(scope.place, _names_bound(node))), scope
+        yield from _fields(node, scope, without=("name", "rest"))
     else:
         yield from _fields(node, scope)
 
 
 def _function(
-    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda,
-    scope: Scope,
-    keywords: frozenset[str],
+    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, scope: Scope
 ) -> Iterator[tuple[object, Scope]]:
-    is_plain = not (scope.is_class or isinstance(node, ast.Lambda))
-    named = {each.arg for each in ast.walk(node.args) if isinstance(each, ast.arg)}
-    inner = _scope(node, scope, kept=frozenset() if is_plain else keywords & named)
+    inner = _scope(node, scope, scope.file)
     if not isinstance(node, ast.Lambda):
         yield scope.place(node.name), scope
         yield from _fields(node, scope, without=("name", "args", "body"))
@@ -179,15 +240,14 @@ def _function(
     if isinstance(node, ast.Lambda):
         yield node.body, inner
     else:
-        yield from ((each, inner) for each in _statements(node.body))
+        yield from ((each, inner) for each in _statements(node.body, scope))
 
 
 def _call(node: ast.Call, scope: Scope) -> Iterator[tuple[object, Scope]]:
-    """A call; the keywords of a function of this file are told by their place in it."""
+    """A call. A keyword of a function of this file is told by its place in it."""
     names: list[str] = []
-    if isinstance(node.func, ast.Name):
-        owner = scope.owner(node.func.id)
-        names = owner.functions.get(node.func.id, []) if owner is not None else []
+    if isinstance(node.func, ast.Name) and scope.owner(node.func.id) is not None:
+        names = scope.file.functions.get(node.func.id, [])
     yield node.func, scope
     yield f"{len(node.args)} arguments", scope
     yield from ((each, scope) for each in node.args)
@@ -206,19 +266,20 @@ def _fields(
             continue
         values = value if isinstance(value, list) else [value]
         if name == "body":
-            values = _statements(values)
+            values = _statements(values, scope)
         yield f"{name} {len(values)}", scope
         for each in values:
             is_plain = each is None or isinstance(each, str | int)
             yield f"= {each}" if is_plain else each, scope
 
 
-def _statements(body: list[ast.stmt]) -> list[ast.stmt]:
-    """Statements without those that are a text alone, such as docstrings."""
+def _statements(body: list[ast.stmt], scope: Scope) -> list[ast.stmt]:
+    """Statements without texts such as docstrings, unless the package may look at them."""
     return [
         each
         for each in body
-        if not (
+        if scope.file.everything
+        or not (
             isinstance(each, ast.Expr)
             and isinstance(each.value, ast.Constant)
             and isinstance(each.value.value, str)
@@ -226,62 +287,72 @@ def _statements(body: list[ast.stmt]) -> list[ast.stmt]:
     ]
 
 
-def _scope(node: Node, parent: Scope | None, *, kept: frozenset[str] = frozenset()) -> Scope:
-    scope = Scope(parent, 0 if parent is None else parent.depth + 1, set(), kept)
-    scope.is_class = isinstance(node, ast.ClassDef)
-    elsewhere: set[str] = set()
-    stack: list[Node] = list(_inside(node))
-    while stack:
-        each = stack.pop()
-        if isinstance(each, ast.Global | ast.Nonlocal):
-            elsewhere.update(each.names)
-        if isinstance(each, ast.Global):
-            _top(scope).bound.update(each.names)
-        _bind(each, scope)
-        if not isinstance(each, (*Functions, ast.ClassDef, *Comprehensions)):
-            stack.extend(ast.iter_child_nodes(each))
-        elif isinstance(each, Comprehensions):  # A walrus in it binds outside of it.
-            inner = (n for n in ast.walk(each) if isinstance(n, ast.NamedExpr))
-            stack.extend(named.target for named in inner)
-    scope.bound -= elsewhere
-    return scope
-
-
-def _top(scope: Scope) -> Scope:
-    while scope.parent is not None:
-        scope = scope.parent
-    return scope
-
-
-def _inside(node: Node) -> Iterator[Node]:
-    """The nodes of a scope that may bind its names."""
+def _scope(node: Node, parent: Scope | None, file: Kept) -> Scope:
+    depth = 0 if parent is None else parent.depth + 1
+    scope = Scope(parent, depth, file, isinstance(node, ast.ClassDef))
+    outer: set[str] = set()
     if isinstance(node, Functions):
-        yield node.args
-        yield from node.body if isinstance(node.body, list) else [node.body]
-    elif isinstance(node, Comprehensions):
-        yield from (each.target for each in node.generators)
-    elif isinstance(node, ast.Module | ast.ClassDef):
-        yield from node.body
+        scope.bound.update(each.arg for each in _arguments(node.args))
+        scope.kept = scope.bound & file.parameters
+    for each, is_inner in _own(node):
+        if isinstance(each, ast.Global):
+            scope.top_names.update(each.names)
+        elif isinstance(each, ast.Nonlocal):
+            outer.update(each.names)
+        elif isinstance(each, ast.NamedExpr) or not is_inner:
+            scope.bound.update(_names_bound(each))
+    scope.bound -= outer | scope.top_names
+    if parent is None:
+        scope.kept = file.top
+        declared = (each.names for each in ast.walk(node) if isinstance(each, ast.Global))
+        scope.bound.update(name for names in declared for name in names)
+    return scope
 
 
-def _bind(node: Node, scope: Scope) -> None:
-    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-        scope.bound.add(node.id)
-    elif isinstance(node, ast.arg):
-        scope.bound.add(node.arg)
-    elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        scope.bound.add(node.name)
-        if not isinstance(node, ast.ClassDef):
-            arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-            scope.functions[node.name] = [each.arg for each in arguments]
-    elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
-        scope.bound.add(node.name)
-    elif isinstance(node, ast.MatchMapping) and node.rest:
-        scope.bound.add(node.rest)
-    elif isinstance(node, ast.Import | ast.ImportFrom):
-        module = "" if isinstance(node, ast.Import) else f"{'.' * node.level}{node.module or ''}."
-        for alias in node.names:
-            name = alias.asname or alias.name.partition(".")[0]
-            whole = alias.name if alias.asname or module else name
-            scope.bound.add(name)
-            scope.imported[name] = module + whole
+def _own(node: Node) -> Iterator[tuple[Node, bool]]:
+    """The nodes of a scope without the functions and classes in it.
+
+    Each has whether it is in a comprehension, where only `:=` binds a name of the scope.
+    """
+    start = getattr(node, "body", [each.target for each in getattr(node, "generators", [])])
+    stack = [(each, False) for each in (start if isinstance(start, list) else [start])]
+    while stack:
+        each, is_inner = stack.pop()
+        yield each, is_inner
+        is_inner |= isinstance(each, Comprehensions)
+        if isinstance(each, (*Functions, ast.ClassDef)):
+            stack.extend((part, is_inner) for part in _around(each))
+        elif isinstance(each, ast.AnnAssign) and not (each.simple or each.value):
+            stack.append((each.annotation, is_inner))  # `(x): int` binds nothing.
+        else:
+            stack.extend((part, is_inner) for part in ast.iter_child_nodes(each))
+
+
+def _around(node: Node) -> Iterator[Node]:
+    """The parts of a function or class that are evaluated where it stands."""
+    for name, value in ast.iter_fields(node):
+        if isinstance(value, ast.arguments):
+            yield from (each for each in (*value.defaults, *value.kw_defaults) if each is not None)
+            yield from (each.annotation for each in _arguments(value) if each.annotation)
+        elif name != "body":
+            parts = value if isinstance(value, list) else [value]
+            yield from (each for each in parts if isinstance(each, ast.AST))
+
+
+def _arguments(node: ast.arguments) -> list[ast.arg]:
+    ends = [each for each in (node.vararg, node.kwarg) if each is not None]
+    return [*node.posonlyargs, *node.args, *node.kwonlyargs, *ends]
+
+
+def _names_bound(node: Node) -> list[str]:
+    """The names that a node binds in its scope, one at the most."""
+    name = None
+    if isinstance(node, ast.NamedExpr):
+        node = node.target
+    if isinstance(node, ast.Name):
+        name = None if isinstance(node.ctx, ast.Load) else node.id
+    elif isinstance(node, ast.alias):
+        name = node.asname or node.name.partition(".")[0]
+    elif isinstance(node, Named):
+        name = node.rest if isinstance(node, ast.MatchMapping) else node.name
+    return [] if name is None else [name]
