@@ -26,12 +26,11 @@ from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.run import Phase
 from finishline.rules.statistics.aggregate import coefficient_of_variation_percent
-from finishline.rules.trainings.environment import closest_environment
 from finishline.rules.trainings.manifest import FILE, Manifest, read_manifest
 from perf.harness import CHECKOUT, DIGITS, Bars, ProcessorSamples
 from perf.statistics import measured_share
 from reference_models.digits import DigitsConfig, read_data_set, train
-from worker.box.environments import installed_environments
+from worker.box.environments import closest_environment, installed_environments
 from worker.box.local import draw_course, limits_of, open_task, order_of
 from worker.box.order import BoxUnavailableError
 from worker.box.protocol import ArraySpec

@@ -124,7 +124,7 @@ from finishline.rules.ranking import (
 )
 from finishline.rules.scoring.violations import WAIVABLE
 from finishline.rules.text import count_text
-from finishline.rules.verification.purposes import has_proof, is_in_box
+from finishline.rules.verification.purposes import PURPOSES, is_in_box
 from web import board_table, formats, names
 from web.assets import static_url, style_ids
 from web.board_marks import not_separated, time_bars
@@ -409,3 +409,8 @@ def environment() -> Environment:
         target_range=target_range,
     )
     return made
+
+
+def has_proof(name: str) -> bool:
+    """Whether jobs of a purpose leave a proof: those whose runs measure a configuration."""
+    return PURPOSES[name].fills_pool

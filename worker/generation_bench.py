@@ -12,9 +12,10 @@ from typing import Any
 
 from finishline.devices import choose_device
 from finishline.rules.errors import RuleError
-from finishline.rules.scoring.latency import FEWEST_SAMPLES, distribution, nearest_rank
+from finishline.rules.scoring.latency import FEWEST_SAMPLES, nearest_rank
 from worker.bench import describe_machine, require, tell_result
 from worker.json_events import tell
+from worker.latency import distribution
 from worker.model_bench import check_precision, check_spec, read_batch_sizes
 from worker.processes import Measure, measure_apart
 

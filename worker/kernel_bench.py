@@ -14,11 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from finishline.rules.scoring.latency import distribution
 from worker.bench import BenchError, absent_figures, describe_machine, run_group, tell_result
 from worker.json_events import tell
 from worker.kernel_rules import Kernel, Shape, read_kernels
-from worker.latency import first_line, synchronise
+from worker.latency import distribution, first_line, synchronise
 from worker.model_speed import ARITHMETIC, repeat, warm_up
 from worker.roofs import FP8, LAUNCHES, Arithmetic, Device, find_device, fp8_product, types_of
 

@@ -35,7 +35,6 @@ from finishline.rules.verification.messages import (
     Training,
     WorkerSystem,
 )
-from finishline.rules.verification.utilisation import processor_share
 from reference_models.data import require_data
 from reference_models.precision import require_precision
 from worker.child_process import Host
@@ -271,3 +270,12 @@ def _positive(text: str) -> int:
 
 if __name__ == "__main__":
     sys.exit(main())
+
+
+def processor_share(
+    cpu_seconds: float | None, seconds: float | None, *, threads: int
+) -> float | None:
+    """Processor seconds by seconds of the clock, for each thread, at most 1."""
+    if cpu_seconds is None or not seconds:
+        return None
+    return min(1.0, cpu_seconds / seconds / threads)

@@ -15,8 +15,7 @@ from pydantic import TypeAdapter
 from finishline.devices import choose_device
 from finishline.rules.errors import RuleError
 from finishline.rules.measurements import Figure
-from finishline.rules.scoring.latency import distribution
-from finishline.rules.verification.utilisation import best_roof_tflops, samples_per_joule
+from finishline.rules.verification.utilisation import best_roof_tflops
 from worker.bench import (
     DEFAULT_SECONDS,
     ROOFS_SECONDS,
@@ -28,7 +27,9 @@ from worker.bench import (
     tell_result,
 )
 from worker.json_events import tell
+from worker.latency import distribution
 from worker.processes import Measure, measure_apart
+from worker.sensors import samples_per_joule
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")
 PHASES = ("inference", "training")

@@ -6,7 +6,7 @@ The work of a step is the FLOPs of its matmuls and convolutions, and the bytes t
 import contextlib
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,31 @@ from torch.utils.flop_counter import (
 
 from finishline.rules.measurements import ModelWork, PrecisionAudit, PrecisionName
 from finishline.rules.run import Phase
-from finishline.rules.verification.utilisation import narrowest, precision_by_error
+from finishline.rules.verification.utilisation import WIDE_TO_NARROW
 from reference_models import Reference, load_reference, synthetic_of
 from reference_models.precision import configured
 from worker.processes import answer_orders
+
+# Relative errors of a product of normal numbers: about 1e-7, 3e-4 and 2e-3.
+LARGEST_FP32_ERROR = 1e-5
+LARGEST_TF32_ERROR = 8e-4
+
+
+def narrowest(names: Iterable[PrecisionName]) -> PrecisionName | None:
+    """The narrowest of some types, which names the whole run.
+
+    Source: MLPerf training_rules.adoc, appendix on utilisation: the lowest precision touched
+    is the label of the run.
+    """
+    return max(names, key=WIDE_TO_NARROW.index, default=None)
+
+
+def precision_by_error(relative_error: float) -> PrecisionName:
+    """Type that a float32 product was really computed in, by its error against float64."""
+    if relative_error <= LARGEST_FP32_ERROR:
+        return "fp32"
+    return "tf32" if relative_error <= LARGEST_TF32_ERROR else "bf16"
+
 
 _ATEN = torch.ops.aten
 

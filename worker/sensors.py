@@ -6,8 +6,8 @@ second, and the ledger's edges read the counter.
 
 import importlib
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Protocol
@@ -15,8 +15,38 @@ from typing import Any, Protocol
 from finishline.devices import accelerators_of, find_devices
 from finishline.periodic import PeriodicThread
 from finishline.rules.measurements import RunTelemetry
-from finishline.rules.run import Clock, Phase
-from finishline.rules.verification.utilisation import counted_since, samples_per_joule, timed_joules
+from finishline.rules.run import Clock, Ledger, Phase
+
+
+def counted_since(earlier: float, later: float, *, wraps_at: float | None) -> float:
+    """Difference of two readings of a counter that starts at 0 again at `wraps_at`.
+
+    More than one turn cannot be seen: read it often enough. Raises ValueError on a counter that
+    went back without a limit to wrap at.
+    """
+    if later >= earlier:
+        return later - earlier
+    if wraps_at is None or earlier > wraps_at:
+        raise ValueError(f"an energy counter went back from {earlier:g} to {later:g}")
+    return wraps_at - earlier + later
+
+
+def timed_joules(joules_by_phase: Mapping[str, float], clock: Clock) -> float:
+    """The joules of the phases that are on a benchmark's clock.
+
+    An excess of preparation over the allowance counts in seconds, and not in joules.
+    """
+    known = {item.name for item in fields(Ledger)}
+    joules = {phase: value for phase, value in joules_by_phase.items() if phase in known}
+    if clock.name != "dawnbench":
+        joules |= {"init": 0.0, "compile": 0.0, "warmup": 0.0}
+    return clock.seconds(Ledger(**joules), division="open")
+
+
+def samples_per_joule(samples: int, joules: float | None) -> float | None:
+    """Samples trained on for each joule, None where no energy was measured."""
+    return None if joules is None or joules <= 0 else samples / joules
+
 
 EVERY_SECONDS = 0.5
 

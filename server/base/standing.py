@@ -1,17 +1,16 @@
 """Standing of a submission: its verifications, its published verdict, whether it ranks."""
 
+from collections.abc import Mapping
 from typing import Any, Final, Literal, cast
 
 from pydantic import TypeAdapter
-from sqlalchemy import (
-    select,
-)
+from sqlalchemy import select
 from sqlalchemy.orm import Session, joinedload, selectinload, undefer
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.measurements import PrecisionName
 from finishline.rules.scoring.scoring import RunScore
-from finishline.rules.submissions.claim import Claim, TrainedWith, stored_system
+from finishline.rules.submissions.claim import Claim, Cloud, System, TrainedWith
 from finishline.rules.verification.job import Purpose
 from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.purposes import PURPOSES
@@ -247,3 +246,9 @@ def is_verified_by_policy(benchmark: Benchmark, claim: Claim) -> bool:
     if benchmark.replay is None or not benchmark.replay.automatic:
         return False
     return why_not_replayable(benchmark, claim) is None
+
+
+def stored_system(table: Mapping[str, Any]) -> System:
+    """A system from the JSON of its fields, which may lack those that have a default."""
+    cloud = table.get("cloud")
+    return System(**{**table, "cloud": Cloud(**cloud) if cloud is not None else None})

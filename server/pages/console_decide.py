@@ -9,7 +9,6 @@ from fastapi.responses import HTMLResponse, Response
 from sqlalchemy.orm import Session
 
 from finishline.rules.ranking import evidence_words
-from finishline.rules.verification.cross_check import ReplayFigures
 from finishline.rules.verification.judge import cpu_share
 from finishline.rules.verification.messages import ReplayReport
 from server.base.models import Submission, Verification
@@ -31,7 +30,7 @@ from server.pages.queries import submission_context
 from server.people.sessions import Notice
 from server.people.signed_in import FormDep
 from server.verifications.pools import standing_if_published
-from server.verifications.rerun_views import DecisionCreate, VerificationComparison
+from server.verifications.rerun_views import DecisionCreate, ReplayFigures, VerificationComparison
 from server.verifications.reruns import compare_verifications, decide
 from web.decisions import decision_headline, decision_rows, run_dots
 

@@ -5,12 +5,14 @@ or is withdrawn, the oldest duplicate takes its place. A submission that nobody 
 original: it would keep others from being trained.
 """
 
+from typing import Any
+
 from sqlalchemy import Select, exists, or_, select, tuple_
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.canonical import sha256_of
-from finishline.rules.submissions.claim import Claim, configuration_of
+from finishline.rules.submissions.claim import Claim, rounded
 from server.base.board_versions import raise_board_version
 from server.base.events import (
     DuplicateMarked,
@@ -156,3 +158,36 @@ def _live(configuration: str) -> Select[Submission]:
         .where(Submission.configuration_sha256 == configuration, Submission.withdrawn_at.is_(None))
         .order_by(Submission.submitted_at, Submission.id)
     )
+
+
+def configuration_of(
+    benchmark: Benchmark,
+    claim: Claim,
+    *,
+    environment: str | None = None,
+    program: str | None = None,
+) -> dict[str, Any]:
+    """The configuration that a claim names: equal ones have one hash, however a claim writes them.
+
+    Its `settings` are those of the reference, with its defaults, to three significant digits. Of a
+    code submission it has `code` instead: the hash of its `program`, the hash of its `environment`,
+    and the files and limits of its benchmark.
+    """
+    settings = benchmark.defaults() | dict(claim.hyperparameters)
+    configuration: dict[str, Any] = {
+        "benchmark": benchmark.benchmark_id,
+        "division": claim.division,
+        "hardware_class": claim.system.hardware_class,
+        "settings": {name: rounded(value) for name, value in settings.items()},
+    }
+    policy, replay = benchmark.trainings, benchmark.replay
+    if claim.package is not None and policy is not None:
+        code = {
+            "program": program or claim.package,
+            "environment": environment,
+            "files": dict(policy.files),
+            "limits": [policy.threads, policy.max_evaluations, policy.prepare_seconds],
+        }
+        return configuration | {"settings": {}, "code": code}
+    precision = replay.told(claim.precision) if replay is not None else None
+    return configuration if precision is None else configuration | {"precision": precision}

@@ -1,5 +1,6 @@
 """Rows of a submission: the values of its columns and of its runs, and which of them differ."""
 
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from sqlalchemy import Table, insert, select
 from sqlalchemy.orm import Session, make_transient_to_detached
 from sqlalchemy.orm.attributes import set_committed_value
 
-from finishline.rules.archive.files import find_source
+from finishline.rules.archive.files import Source, known_sources
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking import evidence_of
 from finishline.rules.run import Run, curve_row
@@ -328,3 +329,9 @@ def _shown(value: Any) -> Any:
     if isinstance(value, list) and len(value) > LONG_LIST:
         return f"{len(value)} items"
     return value
+
+
+def find_source(benchmark_id: str, commit: str | None) -> Source | None:
+    """The known archive that has a commit and results of a benchmark; None where there is none."""
+    fitting = (each for each in known_sources() if re.fullmatch(each.benchmarks, benchmark_id))
+    return next((source for source in fitting if commit in source.commits), None)

@@ -1,5 +1,7 @@
 """Views of stored submissions, their results and runs."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy.orm import Session, object_session
@@ -19,8 +21,8 @@ from finishline.api.submissions import (
     WithdrawalView,
 )
 from finishline.rules.benchmarks.prices import training_cost_usd
-from finishline.rules.scoring.scoring import COST_STEP
-from finishline.rules.verification.verdict import changed_figures
+from finishline.rules.scoring.scoring import COST_STEP, RunScore
+from finishline.rules.verification.verdict import ChangedFigure
 from server.base.models import Evidence as EvidenceRow
 from server.base.models import RunRow, Submission, TrainingPackage
 from server.base.models.visibility import sees_source
@@ -185,3 +187,29 @@ def withdrawal_view(submission: Submission) -> WithdrawalView | None:
         by=submission.withdrawn_by or "",
         reason=submission.withdrawn_because or "",
     )
+
+
+# Figures of a run that a verdict rests on: epochs, times and quality.
+JUDGED = ("reached", "tta_seconds", "epochs_to_target", "best_quality")
+# Two machines' last digits may differ; a figure that anybody reads does not.
+RELATIVE_TOLERANCE = 1e-9
+
+
+def changed_figures(
+    judged: Sequence[Mapping[str, Any]], now: Sequence[RunScore]
+) -> list[ChangedFigure]:
+    """The figures of runs, by file, that differ from the figures a verdict was reached on."""
+    before = {str(run["file"]): run for run in judged}
+    after = {run.file: asdict(run) for run in now}
+    return [
+        ChangedFigure(file, field, old, new)
+        for file in dict.fromkeys([*before, *after])
+        for field in JUDGED
+        if _differ(old := before.get(file, {}).get(field), new := after.get(file, {}).get(field))
+    ]
+
+
+def _differ(one: Any, other: Any) -> bool:
+    if isinstance(one, bool) or isinstance(other, bool) or one is None or other is None:
+        return one is not other
+    return bool(abs(one - other) > RELATIVE_TOLERANCE * max(abs(one), abs(other)))

@@ -1,5 +1,6 @@
 """Cross-checks: a finished run is trained again on another owner's worker before it is believed."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import timedelta
@@ -7,7 +8,8 @@ from datetime import timedelta
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from finishline.rules.verification.cross_check import agree, drawn_runs
+from finishline.rules.canonical import sha256_of
+from finishline.rules.verification.cross_check import agree
 from finishline.rules.verification.job import Request
 from finishline.rules.verification.judge import is_excused
 from finishline.rules.verification.messages import Failure, ReplayReport
@@ -33,12 +35,30 @@ from server.verifications.outcomes import NO_SECOND_WORKER, conclude_replay
 from server.verifications.pool_runs import follow_owners
 from server.verifications.pools import take_out_runs
 from server.verifications.queries import is_of_latest_report
-from server.verifications.service import (
-    end_with_verdict,
-    request_verification,
-    set_status,
-)
+from server.verifications.service import end_with_verdict, request_verification, set_status
 from server.verifications.workers import is_organisers_worker, lock_workers
+
+ORGANISERS_SHARE = 10  # One run in so many of an organisers' worker.
+
+
+def drawn_runs(nonce: str, report: object, *, among: Sequence[int], organisers: bool) -> list[int]:
+    """The indexes of the runs to train again: a function of the opened nonce and the report.
+
+    That is one run of every report, or one in ten runs of an organisers' worker. A worker can't
+    foresee it, because it doesn't know the nonce.
+    """
+    if not among:
+        return []
+    seed = bytes.fromhex(nonce) + bytes.fromhex(sha256_of(report))
+    if not organisers:
+        return [among[_number(seed, 0) % len(among)]]
+    return [index for index in among if _number(seed, index) % ORGANISERS_SHARE == 0]
+
+
+def _number(seed: bytes, index: int) -> int:
+    digest = hashlib.sha256(b"finishline cross-check" + seed + index.to_bytes(4, "big")).digest()
+    return int.from_bytes(digest[:8], "big")
+
 
 NOT_SETTLED = Reason(
     "cross_check_differs",

@@ -25,7 +25,7 @@ from finishline.rules.statistics.aggregate import (
     resolution_of,
 )
 from finishline.rules.statistics.gaps import interval_of
-from finishline.rules.submissions.claim import Kind, configuration_of
+from finishline.rules.submissions.claim import Kind
 from finishline.rules.verification.control_points import is_uncalibrated
 from finishline.rules.verification.messages import ReplayReport
 from server.base.board_versions import lock_boards, raise_board_version
@@ -35,7 +35,7 @@ from server.base.standing import PUBLISH, checks_claim, claim_of, published_veri
 from server.benchmarks.calibrations import benchmark_of
 from server.benchmarks.phase_queries import rules_that_differ
 from server.benchmarks.queries import definition
-from server.submissions.duplicates import link
+from server.submissions.duplicates import configuration_of, link
 from server.verifications.pool_runs import Spreads, count_owners, counted_runs
 from server.verifications.sealed_runs import SealedRun
 

@@ -1,14 +1,19 @@
 """Proofs: evidence stored in the transaction that ends a verification, its parts, its signature."""
 
+import base64
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from finishline.rules.canonical import canonical
+from finishline.rules.canonical import canonical, sha256_of
 from finishline.rules.measurements import PrecisionName
 from finishline.rules.proof.proof import (
+    FORMAT,
+    LOGS_FOLDER,
+    PAYLOAD_TYPE,
     AttemptPart,
     BenchmarkPart,
     CalibratedRun,
@@ -20,12 +25,11 @@ from finishline.rules.proof.proof import (
     PostedEvaluation,
     Row,
     SubmissionPart,
+    Table,
     VerificationPart,
     pre_authentication,
-    statement_of,
-    write_envelope,
 )
-from finishline.rules.submissions.claim import TrainedWith, stored_system
+from finishline.rules.submissions.claim import TrainedWith
 from finishline.rules.verification.calibration import judged_beside
 from finishline.rules.verification.job import beside_of
 from finishline.rules.verification.messages import Failure
@@ -43,15 +47,13 @@ from server.base.models import (
 )
 from server.base.services import Services
 from server.base.signing import Signer, load_signer
-from server.base.standing import ENDED, claimed_runs, find_verification, purpose_of
+from server.base.standing import ENDED, claimed_runs, find_verification, purpose_of, stored_system
 from server.base.viewer import Viewer
 from server.benchmarks.calibrations import benchmark_of
 from server.submissions.service import runs_with_curves
 from server.verifications.jobs import trainings_of, trains_packages
 from server.verifications.report_checks import posted_events
 from server.verifications.views import shown_report
-
-Table = dict[str, Any]
 
 
 def proof_parts(session: Session, verification: Verification) -> Table:
@@ -295,3 +297,31 @@ def known_keys(session: Session) -> list[SigningKey]:
     """Every key that signed a proof, newest first."""
     query = select(SigningKey).order_by(SigningKey.created_at.desc(), SigningKey.id)
     return list(session.scalars(query))
+
+
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+PREDICATE_TYPE = "urn:finishline:proof:2"
+
+
+def write_envelope(payload: bytes, *, key_id: str, signature: bytes) -> bytes:
+    """The envelope's JSON, in RFC 8785 form so that the same proof is the same bytes."""
+    payload64, sig = (base64.b64encode(content).decode() for content in (payload, signature))
+    signatures = [{"keyid": key_id, "sig": sig}]
+    return canonical({"payload": payload64, "payloadType": PAYLOAD_TYPE, "signatures": signatures})
+
+
+def statement_of(parts: Mapping[str, Any], files: Iterable[str]) -> Table:
+    """The statement on a proof's parts and on its files, which are named by their SHA-256."""
+    return {
+        "_type": STATEMENT_TYPE,
+        "subject": [
+            {"name": LOGS_FOLDER + sha256, "digest": {"sha256": sha256}}
+            for sha256 in sorted(set(files))
+        ],
+        "predicateType": PREDICATE_TYPE,
+        "predicate": {
+            "format": FORMAT,
+            **parts,
+            "parts": {name: sha256_of(part) for name, part in parts.items()},
+        },
+    }

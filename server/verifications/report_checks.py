@@ -1,34 +1,35 @@
 """Check a report against the events that the server received, and against known curves."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, is_dataclass
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.canonical import sha256_of
 from finishline.rules.errors import RuleError
-from finishline.rules.run import evaluation_of
+from finishline.rules.run import Clock, evaluation_of
 from finishline.rules.verification.control_points import (
+    DISTINCT_QUALITIES,
     KnownCurve,
     calibrated_curves,
     check_curves,
-    opening_of,
 )
-from finishline.rules.verification.messages import ReplayReport, ReplayRun
+from finishline.rules.verification.judge_convergence import evaluation_at_target
+from finishline.rules.verification.messages import ReplayReport, ReplayRun, Training
 from finishline.rules.verification.report_check import (
-    OffClock,
+    COMPARED,
     StreamedEvent,
-    check_amounts,
     check_ledgers,
-    check_off_clock,
-    check_qualities,
     check_second_halves,
-    check_spans,
     check_stream,
-    check_trained_in,
-    off_clock,
-    streamed_event,
+    ledger_of,
+    refuse,
+    seconds_after_preparation,
 )
+from finishline.rules.verification.utilisation import NARROW, is_narrower
 from server.base.board_versions import lock_boards
 from server.base.database import locks_rows
 from server.base.events import WorkerOut, emit
@@ -43,16 +44,150 @@ from server.base.models import (
     Verification,
 )
 from server.base.standing import REPORT, lock_verification
-from server.benchmarks.calibrations import (
-    adopted_calibration,
-    benchmark_of,
-    finished_runs,
-)
+from server.benchmarks.calibrations import adopted_calibration, benchmark_of, finished_runs
 from server.benchmarks.queries import definition
 from server.people.audit import Administrator, Subject, record
 from server.submissions.service import runs_with_curves
 from server.verifications.jobs import trainings_of, trains_packages
 from server.verifications.queries import boards_of_workers
+
+
+def check_qualities(run: ReplayRun, benchmark: Benchmark) -> None:
+    """Raise RuleError, naming run and field, unless a run's qualities are possible.
+
+    A run that reached the target has an evaluation at it.
+    """
+    for index, item in enumerate(run.evaluations):
+        for name in ("quality", "second_half"):
+            found: float | None = getattr(item, name)
+            if found is not None and not benchmark.target.is_possible(found):
+                expected = benchmark.target.possible_in_words
+                refuse(run.index, f"evaluations[{index}].{name}", f"{found:g}", expected)
+    if run.status == "reached" and evaluation_at_target(benchmark, run) is None:
+        expected = benchmark.target.in_words
+        refuse(run.index, "status", "reached without an evaluation", expected)
+
+
+# No machine comes near, and no sum over runs is infinite.
+MOST = 1e30
+MOST_BY_ENDING = {"_share": 1.0, "_percent": 100.0}
+
+
+def check_amounts(report: ReplayReport) -> None:
+    """Raise RuleError, naming the field, for an amount that no worker can have measured.
+
+    For example joules below 0, or a share above 1. A temperature may be below 0.
+    """
+    measured: dict[str, Any] = {"work": report.work, "processes": report.processes}
+    for run in report.runs:
+        measured[f"runs[{run.index}].cpu_seconds"] = run.cpu_seconds
+        measured[f"runs[{run.index}].telemetry"] = run.telemetry
+    for place, found in measured.items():
+        amounts = {place: found}
+        if is_dataclass(found):
+            amounts = {f"{place}.{name}": value for name, value in vars(found).items()}
+        for field, amount in amounts.items():
+            if not isinstance(amount, int | float):
+                continue
+            least = -MOST if field.endswith("_celsius") else 0.0
+            most = next((most for end, most in MOST_BY_ENDING.items() if field.endswith(end)), MOST)
+            if not least <= amount <= most:
+                expected = f"a number from {least:g} to {most:g}"
+                raise RuleError(f"{amount:g}", field=field, expected=expected)
+
+
+SPAN_TOLERANCE_SECONDS = 0.001
+OFF_CLOCK_FACTOR = 2.0
+OFF_CLOCK_SLACK_SECONDS = 0.25
+# The runs that ended by themselves.
+FINISHED = ("reached", "not_reached", "below_band")
+
+
+def opening_of(qualities: Sequence[float]) -> str | None:
+    """A hash of a curve's start, equal for curves that agree, None for too short a curve."""
+    opening: list[float] = []
+    for quality in qualities:
+        opening.append(float(quality))
+        if len(set(opening)) == DISTINCT_QUALITIES:
+            return sha256_of(opening)
+    return None
+
+
+@dataclass(frozen=True)
+class OffClock:
+    """Seconds of a run that its clock leaves out: of its preparation, and of each evaluation."""
+
+    preparation: float = 0.0
+    evaluation: float = 0.0
+
+
+def check_spans(run: ReplayRun) -> None:
+    """Raise RuleError unless the span of a run that ended by itself agrees with its ledger.
+
+    It counts from the end of the preparation to the last thing that the training said.
+    """
+    if run.status not in FINISHED or run.parent_seconds is None:
+        return
+    place = f"runs[{run.index}]"
+    wanted = seconds_after_preparation(ledger_of(run.ledger, place))
+    if abs(run.parent_seconds - wanted) > SPAN_TOLERANCE_SECONDS:
+        raise RuleError(
+            f"{run.parent_seconds:.3f} s",
+            field=f"{place}.parent_seconds",
+            expected=f"{wanted:.3f} s, as its ledger adds up after the preparation",
+        )
+
+
+def off_clock(run: ReplayRun, clock: Clock) -> OffClock:
+    """The seconds of a run that are not on its clock."""
+    ledger = ledger_of(run.ledger, f"runs[{run.index}]")
+    prepared = ledger.init + ledger.compile + ledger.warmup
+    each = ledger.eval / len(run.evaluations) if run.evaluations else 0.0
+    return OffClock(
+        preparation=0.0 if clock.name == "dawnbench" else prepared,
+        evaluation=0.0 if clock.name == "mlperf" else each,
+    )
+
+
+def check_off_clock(report: ReplayReport, clock: Clock, calibrated: Sequence[OffClock]) -> None:
+    """Raise RuleError if a run spends over twice the longest calibrated time off its clock.
+
+    `calibrated` is of the same hardware class. Without any nothing is compared.
+    """
+    for run in report.runs if calibrated else ():
+        found = off_clock(run, clock)
+        for name in ("preparation", "evaluation"):
+            longest = max(getattr(one, name) for one in calibrated)
+            most = OFF_CLOCK_FACTOR * longest + OFF_CLOCK_SLACK_SECONDS
+            if getattr(found, name) > most:
+                seen = f"{getattr(found, name):.3f} s off the clock"
+                wanted = f"at most {most:.3f} s of {name}, twice the calibrated"
+                refuse(run.index, "ledger", seen, wanted)
+
+
+def streamed_event(event: dict[str, Any], *, at_seconds: float) -> StreamedEvent | None:
+    """A stored event as it is checked; None if no check needs it."""
+    if event["kind"] == "run_finished":
+        return None
+    names = ("run", "kind", "phase", *COMPARED)
+    fields: dict[str, Any] = {name: event.get(name) for name in names}
+    return StreamedEvent(at_seconds=at_seconds, **fields)
+
+
+def check_trained_in(report: ReplayReport, trainings: Iterable[Training]) -> None:
+    """Raise RuleError if the audited training touched nothing as narrow as its type of 16 bits.
+
+    A worker of an earlier release trains in the reference's own precision, whatever it is told.
+    """
+    audited = next((each for each in trainings if "profile" in each.measure), None)
+    wanted = None if audited is None else audited.precision
+    lowest = None if report.precision is None else report.precision.lowest
+    if wanted in NARROW and lowest is not None and is_narrower(wanted, lowest):
+        raise RuleError(
+            f"the training touched nothing narrower than {lowest}",
+            field="precision",
+            expected=f"{wanted}; update the worker",
+        )
 
 
 def why_refused(

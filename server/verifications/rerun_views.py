@@ -1,16 +1,52 @@
 """Request and response models of reruns: batches, decisions, comparisons."""
 
+from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, StrictBool, model_validator
 
 from finishline.api.schema import Schema
 from finishline.api.verifications import AskedFor, ReasonView
-from finishline.rules.verification.cross_check import Difference, ReplayFigures, SystemDifference
 
 LARGEST_BATCH = 1000
 Reason = Annotated[str, Field(min_length=1, max_length=2000, pattern=r"\S")]
 Status = Literal["claimed", "verifying", "verified", "rejected", "inconclusive"]
+
+
+@dataclass(frozen=True)
+class ReplayFigures:
+    """One replay: seconds and epochs to the target, None if it did not reach it."""
+
+    index: int
+    seed: int
+    status: str
+    tta_seconds: float | None
+    epochs_to_target: float | None
+    best_quality: float | None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A figure's means in both verifications, and the two-sided p-value of Welch's t-test on logs.
+
+    `comparable` is false for times on different hardware classes.
+    """
+
+    figure: str
+    first_mean: float | None
+    second_mean: float | None
+    ratio: float | None
+    p_value: float | None
+    comparable: bool
+
+
+@dataclass(frozen=True)
+class SystemDifference:
+    """A line in which the systems of two replays differ."""
+
+    field: str
+    first: str | None
+    second: str | None
 
 
 class BatchCreate(Schema):

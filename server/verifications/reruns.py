@@ -1,7 +1,7 @@
 """Reruns: batches of verifications, decisions about pending verdicts, comparison of two."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 
 from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
@@ -9,7 +9,9 @@ from sqlalchemy.orm import Session
 from finishline.api.verifications import ReasonView
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking import consequence
-from finishline.rules.verification.cross_check import compare_replays, compare_systems, figures_of
+from finishline.rules.statistics.aggregate import mean
+from finishline.rules.statistics.gaps import two_sided_p
+from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.purposes import PURPOSES
 from server.base.board_versions import lock_boards
@@ -44,9 +46,12 @@ from server.verifications.rerun_views import (
     BatchCreate,
     BatchView,
     DecisionCreate,
+    Difference,
     ExpectedReplay,
+    ReplayFigures,
     SideView,
     Skipped,
+    SystemDifference,
     VerificationComparison,
 )
 from server.verifications.service import request_verification, set_status
@@ -272,3 +277,50 @@ def _side(session: Session, verification: Verification, report: ReplayReport | N
         reasons=[ReasonView(**reason) for reason in verification.reasons],
         runs=runs,
     )
+
+
+def figures_of(benchmark: Benchmark, report: ReplayReport) -> list[ReplayFigures]:
+    """Figures of each replay of a report."""
+    best = max if benchmark.target.direction == "higher" else min
+    found = []
+    for run in report.runs:
+        at = evaluation_at_target(benchmark, run)
+        seconds, epochs = (None, None) if at is None else (run.tta_seconds, at.epoch)
+        quality = best((item.quality for item in run.evaluations), default=None)
+        found.append(ReplayFigures(run.index, run.seed, run.status, seconds, epochs, quality))
+    return found
+
+
+def compare_replays(
+    benchmark: Benchmark, first: ReplayReport, second: ReplayReport
+) -> list[Difference]:
+    """Times and epochs to the target of two reports, over the replays that reached it."""
+    same_class = first.system.hardware_class == second.system.hardware_class
+    sides = [figures_of(benchmark, report) for report in (first, second)]
+    found = []
+    for figure, comparable in (("tta_seconds", same_class), ("epochs_to_target", True)):
+        values = [[getattr(run, figure) for run in side] for side in sides]
+        left, right = ([value for value in side if value is not None] for side in values)
+        first_mean, second_mean = (mean(side) if side else None for side in (left, right))
+        ratio = first_mean / second_mean if first_mean is not None and second_mean else None
+        p_value = two_sided_p(left, right) if comparable else None
+        found.append(Difference(figure, first_mean, second_mean, ratio, p_value, comparable))
+    return found
+
+
+def compare_systems(first: ReplayReport, second: ReplayReport) -> list[SystemDifference]:
+    """Hardware, threads and package versions in which two workers differ."""
+    left, right = _flat(first), _flat(second)
+    return [
+        SystemDifference(field, left.get(field), right.get(field))
+        for field in sorted({*left, *right})
+        if left.get(field) != right.get(field)
+    ]
+
+
+def _flat(report: ReplayReport) -> Mapping[str, str]:
+    table = asdict(report.system)
+    software = table.pop("software")
+    table["nodes"] = ", ".join(node["name"] for node in table["nodes"]) or None
+    flat = {name: str(value) for name, value in table.items() if value is not None}
+    return flat | {f"software.{name}": str(value) for name, value in software.items()}

@@ -16,33 +16,25 @@ from finishline.api.verifications import (
     VerificationView,
 )
 from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.prices import inference_cost_usd_per_10000
 from finishline.rules.measurements import Figure
-from finishline.rules.scoring.latency import (
-    FEWEST_SAMPLES,
-    latency_cost_usd_per_10000,
-    latency_figures,
-    why_absent,
-)
+from finishline.rules.scoring.latency import FEWEST_SAMPLES, latency_figures
 from finishline.rules.verification.duel import SIDES, judge_duel, pair_runs
 from finishline.rules.verification.entry import ABLATION, factor_effects
 from finishline.rules.verification.job import in_turn
 from finishline.rules.verification.judge_convergence import evaluation_at_target
-from finishline.rules.verification.messages import (
-    BackendLatency,
-    ReplayReport,
-    ReplayRun,
-)
+from finishline.rules.verification.messages import BackendLatency, ReplayReport, ReplayRun
 from finishline.rules.verification.purposes import PURPOSES
-from finishline.rules.verification.utilisation import RunUtilisation, run_utilisations
+from finishline.rules.verification.utilisation import (
+    RunUtilisation,
+    best_roof_tflops,
+    roofline,
+    samples_per_second,
+)
 from server.base.database import utc_now
 from server.base.models import Attempt, Verification, WorkerProbeRow
 from server.base.models.visibility import sees_source
-from server.base.standing import (
-    ENDED,
-    decision_word,
-    is_published,
-    report_of,
-)
+from server.base.standing import ENDED, decision_word, is_published, report_of
 from server.base.viewer import ORGANISER, viewer_of
 from server.benchmarks.prices import SystemPrice, price_of_submission
 from server.benchmarks.queries import definition
@@ -268,3 +260,65 @@ def _roofs_of_worker(
     )
     found = next((row.figures for row in rows if row.figures), {})
     return {name: Figure(**figure) for name, figure in found.items()}
+
+
+TERA = 1e12
+
+
+def run_utilisations(
+    report: ReplayReport, figures: Mapping[str, Figure]
+) -> tuple[RunUtilisation, ...]:
+    """The utilisation of every run of a report, by the figures that its worker last measured."""
+    return tuple(_run_utilisation(run, report, figures) for run in report.runs)
+
+
+def _run_utilisation(
+    run: ReplayRun, report: ReplayReport, figures: Mapping[str, Figure]
+) -> RunUtilisation:
+    rate = samples_per_second(run)
+    if rate is None:
+        return RunUtilisation(run.index, missing="no evaluation was measured after training")
+    if report.work is None or report.work.batch_size < 1:
+        missing = "the work of a step was not counted by the worker"
+        return RunUtilisation(run.index, rate, missing=missing)
+    precision = report.precision.lowest if report.precision is not None else None
+    best = best_roof_tflops(figures, precision)
+    roof_flops = best * TERA * report.processes if best else None
+    if not figures:
+        missing = "the worker has no measured roof to compare with"
+    elif precision is None:
+        missing = "the precision of the training is unknown"
+    else:
+        missing = f"the worker has no measured roof in {precision}"
+    point = roofline(
+        report.work,
+        seconds_per_step=report.work.batch_size / rate,
+        roof_flops=roof_flops,
+        bytes_per_second=None,
+    )
+    return RunUtilisation(
+        run=run.index,
+        samples_per_second=rate,
+        achieved_flops=point.achieved_flops,
+        utilisation=point.utilisation,
+        roof_flops=roof_flops,
+        precision=precision,
+        intensity=point.intensity,
+        missing=None if roof_flops else missing,
+    )
+
+
+def why_absent(samples: int, percent: int) -> str | None:
+    """Reason why a percentile has too few samples, or None if it has enough."""
+    floor = FEWEST_SAMPLES[percent]
+    return f"not enough samples: {samples} of {floor}" if samples < floor else None
+
+
+def latency_cost_usd_per_10000(
+    milliseconds_per_item: float, price_usd_per_hour: float | None
+) -> float | None:
+    """US dollars for 10,000 items one at a time; None without a price."""
+    if price_usd_per_hour is None:
+        return None
+    hours = milliseconds_per_item / 1000.0 / 3600.0
+    return inference_cost_usd_per_10000(hours * price_usd_per_hour)

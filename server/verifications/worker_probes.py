@@ -1,7 +1,8 @@
 """Workers: confirmation by an organiser, and self-measurements against their own baseline."""
 
-from collections.abc import Collection
-from dataclasses import asdict
+import statistics
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from sqlalchemy import func, or_, select
@@ -9,12 +10,7 @@ from sqlalchemy.orm import Session
 
 from finishline.api.workers import ProbeView
 from finishline.rules.measurements import Canary, ProbeAnswer, WorkerProbe
-from finishline.rules.verification.utilisation import (
-    BASELINE_READINGS,
-    TOLERANCE,
-    baseline_of,
-    drift_of,
-)
+from finishline.rules.verification.utilisation import TOLERANCE
 from server.base.board_versions import lock_boards
 from server.base.database import moment_text, utc_now
 from server.base.errors import ConflictError
@@ -32,6 +28,50 @@ HISTORY_LIMIT = 200
 SHORT_HISTORY = 40
 # The roof of a class, told once, does not show whether a worker still is as fast as it was.
 IS_CANARY = (WorkerProbeRow.gflops.is_not(None), WorkerProbeRow.moment != "roof")
+
+
+BASELINE_READINGS = 5
+FEWEST_READINGS = 3
+
+
+@dataclass(frozen=True)
+class Drift:
+    """Distance of a speed check from its worker's baseline. `ratio` is above 1 if it is faster."""
+
+    baseline_gflops: float
+    ratio: float
+
+    @property
+    def is_too_far(self) -> bool:
+        """Whether the worker is off by more than 3 %, in either direction."""
+        return abs(self.ratio - 1.0) > TOLERANCE
+
+    def sentence(self) -> str:
+        """Sentence on the fault and its remedy."""
+        side = "slower" if self.ratio < 1 else "faster"
+        return (
+            f"{100 * abs(self.ratio - 1):.1f} % {side} than its own baseline of "
+            f"{self.baseline_gflops:.4g} GFLOP/s, where {100 * TOLERANCE:g} % is allowed: look for "
+            "a busy neighbour, heat, a power limit or another driver"
+        )
+
+
+def baseline_of(readings_gflops: Sequence[float]) -> float | None:
+    """The median of a worker's first five readings, oldest first, None with fewer than three.
+
+    A worker that loses a little every day keeps the baseline of its first days.
+    """
+    first = readings_gflops[:BASELINE_READINGS]
+    if len(first) < FEWEST_READINGS:
+        return None
+    return float(statistics.median(first))
+
+
+def drift_of(reading_gflops: float, baseline_gflops: float | None) -> Drift | None:
+    """A reading compared with its baseline, None where there is no baseline yet."""
+    if baseline_gflops is None or baseline_gflops <= 0:
+        return None
+    return Drift(baseline_gflops, reading_gflops / baseline_gflops)
 
 
 def record_probe(session: Session, probe: WorkerProbe, *, caller: Caller) -> ProbeAnswer:

@@ -13,7 +13,7 @@ from finishline.cli.records import commit_of
 from finishline.client.errors import Refused
 from finishline.client.files import find_submission_files, idempotency_key
 from finishline.rules.canonical import canonical
-from finishline.rules.proof.proof import statement_of, write_envelope
+from server.verifications.proofs import statement_of, write_envelope
 from tests.support.proofs import zip_of
 
 SHA = "ab" * 32

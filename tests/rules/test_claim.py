@@ -12,10 +12,10 @@ from finishline.rules.submissions.claim import (
     Claim,
     System,
     Tuning,
-    configuration_of,
     read_claim,
     read_json_object,
 )
+from server.submissions.duplicates import configuration_of
 
 
 def good():

@@ -8,18 +8,14 @@ from scipy import stats
 
 from finishline.rules.measurements import PrecisionAudit
 from finishline.rules.run import Evaluation
-from finishline.rules.verification.cross_check import (
-    compare_replays,
-    compare_runs,
-    compare_systems,
-    curve_distance,
-    drawn_runs,
-    figures_of,
-)
+from finishline.rules.verification.cross_check import compare_runs, curve_distance
 from finishline.rules.verification.judge import judge, judge_precision
 from finishline.rules.verification.messages import ReplayEvaluation, ReplayReport, ReplayRun
-from finishline.rules.verification.utilisation import is_narrower, narrowest, precision_by_error
+from finishline.rules.verification.utilisation import is_narrower
+from server.verifications.cross_checks import drawn_runs
+from server.verifications.reruns import compare_replays, compare_systems, figures_of
 from tests.support.verdicts import CLAIM, WORKER, trained
+from worker.precision_probe import narrowest, precision_by_error
 
 NONCES = [bytes([i]).hex() * 32 for i in range(200)]
 

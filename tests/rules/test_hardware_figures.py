@@ -11,25 +11,18 @@ from finishline.rules.logs.mllog_write import write_run_log
 from finishline.rules.measurements import Figure, ModelWork, PrecisionAudit
 from finishline.rules.run import Clock, Evaluation, Run
 from finishline.rules.submissions.claim_checks import find_shared
-from finishline.rules.verification.messages import (
-    ReplayEvaluation,
-    ReplayReport,
-    ReplayRun,
-)
+from finishline.rules.verification.messages import ReplayEvaluation, ReplayReport, ReplayRun
 from finishline.rules.verification.utilisation import (
-    baseline_of,
     best_roof_tflops,
-    counted_since,
-    drift_of,
     energy_to_target_joules,
-    processor_share,
     roofline,
-    run_utilisations,
-    samples_per_joule,
     samples_per_second,
-    timed_joules,
 )
+from server.verifications.views import run_utilisations
+from server.verifications.worker_probes import baseline_of, drift_of
 from tests.support.verdicts import WORKER
+from worker.local import processor_share
+from worker.sensors import counted_since, samples_per_joule, timed_joules
 
 # 1 GFLOP and 10 MB a step: 100 FLOP per byte.
 WORK = ModelWork(batch_size=64, step_flops=1e9, step_bytes=1e7)

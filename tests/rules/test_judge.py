@@ -19,15 +19,12 @@ from finishline.rules.statistics.gaps import lowest_mean
 from finishline.rules.submissions.claim import Claim, System
 from finishline.rules.verification.job import Request
 from finishline.rules.verification.judge import judge
-from finishline.rules.verification.messages import (
-    Failure,
-    ReplayEvaluation,
-    ReplayRun,
-)
+from finishline.rules.verification.messages import Failure, ReplayEvaluation, ReplayRun
 from finishline.rules.verification.replay import plan_replay
-from finishline.rules.verification.verdict import ChangedFigure, changed_figures
+from finishline.rules.verification.verdict import ChangedFigure
 from perf.harness import Bars
 from perf.statistics import Strategy, fixed_stops, hold_intervals, ratio, simulate
+from server.submissions.views import changed_figures
 from server.verifications.queue_order import build_job
 from tests.support.verdicts import report
 

@@ -13,13 +13,7 @@ from finishline.rules.benchmarks.benchmark import load_benchmark
 from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.errors import ClaimError, RuleError
 from finishline.rules.logs.dawnbench import parse_entry
-from finishline.rules.scoring.latency import (
-    latency_cost_usd_per_10000,
-    latency_figures,
-    median_lower_bound,
-    score_inference,
-    why_absent,
-)
+from finishline.rules.scoring.latency import latency_figures, median_lower_bound, score_inference
 from finishline.rules.submissions.submission import score_submission
 from finishline.rules.verification.job import Request, run_limit_seconds
 from finishline.rules.verification.latency import (
@@ -29,13 +23,9 @@ from finishline.rules.verification.latency import (
     plan_latency,
     why_not_measurable,
 )
-from finishline.rules.verification.messages import (
-    Absence,
-    BackendLatency,
-    Failure,
-    ReplayReport,
-)
+from finishline.rules.verification.messages import Absence, BackendLatency, Failure, ReplayReport
 from server.verifications.queue_order import build_job
+from server.verifications.views import latency_cost_usd_per_10000, why_absent
 from tests.support.verdicts import CLAIM, LAPTOP, WORKER, trained
 
 TARGET = QualityTarget(metric="top1Accuracy", value=97.5, unit="percent", direction="higher")

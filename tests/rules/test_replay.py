@@ -34,14 +34,16 @@ from finishline.rules.verification.messages import (
 )
 from finishline.rules.verification.replay import draw_replay, plan_replay, why_not_replayable
 from finishline.rules.verification.report_check import (
-    OffClock,
     StreamedEvent,
-    check_amounts,
     check_ledgers,
-    check_off_clock,
     check_report,
-    check_spans,
     check_stream,
+)
+from server.verifications.report_checks import (
+    OffClock,
+    check_amounts,
+    check_off_clock,
+    check_spans,
     off_clock,
 )
 

@@ -10,9 +10,9 @@ import pytest
 from finishline.rules.benchmarks.benchmark import load_benchmark, parse_benchmark
 from finishline.rules.benchmarks.definition_tables import LARGEST_PACKAGE_BYTES
 from finishline.rules.errors import BenchmarkError
-from finishline.rules.trainings.environment import closest_environment
 from finishline.rules.trainings.manifest import PackageError, read_manifest
 from finishline.rules.trainings.package import Package, read_package
+from worker.box.environments import closest_environment
 from worker.box.protocol import (
     HEADER,
     ArraySpec,

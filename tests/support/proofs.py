@@ -17,11 +17,10 @@ from finishline.rules.proof.proof import (
     part_hashes,
     pre_authentication,
     read_part,
-    statement_of,
-    write_envelope,
 )
 from finishline.rules.verification.job import Draw, seal
 from server.base.signing import load_signer
+from server.verifications.proofs import statement_of, write_envelope
 
 
 def zip_of(*entries, method=zipfile.ZIP_DEFLATED):

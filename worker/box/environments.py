@@ -2,13 +2,54 @@
 
 import functools
 import sys
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from importlib import metadata
 
-from finishline.rules.trainings.environment import FAMILIES, Environment
+from finishline.rules.canonical import sha256_of
+from finishline.rules.trainings.environment import FAMILIES, NAME
 from worker.box.compiler import gcc_version
 from worker.box.packages import requirements_of
+
+ALIKE = ("family", "build", "compiler")
+
+
+@dataclass(frozen=True)
+class Environment:
+    """An environment as a worker has it: exact versions of packages, Python and compiler."""
+
+    name: str
+    python: str
+    packages: Mapping[str, str]
+    compiler: str | None = None
+
+    @property
+    def sha256(self) -> str:
+        """Hash over name, Python's minor version, and versions of packages and compiler, in hex."""
+        compiler = [] if self.compiler is None else [self.compiler]
+        return sha256_of([self.name, self.python, sorted(self.packages.items()), *compiler])
+
+
+def closest_environment(environment: str, installed: Iterable[str]) -> str | None:
+    """The installed environment of equal family, build and compiler: this version, else the newest.
+
+    For packages that are shipped with the code: they name the environment they were measured in
+    and train in any version. An entry trains in the one it names, or nowhere.
+    """
+    wanted = NAME.fullmatch(environment)
+    if wanted is None:
+        return None
+    alike = [
+        match
+        for name in installed
+        if (match := NAME.fullmatch(name)) and match.group(*ALIKE) == wanted.group(*ALIKE)
+    ]
+    newest = max(
+        alike,
+        key=lambda match: (match[0] == environment, *map(int, match["version"].split("."))),
+        default=None,
+    )
+    return newest and newest[0]
 
 
 @functools.cache

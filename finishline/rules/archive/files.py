@@ -158,12 +158,6 @@ def known_sources() -> tuple[Source, ...]:
     return tuple(Source(**table) for table in whole["source"])
 
 
-def find_source(benchmark_id: str, commit: str | None) -> Source | None:
-    """The known archive that has a commit and results of a benchmark; None where there is none."""
-    fitting = (each for each in known_sources() if re.fullmatch(each.benchmarks, benchmark_id))
-    return next((source for source in fitting if commit in source.commits), None)
-
-
 def source_name(commit: str) -> str | None:
     """The name of the known archive that has a commit; None where there is none."""
     return next((source.name for source in known_sources() if commit in source.commits), None)

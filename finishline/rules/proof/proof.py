@@ -6,7 +6,7 @@ The signature is checked elsewhere: these rules know no cryptography but hashes.
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -34,8 +34,6 @@ ENVELOPE_NAME = "proof.dsse.json"
 LOGS_FOLDER = "logs/"
 FORMAT = 2
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
-STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
-PREDICATE_TYPE = "urn:finishline:proof:2"
 LARGEST_FIGURE = 1e100  # No run measures more, and the square of it is finite.
 
 # Every part has its hash in `parts`. The rest of a document is its format and the hashes.
@@ -354,30 +352,6 @@ def pre_authentication(payload: bytes) -> bytes:
     return b"DSSEv1 %d %s %d %s" % (
         len(PAYLOAD_TYPE), PAYLOAD_TYPE.encode(), len(payload), payload,
     )  # fmt: skip
-
-
-def write_envelope(payload: bytes, *, key_id: str, signature: bytes) -> bytes:
-    """The envelope's JSON, in RFC 8785 form so that the same proof is the same bytes."""
-    payload64, sig = (base64.b64encode(content).decode() for content in (payload, signature))
-    signatures = [{"keyid": key_id, "sig": sig}]
-    return canonical({"payload": payload64, "payloadType": PAYLOAD_TYPE, "signatures": signatures})
-
-
-def statement_of(parts: Mapping[str, Any], files: Iterable[str]) -> Table:
-    """The statement on a proof's parts and on its files, which are named by their SHA-256."""
-    return {
-        "_type": STATEMENT_TYPE,
-        "subject": [
-            {"name": LOGS_FOLDER + sha256, "digest": {"sha256": sha256}}
-            for sha256 in sorted(set(files))
-        ],
-        "predicateType": PREDICATE_TYPE,
-        "predicate": {
-            "format": FORMAT,
-            **parts,
-            "parts": {name: sha256_of(part) for name, part in parts.items()},
-        },
-    }
 
 
 class Digest(Part):

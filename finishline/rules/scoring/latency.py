@@ -77,27 +77,9 @@ def percentile(ordered: Sequence[float], percent: int) -> float | None:
     return None if len(ordered) < FEWEST_SAMPLES[percent] else nearest_rank(ordered, percent)
 
 
-def distribution(values: Sequence[float]) -> dict[str, float | int | None]:
-    """Count, mean and percentiles of some values, by nearest rank; None below enough samples."""
-    ordered = sorted(values)
-    return {
-        "n": len(ordered),
-        "mean": mean(ordered),
-        "p50": nearest_rank(ordered, 50),
-        "p90": percentile(ordered, 90),
-        "p99": percentile(ordered, 99),
-    }
-
-
 def nearest_rank(ordered: Sequence[float], percent: int) -> float:
     """The smallest of sorted values that at least so many percent of them do not exceed."""
     return ordered[max(0, math.ceil(percent * len(ordered) / 100) - 1)]
-
-
-def why_absent(samples: int, percent: int) -> str | None:
-    """Reason why a percentile has too few samples, or None if it has enough."""
-    floor = FEWEST_SAMPLES[percent]
-    return f"not enough samples: {samples} of {floor}" if samples < floor else None
 
 
 def median_lower_bound(values: Sequence[float], *, alpha: float) -> float | None:
@@ -112,16 +94,6 @@ def median_lower_bound(values: Sequence[float], *, alpha: float) -> float | None
         below += math.comb(n, rank)
         rank += 1
     return sorted(values)[rank - 1] if rank else None
-
-
-def latency_cost_usd_per_10000(
-    milliseconds_per_item: float, price_usd_per_hour: float | None
-) -> float | None:
-    """US dollars for 10,000 items one at a time; None without a price."""
-    if price_usd_per_hour is None:
-        return None
-    hours = milliseconds_per_item / 1000.0 / 3600.0
-    return inference_cost_usd_per_10000(hours * price_usd_per_hour)
 
 
 @dataclass(frozen=True)

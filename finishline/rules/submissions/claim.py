@@ -125,12 +125,6 @@ class Claim:
     factors: tuple[str, ...] = ()
 
 
-def stored_system(table: Mapping[str, Any]) -> System:
-    """A system from the JSON of its fields, which may lack those that have a default."""
-    cloud = table.get("cloud")
-    return System(**{**table, "cloud": Cloud(**cloud) if cloud is not None else None})
-
-
 def read_json_object(content: bytes, *, file: str) -> dict[str, Any]:
     """A JSON object of at most 256 KiB. Raises RuleError naming the file, and the line or key.
 
@@ -447,36 +441,3 @@ def trained_settings(benchmark: Benchmark, claim: Claim) -> dict[str, float]:
         name: value if known[name].integer or value == known[name].default else rounded(value)
         for name, value in claim.hyperparameters.items()
     }
-
-
-def configuration_of(
-    benchmark: Benchmark,
-    claim: Claim,
-    *,
-    environment: str | None = None,
-    program: str | None = None,
-) -> dict[str, Any]:
-    """The configuration that a claim names: equal ones have one hash, however a claim writes them.
-
-    Its `settings` are those of the reference, with its defaults, to three significant digits. Of a
-    code submission it has `code` instead: the hash of its `program`, the hash of its `environment`,
-    and the files and limits of its benchmark.
-    """
-    settings = benchmark.defaults() | dict(claim.hyperparameters)
-    configuration: dict[str, Any] = {
-        "benchmark": benchmark.benchmark_id,
-        "division": claim.division,
-        "hardware_class": claim.system.hardware_class,
-        "settings": {name: rounded(value) for name, value in settings.items()},
-    }
-    policy, replay = benchmark.trainings, benchmark.replay
-    if claim.package is not None and policy is not None:
-        code = {
-            "program": program or claim.package,
-            "environment": environment,
-            "files": dict(policy.files),
-            "limits": [policy.threads, policy.max_evaluations, policy.prepare_seconds],
-        }
-        return configuration | {"settings": {}, "code": code}
-    precision = replay.told(claim.precision) if replay is not None else None
-    return configuration if precision is None else configuration | {"precision": precision}

@@ -7,7 +7,6 @@ from functools import lru_cache
 from itertools import combinations
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.canonical import sha256_of
 from finishline.rules.errors import RuleError
 from finishline.rules.measurements import PrecisionName
 from finishline.rules.statistics.aggregate import mean, standard_deviation
@@ -178,13 +177,3 @@ def are_twins(first: Sequence[float], second: Sequence[float]) -> bool:
     """Whether two curves agree as far as both go, and go far enough to tell trainings apart."""
     shared = min(len(first), len(second))
     return first[:shared] == second[:shared] and len(set(first[:shared])) >= DISTINCT_QUALITIES
-
-
-def opening_of(qualities: Sequence[float]) -> str | None:
-    """A hash of a curve's start, equal for curves that agree, None for too short a curve."""
-    opening: list[float] = []
-    for quality in qualities:
-        opening.append(float(quality))
-        if len(set(opening)) == DISTINCT_QUALITIES:
-            return sha256_of(opening)
-    return None

@@ -26,8 +26,3 @@ def names_where(fact: Callable[[Purpose], bool]) -> tuple[str, ...]:
 def is_in_box(name: str) -> bool:
     """Whether jobs of a purpose train packages; not for an unknown one."""
     return name in PURPOSES and PURPOSES[name].in_box
-
-
-def has_proof(name: str) -> bool:
-    """Whether jobs of a purpose leave a proof: those whose runs measure a configuration."""
-    return PURPOSES[name].fills_pool

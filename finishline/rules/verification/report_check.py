@@ -1,23 +1,15 @@
 """Checks of a replay report: possible numbers, seconds that add up, and the posts it came with."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from itertools import pairwise
-from typing import Any, Literal, NoReturn
+from typing import Literal, NoReturn
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.run import Clock, Ledger, Phase
 from finishline.rules.text import count_text
-from finishline.rules.verification.judge_convergence import evaluation_at_target
-from finishline.rules.verification.messages import (
-    ReplayEvaluation,
-    ReplayReport,
-    ReplayRun,
-    StopAt,
-    Training,
-)
-from finishline.rules.verification.utilisation import NARROW, is_narrower
+from finishline.rules.verification.messages import ReplayEvaluation, ReplayReport, ReplayRun, StopAt
 
 
 def check_report(
@@ -44,51 +36,35 @@ def check_report(
         )
     for position, run in enumerate(report.runs):
         if run.index != position:
-            _refuse(position, "index", f"run {run.index}", f"{position}, as planned")
+            refuse(position, "index", f"run {run.index}", f"{position}, as planned")
         times = [0.0, *(evaluation.seconds for evaluation in run.evaluations)]
         if any(later < earlier for earlier, later in pairwise(times)):
             wanted = "times that do not decrease"
-            _refuse(position, "evaluations.seconds", "time runs backwards", wanted)
+            refuse(position, "evaluations.seconds", "time runs backwards", wanted)
         if run.status == "reached":
             _check_time(position, run, stop_at, two_clocks=two_clocks)
         share = run.processor_share
         if share is not None and not 0 <= share <= 1:
-            _refuse(position, "processor_share", f"{share:g}", "a number from 0 to 1")
+            refuse(position, "processor_share", f"{share:g}", "a number from 0 to 1")
 
 
 def _check_time(position: int, run: ReplayRun, stop_at: StopAt, *, two_clocks: bool) -> None:
     if run.tta_seconds is None or not run.evaluations:
-        _refuse(position, "tta_seconds", "missing", "a time for a run that reached")
+        refuse(position, "tta_seconds", "missing", "a time for a run that reached")
     times = [evaluation.seconds for evaluation in run.evaluations]
     possible = times[-1:] if stop_at == "target" else times
     if min(abs(run.tta_seconds - seconds) for seconds in possible) > TOLERANCE_SECONDS:
         whose = "the last evaluation's" if stop_at == "target" else "or an earlier evaluation's"
-        _refuse(position, "tta_seconds", f"{run.tta_seconds:g}", f"{times[-1]:g}, {whose}")
+        refuse(position, "tta_seconds", f"{run.tta_seconds:g}", f"{times[-1]:g}, {whose}")
     spans = [("parent_seconds", run.parent_seconds), ("child_seconds", run.child_seconds)]
     for name, span in spans if two_clocks else spans[:1]:
         if span is None or span <= 0:
-            _refuse(position, name, f"{span}", "a positive span on either clock")
+            refuse(position, name, f"{span}", "a positive span on either clock")
 
 
-def _refuse(run: int, field: str, found: str, expected: str) -> NoReturn:
+def refuse(run: int, field: str, found: str, expected: str) -> NoReturn:
     place = f"runs[{run}]" + (f".{field}" if field else "")
     raise RuleError(f"run {run} of the report: {found}", field=place, expected=expected)
-
-
-def check_qualities(run: ReplayRun, benchmark: Benchmark) -> None:
-    """Raise RuleError, naming run and field, unless a run's qualities are possible.
-
-    A run that reached the target has an evaluation at it.
-    """
-    for index, item in enumerate(run.evaluations):
-        for name in ("quality", "second_half"):
-            found: float | None = getattr(item, name)
-            if found is not None and not benchmark.target.is_possible(found):
-                expected = benchmark.target.possible_in_words
-                _refuse(run.index, f"evaluations[{index}].{name}", f"{found:g}", expected)
-    if run.status == "reached" and evaluation_at_target(benchmark, run) is None:
-        expected = benchmark.target.in_words
-        _refuse(run.index, "status", "reached without an evaluation", expected)
 
 
 def check_second_halves(run: ReplayRun, benchmark: Benchmark) -> None:
@@ -98,52 +74,11 @@ def check_second_halves(run: ReplayRun, benchmark: Benchmark) -> None:
     for index, item in enumerate(run.evaluations):
         if item.second_half is None:
             field = f"evaluations[{index}].second_half"
-            _refuse(run.index, field, "missing", "the quality on the second half")
-
-
-# No machine comes near, and no sum over runs is infinite.
-MOST = 1e30
-MOST_BY_ENDING = {"_share": 1.0, "_percent": 100.0}
-
-
-def check_amounts(report: ReplayReport) -> None:
-    """Raise RuleError, naming the field, for an amount that no worker can have measured.
-
-    For example joules below 0, or a share above 1. A temperature may be below 0.
-    """
-    measured: dict[str, Any] = {"work": report.work, "processes": report.processes}
-    for run in report.runs:
-        measured[f"runs[{run.index}].cpu_seconds"] = run.cpu_seconds
-        measured[f"runs[{run.index}].telemetry"] = run.telemetry
-    for place, found in measured.items():
-        amounts = {place: found}
-        if is_dataclass(found):
-            amounts = {f"{place}.{name}": value for name, value in vars(found).items()}
-        for field, amount in amounts.items():
-            if not isinstance(amount, int | float):
-                continue
-            least = -MOST if field.endswith("_celsius") else 0.0
-            most = next((most for end, most in MOST_BY_ENDING.items() if field.endswith(end)), MOST)
-            if not least <= amount <= most:
-                expected = f"a number from {least:g} to {most:g}"
-                raise RuleError(f"{amount:g}", field=field, expected=expected)
+            refuse(run.index, field, "missing", "the quality on the second half")
 
 
 PHASES = tuple(phase.value for phase in Phase)
 TOLERANCE_SECONDS = 1e-6
-SPAN_TOLERANCE_SECONDS = 0.001
-OFF_CLOCK_FACTOR = 2.0
-OFF_CLOCK_SLACK_SECONDS = 0.25
-# The runs that ended by themselves.
-FINISHED = ("reached", "not_reached", "below_band")
-
-
-@dataclass(frozen=True)
-class OffClock:
-    """Seconds of a run that its clock leaves out: of its preparation, and of each evaluation."""
-
-    preparation: float = 0.0
-    evaluation: float = 0.0
 
 
 def check_ledgers(run: ReplayRun, clock: Clock, *, division: str) -> None:
@@ -174,23 +109,6 @@ def check_ledgers(run: ReplayRun, clock: Clock, *, division: str) -> None:
             )
 
 
-def check_spans(run: ReplayRun) -> None:
-    """Raise RuleError unless the span of a run that ended by itself agrees with its ledger.
-
-    It counts from the end of the preparation to the last thing that the training said.
-    """
-    if run.status not in FINISHED or run.parent_seconds is None:
-        return
-    place = f"runs[{run.index}]"
-    wanted = seconds_after_preparation(ledger_of(run.ledger, place))
-    if abs(run.parent_seconds - wanted) > SPAN_TOLERANCE_SECONDS:
-        raise RuleError(
-            f"{run.parent_seconds:.3f} s",
-            field=f"{place}.parent_seconds",
-            expected=f"{wanted:.3f} s, as its ledger adds up after the preparation",
-        )
-
-
 def seconds_after_preparation(ledger: Ledger) -> float:
     """The seconds of a ledger that a run's own clocks see."""
     return ledger.total() - ledger.init - ledger.compile - ledger.warmup
@@ -206,33 +124,6 @@ def ledger_of(table: Mapping[str, float], place: str) -> Ledger:
     if any(seconds < 0 for seconds in table.values()):
         raise RuleError("negative seconds", field=f"{place}.ledger", expected="seconds by phase")
     return ledger
-
-
-def off_clock(run: ReplayRun, clock: Clock) -> OffClock:
-    """The seconds of a run that are not on its clock."""
-    ledger = ledger_of(run.ledger, f"runs[{run.index}]")
-    prepared = ledger.init + ledger.compile + ledger.warmup
-    each = ledger.eval / len(run.evaluations) if run.evaluations else 0.0
-    return OffClock(
-        preparation=0.0 if clock.name == "dawnbench" else prepared,
-        evaluation=0.0 if clock.name == "mlperf" else each,
-    )
-
-
-def check_off_clock(report: ReplayReport, clock: Clock, calibrated: Sequence[OffClock]) -> None:
-    """Raise RuleError if a run spends over twice the longest calibrated time off its clock.
-
-    `calibrated` is of the same hardware class. Without any nothing is compared.
-    """
-    for run in report.runs if calibrated else ():
-        found = off_clock(run, clock)
-        for name in ("preparation", "evaluation"):
-            longest = max(getattr(one, name) for one in calibrated)
-            most = OFF_CLOCK_FACTOR * longest + OFF_CLOCK_SLACK_SECONDS
-            if getattr(found, name) > most:
-                seen = f"{getattr(found, name):.3f} s off the clock"
-                wanted = f"at most {most:.3f} s of {name}, twice the calibrated"
-                _refuse(run.index, "ledger", seen, wanted)
 
 
 RELATIVE_SLACK = 0.02
@@ -278,7 +169,7 @@ def check_stream(
     """
     unknown = {event.run for event in stream} - {run.index for run in report.runs}
     if unknown:
-        _refuse(min(unknown), "", "it was posted and is not reported", "every run that was posted")
+        refuse(min(unknown), "", "it was posted and is not reported", "every run that was posted")
     before_seconds = told_seconds = seen_seconds = 0.0
     for run in report.runs:
         events = [event for event in stream if event.run == run.index]
@@ -288,10 +179,10 @@ def check_stream(
                 found, wanted = getattr(told, name), getattr(event, name)
                 if found != wanted:
                     field, shown = f"evaluations[{index}].{name}", str(found)[:SHOWN_CHARACTERS]
-                    _refuse(run.index, field, shown, f"{wanted}, as posted")
+                    refuse(run.index, field, shown, f"{wanted}, as posted")
         if len(run.evaluations) != len(posted):
             seen, wanted = f"{len(run.evaluations)} reported", f"{len(posted)}, as posted"
-            _refuse(run.index, "evaluations", seen, f"{wanted} while the run went on")
+            refuse(run.index, "evaluations", seen, f"{wanted} while the run went on")
         if run.evaluations:
             run_told, run_seen = _check_posted_times(
                 run, events, clock, slack_seconds, before_seconds
@@ -299,7 +190,7 @@ def check_stream(
             told_seconds, seen_seconds = told_seconds + run_told, seen_seconds + run_seen
             # Posts are late by chance: at the start of a clock as often as at its end.
             if seen_seconds > told_seconds * (1 + RELATIVE_SLACK) + slack_seconds:
-                _refuse(
+                refuse(
                     run.index,
                     "",
                     f"{told_seconds:.3f} s of all runs so far",
@@ -329,7 +220,7 @@ def _check_posted_times(
     """The seconds to the last evaluation as reported, and as the server saw them."""
     zero = next((event for event in events if starts_clock(event, clock)), None)
     if zero is None or events[0].kind != "run_started":
-        _refuse(run.index, "", "its start was not posted", "the events that start a run's clock")
+        refuse(run.index, "", "its start was not posted", "the events that start a run's clock")
     prepared_seconds = _total(run, zero.ledger or {})
     posted = (event for event in events if event.kind == "evaluation")
     for index, (told, event) in enumerate(zip(run.evaluations, posted, strict=True)):
@@ -342,9 +233,9 @@ def _check_posted_times(
         prepared = sum(told.ledger.get(phase.value, 0.0) for phase in PREPARATION)
         if zero.kind == "phase" and prepared > prepared_seconds + TOLERANCE_SECONDS:
             late = "it prepares after its clock started"
-            _refuse(run.index, field, late, "preparation before it")
+            refuse(run.index, field, late, "preparation before it")
         if not least <= seen_seconds <= most:
-            _refuse(
+            refuse(
                 run.index,
                 field,
                 f"{span_seconds:.3f} s since its start",
@@ -353,7 +244,7 @@ def _check_posted_times(
             )
         least = (before_seconds + total_seconds) * (1 - CLOCK_DRIFT) - RESOLUTION_SECONDS
         if event.at_seconds < least:
-            _refuse(
+            refuse(
                 run.index,
                 field,
                 f"{before_seconds + total_seconds:.3f} s of training so far",
@@ -364,28 +255,3 @@ def _check_posted_times(
 
 def _total(run: ReplayRun, ledger: dict[str, float]) -> float:
     return ledger_of(ledger, f"runs[{run.index}]").total()
-
-
-def streamed_event(event: dict[str, Any], *, at_seconds: float) -> StreamedEvent | None:
-    """A stored event as it is checked; None if no check needs it."""
-    if event["kind"] == "run_finished":
-        return None
-    names = ("run", "kind", "phase", *COMPARED)
-    fields: dict[str, Any] = {name: event.get(name) for name in names}
-    return StreamedEvent(at_seconds=at_seconds, **fields)
-
-
-def check_trained_in(report: ReplayReport, trainings: Iterable[Training]) -> None:
-    """Raise RuleError if the audited training touched nothing as narrow as its type of 16 bits.
-
-    A worker of an earlier release trains in the reference's own precision, whatever it is told.
-    """
-    audited = next((each for each in trainings if "profile" in each.measure), None)
-    wanted = None if audited is None else audited.precision
-    lowest = None if report.precision is None else report.precision.lowest
-    if wanted in NARROW and lowest is not None and is_narrower(wanted, lowest):
-        raise RuleError(
-            f"the training touched nothing narrower than {lowest}",
-            field="precision",
-            expected=f"{wanted}; update the worker",
-        )

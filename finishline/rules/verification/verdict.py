@@ -1,10 +1,8 @@
 """The end of a verification: an outcome, and typed reasons with the numbers behind them."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
-
-from finishline.rules.scoring.scoring import RunScore
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
 
 Outcome = Literal["verified", "rejected", "inconclusive"]
 DuelOutcome = Literal["challenger_faster", "holder_faster", "not_separable", "inconclusive"]
@@ -101,12 +99,6 @@ def rejects_in(division: str) -> Weight:
     return "rejects" if division == "closed" else "leaves_open"
 
 
-# Figures of a run that a verdict rests on: epochs, times and quality.
-JUDGED = ("reached", "tta_seconds", "epochs_to_target", "best_quality")
-# Two machines' last digits may differ; a figure that anybody reads does not.
-RELATIVE_TOLERANCE = 1e-9
-
-
 @dataclass(frozen=True)
 class ChangedFigure:
     """A figure of a run that was judged as `judged` and is `now` another. None is absent."""
@@ -115,23 +107,3 @@ class ChangedFigure:
     field: str
     judged: float | bool | None
     now: float | bool | None
-
-
-def changed_figures(
-    judged: Sequence[Mapping[str, Any]], now: Sequence[RunScore]
-) -> list[ChangedFigure]:
-    """The figures of runs, by file, that differ from the figures a verdict was reached on."""
-    before = {str(run["file"]): run for run in judged}
-    after = {run.file: asdict(run) for run in now}
-    return [
-        ChangedFigure(file, field, old, new)
-        for file in dict.fromkeys([*before, *after])
-        for field in JUDGED
-        if _differ(old := before.get(file, {}).get(field), new := after.get(file, {}).get(field))
-    ]
-
-
-def _differ(one: Any, other: Any) -> bool:
-    if isinstance(one, bool) or isinstance(other, bool) or one is None or other is None:
-        return one is not other
-    return bool(abs(one - other) > RELATIVE_TOLERANCE * max(abs(one), abs(other)))

@@ -7,13 +7,14 @@ from datetime import date
 import pytest
 
 from finishline.rules.archive.definitions import shipped_definition
-from finishline.rules.archive.files import COMMIT, find_source, known_sources, source_name
+from finishline.rules.archive.files import COMMIT, known_sources, source_name
 from finishline.rules.benchmarks.benchmark import published_on, round_of_day
 from finishline.rules.logs import parse_run_log
 from finishline.rules.logs.lines import MLLOG
 from finishline.rules.logs.mllog import read_log
 from finishline.rules.scoring.scoring import score
 from finishline.rules.submissions.claim import read_claim
+from server.submissions.rows import find_source
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ from finishline.rules.verification.messages import (
     ReplayReport,
     TrainingGrant,
 )
-from finishline.rules.verification.report_check import check_ledgers, check_report, check_spans
+from finishline.rules.verification.report_check import check_ledgers, check_report
+from server.verifications.report_checks import check_spans
 from worker.box.environments import installed_environments
 from worker.replay import replay
 from worker.state import WorkerState
