@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.canonical import sha256_of
-from finishline.rules.submissions.claim import Claim, rounded
+from finishline.rules.submissions.claim import Claim, trained_settings
 from server.base.board_versions import raise_board_version
 from server.base.events import (
     DuplicateMarked,
@@ -169,16 +169,16 @@ def configuration_of(
 ) -> dict[str, Any]:
     """The configuration that a claim names: equal ones have one hash, however a claim writes them.
 
-    Its `settings` are those of the reference, with its defaults, to three significant digits. Of a
-    code submission it has `code` instead: the hash of its `program`, the hash of its `environment`,
-    and the files and limits of its benchmark.
+    Its `settings` are those that are trained, with the reference's defaults. Of a code submission
+    it has `code` instead: the hash of its `program`, the hash of its `environment`, and the files
+    and limits of its benchmark.
     """
-    settings = benchmark.defaults() | dict(claim.hyperparameters)
+    settings = benchmark.defaults() | trained_settings(benchmark, claim)
     configuration: dict[str, Any] = {
         "benchmark": benchmark.benchmark_id,
         "division": claim.division,
         "hardware_class": claim.system.hardware_class,
-        "settings": {name: rounded(value) for name, value in settings.items()},
+        "settings": {name: float(value) for name, value in settings.items()},
     }
     policy, replay = benchmark.trainings, benchmark.replay
     if claim.package is not None and policy is not None:

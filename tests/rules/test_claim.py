@@ -14,6 +14,7 @@ from finishline.rules.submissions.claim import (
     Tuning,
     read_claim,
     read_json_object,
+    trained_settings,
 )
 from server.submissions.duplicates import configuration_of
 
@@ -315,9 +316,21 @@ def test_another_division_class_or_setting_is_another(digits, other):
     assert key_of(digits, changed) != key_of(digits, CLAIM)
 
 
-def test_zero_with_a_minus_is_the_same_configuration(digits):
-    zero, minus = (replace(CLAIM, hyperparameters={"momentum": each}) for each in (0.0, -0.0))
-    assert key_of(digits, minus) == key_of(digits, zero)
+@pytest.mark.parametrize(
+    ("name", "one", "other", "trained"),
+    [
+        ("momentum", 0.0, -0.0, [0.0]),
+        ("momentum", 0.8004, 0.8, [0.8]),
+        ("momentum", 0.801, 0.8, [0.801, 0.8]),
+        ("batch_size", 2001, 2000, [2001, 2000]),
+        ("batch_size", 1025, 1024.0, [1025, 1024]),
+    ],
+)
+def test_settings_are_compared_as_they_are_trained(cifar10, name, one, other, trained):
+    claims = [replace(CLAIM, hyperparameters={name: each}) for each in (one, other)]
+    found = dict.fromkeys(trained_settings(cifar10, each)[name] for each in claims)
+    assert list(found) == trained
+    assert len({key_of(cifar10, each) for each in claims}) == len(trained)
 
 
 def test_a_claim_has_each_key_once_at_every_level():

@@ -426,18 +426,15 @@ def check_precision(benchmark: Benchmark, name: str | None) -> PrecisionName | N
     return found
 
 
-def rounded(value: float) -> float:
-    """A setting to three significant digits: closer ones are one configuration."""
-    return float(f"{value:.3g}")
-
-
 def trained_settings(benchmark: Benchmark, claim: Claim) -> dict[str, float]:
-    """The settings of a claim as its replay trains them.
+    """The settings of a claim as they are trained and compared: to three significant digits.
 
-    They are rounded as they are compared, but for whole numbers and the reference's own values.
+    Whole numbers, such as a batch size, and the reference's own values stay exact.
     """
     known = benchmark.hyperparameters
     return {
-        name: value if known[name].integer or value == known[name].default else rounded(value)
+        name: float(value)
+        if name in known and (known[name].integer or value == known[name].default)
+        else float(f"{value:.3g}")
         for name, value in claim.hyperparameters.items()
     }

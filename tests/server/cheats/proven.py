@@ -40,7 +40,7 @@ PROVEN = {
     "C87": CROSS + "test_a_precision_that_another_worker_did_not_find_rejects_no_rival",
     "C88": CROSS + "test_a_worker_that_changes_its_class_while_it_trains_is_checked_like_others",
     "C91": LIE + "[reached at no evaluation]",
-    "C92": "tests/rules/test_claim.py::test_zero_with_a_minus_is_the_same_configuration",
+    "C92": "tests/rules/test_claim.py::test_settings_are_compared_as_they_are_trained",
     "C93": LIE + "[0.2 s off each run]",
     "C94": "tests/rules/test_text.py::test_a_wrong_value_is_shown_with_its_file_and_field",
     "C95": "tests/server/test_latency.py::test_a_strangers_worker_alone_decides_about_no_latency",
