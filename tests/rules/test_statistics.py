@@ -392,6 +392,9 @@ def test_exchanging_the_sides_turns_the_gap_over():
 
 def test_equal_readings_are_no_certainty():
     """Eight epochs against nine, every time, in steps of one epoch: both are rounded figures."""
+    of_none = paired_gap([(0.0, 1.0), (0.0, 1.0)], quantum=0.001)
+    assert of_none.ratio == pytest.approx(0.001)
+
     gap = paired_gap([(8.0, 9.0)] * 2, quantum=1.0)
 
     assert gap.log_stdev == pytest.approx(math.sqrt((1 / 64 + 1 / 81) / 12))

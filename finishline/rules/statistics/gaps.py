@@ -39,10 +39,10 @@ def _scipy_special() -> ModuleType:
 
 @lru_cache(maxsize=4096)  # Welch's degrees of freedom are no whole numbers: without end.
 def t_quantile(probability: float, degrees_of_freedom: float) -> float:
-    """The value below which Student's t lies with this probability.
+    """Return the value below which Student's t lies with this probability.
 
-    Whole degrees of freedom need no SciPy, whose import takes longer than a check of some logs. For
-    others this raises StatisticsMissingError without it, as each function here that needs it.
+    Whole degrees of freedom are computed here. Others need SciPy, whose import takes longer than
+    the check of some logs. Raises StatisticsMissingError where it isn't installed.
     """
     if not float(degrees_of_freedom).is_integer() or degrees_of_freedom > MOST_WHOLE:
         return float(_scipy_special().stdtrit(degrees_of_freedom, probability))
@@ -270,13 +270,14 @@ def two_sided_p(first: Sequence[float], second: Sequence[float]) -> float | None
 def paired_gap(pairs: Sequence[tuple[float, float]], *, quantum: float) -> Gap | None:
     """Distance of two sides that were measured in pairs; None below two pairs.
 
-    Figures are positive and read off in steps of `quantum`. The log ratios scatter no less than
-    that rounding makes them: two equal readings are not certain.
+    Figures are read off in steps of `quantum`, and count as at least the lesser of that and 1 ms.
+    The log ratios scatter no less than that rounding makes them: equal readings are not certain.
     Source: Student's one-sample t-test on the differences of the logarithms.
     """
     if len(pairs) < 2:
         return None
-    logs = [(math.log(first), math.log(second)) for first, second in pairs]
+    least = min(quantum, SHORTEST_SECONDS)
+    logs = [[math.log(max(each, least)) for each in pair] for pair in pairs]
     differences = [first - second for first, second in logs]
     sides = (mean([log[side] for log in logs]) for side in (0, 1))
     rounding = math.hypot(*(quantum / math.exp(min(side, LARGEST_LOG)) for side in sides))
