@@ -72,7 +72,8 @@ def get_preview(
 def get_records(benchmark_id: str, services: ServicesDep) -> RecordList:
     """Record history of each division, and the lower times that were no records.
 
-    A record must beat its holder by more than chance: in a duel, or by Welch's one-sided test.
+    Each lower measured time takes the record. A published result must beat its holder by more than
+    chance, by Welch's one-sided test.
     """
     benchmark = find_benchmark(services.benchmarks, benchmark_id)
     with services.database.read() as session:
