@@ -251,9 +251,9 @@ class Transport:
     @contextmanager
     def stream(self, path: str, last_event_id: str | None = None) -> Iterator[Iterator[bytes]]:
         """The bytes of an event stream, from after `last_event_id`."""
-        headers = {"Accept": "text/event-stream"}
+        headers = {b"Accept": b"text/event-stream"}
         if last_event_id is not None:
-            headers["Last-Event-ID"] = last_event_id
+            headers[b"Last-Event-ID"] = last_event_id.encode()
         with (
             self._transport_errors(),
             self._http.stream("GET", API + path, headers=headers) as answer,

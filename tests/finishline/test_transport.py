@@ -9,6 +9,7 @@ import finishline
 from finishline import Client, FinishlineError
 from finishline.client.errors import NotFound, Unavailable
 from finishline.client.sse import ServerEvent, follow_events, parse_events, split_lines
+from finishline.client.transport import Transport
 
 Answer = httpx2.Response | Exception
 
@@ -151,6 +152,33 @@ def test_a_problem_is_told_in_a_line(detail, problems, told):
     with server.client() as client, pytest.raises(finishline.Refused) as no:
         client.benchmarks()
     assert str(no.value) == told
+
+
+def read_stream(transport):
+    with transport.stream("/verifications/v1/events", None) as chunks:
+        list(chunks)
+
+
+@pytest.mark.parametrize("ask", [read_stream, lambda transport: transport.get("/benchmarks")])
+def test_redirects_and_garbage_are_one_sentence(ask):
+    garbage = {"content": iter([b"no"]), "headers": {"Content-Encoding": "gzip"}}
+    server = Server(answer(302, json={"detail": "moved"}), httpx2.Response(200, **garbage))
+    with Transport("http://server.test", transport=httpx2.MockTransport(server)) as transport:
+        with pytest.raises(Unavailable, match=r"^moved$"):
+            ask(transport)
+        with pytest.raises(finishline.NoAnswer, match=r"^No response from http://server.test \("):
+            ask(transport)
+
+
+def test_names_of_any_characters_are_sent():
+    ended = b"event: end\ndata: {}\n\n"
+    server = Server(answer(content="id: \u00e9\ndata: 1\n\n".encode()), answer(content=ended))
+    with server.client() as client:
+        assert [event.name for event in client.watch("..")] == ["message", "end"]
+        list(client.watch("a/b"))
+    assert dict(server.asked[1].headers.raw)[b"Last-Event-ID"] == "\u00e9".encode()
+    paths = [each.url.raw_path.split(b"/")[4] for each in server.asked]
+    assert paths == [b"-", b"-", b"a%2Fb"]
 
 
 def test_a_log_larger_than_any_server_takes_is_left(monkeypatch):
