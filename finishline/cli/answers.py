@@ -143,7 +143,7 @@ def resumed_worker_lines(view: View, given: Given) -> Iterator[str]:
     if not worker.get("alive", True):
         state = "is resumed but not running: start it again on its machine"
     elif worker.get("drift"):
-        state = "is resumed, and gets no work while its canary is off its baseline"
+        state = "is resumed, and gets no work while its speed check is off its baseline"
     yield f"Worker {given['name']} {state}."
 
 

@@ -73,7 +73,7 @@ TABLES = {
     ),
     "workers": Listing(
         "worker=name | hardware class=hardware_class | state | alive:yes"
-        " | >canary=canary.ratio:percent | last seen=last_seen_at:minute"
+        " | >speed check=canary.ratio:percent | last seen=last_seen_at:minute"
         " | processor=system.processor",
         "No worker has reported yet; start one with `python -m worker`.",
     ),
@@ -213,9 +213,9 @@ def _goals(target: View | None) -> str:
 
 
 def _runs(entry: View) -> str:
-    """The sealed runs of a measured entry, else runs that reached of those started."""
+    """Return the measured runs of an entry, else how many of its started runs reached."""
     if entry.get("measured_runs"):
-        return f"{entry['measured_runs']} sealed"
+        return f"{entry['measured_runs']} measured"
     return f"{entry.get('runs_reached', 0)}/{entry.get('runs_started', 0)}"
 
 

@@ -20,8 +20,6 @@ from cryptography.hazmat.primitives.serialization import (
 from finishline.rules.proof.proof import key_id_of
 from server.base.errors import ServerError
 
-ALGORITHM = "ed25519"
-
 
 @dataclass(frozen=True)
 class Signer:

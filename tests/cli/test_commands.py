@@ -441,7 +441,7 @@ def test_an_empty_board_says_whether_others_were_left_out(finishline, standin):
 
 def test_a_board_and_a_submission_say_how_they_are_known(finishline, standin):
     entry = {"rank": None, "provisional_rank": 2, "submission_id": "s1", "evidence": "claimed",
-             "check": "epochs_agree", "tta_seconds": 2.0}  # fmt: skip
+             "check": "epochs_agree", "tta_seconds": 2.0, "duplicate_of": "s2"}  # fmt: skip
     measured = {"rank": 1, "submission_id": "s2", "evidence": "measured", "tta_seconds": 2.29,
                 "measured_seconds": 2.75, "measured_runs": 10}  # fmt: skip
     board = {"benchmark": "digits", "entries": [measured, entry]}
@@ -450,11 +450,12 @@ def test_a_board_and_a_submission_say_how_they_are_known(finishline, standin):
 
     first, second = finishline("leaderboard", "digits").out.splitlines()[1:]
     assert first.split()[:3] == ["1", "2.750", "s"]
-    assert "10 sealed" in first
+    assert "10 measured" in first
     assert second.split()[0] == "(2)"
     assert "claimed · epochs agree" in second
     shown = finishline("show", "s1").out
     assert "claimed · epochs agree" in shown
+    assert "\nA duplicate of s2, which is trained and ranked in its place.\n" in shown
     assert "verification v1: queued" in shown
     assert finishline("show", "s1", "--json").json() == SUBMISSION | entry
     assert finishline("show", "../tokens").code == 6
@@ -501,7 +502,7 @@ def test_workers_tell_whose_packages_they_train(entries, why, told, finishline, 
     [
         ("resume", {"alive": True, "drift": None}, "is resumed"),
         ("resume", {"alive": False}, "is resumed but not running: start it again"),
-        ("resume", {"alive": True, "drift": "8 % slow"}, "gets no work while its canary"),
+        ("resume", {"alive": True, "drift": "8 % slow"}, "gets no work while its speed check"),
         ("pause", {"alive": False}, "once started again, it leases nothing until it is resumed"),
         ("pause", {"alive": True}, "is paused"),
     ],

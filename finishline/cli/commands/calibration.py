@@ -47,7 +47,7 @@ def calibrate(
     watch: Annotated[bool, Option("--watch", help="Wait until every run is trained.")] = False,
     reason: Annotated[str | None, Option(help="Reason; shown with the calibration.")] = None,
 ) -> ExitCode:
-    """Train the reference to its end with sealed seeds, many times (organisers only).
+    """Train the reference to its end with secret seeds, many times (organisers only).
 
     With --watch the exit code is 0 if every run was trained and 3 if some failed.
     """
