@@ -1,6 +1,4 @@
-"""Submissions compared pair by pair, replays with their ghosts, and packages with their parents."""
-
-from typing import Literal
+"""Submissions compared pair by pair, and packages with their parents."""
 
 from pydantic import Field
 
@@ -58,67 +56,6 @@ class SubmissionComparison(Schema):
     benchmark: str
     submissions: list[ComparedView]
     pairs: list[ComparedPairView]
-
-
-class CurvePoint(Schema):
-    """A quality, and when it was measured."""
-
-    epoch: float | None
-    seconds: float
-    quality: float
-
-
-class GhostPointView(CurvePoint):
-    """The mean of `runs` at one evaluation of the ghost.
-
-    `index` counts the replay's evaluations from 1. It is None where the point lies between two.
-    """
-
-    index: int | None
-    runs: int
-
-
-class GhostView(Named):
-    """A curve to compare a replay with.
-
-    "record" is the median run of the submission that holds the record of the division: of its
-    measured runs, if it is measured. It may be the submission itself (`is_own`). "claim" is the
-    mean over the submission's own runs.
-    """
-
-    role: Literal["record", "claim"]
-    is_own: bool
-    model: str
-    hardware: str
-    hardware_class: str
-    points: list[GhostPointView]
-
-
-class EvaluationSoFar(CurvePoint):
-    """One evaluation of a replay. `second_half` is the quality that stops no clock, if any."""
-
-    second_half: float | None = None
-
-
-class RunSoFar(Schema):
-    """A run (`index` from 0) of the latest attempt. `status` is None while it goes on."""
-
-    index: int
-    status: str | None
-    evaluations: list[EvaluationSoFar]
-
-
-class RaceView(Schema):
-    """A replay with its ghosts. `attempt` is the number of the attempt its runs are of.
-
-    `why_no_record` says why there is no ghost of a record. Only replays have ghosts.
-    """
-
-    verification_id: str
-    attempt: int | None
-    runs: list[RunSoFar]
-    ghosts: list[GhostView]
-    why_no_record: str | None
 
 
 class GainView(Schema):

@@ -5,31 +5,13 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field, computed_field
 
-from finishline.api.schema import Body, Schema, Sentence, example
+from finishline.api.schema import Schema
 from finishline.rules.ranking import Check, Evidence
 from finishline.rules.scoring.convergence import FACTOR_COUNTS
 from finishline.rules.scoring.scoring import Step
-from finishline.rules.scoring.violations import WaivableRule
 from finishline.rules.submissions.claim import Cloud, TrainedWith, Tuning
 from finishline.rules.verification.verdict import ChangedFigure
 
-EXAMPLE_CLAIM = {
-    "benchmark": "digits",
-    "division": "closed",
-    "model": "digits reference",
-    "framework": "torch 2.13.0",
-    "system": {
-        "name": "my laptop",
-        "hardware_class": "cpu-amd-ryzen-7-7840u-16-cores",
-        "processor": "AMD Ryzen 7 7840U",
-        "processor_count": 16,
-        "memory_gib": 32,
-    },
-    "hyperparameters": {"batch_size": 64},
-    "trained_with": "reference",
-    "tuning": {"trials": 40, "seconds": 3600},
-    "runs": ["run_0.log", "run_1.log", "run_2.log"],
-}
 Decision = Literal["publish", "keep", "pending"]
 
 
@@ -330,46 +312,11 @@ class SubmissionView(EvidenceFields):
     rank: int | None = None
 
 
-class SubmissionPreview(Schema):
-    """A submission that was checked and scored, and not stored.
-
-    `provisional_rank` is its place on the board of its division among `entries` if it were sent
-    now. `unranked_reason` says why it has no number. An entry has a `package` and no `result`: a
-    worker measures its time.
-    """
-
-    benchmark: str
-    benchmark_version: str
-    division: str
-    kind: str
-    model: str
-    framework: str
-    system: SystemView
-    trained_with: str
-    duplicate_of: str | None = None
-    result: ResultView | InferenceResultView | None
-    runs: list[RunView]
-    package: PackageView | None
-    under_embargo: bool
-    evidence: Evidence
-    check: Check | None
-    rank: int | None = None
-    provisional_rank: int | None = None
-    unranked_reason: str | None = None
-    entries: int | None = None
-
-
 class SubmissionList(Schema):
     """A page of submissions, newest first. `next_cursor` requests the next page."""
 
     submissions: list[SubmissionView]
     next_cursor: str | None
-
-
-class RunList(Schema):
-    """The runs of a submission in order."""
-
-    runs: list[RunView]
 
 
 class EvaluationView(Schema):
@@ -445,19 +392,3 @@ class RunExport(Schema):
     benchmark: str
     next_cursor: str | None
     runs: list[RunRecord]
-
-
-class WithdrawalCreate(Body):
-    """Reason, which is shown on the submission's page and kept in the audit log."""
-
-    model_config = example(reason="trained on the test set by mistake")
-
-    reason: Sentence
-
-
-class WaiverCreate(WithdrawalCreate):
-    """A rule to waive for one submission, by its code, and the reason that is shown with it."""
-
-    model_config = example(rule="too_few_runs", reason="one run costs 40,000 GPU hours")
-
-    rule: WaivableRule

@@ -1,4 +1,4 @@
-"""Verifications: requests, attempts, verdicts, head-to-heads and latencies."""
+"""Verifications: attempts, verdicts, head-to-heads and latencies."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -6,11 +6,10 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from finishline.api.benchmarks import TargetView
-from finishline.api.schema import NO_FLAG, Body, Schema, example
+from finishline.api.schema import Schema
 from finishline.api.submissions import Decision, VerificationState
 from finishline.rules.proof.proof import PostedEvaluation
-from finishline.rules.verification.duel import FEWEST_PAIRS, MOST_PAIRS, DuelRun, Side
-from finishline.rules.verification.entry import FEWEST_REPEATS, MOST_REPEATS, USUAL_REPEATS
+from finishline.rules.verification.duel import DuelRun, Side
 from finishline.rules.verification.messages import ControlPoint, Failure
 from finishline.rules.verification.purposes import ASKED_FOR
 from finishline.rules.verification.utilisation import RunUtilisation
@@ -25,33 +24,6 @@ def _may_be_asked_for(name: str) -> str:
 AskedFor = Annotated[
     str, AfterValidator(_may_be_asked_for), Field(json_schema_extra={"enum": list(ASKED_FOR)})
 ]
-
-
-class VerificationCreate(Body):
-    """Kind of verification to request, and the reason. Both are stored.
-
-    A "replay" trains the reference as the claim says. A "latency" times its trained model. An
-    "ablation" trains each variant of a package's factors `repeats` times.
-    """
-
-    model_config = example(kind="replay", reason="record claim")
-
-    kind: AskedFor = "replay"
-    reason: str | None = Field(default=None, max_length=2000)
-    repeats: Annotated[int, Field(ge=FEWEST_REPEATS, le=MOST_REPEATS), NO_FLAG] = USUAL_REPEATS
-
-
-class DuelCreate(Body):
-    """Request for a duel: two submissions to train in turn, the number of pairs, and the reason."""
-
-    model_config = example(
-        challenger="3f9k2m7q1xyz", holder="7wyexdafxm0d", pairs=4, reason="record claim"
-    )
-
-    challenger: str = Field(min_length=1, max_length=20)
-    holder: str = Field(min_length=1, max_length=20)
-    pairs: int = Field(default=4, ge=FEWEST_PAIRS, le=MOST_PAIRS, strict=True)
-    reason: str | None = Field(default=None, max_length=2000)
 
 
 class DuelPairView(Schema):
@@ -210,9 +182,3 @@ class VerificationView(VerificationState):
     utilisation: list[RunUtilisation]
     reason: str | None
     decision: DecisionView | None
-
-
-class VerificationList(Schema):
-    """Verifications, newest first, without their reports."""
-
-    verifications: list[VerificationView]

@@ -1,16 +1,19 @@
 """Events between rooms: a lower room emits, rooms above it react in the same transaction.
 
 A listener is called at once, in the order in which `reactions` lists them; an error in it ends the
-transaction that emitted.
+transaction that emitted. A loop of this process is woken once something is committed that it may
+act on. Other processes hear nothing of it: theirs look by themselves every interval.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from threading import Event
 from typing import Any, Literal
 
 from sqlalchemy.orm import Session
 
+from server.base.database import after_commit, state_of
 from server.base.models import Attempt, Calibration, Submission, Verification
 
 VerificationMoment = Literal[
@@ -124,3 +127,16 @@ def connect(listeners: Mapping[type, Sequence[Listener]]) -> None:
     """Set the listeners of this process by the type of their event, in the order of their calls."""
     _listeners.clear()
     _listeners.update({kind: tuple(called) for kind, called in listeners.items()})
+
+
+class DispatchWakeup(Event):
+    """Set when an attempt may be sent."""
+
+
+class NoticeWakeup(Event):
+    """Set when an event may be fanned out or a delivery started."""
+
+
+def wake_after_commit(session: Session, wakeup: type[Event]) -> None:
+    """Set a loop's event once this transaction is committed; never if it is rolled back."""
+    after_commit(session, state_of(session, wakeup).set)

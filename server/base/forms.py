@@ -1,18 +1,63 @@
-"""Multipart forms: read one, its files by their names, and its texts."""
+"""Bodies of requests, and multipart forms: read one, its files by their names, and its texts."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from datetime import date
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Request
 from fastapi.concurrency import run_in_threadpool
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 
+from finishline.api.schema import Schema
+from finishline.rules.table import read_day
 from server.base.errors import ContentError, TooLargeError, UnsupportedMediaError
 
 MAX_TEXT_PART_BYTES = 256 * 1024
 SUBMISSION = "A submission has one part 'submission', a JSON, and parts 'logs'"
 T = TypeVar("T")
+
+
+class Body(Schema):
+    """The body or the query of a request, in which an unknown field is an error."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+def example(**fields: Any) -> ConfigDict:
+    """The settings of a body whose description has this example. Texts may stand for dates."""
+    return ConfigDict(strict=False, json_schema_extra={"examples": [fields]})
+
+
+def _refuse_flag(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("expected a whole number")
+    return value
+
+
+# For a whole number of a request: pydantic takes true for 1. It stands after the limits, which
+# would be missing from the API's document.
+NO_FLAG = BeforeValidator(_refuse_flag)
+
+
+def _sentence(text: str) -> str:
+    if not text.strip() or "\0" in text:
+        raise PydanticCustomError("no_reason", "expected a sentence")
+    return text.strip()
+
+
+Reason = Annotated[str, Field(min_length=1, max_length=2000)]
+Sentence = Annotated[Reason, AfterValidator(_sentence)]
+# The field of a form or of a query string, which is sent empty where it is left so.
+DayField = Annotated[
+    date | None,
+    BeforeValidator(lambda value: None if value in (None, "") else read_day(value)),
+    WithJsonSchema(
+        {"anyOf": [{"type": "string", "format": "date"}, {"const": ""}, {"type": "null"}]}
+    ),
+]
 
 
 def multipart_body(parts: Mapping[str, Any], *, required: str, **more: Any) -> dict[str, Any]:

@@ -11,10 +11,11 @@ from pydantic_core import PydanticCustomError
 from finishline.api.benchmarks import BenchmarkView, PhasesView, RunsView
 from finishline.api.benchmarks import Dates as DatesView
 from finishline.api.prices import PriceView
-from finishline.api.schema import NO_FLAG, Body, DayField, Schema, Sentence, example
+from finishline.api.schema import Schema
 from finishline.rules.benchmarks.accelerators import Pricing
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.prices import Price
+from server.base.forms import NO_FLAG, Body, DayField, Sentence, example
 from server.base.models import BenchmarkPhases, PriceRow
 from server.benchmarks.phase_queries import (
     NO_PHASES,

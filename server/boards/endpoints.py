@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
-from finishline.api.boards import BoardQuery, BoardView, PreviewView
-from finishline.api.comparisons import IdeaList, RaceView, SubmissionComparison
+from finishline.api.boards import BoardView, PreviewView
+from finishline.api.comparisons import IdeaList, SubmissionComparison
 from server.base.services import ServicesDep
 from server.benchmarks.queries import find_benchmark
 from server.boards.comparison import compare_submissions
@@ -15,6 +15,7 @@ from server.boards.ideas import list_ideas
 from server.boards.race import read_race
 from server.boards.record_views import RecordList
 from server.boards.records import list_records
+from server.boards.schemas import BoardQuery, RaceView
 from server.boards.service import Board, preview_board, read_board
 from server.people.dependencies import OrganiserDep
 from server.people.signed_in import ViewerDep, viewer_for

@@ -11,7 +11,7 @@ import orjson
 from sqlalchemy import ColumnElement, Text, cast, select
 from sqlalchemy.orm import Session
 
-from finishline.api.boards import BoardPriceView, BoardQuery, LensView
+from finishline.api.boards import BoardPriceView, LensView
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.prices import training_cost_usd
 from finishline.rules.scoring.tta import display_seconds
@@ -21,6 +21,7 @@ from server.base.database import state_of
 from server.base.models import PoolRun, RunRow, Submission, Verification
 from server.benchmarks.prices import PriceBook, price_of_system, system_price_usd_per_hour
 from server.boards.rows import BoardRow, why_price_unranked
+from server.boards.schemas import BoardQuery
 from server.boards.what_if import (
     Lens,
     LensTime,

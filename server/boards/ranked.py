@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from finishline.api.boards import BoardEntry, BoardQuery
+from finishline.api.boards import BoardEntry
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking import Metric, Round, round_of, rounds_of
 from finishline.rules.submissions.claim import Kind
@@ -40,13 +40,8 @@ from server.boards.ranking import (
     separate,
     why_entry_unranked,
 )
-from server.boards.rows import (
-    BoardRow,
-    BoardRows,
-    read_details,
-    read_rows,
-    which_submissions,
-)
+from server.boards.rows import BoardRow, BoardRows, read_details, read_rows, which_submissions
+from server.boards.schemas import BoardQuery
 from server.boards.what_if import Lens
 
 # Metrics with figures that only the details of a row have.

@@ -6,11 +6,11 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from finishline.api.boards import BoardQuery
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking import round_of, rounds_of
 from server.base.board_versions import board_versions, cached_for_board
 from server.boards.ranked import PlacedRow, ranked_board
+from server.boards.schemas import BoardQuery
 
 Result = dict[str, Any]
 # Of each division of a board: nobody reads on, and a board may have 20,000 rows.

@@ -3,8 +3,8 @@
 import itertools
 from collections.abc import Sequence
 
-from finishline.api.comparisons import GhostPointView
 from finishline.rules.run import Evaluation
+from server.boards.schemas import GhostPointView
 
 CLOSE = 0.01  # Of an evaluation: epochs are decimal numbers in logs.
 

@@ -9,12 +9,12 @@ from typing import Any, get_args
 
 from sqlalchemy.orm import Session
 
-from finishline.api.boards import SORTED_FIGURES, Best, BoardQuery, SortColumn
 from finishline.rules.benchmarks.accelerators import NOT_STATED, SIZES, Accelerator
 from finishline.rules.measurements import PrecisionName
 from server.base.errors import ConflictError, ContentError
 from server.boards.ranked import PlacedRow, RankedBoard
 from server.boards.ranking import Standing
+from server.boards.schemas import SORTED_FIGURES, Best, BoardQuery, SortColumn
 
 # The narrowest type first; a measured precision replaces the claimed one.
 PRECISIONS = {name: place for place, name in enumerate(reversed(get_args(PrecisionName)))}

@@ -17,11 +17,13 @@ from server.base.errors import NotFoundError
 from server.base.events import (
     AuditDayEnded,
     CalibrationAdopted,
+    NoticeWakeup,
     StatusChanged,
     SubmissionAccepted,
     SubmissionWithdrawn,
     VerificationChanged,
     WorkerOut,
+    wake_after_commit,
 )
 from server.base.models import (
     BenchmarkDefinition,
@@ -34,7 +36,6 @@ from server.base.models import (
     WorkerRow,
 )
 from server.base.standing import purpose_of
-from server.base.wakeup import NoticeWakeup, wake_after_commit
 from server.notices.subscribers import is_confirmed
 from server.notices.views import KINDS, EventKind
 

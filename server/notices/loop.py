@@ -13,9 +13,9 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from server.base.code_version import VERSION
 from server.base.database import OUTAGES, Database, utc_now
 from server.base.errors import ContentError
+from server.base.events import NoticeWakeup
 from server.base.models import Delivery, MailSubscription, NoticeEvent, Webhook
 from server.base.settings import MailServer, Settings, parse_smtp_url
-from server.base.wakeup import NoticeWakeup
 from server.notices.announce import CONFIRM
 from server.notices.deliveries import Claimed, claim, first_due, next_due, settle
 from server.notices.fan_out import next_event_due, spread

@@ -14,9 +14,9 @@ from server.base.errors import (
     NotFoundError,
     no_such,
 )
+from server.base.events import NoticeWakeup, wake_after_commit
 from server.base.models import Delivery, MailSubscription, NoticeEvent, Webhook
 from server.base.services import Services
-from server.base.wakeup import NoticeWakeup, wake_after_commit
 from server.benchmarks.queries import find_benchmark
 from server.notices.announce import CONFIRM, TEST, Subject, new_event
 from server.notices.fan_out import waiting_row

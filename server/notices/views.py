@@ -7,7 +7,8 @@ from typing import Annotated, Literal, Self, cast, get_args
 
 from pydantic import AfterValidator, Field, model_validator
 
-from finishline.api.schema import Body, Schema, example
+from finishline.api.schema import Schema
+from server.base.forms import Body, example
 from server.base.models import Delivery, Webhook
 
 EventKind = Literal[

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from finishline.api.boards import BoardEntry, BoardQuery
+from finishline.api.boards import BoardEntry
 from finishline.api.submissions import RunRecord
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.base.artifacts import pieces
@@ -24,6 +24,7 @@ from server.base.services import ServicesDep
 from server.base.settings import MIB
 from server.benchmarks.queries import find_benchmark
 from server.boards.encoding import Encoded, answer_board
+from server.boards.schemas import BoardQuery
 from server.boards.service import read_board
 from server.operations.runs import RUNS_AT_ONCE, read_records
 from server.operations.table_files import has_parquet

@@ -12,7 +12,6 @@ from pydantic import Field, field_validator
 from sqlalchemy import select
 from sqlalchemy.orm import Session, undefer
 
-from finishline.api.boards import BoardQuery
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking import Round, round_of
 from finishline.rules.statistics.aggregate import mean
@@ -22,6 +21,7 @@ from server.base.services import Services, ServicesDep
 from server.benchmarks.calibrations import adopted_calibration, band_at, judging_benchmark
 from server.benchmarks.queries import find_benchmark
 from server.benchmarks.views import benchmark_view
+from server.boards.schemas import BoardQuery
 from server.boards.service import lens_of, list_records
 from server.boards.what_if import Lens, StoredRun, time_of_run
 from server.pages.board_context import board_context

@@ -8,7 +8,6 @@ from pydantic import ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 from sqlalchemy.orm import Session
 
-from finishline.api.boards import BoardQuery
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.definition_tables import ReplayPolicy, RunsRule, TrainingPolicy
 from finishline.rules.errors import RuleError
@@ -18,6 +17,7 @@ from server.base.errors import ConflictError, ContentError, ServerError
 from server.benchmarks.phase_queries import current_phases
 from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions
 from server.benchmarks.views import benchmark_view, phases_of
+from server.boards.schemas import BoardQuery
 from server.boards.service import (
     RankedBoard,
     board_in_division,

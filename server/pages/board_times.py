@@ -4,10 +4,10 @@ from collections.abc import Collection, Iterable, Mapping
 
 from sqlalchemy.orm import Session
 
-from finishline.api.boards import BoardQuery
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking import round_of
 from server.base.board_versions import board_version, cached_for_board
+from server.boards.schemas import BoardQuery
 from server.boards.service import RankedBoard, ranked_board
 from web.formats import SECONDS, STOPWATCH, TimeFormat, time_format
 

@@ -6,10 +6,10 @@ from fastapi.responses import HTMLResponse
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
-from finishline.api.boards import BoardQuery
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.base.services import ServicesDep
 from server.benchmarks.queries import find_benchmark
+from server.boards.schemas import BoardQuery
 from server.boards.service import Encoded, answer_board
 from server.pages.board_context import (
     REFUSALS,

@@ -10,7 +10,6 @@ from fastapi.responses import HTMLResponse, Response
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from finishline.api.verifications import DuelCreate
 from finishline.rules.text import count_text
 from finishline.rules.verification.duel import FEWEST_PAIRS, MOST_PAIRS, why_no_duel
 from server.base.models import Submission, Verification
@@ -20,6 +19,7 @@ from server.pages.console_page import Console, Done, OrganiserDep, filled
 from server.people.sessions import Notice
 from server.people.signed_in import Fields, FormDep
 from server.verifications.duels import ask_for_duel, cost_of_duel
+from server.verifications.requests import DuelCreate
 from server.verifications.views import view
 from web.names import row_name
 

@@ -6,12 +6,12 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 from sqlalchemy import select
 
-from finishline.api.boards import BoardQuery
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.base.models import Submission
 from server.base.request_context import note
 from server.benchmarks.queries import NO_SUBMISSIONS, find_benchmark
 from server.benchmarks.views import benchmark_view
+from server.boards.schemas import BoardQuery
 from server.boards.service import facets_of, preview_board
 from server.pages.board_context import REFUSALS, PageQuery, Problem, problems_of, query_instead
 from server.pages.board_times import times_of_board

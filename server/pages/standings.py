@@ -8,12 +8,12 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from finishline.api.boards import BoardQuery
 from finishline.rules.benchmarks.accelerators import hardware_words
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking import place_words, ranked_seconds
 from server.base.board_versions import board_version
 from server.base.models import Submission
+from server.boards.schemas import BoardQuery
 from server.boards.service import PlacedRow, ranked_board
 from web.compare import neighbour_names
 

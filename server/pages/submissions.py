@@ -12,8 +12,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
-from finishline.api.submissions import WaiverCreate, WithdrawalCreate
-from finishline.api.verifications import AskedFor, VerificationCreate
+from finishline.api.verifications import AskedFor
 from finishline.rules.benchmarks.accelerators import hardware_words
 from finishline.rules.ranking import Evidence
 from finishline.rules.scoring.violations import WAIVABLE
@@ -54,9 +53,9 @@ from server.people.signed_in import (
     signed_in_or_none,
 )
 from server.submissions.service import find_submission
-from server.submissions.waivers import broken_rules, revoke_waiver, waive
-from server.submissions.withdrawals import may_withdraw, withdraw
-from server.verifications.requests import ask_as_caller, why_no_room
+from server.submissions.waivers import WaiverCreate, broken_rules, revoke_waiver, waive
+from server.submissions.withdrawals import WithdrawalCreate, may_withdraw, withdraw
+from server.verifications.requests import VerificationCreate, ask_as_caller, why_no_room
 from web.citation import badge_endpoint, badge_svg
 from web.race import runs_picture
 from web.render import render

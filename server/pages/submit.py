@@ -7,7 +7,6 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.datastructures import FormData
 
-from finishline.api.submissions import SubmissionPreview
 from finishline.rules.errors import RuleError
 from finishline.rules.trainings.package import MOST_FILES
 from server.base.errors import ContentError, ServerError, problem_of
@@ -21,7 +20,7 @@ from server.submissions.accept import Repeated, submit
 from server.submissions.drafts import drop_draft, keep_draft, open_draft
 from server.submissions.package_endpoints import read_package_form
 from server.submissions.packages import hand_in, offered_hosts
-from server.submissions.preview import preview_package, preview_upload
+from server.submissions.preview import SubmissionPreview, preview_package, preview_upload
 from server.submissions.service import id_under_key
 from server.submissions.upload import staged_upload
 

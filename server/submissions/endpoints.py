@@ -10,14 +10,8 @@ from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
 from sqlalchemy.orm import Session
 from starlette.datastructures import FormData
 
-from finishline.api.submissions import (
-    EXAMPLE_CLAIM,
-    CurveView,
-    RunList,
-    SubmissionList,
-    SubmissionPreview,
-    SubmissionView,
-)
+from finishline.api.schema import Schema
+from finishline.api.submissions import CurveView, RunView, SubmissionList, SubmissionView
 from server.base.artifacts import pieces
 from server.base.errors import LostFileError
 from server.base.forms import multipart_body, with_form
@@ -30,7 +24,7 @@ from server.benchmarks.prices import BookCosts
 from server.people.dependencies import Caller, SubmitterDep
 from server.people.signed_in import ViewerDep
 from server.submissions.accept import MAX_KEY_LENGTH, Repeated, submit
-from server.submissions.preview import preview_upload
+from server.submissions.preview import SubmissionPreview, preview_upload
 from server.submissions.service import (
     benchmark_versions,
     find_run,
@@ -38,7 +32,14 @@ from server.submissions.service import (
     submissions_page,
 )
 from server.submissions.upload import staged_upload
-from server.submissions.views import curve_view, judged_on_others, submission_view
+from server.submissions.views import EXAMPLE_CLAIM, curve_view, judged_on_others, submission_view
+
+
+class RunList(Schema):
+    """The runs of a submission in order."""
+
+    runs: list[RunView]
+
 
 router = APIRouter(tags=["submissions"])
 

@@ -5,8 +5,16 @@ from functools import partial
 
 from sqlalchemy.orm import Session
 
-from finishline.api.submissions import RunView, SubmissionPreview
+from finishline.api.schema import Schema
+from finishline.api.submissions import (
+    InferenceResultView,
+    PackageView,
+    ResultView,
+    RunView,
+    SystemView,
+)
 from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.ranking import Check, Evidence
 from server.base.models import Submission
 from server.base.services import Services
 from server.base.viewer import ORGANISER
@@ -25,6 +33,35 @@ from server.submissions.quotas import reserve_replay
 from server.submissions.rows import published_row, show_row, show_unstored
 from server.submissions.upload import Upload
 from server.submissions.views import submission_view
+
+
+class SubmissionPreview(Schema):
+    """A submission that was checked and scored, and not stored.
+
+    `provisional_rank` is its place on the board of its division among `entries` if it were sent
+    now. `unranked_reason` says why it has no number. An entry has a `package` and no `result`: a
+    worker measures its time.
+    """
+
+    benchmark: str
+    benchmark_version: str
+    division: str
+    kind: str
+    model: str
+    framework: str
+    system: SystemView
+    trained_with: str
+    duplicate_of: str | None = None
+    result: ResultView | InferenceResultView | None
+    runs: list[RunView]
+    package: PackageView | None
+    under_embargo: bool
+    evidence: Evidence
+    check: Check | None
+    rank: int | None = None
+    provisional_rank: int | None = None
+    unranked_reason: str | None = None
+    entries: int | None = None
 
 
 def preview_upload(services: Services, caller: Caller, upload: Upload) -> SubmissionPreview:

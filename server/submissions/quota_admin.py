@@ -8,8 +8,9 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from finishline.api.people import Measure, QuotaView
-from finishline.api.schema import Body, Schema
+from finishline.api.schema import Schema
 from server.base.errors import ContentError
+from server.base.forms import Body
 from server.base.models import User
 from server.base.services import ServicesDep
 from server.base.settings import Settings

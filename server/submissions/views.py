@@ -1,4 +1,4 @@
-"""Views of stored submissions, their results and runs."""
+"""Views of stored submissions, their results and runs, and an example of a claim."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -34,6 +34,24 @@ from server.base.standing import (
 )
 from server.base.viewer import ORGANISER, viewer_of
 from server.benchmarks.prices import BookCosts, SystemPrice
+
+EXAMPLE_CLAIM = {
+    "benchmark": "digits",
+    "division": "closed",
+    "model": "digits reference",
+    "framework": "torch 2.13.0",
+    "system": {
+        "name": "my laptop",
+        "hardware_class": "cpu-amd-ryzen-7-7840u-16-cores",
+        "processor": "AMD Ryzen 7 7840U",
+        "processor_count": 16,
+        "memory_gib": 32,
+    },
+    "hyperparameters": {"batch_size": 64},
+    "trained_with": "reference",
+    "tuning": {"trials": 40, "seconds": 3600},
+    "runs": ["run_0.log", "run_1.log", "run_2.log"],
+}
 
 
 def result_view(submission: Submission, price: SystemPrice) -> ResultView | InferenceResultView:

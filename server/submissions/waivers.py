@@ -6,17 +6,27 @@ from typing import Any
 from fastapi import APIRouter
 from sqlalchemy.orm import Session
 
-from finishline.api.submissions import SubmissionView, WaiverCreate, WithdrawalCreate
+from finishline.api.submissions import SubmissionView
+from finishline.rules.scoring.violations import WaivableRule
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.base.errors import ConflictError, NotFoundError
+from server.base.forms import example
 from server.base.models import Submission
 from server.base.request_context import note
 from server.base.services import ServicesDep
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller, OrganiserDep
 from server.submissions.service import find_submission, lock_submissions
-from server.submissions.withdrawals import view_of
+from server.submissions.withdrawals import WithdrawalCreate, view_of
+
+
+class WaiverCreate(WithdrawalCreate):
+    """A rule to waive for one submission, by its code, and the reason that is shown with it."""
+
+    model_config = example(rule="too_few_runs", reason="one run costs 40,000 GPU hours")
+
+    rule: WaivableRule
 
 
 def broken_rules(violations: Iterable[Mapping[str, Any]], waived: Collection[str]) -> list[str]:

@@ -7,13 +7,14 @@ from fastapi import APIRouter
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
-from finishline.api.submissions import SubmissionView, WithdrawalCreate
+from finishline.api.submissions import SubmissionView
 from finishline.rules.ranking import evidence_words
 from finishline.rules.verification.purposes import DUEL
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.base.errors import ConflictError, NotAllowedError, no_such
 from server.base.events import SubmissionWithdrawn, emit
+from server.base.forms import Body, Sentence, example
 from server.base.models import Submission, Verification
 from server.base.models.visibility import may_see
 from server.base.request_context import note
@@ -27,6 +28,14 @@ from server.people.signed_in import viewer_for
 from server.submissions.duplicates import bring_back
 from server.submissions.service import find_submission, lock_submissions
 from server.submissions.views import submission_view
+
+
+class WithdrawalCreate(Body):
+    """Reason, which is shown on the submission's page and kept in the audit log."""
+
+    model_config = example(reason="trained on the test set by mistake")
+
+    reason: Sentence
 
 
 def withdraw(session: Session, caller: Caller, submission_id: str, reason: str) -> Submission:

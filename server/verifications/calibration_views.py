@@ -5,9 +5,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from finishline.api.schema import NO_FLAG, Body, Reason, Schema, example
+from finishline.api.schema import Schema
 from finishline.rules.measurements import PrecisionName
 from finishline.rules.verification.messages import ControlPoint
+from server.base.forms import NO_FLAG, Body, Reason, example
 from server.benchmarks.calibrations import BandDifference
 
 BatchSize = Annotated[int, Field(ge=1, le=2**31 - 1), NO_FLAG]

@@ -2,7 +2,7 @@
 
 An attempt is sent when a worker is free for it, so the next turn is decided as late as possible. It
 is sent again after a while if no worker claimed it. The loop wakes when this process commits work
-for it (see server.base.wakeup) and every interval. It also expires leases. Any number of servers
+for it (see server.base.events) and every interval. It also expires leases. Any number of servers
 may run it: each step is one conditional UPDATE that only one of them wins.
 
 A lease is a time of the server that granted it. A process whose clock differs from the database's
@@ -21,9 +21,9 @@ from finishline.periodic import PeriodicThread
 from finishline.rules.verification.messages import REPLAY_TASK, ReplayJob
 from server.base.broker import Broker
 from server.base.database import OUTAGES, Database, utc_now
+from server.base.events import DispatchWakeup
 from server.base.models import Attempt
 from server.base.settings import Settings
-from server.base.wakeup import DispatchWakeup
 from server.verifications.free_workers import LONGEST_SILENCE_SECONDS
 from server.verifications.overdue import (
     end_overdue,

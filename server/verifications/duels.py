@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from finishline.api.verifications import DuelCreate
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.verification.duel import why_no_duel
 from finishline.rules.verification.job import Request
@@ -15,17 +14,14 @@ from finishline.rules.verification.purposes import DUEL
 from server.base.errors import ConflictError, ContentError
 from server.base.models import Submission, Verification
 from server.base.replay_estimate import Basis, Estimator
-from server.base.standing import (
-    OPEN,
-    claim_of,
-    kind_that_checks,
-)
+from server.base.standing import OPEN, claim_of, kind_that_checks
 from server.benchmarks.phase_queries import rules_that_differ
 from server.benchmarks.queries import definition
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
 from server.submissions.service import find_submission, lock_submissions
 from server.verifications.jobs import Order, queue_job
+from server.verifications.requests import DuelCreate
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,8 @@ from fastapi import APIRouter, Depends, Header, Query
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from sqlalchemy.orm import Session
 
-from finishline.api.verifications import (
-    DuelCreate,
-    VerificationCreate,
-    VerificationList,
-    VerificationView,
-)
+from finishline.api.schema import Schema
+from finishline.api.verifications import VerificationView
 from server.base.database import OUTAGES
 from server.base.models import Verification
 from server.base.request_context import note
@@ -25,7 +21,7 @@ from server.people.signed_in import ViewerDep
 from server.verifications import duels, queries, reruns, views
 from server.verifications.event_stream import Feeds, parse_position, read_news
 from server.verifications.queue import Waits
-from server.verifications.requests import ask_as_caller, cancel
+from server.verifications.requests import DuelCreate, VerificationCreate, ask_as_caller, cancel
 from server.verifications.rerun_views import (
     BatchCreate,
     BatchView,
@@ -36,6 +32,12 @@ from server.verifications.reruns import compare_verifications
 
 router = APIRouter(tags=["verifications"])
 log = logging.getLogger(__name__)
+
+
+class VerificationList(Schema):
+    """Verifications, newest first, without their reports."""
+
+    verifications: list[VerificationView]
 
 
 def _view(services: Services, session: Session, verification: Verification) -> VerificationView:

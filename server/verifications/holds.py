@@ -10,9 +10,8 @@ from sqlalchemy.orm import Session
 
 from server.base.database import insert_missing, utc_now
 from server.base.errors import ConflictError
-from server.base.events import WorkerOut, emit
+from server.base.events import DispatchWakeup, WorkerOut, emit, wake_after_commit
 from server.base.models import Attempt, AuditRecord, QueueRow, WorkerRow
-from server.base.wakeup import DispatchWakeup, wake_after_commit
 from server.people.audit import Actor, Administrator, Subject, record
 from server.people.dependencies import Caller
 from server.verifications.workers import (

@@ -23,10 +23,9 @@ from finishline.rules.verification.messages import PACKAGE_PREFIX, Training
 from finishline.rules.verification.purposes import CROSS_CHECK
 from server.base.database import utc_now
 from server.base.errors import ContentError
-from server.base.events import VerificationChanged, emit
+from server.base.events import DispatchWakeup, VerificationChanged, emit, wake_after_commit
 from server.base.models import Attempt, JobTraining, Submission, Verification
 from server.base.standing import claim_of
-from server.base.wakeup import DispatchWakeup, wake_after_commit
 from server.benchmarks.calibrations import adopted_calibration, judging_benchmark
 from server.benchmarks.queries import definition
 

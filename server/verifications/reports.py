@@ -13,9 +13,9 @@ from finishline.rules.verification.verdict import Reason, Verdict
 from server.base.board_versions import lock_boards
 from server.base.database import utc_now
 from server.base.errors import ContentError
+from server.base.events import DispatchWakeup, wake_after_commit
 from server.base.models import Attempt, Verification, WorkerRow
 from server.base.standing import purpose_of
-from server.base.wakeup import DispatchWakeup, wake_after_commit
 from server.benchmarks.calibrations import benchmark_of
 from server.verifications.attempts import fenced, mark_worker, owned_attempt, refuse_unstorable
 from server.verifications.cross_checks import (

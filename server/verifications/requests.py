@@ -1,18 +1,24 @@
 """Request verifications: organisers, and submitters for their first."""
 
+from typing import Annotated
+
+from pydantic import Field
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, undefer
 
-from finishline.api.verifications import VerificationCreate
+from finishline.api.verifications import AskedFor
 from finishline.rules.ranking import consequence
-from finishline.rules.verification.entry import ABLATION, REPEATS
-from finishline.rules.verification.purposes import DUEL, PURPOSES
-from server.base.errors import (
-    ConflictError,
-    NotAllowedError,
-    UsedUpError,
-    no_such,
+from finishline.rules.verification.duel import FEWEST_PAIRS, MOST_PAIRS
+from finishline.rules.verification.entry import (
+    ABLATION,
+    FEWEST_REPEATS,
+    MOST_REPEATS,
+    REPEATS,
+    USUAL_REPEATS,
 )
+from finishline.rules.verification.purposes import DUEL, PURPOSES
+from server.base.errors import ConflictError, NotAllowedError, UsedUpError, no_such
+from server.base.forms import NO_FLAG, Body, example
 from server.base.models import Submission, Verification
 from server.base.models.visibility import is_source_public, may_see
 from server.base.settings import Settings
@@ -31,6 +37,33 @@ from server.submissions.quotas import NOTHING_KEPT, lock_user, reserve_replay
 from server.submissions.service import find_submission, lock_submissions
 from server.verifications.cross_checks import give_up_cross_check
 from server.verifications.service import cancel_verification, request_verification
+
+
+class VerificationCreate(Body):
+    """Kind of verification to request, and the reason. Both are stored.
+
+    A "replay" trains the reference as the claim says. A "latency" times its trained model. An
+    "ablation" trains each variant of a package's factors `repeats` times.
+    """
+
+    model_config = example(kind="replay", reason="record claim")
+
+    kind: AskedFor = "replay"
+    reason: str | None = Field(default=None, max_length=2000)
+    repeats: Annotated[int, Field(ge=FEWEST_REPEATS, le=MOST_REPEATS), NO_FLAG] = USUAL_REPEATS
+
+
+class DuelCreate(Body):
+    """Request for a duel: two submissions to train in turn, the number of pairs, and the reason."""
+
+    model_config = example(
+        challenger="3f9k2m7q1xyz", holder="7wyexdafxm0d", pairs=4, reason="record claim"
+    )
+
+    challenger: str = Field(min_length=1, max_length=20)
+    holder: str = Field(min_length=1, max_length=20)
+    pairs: int = Field(default=4, ge=FEWEST_PAIRS, le=MOST_PAIRS, strict=True)
+    reason: str | None = Field(default=None, max_length=2000)
 
 
 def ask_for_verification(

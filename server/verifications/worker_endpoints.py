@@ -8,7 +8,7 @@ from fastapi import APIRouter, Header, Query, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import Field
 
-from finishline.api.schema import Body, Schema, example
+from finishline.api.schema import Schema
 from finishline.api.workers import ProbeView, QueueView, WorkerList
 from finishline.rules.measurements import ProbeAnswer, WorkerProbe
 from finishline.rules.verification.messages import (
@@ -24,6 +24,7 @@ from finishline.rules.verification.messages import (
     WorkerHello,
 )
 from server.base import hardware_classes
+from server.base.forms import Body, example
 from server.base.request_context import moment_of_reading
 from server.base.services import Services, ServicesDep
 from server.base.viewer import ORGANISER

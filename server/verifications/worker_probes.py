@@ -14,10 +14,9 @@ from finishline.rules.verification.utilisation import TOLERANCE
 from server.base.board_versions import lock_boards
 from server.base.database import moment_text, utc_now
 from server.base.errors import ConflictError
-from server.base.events import WorkerOut, emit
+from server.base.events import DispatchWakeup, WorkerOut, emit, wake_after_commit
 from server.base.hardware_classes import register_class, roof_misfit
 from server.base.models import User, WorkerProbeRow, WorkerRow
-from server.base.wakeup import DispatchWakeup, wake_after_commit
 from server.people.audit import Actor, Subject, record
 from server.people.dependencies import Caller
 from server.verifications.pool_runs import follow_worker

@@ -16,9 +16,9 @@ from server.base.errors import (
     NotAllowedError,
     no_such,
 )
+from server.base.events import DispatchWakeup, wake_after_commit
 from server.base.hardware_classes import refuse_misfit
 from server.base.models import HardwareClassRow, User, WorkerRow
-from server.base.wakeup import DispatchWakeup, wake_after_commit
 from server.people.accounts import ORGANISERS
 from server.people.dependencies import Caller
 from server.people.names import fault_in, skeletons

@@ -8,13 +8,13 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import insert, select, update
 
-from finishline.api.boards import BoardQuery
 from server.app import create_app
 from server.base.board_versions import board_version, raise_board_version
 from server.base.database import utc_now
 from server.base.models import RunRow, Submission
 from server.boards.encoding import encode_json
 from server.boards.ranked import board_as_seen, board_in_division
+from server.boards.schemas import BoardQuery
 from server.boards.service import cut_board
 from tests.support.both_databases import database_url  # noqa: F401
 
