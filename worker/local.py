@@ -268,10 +268,6 @@ def _positive(text: str) -> int:
     return count
 
 
-if __name__ == "__main__":
-    sys.exit(main())
-
-
 def processor_share(
     cpu_seconds: float | None, seconds: float | None, *, threads: int
 ) -> float | None:
@@ -279,3 +275,7 @@ def processor_share(
     if cpu_seconds is None or not seconds:
         return None
     return min(1.0, cpu_seconds / seconds / threads)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
