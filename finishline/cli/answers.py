@@ -97,7 +97,7 @@ def all_quotas_lines(view: View, given: Given) -> Iterator[RenderableType]:
 
 
 def _measured(measure: str, *values: float | None) -> list[str]:
-    name, form, unit = MEASURES.get(measure, (measure, "{:,.10g}", 1))
+    name, form, unit = MEASURES.get(measure, (str(measure), "{:,.10g}", 1))
     return [name, *("no limit" if each is None else form.format(each / unit) for each in values)]
 
 

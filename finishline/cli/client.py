@@ -24,6 +24,8 @@ def _wait(seconds: float) -> None:
     time.sleep(seconds)
 
 
+# Python raises these, and no subclass, where an answer has for example a text for a number.
+OF_OTHER_TYPES = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 WHEN_TOLD = Retries(count=5, pause=_wait, only_told=True)
 
 
@@ -32,7 +34,10 @@ class ServerClient(Transport):
 
     Without a token it takes that of the login to this address. Errors are raised at once.
     It waits only if the server asks for it, for a minute at the most.
+    An answer that the code inside `with` can't use is a CliError, too.
     """
+
+    _has_answered = False
 
     def __init__(
         self,
@@ -48,7 +53,13 @@ class ServerClient(Transport):
         except ValueError as error:
             raise UsageError(str(error)) from error
 
+    def __exit__(self, *raised: Any) -> None:
+        super().__exit__(*raised)
+        if type(raised[1]) in OF_OTHER_TYPES and self._has_answered:
+            raise unexpected(self.url, f"it can't be read ({raised[1]!r})") from raised[1]
+
     def _document(self, answer: httpx2.Response) -> Any:
+        self._has_answered = True
         found = super()._document(answer)
         return (
             None if found is None else _checked(found if isinstance(found, dict) else {}, self.url)
@@ -65,11 +76,15 @@ class Fields(dict[str, Any]):
     url = ""
 
     def __missing__(self, name: str) -> Any:
-        raise CliError(
-            f"Unexpected answer from {self.url}: no field {name!r}. Check --url, and that the "
-            "server is as new as this command (`finishline --version`).",
-            exit_code=ExitCode.SERVER,
-        )
+        raise unexpected(self.url, f"no field {name!r}")
+
+
+def unexpected(url: str, what: str) -> CliError:
+    return CliError(
+        f"Unexpected answer from {url}: {what}. Check --url, and that the server is as new as this "
+        "command (`finishline --version`).",
+        exit_code=ExitCode.SERVER,
+    )
 
 
 def _checked(value: Any, url: str) -> Any:

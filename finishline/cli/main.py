@@ -37,7 +37,8 @@ from finishline.rules.errors import RuleError, StatisticsMissingError
 
 TERMINATED = 143  # 128 + SIGTERM.
 FAILURES = (
-    CliError, ProfileError, RuleError, StatisticsMissingError, typer.TyperException, OSError
+    CliError, ProfileError, RuleError, StatisticsMissingError, typer.TyperException, OSError,
+    UnicodeEncodeError,
 )  # fmt: skip
 # Where each command is. Its module is imported when somebody asks for it.
 COMMANDS = {
@@ -212,6 +213,9 @@ def _cli_error(error: Exception) -> CliError:
         return UsageError(str(error))
     if isinstance(error, RuleError):
         return refusal(error)
+    if isinstance(error, UnicodeEncodeError):
+        part = error.object[error.start : error.end]
+        return UsageError(f"Invalid argument: {part!r} can't be written in {error.encoding}.")
     if isinstance(error, typer.TyperException):
         message = " ".join(error.format_message().split()).replace(
             "Value error, ", ""

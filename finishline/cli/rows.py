@@ -94,6 +94,8 @@ def read_rows(text: str, groups: Mapping[str, str], words: Words) -> dict[str, t
     sentence.
     """
     rows = {}
+    if left := ROW.sub("", text).strip():
+        raise ValueError(f"not a row: {left}")
     for call, method, path, answer, about in ROW.findall(text):
         parts = call.split()
         name = " ".join(part for part in parts if part[0].islower())
@@ -126,7 +128,7 @@ def _function(row: Row, takes: list[Parameter], words: Words) -> Function:
         if context.invoked_subcommand is None:
             with ServerClient(url, token) as server:
                 view = _ask(server, row, given, words)
-            open_screen(as_json=as_json).answer(view, row.lines(view, given))
+                open_screen(as_json=as_json).answer(view, row.lines(view, given))
         return int(ExitCode.OK)
 
     vars(run)["__signature__"] = Signature([*takes, *COMMON])

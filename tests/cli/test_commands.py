@@ -6,6 +6,7 @@ import pytest
 
 from finishline.cli.client import ServerClient
 from finishline.cli.commands.run import name_of_class
+from finishline.cli.rows import Words, read_rows
 from finishline.machine import local_system
 
 SYSTEM = {"name": "laptop [2 cores]", "hardware_class": "cpu", "processor": "x"}
@@ -90,12 +91,32 @@ def test_exit_codes_follow_the_servers_answer(finishline, standin, code, statuse
         assert (ran.code, ran.error()["exit_code"]) == (code, code), status
 
 
-@pytest.mark.parametrize("body", [b"<html>", b"[1]", b'{"problems": "none"}', b'{"problems": [3]}'])
+@pytest.mark.parametrize(
+    "body",
+    [b"<html>", b"[1]", b'{"problems": "none"}', b'{"problems": [3]}', b'{"benchmarks": 3}',
+     b'{"benchmarks": ["digits"]}', b'{"benchmarks": [{"id": "digits", "target": [3]}]}'],
+)  # fmt: skip
 @pytest.mark.parametrize("status", [200, 502])
 def test_answer_of_another_program_is_one_sentence(finishline, standin, status, body):
     standin.answer("GET /api/v1/benchmarks", body, status=status)
     ran = finishline("benchmarks")
     assert (ran.code, ran.out, ran.err.count("\n")) == (4, "", 1)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"result": ["fast"]}, {"result": RESULT | {"tta_seconds": "fast"}}, {"runs": 3}]
+)
+@pytest.mark.parametrize("name", ["submit", "show"])
+def test_submission_of_another_shape_is_one_sentence(finishline, standin, folder, name, wrong):
+    standin.answer("POST /api/v1/submissions", SUBMISSION | wrong, status=201)
+    standin.answer("GET /api/v1/submissions/s1", SUBMISSION | wrong)
+    ran = finishline(name, {"submit": str(folder), "show": "s1"}[name])
+    assert (ran.code, "Unexpected answer" in ran.err, ran.err.count("\n")) == (4, True, 1)
+
+
+def test_rows_without_a_request_are_refused():
+    with pytest.raises(ValueError, match="not a row: board ID"):
+        read_rows("board ID\n    GET /board\n    Show it.\n", {}, Words({}, {}, {}, {}))
 
 
 def test_command_waits_as_long_as_the_server_says(finishline, standin, monkeypatch):
@@ -132,6 +153,9 @@ def test_no_server_is_exit_code_4_and_one_sentence(finishline):
      ["up", "--once"], ["up", "--demo", "--no-worker"], ["up", "season"],
      ["verify", "s1", "--kind", "race"], ["benchmarks", "--url", "127.0.0.1:8000"],
      ["verify", "s1", "s2", "--kind", "latency", "--reason", "r"],
+     ["show", "\udc80"], ["admin", "user", "add", "\udc80"], ["account", "make", "--days", "inf"],
+     *(["prices", "add", "a", "b", "c", usd, "--from", "2026-01-01", "--source", "https://a"]
+       for usd in ("nan", "inf")),
      *(["benchmarks", "--url", url] for url in ("ftp://server", "http://", "http://[::1"))],
 )  # fmt: skip
 def test_wrong_usage_is_exit_code_2_without_a_traceback(finishline, arguments):

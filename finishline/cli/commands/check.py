@@ -130,10 +130,11 @@ def _ask_phase(
     try:
         with ServerClient(url, token) as server:
             found: dict[str, Any] = server.get(f"/benchmarks/{segment(benchmark_id)}")
+            phases = dict(found.get("phases") or {})
     except CliError as error:
         told = f"The phase of {benchmark_id} is not known: {error.message}"
         return {"error": error.message}, [Text(told, "yellow")]
-    phases, theirs = found.get("phases") or {}, found.get("sha256")
+    theirs = found.get("sha256")
     style = "" if phases.get("takes_submissions", True) else "bold red"
     lines = [Text(f"{benchmark_id} at {url}: {phases.get('sentence', 'no dates')}", style)]
     if theirs != own:

@@ -203,7 +203,9 @@ PARAMETERS = {
     "REGION": argument("region", "Name in the provider's price list."),
     "SECOND": argument("second", "Id of another verification of the same submission."),
     "SUBMISSION": argument("submission", "Id of a submission."),
-    "USD_PER_HOUR": argument("usd_per_hour", "US dollars per hour of one instance.", float),
+    "USD_PER_HOUR": argument(
+        "usd_per_hour", "US dollars per hour of one instance.", float, min=0, max=1e7
+    ),
     "USER": argument("user", "Name of the user."),
     "VERIFICATION": argument("verification", "Id of a verification with a verdict."),
     "WEBHOOK": argument("webhook", "Id of the webhook.", metavar="ID"),
@@ -216,7 +218,9 @@ PARAMETERS = {
     "WORKER": argument("name", "Name of a worker."),
     "--all": option("everything", "All events (organisers only).", bool, False, "--all"),
     "--benchmark": option("benchmark", "Only of this benchmark."),
-    "--days": option("expires_in_days", "Days until it expires.", float, flag="--days", min=0.001),
+    "--days": option(
+        "expires_in_days", "Days until it expires.", float, flag="--days", min=0.001, max=3650
+    ),
     "--disable/--enable": option(
         "disabled", "Refuse or accept their tokens.", bool, flag="--disable/--enable"
     ),

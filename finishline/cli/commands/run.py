@@ -164,7 +164,7 @@ def _phase_notice(url: str, token: str | None, benchmark_id: str) -> str | None:
     """Whether a server takes no submissions now, or does not answer, as a sentence."""
     try:
         with ServerClient(url, token, timeout=httpx2.Timeout(5.0)) as server:
-            phases = server.get(f"/benchmarks/{segment(benchmark_id)}").get("phases") or {}
+            phases = dict(server.get(f"/benchmarks/{segment(benchmark_id)}").get("phases") or {})
     except CliError as error:
         return f"The phase of {benchmark_id} is not known: {error.message}"
     if phases.get("takes_submissions", True):

@@ -54,9 +54,9 @@ def submit(
             )
         except CliError as error:
             raise with_next_step(error) from error
-    document = {**view, "remarks": [asdict(remark) for remark in remarks]}
-    page = place_line(view) if dry_run else f"{server.url}/submissions/{view.get('id')}"
-    screen.answer(document, [*submission_lines(view), page])
+        document = {**view, "remarks": [asdict(remark) for remark in remarks]}
+        page = place_line(view) if dry_run else f"{server.url}/submissions/{view.get('id')}"
+        screen.answer(document, [*submission_lines(view), page])
 
 
 def send_submission(
