@@ -34,8 +34,8 @@ from sklearn.datasets import load_digits
 from threadpoolctl import threadpool_limits
 
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
-from finishline.rules.logs.mllog_write import write_run_log
 from finishline.rules.run import Evaluation, Run
+from worker.stopwatch import write_run_log
 
 BENCHMARK_FILE = Path(__file__).parents[1] / "benchmarks" / "digits.toml"
 FEATURES_PER_BLOCK = 200

@@ -23,7 +23,6 @@ import orjson
 from finishline.devices import choose_device
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
 from finishline.rules.errors import RuleError
-from finishline.rules.logs.mllog_write import write_run_log
 from finishline.rules.measurements import PrecisionName
 from finishline.rules.run import Evaluation, Ledger, Run
 from finishline.rules.submissions.claim import check_precision, check_settings, reference_of
@@ -40,6 +39,7 @@ from reference_models.precision import require_precision
 from worker.child_process import Host
 from worker.outbox import Announcer
 from worker.probe import probe
+from worker.stopwatch import write_run_log
 from worker.training import train_run
 
 SEED_LIMIT = 2**31

@@ -12,12 +12,11 @@ from finishline.cli.screen import open_screen
 from finishline.profiles import DEFAULT_URL
 
 __all__ = [
-    "DEFAULT_URL", "DEFAULT_VAR", "BehindProxy", "BenchmarksDir", "Data", "Function", "Json",
-    "Limit", "Named", "ServerToAsk", "Token", "Url", "Var", "shows", "with_options",
+    "DEFAULT_URL", "BenchmarksDir", "Data", "Function", "Json",
+    "Limit", "Named", "ServerToAsk", "Token", "Url", "shows", "with_options",
 ]  # fmt: skip
 
 Function = Callable[..., int]
-DEFAULT_VAR = Path("var")
 
 Url = Annotated[str, Option("--url", envvar="FINISHLINE_URL", help="Address of the server.")]
 ServerToAsk = Annotated[
@@ -27,7 +26,6 @@ Token = Annotated[
     str | None, Option("--token", envvar="FINISHLINE_TOKEN", help="API token (fl_...).")
 ]
 Json = Annotated[bool, Option("--json", help="Write one JSON document to stdout and nothing else.")]
-Var = Annotated[Path, Option("--var", help="Folder for the database, tokens, logs and artifacts.")]
 BenchmarksDir = Annotated[
     Path | None,
     Option(
@@ -39,9 +37,6 @@ BenchmarksDir = Annotated[
 ]
 Data = Annotated[
     Path, Option("--data", envvar="FINISHLINE_DATA_DIR", help="Folder of the data sets.")
-]
-BehindProxy = Annotated[
-    bool, Option("--behind-proxy", help="Believe a proxy on this machine on clients' addresses.")
 ]
 Limit = Annotated[int, Option("--limit", min=1, max=1000, help="How many to list.")]
 Named = Annotated[str, Argument(help="Id of a benchmark, or its TOML file.")]

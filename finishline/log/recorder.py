@@ -17,9 +17,9 @@ from finishline.profiles import chosen_server
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.fields import Fields
+from finishline.rules.logs.lines import mllog_line
 from finishline.rules.logs.mllog import COUNTED_KEYS
 from finishline.rules.logs.mllog_values import COUNTS, MAX_COUNT, PROCESSOR_SHARE
-from finishline.rules.logs.mllog_write import mllog_line
 from finishline.rules.run import Evaluation
 from finishline.rules.scoring.tta import place_at_target
 from finishline.rules.submissions.claim import MAX_SEED, read_hyperparameters

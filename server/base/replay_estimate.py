@@ -12,8 +12,9 @@ from finishline.rules.statistics.aggregate import mean
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.verification.control_points import is_calibrated
 from finishline.rules.verification.job import Request, run_limit_seconds
-from finishline.rules.verification.purposes import PURPOSES, names_where
+from finishline.rules.verification.purposes import PURPOSES
 from server.base.models import Submission, Verification
+from server.base.standing import names_where
 
 Basis = Literal["replays of the submission", "replays of the benchmark", "run limit"]
 LATEST = 20

@@ -1,6 +1,6 @@
 """Standing of a submission: its verifications, its published verdict, whether it ranks."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, cast
 
 from pydantic import TypeAdapter
@@ -252,3 +252,8 @@ def stored_system(table: Mapping[str, Any]) -> System:
     """A system from the JSON of its fields, which may lack those that have a default."""
     cloud = table.get("cloud")
     return System(**{**table, "cloud": Cloud(**cloud) if cloud is not None else None})
+
+
+def names_where(fact: Callable[[Purpose], bool]) -> tuple[str, ...]:
+    """Names of the purposes of which a fact is true, for a query."""
+    return tuple(name for name, purpose in PURPOSES.items() if fact(purpose))

@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal
 import typer
 
 from finishline.cli.errors import CliError, ExitCode
-from finishline.cli.options import DEFAULT_VAR, Json, Var
+from finishline.cli.options import Json
 from finishline.cli.processes import child_events, python_module
 from finishline.cli.screen import Screen, open_screen
 from finishline.rules.text import count_text
-from server.commands.paths import VarPaths, lock_var
+from server.commands.paths import DEFAULT_VAR, Var, VarPaths, lock_var
 
 Backups = Annotated[
     Path | None,

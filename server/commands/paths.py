@@ -8,9 +8,18 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Annotated
+
+from typer import Option
 
 from finishline.cli.errors import CliError, ExitCode
 from server.base.artifacts import make_private
+
+DEFAULT_VAR = Path("var")
+Var = Annotated[Path, Option("--var", help="Folder for the database, tokens, logs and artifacts.")]
+BehindProxy = Annotated[
+    bool, Option("--behind-proxy", help="Believe a proxy on this machine on clients' addresses.")
+]
 
 
 class VarPaths:

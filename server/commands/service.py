@@ -13,9 +13,9 @@ from typing import Annotated
 import typer
 
 from finishline.cli.errors import CliError, ExitCode, UsageError
-from finishline.cli.options import DEFAULT_VAR, BehindProxy, Var
 from finishline.cli.processes import python_module
 from finishline.cli.screen import open_screen
+from server.commands.paths import DEFAULT_VAR, BehindProxy, Var
 
 app = typer.Typer(help="A service of systemd: install, remove.", no_args_is_help=True)
 

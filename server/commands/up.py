@@ -16,11 +16,19 @@ import typer
 
 from finishline.cli.client import ServerClient
 from finishline.cli.errors import CliError, ExitCode, UsageError
-from finishline.cli.options import DEFAULT_VAR, BehindProxy, Json, Var
+from finishline.cli.options import Json
 from finishline.cli.processes import python_module
 from finishline.cli.screen import Screen, open_screen
 from finishline.cli.training import require_training_packages
-from server.commands.paths import VarPaths, lock_var, prepare_var, require_free_port
+from server.commands.paths import (
+    DEFAULT_VAR,
+    BehindProxy,
+    Var,
+    VarPaths,
+    lock_var,
+    prepare_var,
+    require_free_port,
+)
 from server.commands.services import (
     LocalWorker,
     Plan,

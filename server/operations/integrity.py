@@ -18,7 +18,6 @@ from finishline.rules.proof.check import check_proof
 from finishline.rules.proof.hash_chain import check_chain
 from finishline.rules.proof.proof import Envelope, key_id_of, read_part, read_statement
 from finishline.rules.text import count_text
-from finishline.rules.verification.purposes import names_where
 from server.base.artifacts import CHUNK_BYTES, ArtifactStore
 from server.base.errors import ServerError, UnavailableError
 from server.base.models import (
@@ -31,7 +30,7 @@ from server.base.models import (
     Verification,
 )
 from server.base.services import Services
-from server.base.standing import ENDED
+from server.base.standing import ENDED, names_where
 from server.base.viewer import ORGANISER
 from server.operations.copies import list_logs, snapshot
 from server.operations.folders import Progress, now_and_then, silent

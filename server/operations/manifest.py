@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -13,18 +13,21 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from finishline.rules.canonical import read_json
 from finishline.rules.errors import RuleError
 from finishline.rules.proof.hash_chain import Head
-from finishline.rules.proof.proof import (
-    CodePart,
-    Part,
-    SignaturePart,
-    key_id_of,
-    read_part,
-    signed_bytes,
-)
+from finishline.rules.proof.proof import CodePart, Part, key_id_of, read_part, signed_bytes
 from server.base.artifacts import CHUNK_BYTES
 from server.base.signing import Signer
 from server.operations.folders import MANIFEST
 from server.operations.table_files import Columns, known_kind
+
+
+class SignaturePart(Part):
+    """The signer of a manifest, and the signature over all but itself. Key and value in hex."""
+
+    key_id: str
+    algorithm: Literal["ed25519"]
+    public_key: str
+    value: str
+
 
 LOG_LIST = "logs.csv"
 EXPORT_FORMAT = "finishline-export-1"

@@ -13,7 +13,7 @@ from finishline.rules.verification.cross_check import agree
 from finishline.rules.verification.job import Request
 from finishline.rules.verification.judge import is_excused
 from finishline.rules.verification.messages import Failure, ReplayReport
-from finishline.rules.verification.purposes import CROSS_CHECK, names_where
+from finishline.rules.verification.purposes import CROSS_CHECK
 from finishline.rules.verification.verdict import Reason, Verdict
 from server.base.database import utc_now
 from server.base.errors import ServerError
@@ -24,6 +24,7 @@ from server.base.standing import (
     claim_of,
     is_published,
     lock_verification,
+    names_where,
     published_status,
     report_of,
 )

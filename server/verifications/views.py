@@ -322,3 +322,11 @@ def latency_cost_usd_per_10000(
         return None
     hours = milliseconds_per_item / 1000.0 / 3600.0
     return inference_cost_usd_per_10000(hours * price_usd_per_hour)
+
+
+def energy_to_target_joules(joules_of_runs: Sequence[float | None]) -> float | None:
+    """The mean joules of the runs that reached the target, None unless all were measured."""
+    measured = [joules for joules in joules_of_runs if joules is not None]
+    if not measured or len(measured) < len(joules_of_runs):
+        return None
+    return sum(measured) / len(measured)

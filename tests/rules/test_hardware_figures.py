@@ -7,22 +7,17 @@ import pytest
 from finishline.rules.benchmarks.accelerators import is_same_kind
 from finishline.rules.errors import LogFormatError
 from finishline.rules.logs import parse_run_log
-from finishline.rules.logs.mllog_write import write_run_log
 from finishline.rules.measurements import Figure, ModelWork, PrecisionAudit
 from finishline.rules.run import Clock, Evaluation, Run
 from finishline.rules.submissions.claim_checks import find_shared
 from finishline.rules.verification.messages import ReplayEvaluation, ReplayReport, ReplayRun
-from finishline.rules.verification.utilisation import (
-    best_roof_tflops,
-    energy_to_target_joules,
-    roofline,
-    samples_per_second,
-)
-from server.verifications.views import run_utilisations
+from finishline.rules.verification.utilisation import best_roof_tflops, roofline, samples_per_second
+from server.verifications.views import energy_to_target_joules, run_utilisations
 from server.verifications.worker_probes import baseline_of, drift_of
 from tests.support.verdicts import WORKER
 from worker.local import processor_share
 from worker.sensors import counted_since, samples_per_joule, timed_joules
+from worker.stopwatch import write_run_log
 
 # 1 GFLOP and 10 MB a step: 100 FLOP per byte.
 WORK = ModelWork(batch_size=64, step_flops=1e9, step_bytes=1e7)

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from finishline.rules.errors import ClaimError, RuleError, SubmissionError
-from finishline.rules.logs.mllog_write import write_run_log
 from finishline.rules.run import Evaluation, Run
 from finishline.rules.scoring.scoring import score_run
 from finishline.rules.submissions.claim_checks import check_claim
@@ -19,6 +18,7 @@ from finishline.rules.verification.messages import (
     ReplayRun,
     WorkerSystem,
 )
+from worker.stopwatch import write_run_log
 
 CLAIM = {
     "benchmark": "digits",

@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 
 from finishline.rules.benchmarks.benchmark import load_benchmark
-from finishline.rules.logs.mllog_write import write_run_log
 from finishline.rules.run import Evaluation, Ledger, Run
+from worker.stopwatch import write_run_log
 
 SAMPLES_PER_EPOCH = 1152  # Of digits at batch size 64, which drops the last batch.
 STARTED_AT_MS = 1_790_000_000_000

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 from finishline.rules.benchmarks.benchmark import load_benchmark
-from finishline.rules.logs.mllog_write import write_run_log
 from finishline.rules.run import Evaluation, Ledger, Run
+from worker.stopwatch import write_run_log
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 SYSTEM = {"name": "laptop", "hardware_class": "cpu", "processor": "two cores"}

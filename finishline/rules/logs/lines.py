@@ -9,7 +9,7 @@ Source: mlcommons/training_results_v0.5; mlperf-logging, mlp_parser/ruleset_060 
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, NamedTuple, TypeGuard
@@ -389,3 +389,23 @@ def line_error(
 ) -> LogFormatError:
     """What is wrong with a line, without its file and number."""
     return LogFormatError(message, field=field, expected=expected, code=code)
+
+
+def mllog_line(
+    key: str,
+    value: Any = None,
+    *,
+    time_ms: float,
+    kind: str = "POINT_IN_TIME",
+    metadata: Mapping[str, str | float] | None = None,
+) -> bytes:
+    """One line of a log, with its end."""
+    line = {
+        "namespace": "",
+        "time_ms": time_ms,
+        "event_type": kind,
+        "key": key,
+        "value": value,
+        "metadata": metadata or {},
+    }
+    return MLLOG.mark + b" " + orjson.dumps(line) + b"\n"

@@ -14,9 +14,8 @@ from datetime import UTC, datetime
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import LogFormatError
-from finishline.rules.logs.lines import EARLIEST_TIME_MS, MAX_TIME_MS
+from finishline.rules.logs.lines import EARLIEST_TIME_MS, MAX_TIME_MS, mllog_line
 from finishline.rules.logs.mllog_values import MAX_COUNT
-from finishline.rules.logs.mllog_write import mllog_line
 from finishline.rules.logs.text import parse_json, refuse_other_content
 from finishline.rules.text import count_text, did_you_mean, names_text, shown
 

@@ -262,15 +262,6 @@ class CodePart:
     commit: str | None
 
 
-class SignaturePart(Part):
-    """The signer of a manifest, and the signature over all but itself. Key and value in hex."""
-
-    key_id: str
-    algorithm: Literal["ed25519"]
-    public_key: str
-    value: str
-
-
 class Proof(Part):
     """A proof's document, the predicate of its statement."""
 

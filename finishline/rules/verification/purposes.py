@@ -1,12 +1,9 @@
 """Every purpose that a job can have: a new one is a module with its plan and judge, and a line."""
 
-from collections.abc import Callable
-
 from finishline.rules.verification.calibration import CALIBRATION
 from finishline.rules.verification.cross_check import CROSS_CHECK
 from finishline.rules.verification.duel import DUEL
 from finishline.rules.verification.entry import ABLATION, ENTRY
-from finishline.rules.verification.job import Purpose
 from finishline.rules.verification.latency import LATENCY
 from finishline.rules.verification.replay import REPLAY
 
@@ -16,11 +13,6 @@ ALL = (REPLAY, CALIBRATION, DUEL, LATENCY, CROSS_CHECK, ENTRY, ABLATION)
 PURPOSES = {purpose.name: purpose for purpose in ALL}
 # Those that somebody asks for about one submission.
 ASKED_FOR = tuple(name for name, purpose in PURPOSES.items() if purpose.claims == 1)
-
-
-def names_where(fact: Callable[[Purpose], bool]) -> tuple[str, ...]:
-    """Names of the purposes of which a fact is true, for a query."""
-    return tuple(name for name, purpose in PURPOSES.items() if fact(purpose))
 
 
 def is_in_box(name: str) -> bool:

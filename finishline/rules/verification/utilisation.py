@@ -1,6 +1,6 @@
 """Figures of a machine: precisions, roofs, a training's share of them, energy, drift."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,14 +17,6 @@ NARROW: tuple[PrecisionName, ...] = ("fp16", "bf16")
 def is_narrower(one: PrecisionName, other: PrecisionName) -> bool:
     """Whether `one` keeps less of a number than `other`."""
     return WIDE_TO_NARROW.index(one) > WIDE_TO_NARROW.index(other)
-
-
-def energy_to_target_joules(joules_of_runs: Sequence[float | None]) -> float | None:
-    """The mean joules of the runs that reached the target, None unless all were measured."""
-    measured = [joules for joules in joules_of_runs if joules is not None]
-    if not measured or len(measured) < len(joules_of_runs):
-        return None
-    return sum(measured) / len(measured)
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from finishline.rules.errors import LogFormatError, RuleError
 from finishline.rules.logs import parse_run_log
 from finishline.rules.logs.lines import MLLOG
 from finishline.rules.logs.mllog import read_log
-from finishline.rules.logs.mllog_write import write_run_log
 from finishline.rules.run import Clock, Evaluation, Ledger, Run
+from worker.stopwatch import write_run_log
 
 
 def line(key="seed", value="1", time_ms="5", metadata="{}", kind="POINT_IN_TIME"):
