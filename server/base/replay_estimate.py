@@ -11,10 +11,10 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.statistics.aggregate import mean
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.verification.control_points import is_calibrated
-from finishline.rules.verification.job import Request, run_limit_seconds
+from finishline.rules.verification.job import Request
 from finishline.rules.verification.purposes import PURPOSES
 from server.base.models import Submission, Verification
-from server.base.standing import names_where
+from server.base.standing import names_where, run_limit_seconds
 
 Basis = Literal["replays of the submission", "replays of the benchmark", "run limit"]
 LATEST = 20

@@ -1,6 +1,6 @@
 """Standing of a submission: its verifications, its published verdict, whether it ranks."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, cast
 
 from pydantic import TypeAdapter
@@ -12,7 +12,7 @@ from finishline.rules.measurements import PrecisionName
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.submissions.claim import Claim, Cloud, System, TrainedWith
 from finishline.rules.verification.job import Purpose
-from finishline.rules.verification.messages import ReplayReport
+from finishline.rules.verification.messages import ReplayReport, Training
 from finishline.rules.verification.purposes import PURPOSES
 from finishline.rules.verification.replay import why_not_replayable
 from server.base.database import utc_now
@@ -257,3 +257,18 @@ def stored_system(table: Mapping[str, Any]) -> System:
 def names_where(fact: Callable[[Purpose], bool]) -> tuple[str, ...]:
     """Names of the purposes of which a fact is true, for a query."""
     return tuple(name for name, purpose in PURPOSES.items() if fact(purpose))
+
+
+def measures(trainings: Sequence[Training], figure: str) -> bool:
+    """Whether any of some trainings takes a figure."""
+    return any(figure in training.measure for training in trainings)
+
+
+def run_limit_seconds(benchmark: Benchmark, trainings: Sequence[Training]) -> float:
+    """The seconds that one run may take, with a latency's or a package's own. 0 without replays."""
+    policy = benchmark.trainings
+    if policy is not None and any(training.in_box for training in trainings):
+        return policy.run_limit_seconds + policy.start_seconds
+    training = benchmark.replay.run_limit_seconds if benchmark.replay is not None else 0.0
+    measuring = benchmark.latency.limit_seconds if benchmark.latency is not None else 0.0
+    return training + measuring if measures(trainings, "latency") else training

@@ -11,21 +11,14 @@ from sqlalchemy.orm import Session
 from finishline.rules.measurements import PrecisionName
 from finishline.rules.verification.calibration import judged_beside
 from finishline.rules.verification.control_points import band_for, precision_of
-from finishline.rules.verification.job import (
-    Draw,
-    Purpose,
-    Request,
-    beside_of,
-    run_limit_seconds,
-    seal,
-)
+from finishline.rules.verification.job import Draw, Purpose, Request, beside_of, seal
 from finishline.rules.verification.messages import PACKAGE_PREFIX, Training
 from finishline.rules.verification.purposes import CROSS_CHECK
 from server.base.database import utc_now
 from server.base.errors import ContentError
 from server.base.events import DispatchWakeup, VerificationChanged, emit, wake_after_commit
 from server.base.models import Attempt, JobTraining, Submission, Verification
-from server.base.standing import claim_of
+from server.base.standing import claim_of, run_limit_seconds
 from server.benchmarks.calibrations import adopted_calibration, judging_benchmark
 from server.benchmarks.queries import definition
 

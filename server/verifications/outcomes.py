@@ -6,7 +6,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from finishline.rules.ranking import CHECK_OF_STATUS
-from finishline.rules.verification.job import Case, measures
+from finishline.rules.verification.job import Case
 from finishline.rules.verification.latency import measured_figures
 from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.verdict import Reason, Verdict
@@ -18,6 +18,7 @@ from server.base.standing import (
     claimed_runs,
     is_pending,
     is_published,
+    measures,
     purpose_of,
     report_of,
 )

@@ -26,7 +26,6 @@ from finishline.rules.statistics.aggregate import (
 )
 from finishline.rules.statistics.gaps import interval_of
 from finishline.rules.submissions.claim import Kind
-from finishline.rules.verification.control_points import is_uncalibrated
 from finishline.rules.verification.messages import ReplayReport
 from server.base.board_versions import lock_boards, raise_board_version
 from server.base.database import utc_now
@@ -37,7 +36,7 @@ from server.benchmarks.phase_queries import rules_that_differ
 from server.benchmarks.queries import definition
 from server.submissions.duplicates import configuration_of, link
 from server.verifications.pool_runs import Spreads, count_owners, counted_runs
-from server.verifications.sealed_runs import SealedRun
+from server.verifications.sealed_runs import SealedRun, is_uncalibrated
 
 
 def keep_sealed_runs(session: Session, verification: Verification, report: ReplayReport) -> None:

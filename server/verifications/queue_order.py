@@ -12,7 +12,6 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.scoring.latency import FEWEST_ITEMS
 from finishline.rules.submissions.claim import Claim
-from finishline.rules.verification.job import measures, run_limit_seconds
 from finishline.rules.verification.messages import (
     ControlPoint,
     LatencyOrder,
@@ -23,7 +22,7 @@ from finishline.rules.verification.messages import (
 )
 from server.base.database import insert_missing, utc_now
 from server.base.models import Attempt, QueueRow
-from server.base.standing import claim_of
+from server.base.standing import claim_of, measures, run_limit_seconds
 from server.benchmarks.calibrations import benchmark_of
 from server.verifications.fair_queue import FairQueue, Turns, Waiting
 from server.verifications.free_workers import (

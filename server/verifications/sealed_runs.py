@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.statistics.aggregate import SHORTEST_SECONDS
+from finishline.rules.submissions.claim import Claim
+from finishline.rules.verification.control_points import has_default_settings, is_calibrated
 from finishline.rules.verification.judge import is_excused
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import (
@@ -37,3 +39,8 @@ def sealed_runs(benchmark: Benchmark, report: ReplayReport) -> list[SealedRun]:
             seconds = max(run.tta_seconds, SHORTEST_SECONDS)
             found.append(SealedRun(run.index, run.seed, seconds, reached.epoch))
     return found
+
+
+def is_uncalibrated(benchmark: Benchmark, claim: Claim) -> bool:
+    """Whether a claim has the reference's settings at a batch size without calibration."""
+    return has_default_settings(benchmark, claim) and not is_calibrated(benchmark, claim)

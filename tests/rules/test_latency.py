@@ -15,7 +15,7 @@ from finishline.rules.errors import ClaimError, RuleError
 from finishline.rules.logs.dawnbench import parse_entry
 from finishline.rules.scoring.latency import latency_figures, median_lower_bound, score_inference
 from finishline.rules.submissions.submission import score_submission
-from finishline.rules.verification.job import Request, run_limit_seconds
+from finishline.rules.verification.job import Request
 from finishline.rules.verification.latency import (
     check_latency,
     judge_latency,
@@ -24,6 +24,7 @@ from finishline.rules.verification.latency import (
     why_not_measurable,
 )
 from finishline.rules.verification.messages import Absence, BackendLatency, Failure, ReplayReport
+from server.base.standing import run_limit_seconds
 from server.verifications.queue_order import build_job
 from server.verifications.views import latency_cost_usd_per_10000, why_absent
 from tests.support.verdicts import CLAIM, LAPTOP, WORKER, trained

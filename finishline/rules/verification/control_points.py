@@ -63,11 +63,6 @@ def batch_size_of(benchmark: Benchmark, claim: Claim) -> float:
     return settings.get("batch_size", 0.0)
 
 
-def is_uncalibrated(benchmark: Benchmark, claim: Claim) -> bool:
-    """Whether a claim has the reference's settings at a batch size without calibration."""
-    return has_default_settings(benchmark, claim) and not is_calibrated(benchmark, claim)
-
-
 @dataclass(frozen=True)
 class BandBreak:
     """A replay left the band at one control point."""

@@ -217,21 +217,6 @@ def beside_of(
     return beside
 
 
-def measures(trainings: Sequence[Training], figure: str) -> bool:
-    """Whether any of some trainings takes a figure."""
-    return any(figure in training.measure for training in trainings)
-
-
-def run_limit_seconds(benchmark: Benchmark, trainings: Sequence[Training]) -> float:
-    """The seconds that one run may take, with a latency's or a package's own. 0 without replays."""
-    policy = benchmark.trainings
-    if policy is not None and any(training.in_box for training in trainings):
-        return policy.run_limit_seconds + policy.start_seconds
-    training = benchmark.replay.run_limit_seconds if benchmark.replay is not None else 0.0
-    measuring = benchmark.latency.limit_seconds if benchmark.latency is not None else 0.0
-    return training + measuring if measures(trainings, "latency") else training
-
-
 _Side = TypeVar("_Side")
 
 
