@@ -25,13 +25,7 @@ from finishline.rules.archive.definitions import (
     possible_rounds,
     tell_rounds,
 )
-from finishline.rules.archive.files import (
-    Archive,
-    ArchiveFile,
-    find_identical,
-    shown,
-    version_of,
-)
+from finishline.rules.archive.files import Archive, ArchiveFile, find_identical, shown, version_of
 from finishline.rules.archive.find import (
     HPC_BENCHMARKS,
     RESULT_NAME,

@@ -7,12 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from finishline.rules.benchmarks.accelerators import (
-    A_CLASS,
-    CLASS_NAME,
-    NAME_LENGTHS,
-    Pricing,
-)
+from finishline.rules.benchmarks.accelerators import A_CLASS, CLASS_NAME, NAME_LENGTHS, Pricing
 from finishline.rules.table import Day, Printable, Table
 from finishline.rules.text import shown
 

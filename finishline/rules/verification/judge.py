@@ -19,16 +19,9 @@ from finishline.rules.statistics.aggregate import (
     olympic_weight,
     standard_deviation,
 )
-from finishline.rules.statistics.gaps import (
-    gap_to_claim,
-    interval_of,
-)
+from finishline.rules.statistics.gaps import gap_to_claim, interval_of
 from finishline.rules.submissions.claim import Claim
-from finishline.rules.verification.control_points import (
-    BandBreak,
-    band_for,
-    first_break,
-)
+from finishline.rules.verification.control_points import BandBreak, band_for, first_break
 from finishline.rules.verification.job import Case
 from finishline.rules.verification.judge_convergence import (
     Curve,

@@ -23,11 +23,7 @@ from finishline.rules.statistics.aggregate import (
     olympic_weight,
     reference_of,
 )
-from finishline.rules.statistics.gaps import (
-    lowest_mean,
-    p_value_of_mean_beyond,
-    t_quantile,
-)
+from finishline.rules.statistics.gaps import lowest_mean, p_value_of_mean_beyond, t_quantile
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.text import count_text
 from finishline.rules.verification.control_points import (
