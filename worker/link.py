@@ -3,8 +3,9 @@
 import logging
 import shlex
 import time
-from collections.abc import Callable
-from typing import Self, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
 import httpx2
@@ -12,12 +13,15 @@ import orjson
 from pydantic import TypeAdapter
 
 from finishline.client.transport import (
+    API,
     NEVER,
+    TIMEOUT,
     FinishlineError,
     NotAllowed,
     NotSignedIn,
-    TimedRetries,
+    Retries,
     Transport,
+    is_temporary,
 )
 from finishline.periodic import PeriodicThread
 from finishline.rules.measurements import ProbeAnswer, WorkerProbe
@@ -42,10 +46,63 @@ REQUEST_TIMEOUT = httpx2.Timeout(5.0)
 CLAIM_RETRY_SECONDS = 30.0
 PROBE_RETRY_SECONDS = 10.0
 REPORT_RETRY_LEASES = 10.0
+FIRST_WAIT_SECONDS = 0.1
+LONGEST_WAIT_SECONDS = 2.0
+SERVER_FAULTS = range(500, 600)
 
 NO_BOX = BoxWord()
 _Message = TypeVar("_Message")
+_Answer = TypeVar("_Answer")
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TimedRetries:
+    """Retries of a request for some seconds, after any fault of the server.
+
+    The pauses double from a tenth of a second to two seconds, each with a line in the log.
+    """
+
+    seconds: float
+    pause: Callable[[float], None] = time.sleep
+
+    def attempt(self, request: Callable[[], _Answer]) -> _Answer:
+        """Call `request` until it succeeds or time is up. Raises the last failure."""
+        give_up_at = time.monotonic() + self.seconds
+        wait_seconds = FIRST_WAIT_SECONDS
+        while True:
+            try:
+                return request()
+            except FinishlineError as error:
+                left_seconds = give_up_at - time.monotonic()
+                if not is_temporary(error, SERVER_FAULTS) or wait_seconds > left_seconds:
+                    raise
+                # As long as the server asks, but not so long that no try is left.
+                asked_seconds = min(error.retry_after_seconds or 0.0, left_seconds / 2)
+                pause_seconds = max(wait_seconds, asked_seconds)
+                log.warning("%s Trying again in %.1f s.", error.detail, pause_seconds)
+            self.pause(pause_seconds)
+            wait_seconds = min(2 * wait_seconds, LONGEST_WAIT_SECONDS)
+
+
+class Exchange(Transport):
+    """Connections that exchange content, each under a lease's own headers."""
+
+    def exchange(
+        self,
+        path: str,
+        content: bytes | None = None,
+        *,
+        headers: Mapping[str, str],
+        retries: Retries | TimedRetries,
+        timeout: httpx2.Timeout = TIMEOUT,
+    ) -> bytes:
+        """The content at an API path, or the answer to posted JSON text."""
+        method, request = "GET", dict[str, Any](headers=dict(headers))
+        if content is not None:
+            method, request = "POST", {"content": content, "timeout": timeout}
+            request["headers"] = {"Content-Type": "application/json"} | dict(headers)
+        return retries.attempt(lambda: self._request(method, API + path, **request).content)
 
 
 class WorkerLink:
@@ -63,7 +120,7 @@ class WorkerLink:
         transport: httpx2.BaseTransport | None = None,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._transport = Transport(server_url, token, timeout=REQUEST_TIMEOUT, transport=transport)
+        self._transport = Exchange(server_url, token, timeout=REQUEST_TIMEOUT, transport=transport)
         self._pause = pause
 
     def __enter__(self) -> Self:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import httpx2
 
 from finishline.cli.errors import CliError, ExitCode, UsageError, cli_errors
-from finishline.client.transport import TIMEOUT, Retries, TimedRetries, Transport, segment
+from finishline.client.transport import TIMEOUT, Retries, Transport, segment
 from finishline.profiles import chosen_server
 
 __all__ = ["ServerClient", "View", "segment"]
@@ -65,7 +65,7 @@ class ServerClient(Transport):
             None if found is None else _checked(found if isinstance(found, dict) else {}, self.url)
         )
 
-    def _attempt(self, retries: Retries | TimedRetries, request: Callable[[], Answer]) -> Answer:
+    def _attempt(self, retries: Retries, request: Callable[[], Answer]) -> Answer:
         with cli_errors():
             return super()._attempt(retries, request)
 

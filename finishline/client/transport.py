@@ -1,7 +1,6 @@
 """HTTP with one server: JSON in, JSON out, retries, and one sentence for each failure."""
 
 import ipaddress
-import logging
 import random
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
@@ -26,7 +25,8 @@ from finishline.client.errors import (
 # A worker imports this module alone of the client.
 __all__ = [
     "NEVER", "TIMEOUT", "Conflict", "FilePart", "FinishlineError", "NotAllowed", "NotSignedIn",
-    "Progress", "Retries", "TimedRetries", "Transport", "checked_url", "segment",
+    "Progress", "Retries", "Transport", "checked_url", "is_temporary",
+    "segment",
 ]  # fmt: skip
 
 API = "/api/v1"
@@ -41,10 +41,6 @@ Answer = TypeVar("Answer")
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 60.0
 TEMPORARY = (502, 503, 504)
-FIRST_WAIT_SECONDS = 0.1
-LONGEST_WAIT_SECONDS = 2.0
-SERVER_FAULTS = range(500, 600)
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -81,38 +77,9 @@ class Retries:
 NEVER = Retries(count=0)
 
 
-@dataclass(frozen=True)
-class TimedRetries:
-    """Retries of a request for some seconds, after any fault of the server. Workers use it.
-
-    The pauses double from a tenth of a second to two seconds, each with a line in the log.
-    """
-
-    seconds: float
-    pause: Callable[[float], None] = time.sleep
-
-    def attempt(self, request: Callable[[], Answer]) -> Answer:
-        """Call `request` until it succeeds or time is up. Raises the last failure."""
-        give_up_at = time.monotonic() + self.seconds
-        wait_seconds = FIRST_WAIT_SECONDS
-        while True:
-            try:
-                return request()
-            except FinishlineError as error:
-                left_seconds = give_up_at - time.monotonic()
-                if not _is_temporary(error, SERVER_FAULTS) or wait_seconds > left_seconds:
-                    raise
-                # As long as the server asks, but not so long that no try is left.
-                asked_seconds = min(error.retry_after_seconds or 0.0, left_seconds / 2)
-                pause_seconds = max(wait_seconds, asked_seconds)
-                log.warning("%s Trying again in %.1f s.", error.detail, pause_seconds)
-            self.pause(pause_seconds)
-            wait_seconds = min(2 * wait_seconds, LONGEST_WAIT_SECONDS)
-
-
 def _pause_seconds(error: FinishlineError, number: int, *, only_told: bool) -> float | None:
     """Seconds to wait before the next try, None if there is none."""
-    if not _is_temporary(error):
+    if not is_temporary(error):
         return None
     if error.retry_after_seconds is not None:
         asked = error.retry_after_seconds
@@ -124,7 +91,7 @@ def _pause_seconds(error: FinishlineError, number: int, *, only_told: bool) -> f
     return longest * random.uniform(0.5, 1.0)  # noqa: S311  nothing secret is drawn
 
 
-def _is_temporary(error: FinishlineError, statuses: Container[int] = TEMPORARY) -> bool:
+def is_temporary(error: FinishlineError, statuses: Container[int] = TEMPORARY) -> bool:
     """Whether the same request may succeed later: a status that says so, or no answer at all."""
     if isinstance(error, TooManyRequests):
         return True
@@ -191,22 +158,6 @@ class Transport:
         retries = {"DELETE": self._retries, "PATCH": NEVER}.get(method, self._retries.when_told())
         return self._json(retries, method, API + path, json=body)
 
-    def exchange(
-        self,
-        path: str,
-        content: bytes | None = None,
-        *,
-        headers: Mapping[str, str],
-        retries: Retries | TimedRetries,
-        timeout: httpx2.Timeout = TIMEOUT,
-    ) -> bytes:
-        """The content at an API path, or the answer to posted JSON text."""
-        method, request = "GET", dict[str, Any](headers=dict(headers))
-        if content is not None:
-            method, request = "POST", {"content": content, "timeout": timeout}
-            request["headers"] = {"Content-Type": "application/json"} | dict(headers)
-        return self._attempt(retries, lambda: self._request(method, API + path, **request).content)
-
     def post_form(
         self,
         path: str,
@@ -263,10 +214,10 @@ class Transport:
                 raise error_of(answer)
             yield answer.iter_bytes()
 
-    def _attempt(self, retries: Retries | TimedRetries, request: Callable[[], Answer]) -> Answer:
+    def _attempt(self, retries: Retries, request: Callable[[], Answer]) -> Answer:
         return retries.attempt(request)
 
-    def _json(self, retries: Retries | TimedRetries, method: str, path: str, **request: Any) -> Any:
+    def _json(self, retries: Retries, method: str, path: str, **request: Any) -> Any:
         return self._attempt(
             retries, lambda: self._document(self._request(method, path, **request))
         )
