@@ -89,46 +89,35 @@ def put(field, value):
     return change
 
 
+A_WHOLE_NUMBER = "a whole number from 0"
+
+
 @pytest.mark.parametrize(
-    ("field", "value"),
+    ("field", "value", "expected"),
     [
-        ("benchmark", ...),
-        ("benchmark", "../digits"),
-        ("benchmark", ["digits"]),
-        ("division", ...),
-        ("division", None),
-        ("model", 5),
-        ("framework", "x" * 5000),
-        ("framework", "torch\x07"),
-        ("system", ...),
-        ("system", "a laptop"),
-        ("system.name", ...),
-        ("system.hardware_class", " "),
-        ("system.processor", None),
-        ("system.processor_count", 0),
-        ("system.processor_count", 2.5),
-        ("system.memory_gib", -1),
-        ("system.memory_gib", "16 GiB"),
-        ("system.accelerator_count", -1),
-        ("system.price_usd_per_hour", 0),
-        ("system.price_usd_per_hour", "free"),
-        ("system.colour", "red"),
-        ("hyperparameters", [64]),
-        ("hyperparameters.batch_size", "64"),
-        ("hyperparameters.batch_size", 64.5),
-        ("hyperparameters.batch_size", 8),
-        ("hyperparameters.momentum", 0.95),  # closed: the reference's value and no other
-        ("hyperparameters.dropout", 0.1),
-        ("runs", ...),
-        ("runs", []),
-        ("runs", "run_0.log"),
-        ("runs", ["a.log", 7]),
-        ("runs", [f"{i}.log" for i in range(101)]),
-        ("notes", 5),
+        *((name, ..., "") for name in ("benchmark", "division", "system", "system.name", "runs")),
+        ("benchmark", "../digits", "cifar10 or digits"), ("benchmark", ["digits"], ""),
+        ("benchmark", "mnist", "cifar10 or digits"), ("division", None, ""), ("model", 5, ""),
+        ("framework", "x" * 5000, ""), ("framework", "torch\x07", ""), ("system", "a laptop", ""),
+        ("system.hardware_class", " ", ""), ("system.processor", None, ""),
+        ("system.processor_count", 0, ""), ("system.processor_count", 2.5, ""),
+        ("system.memory_gib", -1, ""), ("system.memory_gib", "16 GiB", ""),
+        ("system.accelerator_count", -1, ""), ("system.price_usd_per_hour", 0, ""),
+        ("system.price_usd_per_hour", "free", ""), ("system.colour", "red", ""),
+        ("hyperparameters", [64], ""), ("hyperparameters.batch_size", "64", ""),
+        ("hyperparameters.batch_size", 64.5, ""), ("hyperparameters.batch_size", 8, ""),
+        ("hyperparameters.momentum", 0.95, "0.9"),  # Closed: the reference's value alone.
+        ("hyperparameters.dropout", 0.1, ""), ("runs", [], ""), ("runs", "run_0.log", ""),
+        ("runs", ["a.log", 7], ""), ("runs", [f"{i}.log" for i in range(101)], ""),
+        ("notes", 5, ""), *(("precision", each, "") for each in ("float32", "", 32, "FP32")),
+        ("trained_with", "mine", "reference or own"),
+        ("trained_with", 1, "a text of 1 to 4000 characters"), ("tuning", 40, "a JSON object"),
+        ("tuning.trials", 2.5, A_WHOLE_NUMBER), ("tuning.trials", -1, A_WHOLE_NUMBER),
+        ("tuning.seconds", ..., "a number from 0 to 1e+12"), ("tuning.gpus", 8, "one of"),
     ],
-)
-def test_a_wrong_claim_names_file_field_and_what_was_expected(read, field, value):
-    table = good()
+)  # fmt: skip
+def test_a_wrong_claim_names_file_field_and_what_was_expected(read, field, value, expected):
+    table = good() | {"tuning": {"trials": 40, "seconds": 1}}
     put(field, value)(table)
 
     with pytest.raises(RuleError) as caught:
@@ -137,6 +126,7 @@ def test_a_wrong_claim_names_file_field_and_what_was_expected(read, field, value
     error = caught.value.problems[0]
     assert (error.file, error.field) == ("submission.json", field)
     assert error.expected
+    assert error.expected.startswith(expected)
     assert len(str(error)) < 400
 
 
@@ -187,31 +177,6 @@ def test_of_a_misspelt_field_the_one_that_was_meant_is_named(read, changes, fiel
 
 
 @pytest.mark.parametrize(
-    ("changes", "field", "expected"),
-    [
-        ({"benchmark": "mnist"}, "benchmark", "cifar10 or digits"),
-        ({"benchmark": "cifar10", "hyperparameters": {}}, "division", "open"),
-        ({"precision": "float32"}, "precision", ""),
-        ({"precision": ""}, "precision", ""),
-        ({"precision": 32}, "precision", ""),
-        ({"precision": "FP32"}, "precision", ""),
-        ({"trained_with": "mine"}, "trained_with", "reference or own"),
-        ({"trained_with": 1}, "trained_with", "a text of 1 to 4000 characters"),
-        ({"tuning": 40}, "tuning", "a JSON object"),
-        ({"tuning": {"trials": 40}}, "tuning.seconds", "a number from 0 to 1e+12"),
-        ({"tuning": {"trials": 2.5, "seconds": 1}}, "tuning.trials", "a whole number from 0"),
-        ({"tuning": {"trials": -1, "seconds": 1}}, "tuning.trials", "a whole number from 0"),
-        ({"tuning": {"trials": 1, "seconds": 1, "gpus": 8}}, "tuning.gpus", "one of"),
-    ],
-)
-def test_a_wrong_value_is_refused_with_what_was_expected(read, changes, field, expected):
-    with pytest.raises(ClaimError) as caught:
-        read(good() | changes)
-    assert caught.value.field == field
-    assert caught.value.expected.startswith(expected)
-
-
-@pytest.mark.parametrize(
     ("division", "settings"),
     [
         ("closed", {"momentum": 0.9}),  # What the reference has may be repeated.
@@ -226,6 +191,8 @@ def test_settings_that_a_division_allows_are_read(read, division, settings):
 
 def test_open_has_limits_too(read):
     opened = good() | {"division": "open"}
+    with pytest.raises(ClaimError, match=r"field division: .*expected open"):
+        read(good() | {"benchmark": "cifar10", "hyperparameters": {}})
     with pytest.raises(ClaimError, match="momentum"):
         read(opened | {"hyperparameters": {"momentum": 1.5}})
     for name in ("", "rate\u202e", "a" * 101):
@@ -243,17 +210,9 @@ def test_open_has_limits_too(read):
 
 @pytest.mark.parametrize(
     ("content", "line"),
-    [
-        (b"", 1),
-        (b'{"a": 1,\n "b": }', 2),
-        (b'{"a": NaN}', 1),
-        (b'{"a": Infinity}', 1),
-        (b"[1]", 1),
-        (b'"text"', 1),
-        (b"\xff\xfd{}", 1),
-        (b"[" * 100_000, None),
-    ],
-)
+    [(b"", 1), (b'{"a": 1,\n "b": }', 2), (b'{"a": NaN}', 1), (b'{"a": Infinity}', 1), (b"[1]", 1),
+     (b'"text"', 1), (b"\xff\xfd{}", 1), (b"[" * 100_000, None)],
+)  # fmt: skip
 def test_what_is_no_json_object_names_file_and_line(content, line):
     with pytest.raises(ClaimError) as caught:
         read_json_object(content, file="submission.json")
@@ -265,7 +224,6 @@ def test_what_is_no_json_object_names_file_and_line(content, line):
 def test_a_json_of_more_than_its_limit_is_not_even_parsed():
     padded = b"{}" + b" " * (CLAIM_LIMIT_BYTES - 2)
     assert read_json_object(padded, file="a.json") == {}
-
     with pytest.raises(ClaimError, match="bytes"):
         read_json_object(padded + b" ", file="a.json")
 
