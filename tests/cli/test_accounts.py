@@ -13,8 +13,6 @@ MADE = {
     "id": 7, "user": "ann", "role": "submitter", "label": "nightly",
     "expires_at": "2026-12-21T18:00:59+01:00", "revoked_at": None, "last_used_at": None,
 }  # fmt: skip
-
-
 USER = {
     "name": "ann lee", "role": "organiser", "organisation": "Example Labs", "email": None,
     "tokens": 2, "last_used_at": None, "disabled_at": None,
@@ -54,11 +52,8 @@ def test_a_link_to_join_is_made_listed_and_revoked(finishline, standin):
 
     made = finishline("invite", "--uses", "200", "--until", "2027-02-01")
     assert made.out.splitlines() == ["https://tta.example/join/3-x"]
-    assert body_of(standin.asked[-1]) == {
-        "role": "submitter",
-        "uses": 200,
-        "last_day": "2027-02-01",
-    }
+    sent = {"role": "submitter", "uses": 200, "last_day": "2027-02-01"}
+    assert body_of(standin.asked[-1]) == sent
     assert "1 of 200" in finishline("admin", "invitation", "list").out
     assert finishline("admin", "invitation", "revoke", "3").out == "Link 3 is revoked.\n"
 
@@ -77,9 +72,8 @@ def test_an_admin_keeps_users_over_every_page_of_them(finishline, standin):
     assert "enabled, known" in finishline("admin", "user", "list").out
     added = finishline("admin", "user", "add", "ann lee", "--organisation", "Example Labs")
     assert added.out.endswith("finishline admin user approve 'ann lee'\n")
-    assert body_of(standin.asked[-1]) == {
-        "name": "ann lee", "role": "submitter", "organisation": "Example Labs",
-    }  # fmt: skip
+    sent = {"name": "ann lee", "role": "submitter", "organisation": "Example Labs"}
+    assert body_of(standin.asked[-1]) == sent
     for arguments, sent in (
         ("set --role admin --no-email", {"role": "admin", "email": None}),
         ("set --no-organisation", {"organisation": None}),
@@ -108,9 +102,8 @@ def test_an_admin_keeps_organisations_and_tokens(finishline, standin):
     assert "fl_" not in finishline("admin", "token", "list", "--user", "ann").out
     assert standin.asked[-1].path == "/api/v1/tokens?user=ann"
     finishline("admin", "token", "make", "ann", "--role", "worker", "--days", "30")
-    assert body_of(standin.asked[-1]) == {
-        "user": "ann", "role": "worker", "expires_in_days": 30.0,
-    }  # fmt: skip
+    sent = {"user": "ann", "role": "worker", "expires_in_days": 30.0}
+    assert body_of(standin.asked[-1]) == sent
     assert finishline("admin", "token", "revoke", "7").out == (
         "Token 7 is revoked.\nAlso revoked: 2 tokens made with it: 9, 12.\n"
     )
@@ -132,23 +125,14 @@ def test_missing_or_refused_tokens_are_made_with_their_roles(tmp_path, standin):
 
     workers = [LocalWorker("", "cpu"), LocalWorker("-cuda-1", "cuda:1", "GPU-1")]
     files = ensure_tokens(paths, workers, url=standin.url, make_tokens=make)
-    assert made == [
-        ("organiser", "organiser"),
-        ("demo", "submitter"),
-        ("worker", "worker"),
-        ("worker", "worker"),
-    ]
+    others = [("demo", "submitter"), ("worker", "worker"), ("worker", "worker")]
+    assert made == [("organiser", "organiser"), *others]
     assert {name: read_token(path) for name, path in files.items()} == {
-        "admin": "fl_old_admin",
-        "organiser": "fl_organiser",
-        "demo": "fl_demo",
-        "worker": "fl_worker",
-        "worker-cuda-1": "fl_worker",
-    }
-    assert [asked.headers["Authorization"] for asked in standin.asked] == [
-        "Bearer fl_old_admin",
-        "Bearer fl_old_organiser",
-    ]
+        "admin": "fl_old_admin", "organiser": "fl_organiser", "demo": "fl_demo",
+        "worker": "fl_worker", "worker-cuda-1": "fl_worker",
+    }  # fmt: skip
+    used = [asked.headers["Authorization"] for asked in standin.asked]
+    assert used == ["Bearer fl_old_admin", "Bearer fl_old_organiser"]
 
 
 USES = [
@@ -157,8 +141,6 @@ USES = [
     {"measure": "gpu_seconds_per_month", "allowed": None, "used": 5400.0, "reserved": 1800.0,
      "room_at": None},
 ]  # fmt: skip
-
-
 ALICE = {"user": "al [x]", "quotas": USES}
 
 
@@ -195,12 +177,8 @@ HOOK = {
     "id": "h1", "url": "https://hooks.example/[a]", "kinds": ["record.set"], "scope": "benchmark",
     "benchmark": "digits", "failing_since": None, "disabled_because": "It returned 410 Gone.",
 }  # fmt: skip
-
-
 TRY = {"at": "2030-01-01T00:00:00Z", "status": None, "milliseconds": 12.5, "answer": "",
        "error": "No answer."}  # fmt: skip
-
-
 DELIVERY = {
     "id": 7, "kind": "record.set", "state": "waiting", "due_at": "2030-01-01", "tries": [TRY],
 }  # fmt: skip
@@ -212,12 +190,9 @@ def test_a_webhook_is_made_and_its_secret_shown(finishline, standin):
     ran = finishline(*add, "--kind", "submission.verified")
 
     assert (ran.code, ran.out.splitlines()[0]) == (0, "whsec_x")
-    assert body_of(standin.asked[0]) == {
-        "url": "https://a.example",
-        "kinds": ["record.set", "submission.verified"],
-        "scope": "own",
-        "benchmark": None,
-    }
+    kinds = ["record.set", "submission.verified"]
+    sent = {"url": "https://a.example", "kinds": kinds, "scope": "own", "benchmark": None}
+    assert body_of(standin.asked[0]) == sent
     finishline(*add, "--benchmark", "digits")
     finishline(*add, "--all")
     assert [body_of(asked)["scope"] for asked in standin.asked] == ["own", "benchmark", "all"]
@@ -249,18 +224,12 @@ PRICE = {
     "pricing": "on_demand", "usd_per_hour": 12.5, "effective_on": "2026-03-01",
     "source_url": "https://a.example", "note": None, "supersedes": None, "superseded_by": 9,
 }  # fmt: skip
-
-
 SENT = {
     "provider": "cloud", "instance": "gpu.8", "region": "north", "pricing": "on_demand",
     "usd_per_hour": 12.5, "effective_on": "2026-03-01", "source_url": "https://a.example",
     "note": None, "supersedes": None, "hardware_class": None,
 }  # fmt: skip
-
-
 HEADER = "provider,instance,region,usd_per_hour,effective_on,source_url"
-
-
 ROW = "cloud,gpu.8,north,12.5,2026-03-01,https://a.example"
 
 
@@ -368,11 +337,9 @@ def test_a_bad_file_is_refused_with_line_and_field_and_nothing_is_sent(
 
 PATH = "/api/v1/benchmarks/digits/phases"
 DATES = {
-    "opens_at": "2026-12-01T09:00:00Z",
-    "freezes_at": None,
-    "closes_at": "2027-01-15T00:00:00Z",
-    "embargo_until": None,
-}
+    "opens_at": "2026-12-01T09:00:00Z", "freezes_at": None,
+    "closes_at": "2027-01-15T00:00:00Z", "embargo_until": None,
+}  # fmt: skip
 NOW = {"phase": "announced", "sentence": "Not open yet.", "takes_submissions": False}
 SET = {"reason": "the [winter] round", "set_by": "olivia", "set_at": "2026-11-21T18:00:00Z"}
 FOUND = {
@@ -393,21 +360,15 @@ def test_phases_are_shown_and_a_date_that_is_not_given_stays(finishline, standin
     assert finishline(*change).code == 2  # No reason.
     assert finishline(*change, "--reason", "open end").code == 0
     [posted] = [asked for asked in standin.asked if asked.method == "POST"]
-    assert body_of(posted) == DATES | {
-        "freezes_at": "2026-12-02T00:00Z",
-        "closes_at": None,
-        "reason": "open end",
-        "unfreeze": False,
-    }
+    sent = {"freezes_at": "2026-12-02T00:00Z", "closes_at": None, "reason": "open end"}
+    assert body_of(posted) == DATES | sent | {"unfreeze": False}
 
 
 @pytest.mark.parametrize(
     ("more", "end", "told"),
-    [
-        ((), "withdrawal", "is withdrawn; its page stays"),
-        (("--undo",), "reinstatement", "ranks again"),
-    ],
-)
+    [((), "withdrawal", "is withdrawn; its page stays"),
+     (("--undo",), "reinstatement", "ranks again")],
+)  # fmt: skip
 def test_a_submission_is_withdrawn_with_a_reason_and_comes_back_by_an_organiser(
     more, end, told, finishline, standin
 ):

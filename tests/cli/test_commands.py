@@ -529,29 +529,29 @@ def test_workers_tell_whose_packages_they_train(entries, why, told, finishline, 
         ("resume", {"alive": True, "drift": "8 % slow"}, "gets no work while its speed check"),
         ("pause", {"alive": False}, "once started again, it leases nothing until it is resumed"),
         ("pause", {"alive": True}, "is paused"),
+        ("pause", {}, "is paused"),
+        ("resume", {}, "is resumed"),
     ],
 )
 def test_what_a_worker_does_after_an_order_is_told_as_it_is(
     finishline, standin, order, worker, told
 ):
-    standin.answer(f"POST /api/v1/workers/w1/{order}", {"worker": worker})
+    standin.answer(f"POST /api/v1/workers/w%201/{order}", {"worker": worker})
+    assert finishline("workers", order, "w 1").code == (2 if order == "pause" else 0)
 
-    said = finishline("workers", order, "w1", "--reason", "fans").out
-    assert said.startswith("Worker w1 ")
+    said = finishline("workers", order, "w 1", "--reason", "fans").out
+    assert said.startswith("Worker w 1 ")
     assert told in said
+    bodies = [json.loads(asked.body) for asked in standin.asked]
+    assert bodies == [*([] if order == "pause" else [{}]), {"reason": "fans"}]
 
 
-def test_workers_and_everything_are_paused_and_resumed(finishline, standin):
+def test_the_queue_is_paused_resumed_and_shown(finishline, standin):
     for order in ("pause", "resume"):
-        standin.answer(f"POST /api/v1/workers/w%201/{order}", {"worker": {}})
         standin.answer(f"POST /api/v1/queue/{order}", {"classes": []})
-    assert "w 1 is paused" in finishline("workers", "pause", "w 1", "--reason", "fans").out
-    assert "is resumed" in finishline("workers", "resume", "w 1").out
-    assert finishline("workers", "pause", "w 1").code == 2
     assert "Every queue is paused" in finishline("queue", "pause", "--reason", "move").out
     assert "Every queue is resumed" in finishline("queue", "resume").out
-    bodies = [json.loads(asked.body) for asked in standin.asked]
-    assert bodies == [{"reason": "fans"}, {}, {"reason": "move"}, {}]
+    assert [json.loads(asked.body) for asked in standin.asked] == [{"reason": "move"}, {}]
 
     item = {"position": 1, "verification_id": "v1", "kind": "replay", "benchmark": "digits",
             "asked_at": "2026-01-01T00:00:00Z", "expected_start": None,
@@ -580,20 +580,12 @@ def test_what_waits_under_embargo_is_counted(finishline, standin, count, told):
 
 @pytest.mark.parametrize(
     ("command", "path"),
-    [
-        ("leaderboard digits", "/leaderboards/digits"),
-        ("benchmarks", "/benchmarks"),
-        ("calibration list", "/calibrations"),
-        ("calibration show c1", "/calibrations/c1"),
-        ("calibration compare c1", "/calibrations/c1/compare"),
-        ("check-proof v1", "/verifications/v1/proof"),
-        ("compare-verifications v1 v2", "/verifications/compare"),
-        ("prices list", "/prices"),
-        ("workers", "/workers"),
-        ("queue", "/queue"),
-        ("show s1", "/submissions/s1"),
-    ],
-)
+    [("leaderboard digits", "/leaderboards/digits"), ("benchmarks", "/benchmarks"),
+     ("calibration list", "/calibrations"), ("calibration show c1", "/calibrations/c1"),
+     ("calibration compare c1", "/calibrations/c1/compare"), ("prices list", "/prices"),
+     ("check-proof v1", "/verifications/v1/proof"), ("workers", "/workers"), ("queue", "/queue"),
+     ("compare-verifications v1 v2", "/verifications/compare"), ("show s1", "/submissions/s1")],
+)  # fmt: skip
 def test_reads_send_the_token_which_a_server_for_members_needs(finishline, standin, command, path):
     standin.refuse(f"GET /api/v1{path}", 404, "nothing")
     assert finishline(*command.split(), "--token", "fl_mine").code == 6

@@ -58,13 +58,8 @@ def test_a_read_is_tried_again_until_the_server_is_back(status):
 def test_the_pause_is_the_one_the_server_asks_for():
     past = "Wed, 21 Oct 2015 07:28:00 GMT"
     nonsense, far = "soon", f"Wed, 21 Oct 2026 07:28:00 +{'9' * 20}"
-    server = Server(
-        answer(429, retry_after="7"),
-        answer(503, retry_after=past),
-        answer(503, retry_after=nonsense),
-        answer(503, retry_after=far),
-        answer(),
-    )
+    said = [answer(503, retry_after=each) for each in (past, nonsense, far)]
+    server = Server(answer(429, retry_after="7"), *said, answer())
     with server.client() as client:
         client.benchmarks()
     assert server.pauses[:2] == [7.0, 0.0]
@@ -73,18 +68,12 @@ def test_the_pause_is_the_one_the_server_asks_for():
 
 @pytest.mark.parametrize(
     ("status", "kind", "asked"),
-    [
-        (401, finishline.NotSignedIn, 1),
-        (403, finishline.NotAllowed, 1),
-        (404, finishline.NotFound, 1),
-        (409, finishline.Conflict, 1),
-        (413, finishline.Refused, 1),
-        (422, finishline.Refused, 1),
-        (302, finishline.Unavailable, 1),
-        (500, finishline.Unavailable, 1),
-        (503, finishline.Unavailable, 3),  # The last failure, once all tries are used.
-    ],
-)
+    [(401, finishline.NotSignedIn, 1), (403, finishline.NotAllowed, 1),
+     (404, finishline.NotFound, 1), (409, finishline.Conflict, 1), (413, finishline.Refused, 1),
+     (422, finishline.Refused, 1), (302, finishline.Unavailable, 1),
+     (500, finishline.Unavailable, 1),
+     (503, finishline.Unavailable, 3)],  # The last failure, once all tries are used.
+)  # fmt: skip
 def test_each_status_has_its_error(status, kind, asked):
     server = Server(answer(status, json={"detail": "no"}))
     with server.client(retries=2) as client, pytest.raises(FinishlineError) as caught:
