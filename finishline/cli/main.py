@@ -73,10 +73,11 @@ COMMANDS = {
     "webhook": "requests:COMMANDS",
     "calibration": "calibration:app",
     "training": "entry:app",
-    "data": "data:app",
 }
 # Commands of finishline-server, found by its entry points `finishline.commands`.
-SERVER_COMMANDS = ("up", "service", "backup", "restore", "bench", "scale", "profile", "probe")
+SERVER_COMMANDS = (
+    "up", "service", "backup", "restore", "data", "bench", "scale", "profile", "probe",
+)  # fmt: skip
 
 
 class Commands(TyperGroup):
