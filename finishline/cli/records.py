@@ -74,7 +74,7 @@ def _walk(root: Path, compressed: list[str]) -> Iterator[ArchiveFile]:
             path = "/".join((*below, name))
             if name.lower().endswith(SUFFIXES):
                 with suppress(OSError):  # It was there a moment ago.
-                    yield _file(path, (*place, name), Path(folder, name).lstat())
+                    yield _file(path, (*place, name), os.lstat(f"{folder}/{name}"))
             elif name.lower().endswith(COMPRESSED):
                 compressed.append(shown(path))
 

@@ -227,7 +227,6 @@ def _read_files(
     target = reader.definitions.quality_in_logs(name, benchmark)
     readings = []
     for file in found.runs:
-        reading = Reading(Run(file.path, clock="mlperf", evaluations=()))
         try:
             chunks = reader.archive.chunks(file)
             first = next(chunks, b"")
@@ -237,7 +236,7 @@ def _read_files(
                 message = f"no log but {words[:80]!r}: the run counts as slower than all others"
                 expected = "the log of a run, or a run that the rule drops"
                 problems.warn("placeholder", message, file.path, expected=expected)
-                reading = replace(reading, placeholder=True)
+                reading = Reading(Run(file.path, "mlperf", ()), placeholder=True)
             else:
                 reading = read_log(
                     itertools.chain((first,), chunks),
@@ -251,6 +250,7 @@ def _read_files(
                 )
         except RuleError as error:
             problems.report(error)
+            reading = Reading(Run(file.path, "mlperf", ()))
         readings.append(reading)
         if others := reader.identical.get(file.path):
             more = f" and {len(others) - 1} more" if len(others) > 1 else ""
@@ -357,6 +357,8 @@ def _published_run(reading: Reading, benchmark: Benchmark | None) -> Run:
     if not reading.trusted or run.stop_seconds is None or status != "success":
         status = "not converged"
     preparation = None if benchmark is None else run.preparation_seconds
+    if (status, preparation) == (run.status, run.preparation_seconds):
+        return run
     return replace(run, status=status, preparation_seconds=preparation)
 
 

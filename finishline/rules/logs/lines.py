@@ -11,8 +11,8 @@ Source: mlcommons/training_results_v0.5; mlperf-logging, mlp_parser/ruleset_060 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from functools import cache
-from typing import Any, NamedTuple, TypeGuard
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple, TypeGuard
 
 import orjson
 
@@ -32,15 +32,11 @@ MISLEADING_KEYS = ("global_batch_size", "eval_accuracy", "eval_error", "run_stop
 QUOTED_KEYS = {key: b'"%b"' % key.encode() for key in MISLEADING_KEYS}
 
 _NAME = rb"\w{1,60}+"
-# A line as MLPerf's own logger spells it: up to its key, and the JSON of its value and metadata.
-_HEAD = rb' \{"namespace": "", "time_ms": [0-9]{13}, "event_type": "[A-Z_]++", "key": '
-_LEADING = rb'(?!(?:%b)")' % "|".join(MISLEADING_KEYS).encode()
-_TEXT = rb'"%b[^"\\:\x00-\x1f]*+"' % _LEADING
-_NUMBER = rb"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:e[+-]?[0-9]{1,2})?+"
-_VALUE = rb"(?:%b|%b|null|true|false)" % (_NUMBER, _TEXT)
-_PAIR = rb'"%b[\w.]++": %b' % (_LEADING, _VALUE)
-_TABLE = rb"\{(?:%b(?:, %b)*+)?+\}" % (_PAIR, _PAIR)
-_REST = rb'"value": (?:%b|%b), "metadata": %b\} *+(?=[\r\n]|:::ML|\Z)' % (_VALUE, _TABLE, _TABLE)
+# The shape of a line has nines for all digits, the largest, so a log has few shapes. A line of a
+# sound shape is sound too, but for a leading zero after ": ", and where this is found in the shape.
+_SHAPES = bytes.maketrans(b"\r012345678", b"\n999999999")
+_LEADING_ZERO = re.compile(rb": 0[0-9]")
+_UNSURE = re.compile(rb"[\\\x80-\xff]|:::ML|[:,\[\t]9|(?<!:) 9|(?<!e)-9")
 _TIME = rb"(?P<time>[0-9]{1,12}(?:\.[0-9]{0,12})?)"
 _COUNTED_05 = rb"run_start|run_stop|eval_accuracy|run_set_random_seed|seed"
 _LINE_05 = re.compile(
@@ -121,22 +117,29 @@ def read_lines(
 ) -> Iterator[Record]:
     """The records of a log, in order.
 
-    With `wanted` the lines with another key are passed over where they are as MLPerf's own logger
-    spells them. A line that is not, such as a broken one, is decoded all the same.
+    With `wanted` sound lines with another key are passed over, most of them without decoding them.
     A line that cannot be read goes to `report` with its text, and is left out. `report` may raise.
     """
     found, number = 0, 1
-    lines = _pattern(form.mark, wanted)
+    marked = re.compile(form.mark + rb"(.{0,512}+).*+")
     for block in whole_line_blocks(chunks, mark=form.mark):
         counted = 0
-        for line in lines.finditer(block):
+        has_shapes = form is MLLOG and _LEADING_ZERO.search(block) is None
+        shapes = block.translate(_SHAPES) if has_shapes else block.replace(b"\r", b"\n")
+        for line in marked.finditer(shapes):  # A carriage return ends a line too.
+            kind = _kind_of(line[1], wanted) if has_shapes else None
+            if kind == "needless":
+                continue
             number += block.count(b"\n", counted, line.start())
             counted = line.start()
             # Ranks that write at once leave out the end of a line.
-            for text in line[1].split(form.mark):
+            for text in block[line.start(1) : line.end()].split(form.mark):
                 try:
-                    record = form.read(text, number)
-                    if record is not None:
+                    if kind == "sound":
+                        record: Record | None = read_record(text, number, is_sound=True)
+                    else:
+                        record = form.read(text, number)
+                    if record is not None and _is_wanted(record, wanted):
                         found += 1
                         if found > MAX_MLLOG_LINES:
                             expected = f"at most {MAX_MLLOG_LINES:,} lines"
@@ -150,17 +153,20 @@ def read_lines(
         number += block.count(b"\n", counted)
 
 
-@cache
-def _pattern(mark: bytes, wanted: frozenset[str] | None) -> re.Pattern[bytes]:
-    """A mark with the text after it. A carriage return ends a line too.
+@lru_cache(maxsize=4096)
+def _kind_of(shape: bytes, wanted: frozenset[str] | None) -> Literal["needless", "sound", None]:
+    """Whether the lines of a shape are sound, and of no use too. None where digits decide."""
+    try:
+        record = read_record(shape, 0)
+    except LogFormatError:
+        return None
+    if _UNSURE.search(shape):
+        return None
+    return "sound" if _is_wanted(record, wanted) else "needless"
 
-    With `wanted` whole lines of MLPerf's own logger with another key are passed over.
-    """
-    if wanted is None:
-        return re.compile(mark + rb"([^\r\n]*+)")
-    keys = "|".join(sorted(wanted)).encode()
-    other = b'%b"(?!(?:%b)")%b", %b' % (_HEAD, keys, _NAME, _REST)
-    return re.compile(rb"%b(?!%b)([^\r\n]*+)" % (mark, other))
+
+def _is_wanted(record: Record, wanted: frozenset[str] | None) -> bool:
+    return wanted is None or record.key in wanted or record.misleading_key() is not None
 
 
 def whole_line_blocks(chunks: Iterable[bytes], *, mark: bytes) -> Iterator[bytes]:
@@ -187,7 +193,7 @@ def is_number(value: object) -> TypeGuard[float]:
     return type(value) is float or type(value) is int
 
 
-def read_record(text: bytes, line: int) -> Record:
+def read_record(text: bytes, line: int, *, is_sound: bool = False) -> Record:
     """The record in the text after `:::MLLOG`. Raises LogFormatError without file and line."""
     if len(text) > MAX_MLLOG_LINE_BYTES:
         refuse_long(text)
@@ -197,15 +203,19 @@ def read_record(text: bytes, line: int) -> Record:
         table = parse_json(text, file="")
     if type(table) is not dict:
         raise line_error("an MLLOG line without an object", None, "a JSON object")
-    key, time_ms, value = table.get("key"), table.get("time_ms"), table.get("value")
+    key: Any = table.get("key")
+    time_ms: Any = table.get("time_ms")
+    value, metadata = table.get("value"), table.get("metadata")
+    metadata = {} if metadata is None else metadata
+    in_time = table.get("event_type") == "POINT_IN_TIME"
+    record = Record(line, key, time_ms, value, metadata, in_time, text)
+    if is_sound:
+        return record
     if type(key) is not str or not 0 < len(key) <= MAX_KEY_LENGTH:
         expected = f"a text of 1 to {MAX_KEY_LENGTH} characters"
         raise line_error("no key", "key", expected)
     if not is_number(time_ms) or not 0 <= time_ms <= MAX_TIME_MS:
         raise line_error(f"got {repr(time_ms)[:60]}{unit_hint(time_ms)}", "time_ms", A_TIME)
-    metadata = table.get("metadata")
-    if metadata is None:
-        metadata = {}
     if type(metadata) is not dict:
         raise line_error(f"got {repr(metadata)[:60]}", "metadata", "a JSON object")
     # Each key is followed by a colon, so a line with no more colons than keys repeats none,
@@ -214,8 +224,7 @@ def read_record(text: bytes, line: int) -> Record:
     if text.find(b"[") >= 0 or text.count(b":") != keys:
         parse_json(text, file="")
         refuse_repeated_keys(text, file="")
-    point_in_time = table.get("event_type") == "POINT_IN_TIME"
-    return Record(line, key, time_ms, value, metadata, point_in_time, text)
+    return record
 
 
 def read_record_05(text: bytes, line: int) -> Record | None:

@@ -133,7 +133,10 @@ def read_system_table(table: Mapping[str, Any], *, file: str) -> SystemDescripti
             expected = f"at most {FIELD_LIMIT} characters"
             problems.append(problem("long_field", name, f"{len(text)} characters", expected))
         if text.casefold() not in NOTHING:
-            texts[name] = "".join(c if c.isprintable() else " " for c in text[:FIELD_LIMIT])
+            text = text[:FIELD_LIMIT]
+            if not text.isprintable():
+                text = "".join(c if c.isprintable() else " " for c in text)
+            texts[name] = text
     problems += [
         problem("empty_field", name, "empty", "a value")
         for name in FILLED_FIELDS

@@ -280,7 +280,7 @@ THREE = (SEED, record_line("tracked_stats"), STOPPED)
                 ("nullACME/train.py", "bad_json"),
                 ('{"loss": 1.5,}', "bad_json"),
                 ("1.", "bad_json"),
-                ("05", "bad_json"),
+                *((zero, "bad_json") for zero in ("05", "-05", " 05", "[05]", "[5, 05]")),
                 ('"a', "bad_json"),
                 ('"\t"', "bad_json"),
                 ("{'loss': 1}", "bad_json"),

@@ -99,6 +99,7 @@ def outcome(content, *, every_line):
 @example(f'{line()[:-1]}\n:::MLLOG "z":1}}\n{line()},{line()[9:]}\n'.encode())
 @example(f'{line(value="null", metadata="{")[:-1]}"x":"\n:::MLLOG {{"}}}}\n'.encode())
 @example(f"{line()},{{}}\n".encode())
+@example("\n".join([*LINES[:7], line("note", '":::MLLOG {}"'), *LINES[7:]]).encode())
 @example("\n".join([*LINES[:7], LINES[7] + "}", *LINES[8:], ""]).encode())
 @example("\n".join([*LINES[:8], line("run_stop", "null", "3500"), *LINES[8:], ""]).encode())
 @example("\n".join(LINES).replace('"eval_accuracy"', '"eval_error"', 1).encode() + b"\n")
