@@ -8,8 +8,16 @@ from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from finishline.devices import TOOL, TOOL_SECONDS, accelerators_of, find_devices
-from finishline.machine import hardware_class_of, memory_gib, processor_count, processor_name
+from finishline.devices import (
+    TOOL,
+    TOOL_SECONDS,
+    accelerators_of,
+    find_devices,
+    hardware_class_of,
+    memory_gib,
+    processor_count,
+    processor_name,
+)
 from finishline.rules.verification.messages import Node, WorkerSystem
 
 PACKAGES = ("torch", "numpy", "scikit-learn", "celery", "onnxruntime")

@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from finishline.machine import local_system
+from finishline.devices import local_system
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import ClaimError, LogFormatError
 from finishline.rules.logs import parse_run_log

@@ -19,8 +19,8 @@ from finishline.cli.commands.verify import request_verification
 from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.main import main
+from finishline.cli.processes import Training
 from finishline.cli.screen import Screen, open_screen
-from finishline.cli.training import Training
 from finishline.cli.watching import watch_verification
 from finishline.rules.text import count_text
 from server.commands.paths import VarPaths

@@ -17,9 +17,8 @@ import typer
 from finishline.cli.client import ServerClient
 from finishline.cli.errors import CliError, ExitCode, UsageError
 from finishline.cli.options import Json
-from finishline.cli.processes import python_module
+from finishline.cli.processes import python_module, require_training_packages
 from finishline.cli.screen import Screen, open_screen
-from finishline.cli.training import require_training_packages
 from server.commands.paths import (
     DEFAULT_VAR,
     BehindProxy,

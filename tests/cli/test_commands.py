@@ -7,7 +7,7 @@ import pytest
 from finishline.cli.client import ServerClient
 from finishline.cli.commands.run import name_of_class
 from finishline.cli.rows import Words, read_rows
-from finishline.machine import local_system
+from finishline.devices import local_system
 
 SYSTEM = {"name": "laptop [2 cores]", "hardware_class": "cpu", "processor": "x"}
 RESULT = {

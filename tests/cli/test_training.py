@@ -11,8 +11,8 @@ import pytest
 
 from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.processes import Training, train_reference
 from finishline.cli.screen import open_console
-from finishline.cli.training import Training, train_reference
 from tests.support.processes import wait_for
 from worker.commands.measuring import bench_table, run_measurement
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from finishline.client.transport import FinishlineError
-from finishline.machine import hardware_class_of
+from finishline.devices import hardware_class_of
 from finishline.rules.measurements import ProbeAnswer
 from tests.support.processes import wait_for
 from worker import roofs

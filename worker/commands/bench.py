@@ -12,9 +12,8 @@ from rich.console import RenderableType
 from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, ExitCode, UsageError
 from finishline.cli.options import BenchmarksDir, Json
-from finishline.cli.processes import python_module
+from finishline.cli.processes import python_module, require_training_packages
 from finishline.cli.screen import open_screen
-from finishline.cli.training import require_training_packages
 from finishline.devices import choose_device
 from finishline.rules.errors import RuleError
 from worker.commands.measuring import (

@@ -10,9 +10,8 @@ import typer
 from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import BenchmarksDir, Data, Named, shows
-from finishline.cli.processes import child_events, python_module
+from finishline.cli.processes import child_events, python_module, require_training_packages
 from finishline.cli.screen import Screen
-from finishline.cli.training import require_training_packages
 from finishline.rules.submissions.claim import reference_of
 
 app = typer.Typer(help="Data sets on this machine: check, fetch.", no_args_is_help=True)

@@ -14,9 +14,11 @@ from finishline.devices import (
     accelerators_of,
     choose_device,
     find_devices,
+    hardware_class_of,
+    processor_count,
+    processor_name,
     without_platform,
 )
-from finishline.machine import hardware_class_of, processor_count, processor_name
 from finishline.rules.errors import RuleError
 from worker.probe import ask_driver
 

@@ -9,10 +9,9 @@ import typer
 from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, ExitCode, UsageError
 from finishline.cli.options import BenchmarksDir, Data, Json
-from finishline.cli.processes import python_module
+from finishline.cli.processes import python_module, require_trainable, require_training_packages
 from finishline.cli.screen import Screen, open_screen
 from finishline.cli.tables import ABSENT, FittingTable, make_table
-from finishline.cli.training import require_trainable, require_training_packages
 from worker.commands.bench import Device
 from worker.commands.measuring import run_measurement
 

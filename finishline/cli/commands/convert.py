@@ -11,8 +11,8 @@ from typer import Argument, Option
 from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import UsageError
 from finishline.cli.options import BenchmarksDir, shows
+from finishline.cli.processes import require_seeds
 from finishline.cli.screen import Screen
-from finishline.cli.training import require_seeds
 from finishline.log.folder import next_log
 from finishline.rules.errors import RuleError
 from finishline.rules.logs.source import (

@@ -18,8 +18,7 @@ from finishline.cli.commands.check import remark_lines
 from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, UsageError
 from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Data, Named, Token, shows
-from finishline.cli.screen import Screen
-from finishline.cli.training import (
+from finishline.cli.processes import (
     Training,
     read_settings,
     require_device,
@@ -28,14 +27,14 @@ from finishline.cli.training import (
     require_training_packages,
     train_reference,
 )
+from finishline.cli.screen import Screen
 from finishline.cli.watching import ReplayProgress, Target, replay_screen
 from finishline.client.errors import problems_of
 from finishline.client.files import CLAIM_NAME, content_of, find_submission_files
 from finishline.definitions import folders_of
-from finishline.devices import choose_device
+from finishline.devices import choose_device, local_system
 from finishline.log.folder import UNSTATED, Submission, logs_in, renew_submission
 from finishline.log.recorder import DIVISION_VARIABLE
-from finishline.machine import local_system
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.logs import parse_run_log
 from finishline.rules.submissions.claim import MAX_SEED, MAX_TRAINED_SEED

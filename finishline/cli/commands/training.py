@@ -20,10 +20,9 @@ from finishline.cli.own_benchmarks import (
     read_task,
     write_template,
 )
-from finishline.cli.processes import FAILED, TRAIN, box_events
+from finishline.cli.processes import FAILED, TRAIN, box_events, require_seeds
 from finishline.cli.screen import Screen, as_it_is
 from finishline.cli.tables import seconds_text
-from finishline.cli.training import require_seeds
 from finishline.package_folder import package_folder
 from finishline.places import installed_server
 from finishline.rules.statistics.aggregate import SHORTEST_SECONDS
