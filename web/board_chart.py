@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from finishline.rules.benchmarks.accelerators import hardware_words
 from finishline.rules.ranking import POSSIBLE, evidence_words
 from web.chart_parts import (
     SYMBOLS,
@@ -28,7 +27,7 @@ from web.chart_parts import (
     vendor_paint,
 )
 from web.formats import DASH, TimeFormat, milliseconds, money, number, time_format
-from web.names import byline, hardware
+from web.names import byline, hardware, hardware_words
 
 MOST_INTERVALS = 25
 FEWEST_POINTS = 2

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from finishline.rules.benchmarks.accelerators import Accelerator, accelerator_of_system
+from finishline.rules.benchmarks.accelerators import Accelerator
 from finishline.rules.ranking import ranked_seconds
 from web.chart_parts import even_sample, log_ticks, time_ticks, vendor_paint
 from web.formats import TimeFormat, number
-from web.names import byline
+from web.names import accelerator_of_system, byline
 
 WIDTH, HEIGHT = 360, 176
 LEFT, RIGHT, TOP, BOTTOM = 56, 12, 14, 24

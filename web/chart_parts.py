@@ -6,10 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from finishline.rules.benchmarks.accelerators import accelerator_of_system
 from finishline.rules.ranking import check_of_row
 from web.formats import DASH, TimeFormat
-from web.names import byline, hardware
+from web.names import accelerator_of_system, byline, hardware
 
 Figure = dict[str, Any]
 View = Mapping[str, Any]

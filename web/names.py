@@ -1,11 +1,44 @@
 """The name of a row on every page: count and accelerator, with its submitter and system."""
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
-from finishline.rules.benchmarks.accelerators import hardware_words
+from finishline.rules.benchmarks.accelerators import (
+    NOT_STATED,
+    PROCESSORS,
+    Accelerator,
+    accelerator_of,
+    rented_of,
+    stated_accelerator,
+)
 
 View = Mapping[str, Any]
+
+
+def accelerator_of_system(system: Mapping[str, Any]) -> Accelerator:
+    """The accelerators of a system: as stated, of its instance, or named in its prose."""
+    if accelerator := system.get("accelerator"):
+        return stated_accelerator(str(accelerator), system.get("accelerator_count") or None)
+    if (cloud := system.get("cloud")) and (rented := rented_of(cloud)) is not None:
+        return rented
+    return _of_prose(str(system.get("name") or ""), str(system.get("processor") or ""))
+
+
+@lru_cache(maxsize=4096)
+def _of_prose(name: str, processor: str) -> Accelerator:
+    found = [one for text in (name, processor) if (one := accelerator_of(text)).model is not None]
+    if found:
+        # A name such as a hardware class begins with "cpu": its processor says more.
+        return next((one for one in found if one.model != PROCESSORS), found[0])
+    # An entry of prose has it in both fields; any other without accelerators trains on processors.
+    is_prose = processor in (name, "", NOT_STATED)
+    return Accelerator() if is_prose else Accelerator(PROCESSORS, PROCESSORS)
+
+
+def hardware_words(system: Mapping[str, Any]) -> str:
+    """The name of a system's row: "8 × V100", or the stated words if they hold no known name."""
+    return accelerator_of_system(system).words
 
 
 def hardware(row: View) -> str:

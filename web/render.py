@@ -108,7 +108,6 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from finishline.rules.benchmarks.accelerators import accelerator_of_system
 from finishline.rules.ranking import (
     MEANINGS,
     check_of_row,
@@ -157,6 +156,7 @@ from web.home_words import (
     short_title,
     shown_families,
 )
+from web.names import accelerator_of_system
 from web.progress import (
     KINDS_ASKED_FOR,
     chosen_ghost,

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from finishline.rules.benchmarks.accelerators import accelerator_of_system
 from web.chart_parts import (
     Figure,
     Table,
@@ -20,7 +19,7 @@ from web.chart_parts import (
     submission_row,
 )
 from web.formats import TimeFormat, number, percent, time_format
-from web.names import byline
+from web.names import accelerator_of_system, byline
 
 NOTHING = (
     "This needs at least two ranked submissions by one submitter with different numbers of the "

@@ -11,7 +11,7 @@ from finishline.devices import CARD_NAMES, accelerators_of, find_devices
 from finishline.package_folder import package_folder
 from finishline.places import find_folder, installed_server
 from finishline.rules.run import Ledger
-from finishline.rules.trainings.environment import family_of
+from finishline.rules.trainings.manifest import family_of
 from finishline.rules.verification.messages import (
     BoxWord,
     Lease,

@@ -57,12 +57,6 @@ class Screen:
                 whole = isinstance(line, Text) and line.no_wrap is True
                 self.console.print(line, soft_wrap=whole)
 
-    def say_as_is(self, *lines: str) -> None:
-        """Lines to be copied from: a terminal may fold them, no line end is put into them."""
-        if not self.as_json:
-            for line in lines:
-                self.console.print(line, soft_wrap=True)
-
     def answer(self, document: Any, lines: Iterable[RenderableType]) -> None:
         """The command's answer: the document for programs, the lines for people."""
         if self.as_json:

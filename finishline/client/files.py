@@ -231,15 +231,11 @@ def _made_claim(fields: Mapping[str, Any], logs: Mapping[str, Content]) -> dict[
     if problems:
         raise Refused("The submission lacks required fields.", problems=problems)
     claim = {name: value for name, value in fields.items() if value is not None}
-    claim.setdefault("division", _division_of(next(iter(logs.values()))))
+    # An MLLOG names its division near its beginning.
+    named = DIVISION_LINE.search(content_of(next(iter(logs.values())))[:LOOKED_AT_BYTES])
+    claim.setdefault("division", named[1].decode() if named else "open")
     claim.setdefault("framework", UNSTATED)
     return claim
-
-
-def _division_of(log: Content) -> str:
-    """The division an MLLOG names near its beginning. Open where it names none."""
-    found = DIVISION_LINE.search(content_of(log)[:LOOKED_AT_BYTES])
-    return found[1].decode() if found else "open"
 
 
 def _listed_runs(claim: Path) -> list[str] | None:

@@ -51,7 +51,7 @@ def near_miss(name: str, known: Iterable[str]) -> str | None:
     if len(name) > LONGEST_NAME:
         return None
     others = [other for other in islice(known, MOST_NAMES) if len(other) <= LONGEST_NAME]
-    near = {other: _likeness(_plain(name), _plain(other)) for other in others}
+    near = {other: _likeness(name, other) for other in others}
     best = max(near, key=lambda other: near[other], default=None)
     return best if best is not None and near[best] >= ALIKE else None
 
@@ -62,15 +62,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return "" if meant is None else f" (did you mean {meant!r}?)"
 
 
-def _likeness(name: str, other: str) -> float:
+def _likeness(*names: str) -> float:
+    name, other = (each.casefold().replace("-", "_").replace(" ", "_") for each in names)
     if sorted(name) == sorted(other):
         return 1.0
     compared = SequenceMatcher(None, name, other)
     return compared.ratio() if compared.real_quick_ratio() >= ALIKE else 0.0
-
-
-def _plain(name: str) -> str:
-    return name.casefold().replace("-", "_").replace(" ", "_")
 
 
 def refuse_utf16(content: bytes, *, file: str, error: type[RuleError] = RuleError) -> None:

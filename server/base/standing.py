@@ -268,7 +268,7 @@ def run_limit_seconds(benchmark: Benchmark, trainings: Sequence[Training]) -> fl
     """The seconds that one run may take, with a latency's or a package's own. 0 without replays."""
     policy = benchmark.trainings
     if policy is not None and any(training.in_box for training in trainings):
-        return policy.run_limit_seconds + policy.start_seconds
+        return policy.run_limit_seconds + 3 * policy.prepare_seconds  # Off the clock.
     training = benchmark.replay.run_limit_seconds if benchmark.replay is not None else 0.0
     measuring = benchmark.latency.limit_seconds if benchmark.latency is not None else 0.0
     return training + measuring if measures(trainings, "latency") else training

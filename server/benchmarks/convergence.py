@@ -11,7 +11,6 @@ from sqlalchemy import and_, select
 from sqlalchemy.orm import Session
 
 from finishline.api.schema import Schema
-from finishline.rules.benchmarks.accelerators import hardware_words
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.definition_tables import RcpRule, ReferencePoint
 from finishline.rules.scoring.calibrated_runs import calibrated_epochs, calibrated_sizes
@@ -26,6 +25,7 @@ from finishline.rules.statistics.aggregate import mean, olympic_mean
 from server.base.models import DISPLAY_NAME, SUBMITTER, RunRow, Submission
 from server.base.models.visibility import ranks
 from server.benchmarks.calibrations import adopted_calibration, judging_benchmark
+from web.names import hardware_words
 
 STEPS_BETWEEN_POINTS = 12
 UNITS = {"epoch_num": "epochs", "samples_count": "samples"}

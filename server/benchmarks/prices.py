@@ -13,11 +13,7 @@ from sqlalchemy import Row, func, select
 from sqlalchemy.orm import Session
 
 from finishline.api.prices import PriceView
-from finishline.rules.benchmarks.accelerators import (
-    accelerator_of_system,
-    accelerators_of_cloud,
-    are_of_cloud,
-)
+from finishline.rules.benchmarks.accelerators import accelerators_of_cloud, are_of_cloud
 from finishline.rules.benchmarks.prices import Price, stated_price_usd_per_hour
 from server.base.board_versions import raise_all_board_versions
 from server.base.csv_cells import csv_cell
@@ -27,6 +23,7 @@ from server.base.models import PriceRow, Submission
 from server.benchmarks.views import PriceCreate, PriceEntry, PriceQuery, entry_of, price_view
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
+from web.names import accelerator_of_system
 
 NAMES = ("provider", "instance", "region", "pricing")
 

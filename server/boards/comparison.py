@@ -10,7 +10,6 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from finishline.api.comparisons import ComparedPairView, ComparedView, SubmissionComparison
-from finishline.rules.benchmarks.accelerators import hardware_words
 from finishline.rules.statistics.aggregate import Interval
 from finishline.rules.statistics.gaps import ALPHA, LogTimes, count_needed, log_times, welch
 from finishline.rules.text import count_text, unseen_gap_text
@@ -18,6 +17,7 @@ from server.base.errors import ContentError, no_such
 from server.base.models import DISPLAY_NAME, SUBMITTER, Pool, PoolRun, Submission
 from server.boards.rows import convergence_factor
 from server.submissions.service import run_times
+from web.names import hardware_words
 
 FEWEST, MOST = 2, 6
 EXPECTED = f"{FEWEST} to {MOST} different ids, separated by commas"

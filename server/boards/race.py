@@ -6,7 +6,6 @@ from typing import Any, Literal
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from finishline.rules.benchmarks.accelerators import hardware_words
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.run import Evaluation, evaluation_of
 from server.base.models import PoolRun, ReplayEventRow, Submission, Verification
@@ -16,6 +15,7 @@ from server.boards.records import list_records
 from server.boards.run_curves import epochs_per_evaluation, mean_curve, median_run, run_curve
 from server.boards.schemas import EvaluationSoFar, GhostPointView, GhostView, RaceView, RunSoFar
 from server.submissions.service import find_submission, runs_with_curves
+from web.names import hardware_words
 
 
 def read_race(session: Session, verification_id: str) -> RaceView:

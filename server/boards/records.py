@@ -9,7 +9,6 @@ from typing import Any, get_args
 from sqlalchemy import ColumnElement, and_, func, select
 from sqlalchemy.orm import Session
 
-from finishline.rules.benchmarks.accelerators import hardware_words
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking import POSSIBLE, Evidence
 from server.base.board_versions import board_version, board_versions, cached_for_board
@@ -25,6 +24,7 @@ from server.boards.record_history import (
 from server.boards.record_views import DivisionRecords, NoRecordView, RecordList, RecordView
 from server.boards.rows import convergence_factor
 from server.submissions.service import run_times
+from web.names import hardware_words
 
 # A division, and the evidence behind its list: the two are never one list.
 List = tuple[str, Evidence]

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from finishline.api.boards import BoardEntry
 from finishline.api.submissions import RcpView, SystemView
-from finishline.rules.benchmarks.accelerators import Accelerator, accelerator_of_system
+from finishline.rules.benchmarks.accelerators import Accelerator
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.prices import training_cost_usd
 from finishline.rules.scoring.calibrated_runs import claimed_interval
@@ -42,6 +42,7 @@ from server.base.viewer import seeing_as_anybody
 from server.benchmarks.prices import BookCosts, SystemPrice
 from server.boards.ranking import Standing
 from server.verifications.pool_runs import Spreads
+from web.names import accelerator_of_system
 
 STANDING_COLUMNS = (
     *(Submission.id, Submission.division, Submission.status, Submission.eligible),

@@ -14,7 +14,7 @@ import typer
 
 from finishline.cli.errors import CliError, ExitCode, UsageError
 from finishline.cli.processes import python_module
-from finishline.cli.screen import open_screen
+from finishline.cli.screen import as_it_is, open_screen
 from server.commands.paths import DEFAULT_VAR, BehindProxy, Var
 
 app = typer.Typer(help="A service of systemd: install, remove.", no_args_is_help=True)
@@ -70,7 +70,7 @@ def install(
     text = unit.text(python_module("finishline.cli.main", "up", *options), folder)
     screen = open_screen(as_json=False)
     if printed:
-        screen.say_as_is(text)
+        screen.say(as_it_is(text))
         return int(ExitCode.OK)
     if not folder.exists():
         # The service could not make it where another user owns its parent.
@@ -79,12 +79,10 @@ def install(
             shutil.chown(folder, user)
     install_unit(unit, text)
     manage = " ".join(unit.systemctl)
-    screen.say_as_is(
-        f"{unit.file} runs it. State: {manage} status {name}; log: journalctl"
-        f"{'' if unit.user else ' --user'} -u {name}",
-    )
+    told = f"{unit.file} runs it. State: {manage} status {name}; log: journalctl"
+    screen.say(as_it_is(f"{told}{'' if unit.user else ' --user'} -u {name}"))
     if unit.user is None:
-        screen.say_as_is("To keep it running after you sign out: loginctl enable-linger")
+        screen.say(as_it_is("To keep it running after you sign out: loginctl enable-linger"))
     return int(ExitCode.OK)
 
 
@@ -93,7 +91,7 @@ def remove(name: Name = "finishline", user: User = None) -> int:
     """Stop the service and remove its unit. Data in the var folder stay."""
     unit = unit_of(name, user)
     remove_unit(unit)
-    open_screen(as_json=False).say_as_is(f"{unit.file} is removed; its data stay.")
+    open_screen(as_json=False).say(as_it_is(f"{unit.file} is removed; its data stay."))
     return int(ExitCode.OK)
 
 

@@ -18,7 +18,7 @@ from finishline.cli.client import ServerClient
 from finishline.cli.errors import CliError, ExitCode, UsageError
 from finishline.cli.options import Json
 from finishline.cli.processes import python_module, require_training_packages
-from finishline.cli.screen import Screen, open_screen
+from finishline.cli.screen import Screen, as_it_is, open_screen
 from server.commands.paths import (
     DEFAULT_VAR,
     BehindProxy,
@@ -160,7 +160,7 @@ def _supervise(
         document = _bring_up(plan, workers, supervisor)
         is_up = True
         screen.answer(document, [])
-        screen.say_as_is(*invitation(options, plan, workers))
+        screen.say(*map(as_it_is, invitation(options, plan, workers)))
         if options.demo is not None:
             code = supervisor.run("demo", options.demo, plan.environment(), None)
             if options.once:

@@ -8,7 +8,9 @@ from sqlalchemy.orm import Session, undefer
 
 from finishline.api.comparisons import IdeaView
 from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.definition_tables import REFERENCE
 from finishline.rules.statistics.aggregate import coefficient_of_variation_percent
+from finishline.rules.trainings.manifest import FILE
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import ReplayRun
 from finishline.rules.verification.purposes import ABLATION, ENTRY
@@ -81,7 +83,7 @@ def trainings_table(benchmark: Benchmark) -> Context | None:
         "trust": policy.trust,
         "runs": policy.runs,
         "halves": policy.halves,
-        "has_reference": policy.has_reference,
+        "has_reference": f"{REFERENCE}{FILE}" in policy.files,
         "run_limit_seconds": policy.run_limit_seconds,
         "prepare_seconds": policy.prepare_seconds,
         "max_evaluations": policy.max_evaluations,

@@ -11,7 +11,6 @@ from fastapi.responses import HTMLResponse
 from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session
 
-from finishline.rules.benchmarks.accelerators import accelerator_of_system
 from server.base.models import DISPLAY_NAME, SUBMITTER, PublishedResult, Submission, User
 from server.base.paging import Page
 from server.base.services import Services, ServicesDep
@@ -26,7 +25,7 @@ from server.submissions.listing import (
     list_verifications,
 )
 from web.formats import TimeFormat
-from web.names import named, row_name
+from web.names import accelerator_of_system, named, row_name
 from web.render import render
 
 router = APIRouter(include_in_schema=False)

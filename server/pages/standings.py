@@ -8,7 +8,6 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from finishline.rules.benchmarks.accelerators import hardware_words
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking import place_words, ranked_seconds
 from server.base.board_versions import board_version
@@ -16,6 +15,7 @@ from server.base.models import Submission
 from server.boards.schemas import BoardQuery
 from server.boards.service import PlacedRow, ranked_board
 from web.compare import neighbour_names
+from web.names import hardware_words
 
 Context = dict[str, Any]
 FURTHER = 2

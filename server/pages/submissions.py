@@ -13,7 +13,6 @@ from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from finishline.api.verifications import AskedFor
-from finishline.rules.benchmarks.accelerators import hardware_words
 from finishline.rules.ranking import Evidence
 from finishline.rules.scoring.violations import WAIVABLE
 from finishline.rules.verification.purposes import DUEL
@@ -57,6 +56,7 @@ from server.submissions.waivers import WaiverCreate, broken_rules, revoke_waiver
 from server.submissions.withdrawals import WithdrawalCreate, may_withdraw, withdraw
 from server.verifications.requests import VerificationCreate, ask_as_caller, why_no_room
 from web.citation import badge_endpoint, badge_svg
+from web.names import hardware_words
 from web.race import runs_picture
 from web.render import render
 

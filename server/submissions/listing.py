@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Row, Select, select
 from sqlalchemy.orm import Session
 
-from finishline.rules.benchmarks.accelerators import NOT_STATED, accelerator_of_system
+from finishline.rules.benchmarks.accelerators import NOT_STATED
 from server.base.models import (
     DISPLAY_NAME,
     SUBMITTER,
@@ -21,6 +21,7 @@ from server.base.models import (
 )
 from server.base.paging import CURSOR_PATTERN, Page, read_page
 from server.submissions.service import read_cursor
+from web.names import accelerator_of_system
 
 PAGE = 50
 Verdict = Literal["claimed", "verifying", "verified", "rejected", "inconclusive"]

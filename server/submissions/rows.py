@@ -15,7 +15,7 @@ from finishline.rules.archive.files import Source, known_sources
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking import evidence_of
 from finishline.rules.run import Run, curve_row
-from finishline.rules.scoring.latency import InferenceResult
+from finishline.rules.scoring.latency import IN_PERCENT, InferenceResult
 from finishline.rules.scoring.scoring import Result, RunScore
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.submissions.submission import ScoredSubmission
@@ -223,7 +223,7 @@ def stored_result(result: Result | InferenceResult) -> dict[str, Any]:
     """Stored JSON of a result of the rules, without the parts that have a table of their own."""
     table = table_of(result, without=("runs", "benchmark_sha256"))
     if isinstance(result, InferenceResult):
-        table["given_in_percent"] = result.given_in_percent
+        table["given_in_percent"] = IN_PERCENT in result.flags
     return table
 
 

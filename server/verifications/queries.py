@@ -5,16 +5,10 @@ from datetime import datetime
 from typing import Any
 
 from pydantic import BaseModel
-from sqlalchemy import (
-    ColumnElement,
-    Select,
-    func,
-    select,
-)
+from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import Session, aliased, selectinload, undefer
 
 from finishline.api.verifications import ReasonView
-from finishline.rules.benchmarks.accelerators import hardware_words
 from finishline.rules.run import Evaluation, evaluation_of
 from server.base.errors import no_such
 from server.base.models import (
@@ -30,6 +24,7 @@ from server.base.models import (
 from server.base.models.visibility import ranks
 from server.base.standing import LISTED, OPEN, lock_verification, published_verification
 from server.submissions.service import runs_with_curves
+from web.names import hardware_words
 
 
 def find_attempt(session: Session, attempt_id: str) -> Attempt:

@@ -230,7 +230,7 @@ def _require_first(session: Session, submission: Submission, kind: str) -> None:
     for verification in earlier:
         if verification.state in OPEN:
             raise ConflictError(f"Verification {verification.id} of it is under way: wait for it.")
-        if _says_something(verification) and not purpose_of(verification).may_be_repeated:
+        if _says_something(verification) and not purpose_of(verification).in_box:
             raise NotAllowedError(
                 f"Verification {verification.id} ended {verification.outcome}, and that stands. "
                 f"{ASK_AN_ORGANISER}"

@@ -29,7 +29,7 @@ def test_the_commands_that_up_prints_are_one_line_each_and_name_its_own_folder()
     options = UpOptions("127.0.0.1", 8000, var, devices="cpu", demo=None, once=False)
     screen, written = narrow_screen(60)
 
-    screen.say_as_is(*invitation(options, plan, [LocalWorker("", "the processor")]))
+    screen.say(*map(as_it_is, invitation(options, plan, [LocalWorker("", "the processor")])))
 
     lines = written.getvalue().splitlines()
     for name in ("demo", "admin"):

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from finishline.rules.benchmarks.accelerators import (
     NOT_STATED,
     accelerator_of,
-    accelerator_of_system,
     accelerators_of_cloud,
-    hardware_words,
 )
+from web.names import accelerator_of_system, hardware_words
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from importlib import metadata
 
 from finishline.rules.canonical import sha256_of
-from finishline.rules.trainings.environment import FAMILIES, NAME
+from finishline.rules.trainings.manifest import FAMILIES, NAME
 from worker.box.compiler import gcc_version
 from worker.box.packages import requirements_of
 

@@ -17,8 +17,7 @@ from pathlib import Path
 
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
 from finishline.rules.errors import RuleError
-from finishline.rules.trainings.environment import family_of
-from finishline.rules.trainings.manifest import FILE, Manifest, read_manifest
+from finishline.rules.trainings.manifest import FILE, Manifest, family_of, read_manifest
 from finishline.rules.verification.job import data_nonce, draw
 from worker.box.check import check_box
 from worker.box.environments import installed_environments

@@ -198,7 +198,7 @@ def accelerators_of_cloud(cloud: Mapping[str, Any] | None) -> Accelerator | None
 
     None if they are not known, as those of an instance that is sold by its processors.
     """
-    rented = _rented_of(cloud) if cloud else None
+    rented = rented_of(cloud) if cloud else None
     return None if rented is None or rented.vendor == PROCESSORS else rented
 
 
@@ -214,34 +214,9 @@ def are_of_cloud(described: Accelerator, rented: Accelerator) -> bool:
     )
 
 
-def _rented_of(cloud: Mapping[str, Any]) -> Accelerator | None:
+def rented_of(cloud: Mapping[str, Any]) -> Accelerator | None:
     rented = _rented(_plain(str(cloud["instance"])).removeprefix("ml."))
     return rented and replace(rented, count=(rented.count or 1) * (cloud.get("count") or 1))
-
-
-def accelerator_of_system(system: Mapping[str, Any]) -> Accelerator:
-    """The accelerators of a system: as stated, of its instance, or named in its prose."""
-    if accelerator := system.get("accelerator"):
-        return stated_accelerator(str(accelerator), system.get("accelerator_count") or None)
-    if (cloud := system.get("cloud")) and (rented := _rented_of(cloud)) is not None:
-        return rented
-    return _of_prose(str(system.get("name") or ""), str(system.get("processor") or ""))
-
-
-@lru_cache(maxsize=4096)
-def _of_prose(name: str, processor: str) -> Accelerator:
-    found = [one for text in (name, processor) if (one := accelerator_of(text)).model is not None]
-    if found:
-        # A name such as a hardware class begins with "cpu": its processor says more.
-        return next((one for one in found if one.model != PROCESSORS), found[0])
-    # An entry of prose has it in both fields; any other without accelerators trains on processors.
-    is_prose = processor in (name, "", NOT_STATED)
-    return Accelerator() if is_prose else Accelerator(PROCESSORS, PROCESSORS)
-
-
-def hardware_words(system: Mapping[str, Any]) -> str:
-    """The name of a system's row: "8 × V100", or the stated words if they hold no known name."""
-    return accelerator_of_system(system).words
 
 
 def _plain(text: str) -> str:

@@ -343,7 +343,6 @@ def read_latency_protocol(table: Fields) -> LatencyProtocol:
     )
 
 
-MANIFEST = "training.toml"
 TASK_FILE = "task.py"
 REFERENCE = "reference/"  # Folder of the reference, a package.
 LARGEST_PACKAGE_BYTES = 256 << 10
@@ -377,16 +376,6 @@ class TrainingPolicy:
     max_bytes: int = LARGEST_PACKAGE_BYTES
     control_quality: float | None = None
     files: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def has_reference(self) -> bool:
-        """Whether the benchmark's own folder has a reference package."""
-        return f"{REFERENCE}{MANIFEST}" in self.files
-
-    @property
-    def start_seconds(self) -> float:
-        """Longest time of a run off the clock: its preparation by the clock."""
-        return 3 * self.prepare_seconds
 
 
 def read_training_policy(table: Fields) -> TrainingPolicy:

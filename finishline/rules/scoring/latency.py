@@ -118,11 +118,6 @@ class InferenceResult:
         """Whether the result may be ranked: the model must be as good as the target asks."""
         return self.reached
 
-    @property
-    def given_in_percent(self) -> bool:
-        """Whether the entry states percent where the benchmark uses a fraction."""
-        return IN_PERCENT in self.flags
-
 
 def score_inference(entry: DawnbenchEntry, benchmark: Benchmark) -> InferenceResult:
     """The result of an inference entry under a benchmark's target.

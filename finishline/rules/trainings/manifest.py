@@ -1,17 +1,22 @@
-"""`training.toml`: the name, module, environment, licence and factors of a training package."""
+"""`training.toml`: the name, module, environment, licence and factors of a training package.
 
+The name of an environment, such as `numpy-2.4` or `torch-2.13-cpu`, has a family, its version, and
+for torch the device it was built for. One that ends in `-gcc` has a C++ compiler too. A worker
+offers those that are installed on it.
+"""
+
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Literal, get_args
 
 from pydantic import Field, StringConstraints
 
-from finishline.rules.benchmarks.definition_tables import MANIFEST as FILE
 from finishline.rules.errors import RuleError
 from finishline.rules.table import Table, Text
 from finishline.rules.text import parse_toml
 
-__all__ = ["FILE", "Manifest", "PackageError", "read_manifest"]
-
+FILE = "training.toml"
 A_LINE = "one line of at most 100 characters"
 Line = Annotated[Text, StringConstraints(max_length=100, pattern=r"^[^\n]*$")]
 Precision = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "mixed"]
@@ -50,3 +55,41 @@ def read_manifest(content: bytes, *, file: str = FILE) -> Manifest:
     return Manifest.read(
         parse_toml(content, file=file, error=PackageError), file=file, error=PackageError
     )
+
+
+NAME = re.compile(
+    r"(?P<family>[a-z]+)-(?P<version>\d+\.\d+)(-(?P<build>cpu|cuda|rocm))?(-(?P<compiler>gcc))?"
+)
+
+
+@dataclass(frozen=True)
+class Family:
+    """Packages that are installed together: distributions, import names, modules loaded early."""
+
+    distributions: tuple[str, ...]
+    imports: tuple[str, ...]
+    preload: tuple[str, ...] = ()
+
+
+FAMILIES: Mapping[str, Family] = {
+    "numpy": Family(("numpy",), ("numpy",)),
+    "torch": Family(
+        ("torch", "numpy"),
+        ("torch", "numpy", "sympy", "networkx"),
+        preload=("torch", "torch._dynamo"),
+    ),
+}
+EXAMPLES = "numpy-2.4 or torch-2.13-cpu"
+COMPILING = "torch-2.13-cpu-gcc"
+
+
+def family_of(environment: str) -> Family | None:
+    """The family of an environment by its name, or None if it names none."""
+    match = NAME.fullmatch(environment)
+    return FAMILIES.get(match["family"]) if match is not None else None
+
+
+def has_compiler(environment: str) -> bool:
+    """Whether the name of an environment says that it has a compiler of C++."""
+    match = NAME.fullmatch(environment)
+    return match is not None and match["compiler"] is not None

@@ -17,8 +17,8 @@ from finishline.rules.benchmarks.definition_tables import REFERENCE, TASK_FILE
 from finishline.rules.errors import BenchmarkError, RuleError
 from finishline.rules.fields import Fields
 from finishline.rules.text import line_of, parse_toml
-from finishline.rules.trainings.environment import FAMILIES
 from finishline.rules.trainings.halves import judge_halves
+from finishline.rules.trainings.manifest import FAMILIES
 from finishline.rules.trainings.package import (
     is_left_out,
     parse_files,

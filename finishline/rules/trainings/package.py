@@ -16,14 +16,17 @@ from finishline.rules.canonical import sha256_of
 from finishline.rules.errors import RuleError
 from finishline.rules.fields import MISLEADING
 from finishline.rules.text import count_text, line_of, refuse_utf16, shown
-from finishline.rules.trainings.environment import (
+from finishline.rules.trainings.manifest import (
     COMPILING,
     EXAMPLES,
+    FILE,
     Family,
+    Manifest,
+    PackageError,
     family_of,
     has_compiler,
+    read_manifest,
 )
-from finishline.rules.trainings.manifest import FILE, Manifest, PackageError, read_manifest
 from finishline.rules.trainings.syntax import python_hashes
 
 MOST_FILES = 33  # training.toml and 32 others

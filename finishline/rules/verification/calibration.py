@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.definition_tables import ReferenceRun
-from finishline.rules.submissions.claim import Claim
 from finishline.rules.verification.job import Draw, Purpose, Request, Words, trainings_of
 from finishline.rules.verification.messages import Measure, Training
 
@@ -32,12 +31,6 @@ def plan_calibration(request: Request) -> list[Training]:
     return trainings_of(
         drawn, request.package, settings, stop_at="end", measure=measure, precision=precision
     )
-
-
-def _why_not(benchmark: Benchmark, claims: Sequence[Claim]) -> str | None:
-    if benchmark.replay is None:
-        return f"{benchmark.benchmark_id} has no reference model to calibrate yet"
-    return None
 
 
 def calibrated_by(benchmark: Benchmark, runs: Sequence[ReferenceRun]) -> Benchmark:
@@ -70,7 +63,11 @@ CALIBRATION = Purpose(
     name="calibration",
     plan=plan_calibration,
     judge=lambda case: None,  # The runs are the measure of others.
-    why_not=_why_not,
+    why_not=lambda benchmark, claims: (
+        f"{benchmark.benchmark_id} has no reference model to calibrate yet"
+        if benchmark.replay is None
+        else None
+    ),
     unable="cannot be calibrated",
     words=Words(
         to_do="train the reference in",

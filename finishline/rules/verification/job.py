@@ -130,11 +130,6 @@ class Purpose:
         """Whether a report of another owner's worker leaves the verdict open."""
         return self.checks_claims == "inference"
 
-    @property
-    def may_be_repeated(self) -> bool:
-        """Whether its submitter may ask again: all its runs count together."""
-        return self.in_box
-
     def devices(self, accelerators: int) -> int:
         """Devices of a worker whose seconds a quota is charged with."""
         return max(accelerators, 1) if self.in_box else accelerators

@@ -19,7 +19,7 @@ from finishline.rules.scoring.latency import (
 )
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.text import count_text
-from finishline.rules.verification.job import Case, Purpose, Request, Words, draw
+from finishline.rules.verification.job import Purpose, Request, Words, draw
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import (
     Backend,
@@ -235,14 +235,12 @@ def _why_noisy(fastest: Measured, report: ReplayReport) -> str | None:
     return None
 
 
-def _judge(case: Case) -> Verdict:
-    return judge_latency(case.benchmark, case.require_claim(), case.latency_ms, case.report)
-
-
 LATENCY = Purpose(
     name="latency",
     plan=plan_latency,
-    judge=_judge,
+    judge=lambda case: judge_latency(
+        case.benchmark, case.require_claim(), case.latency_ms, case.report
+    ),
     why_not=why_not_measurable,
     unable="cannot have its latency measured",
     words=Words(

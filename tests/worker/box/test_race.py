@@ -7,7 +7,7 @@ from dataclasses import replace
 import psutil
 import pytest
 
-from finishline.rules.trainings.environment import FAMILIES
+from finishline.rules.trainings.manifest import FAMILIES
 from fuzz.box_channel import DEADLINE_SECONDS, LATE_SECONDS, FakeBox, converse
 from tests.worker.box.conftest import LIMITS, kill_boxes
 from worker.box import protocol, race
