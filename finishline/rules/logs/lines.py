@@ -42,7 +42,7 @@ _COUNTED_05 = rb"run_start|run_stop|eval_accuracy|run_set_random_seed|seed"
 _LINE_05 = re.compile(
     rb"[0-9.]{0,8} (?P<benchmark>[a-z0-9_]{1,40}) "
     + _TIME
-    + rb" \(.{0,300}?\) (?P<key>" + _COUNTED_05 + rb")(?::[ ]*(?P<value>.*))?[ ]*"
+    + rb" \([^)]*+(?:\)(?! )[^)]*+)*+\) (?P<key>" + _COUNTED_05 + rb")(?::[ ]*(?P<value>.*))?[ ]*"
 )  # fmt: skip
 _LINE_06 = re.compile(_TIME + rb" (?P<key>[A-Za-z0-9_]{1,100}) ?:(?P<value>.*)")
 _SEED = "run_set_random_seed"

@@ -48,6 +48,11 @@ def test_the_run_lasts_from_run_start_to_run_stop():
     assert (reading.trusted, problems) == (True, [])
 
 
+def test_words_in_another_line_are_no_line():
+    hidden = LOG.replace("eval_target: 0.749", "note: (of x) eval_accuracy: 0.99")
+    assert read(hidden)[0].run == read(LOG)[0].run
+
+
 @pytest.mark.parametrize(
     ("old", "new", "status", "quality"),
     [
