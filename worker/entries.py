@@ -21,7 +21,6 @@ from finishline.rules.verification.messages import (
     ReplayRun,
     TrainingGrant,
 )
-from finishline.rules.verification.report_check import seconds_after_preparation
 from worker.box.check import check_box
 from worker.box.environments import installed_environments
 from worker.box.order import BoxUnavailableError, Order
@@ -130,7 +129,8 @@ def run_of(result: RaceResult, *, index: int, seed: int, reason: StopReason | No
             why = failure("run_time_limit", "the run was stopped at the server's time limit")
         else:
             why = failure("worker_stopped", "the worker got a request to stop")
-    span = seconds_after_preparation(result.ledger)
+    ledger = result.ledger
+    span = ledger.total() - ledger.init - ledger.compile - ledger.warmup
     return ReplayRun(
         index=index,
         seed=seed,

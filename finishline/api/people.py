@@ -5,6 +5,8 @@ from typing import Literal
 
 from finishline.api.schema import Schema
 
+Role = Literal["submitter", "organiser", "admin", "worker"]
+
 
 class MeView(Schema):
     """User, role and expiry of this request's token.

@@ -194,16 +194,6 @@ def _price(price: View) -> str:
     return "never ranks" if price.get("pricing") == "spot" else "stands"
 
 
-def _webhook(hook: View) -> str:
-    state = "failing" if hook.get("failing_since") else "on"
-    return str(hook.get("disabled_because") or state)
-
-
-def _response(tries: list[View] | None) -> str:
-    last: View = tries[-1] if tries else {}
-    return or_dash(last.get("status") or last.get("error"))
-
-
 def _goals(target: View | None) -> str:
     return " and ".join(
         f"{goal.get('metric')} {'≥' if goal.get('direction') == 'higher' else '≤'} "
@@ -230,16 +220,12 @@ def _run(run: View | None) -> str:
     return or_dash((run or {}).get("ending")) if seconds is None else seconds_text(seconds)
 
 
-def _apart(band: list[View]) -> str:
-    return number_text(
-        max((abs(point["mean_difference"]) for point in band), default=None), digits=2
-    )
-
-
 FORMATS: dict[str, Callable[[Any], RenderableType]] = {
     "": or_dash,
     "access": _access,
-    "apart": _apart,
+    "apart": lambda band: number_text(
+        max((abs(point["mean_difference"]) for point in band), default=None), digits=2
+    ),
     "chance": lambda item: (
         number_text(item.get("p_value"), digits=4) if item.get("comparable") else "other hardware"
     ),
@@ -257,7 +243,9 @@ FORMATS: dict[str, Callable[[Any], RenderableType]] = {
     "place": lambda entry: or_dash(place_words(entry)),
     "points": lambda band: count_text(len(band), "point") if band else ABSENT,
     "price": _price,
-    "response": _response,
+    "response": lambda tries: or_dash(
+        tries and (tries[-1].get("status") or tries[-1].get("error"))
+    ),
     "run": _run,
     "runs": _runs,
     "scope": lambda hook: or_dash(hook.get("benchmark") or hook.get("scope")),
@@ -270,7 +258,9 @@ FORMATS: dict[str, Callable[[Any], RenderableType]] = {
     ),
     "submitter": lambda entry: _name(entry.get("display_name") or entry.get("submitter")),
     "time": lambda entry: time_text(ranked_seconds(entry)),
-    "webhook": _webhook,
+    "webhook": lambda hook: str(
+        hook.get("disabled_because") or ("failing" if hook.get("failing_since") else "on")
+    ),
     "words": lambda word: str(word).replace("_", "-"),
     "yes": lambda truth: "yes" if truth else "no",
 }

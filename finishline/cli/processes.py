@@ -16,9 +16,8 @@ from typing import IO, Any
 
 from finishline.cli.errors import CliError, ExitCode, UsageError, require_server
 from finishline.devices import Devices, choose_device, find_devices, without_platform
-from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
-from finishline.rules.submissions.claim import MAX_SEED, check_precision, check_settings
+from finishline.rules.submissions.claim import MAX_SEED
 from finishline.rules.text import count_text
 
 PR_SET_PDEATHSIG = 1
@@ -204,18 +203,6 @@ def require_seeds(first: int | None, runs: int, *, most: int) -> None:
             f"--seed {first}: the seeds of {count_text(runs, 'run')} end at {first + runs - 1}; "
             f"expected at most {most} ({limit})."
         )
-
-
-def require_trainable(
-    benchmark: Benchmark,
-    settings: Mapping[str, float],
-    *,
-    division: str | None,
-    precision: str | None = None,
-) -> None:
-    """Raise RuleError, before anything is trained, unless the reference takes the settings."""
-    check_precision(benchmark, precision)
-    check_settings(benchmark, division or benchmark.divisions[0], settings)
 
 
 def require_training_packages(command: str) -> None:

@@ -71,11 +71,12 @@ def renew_submission(folder: Path, submission: Submission) -> Path:
         if (seed := _seed_in(path, submission.benchmark)) is not False
     }
     system = local_system(os.environ.get("FINISHLINE_DEVICE") or None)
+    script = Path(sys.argv[0]).name if sys.argv else ""
     told = {"model": submission.model, "framework": submission.framework}
     claim: dict[str, Any] = {
         "benchmark": submission.benchmark.benchmark_id,
         "division": submission.division,
-        "model": _program() or UNSTATED,
+        "model": UNSTATED if script in ("", "-c", "-m") else script,
         "framework": _framework() or UNSTATED,
         "system": system,
         "hyperparameters": dict(submission.hyperparameters),
@@ -126,12 +127,6 @@ def _read_claim(folder: Path, submission: Submission) -> dict[str, Any]:
                 expected="another folder for another submission: out=..., or FINISHLINE_OUT",
             )
     return claim
-
-
-def _program() -> str | None:
-    """The name of the training script."""
-    name = Path(sys.argv[0]).name if sys.argv else ""
-    return name if name not in ("", "-c", "-m") else None
 
 
 def _framework() -> str | None:

@@ -24,14 +24,9 @@ from sqlalchemy import (
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from finishline.rules.roles import Role
+from finishline.api.people import Role
 from server.base.database import Database, insert_missing, utc_now
-from server.base.errors import (
-    ConflictError,
-    ContentError,
-    NotSignedInError,
-    no_such,
-)
+from server.base.errors import ConflictError, ContentError, NotSignedInError, no_such
 from server.base.models import ConsoleSession, Organisation, PublishedResult, Token, User
 from server.base.request_context import SignedIn
 from server.people.audit import Actor, Subject, record

@@ -5,9 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, StrictBool
 
-from finishline.api.people import MeView
+from finishline.api.people import MeView, Role
 from finishline.api.schema import Schema
-from finishline.rules.roles import Role
 from server.base.error_answers import DISPLAY_PATTERN, DOMAIN_PATTERN, EMAIL_PATTERN, NAME_PATTERN
 from server.base.forms import NO_FLAG, Body, example
 from server.base.models import Token

@@ -7,7 +7,6 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.ranking import CHECK_OF_STATUS
 from finishline.rules.verification.job import Case
-from finishline.rules.verification.latency import measured_figures
 from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.verdict import Reason, Verdict
 from server.base.board_versions import lock_boards, raise_board_version
@@ -28,7 +27,7 @@ from server.verifications.jobs import trainings_of
 from server.verifications.pools import follow_evidence, keep_sealed_runs, verdict_that_holds
 from server.verifications.queries import claimed_curves
 from server.verifications.service import end_with_verdict
-from server.verifications.views import energy_to_target_joules
+from server.verifications.views import energy_to_target_joules, measured_figures
 from server.verifications.workers import is_organisers_worker
 
 DETERMINISM = {"repeat_equal": "shown", "repeat_differs": "struck"}

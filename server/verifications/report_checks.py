@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.canonical import sha256_of
 from finishline.rules.errors import RuleError
+from finishline.rules.measurements import PrecisionName
 from finishline.rules.run import Clock, evaluation_of
 from finishline.rules.verification.control_points import (
     DISTINCT_QUALITIES,
@@ -27,9 +28,8 @@ from finishline.rules.verification.report_check import (
     check_stream,
     ledger_of,
     refuse,
-    seconds_after_preparation,
 )
-from finishline.rules.verification.utilisation import NARROW, is_narrower
+from finishline.rules.verification.utilisation import is_narrower
 from server.base.board_versions import lock_boards
 from server.base.database import locks_rows
 from server.base.events import WorkerOut, emit
@@ -50,6 +50,9 @@ from server.people.audit import Administrator, Subject, record
 from server.submissions.service import runs_with_curves
 from server.verifications.jobs import trainings_of, trains_packages
 from server.verifications.queries import boards_of_workers
+
+# Those that the operands of a product show.
+NARROW: tuple[PrecisionName, ...] = ("fp16", "bf16")
 
 
 def check_qualities(run: ReplayRun, benchmark: Benchmark) -> None:
@@ -129,7 +132,8 @@ def check_spans(run: ReplayRun) -> None:
     if run.status not in FINISHED or run.parent_seconds is None:
         return
     place = f"runs[{run.index}]"
-    wanted = seconds_after_preparation(ledger_of(run.ledger, place))
+    ledger = ledger_of(run.ledger, place)
+    wanted = ledger.total() - ledger.init - ledger.compile - ledger.warmup
     if abs(run.parent_seconds - wanted) > SPAN_TOLERANCE_SECONDS:
         raise RuleError(
             f"{run.parent_seconds:.3f} s",

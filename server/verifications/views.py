@@ -18,11 +18,12 @@ from finishline.api.verifications import (
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.prices import inference_cost_usd_per_10000
 from finishline.rules.measurements import Figure
-from finishline.rules.scoring.latency import FEWEST_SAMPLES, latency_figures
+from finishline.rules.scoring.latency import FEWEST_SAMPLES, LatencyFigures, latency_figures
 from finishline.rules.verification.duel import SIDES, judge_duel, pair_runs
 from finishline.rules.verification.entry import ABLATION, factor_effects
 from finishline.rules.verification.job import in_turn
 from finishline.rules.verification.judge_convergence import evaluation_at_target
+from finishline.rules.verification.latency import fastest_backend, why_unmeasured
 from finishline.rules.verification.messages import BackendLatency, ReplayReport, ReplayRun
 from finishline.rules.verification.purposes import PURPOSES
 from finishline.rules.verification.utilisation import (
@@ -330,3 +331,11 @@ def energy_to_target_joules(joules_of_runs: Sequence[float | None]) -> float | N
     if not measured or len(measured) < len(joules_of_runs):
         return None
     return sum(measured) / len(measured)
+
+
+def measured_figures(benchmark: Benchmark, report: ReplayReport) -> LatencyFigures | None:
+    """The figures of the fastest backend, of a model that meets the target."""
+    if benchmark.latency is None or why_unmeasured(benchmark, report) is not None:
+        return None
+    fastest = fastest_backend(report.runs[0], benchmark.latency)
+    return fastest.figures if fastest is not None else None

@@ -19,14 +19,13 @@ from finishline.rules.verification.job import Request
 from finishline.rules.verification.latency import (
     check_latency,
     judge_latency,
-    measured_figures,
     plan_latency,
     why_not_measurable,
 )
 from finishline.rules.verification.messages import Absence, BackendLatency, Failure, ReplayReport
 from server.base.standing import run_limit_seconds
 from server.verifications.queue_order import build_job
-from server.verifications.views import latency_cost_usd_per_10000, why_absent
+from server.verifications.views import latency_cost_usd_per_10000, measured_figures, why_absent
 from tests.support.verdicts import CLAIM, LAPTOP, WORKER, trained
 
 TARGET = QualityTarget(metric="top1Accuracy", value=97.5, unit="percent", direction="higher")

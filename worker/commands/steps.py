@@ -9,9 +9,10 @@ import typer
 from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, ExitCode, UsageError
 from finishline.cli.options import BenchmarksDir, Data, Json
-from finishline.cli.processes import python_module, require_trainable, require_training_packages
+from finishline.cli.processes import python_module, require_training_packages
 from finishline.cli.screen import Screen, open_screen
 from finishline.cli.tables import ABSENT, FittingTable, make_table
+from finishline.rules.submissions.claim import check_precision, check_settings
 from worker.commands.bench import Device
 from worker.commands.measuring import run_measurement
 
@@ -40,7 +41,8 @@ def scale(
     if strong == weak:
         raise UsageError("Choose one of --strong and --weak.")
     file, definition = find_benchmark(benchmark, benchmarks_dir)
-    require_trainable(definition, {}, division=None)
+    check_precision(definition, None)
+    check_settings(definition, definition.divisions[0], {})
     options = ["--processes", *map(str, counts), "--steps", str(steps), "--data", str(data)]
     options += ["--strong"] if strong else []
     screen = open_screen(as_json=as_json)
@@ -91,7 +93,8 @@ def profile(
     """Time the parts of a reference's training step, and trace some steps."""
     require_training_packages("profile")
     file, definition = find_benchmark(benchmark, benchmarks_dir)
-    require_trainable(definition, {}, division=None)
+    check_precision(definition, None)
+    check_settings(definition, definition.divisions[0], {})
     try:
         out.mkdir(parents=True, exist_ok=True)
         (out / "trace.json").write_text("")

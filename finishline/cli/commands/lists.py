@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
+from finishline.api.people import Role
 from finishline.cli.client import ServerClient, View
 from finishline.cli.errors import CliError, UsageError
 from finishline.cli.options import shows
@@ -22,7 +23,6 @@ from finishline.cli.screen import Screen, as_it_is
 from finishline.client.errors import Problem
 from finishline.rules.benchmarks.prices import Price
 from finishline.rules.errors import RuleError
-from finishline.rules.roles import Role
 from finishline.rules.text import count_text, did_you_mean, parse_toml, refuse_utf16
 
 CLASS_LIMIT_BYTES, PRICES_LIMIT_BYTES = 1024 * 1024, 16 * 1024 * 1024

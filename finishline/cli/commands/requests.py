@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any, Literal
 
+from finishline.api.people import Role
 from finishline.cli import answers
 from finishline.cli.commands.lists import import_prices, owned
 from finishline.cli.errors import UsageError
 from finishline.cli.rows import REQUIRED, Body, Given, Words, argument, option, read_rows
-from finishline.rules.roles import Role
 
 ROWS = """
 account show

@@ -23,7 +23,6 @@ from finishline.cli.processes import (
     read_settings,
     require_device,
     require_seeds,
-    require_trainable,
     require_training_packages,
     train_reference,
 )
@@ -37,7 +36,12 @@ from finishline.log.folder import UNSTATED, Submission, logs_in, renew_submissio
 from finishline.log.recorder import DIVISION_VARIABLE
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.logs import parse_run_log
-from finishline.rules.submissions.claim import MAX_SEED, MAX_TRAINED_SEED
+from finishline.rules.submissions.claim import (
+    MAX_SEED,
+    MAX_TRAINED_SEED,
+    check_precision,
+    check_settings,
+)
 from finishline.rules.submissions.claim_checks import find_shared
 
 STDERR = 2  # The file descriptor.
@@ -97,7 +101,8 @@ def run(
     count = runs or definition.runs.count
     require_seeds(seed, count, most=MAX_SEED if command else MAX_TRAINED_SEED)
     if not command:
-        require_trainable(definition, chosen, division=division, precision=precision)
+        check_precision(definition, precision)
+        check_settings(definition, division or definition.divisions[0], chosen)
         require_device(device)
     elif precision is not None:
         raise UsageError(

@@ -16,7 +16,6 @@ from finishline.cli.options import Token, shows
 from finishline.cli.records import csv_lines, find_in, json_line, record_table, summary_lines
 from finishline.cli.screen import Screen, open_console
 from finishline.rules.archive.score import Record, score_found
-from finishline.rules.benchmarks.benchmark import Benchmark
 
 Format = Literal["json", "csv", "table"]
 Paths = Annotated[
@@ -59,7 +58,12 @@ def score(
     """Score the submissions in published archives: one record each, with what is wrong with it."""
     if screen.as_json and (table or as_format != "json"):
         raise UsageError("--json writes no CSV and no table.")
-    benchmarks = with_server_definitions(_definitions(benchmarks_dir), url, token)
+    if benchmarks_dir is not None and benchmarks_dir.suffix == ".toml":
+        definition = read_definition(benchmarks_dir)
+        known = read_benchmarks(None) | {definition.benchmark_id: definition}
+    else:
+        known = read_benchmarks(benchmarks_dir)
+    benchmarks = with_server_definitions(known, url, token)
     found = [find_in(path) for path in paths]
     if not any(each.submissions for each in found):
         raise CliError(
@@ -79,13 +83,6 @@ def score(
         sys.stdout.writelines(summary_lines(records))
     else:
         _write(records, as_format)
-
-
-def _definitions(given: Path | None) -> dict[str, Benchmark]:
-    if given is None or given.suffix != ".toml":
-        return read_benchmarks(given)
-    definition = read_definition(given)
-    return read_benchmarks(None) | {definition.benchmark_id: definition}
 
 
 def _write(records: Iterable[Record], as_format: Format) -> None:

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partialmethod
 from typing import Any, Literal
 
 from finishline.rules.errors import RuleError
@@ -71,16 +72,7 @@ class Problems:
         if self._counts[file] <= MAX_PROBLEMS_OF_A_FILE:
             self._found[problem] = 1, line
 
-    def warn(
-        self,
-        code: str,
-        message: str,
-        file: str | None = None,
-        field: str | None = None,
-        expected: str | None = None,
-    ) -> None:
-        """Note what is odd, or good to know."""
-        self.add(code, message, file, field, expected, severity="warning")
+    warn = partialmethod(add, severity="warning")  # What is odd, or good to know.
 
     def report(self, error: RuleError, severity: Severity = "error") -> None:
         """Note a rule's exception."""

@@ -233,12 +233,9 @@ def _rented(text: str) -> Accelerator | None:
     count, _, name = (found[0].model or "").partition(" ")
     known = _names("accelerators").find(name.lower())
     one = Accelerator(PROCESSORS, name) if known is None else known[0]
-    return replace(one, count=int(count) * (_machines(text[: found[1].start()]) or 1))
-
-
-def _machines(before: str) -> int | None:
-    found = _BEFORE.search(before) or _NODES.search(before)
-    return _product(found[1]) if found else None
+    before = text[: found[1].start()]
+    machines = _BEFORE.search(before) or _NODES.search(before)
+    return replace(one, count=int(count) * ((machines and _product(machines[1])) or 1))
 
 
 def _product(factors: str) -> int:

@@ -66,7 +66,9 @@ def check_chain(records: Iterable[Mapping[str, Any]]) -> Chain:
             if derived != record["sha256"]:
                 other[count] = derived
             if record["action"] == ERASURE:
-                erasures[count] = _named_in(record)
+                after = record["after"]
+                named = after.get("records") if isinstance(after, Mapping) else None
+                erasures[count] = named if isinstance(named, dict) else {}
         head = Head(count, str(record.get("sha256")))
     redacted = _redacted(other, erasures)
     problems += (
@@ -77,12 +79,6 @@ def check_chain(records: Iterable[Mapping[str, Any]]) -> Chain:
     problems.sort(key=lambda found: found[0])
     found = tuple(problem for _, problem in problems[:MOST_PROBLEMS])
     return Chain(head, count, found, len(redacted))
-
-
-def _named_in(erasure: Mapping[str, Any]) -> Mapping[str, str]:
-    after = erasure["after"]
-    named = after.get("records") if isinstance(after, Mapping) else None
-    return named if isinstance(named, dict) else {}
 
 
 def _redacted(other: Mapping[int, str], erasures: Mapping[int, Mapping[str, str]]) -> set[int]:

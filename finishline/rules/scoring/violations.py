@@ -53,11 +53,12 @@ def find_violations(
         ]
     parts = " and ".join(f"{part.metric} of {part.value:g}" for part in (target, *target.also))
     expected = f"{'any quality' if target.value == -math.inf else parts} reached"
-    for run in runs:
-        if run.status == "success" and not _reaches_target(run, benchmark):
-            best = "nothing was evaluated"
-            if run.evaluations:
-                best = f"the best quality is {best_quality(run.evaluations, benchmark):g}"
+    for run in (each for each in runs if each.status == "success"):
+        found, best = None, "nothing was evaluated"
+        if run.evaluations:
+            found = first_evaluation_at_target(run.evaluations, target, benchmark.reach)
+            best = f"the best quality is {best_quality(run.evaluations, benchmark):g}"
+        if found is None:
             message = f"run_stop says success, but {best}"
             violations.append(
                 Violation("success_without_target", message, run.name, "run_stop", expected)
@@ -71,13 +72,6 @@ def find_violations(
     if benchmark.reach.name == "fixed_stop":
         violations += _fixed_stop_violations(runs, benchmark)
     return violations
-
-
-def _reaches_target(run: Run, benchmark: Benchmark) -> bool:
-    if not run.evaluations:
-        return False
-    target, reach = benchmark.target, benchmark.reach
-    return first_evaluation_at_target(run.evaluations, target, reach) is not None
 
 
 MOST_SEEDS_OF_A_RUN = 5

@@ -171,7 +171,14 @@ def read_claim(
             root.choice("precision", get_args(PrecisionName)) if root.has("precision") else None
         ),
         "trained_with": lambda: _trained_with(root, benchmark, division),
-        "tuning": lambda: root.read_table("tuning", _tuning),
+        "tuning": lambda: root.read_table(
+            "tuning",
+            lambda table: table.whole(
+                Tuning,
+                trials=table.integer("trials", minimum=0, maximum=MOST_TRIALS),
+                seconds=table.number("seconds", minimum=0.0, maximum=MOST_SECONDS),
+            ),
+        ),
     }
     if archive:
         readers |= {
@@ -213,14 +220,6 @@ def _trained_with(root: Fields, benchmark: Benchmark, division: str) -> TrainedW
             message = "the reference has no such setting"
             raise root.fail(f"hyperparameters.{name}", message, expected=expected)
     return trained_with
-
-
-def _tuning(table: Fields) -> Tuning:
-    return table.whole(
-        Tuning,
-        trials=table.integer("trials", minimum=0, maximum=MOST_TRIALS),
-        seconds=table.number("seconds", minimum=0.0, maximum=MOST_SECONDS),
-    )
 
 
 def _organisation(root: Fields) -> str | None:

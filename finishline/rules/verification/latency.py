@@ -137,7 +137,7 @@ def judge_latency(
     protocol = benchmark.latency
     if protocol is None:
         raise RuleError("no latency protocol", file=benchmark.benchmark_id, expected="[latency]")
-    unmeasured = _why_unmeasured(benchmark, report)
+    unmeasured = why_unmeasured(benchmark, report)
     if unmeasured is not None:
         return Verdict(outcome="inconclusive", reasons=(unmeasured,))
     reasons = []
@@ -164,15 +164,7 @@ def fastest_backend(run: ReplayRun, protocol: LatencyProtocol) -> Measured | Non
     return min(measured, key=lambda found: found.figures.p50_ms, default=None)
 
 
-def measured_figures(benchmark: Benchmark, report: ReplayReport) -> LatencyFigures | None:
-    """The figures of the fastest backend, of a model that meets the target."""
-    if benchmark.latency is None or _why_unmeasured(benchmark, report) is not None:
-        return None
-    fastest = fastest_backend(report.runs[0], benchmark.latency)
-    return fastest.figures if fastest is not None else None
-
-
-def _why_unmeasured(benchmark: Benchmark, report: ReplayReport) -> Reason | None:
+def why_unmeasured(benchmark: Benchmark, report: ReplayReport) -> Reason | None:
     run = report.runs[0] if report.runs else None
     if run is None or run.failure is not None or run.status == "cancelled":
         said = run.failure.message if run is not None and run.failure is not None else "no run"

@@ -70,12 +70,10 @@ def queue_of(worker: str) -> str:
     return f"replay.{quote(worker, safe='')}"
 
 
-UNACKED = ("unacked", "unacked_index", "unacked_mutex")
-
-
 def unacked_keys(worker: str) -> dict[str, str]:
     """Keys of a worker's unacknowledged messages, by Kombu's name for each."""
-    return {f"{name}_key": f"{name}/{queue_of(worker)}" for name in UNACKED}
+    names = ("unacked", "unacked_index", "unacked_mutex")
+    return {f"{name}_key": f"{name}/{queue_of(worker)}" for name in names}
 
 
 @dataclass(frozen=True)

@@ -109,11 +109,6 @@ def check_ledgers(run: ReplayRun, clock: Clock, *, division: str) -> None:
             )
 
 
-def seconds_after_preparation(ledger: Ledger) -> float:
-    """The seconds of a ledger that a run's own clocks see."""
-    return ledger.total() - ledger.init - ledger.compile - ledger.warmup
-
-
 def ledger_of(table: Mapping[str, float], place: str) -> Ledger:
     """The ledger of a table. Raises RuleError if it is none."""
     unknown = next((name for name in table if name not in PHASES), None)

@@ -10,8 +10,6 @@ from finishline.rules.verification.messages import ReplayRun
 
 # From wide to narrow. Of the two types of 16 bits bfloat16 keeps fewer digits.
 WIDE_TO_NARROW: tuple[PrecisionName, ...] = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8")
-# Those that the operands of a product show.
-NARROW: tuple[PrecisionName, ...] = ("fp16", "bf16")
 
 
 def is_narrower(one: PrecisionName, other: PrecisionName) -> bool:
