@@ -23,8 +23,8 @@ from finishline.devices import choose_device
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.measurements import Figure, ModelWork
-from finishline.rules.scoring.calibrated_runs import calibrated_epochs
 from finishline.rules.scoring.latency import FEWEST_SAMPLES
+from finishline.rules.scoring.tta import calibrated_epochs
 from finishline.rules.submissions.claim import check_settings, reference_of
 from finishline.rules.verification.utilisation import best_roof_tflops, roofline
 from worker.group import ORDERS, launch_options

@@ -1,9 +1,7 @@
 """Verifications: attempts, verdicts, head-to-heads and latencies."""
 
 from datetime import datetime
-from typing import Annotated, Any
-
-from pydantic import AfterValidator, Field
+from typing import Any
 
 from finishline.api.benchmarks import TargetView
 from finishline.api.schema import Schema
@@ -11,19 +9,7 @@ from finishline.api.submissions import Decision, VerificationState
 from finishline.rules.proof.proof import PostedEvaluation
 from finishline.rules.verification.duel import DuelRun, Side
 from finishline.rules.verification.messages import ControlPoint, Failure
-from finishline.rules.verification.purposes import ASKED_FOR
 from finishline.rules.verification.utilisation import RunUtilisation
-
-
-def _may_be_asked_for(name: str) -> str:
-    if name not in ASKED_FOR:
-        raise ValueError(f"expected {' or '.join(ASKED_FOR)}")
-    return name
-
-
-AskedFor = Annotated[
-    str, AfterValidator(_may_be_asked_for), Field(json_schema_extra={"enum": list(ASKED_FOR)})
-]
 
 
 class DuelPairView(Schema):

@@ -29,7 +29,7 @@ from finishline.cli.errors import (
     refusal,
     server_missing,
 )
-from finishline.cli.screen import flowing, open_console
+from finishline.cli.screen import open_console
 from finishline.client.errors import told_besides
 from finishline.places import installed_server
 from finishline.profiles import ProfileError, chosen_profile
@@ -122,7 +122,9 @@ def _load(name: str) -> Any:
         for each in _of_the_server("admin"):
             found.command(each.name)(each.load())
     for registered in found.registered_commands:
-        registered.help = flowing(inspect.getdoc(registered.callback) or "")
+        # Each paragraph is one line, so that the terminal wraps it.
+        paragraphs = (inspect.getdoc(registered.callback) or "").split("\n\n")
+        registered.help = "\n\n".join(" ".join(each.split()) for each in paragraphs)
     command = typer.main.get_command(found)
     command.name = name
     return command
@@ -218,9 +220,8 @@ def _cli_error(error: Exception) -> CliError:
         part = error.object[error.start : error.end]
         return UsageError(f"Invalid argument: {part!r} can't be written in {error.encoding}.")
     if isinstance(error, typer.TyperException):
-        message = " ".join(error.format_message().split()).replace(
-            "Value error, ", ""
-        )  # Pydantic's.
+        # Pydantic begins a message of its own so.
+        message = " ".join(error.format_message().split()).replace("Value error, ", "")
         if message and not message.endswith((".", "?")):
             message += "."
         asked = getattr(getattr(error, "ctx", None), "command_path", "finishline")

@@ -71,10 +71,5 @@ def as_it_is(*parts: str | tuple[str, str]) -> Text:
     return Text.assemble(*parts, no_wrap=True)
 
 
-def flowing(text: str) -> str:
-    """Join each paragraph of a text into one line, so that the terminal wraps it."""
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
-
-
 def open_screen(*, as_json: bool) -> Screen:
     return Screen(as_json=as_json, console=open_console())

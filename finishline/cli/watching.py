@@ -1,7 +1,7 @@
 """A training while it runs, here or on a worker: bars in a terminal, elsewhere lines."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -94,13 +94,6 @@ class ReplayProgress:
 def read_target(view: View) -> Target:
     named = {name: str(view[name]) for name in ("metric", "unit", "direction")}
     return Target(value=float(view["value"]), **named)
-
-
-def read_bands(control_points: Sequence[View]) -> dict[int, Band]:
-    return {
-        int(point["index"]): (float(point["lower"]), float(point["upper"]))
-        for point in control_points
-    }
 
 
 STATUS_STYLES = {"reached": "bold green", "cancelled": "yellow"}
@@ -217,7 +210,10 @@ def _watch(
                 return _table_of(event)
             if event.name == "state":
                 state = _table_of(event)
-                progress.bands = read_bands(state.get("control_points") or [])
+                progress.bands = {
+                    int(point["index"]): (float(point["lower"]), float(point["upper"]))
+                    for point in state.get("control_points") or []
+                }
                 progress.runs_planned = state.get("runs_planned")
                 progress.names = _names_of_runs(state)
                 if (sentence := state.get("waiting_for")) and sentence not in said:

@@ -22,7 +22,7 @@ from finishline.api.submissions import (
     SubmissionList,
     SubmissionView,
 )
-from finishline.api.verifications import AskedFor, VerificationView
+from finishline.api.verifications import VerificationView
 from finishline.api.workers import QueueView, WorkerList, WorkerView
 from finishline.client.board import Board
 from finishline.client.errors import Unavailable
@@ -248,7 +248,7 @@ class Client:
         self,
         submission: SubmissionView | str,
         *,
-        kind: AskedFor = "replay",
+        kind: str = "replay",
         reason: str | None = None,
         repeats: int | None = None,
     ) -> VerificationView:

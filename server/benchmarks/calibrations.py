@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session, selectinload
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.definition_tables import ReferenceRun
-from finishline.rules.scoring.calibrated_runs import calibrated_epochs
+from finishline.rules.scoring.tta import calibrated_epochs
 from finishline.rules.statistics.aggregate import mean, standard_deviation
 from finishline.rules.statistics.gaps import two_sided_p
 from finishline.rules.text import count_text

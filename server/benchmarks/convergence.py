@@ -13,7 +13,6 @@ from sqlalchemy.orm import Session
 from finishline.api.schema import Schema
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.definition_tables import RcpRule, ReferencePoint
-from finishline.rules.scoring.calibrated_runs import calibrated_epochs, calibrated_sizes
 from finishline.rules.scoring.convergence import (
     FACTOR_COUNTS,
     ConvergenceLimit,
@@ -21,6 +20,7 @@ from finishline.rules.scoring.convergence import (
     limit_at,
     prune,
 )
+from finishline.rules.scoring.tta import calibrated_epochs, calibrated_sizes
 from finishline.rules.statistics.aggregate import mean, olympic_mean
 from server.base.models import DISPLAY_NAME, SUBMITTER, RunRow, Submission
 from server.base.models.visibility import ranks

@@ -15,8 +15,7 @@ from finishline.api.submissions import RcpView, SystemView
 from finishline.rules.benchmarks.accelerators import Accelerator
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.prices import training_cost_usd
-from finishline.rules.scoring.calibrated_runs import claimed_interval
-from finishline.rules.scoring.tta import display_seconds
+from finishline.rules.scoring.tta import claimed_interval, display_seconds
 from finishline.rules.statistics.aggregate import (
     Spread,
     coefficient_of_variation_percent,

@@ -12,7 +12,6 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
-from finishline.api.verifications import AskedFor
 from finishline.rules.ranking import Evidence
 from finishline.rules.scoring.violations import WAIVABLE
 from finishline.rules.verification.purposes import DUEL
@@ -54,7 +53,7 @@ from server.people.signed_in import (
 from server.submissions.service import find_submission
 from server.submissions.waivers import WaiverCreate, broken_rules, revoke_waiver, waive
 from server.submissions.withdrawals import WithdrawalCreate, may_withdraw, withdraw
-from server.verifications.requests import VerificationCreate, ask_as_caller, why_no_room
+from server.verifications.requests import AskedFor, VerificationCreate, ask_as_caller, why_no_room
 from web.citation import badge_endpoint, badge_svg
 from web.names import hardware_words
 from web.race import runs_picture

@@ -6,19 +6,12 @@ from sqlalchemy import and_, func, or_, select
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.scoring.calibrated_runs import calibrated_spread
+from finishline.rules.scoring.tta import calibrated_spread
 from finishline.rules.statistics.aggregate import Spread, pooled_spread
 from finishline.rules.verification.judge import why_not_timed
 from finishline.rules.verification.messages import ReplayReport
 from server.base.board_versions import raise_board_version
-from server.base.models import (
-    Attempt,
-    Pool,
-    PoolRun,
-    User,
-    Verification,
-    WorkerRow,
-)
+from server.base.models import Attempt, Pool, PoolRun, User, Verification, WorkerRow
 from server.verifications.queries import is_of_latest_report
 from server.verifications.sealed_runs import SealedRun, sealed_runs
 from server.verifications.workers import is_organisers

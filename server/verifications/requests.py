@@ -2,11 +2,10 @@
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, undefer
 
-from finishline.api.verifications import AskedFor
 from finishline.rules.ranking import consequence
 from finishline.rules.verification.duel import FEWEST_PAIRS, MOST_PAIRS
 from finishline.rules.verification.entry import (
@@ -16,7 +15,7 @@ from finishline.rules.verification.entry import (
     REPEATS,
     USUAL_REPEATS,
 )
-from finishline.rules.verification.purposes import DUEL, PURPOSES
+from finishline.rules.verification.purposes import ASKED_FOR, DUEL, PURPOSES
 from server.base.errors import ConflictError, NotAllowedError, UsedUpError, no_such
 from server.base.forms import NO_FLAG, Body, example
 from server.base.models import Submission, Verification
@@ -37,6 +36,17 @@ from server.submissions.quotas import NOTHING_KEPT, lock_user, reserve_replay
 from server.submissions.service import find_submission, lock_submissions
 from server.verifications.cross_checks import give_up_cross_check
 from server.verifications.service import cancel_verification, request_verification
+
+
+def _may_be_asked_for(name: str) -> str:
+    if name not in ASKED_FOR:
+        raise ValueError(f"expected {' or '.join(ASKED_FOR)}")
+    return name
+
+
+AskedFor = Annotated[
+    str, AfterValidator(_may_be_asked_for), Field(json_schema_extra={"enum": list(ASKED_FOR)})
+]
 
 
 class VerificationCreate(Body):

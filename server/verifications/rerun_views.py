@@ -6,7 +6,8 @@ from typing import Annotated, Literal, Self
 from pydantic import ConfigDict, Field, StrictBool, model_validator
 
 from finishline.api.schema import Schema
-from finishline.api.verifications import AskedFor, ReasonView
+from finishline.api.verifications import ReasonView
+from server.verifications.requests import AskedFor
 
 LARGEST_BATCH = 1000
 Reason = Annotated[str, Field(min_length=1, max_length=2000, pattern=r"\S")]

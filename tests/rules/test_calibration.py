@@ -10,12 +10,7 @@ import pytest
 from scipy import stats
 
 from finishline.rules.benchmarks.definition_tables import ReferenceRun
-from finishline.rules.scoring.calibrated_runs import (
-    crossing_epochs,
-    curves_at,
-    interpolated_epochs,
-    pooled,
-)
+from finishline.rules.scoring.tta import crossing_epochs, curves_at, interpolated_epochs, pooled
 from finishline.rules.statistics.aggregate import Reference, reference_of
 from finishline.rules.statistics.gaps import two_sided_p
 from finishline.rules.submissions.claim import Claim, System

@@ -9,7 +9,7 @@ import scipy.stats
 from sqlalchemy.orm.attributes import flag_modified
 
 from finishline.rules.run import EPOCH, LEDGER, QUALITY, SECONDS
-from finishline.rules.scoring.calibrated_runs import calibrated_spread
+from finishline.rules.scoring.tta import calibrated_spread
 from server.base.board_versions import raise_board_version
 from server.base.models import Submission
 from server.pages.home import EVIDENCE_OF_ROUND

@@ -52,11 +52,6 @@ TEMPLATE_ID = "mine"
 BenchmarkPath = Annotated[Path, Argument(help="The benchmark's folder.", metavar="PATH")]
 
 
-@app.callback()
-def _benchmark() -> None:
-    """Show or set phases, fetch a benchmark from a server, make one of your own."""
-
-
 @app.command("phases")
 @asks_server
 def phases(

@@ -7,6 +7,7 @@ import csv
 import io
 import math
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -101,12 +102,6 @@ def _people(path: Path) -> Iterator[tuple[int, Mapping[str, str]]]:
         raise _unreadable(path, error, "a CSV with columns name and email") from error
 
 
-def csv_line(*cells: str | None) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow([cell or "" for cell in cells])
-    return text.getvalue()
-
-
 @asks_server
 def invite(
     server: ServerClient,
@@ -151,10 +146,11 @@ def _invite_class(
     domain = body.get("mail_domain")
     students, notes = read_class(file, domain=str(domain) if domain else None)
     made: list[View] = []
+    table = csv.writer(sys.stdout, lineterminator="\n")
     if not screen.as_json:
         for note in notes:
             typer.echo(f"{file.name} {note}: left out.", err=True)
-        typer.echo(csv_line("name", "email", "link"))
+        table.writerow(("name", "email", "link"))
     for name, email in students:
         named = {} if name is None else {"name": name}
         view = server.post("/invitations", {**body, **named})
@@ -162,7 +158,8 @@ def _invite_class(
             _warn(view, screen)
         made.append({"name": name, "email": email, "link": view["link"]})
         if not screen.as_json:
-            typer.echo(csv_line(name, email, view["link"]))
+            table.writerow((name, email, view["link"]))
+            sys.stdout.flush()
     if screen.as_json:
         screen.answer({"invitations": made, "left_out": notes}, [])
 

@@ -39,11 +39,6 @@ Run = Mapping[str, Any]
 PackagePath = Annotated[Path, Argument(help="The package's folder.", metavar="PATH")]
 
 
-@app.callback()
-def _training() -> None:
-    """Make, check, run and submit a training package."""
-
-
 @app.command("init")
 @shows
 def init(screen: Screen, path: PackagePath) -> None:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from functools import partial
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
@@ -18,16 +17,15 @@ NOTE_LENGTH = 2000
 WEB_ADDRESS = r'^[Hh][Tt][Tt][Pp][Ss]?://[!-"$-.0->@-~][!-~]*$'  # In ASCII, with a host.
 
 
-def _like(pattern: str, text: str, *, expected: str) -> str:
-    if not text.isprintable() or not re.fullmatch(pattern, text):
-        raise ValueError(f"got {shown(text)}; expected {expected}")
-    return text
-
-
 def _is_like(pattern: str, expected: str) -> tuple[AfterValidator, Any]:
     """A check with a sentence of its own, and the pattern for the API's document."""
-    check = AfterValidator(partial(_like, pattern, expected=expected))
-    return check, Field(json_schema_extra={"pattern": pattern})
+
+    def check(text: str) -> str:
+        if not text.isprintable() or not re.fullmatch(pattern, text):
+            raise ValueError(f"got {shown(text)}; expected {expected}")
+        return text
+
+    return AfterValidator(check), Field(json_schema_extra={"pattern": pattern})
 
 
 Line = Annotated[str, *_is_like(ONE_LINE, "one line without spaces around it")]

@@ -8,7 +8,6 @@ from finishline.rules.benchmarks.definition_tables import RunsRule
 from finishline.rules.benchmarks.prices import training_cost_usd
 from finishline.rules.errors import RuleError
 from finishline.rules.run import Clock, Run
-from finishline.rules.scoring.calibrated_runs import calibrated_spread, claimed_interval
 from finishline.rules.scoring.convergence import (
     RcpVerdict,
     check_set,
@@ -16,6 +15,8 @@ from finishline.rules.scoring.convergence import (
     with_published_factor,
 )
 from finishline.rules.scoring.tta import (
+    calibrated_spread,
+    claimed_interval,
     display_seconds,
     evaluation_interval_seconds,
     first_evaluation_at_target,

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.definition_tables import ReplayPolicy
 from finishline.rules.run import Evaluation
-from finishline.rules.scoring.calibrated_runs import (
+from finishline.rules.scoring.scoring import RunScore
+from finishline.rules.scoring.tta import (
     crossing_epochs,
     curves_at,
+    find_crossing,
+    first_evaluation_at_target,
     interpolated_epochs,
     pooled,
 )
-from finishline.rules.scoring.scoring import RunScore
-from finishline.rules.scoring.tta import find_crossing, first_evaluation_at_target
 from finishline.rules.scoring.violations import FIXED_STOP_P_VALUE, first_beyond_floor
 from finishline.rules.statistics.aggregate import (
     Reference,
