@@ -63,7 +63,7 @@ def state_sentence(verification: Mapping[str, Any]) -> str:
         return f"No attempt could finish: no result for {words.subject}."
     if any(reason["code"] == "claim_has_no_latency" for reason in verification["reasons"]):
         return "The latency was measured; the submission claims none to compare with."
-    return words.ending(outcome, runs=runs)
+    return words.endings.get(outcome, words.endings[""]).format(runs=runs)
 
 
 def _why_again(verification: Mapping[str, Any]) -> str:

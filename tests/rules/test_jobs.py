@@ -58,7 +58,7 @@ def test_a_purpose_is_known_by_its_name_and_says_how_it_ends():
     assert all(purpose.name == name for name, purpose in PURPOSES.items())
     assert PURPOSES.keys() >= {"replay", "calibration", "duel", "latency", "cross_check"}
     for purpose in PURPOSES.values():
-        assert purpose.words.ending("unheard of", runs="3 runs").endswith(".")
+        assert purpose.words.endings[""].format(runs="3 runs").endswith(".")
     assert set(ASKED_FOR) >= {"replay", "latency"}
     assert all(PURPOSES[name].words.about for name in ASKED_FOR)
 

@@ -84,10 +84,6 @@ class Words:
     subject: str = "the submission"
     name: str | None = None
 
-    def ending(self, outcome: str | None, *, runs: str) -> str:
-        """Sentence on an outcome."""
-        return self.endings.get(outcome, self.endings[""]).format(runs=runs)
-
 
 @dataclass(frozen=True)
 class Purpose:
@@ -129,10 +125,6 @@ class Purpose:
     def organisers_decide(self) -> bool:
         """Whether a report of another owner's worker leaves the verdict open."""
         return self.checks_claims == "inference"
-
-    def devices(self, accelerators: int) -> int:
-        """Devices of a worker whose seconds a quota is charged with."""
-        return max(accelerators, 1) if self.in_box else accelerators
 
 
 @dataclass(frozen=True)
