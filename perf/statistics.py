@@ -1,4 +1,4 @@
-"""Simulate how often verdicts, intervals and second halves are wrong.
+"""Simulate how often verdicts, intervals, second halves and first places are wrong.
 
 `python -m perf.statistics [--trials 10000] [--processes 2]` draws trainings and hands them to the
 rules that the server uses. Seeds are fixed. Exits with 1 where a bar is missed.
@@ -46,6 +46,7 @@ from finishline.rules.verification.messages import (
     WorkerSystem,
 )
 from finishline.rules.verification.verdict import Verdict
+from perf.first_places import hold_first_places
 from perf.harness import CHECKOUT, Bars
 
 CEILING, TARGET, NOISE = 96.0, 94.0, 0.05
@@ -126,6 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     hold_fixed_stops(bars, max(1, chosen.trials // 10))
     hold_intervals(bars, chosen.trials)
     hold_halves(bars, max(1, chosen.trials // 10))
+    hold_first_places(bars, chosen.trials)
     return bars.exit_code
 
 

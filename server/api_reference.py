@@ -10,7 +10,7 @@ GROUPS = {
     "benchmarks": "Read definitions, convergence and dates; add a benchmark.",
     "submissions": "Send a claim with its logs, read it, withdraw it.",
     "training packages": "Send code to be trained and timed, read its source.",
-    "verifications": "Have a submission trained again, follow it, decide on it, start a duel.",
+    "verifications": "Have a submission trained again, follow it, decide on it; head-to-heads.",
     "proofs": "Download a signed proof and the keys that check it.",
     "accounts": "Read your own account and make tokens.",
     "quotas": "Read how much may be asked for, and change it.",

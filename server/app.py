@@ -68,6 +68,7 @@ from server.verifications import proof_endpoints as proofs
 from server.verifications import worker_endpoints as workers
 from server.verifications.dispatch import Dispatcher
 from server.verifications.pulls import PullDesk
+from server.verifications.settle import BoardSettler
 
 API = "/api/v1"
 # A request is matched with the routes in this order: the most frequent and heaviest come first.
@@ -135,7 +136,10 @@ def create_app(
     except BaseException:
         services.database.close()
         raise
-    dispatcher = services.put(Dispatcher(services.database, Broker(settings.broker_url), settings))
+    broker, settler = Broker(settings.broker_url), BoardSettler(services)
+    dispatcher = services.put(
+        Dispatcher(services.database, broker, settings, settle_boards=settler.settle)
+    )
     readiness = services.put(
         Readiness(make_checks(services, dispatcher, definitions, revision=revision))
     )

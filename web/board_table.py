@@ -93,6 +93,7 @@ INFERENCE = (
 )
 NUMBERED, CLAIMED = "", "Claimed, not measured here"
 UNCHECKED = "Published, source not checked"
+MEASURED_TOO = "Measured, not numbered on this board"
 COLUMNS = {"train": TRAIN, "inference": INFERENCE}
 FIGURES = frozenset(name for columns in COLUMNS.values() for c in columns for name in c.needs)
 
@@ -189,9 +190,21 @@ def board_sections(entries: Sequence[Entry]) -> dict[int, str]:
 def _section(entry: Entry) -> str:
     if entry["rank"] is not None:
         return NUMBERED
-    if entry.get("provisional_rank") is None:
-        return "Not ranked"
-    return UNCHECKED if entry.get("evidence") == "published" else CLAIMED
+    reason = entry.get("unranked_reason") or ""
+    if reason.startswith("claimed"):
+        return CLAIMED
+    if entry.get("evidence") == "published" and reason.startswith("published"):
+        return UNCHECKED
+    is_elsewhere = reason.startswith(("ranked on", "another row"))
+    return MEASURED_TOO if is_elsewhere else "Not ranked"
+
+
+def why_unranked(entry: Entry) -> str | None:
+    """Reason why a row has no number, None where its evidence says it."""
+    reason = entry.get("unranked_reason")
+    if reason is None or reason.startswith("claimed"):
+        return None
+    return str(reason) if _section(entry) == MEASURED_TOO else f"not ranked: {reason}"
 
 
 def nothing_measured(entries: Sequence[Entry]) -> str | None:

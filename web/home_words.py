@@ -108,7 +108,7 @@ CONSOLE = (
         (
             ("submissions", "/console/submissions", "List"),
             ("verify", "/console/verify", "Verify"),
-            ("duels", "/console/duels", "Duels"),
+            ("duels", "/console/duels", "Head-to-heads"),
         ),
     ),
     (

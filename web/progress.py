@@ -87,7 +87,7 @@ def _variant(verification: Mapping[str, Any], run: int) -> str | None:
 
 
 def side_of(verification: Mapping[str, Any], run: int) -> Side | None:
-    """Side of a duel that a run (from 0) trains; None in any other verification."""
+    """Side of a head-to-head that a run (from 0) trains; None in any other verification."""
     duel = verification["duel"]
     if duel is None or run >= len(duel["order"]):
         return None

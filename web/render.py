@@ -51,7 +51,7 @@ verification.html  shown (verification, race, picture or None, ghost (its role),
                    queue: "queue" of its class and "item", or None), halves (whether a second half
                    of the test items judges an entry), untimed (names of its runs that measure no
                    time, by index)), submission (or None), benchmark_title;
-                   optional against (a duel's holder)
+                   optional against (its holder)
 workers.html       workers; optional queue, readings (of canaries, newest first, by worker)
 worker.html        worker, attempts, roofline, probes
 api_reference.html openapi_url, assets (where Swagger UI is served)
@@ -110,6 +110,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from finishline.rules.ranking import (
     MEANINGS,
+    busy_words,
     check_of_row,
     check_words,
     evidence_meaning,
@@ -275,6 +276,7 @@ def environment() -> Environment:
     made.globals.update(
         bibtex=bibtex,
         board_charts=CHARTS,
+        busy_words=busy_words,
         asks_what_if=board_table.asks_what_if,
         check_of_row=check_of_row,
         check_words=check_words,
@@ -295,6 +297,7 @@ def environment() -> Environment:
         board_query=board_table.board_query,
         board_sections=board_table.board_sections,
         board_address=board_address,
+        why_unranked=board_table.why_unranked,
         board_tabs=board_tabs,
         box_text=box_text,
         canary_line=canary_line,

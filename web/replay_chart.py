@@ -1,4 +1,4 @@
-"""Figures of verifications: a replay beside its ghosts, a calibration, a duel."""
+"""Figures of verifications: a replay beside its ghosts, a calibration, a head-to-head."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean

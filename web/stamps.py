@@ -44,7 +44,7 @@ def submission_title(submission: View) -> str:
 
 
 def subject_title(submission: View, against: View | None) -> str:
-    """Title of a verification's subject: of a duel both sides, with models where they differ.
+    """Title of a verification's subject: of a head-to-head both sides, with differing models.
 
     Packages are told apart by their own names.
     """
@@ -161,12 +161,11 @@ def place_sentence(submission: View, place: View) -> str:
     where = f"in the {submission['division']} division"
     if place["rank"] is not None:
         text = f"Rank {place['rank']} of {place['ranked']} {where}."
-    elif place["provisional_rank"] is not None:
-        text = (
-            f"Provisional place ({place['provisional_rank']}) {where}: only measured and published "
-            "rows are numbered."
-        )
     else:
         text = f"Not ranked: {place['unranked_reason'] or 'its claim was not measured'}."
+    if place["is_holder"]:
+        text += " It holds first place."
+    elif place["not_first"]:
+        text += f" Not first: {place['not_first']}."
     apart = separation_words(place)
     return f"{text} {apart[:1].upper()}{apart[1:]}." if apart else text

@@ -275,8 +275,6 @@ def _interval(place: View, time: TimeFormat) -> str:
 def _eligibility(place: View) -> str:
     if place["rank"] is not None:
         return f"Numbered in the {place['division']} division."
-    if place["provisional_rank"] is not None:
-        return "Not numbered: only measured and published rows are."
     return f"Not ranked: {place['unranked_reason'] or 'its claim was not measured'}."
 
 

@@ -26,7 +26,7 @@ def why_not_timed(check: View | None) -> str:
 def was_worker_unfit(check: View | None) -> bool:
     """Whether the time was not compared because of the worker, so another replay may compare it."""
     codes = {reason["code"] for reason in (check or {}).get("reasons", ())}
-    return bool(codes & {"noisy_host", "worker_drifted"})
+    return "worker_drifted" in codes
 
 
 def standing_words(submission: View) -> str:
@@ -57,8 +57,6 @@ SPEED = (
     "time_agrees",
     "slower_than_claimed",
     "hardware_differs",
-    "noisy_host",
-    "processor_waited",
     "worker_drifted",
     "time_not_compared",
     "claim_has_no_time",

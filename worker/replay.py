@@ -269,11 +269,17 @@ def _read_figure(event: dict[str, Any]) -> Figure | Failure:
 @contextmanager
 def _trainer(job: ReplayJob, lease: Lease, *, server: WorkerLink, host: Host) -> Iterator[Train]:
     """Function that makes run `index`: in a process of its own, or in a box for a package."""
+    by_reference = partial(train_run, job, host=host)
     if not any(training.in_box for training in job.trainings):
-        yield partial(train_run, job, host=host)
+        yield by_reference
         return
     with open_entries(job, lease, server, host=host) as entries:
-        yield entries.train
+
+        def train(index: int, **named: Any) -> ReplayRun:
+            is_package = job.trainings[index].in_box
+            return entries.train(index, **named) if is_package else by_reference(index, **named)
+
+        yield train
 
 
 def _attempt_failure(

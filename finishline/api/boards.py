@@ -87,7 +87,8 @@ class BoardPriceView(Schema):
 class BoardView(Schema):
     """A page of a leaderboard. `version` rises with every change of the board.
 
-    Its entries are of one `kind`, "train" or "inference". Of `total` entries that fit the query
+    Its entries are of one `kind`, "train" or "inference". Measured times of one `hardware_class`
+    are numbered. Of `total` entries that fit the query
     those from place `first` on are here, counted from 1.
 
     `lens` is None on the official ranking, `price` where costs are as stated. `other_rules` has
@@ -98,6 +99,7 @@ class BoardView(Schema):
     kind: str
     division: str | None
     round: Round | None = None
+    hardware_class: str | None = None
     metric: str
     version: int
     total: int

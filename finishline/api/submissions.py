@@ -26,25 +26,30 @@ class SourceView(Schema):
 class EvidenceFields(Schema):
     """`evidence` says which time is ranked, and `check` how far a claimed one was checked.
 
-    `rank` is null unless the row is numbered. A claim that is not contradicted, withdrawn or
-    ineligible has a `provisional_rank`, among all rows by time. `claimed_seconds` is the time of
-    the submitter's own logs, `measured_seconds` the time of the `measured_runs` sealed runs of the
+    `rank` is null unless the row is numbered. The row with `is_holder` holds first place.
+    `not_first` says why a row with a lower time doesn't. `claimed_seconds` is the time of the
+    submitter's own logs, and `claimed_model` their word for the model that the reference's runs
+    measured. `measured_seconds` the time of the `measured_runs` sealed runs of the
     configuration `pool_id`, with its 95 % interval. `owners` counts the owners of the workers
     behind these runs. The organisers count as one, and `by_organisers` says whether they are among
-    them. A `duplicate_of` an earlier submission has no time and no rank of its own.
+    them. `busy` says that other programs had the processor, so it may be faster. A `duplicate_of`
+    an earlier submission has no time and no rank of its own.
     `not_separated_from` is the number of the better row that these runs cannot tell from this one.
     A gap under `visible_gap_percent` could not be seen."""
 
     evidence: Evidence = "claimed"
     check: Check | None = None
-    provisional_rank: int | None = None
+    is_holder: bool = False
+    not_first: str | None = None
     claimed_seconds: float | None = None
+    claimed_model: str | None = None
     measured_seconds: float | None = None
     measured_low_seconds: float | None = None
     measured_high_seconds: float | None = None
     measured_runs: int = 0
     owners: int = 0
     by_organisers: bool = False
+    busy: bool = False
     pool_id: str | None = None
     duplicate_of: str | None = None
     not_separated_from: int | None = None
@@ -208,7 +213,7 @@ class VerificationState(Schema):
 
 
 class VerificationSummary(VerificationState):
-    """Summary of a verification of a submission, or of a duel it requested."""
+    """Summary of a verification of a submission, or of a head-to-head."""
 
     decision: Decision | None
 

@@ -33,11 +33,11 @@ class GapView(Schema):
 
 
 class DuelView(Schema):
-    """A duel: the two sides, the side that each run trains, and the result once reported.
+    """A head-to-head: the two sides, the side that each run trains, and the result so far.
 
-    `test` is "paired_t" or, where a side missed the target, "count", and `p_value` its one-sided
-    p-value for the side that is ahead, as in the verdict's sentence. `pairs_needed` is about how
-    many pairs would separate the sides if they differ as they did here.
+    `pairs` are of this verification and of the earlier ones that asked for more pairs. `p_value` is
+    one-sided: how likely are these times if the challenger is no faster? It wins below `threshold`.
+    `continued_by` is the verification with the pairs that follow.
     """
 
     challenger: str
@@ -47,9 +47,9 @@ class DuelView(Schema):
     time: GapView | None
     epochs: GapView | None
     pace: GapView | None
-    test: str | None
     p_value: float | None
-    pairs_needed: int | None
+    threshold: float
+    continued_by: str | None
 
 
 class BackendView(Schema):

@@ -22,6 +22,7 @@ from finishline.cli.tables import (
     status_text,
     time_text,
 )
+from finishline.rules.ranking import busy_words
 from finishline.rules.text import count_text
 
 Given = Mapping[str, Any]
@@ -245,6 +246,8 @@ def submission_lines(view: View) -> Iterator[RenderableType]:
     if original := view.get("duplicate_of"):
         told = f"A duplicate of {original}, which is trained and ranked in its place."
         yield Text(told, "yellow")
+    if busy := busy_words(view):
+        yield Text(f"{busy[0].upper()}{busy[1:]}.", "yellow")
     if inference:
         yield Text(inference_sentence(result))
         return
@@ -270,8 +273,7 @@ def submission_lines(view: View) -> Iterator[RenderableType]:
 
 
 def place_line(preview: View) -> str:
-    provisional = preview.get("provisional_rank")
-    place = preview.get("rank") or (provisional and f"({provisional})") or "none"
+    place = preview.get("rank") or "none"
     reason = preview.get("unranked_reason")
     return f"Nothing was sent. Place {place} of {preview.get('entries')}" + (
         f": {reason}." if reason else "."

@@ -61,8 +61,8 @@ class ReplayProgress:
     """A training of several runs, built up from its events.
 
     `bands` is keyed by the number of the evaluation, from 1. `names` sets runs apart, each by
-    its index from 0: its side in a duel, or that it is a control or a repeat. `step` names the
-    points of a run that are evaluated. A second attempt starts all over.
+    its index from 0: its side in a head-to-head, or that it is a control or a repeat. `step` names
+    the points of a run that are evaluated. A second attempt starts all over.
     """
 
     target: Target
@@ -230,7 +230,7 @@ def _watch(
 
 
 def _names_of_runs(view: View) -> dict[int, str]:
-    """The sides of a duel, and the runs that measure no time, by the index of the run."""
+    """The sides of a head-to-head, and the runs that measure no time, by the index of the run."""
     sides = enumerate((view.get("duel") or {}).get("order") or ())
     controls = dict.fromkeys(view.get("control_runs") or (), "control")
     return dict(sides) | controls | dict.fromkeys(view.get("repeat_runs") or (), "repeat")

@@ -89,8 +89,8 @@ def may_be_measured(
 
 
 def is_timed(reasons: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether a verdict's stored reasons speak of a quiet worker that did not drift."""
-    untimed = {"hardware_differs", "worker_drifted", "noisy_host"}
+    """Whether a verdict's stored reasons speak of a worker of the class that did not drift."""
+    untimed = {"hardware_differs", "worker_drifted"}
     return not any(reason["code"] in untimed for reason in reasons)
 
 
@@ -170,11 +170,11 @@ def ranked_seconds(row: Row) -> float | None:
 
 
 def place_words(row: Row) -> str | None:
-    """A row's number, with "=" if shared and in brackets if provisional, None without a place."""
-    rank, provisional = row.get("rank"), row.get("provisional_rank")
-    if rank is not None:
-        return f"={rank}" if row.get("tied") else str(rank)
-    return None if provisional is None else f"({provisional})"
+    """A row's number, with "=" if shared, None without one."""
+    rank = row.get("rank")
+    if rank is None:
+        return None
+    return f"={rank}" if row.get("tied") else str(rank)
 
 
 def owners_words(row: Row) -> str | None:
@@ -184,6 +184,11 @@ def owners_words(row: Row) -> str | None:
         return f"checked by {owners} owners"
     alone = "organisers' worker" if row.get("by_organisers") else "one owner"
     return alone if owners else None
+
+
+def busy_words(row: Row) -> str | None:
+    """Say that other programs disturbed the runs of a measured time, None if they did not."""
+    return "busy host: may be faster" if row.get("busy") else None
 
 
 def separation_words(row: Row) -> str | None:

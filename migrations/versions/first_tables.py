@@ -345,6 +345,7 @@ table(
     Column("measured_at", sa.DateTime(timezone=True)),
     Column("owners", sa.Integer(), nullable=False),
     Column("by_organisers", sa.Boolean(), nullable=False),
+    Column("is_busy", sa.Boolean(), nullable=False),
     Index(None, "benchmark_id", "hardware_class"),
     Index(None, "configuration_sha256", "closed_at"),
 )
@@ -394,6 +395,8 @@ table(
     Column("precision_measured", sa.String(10)),
     Column("trained_with", sa.String(10), nullable=False),
     Column("tuning", sa.JSON()),
+    Column("claimed_model", sa.Text()),
+    Column("claimed_framework", sa.Text()),
     Column("energy_joules", sa.Double()),
     Column("embargoed", sa.Boolean(), nullable=False),
     Column("withdrawn_at", sa.DateTime(timezone=True)),
@@ -415,7 +418,7 @@ table(
         "ix_submissions_standing",
         *["benchmark_id", "kind", "tta_seconds", "division", "status", "eligible"],
         *["withdrawn_at", "embargoed", "submitted_at", "id", "latency_ms", "measured_latency_ms"],
-        *["cost_usd_per_10000", "evidence", "check_word", "pool_id", "duplicate_of"],
+        *["cost_usd_per_10000", "evidence", "check_word", "pool_id", "duplicate_of", "user_id"],
     ),
     Index(None, "benchmark_id", "submitted_at"),
     Index(

@@ -40,7 +40,7 @@ def report_of(verification: Verification) -> ReplayReport | None:
 def checks_claim(verification: Verification, submission: Submission) -> bool:
     """Whether a submission's status follows this verification.
 
-    A duel and the latency of a training say nothing of it.
+    A head-to-head and the latency of a training say nothing of it.
     """
     return verification.kind == kind_that_checks(submission)
 
@@ -199,6 +199,17 @@ def verification_under_way(
     return session.scalar(query if kind is None else query.where(Verification.kind == kind))
 
 
+def reference_model(benchmark: Benchmark, settings: Mapping[str, float]) -> str:
+    """Name of a benchmark's reference in some settings: "Digits reference, batch size 32"."""
+    defaults = benchmark.defaults()
+    changed = [
+        f"{name.replace('_', ' ')} {value:g}"
+        for name, value in settings.items()
+        if value != defaults.get(name)
+    ]
+    return ", ".join([f"{benchmark.title} reference", *changed])
+
+
 def claim_of(submission: Submission) -> Claim:
     """The claim a stored submission was made with."""
     published = submission.published
@@ -206,8 +217,8 @@ def claim_of(submission: Submission) -> Claim:
     return Claim(
         benchmark_id=submission.benchmark_id,
         division=submission.division,
-        model=submission.model,
-        framework=submission.framework,
+        model=submission.claimed_model or submission.model,
+        framework=submission.claimed_framework or submission.framework,
         system=stored_system(submission.system),
         run_files=tuple(run.file for run in submission.runs),
         hyperparameters=submission.hyperparameters,

@@ -66,7 +66,6 @@ FIRST_COLUMNS = (
     "benchmark_sha256",
     "evidence",
     "check",
-    "provisional_rank",
     "claimed_seconds",
     "measured_seconds",
     "measured_low_seconds",

@@ -10,7 +10,6 @@ from sqlalchemy.orm import Session, undefer
 from finishline.api.comparisons import GainView, IdeaClassView, IdeaList, IdeaView
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.statistics.gaps import Gap
-from finishline.rules.verification.duel import judge_duel, pair_runs
 from finishline.rules.verification.entry import factor_effects
 from finishline.rules.verification.messages import PACKAGE_PREFIX
 from finishline.rules.verification.purposes import ABLATION, DUEL
@@ -20,6 +19,7 @@ from server.base.standing import report_of
 from server.benchmarks.queries import definition
 from server.boards.lineage import Gain, gain_of_pairs, gain_of_runs
 from server.boards.records import list_records
+from server.verifications.duels import judged_duel
 from server.verifications.jobs import trainings_of
 
 MOST_PACKAGES = 500
@@ -200,10 +200,10 @@ def _gap(session: Session, verification: Verification, parent: str) -> Gap | Non
         return None
     benchmark = definition(session, verification.benchmark_sha256)
     if verification.kind == DUEL.name:
-        duel = judge_duel(pair_runs(benchmark, report))
-        if duel.time is None or verification.against_id != parent:
+        duel = judged_duel(session, verification)
+        if duel is None or duel.time is None or verification.against_id != parent:
             return None
-        return duel.time.turned() if duel.time.pairs == len(duel.pairs) else None
+        return duel.time.turned()
     effects = factor_effects(benchmark, trainings_of(verification), report)
     # Without the one factor of a package it is its parent; of several, none alone is.
     if len(effects) != 1 or effects[0].time is None:

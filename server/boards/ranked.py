@@ -1,11 +1,12 @@
 """A division's submissions in the order of their ranks, and which of them can be told apart.
 
-The rows of a board and its order are cached for its latest version; after a write only the
-submissions that changed are read again, and put into the order that was there.
+The rows of a board are cached for its latest version. After a write only the submissions that
+changed are read again, and the board is ordered anew.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,9 +15,9 @@ from sqlalchemy.orm import Session
 
 from finishline.api.boards import BoardEntry
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.ranking import Metric, Round, round_of, rounds_of
+from finishline.rules.ranking import Round, round_of, rounds_of
 from finishline.rules.submissions.claim import Kind
-from server.base.board_versions import VersionedCache, changes_between
+from server.base.board_versions import VersionedCache, board_version, changes_between
 from server.base.database import state_of
 from server.base.models import Submission
 from server.base.viewer import seeing_as_anybody
@@ -40,18 +41,18 @@ from server.boards.ranking import (
     separate,
     why_entry_unranked,
 )
+from server.boards.records import first_places
 from server.boards.rows import BoardRow, BoardRows, read_details, read_rows, which_submissions
 from server.boards.schemas import BoardQuery
 from server.boards.what_if import Lens
+from server.verifications.first_place import Board, FirstPlace
 
 # Metrics with figures that only the details of a row have.
 OF_DETAILS = ("cost", "energy")
 # A row takes 4 KB.
 MOST_ROWS = 50_000
-# Sorting thousands anew takes less time than putting so many in one by one.
-MOST_CHANGES = 200
 ENTRY_FIELDS = tuple(BoardEntry.model_fields)
-PLACE_FIELDS = ("rank", "tied", "unranked_reason", "provisional_rank")
+PLACE_FIELDS = ("rank", "tied", "unranked_reason")
 MOST_PICTURED = 500
 PICTURED = (
     *("submission_id", "rank", "evidence", "measured_seconds", "tta_seconds"),
@@ -60,8 +61,8 @@ PICTURED = (
 DEFAULTS = {
     name: item.default for name, item in BoardEntry.model_fields.items() if not item.is_required()
 }
-# The division, the round, the metric, and whether withdrawn submissions are shown.
-OrderKey = tuple[str | None, Round | None, str, str]
+# The division, the round, the metric, the class, and whether withdrawn submissions are shown.
+BoardKey = tuple[str | None, Round | None, str, str | None, str]
 BoardOf = Callable[[BoardQuery], "RankedBoard"]
 
 
@@ -97,9 +98,15 @@ class RankedBoard:
         rows: BoardRows,
         order: Order,
         found: Mapping[str, Standing],
+        *,
+        hardware_class: str | None = None,
+        other_classes: frozenset[str] = frozenset(),
+        first_place: FirstPlace | None = None,
     ) -> None:
         self.order = order
         self.found = found
+        self.hardware_class, self.other_classes = hardware_class, other_classes
+        self.first_place = first_place
         self._rows = rows
         self._placed: dict[int, PlacedRow] = {}
         self._lock = threading.Lock()
@@ -109,23 +116,26 @@ class RankedBoard:
         self._rest: Iterator[Separated] = iter(())
         if order.metric in METRICS_OF_RUNS:
             # Nothing in there refers to this object: in a circle it would outlive its use.
-            places = map(order.place, range(self._numbered))
-            self._rest = separate(map(partial(_ranked_time, rows.details), places))
+            places = order.rows[: order.numbered]
+            times = map(partial(_ranked_time, rows.details), places)
+            self._rest = separate(times, may_share=self.holder is None)
 
     def __len__(self) -> int:
         return len(self.order)
 
     @property
-    def _numbered(self) -> int:
-        return len(self.order.ranked)
+    def holder(self) -> str | None:
+        """The submission that holds first place; None on a board without one."""
+        found = self.first_place and self.first_place.holder
+        return found.submission_id if found else None
 
     def numbered(self) -> list[Standing]:
         """The standings of the numbered rows, in order."""
-        return [self.found[submission_id] for _, _, submission_id in self.order.ranked]
+        return [self.found[row.submission_id] for row in self.order.rows[: self.order.numbered]]
 
     def numbered_entries(self, session: Session) -> Iterator[dict[str, Any]]:
         """Times and systems of the first numbered rows, and whose they are, for a picture."""
-        for placed in self.page(session, 0, min(self._numbered, MOST_PICTURED)):
+        for placed in self.page(session, 0, min(self.order.numbered, MOST_PICTURED)):
             yield {name: placed.figure(name) for name in PICTURED}
 
     def page(self, session: Session, start: int, stop: int) -> list[PlacedRow]:
@@ -148,16 +158,21 @@ class RankedBoard:
 
         Whether a number is shared is known from the row below.
         """
-        above = range(len(self._separated), min(max(places) + 2, self._numbered))
+        above = range(len(self._separated), min(max(places) + 2, self.order.numbered))
         names = [self.order.place(place).submission_id for place in (*above, *places)]
         self._rows.load(session, names)
 
     def _place(self, ranked: Ranked) -> PlacedRow:
         row = self._rows.details[ranked.submission_id]
         place = {name: getattr(ranked, name) for name in PLACE_FIELDS}
-        if ranked.unranked_reason is not None and row.shown["trained_with"] == "package":
+        is_training = self._rows.kind == "train"
+        claims_no_time = is_training and not row.shown["runs_started"]
+        if ranked.unranked_reason is not None and claims_no_time:
             reason = why_entry_unranked(row.shown["check"], ranked.unranked_reason)
             place["unranked_reason"] = reason
+        place["is_holder"] = ranked.submission_id == self.holder
+        if self.first_place is not None and ranked.rank is not None and ranked.value is not None:
+            place["not_first"] = self.first_place.why_not_first(ranked.submission_id, ranked.value)
         return PlacedRow(row, place | self._separation(ranked, row))
 
     def _separation(self, ranked: Ranked, row: BoardRow) -> dict[str, Any]:
@@ -182,15 +197,15 @@ class RankedBoard:
 
 @dataclass
 class _Version:
-    """The rows of a board at one version, the boards ranked from them, and earlier orders.
+    """The rows of a board at one version, and the boards ranked from them.
 
-    An order is with the standings it is made of: from these a later one is made. `changed` has the
-    rows through the latest lens and at the latest prices: a query looks at several divisions.
+    `changed` has the rows through the latest lens and at the latest prices: a query looks at
+    several divisions.
     """
 
     rows: BoardRows
-    orders: dict[OrderKey, tuple[Order, Mapping[str, Standing]]]
-    boards: dict[OrderKey, RankedBoard]
+    boards: dict[BoardKey, RankedBoard]
+    classes: frozenset[str | None]
     changed: tuple[object, BoardRows] | None = None
 
     @property
@@ -206,18 +221,19 @@ def ranked_board(
     lens, price = lens_of(benchmark, query), price_of(query)
     with seeing_as_anybody(session):
         cached = _cached_rows(session, benchmark, query.kind, version)
+        places = first_places(session, benchmark, version)
         if lens is not None or price is not None:
             asked = (lens, price, query.metric in OF_DETAILS)
             changed = cached.changed
             if changed is None or changed[0] != asked:
                 rows = _changed_rows(session, cached.rows, query, lens, price, version=version)
                 changed = cached.changed = asked, rows
-            return _rank(changed[1], query)
-        key = (query.division, query.round, query.metric, query.withdrawn)
+            return _rank(changed[1], query, {} if lens is not None else places)
+        named = query.hardware_class if query.hardware_class in cached.classes else None
+        key = (query.division, query.round, query.metric, named, query.withdrawn)
         if key not in cached.boards:
             rows = _changed_rows(session, cached.rows, query, None, None)
-            board = cached.boards[key] = _rank(rows, query, cached.orders.get(key))
-            cached.orders[key] = board.order, board.found
+            cached.boards[key] = _rank(rows, query, places)
         return cached.boards[key]
 
 
@@ -227,7 +243,9 @@ def board_as_seen(session: Session, benchmark: Benchmark, query: BoardQuery) -> 
     details = read_details(session, benchmark, query.kind)
     standings = {name: row.standing for name, row in details.items()}
     rows = BoardRows(benchmark, query.kind, standings, details)
-    return _rank(_changed_rows(session, rows, query, lens, price), query)
+    version = board_version(session, benchmark.benchmark_id)
+    places = {} if lens is not None else first_places(session, benchmark, version)
+    return _rank(_changed_rows(session, rows, query, lens, price), query, places)
 
 
 def board_in_division(
@@ -250,17 +268,19 @@ def board_in_division(
     boards = []
     for one in asked:
         boards.append((one, board_of(one)))
-        if boards[-1][1].order.ranked:
+        if boards[-1][1].order.numbered:
             return boards[-1]
     return next((found for found in boards if len(found[1])), boards[0])
 
 
 def query_of(benchmark: Benchmark, submission: Submission) -> BoardQuery:
     """The query of the board that numbers a submission, by the first metric of its kind."""
+    is_measured = submission.kind == "train" and submission.evidence == "measured"
     asked = {
         "metric": FIRST_METRIC[submission.kind],
         "division": submission.division,
         "round": round_of(benchmark, submission.evidence),
+        "hardware_class": submission.system["hardware_class"] if is_measured else None,
     }
     return BoardQuery.model_validate(asked)
 
@@ -278,10 +298,15 @@ def _cached_rows(session: Session, benchmark: Benchmark, kind: Kind, version: in
             earlier, known = cached
             changed = changes_between(session, benchmark.benchmark_id, earlier, version)
             if changed is not None and known.rows.benchmark == benchmark:
-                return _Version(known.rows.after(session, changed), dict(known.orders), {})
-        return _Version(read_rows(session, benchmark, kind), {}, {})
+                return _version(known.rows.after(session, changed))
+        return _version(read_rows(session, benchmark, kind))
 
     return state_of(session, RowsCache).get((benchmark.benchmark_id, kind), version, read)
+
+
+def _version(rows: BoardRows) -> _Version:
+    classes = frozenset(one.hardware_class for one in rows.standings.values())
+    return _Version(rows, {}, classes)
 
 
 def _changed_rows(
@@ -306,11 +331,7 @@ def _changed_rows(
     return BoardRows(rows.benchmark, rows.kind, standings, dict(details))
 
 
-def _rank(
-    rows: BoardRows,
-    query: BoardQuery,
-    earlier: tuple[Order, Mapping[str, Standing]] | None = None,
-) -> RankedBoard:
+def _rank(rows: BoardRows, query: BoardQuery, places: Mapping[Board, FirstPlace]) -> RankedBoard:
     found = {
         name: one
         for name, one in rows.standings.items()
@@ -318,8 +339,38 @@ def _rank(
         and (query.round is None or (query.round == "archive") == (one.evidence == "published"))
         and (not one.withdrawn or query.withdrawn == "show")
     }
-    order = _order(found, query.metric, rows.benchmark.ranking.numbers, earlier)
-    return RankedBoard(rows, order, found)
+    hardware_class, first_place = None, None
+    classes = {one.hardware_class for one in found.values()} - {None}
+    if query.metric == "tta":
+        is_known = query.hardware_class in classes
+        hardware_class = query.hardware_class if is_known else _main_class(found.values())
+        first_place = places.get((query.division or "", hardware_class or ""))
+    holder = first_place.holder if first_place is not None else None
+    order = order_of(
+        found.values(),
+        metric=query.metric,
+        numbers=rows.benchmark.ranking.numbers,
+        hardware_class=hardware_class,
+        holder=None if holder is None else holder.submission_id,
+    )
+    return RankedBoard(
+        rows,
+        order,
+        found,
+        hardware_class=hardware_class,
+        other_classes=frozenset(filter(None, classes - {hardware_class})),
+        first_place=first_place,
+    )
+
+
+def _main_class(standings: Iterable[Standing]) -> str | None:
+    """The hardware class with the most measured rows; None where nothing is measured."""
+    counted = Counter(
+        one.hardware_class
+        for one in standings
+        if one.hardware_class is not None and one.duplicate_of is None and not one.withdrawn
+    )
+    return min(counted, key=lambda name: (-counted[name], name), default=None)
 
 
 def _ranked_time(details: Mapping[str, BoardRow], place: Ranked) -> RankedTime:
@@ -333,21 +384,3 @@ def _ranked_time(details: Mapping[str, BoardRow], place: Ranked) -> RankedTime:
         spread=row.spread,
         convergence_values=row.convergence_values,
     )
-
-
-def _order(
-    found: Mapping[str, Standing],
-    metric: Metric,
-    numbers: tuple[str, ...] | None,
-    earlier: tuple[Order, Mapping[str, Standing]] | None,
-) -> Order:
-    if earlier is not None:
-        order, known = earlier
-        gone, come = _others(known, found), _others(found, known)
-        if order.numbers == numbers and len(gone) + len(come) <= MOST_CHANGES:
-            return order.changed(gone=gone, come=come)
-    return order_of(found.values(), metric=metric, numbers=numbers)
-
-
-def _others(those: Mapping[str, Standing], known: Mapping[str, Standing]) -> list[Standing]:
-    return [one for name, one in those.items() if known.get(name) is not one]

@@ -1,10 +1,9 @@
 """Ranking: one order for JSON, CSV and pages. Only evidence is numbered."""
 
 import math
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from finishline.rules.ranking import KIND_OF_METRIC, POSSIBLE, Check, Evidence, Metric
 from finishline.rules.statistics.aggregate import Spread, variance_of_mean
@@ -37,6 +36,7 @@ NOT_NUMBERED: dict[str | None, str] = {
     "epochs_agree": "claimed: the epochs agree, the time was not measured",
     "undecided": "claimed: its verification could not decide",
 }
+FASTER_ROW = "another row of its submitter ranks"
 # A verified claim is undecided for this reason alone (`check_of`).
 NOT_CALIBRATED = "claimed, undecided: not calibrated at its batch size"
 # Rows of fewer runs, or fewer different counts of epochs, share no number.
@@ -50,11 +50,10 @@ class Standing(NamedTuple):
 
     `cost_usd` is the cost of a training, `cost_usd_per_10000` that of 10,000 items of inference. A
     `withdrawn` one never ranks. `evidence` decides whether it is numbered, and `held_back` says why
-    one that would be is not yet. A `duplicate_of` another has no rank.
-    `price_unranked` is why the price of its cost is shown and ranks
-    nothing, for example because its submitter states it. `energy_joules` is as a worker measured
-    it. `division` and `pool_id`, the configuration of a measured one, choose the submissions ranked
-    together; the order itself does not depend on them.
+    one that would be is not yet. A `duplicate_of` another has no rank. `price_unranked` is why the
+    price of its cost ranks nothing. `energy_joules` is as a worker measured it. `hardware_class`
+    measured its time. `submitter` is a user, or an organisation as a negative number. `division`
+    chooses the submissions ranked together.
     """
 
     submission_id: str
@@ -72,16 +71,15 @@ class Standing(NamedTuple):
     duplicate_of: str | None = None
     price_unranked: str | None = None
     division: str = ""
-    pool_id: str | None = None
+    hardware_class: str | None = None
+    submitter: int | None = None
     energy_joules: float | None = None
 
 
-@dataclass(frozen=True)
-class Ranked:
+class Ranked(NamedTuple):
     """A submission's place: `rank` from 1, equal values share it (`tied`).
 
-    `rank` is None for a submission that is not numbered, and `unranked_reason` says why. One that
-    is claimed has a `provisional_rank`: how many rows are faster, measured or claimed, plus one.
+    `rank` is None for a submission that is not numbered, and `unranked_reason` says why.
     """
 
     submission_id: str
@@ -89,91 +87,88 @@ class Ranked:
     tied: bool
     value: float | None
     unranked_reason: str | None
-    provisional_rank: int | None = None
 
 
-@dataclass(frozen=True)
 class Order:
-    """A board's order, into which a changed submission can be put without sorting the others again.
+    """A board's order: numbered rows, others with a figure, then those without rank.
 
-    `ranked` holds (value, when submitted, id) of numbered rows, `claimed` (value, when submitted,
-    id, reason) of those with a provisional rank, `unranked` (when submitted, id, value, reason).
+    The first `listed` rows are those with a figure.
     """
 
-    metric: Metric
-    ranked: tuple[tuple[float, str, str], ...]
-    claimed: tuple[tuple[float, str, str, str], ...]
-    unranked: tuple[tuple[str, str, float | None, str], ...]
-    numbers: tuple[str, ...] | None = None
+    def __init__(self, metric: Metric, rows: Sequence[Ranked], *, listed: int) -> None:
+        self.metric = metric
+        self.rows = tuple(rows)
+        self.numbered = sum(row.rank is not None for row in rows)
+        self.listed = listed
+        self._positions = {row.submission_id: at for at, row in enumerate(rows)}
 
     def __len__(self) -> int:
-        return sum(map(len, self._parts()))
-
-    def _parts(self) -> "_Lists":
-        return _Lists(self.ranked, self.claimed, self.unranked)
+        return len(self.rows)
 
     def place(self, position: int) -> Ranked:
-        """Row at a position, counted from 0, in constant time but for ties."""
-        if position < len(self.ranked):
-            return self._ranked(position)
-        position -= len(self.ranked)
-        if position < len(self.claimed):
-            value, _, submission_id, reason = self.claimed[position]
-            return Ranked(submission_id, None, False, value, reason, self._provisional(value))
-        _, submission_id, unranked_value, reason = self.unranked[position - len(self.claimed)]
-        return Ranked(submission_id, None, False, unranked_value, reason)
+        """Row at a position, counted from 0."""
+        return self.rows[position]
 
-    def _ranked(self, position: int) -> Ranked:
-        value, _, submission_id = self.ranked[position]
-        first = position
-        if position > 0 and self.ranked[position - 1][0] == value:
-            first = bisect_left(self.ranked, value, hi=position, key=_value)
-        last = position + 1 == len(self.ranked) or self.ranked[position + 1][0] != value
-        return Ranked(submission_id, first + 1, first < position or not last, value, None)
-
-    def position(self, standing: Standing) -> int:
-        """Position of a submission in this order, counted from 0."""
-        parts = self._parts()
-        which, key = parts.find(standing, metric=self.metric, numbers=self.numbers)
-        before = 0
-        for part in parts:
-            if part is which:
-                break
-            before += len(part)
-        return before + bisect_left(which, key)
-
-    def _provisional(self, value: float) -> int:
-        """One more than all faster rows, numbered or claimed."""
-        parts = (self.ranked, self.claimed)
-        return 1 + sum(bisect_left(rows, value, key=_value) for rows in parts)
-
-    def changed(self, *, gone: Iterable[Standing], come: Iterable[Standing]) -> "Order":
-        """The order without some submissions of it, as they stood in it, and with others."""
-        lists = _Lists(*map(list, self._parts()))
-        for standing in gone:
-            which, key = lists.find(standing, metric=self.metric, numbers=self.numbers)
-            del which[bisect_left(which, key)]
-        for standing in come:
-            which, key = lists.find(standing, metric=self.metric, numbers=self.numbers)
-            which.insert(bisect_left(which, key), key)
-        return lists.order(self.metric, self.numbers)
+    def position(self, submission_id: str) -> int:
+        """Position of a submission, counted from 0."""
+        return self._positions[submission_id]
 
 
 def order_of(
-    standings: Iterable[Standing], *, metric: Metric, numbers: tuple[str, ...] | None = None
+    standings: Iterable[Standing],
+    *,
+    metric: Metric,
+    numbers: tuple[str, ...] | None = None,
+    hardware_class: str | None = None,
+    holder: str | None = None,
 ) -> Order:
-    """The board's order: numbered rows, claims, then those without rank.
+    """The board's order: the holder of first place, then the others by their figure.
 
-    `numbers` names the evidence that is numbered. The smallest value is first; equal values and
-    unranked submissions stand in the order they were submitted.
+    `numbers` names the evidence that is numbered. Of measured times those of one `hardware_class`
+    are, and one row of each submitter, the fastest. Equal values and unranked submissions stand in
+    the order they were submitted.
     """
-    lists = _Lists([], [], [])
-    for standing in standings:
-        which, key = lists.find(standing, metric=metric, numbers=numbers)
-        which.append(key)
-    for each in lists:
-        each.sort()
-    return lists.order(metric, numbers)
+    figures: list[tuple[float, str, str, Standing]] = []
+    unranked: list[tuple[str, str, float | None, str]] = []
+    for one in standings:
+        value, why = metric_value(one, metric=metric), why_unranked(one, metric=metric)
+        if why is not None or value is None:
+            unranked.append((one.submitted_at, one.submission_id, value, why or NO_TIME))
+        else:
+            figures.append((value, one.submitted_at, one.submission_id, one))
+    figures.sort(key=lambda each: (each[2] != holder, *each[:3]))
+    numbered: list[Ranked] = []
+    listed: list[tuple[bool, Ranked]] = []
+    ranked_submitters: set[int | None] = {None}
+    for value, _, submission_id, one in figures:
+        waits = why_not_numbered(one, numbers=numbers)
+        if waits is None and hardware_class is not None and one.evidence == "measured":
+            waits = _why_elsewhere(one, hardware_class, ranked_submitters)
+            ranked_submitters |= {one.submitter} if waits is None else set()
+        if waits is not None:
+            row = Ranked(submission_id, None, False, value, waits)
+            listed.append((one.evidence == "claimed", row))
+            continue
+        same = numbered[-1] if numbered and numbered[-1].value == value else None
+        if same is not None and same.submission_id != holder:
+            numbered[-1] = same._replace(tied=True)
+            numbered.append(Ranked(submission_id, same.rank, True, value, None))
+        else:
+            numbered.append(Ranked(submission_id, len(numbered) + 1, False, value, None))
+    unranked.sort()
+    rest = [Ranked(name, None, False, value, why) for _, name, value, why in unranked]
+    listed.sort(key=lambda each: each[0])  # Measured elsewhere first, then the claims.
+    rows = [*numbered, *(row for _, row in listed)]
+    return Order(metric, [*rows, *rest], listed=len(rows))
+
+
+def _why_elsewhere(
+    one: Standing, hardware_class: str, ranked_submitters: set[int | None]
+) -> str | None:
+    if one.hardware_class != hardware_class:
+        return f"ranked on the board of {one.hardware_class}"
+    is_second = one.submitter is not None and one.submitter in ranked_submitters
+    return FASTER_ROW if is_second else None
 
 
 def rank(standings: Sequence[Standing], *, metric: Metric) -> list[Ranked]:
@@ -181,35 +176,7 @@ def rank(standings: Sequence[Standing], *, metric: Metric) -> list[Ranked]:
 
     A rank counts how many are strictly better, plus one ("1, 2, 2, 4").
     """
-    order = order_of(standings, metric=metric)
-    return [order.place(position) for position in range(len(order))]
-
-
-class _Lists(NamedTuple):
-    ranked: Any
-    claimed: Any
-    unranked: Any
-
-    def find(
-        self, standing: Standing, *, metric: Metric, numbers: tuple[str, ...] | None
-    ) -> tuple[Any, tuple[Any, ...]]:
-        """List of a submission, and its sort key in that list.
-
-        No two share an id, so nothing after it is ever compared.
-        """
-        value, reason = metric_value(standing, metric=metric), why_unranked(standing, metric=metric)
-        if reason is not None:
-            return self.unranked, (standing.submitted_at, standing.submission_id, value, reason)
-        key = (value, standing.submitted_at, standing.submission_id)
-        waits = why_not_numbered(standing, numbers=numbers)
-        if waits is None:
-            return self.ranked, key
-        return self.claimed, (*key, waits)
-
-    def order(self, metric: Metric, numbers: tuple[str, ...] | None) -> Order:
-        """The finished order."""
-        ranked, claimed, unranked = map(tuple, self)
-        return Order(metric, ranked, claimed, unranked, numbers)
+    return list(order_of(standings, metric=metric).rows)
 
 
 def why_not_numbered(standing: Standing, *, numbers: tuple[str, ...] | None = None) -> str | None:
@@ -222,11 +189,6 @@ def why_not_numbered(standing: Standing, *, numbers: tuple[str, ...] | None = No
         uncalibrated = standing.check == "undecided" and standing.status == "verified"
         return NOT_CALIBRATED if uncalibrated else NOT_NUMBERED[standing.check]
     return f"{standing.evidence}: not numbered on this board"
-
-
-def _value(key: tuple[Any, ...]) -> float:
-    value: float = key[0]
-    return value
 
 
 def metric_value(standing: Standing, *, metric: Metric) -> float | None:
@@ -261,9 +223,9 @@ def why_unranked(standing: Standing, *, metric: Metric) -> str | None:
 
 
 def why_entry_unranked(check: str | None, reason: str) -> str:
-    """Reason of `why_unranked` in the words for a training package, which states no time."""
+    """Reason of `why_unranked` in the words for code and the reference, which claim no time."""
     if check == "contradicted":
-        return "its package did not hold the target"
+        return "it did not hold the target"
     if reason != NO_TIME:
         return reason
     words = {"queued": "its measurement is queued", "running": "it is being measured"}
@@ -314,16 +276,17 @@ class Separated:
     shares: bool = False
 
 
-def separate(rows: Iterable[RankedTime]) -> Iterator[Separated]:
+def separate(rows: Iterable[RankedTime], *, may_share: bool = True) -> Iterator[Separated]:
     """Compare numbered rows, given in order, with the first row of their stretch, one by one.
 
     Going down the board, a row that differs significantly from the first row of the stretch above
     leads the next. A number is shared only where both have five runs or more and at least three
     distinct convergence values: fewer, noisier runs must not earn the better rank. Below a row of
-    the stretch that has a number of its own, no row shares the first one's.
+    the stretch that has a number of its own, no row shares the first one's. Where a head-to-head
+    decides first place, none `may_share`.
     """
     last: Separated | None = None
-    for found in _in_turn(rows):
+    for found in _in_turn(rows, may_share=may_share):
         shares = last is not None and last.number == found.number
         if last is not None:
             yield replace(last, shares=last.shares or shares)
@@ -332,13 +295,13 @@ def separate(rows: Iterable[RankedTime]) -> Iterator[Separated]:
         yield last
 
 
-def _in_turn(rows: Iterable[RankedTime]) -> Iterator[Separated]:
+def _in_turn(rows: Iterable[RankedTime], *, may_share: bool) -> Iterator[Separated]:
     shares = False
     leader: RankedTime | None = None
     for row in rows:
         gap = None if leader is None else visible_gap(leader, row)
         if leader is None or gap is None or row.figure >= leader.figure * (1 + gap):
-            leader, shares = row, _may_share(row)
+            leader, shares = row, may_share and _may_share(row)
             yield Separated(row.submission_id, row.rank, None, None)
             continue
         shares = shares and _may_share(row)

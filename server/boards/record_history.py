@@ -11,8 +11,7 @@ class Contender:
     """A submission that may hold the record of its benchmark and division.
 
     `runs` holds the seconds of the runs of a published one that reached the target, on the scale of
-    `tta_seconds`. `eligible` is False for one that breaks a rule. Dates are ordered as text. `pool`
-    is the pool that measured it, of several runs.
+    `tta_seconds`. `eligible` is False for one that breaks a rule. Dates are ordered as text.
     """
 
     submission_id: str
@@ -20,7 +19,6 @@ class Contender:
     tta_seconds: float | None
     runs: Sequence[float]
     eligible: bool
-    pool: str | None = None
 
 
 @dataclass(frozen=True)
@@ -29,7 +27,7 @@ class Record:
 
     `beaten` is the holder before it, `margin_percent` by how much its time is below that one's, and
     `p_value` the one-sided p-value of being no faster; all None for the first holder, and the
-    p-value also where it was not tested. `pool` is the pool that measured it.
+    p-value also where it was not tested. `verification_id` is the head-to-head that decided it.
     """
 
     submission_id: str
@@ -39,7 +37,7 @@ class Record:
     beaten: str | None
     margin_percent: float | None
     p_value: float | None
-    pool: str | None = None
+    verification_id: str | None = None
 
 
 @dataclass(frozen=True)
@@ -84,20 +82,6 @@ def record_history(contenders: Iterable[Contender]) -> RecordHistory:
         elif judged is not None:
             not_records.append(judged)
     return RecordHistory(tuple(records), tuple(not_records))
-
-
-def measured_history(contenders: Iterable[Contender]) -> RecordHistory:
-    """The records among measured configurations: each lower time takes it from its holder."""
-    records: list[Record] = []
-    holder: Contender | None = None
-    for contender in in_time_order(contenders):
-        seconds = contender.tta_seconds
-        if not contender.eligible or seconds is None:
-            continue
-        if holder is None or holder.tta_seconds is None or seconds < holder.tta_seconds:
-            records.append(_record(contender, seconds, holder, p_value=None))
-            holder = contender
-    return RecordHistory(tuple(records), ())
 
 
 def in_time_order(contenders: Iterable[Contender]) -> list[Contender]:
@@ -149,11 +133,10 @@ def _record(
         submission_id=contender.submission_id,
         date=contender.date,
         tta_seconds=tta_seconds,
-        single_run=contender.pool is None and len(contender.runs) < 2,
+        single_run=len(contender.runs) < 2,
         beaten=None if holder is None else holder.submission_id,
         margin_percent=None if not before else (1 - tta_seconds / before) * 100.0,
         p_value=p_value,
-        pool=contender.pool,
     )
 
 

@@ -22,16 +22,16 @@ class RecordView(RecordTry):
     """A submission that took the record of its division.
 
     `p_value` is the one-sided p-value of being no faster than the holder it beat, None where that
-    was not tested: for the first, for a measured time, and where the holder had a single run.
+    was not tested: for the first, and where the holder had a single run.
     `tries` says how many its submitter had handed in to the division up to then, this one included.
-    `pool` holds the runs that measured it.
+    `verification_id` is the head-to-head that decided it.
     """
 
     tries: int
     single_run: bool
     beaten: str | None
     margin_percent: float | None
-    pool: str | None = None
+    verification_id: str | None = None
 
 
 class NoRecordView(RecordTry):
@@ -44,10 +44,12 @@ class NoRecordView(RecordTry):
 class DivisionRecords(Schema):
     """The records of one division in the order they were set; the last one stands.
 
-    Times measured here and times published in archives (`evidence`) are separate lists.
+    Times measured here, on each hardware class, and times published in archives (`evidence`) are
+    separate lists. The holder of first place has the last record.
     """
 
     division: str
+    hardware_class: str | None = None
     evidence: Evidence = "measured"
     records: list[RecordView]
     not_records: list[NoRecordView]

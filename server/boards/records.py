@@ -1,7 +1,7 @@
 """Records of a benchmark: who held one when, and how often each holder had tried."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, get_args
@@ -12,23 +12,24 @@ from sqlalchemy.orm import Session
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking import POSSIBLE, Evidence
 from server.base.board_versions import board_version, board_versions, cached_for_board
-from server.base.models import DISPLAY_NAME, SUBMITTER, Pool, PublishedResult, Submission
+from server.base.models import DISPLAY_NAME, SUBMITTER, PublishedResult, Submission
 from server.base.models.visibility import ranks
 from server.boards.record_history import (
     Contender,
+    NoRecord,
     Record,
     RecordHistory,
-    measured_history,
     record_history,
 )
 from server.boards.record_views import DivisionRecords, NoRecordView, RecordList, RecordView
 from server.boards.rows import convergence_factor
 from server.submissions.service import run_times
+from server.verifications.first_place import Board, FirstPlace, read_first_places
 from web.names import hardware_words
 
-# A division, and the evidence behind its list: the two are never one list.
-List = tuple[str, Evidence]
-Histories = dict[List, RecordHistory]
+# Lists of published records, by division.
+Histories = dict[str, RecordHistory]
+FirstPlaces = dict[Board, FirstPlace]
 
 
 @dataclass(frozen=True)
@@ -61,10 +62,16 @@ class Held:
     lower: Mapping[str, str]
 
 
+def first_places(session: Session, benchmark: Benchmark, version: int) -> FirstPlaces:
+    """First place of each division and hardware class, found once for each version of the board."""
+    make = partial(read_first_places, session, benchmark.benchmark_id)
+    return cached_for_board(session, benchmark.benchmark_id, "first places", make, version=version)
+
+
 def list_records(
     session: Session, benchmark: Benchmark, *, version: int | None = None
 ) -> RecordList:
-    """The records of each division, found once for each version of the board.
+    """The records of each division and class, found once for each version of the board.
 
     The session must be one that only reads. Nobody may change the answer.
     """
@@ -72,29 +79,25 @@ def list_records(
     if version is None:
         version = board_version(session, benchmark_id)
     histories = _histories(session, benchmark, version)
-    make = partial(_find_records, session, benchmark_id, histories)
+    places = first_places(session, benchmark, version)
+    make = partial(_find_records, session, benchmark, histories, places)
     return cached_for_board(session, benchmark_id, "records", make, version=version)
 
 
 def held_record(
-    session: Session,
-    benchmark: Benchmark,
-    division: str,
-    evidence: Evidence,
-    *,
-    version: int | None = None,
+    session: Session, benchmark: Benchmark, division: str, *, version: int | None = None
 ) -> Held | None:
-    """The standing record of a division and evidence, None before the first.
+    """The standing published record of a division, None before the first.
 
     The session must be one that only reads.
     """
     if version is None:
         version = board_version(session, benchmark.benchmark_id)
-    history = _histories(session, benchmark, version).get((division, evidence))
+    history = _histories(session, benchmark, version).get(division)
     if history is None or not history.records:
         return None
     make = partial(_find_held, session, history)
-    name = f"held {division} {evidence}"
+    name = f"held {division}"
     return cached_for_board(session, benchmark.benchmark_id, name, make, version=version)
 
 
@@ -143,7 +146,8 @@ def standing_by_benchmark(
 
 
 def _standing(session: Session, benchmark: Benchmark, version: int) -> Standings:
-    make = partial(_find_standing, session, _histories(session, benchmark, version))
+    histories = _histories(session, benchmark, version)
+    make = partial(_find_standing, session, histories, first_places(session, benchmark, version))
     return cached_for_board(session, benchmark.benchmark_id, "standing", make, version=version)
 
 
@@ -153,26 +157,27 @@ def _histories(session: Session, benchmark: Benchmark, version: int) -> Historie
 
 
 def _find_histories(session: Session, benchmark: Benchmark) -> Histories:
-    found = _contenders(session, benchmark.benchmark_id)
-    histories: Histories = {}
-    for division in benchmark.divisions:
-        published = found.get((division, "published"), ())
-        measured = found.get((division, "measured"), ())
-        if measured or not published:
-            histories[division, "measured"] = measured_history(measured)
-        if published:
-            histories[division, "published"] = record_history(published)
-    return histories
+    found: defaultdict[str, list[Contender]] = defaultdict(list)
+    for division, one in _published(session, benchmark.benchmark_id):
+        found[division].append(one)
+    return {
+        division: record_history(found[division])
+        for division in benchmark.divisions
+        if division in found
+    }
 
 
-def _find_standing(session: Session, histories: Histories) -> Standings:
+def _find_standing(session: Session, histories: Histories, places: FirstPlaces) -> Standings:
+    """The lowest standing record of each evidence, with those before it."""
+    lists: list[tuple[Evidence, str, tuple[Record, ...]]] = [
+        ("published", division, history.records) for division, history in histories.items()
+    ]
+    lists += [("measured", board[0], _records_of(place)) for board, place in places.items()]
     lowest: dict[Evidence, tuple[str, tuple[Record, ...]]] = {}
-    for (division, evidence), history in histories.items():
+    for evidence, division, records in lists:
         best = lowest.get(evidence)
-        if history.records and (
-            best is None or history.records[-1].tta_seconds < best[1][-1].tta_seconds
-        ):
-            lowest[evidence] = division, history.records
+        if records and (best is None or records[-1].tta_seconds < best[1][-1].tta_seconds):
+            lowest[evidence] = division, records
     holders = _names(session, [records[-1].submission_id for _, records in lowest.values()])
     return {
         evidence: Standing(records, division, **holders[records[-1].submission_id])
@@ -180,23 +185,73 @@ def _find_standing(session: Session, histories: Histories) -> Standings:
     }
 
 
-def _find_records(session: Session, benchmark_id: str, histories: Histories) -> RecordList:
-    divisions = [
-        _of_division(session, benchmark_id, key, history) for key, history in histories.items()
-    ]
+def _records_of(place: FirstPlace) -> tuple[Record, ...]:
+    """The holders of a board as records, up to the present one."""
+    holder = place.holder
+    held = [each.submission_id for each in place.holdings]
+    if holder is None or holder.submission_id not in held:
+        return ()
+    return tuple(
+        Record(
+            submission_id=each.submission_id,
+            date=each.since.isoformat(),
+            tta_seconds=each.seconds,
+            single_run=False,
+            beaten=each.beaten,
+            margin_percent=None if each.ratio is None else (1 - each.ratio) * 100.0,
+            p_value=each.p_value,
+            verification_id=each.verification_id,
+        )
+        for each in place.holdings[: len(held) - held[::-1].index(holder.submission_id)]
+    )
+
+
+def _not_proven(place: FirstPlace) -> tuple[NoRecord, ...]:
+    """Rows with a lower time than the holder's, whose head-to-head did not prove it."""
+    found = []
+    for submission_id, meetings in place.met.items():
+        row, last = place.rows.get(submission_id), meetings[-1]
+        if row is None or place.holder is None or last.state != "not_proven":
+            continue
+        why = place.why_not_first(submission_id, row.seconds)
+        if why is not None and row.is_live:
+            date = (last.ended_at or last.started_at).isoformat()
+            holder = place.holder.submission_id
+            found.append(NoRecord(submission_id, date, row.seconds, holder, last.p_value, why))
+    return tuple(found)
+
+
+def _find_records(
+    session: Session, benchmark: Benchmark, histories: Histories, places: FirstPlaces
+) -> RecordList:
+    benchmark_id, divisions = benchmark.benchmark_id, []
+    for division in benchmark.divisions:
+        measured = [(board[1], place) for board, place in places.items() if board[0] == division]
+        history = histories.get(division)
+        for hardware_class, place in measured:
+            found = RecordHistory(_records_of(place), _not_proven(place))
+            divisions.append(_of_division(session, benchmark_id, division, hardware_class, found))
+        if history is not None or not measured:
+            found = history or RecordHistory((), ())
+            divisions.append(_of_division(session, benchmark_id, division, None, found))
     return RecordList(benchmark=benchmark_id, divisions=divisions)
 
 
 def _of_division(
-    session: Session, benchmark_id: str, key: List, history: RecordHistory
+    session: Session,
+    benchmark_id: str,
+    division: str,
+    hardware_class: str | None,
+    history: RecordHistory,
 ) -> DivisionRecords:
-    division, evidence = key
     ids = [r.submission_id for r in history.records]
     named = _names(session, ids + [r.submission_id for r in history.not_records])
     tries = count_tries(session, benchmark_id, division, ids)
+    is_published = hardware_class is None and history.records
     return DivisionRecords(
         division=division,
-        evidence=evidence,
+        hardware_class=hardware_class,
+        evidence="published" if is_published else "measured",
         records=[
             RecordView(
                 **asdict(r),
@@ -298,37 +353,6 @@ def _up_to(row: Any) -> ColumnElement[bool]:
 
 # Evidence whose own logs hold a record.
 OWN_TIMES: tuple[str, ...] = ("published",)
-
-
-def _contenders(session: Session, benchmark_id: str) -> dict[List, list[Contender]]:
-    found: defaultdict[List, list[Contender]] = defaultdict(list)
-    for division, one in _measured(session, benchmark_id):
-        found[division, "measured"].append(one)
-    for division, one in _published(session, benchmark_id):
-        found[division, "published"].append(one)
-    return found
-
-
-def _measured(session: Session, benchmark_id: str) -> Iterator[tuple[str, Contender]]:
-    """Earliest submission of each measured configuration, dated by its verdict."""
-    statement = (
-        select(Submission.id, Submission.division, Pool)
-        .join(Pool, Pool.id == Submission.pool_id)
-        .where(
-            Submission.benchmark_id == benchmark_id,
-            Submission.evidence == "measured",
-            Submission.eligible.is_(True),
-            Pool.measured_seconds.between(*POSSIBLE["tta_seconds"]),
-            ranks(),
-        )
-        .order_by(Submission.submitted_at, Submission.id)
-    )
-    seen: set[str] = set()
-    for submission_id, division, pool in session.execute(statement):
-        if pool.id not in seen and pool.measured_at is not None:
-            seen.add(pool.id)
-            date = pool.measured_at.isoformat()
-            yield division, Contender(submission_id, date, pool.measured_seconds, (), True, pool.id)
 
 
 def _published(session: Session, benchmark_id: str) -> list[tuple[str, Contender]]:

@@ -17,14 +17,7 @@ Result = dict[str, Any]
 MOST_RESULTS = 1000
 FIELDS = (
     *("submission_id", "submitter", "display_name", "model", "framework", "division", "system"),
-    *(
-        "status",
-        "rank",
-        "provisional_rank",
-        "evidence",
-        "check",
-        "trained_with",
-    ),
+    *("status", "rank", "evidence", "check", "trained_with"),
     *("tta_seconds", "measured_seconds", "submitted_on", "submitted_at"),
 )
 
@@ -42,18 +35,19 @@ def board_results(session: Session, benchmarks: Iterable[Benchmark]) -> list[Res
 
 
 def _find(session: Session, benchmark: Benchmark, version: int) -> list[Result]:
-    return [
-        _result(placed, benchmark)
-        for division in benchmark.divisions
-        for name in rounds_of(benchmark)
-        for placed in ranked_board(
-            session,
-            benchmark,
-            BoardQuery.model_validate({"division": division, "round": name}),
-            version=version,
-        ).page(session, 0, MOST_RESULTS)
-        if any(placed.figure(name) for name in ("rank", "provisional_rank"))
-    ]
+    found: dict[str, Result] = {}
+    for division in benchmark.divisions:
+        for name in rounds_of(benchmark):
+            query = BoardQuery.model_validate({"division": division, "round": name})
+            board = ranked_board(session, benchmark, query, version=version)
+            for hardware_class in (board.hardware_class, *sorted(board.other_classes)):
+                query = query.model_copy(update={"hardware_class": hardware_class})
+                board = ranked_board(session, benchmark, query, version=version)
+                for placed in board.page(session, 0, min(MOST_RESULTS, board.order.listed)):
+                    one = _result(placed, benchmark)
+                    if one["rank"] is not None or one["submission_id"] not in found:
+                        found[one["submission_id"]] = one
+    return list(found.values())
 
 
 def _result(placed: PlacedRow, benchmark: Benchmark) -> Result:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
 
-from sqlalchemy import ColumnElement, select
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
 from finishline.api.boards import BoardEntry
@@ -34,6 +34,7 @@ from server.base.models import (
     RunRow,
     Submission,
     TrainingPackage,
+    User,
     Verification,
 )
 from server.base.standing import KIND_THAT_CHECKS, PUBLISH
@@ -49,7 +50,8 @@ STANDING_COLUMNS = (
     *(Submission.tta_seconds, Submission.latency_ms, Submission.measured_latency_ms),
     *(Submission.cost_usd_per_10000, Submission.evidence, Submission.check_word),
     *(Submission.pool_id, Submission.duplicate_of, PublishedResult.source),
-    Pool.measured_seconds,
+    *(Pool.measured_seconds, Pool.hardware_class),
+    func.coalesce(-User.organisation_id, Submission.user_id).label("whose"),
 )
 # Fields of a board entry that are columns of the submission.
 OWN_FIELDS = tuple(name for name in BoardEntry.model_fields if name in Submission.__table__.c)
@@ -60,6 +62,7 @@ COLUMNS = tuple(
             *(getattr(Submission, name) for name in OWN_FIELDS),
             *(Submission.result, SUBMITTER, DISPLAY_NAME),
             *(Pool.low_seconds, Pool.high_seconds, Pool.owners, Pool.by_organisers),
+            Pool.is_busy,
             TrainingPackage.compressed_bytes.label("package_bytes"),
         )
     )
@@ -202,13 +205,15 @@ def read_standings(
     """
     which = which_submissions(benchmark.benchmark_id, kind, among=among)
     statement = select(*STANDING_COLUMNS).outerjoin_from(Submission, PublishedResult)
-    joined = statement.outerjoin(Pool, Submission.pool_id == Pool.id).where(*which)
+    with_users = statement.join(User, User.id == Submission.user_id)
+    joined = with_users.outerjoin(Pool, Submission.pool_id == Pool.id).where(*which)
     return {row.id: _standing(row, kind) for row in session.execute(joined)}
 
 
 def standing_of_new(submission: Submission) -> Standing:
     """Standing that a submission which is not stored would have."""
-    columns = {column.key: getattr(submission, column.key, None) for column in STANDING_COLUMNS}
+    names = (str(column.key) for column in STANDING_COLUMNS)
+    columns = {name: getattr(submission, name, None) for name in names}
     columns["source"] = submission.published and submission.published.source
     return _standing(SimpleNamespace(**columns), cast(Kind, submission.kind))
 
@@ -243,7 +248,8 @@ def _standing(
         duplicate_of=row.duplicate_of,
         price_unranked=price_unranked,
         division=row.division,
-        pool_id=row.pool_id if is_measured else None,
+        hardware_class=row.hardware_class if is_measured else None,
+        submitter=row.whose if is_measured else None,
         energy_joules=energy_joules,
     )
 
@@ -438,6 +444,7 @@ def _measured(row: Any, sealed: Sequence[Any]) -> dict[str, Any]:
         "measured_runs": len(sealed),
         "owners": row.owners,
         "by_organisers": row.by_organisers,
+        "busy": row.is_busy,
         "runs_reached": len(times),
         "runs_started": len(sealed),
         "cv_percent": coefficient_of_variation_percent(times),

@@ -50,7 +50,8 @@ class BoardQuery(Body):
     such as "PyTorch". `best` keeps the first row of each submitter, system or accelerator.
 
     `round` is "archive" for results published elsewhere and "open" for all others. Without it or a
-    division the board is the first that has a numbered row.
+    division the board is the first that has a numbered row. Without a `hardware_class` it is the
+    one with the most measured times.
 
     Pages of `limit` entries are numbered from 1. `cursor` continues an earlier answer instead.
     """

@@ -29,6 +29,7 @@ from server.boards.ranked import (
     query_of,
     ranked_board,
 )
+from server.boards.ranking import order_of
 from server.boards.records import (
     Standing,
     held_record,
@@ -78,17 +79,19 @@ Board = dict[str, Any]
 # Fields of a board entry that the view of a submission repeats.
 OF_SUBMISSION = (
     "rank",
-    "provisional_rank",
     "measured_seconds",
     "measured_low_seconds",
     "measured_high_seconds",
     "measured_runs",
     "owners",
     "by_organisers",
+    "busy",
+    "is_holder",
+    "not_first",
     "not_separated_from",
     "visible_gap_percent",
 )
-OF_NEW = ("rank", "provisional_rank", "unranked_reason")
+OF_NEW = ("rank", "unranked_reason")
 
 
 def read_board(session: Session, benchmark: Benchmark, query: BoardQuery) -> Board:
@@ -118,7 +121,7 @@ class Standings:
         board = self._board(submission)
         if submission.id not in board.found:
             return {}
-        place = board.order.position(board.found[submission.id])
+        place = board.order.position(submission.id)
         (placed,) = board.page(self._session, place, place + 1)
         return {name: placed.figure(name) for name in OF_SUBMISSION}
 
@@ -140,7 +143,7 @@ def count_numbered(session: Session, benchmark: Benchmark, submission: Submissio
     """Number of rows that are numbered together with a submission."""
     version = board_version(session, benchmark.benchmark_id)
     board = ranked_board(session, benchmark, query_of(benchmark, submission), version=version)
-    return len(board.order.ranked)
+    return board.order.numbered
 
 
 def place_of_new(session: Session, benchmark: Benchmark, submission: Submission) -> dict[str, Any]:
@@ -148,9 +151,9 @@ def place_of_new(session: Session, benchmark: Benchmark, submission: Submission)
     version = board_version(session, benchmark.benchmark_id)
     query = query_of(benchmark, submission)
     board = ranked_board(session, benchmark, query, version=version)
-    standing = standing_of_new(submission)
-    order = board.order.changed(gone=(), come=(standing,))
-    place = order.place(order.position(standing))
+    new = standing_of_new(submission)
+    order = order_of([*board.found.values(), new], metric=query.metric)
+    place = order.place(order.position(new.submission_id))
     return {name: getattr(place, name) for name in OF_NEW} | {"entries": len(order)}
 
 
@@ -172,6 +175,7 @@ def cut_board(
         "kind": query.kind,
         "division": query.division,
         "round": query.round,
+        "hardware_class": ranked.hardware_class,
         "metric": query.metric,
         "version": version,
         "total": total,

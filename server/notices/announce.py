@@ -102,8 +102,8 @@ def submission_content(submission: Submission) -> Content:
 
 
 def record_check_content(submission: Submission, *, since: datetime) -> Content:
-    """Content of a record check: the pool that may have taken a record, and since when."""
-    return {"pool": submission.pool_id, "since": since.isoformat()}
+    """Content of a record check: the submission that may hold a record, and since when."""
+    return {"submission": submission.id, "since": since.isoformat()}
 
 
 def verification_content(
@@ -255,7 +255,8 @@ def tell_verification(session: Session, event: VerificationChanged) -> None:
     announce(
         session, "decision.published" if published else f"verification.{event.moment}", describe
     )
-    if event.moment == "done" and purpose_of(verification).fills_pool:
+    decides_first = purpose_of(verification).fills_pool or verification.against_id is not None
+    if event.moment == "done" and decides_first:
         _announce_record_check(session, verification)
 
 

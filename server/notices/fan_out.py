@@ -138,7 +138,7 @@ Records = dict[str, RecordView]
 
 
 def _look_for_records(database: Database, benchmarks: Mapping[str, Benchmark]) -> Records:
-    """Records of the benchmarks in question by pool, found before any row is locked."""
+    """Records of the benchmarks in question, found before any row is locked."""
     with database.read() as session:
         asked = session.scalars(
             select(NoticeEvent.benchmark_id)
@@ -150,11 +150,11 @@ def _look_for_records(database: Database, benchmarks: Mapping[str, Benchmark]) -
         watched = [benchmarks[name] for name in asked if name is not None and name in benchmarks]
         lists = [list_records(session, benchmark) for benchmark in watched]
     divisions = [division for found in lists for division in found.divisions]
-    return {record.pool: record for d in divisions for record in d.records if record.pool}
+    return {record.submission_id: record for d in divisions for record in d.records}
 
 
 def _announce_record(session: Session, event: NoticeEvent, records: Records) -> None:
-    held = records.get(str(event.content.get("pool")))
+    held = records.get(str(event.content.get("submission")))
     if held is None or held.date < event.content["since"]:
         return
     submission = find_submission(session, held.submission_id)

@@ -96,7 +96,8 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
         "cost_usd_per_10000 measured_latency_ms result request_sha256 submitted_at archive "
         "organisation submitted_on kind precision precision_measured energy_joules "
         "embargoed withdrawn_at withdrawn_by withdrawn_because waivers "
-        "evidence check_word pool_id configuration_sha256 duplicate_of trained_with tuning source",
+        "evidence check_word pool_id configuration_sha256 duplicate_of trained_with tuning "
+        "claimed_model claimed_framework source",
         joined="archive organisation submitted_on source",
         idempotency_key="a word between a submitter and one server, for sending again",
     ),
@@ -126,7 +127,7 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
     "pools": _included(
         "id benchmark_id benchmark_sha256 division hardware_class configuration_sha256 settings "
         "opened_at closed_at closed_because measured_seconds low_seconds high_seconds runs state "
-        "measured_at owners by_organisers"
+        "measured_at owners by_organisers is_busy"
     ),
     "pool_runs": _included("verification_id index pool_id attempt_id seed seconds epochs"),
     "calibration_runs": _included(

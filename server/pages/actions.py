@@ -49,8 +49,8 @@ def actions_of(
         fields = {"preview": "yes", "kind": kind, "submissions": name}
         words = "Rerun" if submission["verifications"] else "Verify"
         actions.append(Action(words, "/console/verify", fields, is_main=True))
-        if submission["kind"] == "train" and not is_package:
-            actions.append(Action("Duel", "/console/duels", {"challenger": name}))
+        if submission["kind"] == "train":
+            actions.append(Action("Head-to-head", "/console/duels", {"challenger": name}))
     if role.may_measure_factors:
         actions.append(Action("Measure factors", f"{here}/verify", {"kind": ABLATION.name}))
     beside = [other["submission_id"] for other in (place or {}).get("others", ())][:1]

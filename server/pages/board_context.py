@@ -265,9 +265,9 @@ def _held_by_another(
     if query.metric != "tta" or query.division is None or board["lens"] or board["price"]:
         return None
     first = next((entry for entry in board["entries"] if entry["rank"] == 1), None)
-    if first is None:
+    if first is None or first["evidence"] != "published":
         return None
-    held = held_record(session, benchmark, query.division, first["evidence"], version=version)
+    held = held_record(session, benchmark, query.division, version=version)
     if held is None or first["submission_id"] not in held.lower:
         return None
     return vars(held) | {"first": first}
@@ -278,10 +278,9 @@ def _moves(
 ) -> dict[str, int]:
     """Ranks that entries gain over the official ranking, by submission id; below 0 are lost."""
     ranks = {
-        row.row.standing.submission_id: row.figure("rank") or row.figure("provisional_rank")
-        for row in official.all_rows(session)
+        row.row.standing.submission_id: row.figure("rank") for row in official.all_rows(session)
     }
-    found = ((e["submission_id"], e["rank"] or e["provisional_rank"]) for e in entries)
+    found = ((e["submission_id"], e["rank"]) for e in entries)
     return {name: ranks[name] - rank for name, rank in found if rank and ranks.get(name)}
 
 

@@ -10,7 +10,6 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.ranking import evidence_words
 from finishline.rules.verification.judge import cpu_share
-from finishline.rules.verification.messages import ReplayReport
 from server.base.models import Submission, Verification
 from server.base.standing import (
     checks_claim,
@@ -145,14 +144,8 @@ def _side(
         "pending": is_pending(verification, submission),
         "settled": _settled(verification),
         "runs": [vars(run) for run in figures],
-        "cpu_share": None if report is None else _load(report),
+        "cpu_share": None if report is None else cpu_share(report),
     }
-
-
-def _load(report: ReplayReport) -> float:
-    """Lowest share of the processor; of a box, in the time in which it could use one."""
-    of_boxes = [run.processor_share for run in report.runs if run.processor_share is not None]
-    return min(of_boxes) if of_boxes else cpu_share(report)
 
 
 def _settled(verification: Verification) -> str:

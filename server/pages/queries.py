@@ -170,7 +170,7 @@ def verification_shown(session: Session, services: Services, verification_id: st
 
 
 def verification_context(session: Session, services: Services, verification_id: str) -> Context:
-    """A verification with the submission it checks and that of a duel's holder, or None."""
+    """A verification with the submission it checks and that of a head-to-head's holder, or None."""
     verification = find_verification(session, verification_id)
     shown = verification_shown(session, services, verification_id)
     checked, against = (

@@ -37,7 +37,8 @@ class Place:
     division: str
     rank: int | None
     tied: bool
-    provisional_rank: int | None
+    is_holder: bool
+    not_first: str | None
     not_separated_from: int | None
     visible_gap_percent: float | None
     unranked_reason: str | None
@@ -54,6 +55,7 @@ class Place:
     measured_runs: int
     owners: int
     by_organisers: bool
+    busy: bool
     pool_id: str | None
     duplicate_of: str | None
 

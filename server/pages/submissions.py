@@ -12,7 +12,6 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
-from finishline.rules.ranking import Evidence
 from finishline.rules.scoring.violations import WAIVABLE
 from finishline.rules.verification.purposes import DUEL
 from finishline.rules.verification.replay import why_not_replayable
@@ -91,12 +90,11 @@ def submission_page(
 
 
 def _held(session: Session, services: Services, submission: Submission) -> Context | None:
-    """The record of a submission's board, if it holds it or has a lower time; else None."""
+    """The published record of a division, if it holds it or has a lower time; else None."""
     benchmark = services.benchmarks.get(submission.benchmark_id)
-    if benchmark is None or submission.kind != "train" or submission.evidence == "claimed":
+    if benchmark is None or submission.evidence != "published":
         return None
-    evidence: Evidence = "measured" if submission.evidence == "measured" else "published"
-    held = held_record(session, benchmark, submission.division, evidence)
+    held = held_record(session, benchmark, submission.division)
     if held is None or submission.id not in (held.submission_id, *held.lower):
         return None
     return vars(held)
@@ -116,7 +114,7 @@ def _original(session: Session, submission: Submission) -> Context | None:
 
 
 def _duels_under_way(session: Session, submission: Submission) -> list[Context]:
-    """Queued and running duels of a submission, each with its other side."""
+    """Queued and running head-to-heads of a submission, each with its other side."""
     both = (Verification.submission_id, Verification.against_id)
     statement = (
         select(Verification)

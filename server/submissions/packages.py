@@ -17,7 +17,6 @@ from sqlalchemy.orm import Session
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.canonical import canonical
 from finishline.rules.errors import SubmissionError
-from finishline.rules.scoring.scoring import Result
 from finishline.rules.submissions.claim import System
 from finishline.rules.trainings.manifest import FILE, PackageError
 from finishline.rules.trainings.package import Package, package_index, read_package
@@ -38,7 +37,7 @@ from server.people.dependencies import Caller
 from server.submissions.accept import Repeated, check_idempotency_key, find_earlier
 from server.submissions.duplicates import configuration_sha256, mark_duplicate
 from server.submissions.quotas import require_room_for_submission, reserve_replay
-from server.submissions.rows import new_id, stored_result, table_of
+from server.submissions.rows import new_id, no_result, stored_result, table_of
 from server.submissions.sources import require_parent
 
 T = TypeVar("T")
@@ -301,7 +300,7 @@ def _submission(
     key: str | None,
 ) -> dict[str, Any]:
     manifest, system = package.manifest, host.system
-    result = _no_result(benchmark)
+    result = no_result(benchmark)
     return {
         "id": new_id(),
         "user_id": caller.user_id,
@@ -335,24 +334,6 @@ def _submission(
         "evidence": "claimed",
         "check_word": "none",
     }
-
-
-def _no_result(benchmark: Benchmark) -> Result:
-    absent = dict.fromkeys(
-        (
-            *("tta_seconds", "tta_display", "tta_low_seconds", "tta_high_seconds", "cv_percent"),
-            *("epochs_to_target", "cost_usd", "best_quality", "evaluation_interval_seconds"),
-        )
-    )
-    return Result(
-        benchmark_sha256=benchmark.sha256,
-        clock=benchmark.clock.name,
-        runs=(),
-        started=0,
-        reached=0,
-        violations=(),
-        **absent,  # type: ignore[arg-type]  # each may be None
-    )
 
 
 def _package_row(package: Package, host: Host) -> TrainingPackage:

@@ -38,7 +38,7 @@ from server.submissions.views import submission_view
 class SubmissionPreview(Schema):
     """A submission that was checked and scored, and not stored.
 
-    `provisional_rank` is its place on the board of its division among `entries` if it were sent
+    `rank` is its place on the board of its division among `entries` if it were sent
     now. `unranked_reason` says why it has no number. An entry has a `package` and no `result`: a
     worker measures its time.
     """
@@ -59,7 +59,6 @@ class SubmissionPreview(Schema):
     evidence: Evidence
     check: Check | None
     rank: int | None = None
-    provisional_rank: int | None = None
     unranked_reason: str | None = None
     entries: int | None = None
 

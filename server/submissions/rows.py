@@ -219,6 +219,25 @@ def join_session(session: Session, submission: Submission) -> None:
     session.add(submission)
 
 
+def no_result(benchmark: Benchmark) -> Result:
+    """The result of a submission that claims no runs."""
+    absent = dict.fromkeys(
+        (
+            *("tta_seconds", "tta_display", "tta_low_seconds", "tta_high_seconds", "cv_percent"),
+            *("epochs_to_target", "cost_usd", "best_quality", "evaluation_interval_seconds"),
+        )
+    )
+    return Result(
+        benchmark_sha256=benchmark.sha256,
+        clock=benchmark.clock.name,
+        runs=(),
+        started=0,
+        reached=0,
+        violations=(),
+        **absent,  # type: ignore[arg-type]  # each may be None
+    )
+
+
 def stored_result(result: Result | InferenceResult) -> dict[str, Any]:
     """Stored JSON of a result of the rules, without the parts that have a table of their own."""
     table = table_of(result, without=("runs", "benchmark_sha256"))

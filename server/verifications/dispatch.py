@@ -11,18 +11,20 @@ would expire the leases of all others, so it leaves expiry to them.
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, exists, func, select
+from sqlalchemy.exc import IntegrityError
 
 from finishline.periodic import PeriodicThread
 from finishline.rules.verification.messages import REPLAY_TASK, ReplayJob
 from server.base.broker import Broker
 from server.base.database import OUTAGES, Database, utc_now
 from server.base.events import DispatchWakeup
-from server.base.models import Attempt
+from server.base.models import Attempt, Board
 from server.base.settings import Settings
 from server.verifications.free_workers import LONGEST_SILENCE_SECONDS
 from server.verifications.overdue import (
@@ -48,7 +50,14 @@ CLOCK_SECONDS = 2.0
 class Dispatcher:
     """Thread that sends due attempts and expires leases, until it is stopped."""
 
-    def __init__(self, database: Database, broker: Broker, settings: Settings) -> None:
+    def __init__(
+        self,
+        database: Database,
+        broker: Broker,
+        settings: Settings,
+        *,
+        settle_boards: Callable[[], bool] = bool,
+    ) -> None:
         self._database = database
         self._broker = broker
         self._settings = settings
@@ -58,6 +67,9 @@ class Dispatcher:
         self._round_ended_at: float | None = None
         # Built once: an idle round costs little else.
         self._what_is_open = select(*_open_columns(database))
+        self._settle_boards = settle_boards
+        self._versions: int | None = None
+        self._have_boards_changed = False
         # How far this process's clock is ahead of the database's; negative where it is behind.
         self.clock_ahead_seconds = 0.0
         self._thread = PeriodicThread(
@@ -107,8 +119,13 @@ class Dispatcher:
         return self._settings.dispatch_interval_seconds * (IDLE_INTERVALS if self._is_idle else 1)
 
     def run_once(self) -> None:
-        """Expire leases, end overdue attempts, then send. An idle round is a single statement."""
+        """Settle boards, expire leases, end overdue attempts, then send.
+
+        An idle round is a single statement.
+        """
         runs, waits = self._open()
+        if self._have_boards_changed and self._settle():
+            runs, waits = self._open()
         self._is_idle = not runs and not waits
         since = time.monotonic() - self._tended_at
         if (
@@ -129,12 +146,27 @@ class Dispatcher:
             if not self._send(sending):
                 break
 
+    def _settle(self) -> bool:
+        """Settle boards. Whatever goes wrong with one, attempts are sent."""
+        try:
+            return self._settle_boards()
+        except OUTAGES:
+            self._versions = None  # Again in the next round.
+            raise
+        except IntegrityError:  # Another server was first.
+            self._versions = None
+            return False
+        except Exception:
+            log.exception("boards were not settled")
+            return False
+
     def _open(self) -> tuple[bool, bool]:
         with self._database.read_columns() as connection:
             asked_at = utc_now()
             row = connection.execute(self._what_is_open).one()
         if not self._database.is_sqlite:
-            self.clock_ahead_seconds = seconds_ahead(row[2], since=asked_at, until=utc_now())
+            self.clock_ahead_seconds = seconds_ahead(row[3], since=asked_at, until=utc_now())
+        self._have_boards_changed, self._versions = row[2] != self._versions, row[2]
         return bool(row[0]), bool(row[1])
 
     def _choose(self) -> list[Sending]:
@@ -162,10 +194,10 @@ class Dispatcher:
 
 
 def _open_columns(database: Database) -> list[ColumnElement[Any]]:
-    """Whether any attempt runs, whether any waits, and the database's time if it has its own."""
+    """Whether any attempt runs, whether any waits, the boards' versions, the database's time."""
     columns: list[ColumnElement[Any]] = [
-        exists().where(Attempt.state == state).select_from(Attempt)
-        for state in ("running", "queued")
+        *(exists().where(Attempt.state == s).select_from(Attempt) for s in ("running", "queued")),
+        select(func.sum(Board.version)).scalar_subquery(),
     ]
     # SQLite has the clock of this machine.
     return columns if database.is_sqlite else [*columns, func.clock_timestamp()]

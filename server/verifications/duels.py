@@ -1,32 +1,60 @@
-"""Request duels of two submissions."""
+"""Head-to-heads of two submissions: request one, train it stage by stage, keep its runs."""
 
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import select
+from pydantic import Field
+from sqlalchemy import exists, func, select
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.verification.duel import why_no_duel
-from finishline.rules.verification.job import Request
+from finishline.rules.statistics.aggregate import Spread
+from finishline.rules.verification.duel import (
+    FEWEST_FOR_OWN_SPREAD,
+    SIDES,
+    Duel,
+    judge_duel,
+    looks_of,
+    pair_runs,
+    threshold,
+    why_no_duel,
+)
+from finishline.rules.verification.job import Contest, Request
+from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.purposes import DUEL
+from server.base.board_versions import raise_board_version
 from server.base.errors import ConflictError, ContentError
-from server.base.models import Submission, Verification
+from server.base.forms import Body, example
+from server.base.models import Attempt, Pool, Submission, User, Verification
 from server.base.replay_estimate import Basis, Estimator
-from server.base.standing import OPEN, claim_of, kind_that_checks
+from server.base.standing import OPEN, claim_of, kind_that_checks, report_of
+from server.benchmarks.calibrations import benchmark_of
 from server.benchmarks.phase_queries import rules_that_differ
 from server.benchmarks.queries import definition
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
 from server.submissions.service import find_submission, lock_submissions
 from server.verifications.jobs import Order, queue_job
-from server.verifications.requests import DuelCreate
+from server.verifications.pool_runs import Spreads, counted_runs
+from server.verifications.pools import add_to_pool
+
+JUDGED = ("challenger_faster", "not_proven")
+
+
+class DuelCreate(Body):
+    """Request for a head-to-head: two submissions to train in turn, and the reason."""
+
+    model_config = example(challenger="3f9k2m7q1xyz", holder="7wyexdafxm0d", reason="record claim")
+
+    challenger: str = Field(min_length=1, max_length=20)
+    holder: str = Field(min_length=1, max_length=20)
+    reason: str | None = Field(default=None, max_length=2000)
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Runs of a duel, the seconds of devices that all of them take, and the basis of these."""
+    """Runs of a head-to-head, the seconds of devices that all take, and the basis of these."""
 
     runs: int
     device_seconds: float
@@ -37,7 +65,7 @@ class Cost:
 def cost_of_duel(
     session: Session, benchmark: Benchmark, sides: Sequence[Submission], *, pairs: int
 ) -> Cost:
-    """Estimate a duel of two submissions by the runs that measured each, or by their limit."""
+    """Estimate a head-to-head by the runs that measured each side, or by their limit."""
     estimates = [
         Estimator(session, kind_that_checks(side)).estimate(side, benchmark, claim_of(side))
         for side in sides
@@ -48,7 +76,7 @@ def cost_of_duel(
 
 
 def ask_for_duel(session: Session, caller: Caller, body: DuelCreate) -> Verification:
-    """Request a duel; written to the audit log. Raises as `request_duel` does."""
+    """Request a head-to-head; written to the audit log. Raises as `request_duel` does."""
     verification = request_duel(session, body, requested_by=caller.user_id)
     record(
         session,
@@ -63,15 +91,43 @@ def ask_for_duel(session: Session, caller: Caller, body: DuelCreate) -> Verifica
 
 
 def request_duel(session: Session, body: DuelCreate, *, requested_by: int) -> Verification:
-    """Draw and seal a duel, and queue its first attempt."""
+    """Draw and seal the first pairs of a head-to-head, and queue them."""
     challenger, holder = _lock_both(session, body)
-    benchmark = require_comparable(session, challenger, holder)
+    require_comparable(session, challenger, holder)
     _require_no_other(session, challenger, holder)
+    return begin_duel(session, challenger, holder, requested_by=requested_by, reason=body.reason)
+
+
+def begin_duel(
+    session: Session,
+    challenger: Submission,
+    holder: Submission,
+    *,
+    requested_by: int,
+    reason: str | None,
+) -> Verification:
+    """Queue the first pairs of a head-to-head."""
+    benchmark = definition(session, challenger.benchmark_sha256)
+    pairs = looks_of(benchmark.ranking.pairs)[0]
+    return _queue_pairs(
+        session, challenger, holder, pairs=pairs, requested_by=requested_by, reason=reason
+    )
+
+
+def _queue_pairs(
+    session: Session,
+    challenger: Submission,
+    holder: Submission,
+    *,
+    pairs: int,
+    requested_by: int,
+    reason: str | None,
+) -> Verification:
     request = Request(
-        benchmark,
+        definition(session, challenger.benchmark_sha256),
         secrets.token_bytes(32),
         claims=[claim_of(challenger), claim_of(holder)],
-        wishes={"pairs": body.pairs},
+        wishes={"pairs": pairs},
     )
     order = Order(
         DUEL,
@@ -79,16 +135,182 @@ def request_duel(session: Session, body: DuelCreate, *, requested_by: int) -> Ve
         submission=challenger,
         against=holder,
         requested_by=requested_by,
-        reason=body.reason,
+        reason=reason,
         sealed={"against": holder.id},
     )
     return queue_job(session, order)
 
 
+def continue_duel(session: Session, verification: Verification) -> None:
+    """Keep the runs of a stage that has ended, and queue the pairs that are still needed."""
+    challenger, holder = verification.submission, verification.against
+    if challenger is None or holder is None:
+        return
+    _keep_runs(session, verification, holder)
+    if verification.outcome == "challenger_faster":
+        for stage in (*earlier_stages(session, verification), verification):
+            _keep_runs(session, stage, challenger)
+    raise_board_version(session, challenger.benchmark_id)
+    if verification.outcome != "continues":
+        return
+    duel = judged_duel(session, verification)
+    following = _queue_pairs(
+        session,
+        challenger,
+        holder,
+        pairs=duel.next_pairs if duel is not None else 1,
+        requested_by=verification.requested_by,
+        reason=verification.reason,
+    )
+    reserved = verification.gpu_seconds_reserved
+    if reserved is not None:
+        following.gpu_seconds_reserved = reserved * following.runs / verification.runs
+
+
+def _keep_runs(session: Session, verification: Verification, side: Submission) -> None:
+    """Add the runs of one side to those that measure its time, without void ones."""
+    report, duel = report_of(verification), judged_duel(session, verification)
+    pool = None if side.pool_id is None else session.get(Pool, side.pool_id)
+    if report is None or duel is None or pool is None or verification.outcome == "inconclusive":
+        return
+    benchmark = benchmark_of(session, verification)
+    counted = counted_runs(verification, benchmark, report, hardware_class=pool.hardware_class)
+    name = SIDES[0] if side is verification.submission else SIDES[1]
+    trained = [pair.run_of(name) for pair in duel.pairs[-(verification.runs // 2) :]]
+    own = {run.run for run in trained if run.ending != "void"}
+    add_to_pool(
+        session, benchmark, pool, verification, [run for run in counted if run.index in own]
+    )
+
+
+def earlier_stages(session: Session, verification: Verification) -> list[Verification]:
+    """The stages of a head-to-head before this one, in order: each of them asked for more pairs."""
+    query = (
+        select(Verification)
+        .where(
+            Verification.kind == DUEL.name,
+            Verification.submission_id == verification.submission_id,
+            Verification.against_id == verification.against_id,
+            Verification.created_at < verification.created_at,
+        )
+        .order_by(Verification.created_at.desc())
+    )
+    found = []
+    for stage in session.scalars(query).unique():
+        if stage.outcome != "continues":
+            break
+        found.append(stage)
+    return found[::-1]
+
+
+def find_next_stage(session: Session, verification: Verification) -> str | None:
+    """The id of the verification with the pairs that follow these; None without one."""
+    if verification.outcome != "continues":
+        return None
+    return session.scalar(
+        select(Verification.id)
+        .where(
+            Verification.kind == DUEL.name,
+            Verification.submission_id == verification.submission_id,
+            Verification.against_id == verification.against_id,
+            Verification.created_at > verification.created_at,
+        )
+        .order_by(Verification.created_at)
+        .limit(1)
+    )
+
+
+def contest_of(session: Session, verification: Verification) -> Contest:
+    """What decides a head-to-head, by its stages so far and by all that its holder has had.
+
+    A verdict keeps the threshold and the spread that it was reached with.
+    """
+    benchmark = definition(session, verification.benchmark_sha256)
+    pairs, told = benchmark.ranking.pairs, told_numbers(verification)
+    earlier, spread = earlier_stages(session, verification), None
+    if "class_stdev" in told:
+        spread = Spread(told["class_stdev"], told["class_freedom"])
+    elif not told and pairs < FEWEST_FOR_OWN_SPREAD and verification.submission is not None:
+        hardware_class = verification.submission.system["hardware_class"]
+        spread = Spreads(session, benchmark).of(hardware_class)
+    return Contest(
+        most_pairs=pairs,
+        threshold=threshold_of(session, verification, earlier=earlier),
+        earlier=[report for stage in earlier if (report := report_of(stage)) is not None],
+        spread=spread,
+    )
+
+
+def told_numbers(verification: Verification) -> dict[str, float]:
+    """The figures of a verdict; empty before it."""
+    for reason in verification.reasons:
+        if reason["code"] == "duel_time":
+            return dict(reason["numbers"])
+    return {}
+
+
+def threshold_of(
+    session: Session, verification: Verification, *, earlier: Sequence[Verification] | None = None
+) -> float:
+    """The p-value below which the challenger wins: that of its verdict, today's before one."""
+    told = told_numbers(verification).get("threshold")
+    if told is not None:
+        return told
+    stages = earlier_stages(session, verification) if earlier is None else earlier
+    place, tries = count_tries(session, verification, first=(*stages, verification)[0])
+    return threshold(place=place, tries=tries)
+
+
+def judged_duel(
+    session: Session, verification: Verification, report: ReplayReport | None = None
+) -> Duel | None:
+    """The result of a head-to-head up to this stage; None before its first report."""
+    contest = contest_of(session, verification)
+    last = report or report_of(verification)
+    reports = [*contest.earlier, *([] if last is None else [last])]
+    if not reports:
+        return None
+    return judge_duel(pair_runs(benchmark_of(session, verification), *reports), contest)
+
+
+def count_tries(
+    session: Session, verification: Verification, *, first: Verification
+) -> tuple[int, int]:
+    """Place of the submitter among all who challenged this holder, and their number of tries.
+
+    Members of one organisation are one submitter. Each that started counts, or may still start.
+    """
+    whose = func.coalesce(-User.organisation_id, User.id)
+    started = exists().where(
+        Attempt.verification_id == Verification.id, Attempt.started_at.is_not(None)
+    )
+    counts = started | Verification.state.in_(OPEN)
+    query = (
+        select(Verification.submission_id, Verification.outcome, whose, Verification.id, counts)
+        .join(Submission, Submission.id == Verification.submission_id)
+        .join(User, User.id == Submission.user_id)
+        .where(
+            Verification.kind == DUEL.name,
+            Verification.against_id == verification.against_id,
+            Verification.created_at <= first.created_at,
+        )
+        .order_by(Verification.created_at, Verification.id)
+    )
+    going_on: set[str | None] = set()
+    tries: dict[int | None, int] = {}
+    for challenger, outcome, submitter, verification_id, does_count in session.execute(query):
+        if challenger not in going_on and (does_count or verification_id == first.id):
+            tries[submitter] = tries.get(submitter, 0) + 1
+        (going_on.add if outcome == "continues" else going_on.discard)(challenger)
+        if verification_id == first.id:
+            return list(tries).index(submitter) + 1, tries[submitter]
+    return 1, 1
+
+
 def _lock_both(session: Session, body: DuelCreate) -> tuple[Submission, Submission]:
     if body.challenger == body.holder:
         raise ContentError(
-            f"Submission {body.challenger} cannot have a duel with itself; expected two "
+            f"Submission {body.challenger} cannot have a head-to-head with itself; expected two "
             "submissions."
         )
     found = find_submission(session, body.challenger), find_submission(session, body.holder)
@@ -96,7 +318,7 @@ def _lock_both(session: Session, body: DuelCreate) -> tuple[Submission, Submissi
     for one in found:
         session.refresh(one, ["withdrawn_at"])
         if one.withdrawn_at is not None:
-            raise ConflictError(f"Submission {one.id} is withdrawn and cannot have a duel.")
+            raise ConflictError(f"Submission {one.id} is withdrawn and cannot have a head-to-head.")
         if one.duplicate_of is not None:
             raise ConflictError(
                 f"Submission {one.id} is a duplicate of {one.duplicate_of}. Name that one instead."
@@ -121,21 +343,25 @@ def require_comparable(session: Session, challenger: Submission, holder: Submiss
         )
     unable = why_no_duel(benchmark, claim_of(challenger), claim_of(holder))
     if unable is not None:
-        raise ContentError(f"{both} cannot have a duel: {unable}.")
+        raise ContentError(f"{both} cannot have a head-to-head: {unable}.")
     return benchmark
 
 
 def _require_no_other(session: Session, challenger: Submission, holder: Submission) -> None:
     ids = (challenger.id, holder.id)
-    under_way = session.scalar(
-        select(Verification.id).where(
-            Verification.kind == "duel",
-            Verification.submission_id.in_(ids),
-            Verification.against_id.in_(ids),
-            Verification.state.in_(OPEN),
-        )
+    query = select(Verification.id, Verification.state, Verification.outcome).where(
+        Verification.kind == DUEL.name,
+        Verification.submission_id.in_(ids),
+        Verification.against_id.in_(ids),
     )
-    if under_way is not None:
-        raise ConflictError(
-            f"Duel {under_way} of these two is under way; wait for it or cancel it."
-        )
+    for verification_id, state, outcome in session.execute(query):
+        if state in OPEN:
+            raise ConflictError(
+                f"Head-to-head {verification_id} of these two is under way; wait for it or cancel "
+                "it."
+            )
+        if outcome in JUDGED:
+            raise ConflictError(
+                f"These two had their head-to-head, {verification_id}: {outcome}. A submission "
+                "meets the same holder once."
+            )

@@ -1,4 +1,4 @@
-"""Endpoints of verifications: request, read, cancel, watch, rerun, decide; duels and pools."""
+"""Endpoints of verifications: request, read, cancel, watch, decide; head-to-heads and pools."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -21,7 +21,7 @@ from server.people.signed_in import ViewerDep
 from server.verifications import duels, queries, reruns, views
 from server.verifications.event_stream import Feeds, parse_position, read_news
 from server.verifications.queue import Waits
-from server.verifications.requests import DuelCreate, VerificationCreate, ask_as_caller, cancel
+from server.verifications.requests import VerificationCreate, ask_as_caller, cancel
 from server.verifications.rerun_views import (
     BatchCreate,
     BatchView,
@@ -182,8 +182,10 @@ def decide_verification(
 
 
 @router.post("/duels", status_code=201)
-def request_duel(services: ServicesDep, caller: OrganiserDep, body: DuelCreate) -> VerificationView:
-    """Request a duel: two submissions trained in turn on one worker, in sealed pairs of runs."""
+def request_duel(
+    services: ServicesDep, caller: OrganiserDep, body: duels.DuelCreate
+) -> VerificationView:
+    """Request a head-to-head: two submissions trained in turn on one worker."""
     with services.database.write() as session:
         verification = duels.ask_for_duel(session, caller, body)
         session.refresh(verification)

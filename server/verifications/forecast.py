@@ -11,6 +11,7 @@ from threading import Lock
 
 from sqlalchemy.orm import Session
 
+from finishline.rules.verification.purposes import PURPOSES, REPLAY
 from server.base.database import state_of
 from server.base.models import WorkerRow
 from server.verifications.fair_queue import FairQueue, Turns, Waiting, fair_order
@@ -168,9 +169,10 @@ class _Assignment:
 
 
 def _nothing_to_go_by(work: Work, hardware_class: str) -> str:
+    named = work.kind != REPLAY.name and PURPOSES[work.kind].words.name
     return (
-        f"no {work.kind} of {work.benchmark} on {hardware_class} has ended yet that could tell how "
-        "long the one before it takes"
+        f"no {named or work.kind} of {work.benchmark} on {hardware_class} has ended yet that "
+        "could tell how long the one before it takes"
     )
 
 

@@ -24,7 +24,8 @@ def training_grant(session: Session, attempt_id: str, secret: str, *, fence: int
     attempt = _running(session, attempt_id, secret, fence)
     verification = attempt.verification
     policy = _policy(verification, benchmark_of(session, verification))
-    names = dict.fromkeys(row.package for row in verification.trainings)
+    trained = (row.package for row in verification.trainings)  # The reference has no package.
+    names = dict.fromkeys(each for each in trained if each.startswith(PACKAGE_PREFIX))
     return TrainingGrant(
         packages={name: _content(session, attempt, name) for name in names},
         data_nonces=[row.data_nonce or "" for row in verification.trainings],

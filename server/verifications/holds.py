@@ -175,7 +175,8 @@ def pause_failing(session: Session, worker_name: str) -> None:
     """Pause all workers of a worker's owner if three of their last ten attempts failed.
 
     Only attempts since an organiser last resumed one of them count. Failures are those that say
-    nothing about the claim. Organisers' own workers are not paused.
+    nothing about the claim. A right report from a busy host is none. Organisers' own workers are
+    not paused.
     """
     owner = owner_of(session, worker_name)
     if owner is None or is_organisers_worker(session, worker_name):
@@ -192,6 +193,7 @@ def pause_failing(session: Session, worker_name: str) -> None:
         .where(
             Attempt.worker.in_(owned),
             Attempt.state.in_((*FAILED, "done")),
+            or_(Attempt.state != "failed", Attempt.clock_slack_seconds.is_(None)),
             or_(resumed.is_(None), Attempt.ended_at > resumed),
         )
         .order_by(Attempt.ended_at.desc())

@@ -23,6 +23,7 @@ from server.base.standing import (
 )
 from server.benchmarks.calibrations import benchmark_of
 from server.benchmarks.queries import definition
+from server.verifications.duels import contest_of, continue_duel
 from server.verifications.jobs import trainings_of
 from server.verifications.pools import follow_evidence, keep_sealed_runs, verdict_that_holds
 from server.verifications.queries import claimed_curves
@@ -65,6 +66,7 @@ def _case(session: Session, verification: Verification, report: ReplayReport) ->
         runs=claimed_runs(submission),
         curves=claimed_curves(session, submission),
         latency_ms=submission.latency_ms,
+        contest=None if verification.against_id is None else contest_of(session, verification),
     )
 
 
@@ -142,6 +144,8 @@ def end_measured(
     if not decides and not is_organisers_worker(session, report.system.worker):
         verdict = open_because(verdict, NO_SECOND_WORKER)
     end_with_verdict(session, verification, verdict)
+    if verification.against_id is not None:
+        continue_duel(session, verification)
     submission = verification.submission
     if submission is not None and not is_pending(verification, submission):
         show_latency(session, verification)

@@ -22,7 +22,7 @@ def counted_runs(
 ) -> list[SealedRun]:
     """Sealed runs of a report that measure a time: no control, no repeat.
 
-    There is no such run unless a quiet worker of the class trained them.
+    There is no such run unless a worker of the class trained them that had not drifted.
     """
     if why_not_timed(report, hardware_class=hardware_class) is not None:
         return []

@@ -25,12 +25,21 @@ from finishline.rules.statistics.aggregate import (
     resolution_of,
 )
 from finishline.rules.statistics.gaps import interval_of
-from finishline.rules.submissions.claim import Kind
+from finishline.rules.submissions.claim import Kind, trained_settings
+from finishline.rules.verification.judge import is_disturbed
 from finishline.rules.verification.messages import ReplayReport
 from server.base.board_versions import lock_boards, raise_board_version
 from server.base.database import utc_now
 from server.base.models import Attempt, Pool, PoolRun, Submission, Verification
-from server.base.standing import PUBLISH, checks_claim, claim_of, published_verification, purpose_of
+from server.base.standing import (
+    PUBLISH,
+    checks_claim,
+    claim_of,
+    published_verification,
+    purpose_of,
+    reference_model,
+    report_of,
+)
 from server.benchmarks.calibrations import benchmark_of
 from server.benchmarks.phase_queries import rules_that_differ
 from server.benchmarks.queries import definition
@@ -42,9 +51,9 @@ from server.verifications.sealed_runs import SealedRun, is_uncalibrated
 def keep_sealed_runs(session: Session, verification: Verification, report: ReplayReport) -> None:
     """Add the sealed runs of a replay to its configuration's pool, and measure it again.
 
-    The reference with its settings is a configuration, and so is a package. Only a quiet worker of
-    its own hardware class measures its time. A pool closed meanwhile gets no runs. The time is that
-    of the original, if the submission became its duplicate while it was trained.
+    The reference with its settings is a configuration, and so is a package. Only a worker of its
+    own hardware class measures its time. A pool closed meanwhile gets no runs. The time is that of
+    the original, if the submission became its duplicate while it was trained.
     """
     submission = verification.submission
     if submission is None or not purpose_of(verification).fills_pool:
@@ -65,16 +74,37 @@ def keep_sealed_runs(session: Session, verification: Verification, report: Repla
     _add(session, pool, verification, found)
     original = session.get(Submission, submission.duplicate_of or submission.id) or submission
     original.pool_id = verification.pool_id = pool.id
+    pool.is_busy = is_disturbed(report)
     _keep_one(session, pool)
     measure_class(session, benchmark, pool, before=before)
 
 
+def add_to_pool(
+    session: Session,
+    benchmark: Benchmark,
+    pool: Pool,
+    verification: Verification,
+    runs: Iterable[SealedRun],
+) -> None:
+    """Add runs of a head-to-head to a configuration's, and measure it again."""
+    before = Spreads(session, benchmark).of(pool.hardware_class)
+    _add(session, pool, verification, runs)
+    measure_class(session, benchmark, pool, before=before)
+
+
 def _keep_one(session: Session, pool: Pool) -> None:
-    """Make all but the earliest live submission of a pool its duplicates."""
+    """Make all but the earliest live submission of a pool its duplicates.
+
+    The reference has one in each division, with the same runs.
+    """
     session.flush()
     found = session.scalars(
         select(Submission)
-        .where(Submission.pool_id == pool.id, Submission.withdrawn_at.is_(None))
+        .where(
+            Submission.pool_id == pool.id,
+            Submission.division == pool.division,
+            Submission.withdrawn_at.is_(None),
+        )
         .order_by(Submission.submitted_at, Submission.id)
     )
     first, *others = found.unique().all() or (None,)
@@ -241,7 +271,30 @@ def follow_evidence(session: Session, submission: Submission) -> None:
     published = verdict_that_holds(session, submission)
     found = _standing_by(session, submission, submission.status, published)
     submission.evidence, submission.check_word = found
+    _name_model(session, submission, published)
     raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
+
+
+def _name_model(session: Session, submission: Submission, published: Verification | None) -> None:
+    """Show the reference's own model beside its measured runs, and the claimed one apart."""
+    is_ours = submission.evidence == "measured" and submission.trained_with == "reference"
+    if is_ours and submission.claimed_model is None:
+        benchmark = definition(session, submission.benchmark_sha256)
+        settings = trained_settings(benchmark, claim_of(submission))
+        report = None if published is None else report_of(published)
+        torch = None if report is None else report.system.software.get("torch")
+        submission.claimed_model, submission.model = (
+            submission.model,
+            reference_model(benchmark, settings),
+        )
+        submission.claimed_framework, submission.framework = (
+            submission.framework,
+            f"PyTorch {torch}" if torch else "PyTorch",
+        )
+    elif not is_ours and submission.claimed_model is not None:
+        submission.model = submission.claimed_model
+        submission.framework = submission.claimed_framework or submission.framework
+        submission.claimed_model = submission.claimed_framework = None
 
 
 def verdict_that_holds(session: Session, submission: Submission) -> Verification | None:

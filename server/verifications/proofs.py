@@ -19,6 +19,7 @@ from finishline.rules.proof.proof import (
     CalibratedRun,
     CalibrationPart,
     ClaimPart,
+    ContestPart,
     Division,
     DrawPart,
     LogFile,
@@ -51,6 +52,7 @@ from server.base.standing import ENDED, claimed_runs, find_verification, purpose
 from server.base.viewer import Viewer
 from server.benchmarks.calibrations import benchmark_of
 from server.submissions.service import runs_with_curves
+from server.verifications.duels import contest_of, earlier_stages
 from server.verifications.jobs import trainings_of, trains_packages
 from server.verifications.report_checks import posted_events
 from server.verifications.views import shown_report
@@ -64,8 +66,8 @@ def proof_parts(session: Session, verification: Verification) -> Table:
     submission = verification.submission
     if submission is None or not leaves_proof(verification):
         raise ConflictError(
-            f"Verification {verification.id} is a {verification.kind}: only a replay of a "
-            "submission, the measurement of a package and a duel of two packages have a proof."
+            f"Verification {verification.id} is a {verification.kind}: only a replay, the "
+            "measurement of a package and a head-to-head with a package have a proof."
         )
     kept = session.get(Evidence, verification.id)
     sha256 = kept.benchmark_sha256 if kept is not None else verification.benchmark_sha256
@@ -80,7 +82,8 @@ def proof_parts(session: Session, verification: Verification) -> Table:
             "max_attempts": verification.max_attempts,
             "lease_seconds": verification.lease_seconds,
             "limit_seconds": verification.limit_seconds,
-        },
+        }
+        | _contest_part(session, verification),
         "attempts": [_attempt_part(session, item).model_dump() for item in verification.attempts],
         "report": None if verification.state == "cancelled" else shown_report(verification),
         "verdict": {"outcome": verification.outcome, "reasons": verification.reasons},
@@ -97,6 +100,16 @@ def _verification_part(verification: Verification) -> VerificationPart:
         created_at=moment_text(verification.created_at),
         ended_at=moment_text(ended) if ended is not None else None,
     )
+
+
+def _contest_part(session: Session, verification: Verification) -> Table:
+    """What decided a head-to-head besides its own runs; empty for other jobs."""
+    if verification.against_id is None:
+        return {}
+    contest = contest_of(session, verification)
+    part = ContestPart(threshold=contest.threshold, spread=contest.spread, earlier=[])
+    stages = earlier_stages(session, verification)
+    return {"contest": part.model_dump() | {"earlier": [shown_report(each) for each in stages]}}
 
 
 def _benchmark_part(session: Session, sha256: str) -> BenchmarkPart:
@@ -170,7 +183,7 @@ def _posted(session: Session, attempt: Attempt) -> list[PostedEvaluation]:
 
 
 def leaves_proof(verification: Verification) -> bool:
-    """Whether a job leaves a proof: a replay, a measurement, or a duel of two packages."""
+    """Whether a job leaves a proof: a replay, a measurement, or a head-to-head with a package."""
     is_duel = verification.against_id is not None and trains_packages(verification)
     return is_duel or purpose_of(verification).fills_pool
 
@@ -196,7 +209,7 @@ def code_part(session: Session) -> dict[str, Any]:
 
 
 def both_parts(session: Session, verification: Verification) -> dict[str, Any]:
-    """Submission of a proof, with the other side of a duel in it."""
+    """Submission of a proof, with the other side of a head-to-head in it."""
     submission, against = verification.submission, verification.against
     if submission is None:
         raise ValueError(f"verification {verification.id} has no submission")
@@ -213,8 +226,8 @@ def submission_part(session: Session, submission: Submission) -> dict[str, Any]:
         submitted_at=moment_text(submission.submitted_at),
         claim_sha256=submission.claim_sha256,
         claim=ClaimPart(
-            model=submission.model,
-            framework=submission.framework,
+            model=submission.claimed_model or submission.model,
+            framework=submission.claimed_framework or submission.framework,
             hyperparameters=dict(submission.hyperparameters),
             system=stored_system(submission.system),
             precision=cast(PrecisionName | None, submission.precision),

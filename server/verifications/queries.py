@@ -120,14 +120,13 @@ DECIDING_WEIGHTS = {
     "verified": "supports",
     "rejected": "rejects",
     "challenger_faster": "supports",
-    "holder_faster": "supports",
 }
 
 
 class VerdictLine(BaseModel):
     """A verdict with the first of the reasons that decide it.
 
-    `model`, `hardware` and `submitter` are the submission's; in a duel they are the challenger's.
+    `model`, `hardware` and `submitter` are the submission's, in a head-to-head the challenger's.
     """
 
     id: str

@@ -7,6 +7,7 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from finishline.rules.text import count_text
+from finishline.rules.verification.judge import is_disturbed
 from finishline.rules.verification.messages import Failure, ReplayReport, ReplayRun
 from finishline.rules.verification.report_check import check_report
 from finishline.rules.verification.verdict import Reason, Verdict
@@ -50,6 +51,12 @@ from server.verifications.workers import require_a_system
 
 LOG_TAIL_CHARACTERS = 4_000
 REFUSED: Literal["report_refused"] = "report_refused"
+DISTURBED = Failure(
+    kind="infrastructure",
+    code="host_busy",
+    message="other programs had the processor",
+    next_step="nothing to do: it is trained once more",
+)
 NONE_LEFT = "no attempt is left; request it again once the workers run"
 
 
@@ -65,7 +72,7 @@ def finish_attempt(
     """End an attempt with its report: result and terminal state in this transaction.
 
     The same report again gets the same answer. One that contradicts the stored events fails the
-    attempt.
+    attempt, and so does the first one of a verification that other programs disturbed.
     """
     refuse_unstorable(report)
     require_a_system(report.system)
@@ -85,9 +92,13 @@ def finish_attempt(
         )
         posted = posted_events(session, attempt)
         refused = why_refused(session, attempt, report, posted, slack_seconds=clock_slack_seconds)
-        failure = None if refused is None else _refusal(refused)
+        if refused is not None:
+            failure = _refusal(refused)
+        elif _is_trained_again(attempt, report):
+            failure = DISTURBED
     if failure is not None:
         failure = as_followed(attempt, failure)
+    is_right = failure is None or failure is DISTURBED
     take_turn(session, verification)
     ended = session.execute(
         update(Attempt)
@@ -96,7 +107,7 @@ def finish_attempt(
             state="failed" if failure else "done",
             ended_at=utc_now(),
             failure=asdict(failure) if failure else None,
-            clock_slack_seconds=None if failure else clock_slack_seconds,
+            clock_slack_seconds=clock_slack_seconds if is_right else None,
             log_tail=_log_tail(report) if failure else None,
         )
         .returning(Attempt.id)
@@ -130,6 +141,17 @@ def _refusal(why: str) -> Failure:
         code=REFUSED,
         message=f"the report was refused: {why}",
         next_step="nothing to do: another attempt is queued",
+    )
+
+
+def _is_trained_again(attempt: Attempt, report: ReplayReport) -> bool:
+    """Whether other programs disturbed what measures a time, for the first time, and may again."""
+    others = (each.failure for each in attempt.verification.attempts if each is not attempt)
+    return (
+        purpose_of(attempt.verification).fills_pool
+        and is_disturbed(report)
+        and not any(failure and failure["code"] == DISTURBED.code for failure in others)
+        and not _is_spent(attempt, DISTURBED)
     )
 
 

@@ -7,7 +7,6 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session, undefer
 
 from finishline.rules.ranking import consequence
-from finishline.rules.verification.duel import FEWEST_PAIRS, MOST_PAIRS
 from finishline.rules.verification.entry import (
     ABLATION,
     FEWEST_REPEATS,
@@ -61,19 +60,6 @@ class VerificationCreate(Body):
     kind: AskedFor = "replay"
     reason: str | None = Field(default=None, max_length=2000)
     repeats: Annotated[int, Field(ge=FEWEST_REPEATS, le=MOST_REPEATS), NO_FLAG] = USUAL_REPEATS
-
-
-class DuelCreate(Body):
-    """Request for a duel: two submissions to train in turn, the number of pairs, and the reason."""
-
-    model_config = example(
-        challenger="3f9k2m7q1xyz", holder="7wyexdafxm0d", pairs=4, reason="record claim"
-    )
-
-    challenger: str = Field(min_length=1, max_length=20)
-    holder: str = Field(min_length=1, max_length=20)
-    pairs: int = Field(default=4, ge=FEWEST_PAIRS, le=MOST_PAIRS, strict=True)
-    reason: str | None = Field(default=None, max_length=2000)
 
 
 def ask_for_verification(

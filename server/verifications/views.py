@@ -19,7 +19,7 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.prices import inference_cost_usd_per_10000
 from finishline.rules.measurements import Figure
 from finishline.rules.scoring.latency import FEWEST_SAMPLES, LatencyFigures, latency_figures
-from finishline.rules.verification.duel import SIDES, judge_duel, pair_runs
+from finishline.rules.verification.duel import SIDES
 from finishline.rules.verification.entry import ABLATION, factor_effects
 from finishline.rules.verification.job import in_turn
 from finishline.rules.verification.judge_convergence import evaluation_at_target
@@ -39,6 +39,7 @@ from server.base.standing import ENDED, decision_word, is_published, report_of
 from server.base.viewer import ORGANISER, viewer_of
 from server.benchmarks.prices import SystemPrice, price_of_submission
 from server.benchmarks.queries import definition
+from server.verifications.duels import find_next_stage, judged_duel, threshold_of
 from server.verifications.jobs import trainings_of
 from server.verifications.queries import is_of_latest_report
 from server.verifications.queue import Waits
@@ -92,7 +93,7 @@ def view(
         target=benchmark.target,
         control_points=verification.control_points if with_band else [],
         attempts=[attempt_view(attempt) for attempt in verification.attempts],
-        duel=_duel_view(verification, benchmark, report),
+        duel=_duel_view(session, verification, report),
         factors=factor_views(verification, benchmark, report),
         report=None if is_cancelled or report is None else shown_report(verification),
         backends=_backend_views(session, verification, benchmark, report) if report else [],
@@ -132,11 +133,11 @@ def decision_view(verification: Verification) -> DecisionView | None:
 
 
 def _duel_view(
-    verification: Verification, benchmark: Benchmark, report: ReplayReport | None
+    session: Session, verification: Verification, report: ReplayReport | None
 ) -> DuelView | None:
     if verification.against_id is None:
         return None
-    duel = None if report is None else judge_duel(pair_runs(benchmark, report))
+    duel = judged_duel(session, verification) if report is not None else None
     return DuelView(
         challenger=str(verification.submission_id),
         holder=verification.against_id,
@@ -145,9 +146,9 @@ def _duel_view(
         time=duel.time if duel else None,
         epochs=duel.epochs if duel else None,
         pace=duel.pace if duel else None,
-        test=duel.test if duel else None,
         p_value=duel.p_value if duel else None,
-        pairs_needed=duel.pairs_needed if duel else None,
+        threshold=threshold_of(session, verification),
+        continued_by=find_next_stage(session, verification),
     )
 
 

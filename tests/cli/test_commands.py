@@ -464,7 +464,7 @@ def test_an_empty_board_says_whether_others_were_left_out(finishline, standin):
 
 
 def test_a_board_and_a_submission_say_how_they_are_known(finishline, standin):
-    entry = {"rank": None, "provisional_rank": 2, "submission_id": "s1", "evidence": "claimed",
+    entry = {"rank": None, "submission_id": "s1", "evidence": "claimed",
              "check": "epochs_agree", "tta_seconds": 2.0, "duplicate_of": "s2"}  # fmt: skip
     measured = {"rank": 1, "submission_id": "s2", "evidence": "measured", "tta_seconds": 2.29,
                 "measured_seconds": 2.75, "measured_runs": 10}  # fmt: skip
@@ -475,7 +475,7 @@ def test_a_board_and_a_submission_say_how_they_are_known(finishline, standin):
     first, second = finishline("leaderboard", "digits").out.splitlines()[1:]
     assert first.split()[:3] == ["1", "2.750", "s"]
     assert "10 measured" in first
-    assert second.split()[0] == "(2)"
+    assert second.split()[0] == "–"
     assert "claimed · epochs agree" in second
     shown = finishline("show", "s1").out
     assert "claimed · epochs agree" in shown

@@ -130,12 +130,12 @@ RUN = {"run": 0, "seed": 7, "ending": "reached", "seconds": 0.832, "epochs": 8.0
 
 DUEL = {
     "challenger": "s1", "holder": "s2", "order": ["challenger", "holder", "holder", "challenger"],
-    "pairs": [], "time": None,
+    "pairs": [], "time": None, "threshold": 0.00083, "continued_by": None,
 }  # fmt: skip
 
 
 QUEUED = {
-    "id": "d1", "kind": "duel", "state": "queued", "runs_planned": 4, "duel": DUEL,
+    "id": "d1", "kind": "duel", "state": "queued", "runs_planned": 10, "duel": DUEL,
     "target": {"metric": "top1Accuracy", "value": 97.5, "unit": "percent", "direction": "higher"},
     "control_points": [], "waiting_for": None,
 }  # fmt: skip
@@ -161,17 +161,16 @@ EVALUATION = {
 }  # fmt: skip
 
 
-def test_a_duel_is_asked_for_with_both_sides_pairs_and_reason(finishline, standin):
+def test_a_head_to_head_is_asked_for_with_both_sides_and_a_reason(finishline, standin):
     standin.answer("POST /api/v1/duels", QUEUED, status=201)
-    ran = finishline("duel", "s1", "s2", "--pairs", "6", "--reason", "record", "--token", "fl_o")
+    ran = finishline("duel", "s1", "s2", "--reason", "record", "--token", "fl_o")
 
     assert ran.code == 0
-    assert f"Duel d1 is queued: {standin.url}/verifications/d1" in ran.out
+    assert f"Head-to-head d1 is queued: {standin.url}/verifications/d1" in ran.out
     assert json.loads(standin.asked[0].body) == {
-        "challenger": "s1", "holder": "s2", "pairs": 6, "reason": "record",
+        "challenger": "s1", "holder": "s2", "reason": "record",
     }  # fmt: skip
     assert finishline("duel", "s1", "s2", "--json").json() == QUEUED
-    assert json.loads(standin.asked[1].body)["pairs"] == 4
 
 
 def test_watching_a_measurement_names_its_control(finishline, standin):
@@ -198,12 +197,25 @@ def test_watching_names_the_sides_and_ends_with_the_pairs_and_the_verdict(finish
     assert lines[-2] == ["Verdict:", "challenger", "faster"]
 
 
+def test_watching_goes_on_with_the_pairs_that_follow(finishline, standin):
+    standin.answer("POST /api/v1/duels", QUEUED, status=201)
+    goes_on = {"outcome": "continues", "duel": DUEL | {"pairs": PAIRS[:1], "continued_by": "d2"}}
+    standin.stream("d1", ("end", ENDED | goes_on))
+    standin.answer("GET /api/v1/verifications/d2", QUEUED | {"id": "d2"})
+    standin.stream("d2", ("end", ENDED | {"id": "d2", "outcome": "not_proven"}))
+    ran = finishline("duel", "s1", "s2", "--watch")
+
+    assert ran.code == 0
+    words = " ".join(ran.out.split())
+    assert words.index("Verdict: continues") < words.index("Verdict: not proven")
+    assert f"Verification d2: {standin.url}/verifications/d2" in ran.out
+
+
 @pytest.mark.parametrize(
     ("outcome", "code"),
-    [("challenger_faster", 0), ("holder_faster", 0), ("not_separable", 0), ("inconclusive", 3),
-     (None, 3)],
-)  # fmt: skip
-def test_a_duel_that_says_nothing_ends_with_code_3(finishline, standin, outcome, code):
+    [("challenger_faster", 0), ("not_proven", 0), ("inconclusive", 3), (None, 3)],
+)
+def test_a_head_to_head_that_says_nothing_ends_with_code_3(finishline, standin, outcome, code):
     standin.answer("POST /api/v1/duels", QUEUED, status=201)
     end = ENDED | {"outcome": outcome, "duel": DUEL}
     standin.stream("d1", ("end", end))
@@ -283,8 +295,8 @@ def test_each_of_several_verifications_is_told_with_the_way_to_follow_and_cancel
 @pytest.mark.parametrize(
     "arguments",
     ["verify", "verify s1 --benchmark digits", "verify s1 --status verified", "verify s1 s2",
-     "verify s1 s2 --reason x --watch", "verify --benchmark digits", "duel s1 s2 --pairs 1",
-     "duel s1 s2 --pairs 21", "decide v1 maybe --reason x", "decide v1 keep", "check-proof",
+     "verify s1 s2 --reason x --watch", "verify --benchmark digits", "duel s1 s2 --pairs 4",
+     "duel s1", "decide v1 maybe --reason x", "decide v1 keep", "check-proof",
      "check-proof v1 --log log.json"],
 )  # fmt: skip
 def test_what_is_not_clear_is_wrong_usage(finishline, standin, arguments):

@@ -78,14 +78,12 @@ def test_a_verdict_comes_once_while_a_server_the_broker_and_a_worker_die(
 
     view = topology.wait(ended, "the verdict", seconds=300)
     assert view["outcome"] == "verified", view["reasons"]
-    assert [attempt["state"] for attempt in view["attempts"]] == ["lost", "done"]
+    # A replay whose processor others had is made twice.
+    ends = [(each["state"], (each["failure"] or {}).get("code")) for each in view["attempts"]]
+    assert [state for state, code in ends if code != "host_busy"] == ["lost", "done"]
     assert view["attempts"][0]["failure"]["code"] == "worker_lost"
     assert len({attempt["worker"] for attempt in view["attempts"]}) == 2
     assert len(view["report"]["runs"]) == view["runs_planned"]
-
-    # A replay whose processor others had compares epochs alone: it gives no time to rank by.
-    noisy = "noisy_host" in {reason["code"] for reason in view["reasons"]}
-    standing = ("claimed", "epochs_agree", None) if noisy else ("measured", None, 1)
 
     # The server that was away tells the same, and the logs lie in the store alone.
     topology.start("server-1")
@@ -93,7 +91,7 @@ def test_a_verdict_comes_once_while_a_server_the_broker_and_a_worker_die(
     for url in (first, second):
         board = get(url, "/leaderboards/digits")["entries"]
         assert [(e["submission_id"], e["status"]) for e in board] == [(submission, "verified")]
-        assert [(e["evidence"], e["check"], e["rank"]) for e in board] == [standing]
+        assert [(e["evidence"], e["check"], e["rank"]) for e in board] == [("measured", None, 1)]
         log = asking.get(f"{url}/api/v1/submissions/{submission}/runs/1/log", timeout=10)
         assert log.content == (trained / "run_1.log").read_bytes()
     keys = topology.s3().list_objects_v2(Bucket=BUCKET)["Contents"]

@@ -270,7 +270,7 @@ def boxed(stack):
 
 @pytest.fixture(scope="session")
 def demo(host, stack):
-    """What the demo prints; on a busy machine its time does not count."""
+    """What the demo prints; a time of a worker that drifted does not count."""
     program = ("python", "-P", "-m", "server.commands.demo")
     return host.run(*program, stack.url, str(stack.var), codes=MEASURED_OR_NOT)
 

@@ -58,7 +58,7 @@ def test_killed_worker_costs_one_attempt(stack, boxed, tmp_path):
         found = stack.get(f"/verifications/{verification}")
         return found["state"] == "running" and stack.children("bwrap")
 
-    wait_for(is_training, seconds=60, what="a training in its sandbox")
+    wait_for(is_training, seconds=240, what="a training in its sandbox")
     worker = next(each for each in stack.children("-m worker") if "bwrap" not in each.name())
     children = worker.children(recursive=True)
 
@@ -67,7 +67,9 @@ def test_killed_worker_costs_one_attempt(stack, boxed, tmp_path):
     _gone, alive = psutil.wait_procs(children, timeout=10)
     assert alive == [], "the training outlived its worker"
     ended = stack.wait_until_ended(verification)
-    assert [each["state"] for each in ended["attempts"]] == ["lost", "done"]
+    # On a busy machine it is trained once more.
+    ends = [(each["state"], (each["failure"] or {}).get("code")) for each in ended["attempts"]]
+    assert [state for state, code in ends if code != "host_busy"] == ["lost", "done"]
     assert (ended["state"], ended["outcome"]) == ("done", "verified"), ended["reasons"]
     for waiting in stack.get("/verifications?state=queued")["verifications"]:
         stack.cancel(waiting["id"])

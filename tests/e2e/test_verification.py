@@ -44,7 +44,8 @@ def claim_fewer_epochs(folder, *, share):
 
 def test_demo_is_verified_and_ranked(stack, demo, trained, submit):
     assert "Verdict: verified" in demo
-    assert "4. The leaderboard" in demo
+    assert "7. The leaderboards, of code and of logs" in demo
+    assert "4. Measure the reference: it holds first place" in demo
     assert {path.name for path in stack.var.parent.iterdir()} == {"var"}
     submission = submit(trained)  # The files that the demo has sent: they are one submission.
 
@@ -55,15 +56,16 @@ def test_demo_is_verified_and_ranked(stack, demo, trained, submit):
     statuses = [run["status"] for run in verification["report"]["runs"]]
     assert set(statuses) <= {"reached", "below_band"}
     assert statuses.count("below_band") <= 1
-    board = stack.get("/leaderboards/digits")
+    board = stack.get("/leaderboards/digits?division=closed")
     entry = next(e for e in board["entries"] if e["submission_id"] == submission["id"])
     codes = {reason["code"] for reason in verification["reasons"]}
-    # A replay on a busy or drifting worker compares epochs alone, and two runs give no time.
-    noisy = bool(codes & {"noisy_host", "worker_drifted"}) or "below_band" in statuses
-    evidence, check = ("claimed", "epochs_agree") if noisy else ("measured", None)
+    # A replay on a drifting worker compares epochs alone, and two runs give no time.
+    untimed = "worker_drifted" in codes or "below_band" in statuses
+    evidence, check = ("claimed", "epochs_agree") if untimed else ("measured", None)
     assert (entry["evidence"], entry["check"]) == (evidence, check)
-    assert (entry["status"], entry["rank"] is None) == ("verified", noisy)
-    assert (entry["measured_seconds"] is None) == noisy
+    assert (entry["status"], entry["rank"] is None) == ("verified", untimed)
+    assert (entry["measured_seconds"] is None) == untimed
+    assert entry["busy"] == ("noisy_host" in codes and not untimed)
 
 
 def test_edited_logs_are_not_numbered_and_what_dies_costs_an_attempt_and_no_result(
@@ -146,43 +148,45 @@ def test_two_runs_of_the_reference_are_measured_to_their_end(stack):
     finishline("calibration", "compare", listed["id"], *at)
 
 
-def claim_batches_of_32(trained, folder, digits):
-    """Write a claim of batches half as large; nothing is trained for it."""
+def claim_batches_of_128(trained, folder, digits):
+    """Write a claim of larger batches; nothing is trained for it."""
     claim = json.loads((trained / "submission.json").read_text())
-    claim["hyperparameters"] |= {"batch_size": 32}
+    claim["hyperparameters"] |= {"batch_size": 128}
     folder.mkdir()
     (folder / "submission.json").write_text(json.dumps(claim))
     for seed, name in enumerate(claim["runs"]):
-        (folder / name).write_bytes(build_log(digits, seed, name=name, batch_size=32))
+        log = build_log(digits, seed, name=name, batch_size=128, division=claim["division"])
+        (folder / name).write_bytes(log)
 
 
-def test_the_defaults_and_smaller_batches_are_trained_in_turn(
-    stack, trained, submit, digits, tmp_path
-):
-    small = tmp_path / "small"
-    claim_batches_of_32(trained, small, digits)
-    before = [submit(trained), submit(small)]
+def test_two_batch_sizes_are_trained_in_turn(stack, trained, submit, digits, tmp_path):
+    large = tmp_path / "large"
+    claim_batches_of_128(trained, large, digits)
+    before = [submit(trained), submit(large)]
     challenger, holder = (submission["id"] for submission in before)
 
     access = stack.access("organiser")
-    printed = finishline("duel", challenger, holder, "--pairs", "2", "--watch", *access)
-
+    finishline("duel", challenger, holder, *access)
     listed = stack.get("/verifications")["verifications"]
-    (verification,) = [each for each in listed if each["kind"] == "duel"]
+    (verification,) = [each for each in listed if each["against_id"] == holder]
+    printed = finishline("verify", verification["id"], "--watch", *access, codes=(3,))
+
     view = stack.get(f"/verifications/{verification['id']}")
     assert (view["kind"], view["state"]) == ("duel", "done")
     runs = view["report"]["runs"]
-    assert [run["status"] for run in runs] == ["reached"] * 4
+    assert {run["status"] for run in runs} == {"reached"}
     sizes = [table["batch_size"] for table in view["hyperparameters"]]
-    assert sizes == [64, 32, 32, 64]
-    # Of 1,198 images an epoch trains on as many as fill its batches: 18 of 64, or 37 of 32.
+    assert sizes == [32, 128, 128, 32, 32, 128, 128, 32, 32, 128]
+    # Of 1,198 images an epoch trains on as many as fill its batches: 37 of 32, or 9 of 128.
     samples = [run["evaluations"][0]["samples"] for run in runs]
-    assert samples == [18 * 64, 37 * 32, 37 * 32, 18 * 64]
+    assert samples[:4] == [37 * 32, 9 * 128, 9 * 128, 37 * 32]
     for pair in view["duel"]["pairs"]:
         a, b = (runs[pair[side]["run"]]["tta_seconds"] for side in ("challenger", "holder"))
-        assert pair["ratio"] == pytest.approx(a / b)
-    assert view["outcome"] in ("challenger_faster", "holder_faster", "not_separable")
-    assert f"{view['duel']['pairs'][0]['ratio']:.3f}" in printed
+        # A pair that other programs disturbed is void.
+        assert pair["ratio"] in (None, pytest.approx(a / b))
+    assert view["outcome"] in ("not_proven", "continues")
+    if view["duel"]["continued_by"] is not None:
+        stack.cancel(view["duel"]["continued_by"])
     assert "run 2 holder" in printed
     assert view["reasons"][0]["message"] in " ".join(printed.split())
     for submission in before:

@@ -95,22 +95,26 @@ def test_a_duel_trains_both_in_turn_with_complete_settings(digits):
 
     mine, other = digits.defaults() | {"batch_size": 32.0}, digits.defaults()
     assert [training.settings for training in planned] == [mine, other, other, mine]
-    assert len({training.seed for training in planned}) == 4
+    seeds = [training.seed for training in planned]
+    assert (seeds[::2], len(set(seeds))) == (seeds[1::2], 2), "one seed for a pair"
 
 
 def test_a_duel_of_packages_pairs_them_on_the_same_data(digits):
     mine, other = (replace(claim_of(), division="open", package=each * 64) for each in "ab")
     planned = plan_duel(request(digits, mine, other, pairs=2))
+    mixed = plan_duel(request(digits, mine, claim_of(), pairs=1))
 
     assert [training.package[-1] for training in planned] == ["a", "b", "b", "a"]
     assert all(training.in_box and not training.settings for training in planned)
-    assert len({training.seed for training in planned}) == 4
+    assert len({training.seed for training in planned}) == 2
     first, second = (
         hashlib.sha256(b"finishline data" + ENTROPY + n).hexdigest() for n in (b"0", b"1")
     )
     assert [training.data_nonce for training in planned] == [first, first, second, second]
     assert DUEL.why_not(digits, (mine, other)) is None
-    assert "the challenger is a package" in str(DUEL.why_not(digits, (mine, claim_of())))
+    assert [(each.in_box, each.data_nonce) for each in mixed] == [(True, first), (False, None)]
+    assert mixed[0].seed == mixed[1].seed
+    assert mixed[1].settings == digits.defaults()
 
 
 def test_a_cross_check_trains_one_finished_run_again(digits):

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import random
+from collections import Counter
 from dataclasses import asdict, replace
 from statistics import NormalDist, mean, pvariance
 
@@ -14,14 +15,21 @@ from finishline.rules.benchmarks.benchmark import load_benchmark
 from finishline.rules.benchmarks.definition_tables import ReferenceRun
 from finishline.rules.run import Evaluation
 from finishline.rules.scoring.scoring import RunScore
-from finishline.rules.statistics.aggregate import olympic_mean, olympic_weight, reference_of
+from finishline.rules.statistics.aggregate import (
+    Spread,
+    olympic_mean,
+    olympic_weight,
+    reference_of,
+)
 from finishline.rules.statistics.gaps import lowest_mean
 from finishline.rules.submissions.claim import Claim, System
-from finishline.rules.verification.job import Request
+from finishline.rules.verification.duel import DuelRun, Pair, judge_duel, looks_of
+from finishline.rules.verification.job import Contest, Request
 from finishline.rules.verification.judge import judge
 from finishline.rules.verification.messages import Failure, ReplayEvaluation, ReplayRun
 from finishline.rules.verification.replay import plan_replay
 from finishline.rules.verification.verdict import ChangedFigure
+from perf.first_places import CLASS_FREEDOM, judge_all
 from perf.harness import Bars
 from perf.statistics import Strategy, fixed_stops, hold_intervals, ratio, simulate
 from server.submissions.views import changed_figures
@@ -451,3 +459,41 @@ def test_at_a_fixed_stop_honest_claims_are_spared_and_ones_too_good_are_caught()
 
     assert honest == {"verified": 100}
     assert too_good["rejected"] >= 38
+
+
+@pytest.mark.parametrize("most_pairs", [3, 6, 12, 30])
+def test_simulated_head_to_heads_end_as_judged(most_pairs):
+    random = np.random.default_rng(most_pairs)
+    ended = Counter()
+    for percent in range(0, 60, 2):
+        times = np.exp(random.normal(0, 0.1, (2, 10, most_pairs)))
+        times[0] *= 1 - percent / 100
+        times[random.random(times.shape) < 0.04] = math.inf
+        times[:, 0] = np.rint(4 * times[:, 0]) / 4  # Equal times, and gaps of one size.
+        spread, limit = random.uniform(0.05, 0.15, 10), 10 ** random.uniform(-4, -1)
+        found = judge_all(*times, limit, most_pairs=most_pairs, spread=spread)
+        for won, pairs, challenger, holder, of_class in zip(*found, *times, spread, strict=True):
+            rule = Contest(most_pairs, limit, spread=Spread(of_class, CLASS_FREEDOM))
+            expected = head_to_head(challenger, holder, rule)
+            assert (won, pairs) == expected
+            ended[expected] += 1
+    assert {(True, most_pairs), (False, looks_of(most_pairs)[0])} <= set(ended)
+
+
+def head_to_head(challenger, holder, rule):
+    """Whether the challenger wins, and after how many pairs it ends."""
+    runs = [
+        [
+            DuelRun(0, 1, "missed", None, None)
+            if np.isinf(s)
+            else DuelRun(0, 1, "reached", s, None)
+            for s in side
+        ]
+        for side in (challenger, holder)
+    ]
+    pairs = [Pair(number, *each) for number, each in enumerate(zip(*runs, strict=True), 1)]
+    for look in looks_of(rule.most_pairs):
+        outcome = judge_duel(pairs[:look], rule).outcome
+        if outcome != "continues":
+            return outcome == "challenger_faster", look
+    raise AssertionError("no end")

@@ -8,12 +8,6 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from finishline.rules.verification.duel import (
-    DuelRun,
-    Pair,
-    duel_reasons,
-    judge_duel,
-)
 from server.boards.ranking import (
     Ranked,
     Standing,
@@ -23,10 +17,8 @@ from server.boards.ranking import (
 )
 from server.boards.record_history import (
     Contender,
-    measured_history,
     record_history,
 )
-from tests.support.verdicts import CLAIM, WORKER
 
 
 def standing(submission_id, tta_seconds=1.0, **others):
@@ -173,17 +165,8 @@ def test_a_rank_is_one_more_than_the_number_of_better_ones_and_the_unranked_are_
         assert place.tied == (values.count(place.value) > 1)
 
 
-@given(boards(), boards())
-def test_an_order_that_took_changes_is_that_of_sorting_all(before, after):
-    gone = [standing for standing in before if standing not in after]
-    come = [standing for standing in after if standing not in before]
-    order = order_of(before, metric="tta").changed(gone=gone, come=come)
-
-    assert [order.place(position) for position in range(len(order))] == rank(after, metric="tta")
-
-
-def test_claims_follow_the_numbered_with_a_provisional_rank_among_all():
-    """A claim of 1 second has no number, and is told that it would be first."""
+def test_claims_follow_the_numbered():
+    """A claim of 1 second has no number."""
     forged = standing("forged", tta_seconds=1.0, evidence="claimed", check="none")
     slow = standing("slow", tta_seconds=30.0, evidence="claimed", check="epochs_agree")
     board = [
@@ -193,15 +176,30 @@ def test_claims_follow_the_numbered_with_a_provisional_rank_among_all():
         slow,
         standing("liar", tta_seconds=0.5, evidence="claimed", check="contradicted"),
     ]
-    found = [(r.submission_id, r.rank, r.provisional_rank) for r in rank(board, metric="tta")]
+    found = [(r.submission_id, r.rank) for r in rank(board, metric="tta")]
+    assert found == [("ours", 1), ("theirs", 2), ("forged", None), ("slow", None), ("liar", None)]
 
-    assert found == [
-        ("ours", 1, None),
-        ("theirs", 2, None),
-        ("forged", None, 1),
-        ("slow", None, 4),
-        ("liar", None, None),
+
+def test_the_holder_is_first_and_each_submitter_has_one_number():
+    here = {"hardware_class": "a"}
+    board = [
+        standing("holder", 5.0, submitter=1, **here),
+        standing("faster", 4.0, submitter=2, **here),
+        standing("second", 4.5, submitter=2, **here),
+        standing("slower", 6.0, submitter=3, **here),
+        standing("elsewhere", 1.0, submitter=4, hardware_class="b"),
+        standing("claim", 0.1, evidence="claimed", check="none"),
     ]
+    order = order_of(board, metric="tta", hardware_class="a", holder="holder")
+    found = [(r.submission_id, r.rank) for r in order.rows]
+    numbered, rest = found[:3], found[3:]
+    assert numbered == [("holder", 1), ("faster", 2), ("slower", 3)]
+    assert rest == [("elsewhere", None), ("second", None), ("claim", None)]
+    assert [r.unranked_reason for r in order.rows[3:5]] == [
+        "ranked on the board of b",
+        "another row of its submitter ranks",
+    ]
+    assert (order.numbered, order.listed, order.position("second")) == (3, 6, 4)
 
 
 UNDECIDED = {"evidence": "claimed", "check": "undecided"}
@@ -218,7 +216,7 @@ UNDECIDED = {"evidence": "claimed", "check": "undecided"}
 )  # fmt: skip
 def test_a_row_without_a_number_says_what_is_lacking(changes, why):
     (found,) = rank([standing("a", **changes)], metric="tta")
-    assert (found.rank, found.provisional_rank, found.unranked_reason) == (None, 1, why)
+    assert (found.rank, found.unranked_reason) == (None, why)
 
 
 def test_a_benchmark_may_number_less():
@@ -319,36 +317,3 @@ def test_a_single_run_holds_until_anybody_is_faster():
     assert (opening.submission_id, opening.single_run) == ("a", True)
     assert (record.submission_id, record.single_run, record.p_value) == ("b", True, None)
     assert (last.submission_id, last.single_run) == ("c", False)
-
-
-def test_a_lower_measured_time_takes_the_record_at_once():
-    day, next_day, later = DAYS[:3]
-    history = measured_history(
-        [
-            Contender("b", next_day, 40.0, (40.0, 60.0), True, pool="p2"),
-            Contender("a", day, 50.0, (50.0, 51.0), True, pool="p1"),
-            Contender("slower", later, 45.0, (45.0, 45.1), True, pool="p3"),
-            Contender("not eligible", later, 1.0, (1.0, 1.0), False, pool="p4"),
-        ]
-    )
-
-    assert [(one.submission_id, one.date, one.beaten, one.pool) for one in history.records] == [
-        ("a", day, None, "p1"),
-        ("b", next_day, "a", "p2"),
-    ]
-    assert history.records[-1].margin_percent == pytest.approx(20.0)
-    assert history.not_records == ()
-
-
-def test_the_p_value_of_a_duel_is_that_of_the_paired_t_test_on_log_times():
-    holder = [50.0 + 0.7 * (number * 7 % 10) for number in range(10)]
-    challenger = [48.5 + 0.9 * (number * 3 % 10) for number in range(10)]
-    pairs = [
-        Pair(number, DuelRun(0, 1, "reached", mine, 8.0), DuelRun(1, 2, "reached", theirs, 8.0))
-        for number, (mine, theirs) in enumerate(zip(challenger, holder, strict=True), start=1)
-    ]
-    logs = [[math.log(seconds) for seconds in side] for side in (challenger, holder)]
-    oracle = scipy.stats.ttest_rel(*logs, alternative="less").pvalue
-
-    reason, *_ = duel_reasons(judge_duel(pairs), claimed_on=CLAIM.system, trained_on=WORKER)
-    assert reason.numbers["p_challenger_no_faster"] == pytest.approx(oracle, rel=1e-6)

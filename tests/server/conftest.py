@@ -291,7 +291,7 @@ def publish(submit, olivia, database):
 
 def without_place(view):
     """A submission as it was answered when it came: its place is told when it is read."""
-    return view | {"rank": None, "provisional_rank": None}
+    return view | {"rank": None}
 
 
 @pytest.fixture
@@ -369,6 +369,7 @@ def measured(digits_submission, digits, submit, client, database, olivia, walter
                 name=name,
                 division=parts.claim["division"],
                 seconds_per_epoch=seconds_per_epoch,
+                batch_size=int(parts.claim["hyperparameters"].get("batch_size", 64)),
             )
         answer = submit(parts, by=by)
         assert answer.status_code == 201, answer.text

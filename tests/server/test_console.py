@@ -242,19 +242,19 @@ def test_a_verdict_is_decided_about_beside_the_published_one(
 
 
 def test_a_duel_is_asked_for(console, digits_submission, submit, records):
-    one, two = (submit(digits_submission).json()["id"] for _ in range(2))
-    fields = {"challenger": one, "holder": two, "pairs": "2", "reason": ""}
+    one, two = (submit(digits_submission, batch_size=size).json()["id"] for size in (64, 32))
+    fields = {"challenger": one, "holder": two, "reason": ""}
     for change, status in (
-        ({"holder": one}, 422), ({"holder": "nothing"}, 404), ({"pairs": "1"}, 422),
-        ({"pairs": "x"}, 422), ({"holder": " "}, 422),
+        ({"holder": one}, 422), ({"holder": "nothing"}, 404), ({"pairs": "4"}, 422),
+        ({"holder": " "}, 422),
     ):  # fmt: skip
         assert console.post("/console/duels", **fields | change).status_code == status, change
     assert records() == []
     asked = {name: fields[name] for name in ("challenger", "holder")}
-    # Nothing was replayed yet, so a run may take its limit of 60 s; four pairs are eight runs.
+    # Nothing was replayed yet, so a run may take its limit of 60 s.
     preview = console.get("/console/duels", **asked).text
-    assert "8 runs, about 480 device seconds" in preview
-    assert "of 2 pairs of runs is queued" in console.done("/console/duels", **fields)
+    assert "60 runs, about 3,600 device seconds (1 hour)" in preview
+    assert " is queued" in console.done("/console/duels", **fields)
     logged = records()[0]
     assert (logged["action"], logged["after"]["challenger"], logged["after"]["source"]) == (
         "duel.request", one, "console",

@@ -177,7 +177,8 @@ def test_the_pace_of_a_busy_worker_contradicts_nobody_and_confirms_no_time(
     replay, workers, train, database, first, second, outcome, owners
 ):
     people = workers("anna", "bert", "carl")
-    train(replay.verification_id, people["anna"], **first)
+    for _ in range(2 if first else 1):  # The first report of a busy worker doesn't count.
+        train(replay.verification_id, people["anna"], **first)
     (check,) = checks_of(database, replay.verification_id)
     view = train(check, people["bert"], **second)
 

@@ -48,12 +48,12 @@ def test_a_preview_has_the_score_and_place_that_the_submission_gets(
 
     assert answer.status_code == 200, answer.text
     preview = answer.json()
-    assert (preview["rank"], preview["provisional_rank"], preview["entries"]) == (None, 2, 2)
+    assert (preview["rank"], preview["entries"]) == (None, 2)
     assert len(listed(client, alice)) == 1
     assert stored_files() == kept
     sent = submit(slower, as_is=True).json()
     stored = client.get(f"{SUBMISSIONS}/{sent['id']}", headers=alice.headers).json()
-    same = ("result", "runs", "provisional_rank", "benchmark", "division", "system", "evidence")
+    same = ("result", "runs", "rank", "benchmark", "division", "system", "evidence")
     assert {name: preview[name] for name in same} == {name: stored[name] for name in same}
 
 
@@ -105,7 +105,7 @@ def test_files_are_previewed_kept_and_sent_once(digits_submission, client, alice
     page = check(client, csrf, digits_submission)
 
     assert page.status_code == 200, page.text
-    assert '<b class="num">(1)</b><small>of 1; claimed: not measured here' in page.text
+    assert "<b>none</b><small>of 1; claimed: not measured here" in page.text
     assert page.text.count("run_1.log") == 1
     assert listed(client, alice) == []
     draft = draft_in(page.text)

@@ -68,7 +68,7 @@ def test_a_duplicate_is_not_trained(replay, submit, digits_submission, client, b
     assert refused.status_code == 409
     assert f"is a duplicate of {replay.submission_id}" in refused.text
     assert view(client, sent["id"])["verifications"] == []
-    sides = {"challenger": sent["id"], "holder": replay.submission_id, "pairs": 2}
+    sides = {"challenger": sent["id"], "holder": replay.submission_id}
     duel = client.post("/api/v1/duels", json=sides, headers=olivia.headers)
     assert (duel.status_code, "Name that one" in duel.text) == (409, True)
 

@@ -185,7 +185,7 @@ def test_what_nobody_can_know_is_unknown_and_says_why():
     first, second = foretell(queued((duel, "cpu"), (REPLAY, "cpu")), [Taker("a", "cpu", NOON)])
     assert first[1].start == NOON
     assert second[1].start is None
-    assert "no duel of digits on cpu has ended yet" in (second[1].why_unknown or "")
+    assert "no head-to-head of digits on cpu has ended yet" in (second[1].why_unknown or "")
     ((_, alone),) = foretell(queued((REPLAY, "cpu")), [])
     assert (alone.start, alone.why_unknown) == (
         None,

@@ -147,11 +147,13 @@ def test_a_board_by_cost_leaves_out_who_states_no_price(enter, client):
 
 
 def test_filters_keep_the_rank_among_all(measured, client, bob):
-    first = measured(seconds_per_epoch=0.1, model="Alpha net")
-    second = measured(seconds_per_epoch=0.2, model="Beta net", by=bob)
+    one = {"hardware_class": "one"}
+    first = measured(seconds_per_epoch=0.1, system=one)
+    wide = {"batch_size": 128}
+    second = measured(seconds_per_epoch=0.2, system=one, hyperparameters=wide, by=bob)
     open_one = measured(seconds_per_epoch=0.05, division="open")
 
-    assert places(read(client, q="BETA", division="closed")) == [(second, 2, False)]
+    assert places(read(client, q="SIZE 128", division="closed")) == [(second, 2, False)]
     assert places(read(client, q="bob", division="closed")) == [(second, 2, False)]
     assert places(read(client, division="open")) == [(open_one, 1, False)]
     assert places(read(client, division="closed")) == [(first, 1, False), (second, 2, False)]
@@ -461,16 +463,17 @@ def test_instance_ranks_the_class_it_belongs_to(client, rented, add_price):
     sent = rented()
     add_price(5.0, "2026-01-01")
     unknown = entry_of(client, sent["id"], metric="cost")
-    assert (unknown["provisional_rank"], unknown["cost_usd"] > 0) == (None, True)
+    assert unknown["cost_usd"] > 0
     assert "does not say that gpu.8 belongs to" in unknown["unranked_reason"]
     page = client.get(f"/submissions/{sent['id']}?tab=scoring").text
     assert "Not ranked by cost: the price book does not say" in page
 
     add_price(5.0, "2026-01-02", hardware_class="others")
-    assert entry_of(client, sent["id"], metric="cost")["provisional_rank"] is None
+    other = entry_of(client, sent["id"], metric="cost")
+    assert other["unranked_reason"] == unknown["unranked_reason"]
     add_price(5.0, "2026-01-01", hardware_class=sent["system"]["hardware_class"])
     ranked = entry_of(client, sent["id"], metric="cost")
-    assert ranked["provisional_rank"] == 1
+    assert ranked["unranked_reason"] == "claimed: not measured here"
 
 
 def test_a_board_may_be_asked_for_at_the_prices_of_a_day(client, rented, add_price):

@@ -248,6 +248,17 @@ def test_a_worker_of_the_organisers_is_left_to_them(replay):
     assert held(replay, "walter-1") == (None, None)
 
 
+def test_right_reports_from_a_busy_host_pause_nobody(replay, ask_another, make_report):
+    add_workers(replay, "walter-1", confirmed_by="olivia")
+    for number in range(4):
+        if number:
+            replay.verification_id = ask_another()
+        report = make_report(replay.seeds(), cpu_share=0.5)
+        assert replay.report(replay.claim().json(), report).status_code == 200
+        assert replay.view()["attempts"][0]["failure"]["code"] == "host_busy"
+    assert held(replay, "walter-1") == (None, None)
+
+
 WORKER = "/api/v1/workers/walter-1"
 
 

@@ -1,11 +1,12 @@
-"""Duels of two packages, and their proofs."""
+"""Head-to-heads of two packages, the runs they add, and their proofs."""
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
 from finishline.rules.proof.check import check_proof
-from server.base.models import Attempt
+from server.base.models import Attempt, PoolRun, Submission
 from tests.server.test_entries import (  # noqa: F401  a fixture
     FILES,
     TRAIN,
@@ -13,9 +14,9 @@ from tests.server.test_entries import (  # noqa: F401  a fixture
     boxed_report,
     entries,
 )
-from tests.support.build import claim_headers
-from tests.support.pages import words_of
-from tests.support.proofs import predicate_in
+from tests.support.build import build_report, claim_headers
+from tests.support.pages import sign_in, words_of
+from tests.support.proofs import predicate_in, take_apart
 
 
 def other(idea):
@@ -42,32 +43,59 @@ def two(entries, alice, bob):
 
 @pytest.fixture
 def duel(client, two, olivia):
-    """A duel of ten pairs that an organiser asked for."""
-    body = {"challenger": two[0], "holder": two[1], "pairs": 10}
+    """A head-to-head that an organiser asked for."""
+    body = {"challenger": two[0], "holder": two[1]}
     made = client.post("/api/v1/duels", json=body, headers=olivia.headers)
     assert made.status_code == 201, made.text
     return made.json()
 
 
-def fight(entries, lease, *, gain):
-    """Train a duel: the challenger takes `gain` times the holder's seconds."""
+def fight(entries, lease, *, gain, busy=()):
+    """Train the pairs of a lease: the challenger takes `gain` times the holder's seconds.
+
+    Other programs had half of the processor in `busy` runs.
+    """
     with entries.database.read() as session:
-        seeds = session.get_one(Attempt, lease["attempt_id"]).verification.seeds
+        verification = session.get_one(Attempt, lease["attempt_id"]).verification
+        seeds, verification_id = verification.seeds, verification.id
     runs = []
     for index, seed in enumerate(seeds):
         pace = gain if index % 4 in (0, 3) else 1.0
         (run,) = boxed_report([seed], seconds=2.0 * pace * (1 + 0.01 * (index * 7 % 5))).runs
-        runs.append(replace(run, index=index))
+        share = 0.5 if index in busy else None
+        runs.append(replace(run, index=index, processor_share=share))
     report = replace(boxed_report([]), runs=runs)
     assert entries.report(lease, report).status_code == 200
+    return entries.client.get(f"/api/v1/verifications/{verification_id}").json()
 
 
-def test_a_duel_of_packages_pairs_their_data_and_has_a_page_and_a_proof(entries, two, duel, client):
+def measured_runs(database, submission_id):
+    """The runs that measure a submission's time, by the verification they are of."""
+    with database.read() as session:
+        pool_id = session.get_one(Submission, submission_id).pool_id
+        runs = session.query(PoolRun).where(PoolRun.pool_id == pool_id)
+        return Counter(run.verification_id for run in runs)
+
+
+def failed_checks(client, verification_id):
+    """The checks of a proof that do not pass."""
+    answer = client.get(f"/api/v1/verifications/{verification_id}/proof")
+    assert answer.status_code == 200, answer.text
+    proof = take_apart(answer.content, signing_key=None)
+    checks = check_proof(proof.document, proof.files)
+    assert {"package", "verdict"} <= {check.name for check in checks}
+    return [check for check in checks if check.result != "pass"]
+
+
+def test_pairs_have_equal_data_and_a_page(entries, two, duel, client, olivia):
     challenger, holder = two
-    assert (duel["kind"], duel["against_id"], duel["runs_planned"]) == ("duel", holder, 20)
+    sign_in(client, olivia)
+    offered = client.get(f"/console/duels?challenger={challenger}").text
+    assert f'<option value="{holder}"' in offered, "also what claims no time"
+    assert (duel["kind"], duel["against_id"], duel["runs_planned"]) == ("duel", holder, 10)
     sides = {holder: "Random features by bob", challenger: "Random features by alice"}
     for side, other_side in sides.items():
-        told = f"In a duel: waits for a worker, to be trained in turn with {other_side}"
+        told = f"In a head-to-head: waits for a worker, to be trained in turn with {other_side}"
         assert told in words_of(client.get(f"/submissions/{side}").text)
     lease = entries.lease(challenger)
     grant = client.get(
@@ -76,29 +104,51 @@ def test_a_duel_of_packages_pairs_their_data_and_has_a_page_and_a_proof(entries,
     texts = [each["files"]["train.py"] for each in grant["packages"].values()]
     assert ["second" in text for text in texts] == [True, False]
     nonces = grant["data_nonces"]
-    assert (nonces[::2], len(set(nonces))) == (nonces[1::2], 10)  # The data of a pair are equal.
+    assert (nonces[::2], len(set(nonces))) == (nonces[1::2], 5)  # The data of a pair are equal.
     assert client.get(f"/verifications/{duel['id']}").status_code == 200
 
-    fight(entries, lease, gain=0.6)
+    ended = fight(entries, lease, gain=0.6)
 
-    ended = client.get(f"/api/v1/verifications/{duel['id']}").json()
-    assert (ended["outcome"], ended["duel"]["epochs"]) == ("challenger_faster", None)
+    assert (ended["outcome"], ended["duel"]["epochs"]) == ("continues", None)
     page = client.get(f"/verifications/{duel['id']}").text
-    p_value = ended["duel"]["p_value"]
-    assert f"one-sided p = {p_value:.2g} for the challenger" in ended["reasons"][0]["message"]
-    assert "<i>p value</i>" not in page
+    assert f"one-sided p = {ended['duel']['p_value']:.2g}, " in ended["reasons"][0]["message"]
     assert '<h1 class="with-badge">Random features by bob against Random features by alice' in page
-    assert "<title>Duel of" in page
+    assert "<title>Head-to-head of" in page
     assert "epoch" not in page.lower()
-    proof = f"/api/v1/verifications/{duel['id']}/proof"
-    assert proof in client.get(f"/verifications/{duel['id']}").text
+    assert f"/api/v1/verifications/{duel['id']}/proof" in page
 
 
-def test_the_proof_of_a_duel_of_packages_does_not_name_an_erased_holder(
-    entries, two, duel, client, ada
-):
+def test_its_runs_measure_the_holder_and_a_winner(entries, two, duel, client):
+    challenger, holder = two
+    own = measured_runs(entries.database, holder), measured_runs(entries.database, challenger)
+    void = fight(entries, entries.lease(challenger), gain=0.6, busy=range(8))
+    assert measured_runs(entries.database, holder) == own[0] | {void["id"]: 1}
+    own[0][void["id"]] = own[1][void["id"]] = 1
+    first = fight(entries, entries.lease(challenger), gain=0.6)
+    assert measured_runs(entries.database, holder) == own[0] | {first["id"]: 4}
+    assert void["id"] not in measured_runs(entries.database, challenger)
+    board = client.get("/api/v1/leaderboards/digits").json()["version"]
+
+    second = fight(entries, entries.lease(challenger), gain=0.6)
+
+    assert (second["id"], second["outcome"]) == (
+        first["duel"]["continued_by"],
+        "challenger_faster",
+    )
+    runs = {first["id"]: 4, second["id"]: 5}
+    assert measured_runs(entries.database, holder) == own[0] | runs
+    assert measured_runs(entries.database, challenger) == own[1] | runs
+    assert client.get("/api/v1/leaderboards/digits").json()["version"] > board
+    for stage in (first, second):
+        assert failed_checks(client, stage["id"]) == []
+
+
+def test_proof_of_a_loss_names_no_erased_holder(entries, two, duel, client, ada):
     challenger = two[0]
-    fight(entries, entries.lease(challenger), gain=0.6)
+    before = [measured_runs(entries.database, side) for side in two]
+    assert fight(entries, entries.lease(challenger), gain=1.01)["outcome"] == "not_proven"
+    after = [measured_runs(entries.database, side) for side in two]
+    assert after == [before[0], before[1] | {duel["id"]: 5}], "a loser keeps its own runs"
     proof = f"/api/v1/verifications/{duel['id']}/proof"
     for page in (f"/verifications/{duel['id']}", f"/submissions/{challenger}?tab=history"):
         assert f'href="{proof}"' in client.get(page).text
@@ -109,5 +159,37 @@ def test_the_proof_of_a_duel_of_packages_does_not_name_an_erased_holder(
     document = predicate_in(client.get(f"{proof}?format=dsse"))
     sides = (document["submission"], document["submission"]["against"])
     assert [side["submitter"] for side in sides] == ["bob", answer.json()["name"]]
-    checked = {check.name: check.result for check in check_proof(document, None)}
-    assert "fail" not in checked.values(), checked
+    assert failed_checks(client, duel["id"]) == []
+
+
+def test_a_package_meets_the_reference(
+    entries, alice, bob, submit, digits_submission, make_log, client, olivia
+):
+    for name in digits_submission.logs:
+        digits_submission.logs[name] = make_log(int(name[4]), name=name, division="open")
+    digits_submission.claim["division"] = "open"
+    reference = submit(digits_submission, by=alice).json()["id"]
+    package = measured(entries, bob, "second", 0.5)
+    body = {"challenger": package, "holder": reference}
+    made = client.post("/api/v1/duels", json=body, headers=olivia.headers)
+    assert made.status_code == 201, made.text
+    lease = entries.lease(package)
+    with entries.database.read() as session:
+        trainings = session.get_one(Attempt, lease["attempt_id"]).verification.trainings
+        planned = [(each.seed, each.package) for each in trainings]
+    assert [name for _, name in planned[1:3]] == ["digits", "digits"]
+    address = f"/api/v1/attempts/{lease['attempt_id']}/training"
+    grant = client.get(address, headers=claim_headers(lease)).json()
+    assert list(grant["packages"]) == [planned[0][1]]
+    runs = []
+    for index, (seed, name) in enumerate(planned):
+        made_up = build_report([seed]) if name == "digits" else boxed_report([seed], seconds=0.5)
+        runs.append(replace(made_up.runs[0], index=index))
+    answer = entries.report(lease, replace(boxed_report([]), runs=runs))
+
+    assert answer.status_code == 200, answer.text
+    ended = client.get(f"/api/v1/verifications/{made.json()['id']}").json()
+    assert (ended["outcome"], ended["duel"]["epochs"]) == ("continues", None)
+    assert ended["duel"]["pairs"][1]["holder"]["epochs"] == 8.0
+    assert client.get(f"/verifications/{ended['id']}").status_code == 200
+    assert failed_checks(client, ended["id"]) == []

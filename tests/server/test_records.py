@@ -117,8 +117,8 @@ def test_records_found_among_those_that_matter_are_the_records_among_all(fill, d
         runs = fill(random, random.choice((1, 5, 30, 30)))
         with database.read() as session:
             histories = _find_histories(session, digits)
-            records = _find_records(session, "digits", histories)
-            standing = _find_standing(session, histories).get("published")
+            records = _find_records(session, digits, histories, {})
+            standing = _find_standing(session, histories, {}).get("published")
         for division in records.divisions:
             history = among_all(database, runs, division.division)
             others = {

@@ -124,10 +124,10 @@ def verifications(world, worker, text, known):
     known["second"] = world.submit(by="bob", model="wide", hyperparameters={"batch_size": 128})
     known["failed"] = world.verify(known["second"], **reason)
     worker.fail(text(f"{report} failure.message"), text(f"{report} failure.next_step"))
-    duel = {"challenger": known["second"], "holder": known["submission_id"], "pairs": 2}
+    duel = {"challenger": known["second"], "holder": known["submission_id"]}
     known["duel"] = world.post("/duels", duel | words(text, "POST /duels", "reason"))["id"]
     worker.work()
-    known["third"] = world.submit(by="bob", model="narrow", hyperparameters={"batch_size": 32})
+    known["third"] = world.submit(by="bob", model="narrow", hyperparameters={"batch_size": 256})
     decision = words(text, "POST /verifications/{verification_id}/decide", "reason")
     path = f"/verifications/{known['rerun']}/decide"
     world.post(path, decision | {"decision": "publish"})

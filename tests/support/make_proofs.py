@@ -32,7 +32,7 @@ def short_benchmark(folder):
     """A folder with digits and few, short calibrated runs: a proof holds the whole text."""
     text = re.sub(r"#.*", "", (BENCHMARKS / "digits.toml").read_text())
     head, *runs = re.split(r"(?=\[\[reference_runs\]\])", text)
-    kept = [run for run in runs if "batch_size = 64\n" in run][:CALIBRATED_RUNS]
+    kept = [run for run in runs if "batch_size = 32\n" in run][:CALIBRATED_RUNS]
     short = [re.sub(r"((, [0-9.]+){9})[^]]*\]", r"\1]", run) for run in kept]
     shutil.copytree(BENCHMARKS / "digits", folder / "digits")
     (folder / "digits.toml").write_text(head + "".join(short))
@@ -57,20 +57,27 @@ class Scenes:
         worker = Worker(self.world, f"{owner}-1", by=owner, hardware_class=hardware_class)
         return worker.confirm()
 
-    def replay(self, name, worker=None, *, claim=(), **how):
+    def replay(self, name, worker=None, *, claim=(), again=False, **how):
         """A replay of a submission, made by a worker; the ids of both."""
         worker = worker or self.trusted
         system = SYSTEM | {"hardware_class": worker.system["hardware_class"]}
         submission_id = self.world.submit(model=name, system=system, **dict(claim))
         self.ended[name] = self.world.verify(submission_id, reason=name)
         self.finish(self.ended[name], worker, **how)
+        if not again:
+            self.withdraw(submission_id)
         return submission_id, self.ended[name]
+
+    def withdraw(self, submission_id):
+        """Withdraw a submission: the next one with its configuration is no duplicate."""
+        self.world.post(f"/submissions/{submission_id}/withdrawal", {"reason": "-"}, by="alice")
 
     def replays(self):
         """Replays of log submissions on a worker that is believed alone."""
-        submission_id, _ = self.replay("verified")
+        submission_id, _ = self.replay("verified", again=True)
         self.ended["again"] = self.world.verify(submission_id, reason="again")
         self.finish(self.ended["again"])
+        self.withdraw(submission_id)
         self.replay("below the target", curve=BELOW)
         self.replay("open division", claim={"division": "open"})
         self.replay("own code", claim={"trained_with": "own"})
@@ -81,9 +88,11 @@ class Scenes:
         self.ended["tried again"] = self.world.verify(submission_id)
         self.lose()
         self.finish(self.ended["tried again"])
+        self.withdraw(submission_id)
         submission_id = self.world.submit(model="failed")
         self.ended["failed"] = self.world.verify(submission_id)
         self.trusted.fail("the loss is NaN", "lower the learning rate")
+        self.withdraw(submission_id)
         submission_id = self.world.submit(model="cancelled")
         self.ended["cancelled"] = self.world.verify(submission_id)
         self.world.post(f"/verifications/{self.ended['cancelled']}/cancel", {})
@@ -120,11 +129,14 @@ class Scenes:
             worker.report(job, lease)
 
     def pair(self):
-        """Two measured packages and their head-to-head."""
+        """Two measured packages, and the second five pairs of their head-to-head."""
         holder, challenger = self.measure("code", "a"), self.measure("other code", "b")
-        duel = {"challenger": challenger, "holder": holder, "pairs": 2, "reason": "who wins"}
-        self.ended["head-to-head"] = self.world.post("/duels", duel)["id"]
-        self.finish(self.ended["head-to-head"])
+        duel = {"challenger": challenger, "holder": holder, "reason": "who wins"}
+        first = self.finish(self.world.post("/duels", duel)["id"])
+        more = self.world.verification(first)["duel"]["continued_by"]
+        self.ended["head-to-head"] = self.finish(more)
+        more = self.world.verification(more)["duel"]["continued_by"]
+        self.world.post(f"/verifications/{more}/cancel", {})
 
     def code(self):
         """Packages that are trained twice from one seed, and that miss the target."""
@@ -163,7 +175,7 @@ class Scenes:
         self.replay("in bf16", claim=claim, **deepcopy(told))
 
     def calibrate(self, precision, **how):
-        asked = {"benchmark": "digits", "batch_sizes": [64], "runs": 8, "precision": precision}
+        asked = {"benchmark": "digits", "batch_sizes": [32], "runs": 8, "precision": precision}
         calibration = self.world.post("/calibrations", asked | {"reason": "new"})
         for _ in calibration["chunks"]:
             self.trusted.work(pace=0.01, **deepcopy(how))

@@ -347,7 +347,9 @@ _add("head-to-head", _hashed, [
     ("verdict", "cancelled_after_the_verdict", *_CANCELLED),
     (None, "cancelled_pair", *_CANCELLED, ("verdict.outcome", None), ("verdict.reasons", [])),
     ("times", "turned_pair", ("report.runs", _turn)),
-    ("verdict", "other_winner", ("verdict.outcome", "holder_faster")),
+    ("verdict", "without_earlier_pairs", ("plan.contest.earlier", [])),
+    ("verdict", "higher_threshold", ("plan.contest.threshold", 0.05)),
+    ("verdict", "other_winner", ("verdict.outcome", "challenger_faster")),
 ])  # fmt: skip
 _add("head-to-head", _sealed, [
     ("seeds", "other_settings", ("draw.beside.hyperparameters.1", {"batch_size": 64})),

@@ -43,7 +43,9 @@ def send_to(database, attempt_id, worker):
 def greet_as_servers(database, name, hardware_class="cpu-test"):
     """As if the server itself had confirmed a worker of this class, which said hello long ago."""
     now = utc_now() - timedelta(days=1)
-    row = WorkerRow(name=name, hardware_class=hardware_class, state="idle", system={})
+    row = WorkerRow(
+        name=name, hardware_class=hardware_class, state="idle", system=asdict(WORKER_SYSTEM)
+    )
     row.first_seen_at = row.last_seen_at = row.confirmed_at = now
     with database.write() as session:
         session.merge(row)

@@ -142,7 +142,7 @@ PLACES = {
         CLAIM, "hyperparameters.batch_size", None, "from 16 to 256",
     ),
     "other batch size": (
-        claim(hyperparameters={"batch_size": 32}), LOG, "global_batch_size", None, "32 as in the"
+        claim(hyperparameters={"batch_size": 64}), LOG, "global_batch_size", None, "64 as in the"
     ),
     "long claim": (claim(notes="x" * 300_000), CLAIM, None, None, "at most 262144 bytes"),
     "log not listed": (

@@ -13,7 +13,7 @@ from finishline.cli.options import Limit
 from finishline.cli.rows import asks_server
 from finishline.cli.screen import Screen
 from finishline.cli.tables import View, or_dash
-from finishline.rules.ranking import place_words
+from finishline.rules.ranking import busy_words, place_words
 
 Choice = str | None
 Metric = Annotated[
@@ -98,6 +98,11 @@ def leaderboard_lines(board: View, *, filtered: bool = False) -> Iterator[Render
     else:
         spare = [name for name in TABLES["times"].spare if name != board.get("metric")]
         yield table_of("times", entries, spare=tuple(spare))
+    for entry in entries:
+        if why := entry.get("not_first"):
+            yield Text(f"#{entry['rank']}, {entry['submission_id']}: {why}", style="yellow")
+        if why := busy_words(entry):
+            yield Text(f"{entry['submission_id']}: {why}", style="yellow")
     unranked: dict[str, list[str]] = {}
     for entry in entries:
         if (reason := entry.get("unranked_reason")) and place_words(entry) is None:

@@ -11,7 +11,6 @@ from finishline.cli.errors import CliError, ExitCode, UsageError
 from finishline.cli.rows import asks_server
 from finishline.cli.screen import Screen
 from finishline.cli.watching import ENDED, verdict_code, watch_verification
-from finishline.rules.verification.duel import FEWEST_PAIRS, MOST_PAIRS
 from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES
 
 KINDS = "; ".join(f"{name}: {PURPOSES[name].words.about}" for name in ASKED_FOR)
@@ -144,18 +143,20 @@ def duel(
     screen: Screen,
     challenger: Annotated[str, Argument(help="Id of submission A, the challenger.")],
     holder: Annotated[str, Argument(help="Id of submission B, which holds the record.")],
-    pairs: Annotated[int, Option(min=FEWEST_PAIRS, max=MOST_PAIRS, help="Pairs of runs.")] = 4,
     watch: Annotated[
         bool, Option("--watch", help="Show the runs and wait for the verdict.")
     ] = False,
-    reason: Annotated[str | None, Option(help="Reason, shown with the duel.")] = None,
+    reason: Annotated[str | None, Option(help="Reason, shown with it.")] = None,
 ) -> ExitCode:
     """Train two submissions in turn, A B B A, on one worker (organisers only).
 
-    With --watch the exit code is 0 if one side is faster or the runs cannot tell the two apart,
-    and 3 if it is inconclusive.
+    It ends after 5, 10, 20 or 30 pairs, as soon as the answer is clear. With --watch the exit code
+    is 0 with an answer, and 3 if it is inconclusive.
     """
-    body = {"challenger": challenger, "holder": holder, "pairs": pairs, "reason": reason}
-    view = _follow(server, server.post("/duels", body), screen, watch=watch, what="Duel")
+    body = {"challenger": challenger, "holder": holder, "reason": reason}
+    view = _follow(server, server.post("/duels", body), screen, watch=watch, what="Head-to-head")
+    while watch and view.get("outcome") == "continues" and view["duel"]["continued_by"]:
+        more = server.get(f"/verifications/{segment(view['duel']['continued_by'])}")
+        view = _follow(server, more, screen, watch=True, what="Head-to-head")
     says_something = view.get("outcome") not in (None, "inconclusive")
     return ExitCode.OK if says_something or not watch else ExitCode.NOT_VERIFIED

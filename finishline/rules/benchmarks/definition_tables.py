@@ -268,11 +268,15 @@ def read_reference_run(table: Fields) -> ReferenceRun:
     )
 
 
+FEWEST_PAIRS, MOST_PAIRS = 3, 30  # Of a head-to-head.
+
+
 @dataclass(frozen=True)
 class RankingRule:
-    """Evidence that is numbered; None stands for measured and published results."""
+    """Evidence that is numbered, by default measured and published, and pairs of a head-to-head."""
 
     numbers: tuple[str, ...] | None = None
+    pairs: int = 30
 
 
 def read_ranking(table: Fields) -> RankingRule:
@@ -281,7 +285,8 @@ def read_ranking(table: Fields) -> RankingRule:
     if not set(numbers or ()) <= set(NUMBERED_EVIDENCE):
         expected = "measured, published or both"
         raise table.fail("numbers", shown(list(numbers or ())), expected=expected)
-    return table.whole(RankingRule, numbers=numbers)
+    pairs = table.optional_integer("pairs", minimum=FEWEST_PAIRS, maximum=MOST_PAIRS)
+    return table.whole(RankingRule, numbers=numbers, pairs=MOST_PAIRS if pairs is None else pairs)
 
 
 MOST_ITEMS = 2000  # A backend's times, in whole passes, fit one line of the training process.

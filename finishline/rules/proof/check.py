@@ -41,7 +41,16 @@ from finishline.rules.verification.control_points import (
     calibrated_curves,
     check_curves,
 )
-from finishline.rules.verification.job import REPEAT, Case, Draw, Purpose, Request, beside_of, seal
+from finishline.rules.verification.job import (
+    REPEAT,
+    Case,
+    Contest,
+    Draw,
+    Purpose,
+    Request,
+    beside_of,
+    seal,
+)
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import ReplayReport, Training
 from finishline.rules.verification.purposes import PURPOSES
@@ -110,14 +119,12 @@ class Evidence:
         unable = self.purpose.why_not(self.benchmark, self.claims)
         if unable is not None:
             raise RuleError(unable, field="submission", expected=f"a {self.purpose.name}")
-        return self.purpose.plan(
-            Request(
-                self.benchmark,
-                bytes.fromhex(draw.nonce),
-                claims=self.claims,
-                wishes={"pairs": len(draw.seeds) // 2},
-            )
-        )
+        wishes = {"pairs": len(draw.seeds) // 2}
+        if not self.proof.submission.logs:  # The reference has as many runs as are wanted.
+            wishes["runs"] = len(draw.seeds)
+        nonce = bytes.fromhex(draw.nonce)
+        request = Request(self.benchmark, nonce, claims=self.claims, wishes=wishes)
+        return self.purpose.plan(request)
 
     def own_seeds(self) -> list[int]:
         """Draw the seeds of the claim that earlier versions trained first, by the nonce."""
@@ -136,6 +143,14 @@ class Evidence:
         submission = self.proof.submission
         _require("submission.curves", len(submission.curves), len(submission.runs))
         return [[evaluation_of(row) for row in curve] for curve in submission.curves]
+
+    def contest(self) -> Contest | None:
+        """What decided a head-to-head, None for another job."""
+        told = self.proof.plan.contest
+        if told is None:
+            return None
+        pairs = self.benchmark.ranking.pairs
+        return Contest(pairs, told.threshold, told.earlier, told.spread)
 
     def report(self) -> ReplayReport | None:
         """The report of a verification that is done. Raises RuleError for one too many or few."""
@@ -295,6 +310,8 @@ def _check_package(evidence: Evidence) -> str | None:
         return WITHOUT_LOGS
     for side in evidence.proof.sides:
         sha256 = side.claim_sha256
+        if side.claim.trained_with != "package":
+            continue
         index = INDEX.validate_json(evidence.file(sha256, "the claim"), strict=True)
         if sha256_of(index) != sha256:
             raise RuleError("not the canonical index", file=f"logs/{sha256}", expected=sha256)
@@ -327,6 +344,8 @@ def _check_score(evidence: Evidence) -> str | None:
     if evidence.logs is None:
         return WITHOUT_LOGS
     submission, benchmark = evidence.proof.submission, evidence.benchmark
+    if not submission.logs:
+        return "the reference claims no runs"
     scored = score_submission(
         evidence.file(submission.claim_sha256, "the claim"),
         {log.file: evidence.file(log.sha256, log.file) for log in submission.logs},
@@ -527,6 +546,7 @@ def _check_verdict(evidence: Evidence) -> str | None:
         claim=evidence.claims[0],
         runs=proof.submission.runs,
         curves=evidence.curves(),
+        contest=evidence.contest(),
     )
     again = evidence.purpose.judge(case)
     if again is None:

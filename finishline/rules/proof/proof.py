@@ -25,6 +25,7 @@ from finishline.rules.errors import RuleError
 from finishline.rules.measurements import PrecisionName
 from finishline.rules.run import PHASES
 from finishline.rules.scoring.scoring import RunScore
+from finishline.rules.statistics.aggregate import Spread
 from finishline.rules.submissions.claim import System, TrainedWith
 from finishline.rules.verification.messages import ControlPoint, Failure, ReplayReport, ReplayRun
 from finishline.rules.verification.report_check import StreamedEvent
@@ -165,7 +166,7 @@ class SubmissionPart(Part):
     """The claim, the hashes of its files, and the scores of its logs.
 
     `curves` has the rows of each run's curve. `waivers` are the rules that organisers had waived
-    for it at its verdict. `against` is the holder that the challenger of a duel was trained with.
+    for it at its verdict. `against` is the holder in a head-to-head.
     """
 
     id: str
@@ -200,13 +201,26 @@ class DrawPart(Part):
     own_runs: Annotated[int, Field(ge=0, exclude=True)] = 0  # No longer written.
 
 
+class ContestPart(Part):
+    """What decided a head-to-head besides its own runs, as the server knew it at the verdict.
+
+    `earlier` has the reports of the pairs before these. `spread` is of the hardware class, where
+    few pairs are planned.
+    """
+
+    threshold: float
+    spread: Spread | None
+    earlier: list[ReplayReport]
+
+
 class PlanPart(Part):
-    """The replays' control band, and their limits of time and tries."""
+    """The control band of replays, limits of time and tries, and what decided a head-to-head."""
 
     control_points: list[ControlPoint]
     max_attempts: int
     lease_seconds: float
     limit_seconds: float
+    contest: ContestPart | None = None
 
 
 class PostedEvaluation(Part):
@@ -280,14 +294,14 @@ class Proof(Part):
 
     @property
     def kind(self) -> Literal["replay", "entry", "duel"]:
-        """What it proves: a replay of logs, the runs of a package, or a duel of two sides."""
+        """What it proves: a replay of logs, the runs of a package, or a head-to-head."""
         if self.draw.beside.get("kind") == "duel":
             return "duel"
         return "entry" if self.submission.claim.trained_with == "package" else "replay"
 
     @property
     def sides(self) -> list[SubmissionPart]:
-        """The submissions that were trained: both of a duel."""
+        """The submissions that were trained: both of a head-to-head."""
         sides = (self.submission, self.submission.against)
         return [side for side in sides if side is not None]
 

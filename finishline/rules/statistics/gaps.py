@@ -82,12 +82,14 @@ def _t_below(t: float, degrees_of_freedom: int) -> float:
 class Gap:
     """The first side over the second: log of the ratio, its standard error and its freedom.
 
-    `ratio` is below 1 where the first side is less. `p_less` and `p_more` are one-sided.
+    `ratio` is below 1 where the first side is less. `p_less` and `p_more` are one-sided. `counted`
+    pairs have another number of degrees of freedom.
     """
 
     log_ratio: float
     error: float
     degrees_of_freedom: float
+    counted: int | None = None
 
     @property
     def ratio(self) -> float:
@@ -129,19 +131,9 @@ class Gap:
         return min(1.0, 2 * min(self.p_less, self.p_more))
 
     @property
-    def visible_percent(self) -> float:
-        """The least gap in percent that so many runs with this spread can show."""
-        return (self.high / self.ratio - 1) * 100
-
-    @property
     def pairs(self) -> int:
         """Number of pairs of a paired test."""
-        return round(self.degrees_of_freedom) + 1
-
-    @property
-    def log_stdev(self) -> float:
-        """Standard deviation of one pair's log ratio."""
-        return self.error * math.sqrt(self.pairs)
+        return self.counted or round(self.degrees_of_freedom) + 1
 
     @property
     def numbers(self) -> dict[str, float]:
@@ -324,13 +316,6 @@ def gap_to_claim(
     return Gap(distance, math.sqrt(variance * (1 / ours.count + 1 / weight)), freedom)
 
 
-def pairs_needed(gap: Gap, *, alpha: float) -> int | None:
-    """Pairs that find a true gap as wide as this one at `alpha` two-sided; None for no gap."""
-    if gap.log_ratio == 0.0:
-        return None
-    return count_needed(gap.log_stdev / abs(gap.log_ratio), sides=1.0, alpha=alpha)
-
-
 def count_needed(inverse_effect: float, *, sides: float, alpha: float) -> int | None:
     """n = ((z(1 - alpha / 2) + z(0.8)) s / d)^2 + z(1 - alpha / 2)^2 / (2 k), at least two.
 
@@ -341,11 +326,3 @@ def count_needed(inverse_effect: float, *, sides: float, alpha: float) -> int | 
     root = (certain + powerful) * inverse_effect
     wanted = root * root + certain**2 / (2 * sides)
     return max(2, math.ceil(wanted)) if wanted <= MOST_NEEDED else None
-
-
-def p_of_so_many_wins(won: int, *, of: int) -> float:
-    """Probability of at least `won` wins of so many, if each side wins with chance 1/2.
-
-    Source: the one-sided sign test (Arbuthnot, 1710).
-    """
-    return float(sum(math.comb(of, wins) for wins in range(won, of + 1)) / 2**of)

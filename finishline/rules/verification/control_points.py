@@ -145,13 +145,13 @@ def calibrated_curves(benchmark: Benchmark) -> list[KnownCurve]:
 def check_curves(report: ReplayReport, known: Sequence[KnownCurve]) -> None:
     """Raise RuleError, naming the run, if a run equals another of the report or a known one.
 
-    A known curve of the same seed may be equal: one machine trains a seed alike each time.
+    Curves of one seed may be equal: one machine trains a seed alike each time.
     """
     curves = [tuple(item.quality for item in run.evaluations) for run in report.runs]
     equal = [
         (second, other, f"run {first} of the report")
         for (first, curve), (second, other) in combinations(enumerate(curves), 2)
-        if are_twins(curve, other)
+        if report.runs[first].seed != report.runs[second].seed and are_twins(curve, other)
     ]
     equal += [
         (run.index, curve, stored.origin)

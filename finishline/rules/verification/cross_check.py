@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.verification.job import Case, Draw, Purpose, Request, Words
-from finishline.rules.verification.judge import why_not_timed
+from finishline.rules.verification.judge import is_disturbed, why_not_timed
 from finishline.rules.verification.judge_convergence import Curve, evaluations_of
 from finishline.rules.verification.messages import ReplayReport, ReplayRun, Training
 from finishline.rules.verification.replay import train_as_claimed
@@ -81,7 +81,8 @@ def agree(benchmark: Benchmark, first: ReplayReport, second: ReplayReport) -> Ou
         return "inconclusive"
     ours = second.system.hardware_class
     first_timed, second_timed = (
-        why_not_timed(each, hardware_class=ours) is None for each in (first, second)
+        why_not_timed(each, hardware_class=ours) is None and not is_disturbed(each)
+        for each in (first, second)
     )
     if not found.agrees or (first_timed and second_timed and not found.paced):
         return "rejected"

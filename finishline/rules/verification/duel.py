@@ -1,19 +1,22 @@
-"""A duel: two submissions' settings or packages trained in turn on one worker, pair by pair."""
+"""A head-to-head: two submissions trained in turn on one worker, pair by pair."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
+from finishline.rules.measurements import QUIET_CPU_SHARE
 from finishline.rules.statistics.aggregate import SHORTEST_SECONDS
-from finishline.rules.statistics.gaps import ALPHA, Gap, p_of_so_many_wins, paired_gap, pairs_needed
+from finishline.rules.statistics.gaps import Gap, paired_gap
 from finishline.rules.submissions.claim import Claim, System, trained_settings
-from finishline.rules.text import count_text, unseen_gap_text
+from finishline.rules.text import count_text
 from finishline.rules.verification.control_points import precision_of
 from finishline.rules.verification.entry import why_no_entry
 from finishline.rules.verification.job import (
     Case,
+    Contest,
     Purpose,
     Request,
     Words,
@@ -27,30 +30,45 @@ from finishline.rules.verification.messages import ReplayReport, ReplayRun, Trai
 from finishline.rules.verification.replay import why_not_replayable
 from finishline.rules.verification.verdict import DuelOutcome, Reason, ReasonCode, Verdict, Weight
 
-FEWEST_PAIRS, MOST_PAIRS = 2, 20
-FEWEST_PAIRS_TO_COUNT = 6  # The least n with (1/2)^n at most ALPHA / 2: fewer wins prove nothing.
+LOOKS = (5, 10, 20)  # Pairs after which a head-to-head may end early.
+FEWEST_TESTED = 10  # Before so many pairs a challenger can only lose, unless fewer are planned.
+# Wrong first places against one holder, over all tries of all submitters.
+FIRST_PLACE_ALPHA = 0.01
+TESTS = 3  # After 10, 20 and 30 pairs.
+MOST_VOID = 5
+FEWEST_FOR_OWN_SPREAD = 7  # Below so many planned pairs the spread of the class counts as well.
 EPOCHS_BETWEEN_EVALUATIONS = 1.0  # The references evaluate after each epoch.
 
 Side = Literal["challenger", "holder"]
 SIDES: tuple[Side, Side] = ("challenger", "holder")
 Ending = Literal["reached", "missed", "void"]
-Test = Literal["paired_t", "count"]
+
+
+def looks_of(pairs: int) -> tuple[int, ...]:
+    """The numbers of pairs after which a head-to-head of so many is looked at."""
+    return (*(look for look in LOOKS if look < pairs), pairs)
+
+
+def threshold(*, place: int, tries: int) -> float:
+    """The p-value below which a challenger takes first place: alpha / (3 s (s + 1) m (m + 1)).
+
+    m counts the head-to-heads of its submitter with this holder, and s is the submitter's place
+    among all who had one. The sum over all s, m and tests is alpha.
+    """
+    return FIRST_PLACE_ALPHA / (TESTS * place * (place + 1) * tries * (tries + 1))
 
 
 def why_no_duel(benchmark: Benchmark, challenger: Claim, holder: Claim) -> str | None:
     """Reason why two claims of one benchmark cannot be trained in turn, None if they can.
 
-    Times compare on one hardware class, and between two packages or two references.
+    Times compare on one hardware class.
     """
     if benchmark.reach.name == "fixed_stop":
         return "all runs of the benchmark stop at the same step, so none reaches the target sooner"
-    packages = [claim.package is not None for claim in (challenger, holder)]
-    if any(packages) and not all(packages):
-        one, other = SIDES if packages[0] else SIDES[::-1]
-        return f"the {one} is a package, the {other} is not: expected two packages or none"
     for side, claim in zip(SIDES, (challenger, holder), strict=True):
+        is_package = claim.package is not None
         of_entry, of_replay = why_no_entry(benchmark, [claim]), why_not_replayable(benchmark, claim)
-        unable = of_entry if packages[0] else of_replay
+        unable = of_entry if is_package else of_replay
         if unable is not None:
             return f"the {side} cannot be replayed: {unable}"
     if challenger.division != holder.division:
@@ -64,7 +82,7 @@ def why_no_duel(benchmark: Benchmark, challenger: Claim, holder: Claim) -> str |
 def plan_duel(request: Request) -> list[Training]:
     """Plan `pairs` of runs, the two claims in turn, each run with its complete settings.
 
-    Both packages of a pair train on the same drawn data, each with a seed of its own.
+    Both runs of a pair have one seed, and packages train on the same drawn data.
     """
     sides = []
     for claim in request.claims:
@@ -74,16 +92,16 @@ def plan_duel(request: Request) -> list[Training]:
             precision = precision_of(request.benchmark, claim)
             side = Training(package=request.package, settings=settings, seed=0, precision=precision)
         sides.append(side)
-    return plan_in_turn(request.entropy, sides, rounds=request.wishes["pairs"], one_seed=False)
+    return plan_in_turn(request.entropy, sides, rounds=request.wishes["pairs"], one_seed=True)
 
 
 @dataclass(frozen=True)
 class DuelRun:
-    """One run of a duel, with its number (from 0) in the whole.
+    """One run of a head-to-head, with its number (from 0) in its verification.
 
-    "missed" counts as infinitely long. "void" says nothing about the side, because the
-    infrastructure failed. `seconds` and `epochs` to the target are None unless it was reached, and
-    a package has no epochs.
+    "missed" counts as the slowest run of all. "void" says nothing about the side: the
+    infrastructure failed, or other programs had the processor. `seconds` and `epochs` to the target
+    are None unless it was reached, and a package has no epochs.
     """
 
     run: int
@@ -117,22 +135,50 @@ class Pair:
             return "holder"
         return None
 
+    def run_of(self, side: Side) -> DuelRun:
+        """The run of a side."""
+        return self.challenger if side == "challenger" else self.holder
+
     def missed(self, side: Side) -> bool:
         """Whether a side's run did not reach the target."""
-        return (self.challenger if side == "challenger" else self.holder).ending == "missed"
+        return self.run_of(side).ending == "missed"
+
+    @property
+    def is_void(self) -> bool:
+        """Whether a run of it says nothing."""
+        return "void" in (self.challenger.ending, self.holder.ending)
 
 
-def pair_runs(benchmark: Benchmark, report: ReplayReport) -> tuple[Pair, ...]:
-    """The pairs of a report, in the order they were trained. Raises RuleError for an odd number."""
-    runs = [_read_run(benchmark, run) for run in report.runs]
-    if len(runs) % 2:
-        expected = "two runs for each pair"
-        raise RuleError(count_text(len(runs), "run"), field="runs", expected=expected)
-    pairs = []
-    for at, first in list(enumerate(in_turn(SIDES, len(runs) // 2)))[::2]:
-        pair = runs[at : at + 2][:: 1 if first == "challenger" else -1]
-        pairs.append(Pair(at // 2 + 1, *pair))
+def pair_runs(benchmark: Benchmark, *reports: ReplayReport) -> tuple[Pair, ...]:
+    """The pairs of reports, in the order they were trained. Raises RuleError for an odd number.
+
+    The first five pairs that other programs disturbed are void. Later ones count, or a busy machine
+    would never end.
+    """
+    pairs: list[Pair] = []
+    for report in reports:
+        runs = [_read_run(benchmark, run) for run in report.runs]
+        if len(runs) % 2:
+            expected = "two runs for each pair"
+            raise RuleError(count_text(len(runs), "run"), field="runs", expected=expected)
+        for at, first in list(enumerate(in_turn(SIDES, len(runs) // 2)))[::2]:
+            step = 1 if first == "challenger" else -1
+            one, other = runs[at : at + 2][::step]
+            is_busy = any(_is_disturbed(run, report.system) for run in report.runs[at : at + 2])
+            if is_busy and sum(pair.is_void for pair in pairs) < MOST_VOID:
+                one, other = (
+                    DuelRun(each.run, each.seed, "void", None, None) for each in (one, other)
+                )
+            pairs.append(Pair(len(pairs) + 1, one, other))
     return tuple(pairs)
+
+
+def _is_disturbed(run: ReplayRun, system: WorkerSystem) -> bool:
+    share = run.processor_share
+    # A training on an accelerator waits for it: the time of its processor says nothing.
+    if share is None and run.cpu_seconds is not None and not system.accelerator_count:
+        share = run.cpu_seconds / run.parent_seconds if run.parent_seconds else None
+    return share is not None and share < QUIET_CPU_SHARE
 
 
 def _read_run(benchmark: Benchmark, run: ReplayRun) -> DuelRun:
@@ -149,24 +195,23 @@ def _read_run(benchmark: Benchmark, run: ReplayRun) -> DuelRun:
 
 @dataclass(frozen=True)
 class Duel:
-    """Result of a duel.
+    """Result of a head-to-head so far.
 
-    `time`, `epochs` and `pace` (seconds per epoch) compare the challenger with the holder over the
-    pairs in which both reached the target. `ahead` is the side that is rather the faster one, and
-    `p_value` the one-sided p-value of its being no faster, by the test that decided: "paired_t", or
-    "count" where a side missed the target. `pairs_needed` is about how many pairs would separate
-    sides that differ like these, None if that says nothing.
+    `time` compares the challenger with the holder, a run that missed with the slowest time of all.
+    `epochs` and `pace` (seconds per epoch) are over the pairs in which both reached the target.
+    `p_value` is one-sided: how likely are times like these if the challenger were no faster? It
+    wins below the threshold of the `rule`. `next_pairs` are trained before the next look.
     """
 
     pairs: tuple[Pair, ...]
     outcome: DuelOutcome
-    test: Test | None
-    ahead: Side | None
-    p_value: float | None
     time: Gap | None
     epochs: Gap | None
     pace: Gap | None
-    pairs_needed: int | None
+    p_value: float | None
+    rule: Contest
+    why: str
+    next_pairs: int = 0
 
     def won_by(self, side: Side) -> int:
         """Number of pairs a side won."""
@@ -177,52 +222,62 @@ class Duel:
         return sum(pair.missed(side) for pair in self.pairs)
 
 
-def judge_duel(pairs: Sequence[Pair], *, alpha: float = ALPHA) -> Duel:
-    """Judge which side reaches the target sooner, or that the runs cannot tell.
+def judge_duel(pairs: Sequence[Pair], rule: Contest | None = None) -> Duel:
+    """Judge whether the challenger is faster than the holder, isn't, or needs more pairs.
 
-    Each side is tested one-sided at alpha / 2. A side that always reached is tested by Student's t
-    on the log ratios of the pairs in which the other did too, as long as those are at least half of
-    all pairs. A run that missed the target has no time, and leaving it out would reward settings
-    that are fast when they work at all. So a side that missed any is judged by its count of wins,
-    with each missed run as a lost pair. A void run decides nothing.
+    A paired t-test on the logarithms of the times decides after 10, 20 and 30 pairs. A challenger
+    that isn't ahead at a look has lost. So has one that misses the target twice within ten pairs,
+    three times within twenty or four times within thirty.
     """
-    gaps = time, _, _ = _gaps(pairs)
-    tests = {side: _test(side, pairs, time) for side in SIDES}
-    known = {side: test for side, test in tests.items() if test is not None}
-    winner = min(known, key=lambda side: known[side][1], default=None)
-    if winner is None:
-        return Duel(tuple(pairs), "inconclusive", None, None, None, *gaps, None)
-    test, p_value = known[winner]
-    outcome: DuelOutcome = "not_separable"
-    if p_value <= alpha / 2:
-        outcome = "challenger_faster" if winner == "challenger" else "holder_faster"
-    needed = None
-    if outcome == "not_separable" and _any_missed(pairs):
-        needed = FEWEST_PAIRS_TO_COUNT if len(pairs) < FEWEST_PAIRS_TO_COUNT else None
-    elif outcome == "not_separable" and time is not None:
-        needed = pairs_needed(time, alpha=alpha)
-    return Duel(tuple(pairs), outcome, test, winner, p_value, *gaps, needed)
+    rule = rule or Contest()
+    counted = [pair for pair in pairs if not pair.is_void]
+    following = next((look for look in looks_of(rule.most_pairs) if look > len(counted)), None)
+    time, epochs, pace = _gaps(counted)
+    time = _at_least(time, rule)
+    p_value = None if time is None else time.p_less
+
+    def end(outcome: DuelOutcome, why: str, *, next_pairs: int = 0) -> Duel:
+        found = (tuple(pairs), outcome, time, epochs, pace, p_value, rule, why)
+        return Duel(*found, next_pairs)
+
+    missed = sum(pair.missed("challenger") for pair in counted)
+    if missed > most_missed(len(counted)):
+        return end("not_proven", f"the challenger missed the target in {count_text(missed, 'run')}")
+    if time is not None and (following is None or len(counted) in LOOKS):
+        if time.log_ratio >= 0:
+            return end("not_proven", "the challenger is not ahead")
+        is_tested = following is None or len(counted) >= FEWEST_TESTED
+        if is_tested and p_value is not None and p_value < rule.threshold:
+            return end("challenger_faster", "")
+    if following is None:
+        return end("not_proven", "the difference may be chance")
+    void = len(pairs) - len(counted)
+    if void > MOST_VOID:
+        return end("inconclusive", f"{void} pairs could not be compared")
+    return end("continues", "", next_pairs=following - len(counted))
 
 
-def _test(side: Side, pairs: Sequence[Pair], time: Gap | None) -> tuple[Test, float] | None:
-    """The test of one side for being the faster, and its one-sided p-value."""
-    always_reached = not any(pair.missed(side) for pair in pairs)
-    if always_reached and time is not None and 2 * time.pairs >= len(pairs):
-        return "paired_t", time.p_less if side == "challenger" else time.p_more
-    decided = [pair.winner for pair in pairs if pair.winner is not None]
-    if not decided or not _any_missed(pairs):
-        return None  # Too few pairs for a spread, and nothing missed to count.
-    return "count", p_of_so_many_wins(decided.count(side), of=len(decided))
+def most_missed(pairs: int) -> int:
+    """Runs that a challenger may miss within so many pairs: 1 of 10, 2 of 20, 3 of 30."""
+    return 1 if pairs <= 10 else 2 if pairs <= 20 else 3
 
 
-def _any_missed(pairs: Sequence[Pair]) -> bool:
-    return any(pair.missed(side) for pair in pairs for side in SIDES)
+def _at_least(time: Gap | None, rule: Contest) -> Gap | None:
+    """The gap of few pairs with the spread of the class, where that is larger."""
+    if time is None or rule.spread is None or rule.most_pairs >= FEWEST_FOR_OWN_SPREAD:
+        return time
+    error = rule.spread.stdev * math.sqrt(2 / time.pairs)
+    if error <= time.error:
+        return time
+    freedom = rule.spread.degrees_of_freedom
+    return replace(time, error=error, degrees_of_freedom=freedom, counted=time.pairs)
 
 
 def _gaps(pairs: Sequence[Pair]) -> tuple[Gap | None, Gap | None, Gap | None]:
-    """Times, epochs and paces of the pairs in which both sides reached the target."""
+    """Gap of all times, and of the epochs and paces where both sides reached the target."""
     runs = [(pair.challenger, pair.holder) for pair in pairs]
-    times = [(one.seconds, other.seconds) for one, other in runs if one.seconds and other.seconds]
+    slowest = max((run.seconds for pair in runs for run in pair if run.seconds), default=None)
+    times = [(one.seconds or slowest, other.seconds or slowest) for one, other in runs if slowest]
     epochs = [(one.epochs, other.epochs) for one, other in runs if one.epochs and other.epochs]
     paces = [
         (one.seconds / one.epochs, other.seconds / other.epochs)
@@ -238,16 +293,14 @@ def _gaps(pairs: Sequence[Pair]) -> tuple[Gap | None, Gap | None, Gap | None]:
 
 
 def duel_reasons(duel: Duel, *, claimed_on: System, trained_on: WorkerSystem) -> list[Reason]:
-    """Reasons for a duel's result: the time first, then where the time comes from."""
-    is_open = duel.outcome in ("not_separable", "inconclusive")
-    weight: Weight = "leaves_open" if is_open else "supports"
+    """Reasons for a result: the time first, then where the time comes from."""
+    weight: Weight = "supports" if duel.outcome == "challenger_faster" else "leaves_open"
     reasons = [Reason("duel_time", weight, duel_sentence(duel), _time_numbers(duel))]
     for side in SIDES:
         missed, runs = duel.missed_by(side), len(duel.pairs)
         text = (
-            f"{missed} of the {side}'s {count_text(runs, 'run')} did not reach the target: each is "
-            f"a lost pair, left out of the ratio because it has no time, and the {side} is judged "
-            "by its count of wins"
+            f"{missed} of the {side}'s {count_text(runs, 'run')} did not reach the target: each "
+            "counts as the slowest run of all"
         )
         if missed:
             numbers = {"missed": float(missed), "runs": float(runs)}
@@ -273,49 +326,35 @@ def duel_reasons(duel: Duel, *, claimed_on: System, trained_on: WorkerSystem) ->
 
 
 def duel_sentence(duel: Duel) -> str:
-    """The verdict of a duel in one sentence."""
-    if duel.outcome == "inconclusive":
-        return "too few decided pairs to say which is faster"
-    p_text = f"one-sided p = {duel.p_value:.2g} for the {duel.ahead}"
-    needed, seen = duel.pairs_needed, ""
-    if duel.test == "count" or duel.time is None:
-        won = [duel.won_by(side) for side in SIDES]
-        how = (
-            f"of {sum(won)} decided pairs the challenger won {won[0]} and the holder {won[1]} "
-            f"({p_text})"
-        )
-        more = f"; if runs miss the target, at least {needed} pairs are needed"
-    else:
-        how = (
-            f"the challenger took {duel.time.ratio:.3f} times the holder's time "
-            f"(95 % {duel.time.low:.3f} to {duel.time.high:.3f}, {p_text}) "
-            f"over {duel.time.pairs} pairs"
-        )
-        seen = f"; {unseen_gap_text(duel.time.visible_percent)}"
-        more = f"; about {needed} pairs are needed to show a difference like this one"
-    if duel.outcome == "not_separable":
-        told = more if needed is not None else ""
-        return f"these runs cannot tell the two apart: {how}{seen}{told}"
-    winner = "challenger" if duel.outcome == "challenger_faster" else "holder"
-    return f"the {winner} is faster: {how}"
+    """The result of a head-to-head in one sentence."""
+    counted = count_text(sum(not pair.is_void for pair in duel.pairs), "pair")
+    if duel.time is None or duel.p_value is None:
+        return duel.why or f"{counted} so far"
+    how = (
+        f"the challenger took {duel.time.ratio:.3f} times the holder's time "
+        f"(95 % {duel.time.low:.3f} to {duel.time.high:.3f}) over {counted}"
+    )
+    needed = f"one-sided p = {duel.p_value:.2g}, first place needs p < {duel.rule.threshold:.2g}"
+    if duel.outcome == "challenger_faster":
+        return f"the challenger is faster: {how}, {needed}"
+    if duel.outcome == "continues":
+        return f"more pairs are needed: {how}, {needed}"
+    return f"not proven, {duel.why}: {how}, {needed}"
 
 
 def _time_numbers(duel: Duel) -> dict[str, float]:
     numbers = {} if duel.time is None else duel.time.numbers
     if duel.p_value is not None:
-        numbers["p_value"] = min(1.0, 2 * duel.p_value)  # Two-sided, as in every proof so far.
-    one_sided = _test("challenger", duel.pairs, duel.time)
-    if one_sided is not None:
-        numbers["p_challenger_no_faster"] = one_sided[1]
+        numbers["p_value"] = duel.p_value
+    numbers |= duel.rule.numbers
     for side in SIDES:
         numbers[f"{side}_won"] = float(duel.won_by(side))
-    if duel.pairs_needed is not None:
-        numbers["pairs_needed"] = float(duel.pairs_needed)
     return numbers
 
 
 def _judge(case: Case) -> Verdict:
-    duel = judge_duel(pair_runs(case.benchmark, case.report))
+    rule = case.contest or Contest()
+    duel = judge_duel(pair_runs(case.benchmark, *rule.earlier, case.report), rule)
     claimed_on = case.require_claim().system
     reasons = duel_reasons(duel, claimed_on=claimed_on, trained_on=case.report.system)
     return Verdict(duel.outcome, tuple(reasons))
@@ -326,17 +365,18 @@ DUEL = Purpose(
     plan=plan_duel,
     judge=_judge,
     why_not=lambda benchmark, claims: why_no_duel(benchmark, *claims),
-    unable="cannot have a duel",
+    unable="cannot have a head-to-head",
     words=Words(
         to_do="train",
         doing="Training",
         endings={
             "challenger_faster": "The challenger is faster.",
-            "holder_faster": "The holder is faster.",
-            "not_separable": "These runs cannot tell the two apart.",
-            "": "The duel of {runs} is inconclusive.",
+            "not_proven": "The challenger is not proven to be faster.",
+            "continues": "More pairs are needed.",
+            "": "The head-to-head of {runs} is inconclusive.",
         },
         subject="either submission",
+        name="head-to-head",
     ),
     claims=2,
     seals_settings=True,

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
-from finishline.rules.measurements import QUIET_CPU_SHARE
 from finishline.rules.statistics.aggregate import SHORTEST_SECONDS, measured_seconds
 from finishline.rules.statistics.gaps import Gap, paired_gap
 from finishline.rules.submissions.claim import Claim
@@ -22,7 +21,7 @@ from finishline.rules.verification.job import (
     plan_in_turn,
     trainings_of,
 )
-from finishline.rules.verification.judge import is_excused, open_unless_timed
+from finishline.rules.verification.judge import is_excused, note_disturbed, open_unless_timed
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import PACKAGE_PREFIX, ReplayReport, ReplayRun, Training
 from finishline.rules.verification.verdict import Reason, ReasonCode, Verdict, Weight
@@ -65,7 +64,7 @@ def judge_entry(case: Case) -> Verdict:
     if controls:
         reasons.append(_judge_control(benchmark, [run for run in made if run.index in controls]))
     reasons += [_judge_repeat(made, repeat=index) for index in sorted(repeats)]
-    reasons += _judge_processor(trained)
+    reasons += note_disturbed(case.report)
     return Verdict.of([*reasons, *open_unless_timed(case)])
 
 
@@ -126,19 +125,6 @@ def _judge_control(benchmark: Benchmark, controls: Sequence[ReplayRun]) -> Reaso
         return Reason("control_learned", "supports", f"{message}reached {reached}", numbers)
     message += f"reached {reached} where {needed.value:g} shows learning"
     return Reason("carried_knowledge", "leaves_open", message, numbers)
-
-
-def _judge_processor(trained: Sequence[ReplayRun]) -> list[Reason]:
-    """Note that a run waited for a processor. A package with too many threads waits as well."""
-    shares = [run.processor_share for run in trained if run.processor_share is not None]
-    least = min(shares, default=1.0)
-    if least >= QUIET_CPU_SHARE:
-        return []
-    message = (
-        f"one of its runs had a processor in {least:.0%} of the time in which it could use one: "
-        "other work ran on the host, or it has more threads than it is granted"
-    )
-    return [Reason("processor_waited", "note", message, {"share": least, "quiet": QUIET_CPU_SHARE})]
 
 
 def _judge_repeat(made: Sequence[ReplayRun], *, repeat: int) -> Reason:
@@ -244,7 +230,7 @@ def judge_ablation(case: Case) -> Verdict:
     if len(effects) < len(variants_of(claim.factors)) - 1:
         told = "not every variant was trained, for no fault of the package"
         reasons.append(Reason("infrastructure", "leaves_open", told))
-    return Verdict.of([*reasons, *open_unless_timed(case)])
+    return Verdict.of([*reasons, *note_disturbed(case.report), *open_unless_timed(case)])
 
 
 def _reason(effect: FactorEffect, *, of: int) -> Reason:

@@ -12,6 +12,7 @@ from finishline.rules.errors import RuleError
 from finishline.rules.measurements import PrecisionName
 from finishline.rules.run import Evaluation
 from finishline.rules.scoring.scoring import RunScore
+from finishline.rules.statistics.aggregate import Spread
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.verification.messages import (
     PACKAGE_PREFIX,
@@ -46,11 +47,33 @@ class Request:
 
 
 @dataclass(frozen=True)
+class Contest:
+    """What decides a head-to-head: its pairs at most, the threshold of p, and earlier reports.
+
+    With few pairs the `spread` of the hardware class counts where it is larger.
+    """
+
+    most_pairs: int = 30
+    threshold: float = 0.01 / 12
+    earlier: Sequence[ReplayReport] = ()
+    spread: Spread | None = None
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """Figures that a verdict keeps: they change as others challenge, and as runs are added."""
+        numbers = {"threshold": self.threshold}
+        if self.spread is not None:
+            numbers["class_stdev"] = self.spread.stdev
+            numbers["class_freedom"] = self.spread.degrees_of_freedom
+        return numbers
+
+
+@dataclass(frozen=True)
 class Case:
     """A report with all that it is judged by.
 
     `runs`, `curves` and `latency_ms` are the claim's. `checked` is the report of which an
-    independent rerun repeats a run.
+    independent rerun repeats a run. `contest` is of a head-to-head.
     """
 
     benchmark: Benchmark
@@ -61,6 +84,7 @@ class Case:
     curves: Sequence[Sequence[Evaluation]] = ()
     latency_ms: float | None = None
     checked: ReplayReport | None = None
+    contest: Contest | None = None
 
     def require_claim(self) -> Claim:
         """Return the claim. Raises ValueError for a job without one."""
@@ -124,7 +148,7 @@ class Purpose:
     @property
     def organisers_decide(self) -> bool:
         """Whether a report of another owner's worker leaves the verdict open."""
-        return self.checks_claims == "inference"
+        return self.checks_claims == "inference" or self.claims == 2
 
 
 @dataclass(frozen=True)

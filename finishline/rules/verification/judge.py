@@ -71,9 +71,16 @@ def judge(
     reasons = [
         _judge_reach(benchmark, claim, report, planned),
         *_judge_band(benchmark, claim, report, planned),
+    ]
+    if not runs and not claim.run_files:  # The reference claims no time.
+        untimed = why_not_timed(report, hardware_class=claim.system.hardware_class)
+        noted = [] if untimed is None else [untimed]
+        return Verdict.of([*reasons, *noted, *note_disturbed(report)])
+    reasons += [
         convergence(case, policy),
         *judge_floor(benchmark, runs, curves, report),
         judge_time(case, policy),
+        *note_disturbed(report),
         *judge_precision(claim, report),
     ]
     return Verdict.of(reasons)
@@ -210,11 +217,6 @@ def why_not_timed(report: ReplayReport, *, hardware_class: str) -> Reason | None
     if report.drift is not None:
         message = f"time was not compared: the worker was {report.drift}"
         return Reason("worker_drifted", "note", message)
-    share = cpu_share(report)
-    if share < QUIET_CPU_SHARE:
-        message = "time was not compared: the worker's processor was shared with other work"
-        numbers = {"cpu_share": share, "needed": QUIET_CPU_SHARE}
-        return Reason("noisy_host", "note", message, numbers)
     return None
 
 
@@ -225,8 +227,28 @@ def open_unless_timed(case: Case) -> list[Reason]:
     return [] if found is None else [replace(found, weight="leaves_open")]
 
 
+def note_disturbed(report: ReplayReport) -> list[Reason]:
+    """Note that other programs had the processor: the times count, and may be too long."""
+    if not is_disturbed(report):
+        return []
+    message = "other programs had the processor: the time may be longer than on an idle machine"
+    numbers = {"cpu_share": cpu_share(report), "needed": QUIET_CPU_SHARE}
+    return [Reason("noisy_host", "note", message, numbers)]
+
+
+def is_disturbed(report: ReplayReport) -> bool:
+    """Whether other programs had the processor during a run."""
+    return cpu_share(report) < QUIET_CPU_SHARE
+
+
 def cpu_share(report: ReplayReport) -> float:
-    """Lowest share of the processor of any run, or 1.0 on an accelerator."""
+    """Lowest share of the processor of any run, as its sandbox measured it.
+
+    Without a sandbox it is the processor's time over the clock's, and 1.0 on an accelerator.
+    """
+    measured = [run.processor_share for run in report.runs if run.processor_share is not None]
+    if measured:
+        return min(measured)
     if report.system.accelerator_count:
         return 1.0
     shares = [

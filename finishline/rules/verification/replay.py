@@ -20,11 +20,13 @@ from finishline.rules.verification.messages import Measure, Training
 from finishline.rules.verification.verdict import Verdict
 
 
-def draw_replay(benchmark: Benchmark, claim: Claim, *, entropy: bytes) -> Draw:
+def draw_replay(
+    benchmark: Benchmark, claim: Claim, *, entropy: bytes, wanted: int | None = None
+) -> Draw:
     """Draw the number of runs of a verification and their seeds, from 32 random bytes.
 
     Between min_runs and max_runs, twice as many where the claimed settings are not calibrated.
-    Raises RuleError if the claim cannot be replayed.
+    `wanted` is another number. Raises RuleError if the claim cannot be replayed.
     """
     reason = why_not_replayable(benchmark, claim)
     if reason is not None or benchmark.replay is None:
@@ -35,7 +37,7 @@ def draw_replay(benchmark: Benchmark, claim: Claim, *, entropy: bytes) -> Draw:
     runs = policy.min_runs + int.from_bytes(digest[:8], "big") % span
     if not is_calibrated(benchmark, claim):
         runs *= 2
-    return draw(entropy, runs=runs)
+    return draw(entropy, runs=wanted or runs)
 
 
 def why_not_replayable(benchmark: Benchmark, claim: Claim) -> str | None:
@@ -69,7 +71,12 @@ def train_as_claimed(request: Request, drawn: Draw, *measure: Measure) -> list[T
 
 def plan_replay(request: Request) -> list[Training]:
     """Plan the trainings of a replay, for each drawn seed."""
-    drawn = draw_replay(request.benchmark, request.claims[0], entropy=request.entropy)
+    drawn = draw_replay(
+        request.benchmark,
+        request.claims[0],
+        entropy=request.entropy,
+        wanted=request.wishes.get("runs"),
+    )
     return train_as_claimed(request, drawn, "tta", "profile")
 
 

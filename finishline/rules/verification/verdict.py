@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Outcome = Literal["verified", "rejected", "inconclusive"]
-DuelOutcome = Literal["challenger_faster", "holder_faster", "not_separable", "inconclusive"]
+DuelOutcome = Literal["challenger_faster", "not_proven", "continues", "inconclusive"]
 ReasonCode = Literal[
     "reached_target",
     "within_band",
@@ -46,7 +46,6 @@ ReasonCode = Literal[
     "repeat_equal",
     "repeat_differs",
     "repeat_not_compared",
-    "processor_waited",
     "factor_effect",
 ]
 Weight = Literal["supports", "rejects", "leaves_open", "note"]

@@ -22,7 +22,7 @@ class Attempt(Base):
     """One try at a verification on one worker. `fence` counts its claims.
 
     `accelerators` are those of the worker when it claimed. `clock_slack_seconds` is how far from
-    the server's clock its report could be; None before one was accepted.
+    the server's clock its report could be; None before one was right.
     `run_started_at` is when the run under way was announced, `last_evaluation` the latest event of
     one, `log_tail` the end of a failed run's output, or the last output heard of a lost attempt.
 

@@ -18,7 +18,8 @@ class Pool(Base):
     are dropped. Of the pools of one key the latest that is not closed holds.
 
     `owners` of workers stand behind its runs. All organisers are one of them, and
-    `by_organisers` tells whether they are.
+    `by_organisers` tells whether they are. `is_busy` tells whether other programs had the
+    processor in the latest verification.
     """
 
     __tablename__ = "pools"
@@ -45,6 +46,7 @@ class Pool(Base):
     measured_at: Mapped[datetime | None]
     owners: Mapped[int] = mapped_column(default=0)
     by_organisers: Mapped[bool] = mapped_column(default=False)
+    is_busy: Mapped[bool] = mapped_column(default=False)
 
 
 class PoolRun(Base):

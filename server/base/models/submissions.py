@@ -41,7 +41,9 @@ class Submission(Base):
 
     `trained_with` is "reference" or "own" code, or "package" for one that is measured: it has no
     runs, and the hash of its `package` is `claim_sha256`. `tuning` has the trials and seconds of
-    the search that found its settings, where its submitter states them.
+    the search that found its settings, where its submitter states them. While the reference's runs
+    make its time, `model` and `framework` are the reference's. Its submitter's words are in
+    `claimed_model` and `claimed_framework`.
 
     One that was published elsewhere has a row in `published`, and `evidence` says so too; it is
     kept with whatever rules it breaks.
@@ -61,7 +63,7 @@ class Submission(Base):
             *("benchmark_id", "kind", "tta_seconds", "division", "status", "eligible"),
             *("withdrawn_at", "embargoed", "submitted_at", "id"),
             *("latency_ms", "measured_latency_ms", "cost_usd_per_10000", "evidence", "check_word"),
-            *("pool_id", "duplicate_of"),
+            *("pool_id", "duplicate_of", "user_id"),
         ),
         # Every column that counts of handed-in submissions read, for the same reason.
         Index(
@@ -104,6 +106,8 @@ class Submission(Base):
     precision_measured: Mapped[str | None] = mapped_column(String(10))
     trained_with: Mapped[str] = mapped_column(String(10), default="own")
     tuning: Mapped[dict[str, Any] | None]
+    claimed_model: Mapped[str | None] = mapped_column(Text)
+    claimed_framework: Mapped[str | None] = mapped_column(Text)
     energy_joules: Mapped[float | None]
     embargoed: Mapped[bool] = mapped_column(default=False)
     withdrawn_at: Mapped[datetime | None]

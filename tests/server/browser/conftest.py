@@ -125,7 +125,7 @@ def filled(replay, variants, client, alice, olivia, ada, make_report, tell_canar
         headers=alice.headers,
     )
     assert entered.status_code == 201, entered.text
-    duel = {"challenger": replay.submission_id, "holder": variants[2], "pairs": 2, "reason": "why"}
+    duel = {"challenger": replay.submission_id, "holder": variants[2], "reason": "why"}
     batches = {"benchmark": "digits", "batch_sizes": [64, 32], "runs": 12, "reason": "new torch"}
     person = {"name": LONG[:99], "organisation": LONG[:100], "email": f"{LONG[:200]}@a.example"}
     ask("/organisations", {"name": LONG[:100]}, by=ada)

@@ -141,7 +141,8 @@ def test_an_address_is_asked_then_told_then_ended(
     assert "is confirmed" in client.post(link).text
     assert "not confirmed yet" not in listed(client, alice)
 
-    replay.report(replay.claim().json(), make_report(replay.seeds()))
+    missed = make_report(replay.seeds(), qualities=[60.0, 90.0])
+    replay.report(replay.claim().json(), missed)
     hooks.run(lambda: len(post.mails) == 2)
     told = post.mails[1]
     assert post.receivers[1] == ["ada@example.org"]
@@ -153,7 +154,7 @@ def test_an_address_is_asked_then_told_then_ended(
     assert re.fullmatch(r"<msg_[0-9a-f]{20}\.[0-9a-f]{15}@finishline\.example>", told["Message-ID"])
     text = told.get_content()
     assert f"https://finishline.example/submissions/{replay.submission_id}" in text
-    assert "Status: verified" in text
+    assert "Status: rejected" in text
     assert told.get_content_type() == "text/plain"
     assert told["List-Unsubscribe-Post"] == "List-Unsubscribe=One-Click"
     ends = told["List-Unsubscribe"].removeprefix("<https://finishline.example").removesuffix(">")

@@ -1,0 +1,254 @@
+"""Simulate head-to-heads: wrong first places, gains that are found, pairs, and the shown time.
+
+`python -m perf.statistics` prints these figures. Times are lognormal with a variation of 5 %, and
+the runs of a head-to-head follow each other as A B B A. `judge_all` is `judge_duel` for many
+head-to-heads at once, and a test compares the two.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtr
+
+from finishline.rules.statistics.aggregate import SHORTEST_SECONDS, measured_seconds
+from finishline.rules.verification.duel import (
+    FEWEST_FOR_OWN_SPREAD,
+    FEWEST_TESTED,
+    SIDES,
+    looks_of,
+    most_missed,
+    threshold,
+)
+from finishline.rules.verification.job import in_turn
+from perf.harness import Bars
+
+SEED = 20_270
+VARIATION = 0.05
+SIGMA = math.sqrt(math.log(1 + VARIATION**2))
+PAIRS = 30
+BURST, BURST_RUNS, BURST_CHANCE = 1.3, 5, 0.04  # A burst begins at one run in 25.
+STEPS = 8
+FEW_PAIRS = (3, 6)
+SLOW_SHARE, SLOW, FAST = 0.1, 1.45, 0.95  # On average as long as the holder's.
+LOST, VARIANTS, FEWEST_CHOSEN = 20, 20, 100
+CLASS_FREEDOM = 60  # Many runs of a class: its spread is known well.
+REFERENCE_RUNS, MEASURED_RUNS = 10, 3
+FALSE_BAR = 1.1
+
+Numbers = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Noise:
+    """How times are disturbed, by bursts, by evaluations once per epoch, or by the challenger."""
+
+    name: str = ""
+    is_bursty: bool = False
+    scatter: float = 1.0  # The challenger's log times, over those of its class.
+    rounds: Callable[[Numbers], Numbers] | None = None
+
+
+PLAIN = Noise()
+NOISES = (
+    PLAIN,
+    Noise(", bursts", is_bursty=True),
+    Noise(", 8 steps", rounds=np.rint),
+    Noise(", 8 or 9 steps", rounds=np.ceil),
+    Noise(", scatters twice as much", scatter=2.0),
+)
+
+
+def hold_first_places(bars: Bars, trials: int) -> None:
+    """Print the figures of head-to-heads, and compare them with their bars."""
+    for noise in NOISES:
+        for name, percent in false_first_places(trials=trials, noise=noise).items():
+            bars.hold(f"{name}{noise.name}: wrong first", percent, " %", at_most=FALSE_BAR)
+    for what, place, nth in (("first", 1, 1), ("after a rival's 20", 2, 1), ("third try", 1, 3)):
+        for gain, bar in ((5, None), (10, 99.0), (20, 99.0)):
+            tried = try_once(gain / 100, trials=trials, limit=threshold(place=place, tries=nth))
+            _say(bars, f"{gain} % faster, {what}", *tried, at_least=bar)
+    for gain in (0, -5):
+        _say(bars, f"{gain} % faster", *try_once(gain / 100, trials=trials))
+    for missed in (5, 10, 20):
+        tried = try_once(0.1, trials=trials, misses=missed / 100)
+        _say(bars, f"10 % faster, misses {missed} %", *tried)
+    _say(bars, "one run in ten slow, equal mean", *try_once(0.0, trials=trials, is_gamble=True))
+    for pairs in FEW_PAIRS:
+        for noise in NOISES:
+            percent = max(false_first_places(trials=trials, noise=noise, most_pairs=pairs).values())
+            name = f"{pairs} pairs{noise.name}: wrong first, the worst of five"
+            # With few pairs the spread of the class is taken on trust.
+            bars.hold(name, percent, " %", at_most=FALSE_BAR if noise.scatter == 1 else None)
+        for gain in (10, 20, 30):
+            tried = try_once(gain / 100, trials=trials, most_pairs=pairs)
+            _say(bars, f"{pairs} pairs, {gain} % faster", *tried)
+    for name, bias in shown_times(trials=trials).items():
+        bars.hold(f"{name}: shown time beside the true one", bias, " %")
+
+
+def _say(
+    bars: Bars, name: str, won: Flags, pairs: Counts, *, at_least: float | None = None
+) -> None:
+    bars.hold(f"{name}: first place", 100 * float(won.mean()), " %", at_least=at_least)
+    bars.hold(f"{name}: pairs", float(pairs.mean()))
+
+
+def false_first_places(
+    *, trials: int, noise: Noise = PLAIN, most_pairs: int = PAIRS
+) -> dict[str, float]:
+    """Percent of holders that an equally fast program replaces, by tries and accounts."""
+    found = {}
+    for accounts, tries, asked in ((1, 50, (1, 20, 50)), (20, 1, (20,)), (5, 20, (100,))):
+        random = np.random.default_rng([SEED, accounts, most_pairs])
+        replaced = np.zeros(trials, dtype=bool)
+        for number in range(accounts * tries):
+            left = np.flatnonzero(~replaced)
+            limit = threshold(place=number // tries + 1, tries=number % tries + 1)
+            times = draw(random, len(left), most_pairs, noise=noise)
+            spread = class_spread(random, len(left), noise)
+            replaced[left] = judge_all(*times, limit, most_pairs=most_pairs, spread=spread)[0]
+            if number + 1 in asked:
+                name = f"{accounts} x {(number + 1) // accounts} tries"
+                found[name] = 100 * float(replaced.mean())
+    return found
+
+
+def class_spread(random: np.random.Generator, trials: int, noise: Noise = PLAIN) -> Numbers:
+    """The spread of a run's log time, as many runs of the class tell it."""
+    sigma = np.log(draw(random, 1000, noise=noise)[1]).std()
+    drawn: Numbers = sigma * np.sqrt(random.chisquare(CLASS_FREEDOM, trials) / CLASS_FREEDOM)
+    return drawn
+
+
+def draw(
+    random: np.random.Generator,
+    trials: int,
+    pairs: int = PAIRS,
+    *,
+    gain: float = 0.0,
+    noise: Noise = PLAIN,
+) -> tuple[Numbers, Numbers]:
+    """Times of challenger and holder, (trials, pairs) each."""
+    runs = np.exp(random.normal(0, SIGMA, (trials, 2 * pairs)))
+    # The server plans the pairs up to each look anew.
+    stages = np.diff((0, *looks_of(pairs)))
+    order = [side for stage in stages for side in in_turn(SIDES, int(stage))]
+    is_challenger = np.array([side == "challenger" for side in order])
+    runs[:, is_challenger] = (1 - gain) * runs[:, is_challenger] ** noise.scatter
+    if noise.is_bursty:
+        begins = random.random((trials, 2 * pairs + BURST_RUNS - 1)) < BURST_CHANCE
+        windows = np.lib.stride_tricks.sliding_window_view(begins, BURST_RUNS, axis=1)
+        runs[windows.any(axis=2)] *= BURST
+    if noise.rounds is not None:
+        runs = noise.rounds(STEPS * runs) / STEPS
+    return runs[:, is_challenger], runs[:, ~is_challenger]
+
+
+def judge_all(
+    challenger: Numbers,
+    holder: Numbers,
+    limit: float,
+    *,
+    most_pairs: int = PAIRS,
+    spread: Numbers | None = None,
+) -> tuple[Flags, Counts]:
+    """Which challengers win, and after how many pairs each head-to-head ends.
+
+    A run that misses the target is infinite. `spread` is that of the class, of few pairs only.
+    """
+    won, pairs = np.zeros(len(challenger), dtype=bool), np.zeros(len(challenger), dtype=np.int64)
+    going = np.arange(len(challenger))
+    for look in looks_of(most_pairs):
+        sides = np.stack([challenger[going, :look], holder[going, :look]])
+        missed = np.isinf(sides)
+        slowest = np.where(missed, 0.0, sides).max(axis=(0, 2))
+        logs = np.log(np.where(missed, slowest[:, None], sides))
+        differences = logs[0] - logs[1]
+        ratio = differences.mean(axis=1)
+        rounding = np.hypot(*(SHORTEST_SECONDS / np.exp(logs.mean(axis=2)))) / math.sqrt(12)
+        error = np.maximum(differences.std(axis=1, ddof=1), rounding) / math.sqrt(look)
+        freedom = np.full(len(going), look - 1.0)
+        if spread is not None and most_pairs < FEWEST_FOR_OWN_SPREAD:
+            of_class = spread[going] * math.sqrt(2 / look)
+            freedom = np.where(of_class > error, CLASS_FREEDOM, freedom)
+            error = np.maximum(error, of_class)
+        lost = (missed[0].sum(axis=1) > most_missed(look)) | (ratio >= 0)
+        is_tested = look >= min(FEWEST_TESTED, most_pairs)
+        wins = ~lost & is_tested & (stdtr(freedom, ratio / error) < limit)
+        won[going], pairs[going] = wins, look
+        going = going[~lost & ~wins]
+    return won, pairs
+
+
+def try_once(
+    gain: float,
+    *,
+    trials: int,
+    limit: float = threshold(place=1, tries=1),
+    misses: float = 0.0,
+    is_gamble: bool = False,
+    most_pairs: int = PAIRS,
+) -> tuple[Flags, Counts]:
+    """Head-to-heads of a program that is faster by a share of the holder's time."""
+    random = np.random.default_rng([SEED, 1, round(1000 + 100 * gain), most_pairs])
+    challenger, holder = draw(random, trials, most_pairs, gain=gain)
+    drawn = random.random(challenger.shape)
+    challenger[drawn < misses] = math.inf
+    if is_gamble:
+        challenger *= np.where(drawn < SLOW_SHARE, SLOW, FAST)
+    spread = class_spread(random, trials)
+    return judge_all(challenger, holder, limit, most_pairs=most_pairs, spread=spread)
+
+
+def shown_times(*, trials: int) -> dict[str, float]:
+    """How far the mean shown time is from the true one, in percent.
+
+    A challenger of three runs starts a head-to-head if its time is below that of the holder, which
+    has ten. A winner's time is taken over all its runs, a loser's over its first three.
+    """
+    found = {}
+    for percent in (5, 10):
+        random = np.random.default_rng([SEED, 2, percent])
+        before, own = (draw(random, trials, gain=gain)[0] for gain in (percent / 100, 0.0))
+        before, own = before[:, :MEASURED_RUNS], own[:, :REFERENCE_RUNS]
+        starts = seconds_of(before) < seconds_of(own)
+        challenger, holder = draw(random, trials, gain=percent / 100)
+        won, pairs = judge_all(challenger, holder, threshold(place=1, tries=1))
+        runs = [np.append(*each) for each in zip(before, _first(challenger, pairs), strict=True)]
+        after = seconds_of(runs) / (1 - percent / 100) - 1
+        early = seconds_of(before) / (1 - percent / 100) - 1
+        for name, biases, chosen in (
+            ("of all", early, np.ones(trials, dtype=bool)),
+            ("won, before", early, starts & won),
+            ("won", after, starts & won),
+            ("lost", early, starts & ~won),
+            ("lost, with the head-to-head's runs", after, starts & ~won),
+        ):
+            if chosen.sum() >= FEWEST_CHOSEN:
+                found[f"{percent} % faster, {name}"] = 100 * float(biases[chosen].mean())
+    random = np.random.default_rng([SEED, 3])
+    pools = list(draw(random, trials)[1][:, :REFERENCE_RUNS])
+    for _ in range(LOST):
+        challenger, holder = draw(random, trials)
+        _won, pairs = judge_all(challenger, holder, threshold(place=1, tries=1))
+        pools = [np.append(*each) for each in zip(pools, _first(holder, pairs), strict=True)]
+    found[f"holder after {LOST} head-to-heads"] = 100 * float(seconds_of(pools).mean() - 1)
+    variants = [seconds_of(draw(random, trials)[0][:, :MEASURED_RUNS]) for _ in range(VARIANTS)]
+    found[f"fastest of {VARIANTS} equally fast variants"] = 100 * float(
+        np.min(variants, 0).mean() - 1
+    )
+    return found
+
+
+def _first(times: Numbers, pairs: Counts) -> list[Numbers]:
+    return [each[:count] for each, count in zip(times, pairs, strict=True)]
+
+
+def seconds_of(runs: Iterable[Numbers]) -> Numbers:
+    """The measured time of each submission by its runs."""
+    return np.array([measured_seconds(each.tolist()) for each in runs], dtype=float)

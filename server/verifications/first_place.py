@@ -1,0 +1,306 @@
+"""First place of each board: its holder, the head-to-heads that decided it, and whose turn is next.
+
+A board is a benchmark's, a division's and a hardware class's. Its reference is the first holder. A
+challenger takes first place by a head-to-head with the holder.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, NamedTuple
+
+from sqlalchemy import and_, func, select
+from sqlalchemy.orm import Session
+
+from finishline.rules.ranking import POSSIBLE
+from finishline.rules.verification.purposes import DUEL
+from server.base.models import Pool, PoolRun, Submission, User, Verification
+from server.base.standing import OPEN
+
+REFERENCE = "reference"  # The user whose submissions are the references.
+FEWEST_TO_LOSE = 20  # Runs of a holder, of which more than a fifth missed the target.
+MOST_RETRIES = 3
+Board = tuple[str, str]  # A division and a hardware class.
+MeetingState = Literal["open", "won", "not_proven", "void", "cancelled"]
+
+
+class Measured(NamedTuple):
+    """A measured submission, withdrawn ones included.
+
+    `submitter` is the user, or the organisation as a negative number.
+    """
+
+    submission_id: str
+    submitter: int
+    submitted_at: datetime
+    seconds: float
+    measured_at: datetime
+    runs: int
+    reached: int
+    is_live: bool
+    is_reference: bool
+
+    @property
+    def may_hold(self) -> bool:
+        """Whether it may be first: live, and not missing the target in more than a fifth."""
+        missed = self.runs - self.reached
+        return self.is_live and not (self.runs >= FEWEST_TO_LOSE and missed > self.runs / 5)
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """A head-to-head, with all its stages: its latest verification and what it found."""
+
+    verification_id: str
+    challenger: str
+    holder: str
+    state: MeetingState
+    started_at: datetime
+    ended_at: datetime | None = None
+    p_value: float | None = None
+    threshold: float | None = None
+    ratio: float | None = None
+
+
+@dataclass(frozen=True)
+class Holding:
+    """A submission that came to first place, and the head-to-head that brought it there."""
+
+    submission_id: str
+    since: datetime
+    seconds: float
+    runs: int
+    beaten: str | None = None
+    verification_id: str | None = None
+    p_value: float | None = None
+    ratio: float | None = None
+
+
+@dataclass(frozen=True)
+class FirstPlace:
+    """First place of one board. `met` has the head-to-heads with the present holder."""
+
+    holdings: tuple[Holding, ...] = ()
+    holder: Measured | None = None
+    rows: Mapping[str, Measured] = field(default_factory=dict)
+    met: Mapping[str, Sequence[Meeting]] = field(default_factory=dict)
+    is_busy: bool = False
+
+    def why_not_first(self, submission_id: str, seconds: float) -> str | None:
+        """Why a row with a lower time than the holder's is not first; None for other rows."""
+        if self.holder is None or submission_id == self.holder.submission_id:
+            return None
+        if seconds >= self.holder.seconds:
+            return None
+        meetings = self.met.get(submission_id, ())
+        if not meetings:
+            return "lower mean, its head-to-head waits"
+        last = meetings[-1]
+        if last.state == "open":
+            return "lower mean, its head-to-head is running"
+        if last.p_value is None:
+            return "lower mean, its head-to-head had no result"
+        return f"lower mean, not proven: p = {last.p_value:.2g}"
+
+    def challengers(self) -> list[str]:
+        """Rows that should have a head-to-head next: of who had the fewest, the oldest first."""
+        if self.holder is None or self.is_busy:
+            return []
+        tried: dict[int, int] = {}
+        for challenger, meetings in self.met.items():
+            row = self.rows.get(challenger)
+            if row is not None:
+                tried[row.submitter] = tried.get(row.submitter, 0) + len(meetings)
+        wanted = [
+            row
+            for row in self.rows.values()
+            if row.may_hold
+            and row.submission_id != self.holder.submission_id
+            and row.seconds < self.holder.seconds
+            and _may_try(self.met.get(row.submission_id, ()))
+        ]
+        wanted.sort(key=lambda row: (tried.get(row.submitter, 0), row.submitted_at))
+        return [row.submission_id for row in wanted]
+
+
+def _may_try(meetings: Sequence[Meeting]) -> bool:
+    """Whether a submission may still meet the holder: once, and again if nothing was found."""
+    return not meetings or (meetings[-1].state == "void" and len(meetings) < MOST_RETRIES)
+
+
+def find_first_place(rows: Sequence[Measured], meetings: Sequence[Meeting]) -> FirstPlace:
+    """Follow the head-to-heads of a board, in the order they ended, from its first holder on."""
+    known = {row.submission_id: row for row in rows}
+    in_order = sorted(rows, key=lambda row: (not row.is_reference, row.measured_at, row.seconds))
+    live = [row for row in in_order if row.is_live]
+    first = next((row for row in in_order if row.is_reference), None) or next(iter(live), None)
+    if first is None:
+        return FirstPlace(rows=known)
+    holdings = [_holding(first)]
+    for meeting in sorted(meetings, key=lambda each: each.ended_at or each.started_at):
+        winner = known.get(meeting.challenger)
+        loser = known.get(meeting.holder)
+        followed = loser is None or not loser.is_live or _has_held(holdings, meeting.holder)
+        if meeting.state == "won" and winner is not None and followed:
+            holdings.append(_holding(winner, meeting))
+    held = [known[each.submission_id] for each in holdings if each.submission_id in known]
+    able = [row for row in held if row.may_hold] or [row for row in live if row.may_hold][:1]
+    holder = able[-1] if able else None
+    if holder is not None and not _has_held(holdings, holder.submission_id):
+        holdings.append(_holding(holder))
+    met: dict[str, list[Meeting]] = {}
+    for meeting in meetings:
+        if holder is not None and meeting.holder == holder.submission_id:
+            met.setdefault(meeting.challenger, []).append(meeting)
+    is_busy = any(meeting.state == "open" for meeting in meetings)
+    return FirstPlace(tuple(holdings), holder, known, met, is_busy)
+
+
+def _has_held(holdings: Iterable[Holding], submission_id: str) -> bool:
+    return any(each.submission_id == submission_id for each in holdings)
+
+
+def _holding(row: Measured, meeting: Meeting | None = None) -> Holding:
+    if meeting is None:
+        return Holding(row.submission_id, row.measured_at, row.seconds, row.runs)
+    return Holding(
+        row.submission_id,
+        meeting.ended_at or meeting.started_at,
+        row.seconds,
+        row.runs,
+        beaten=meeting.holder,
+        verification_id=meeting.verification_id,
+        p_value=meeting.p_value,
+        ratio=meeting.ratio,
+    )
+
+
+def read_first_places(session: Session, benchmark_id: str) -> dict[Board, FirstPlace]:
+    """First place of each board of a benchmark, as everybody sees it."""
+    rows = _read_measured(session, benchmark_id)
+    boards = {row.submission_id: board for board, found in rows.items() for row in found}
+    meetings: dict[Board, list[Meeting]] = {}
+    for meeting in read_meetings(session, benchmark_id):
+        board = boards.get(meeting.holder) or boards.get(meeting.challenger)
+        if board is not None:
+            meetings.setdefault(board, []).append(meeting)
+    return {
+        board: find_first_place(found, meetings.get(board, ())) for board, found in rows.items()
+    }
+
+
+def _read_measured(session: Session, benchmark_id: str) -> dict[Board, list[Measured]]:
+    counts = (
+        select(
+            PoolRun.pool_id,
+            func.count().label("runs"),
+            func.count(PoolRun.seconds).label("reached"),
+        )
+        .group_by(PoolRun.pool_id)
+        .subquery()
+    )
+    is_live = and_(
+        Submission.withdrawn_at.is_(None),
+        Submission.evidence == "measured",
+        Submission.eligible,
+        Submission.duplicate_of.is_(None),
+    )
+    query = (
+        select(
+            Submission.id,
+            Submission.division,
+            Pool.hardware_class,
+            func.coalesce(-User.organisation_id, User.id).label("submitter"),
+            User.name.label("user"),
+            Submission.submitted_at,
+            Pool.measured_seconds,
+            Pool.measured_at,
+            counts.c.runs,
+            counts.c.reached,
+            is_live.label("is_live"),
+        )
+        .join(Pool, Pool.id == Submission.pool_id)
+        .join(User, User.id == Submission.user_id)
+        .join(counts, counts.c.pool_id == Pool.id)
+        .where(
+            Submission.benchmark_id == benchmark_id,
+            Submission.kind == "train",
+            Submission.embargoed.is_(False),
+            Pool.measured_seconds.between(*POSSIBLE["tta_seconds"]),
+            Pool.measured_at.is_not(None),
+        )
+        .order_by(Submission.submitted_at, Submission.id)
+    )
+    found: dict[Board, list[Measured]] = {}
+    for row in session.execute(query):
+        measured = Measured(
+            row.id,
+            row.submitter,
+            row.submitted_at,
+            row.measured_seconds,
+            row.measured_at,
+            row.runs,
+            row.reached,
+            bool(row.is_live),
+            row.user == REFERENCE,
+        )
+        found.setdefault((row.division, row.hardware_class), []).append(measured)
+    return found
+
+
+STAGE = (
+    *(Verification.id, Verification.submission_id, Verification.against_id, Verification.state),
+    *(Verification.outcome, Verification.created_at, Verification.ended_at),
+)
+
+
+def read_meetings(session: Session, benchmark_id: str) -> list[Meeting]:
+    """The head-to-heads of a benchmark in the order they began, the stages of each as one."""
+    query = (
+        select(*STAGE)
+        .join(Submission, Submission.id == Verification.submission_id)
+        .where(Verification.kind == DUEL.name, Submission.benchmark_id == benchmark_id)
+        .order_by(Verification.created_at, Verification.id)
+    )
+    stages = session.execute(query).all()
+    judged = [stage.id for stage in stages if stage.outcome is not None]
+    reasons: dict[str, Sequence[Any]] = {}
+    if judged:  # They are long.
+        told = select(Verification.id, Verification.reasons).where(Verification.id.in_(judged))
+        reasons = {row.id: row.reasons for row in session.execute(told)}
+    found: list[Meeting] = []
+    going_on: dict[tuple[str, str], int] = {}
+    for stage in stages:
+        pair = str(stage.submission_id), str(stage.against_id)
+        place = going_on.pop(pair, len(found))
+        started_at = stage.created_at if place == len(found) else found[place].started_at
+        found[place : place + 1] = [_meeting(stage, started_at, reasons.get(stage.id, ()))]
+        if stage.outcome == "continues":
+            going_on[pair] = place
+    return found
+
+
+def _meeting(stage: Any, started_at: datetime, reasons: Sequence[Any]) -> Meeting:
+    numbers: dict[str, float] = next(
+        (each["numbers"] for each in reasons if each["code"] == "duel_time"), {}
+    )
+    state: MeetingState = "void"
+    if stage.state in OPEN or stage.outcome == "continues":
+        state = "open"
+    elif stage.outcome == "challenger_faster":
+        state = "won"
+    elif stage.outcome == "not_proven":
+        state = "not_proven"
+    elif stage.state == "cancelled":
+        state = "cancelled"
+    return Meeting(
+        stage.id,
+        str(stage.submission_id),
+        str(stage.against_id),
+        state,
+        started_at,
+        stage.ended_at,
+        p_value=numbers.get("p_value"),
+        threshold=numbers.get("threshold"),
+        ratio=numbers.get("ratio"),
+    )

@@ -1,0 +1,285 @@
+"""Settle boards: give each its reference, and let the next challenger meet the holder."""
+
+import io
+import json
+import logging
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.submissions.claim import System
+from finishline.rules.verification.duel import looks_of
+from finishline.rules.verification.purposes import DUEL, PURPOSES, REPLAY
+from server.base.artifacts import ArtifactStore, Staged
+from server.base.board_versions import board_versions, lock_boards, raise_board_version
+from server.base.database import utc_now
+from server.base.errors import ServerError
+from server.base.models import Submission, User, WorkerRow
+from server.base.replay_estimate import Estimator
+from server.base.services import Services
+from server.base.standing import claim_of, kind_that_checks, reference_model
+from server.base.viewer import ORGANISER
+from server.benchmarks.queries import definition, keep_definition
+from server.people.accounts import ORGANISERS
+from server.submissions.duplicates import configuration_sha256, link
+from server.submissions.quotas import allowances, use_of_gpu_seconds
+from server.submissions.rows import new_id, no_result, stored_result, table_of
+from server.submissions.service import lock_submissions
+from server.verifications.duels import begin_duel, require_comparable
+from server.verifications.first_place import REFERENCE, Board, FirstPlace, read_first_places
+from server.verifications.service import request_verification
+
+log = logging.getLogger(__name__)
+REFERENCE_RUNS = 10
+
+
+class BoardSettler:
+    """Settles each board whose version changed since the last time."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._settled: dict[str, int] = {}
+
+    def settle(self) -> bool:
+        """Queue the references and head-to-heads that are due; returns if any may be."""
+        database, did = self._services.database, False
+        with database.read(ORGANISER) as session:
+            versions = board_versions(session)
+        for benchmark_id, version in versions.items():
+            benchmark = self._services.benchmarks.get(benchmark_id)
+            if benchmark is None or self._settled.get(benchmark_id) == version:
+                continue
+            did = self._settle(benchmark) or did
+            self._settled[benchmark_id] = version
+        return did
+
+    def _settle(self, benchmark: Benchmark) -> bool:
+        with self._services.database.read(ORGANISER) as session:
+            is_due = bool(_boards_without_reference(session, benchmark)) or any(
+                place.challengers()
+                for place in read_first_places(session, benchmark.benchmark_id).values()
+            )
+        if is_due:
+            settle_board(self._services, benchmark)
+        return is_due
+
+
+def settle_board(services: Services, benchmark: Benchmark) -> None:
+    """Give each board of a benchmark its reference, and each holder its next challenger."""
+    store, settings = services.artifacts, services.settings
+    claims = {division: _claim_file(store, benchmark, division) for division in benchmark.divisions}
+    with services.database.write() as session:
+        lock_boards(session, [benchmark.benchmark_id])
+        for board in _boards_without_reference(session, benchmark):
+            if _waits_for_reference(session, benchmark, board):
+                continue  # Its runs are shared between the divisions.
+            keep_definition(session, benchmark, settings.benchmarks_dir)
+            _add_reference(session, benchmark, board, claims[board[0]])
+        session.flush()
+        for board, place in read_first_places(session, benchmark.benchmark_id).items():
+            if not _waits_for_reference(session, benchmark, board):
+                _begin_next(services, session, place)
+        store.keep(store.settle(claims.values()))
+
+
+def _boards_without_reference(session: Session, benchmark: Benchmark) -> list[Board]:
+    """Boards on which something is or was trained, and no reference yet."""
+    if benchmark.replay is None:
+        return []
+    hardware_class = Submission.system["hardware_class"].as_string()
+    of_it = (Submission.benchmark_id == benchmark.benchmark_id, Submission.kind == "train")
+    trained = session.execute(
+        select(Submission.division, hardware_class)
+        .where(
+            *of_it,
+            (Submission.status == "verifying") | (Submission.evidence == "measured"),
+            Submission.embargoed.is_(False),
+            Submission.withdrawn_at.is_(None),
+            Submission.trained_with != "own",
+        )
+        .distinct()
+    )
+    known = session.execute(
+        select(Submission.division, hardware_class)
+        .join(Submission.user)
+        .where(*of_it, User.name == REFERENCE)
+    )
+    made = {(row[0], row[1]) for row in known}
+    return sorted({(row[0], row[1]) for row in trained} - made)
+
+
+def _waits_for_reference(session: Session, benchmark: Benchmark, board: Board) -> bool:
+    """Whether a reference is being measured on the class of a board."""
+    found = session.scalars(
+        select(Submission.status)
+        .join(Submission.user)
+        .where(
+            Submission.benchmark_id == benchmark.benchmark_id,
+            Submission.system["hardware_class"].as_string() == board[1],
+            User.name == REFERENCE,
+        )
+    )
+    return "verifying" in set(found)
+
+
+def _claim_file(store: ArtifactStore, benchmark: Benchmark, division: str) -> Staged:
+    claim = {
+        "benchmark": benchmark.benchmark_id,
+        "division": division,
+        "model": reference_model(benchmark, {}),
+        "trained_with": "reference",
+        "hyperparameters": {},
+        "runs": [],
+    }
+    return store.stage(io.BytesIO(json.dumps(claim, indent=2, sort_keys=True).encode()))
+
+
+def _add_reference(session: Session, benchmark: Benchmark, board: Board, claim: Staged) -> None:
+    """Hand in the reference of a board, and queue its ten runs.
+
+    In another division it is the same training: its runs are shared.
+    """
+    division, hardware_class = board
+    worker = session.scalars(
+        select(WorkerRow)
+        .where(WorkerRow.hardware_class == hardware_class, WorkerRow.confirmed_at.is_not(None))
+        .order_by(WorkerRow.last_seen_at.desc())
+        .limit(1)
+    ).first()
+    if worker is None:
+        return
+    user = _reference_user(session)
+    submission = Submission(
+        id=new_id(),
+        user_id=user.id,
+        user=user,
+        benchmark_id=benchmark.benchmark_id,
+        benchmark_sha256=benchmark.sha256,
+        division=division,
+        model=reference_model(benchmark, {}),
+        framework="PyTorch",
+        system=table_of(_system_of(worker)),
+        hyperparameters={},
+        claim_sha256=claim.sha256,
+        status="claimed",
+        kind="train",
+        trained_with="reference",
+        eligible=True,
+        result=stored_result(no_result(benchmark)),
+        request_sha256=claim.sha256,
+        submitted_at=utc_now(),
+        evidence="claimed",
+        check_word="none",
+    )
+    session.add(submission)
+    session.flush()
+    submission.configuration_sha256 = configuration_sha256(benchmark, claim_of(submission))
+    twin = session.scalars(
+        select(Submission)
+        .where(
+            Submission.benchmark_id == benchmark.benchmark_id,
+            Submission.user_id == user.id,
+            Submission.id != submission.id,
+            Submission.pool_id.is_not(None),
+            Submission.system["hardware_class"].as_string() == hardware_class,
+        )
+        .limit(1)
+    ).first()
+    _take_the_place_of_equals(session, submission)
+    if twin is not None:
+        submission.pool_id, submission.status = twin.pool_id, twin.status
+        submission.evidence, submission.check_word = twin.evidence, twin.check_word
+        raise_board_version(session, benchmark.benchmark_id, submission_id=submission.id)
+        return
+    request_verification(
+        session,
+        submission,
+        requested_by=user.id,
+        reason="the first holder of its board",
+        purpose=REPLAY,
+        wishes={"runs": REFERENCE_RUNS},
+    )
+
+
+def _take_the_place_of_equals(session: Session, reference: Submission) -> None:
+    """Make earlier submissions of the reference's own settings its duplicates."""
+    equals = select(Submission).where(
+        Submission.configuration_sha256 == reference.configuration_sha256,
+        Submission.id != reference.id,
+        Submission.duplicate_of.is_(None),
+        Submission.embargoed.is_(False),
+        Submission.withdrawn_at.is_(None),
+    )
+    for one in session.scalars(equals).unique().all():
+        reference.pool_id = reference.pool_id or one.pool_id
+        link(session, one, reference)
+
+
+def _reference_user(session: Session) -> User:
+    found = session.scalar(select(User).where(User.name == REFERENCE))
+    if found is None:
+        found = User(name=REFERENCE, role="submitter", created_at=utc_now(), known_at=utc_now())
+        session.add(found)
+        session.flush()
+    return found
+
+
+def _system_of(worker: WorkerRow) -> System:
+    system = worker.system
+    return System(
+        name=worker.hardware_class,
+        hardware_class=worker.hardware_class,
+        processor=system["processor"],
+        processor_count=system["processor_count"],
+        memory_gib=system["memory_gib"],
+        accelerator=system["accelerator"],
+        accelerator_count=system["accelerator_count"],
+    )
+
+
+def _begin_next(services: Services, session: Session, place: FirstPlace) -> None:
+    """Let the first challenger whose quota has room meet the holder."""
+    if place.holder is None:
+        return
+    for submission_id in place.challengers():
+        lock_submissions(session, submission_id, place.holder.submission_id)
+        challenger = session.get_one(Submission, submission_id)
+        holder = session.get_one(Submission, place.holder.submission_id)
+        try:
+            require_comparable(session, challenger, holder)
+        except ServerError as why:
+            log.info("no head-to-head of %s: %s", submission_id, why)
+            continue
+        reserved = _room_of(services, session, challenger, holder)
+        if reserved is None:
+            continue
+        verification = begin_duel(
+            session,
+            challenger,
+            holder,
+            requested_by=challenger.user_id,
+            reason="its measured time is below the holder's",
+        )
+        verification.gpu_seconds_reserved = reserved
+        raise_board_version(session, challenger.benchmark_id)
+        return
+
+
+def _room_of(
+    services: Services, session: Session, challenger: Submission, holder: Submission
+) -> float | None:
+    """Accelerator seconds of the first pairs, both sides; None where the quota has no room."""
+    wanted = 0.0
+    for side in (challenger, holder):
+        benchmark = definition(session, side.benchmark_sha256)
+        kind = kind_that_checks(side)
+        each = Estimator(session, kind).estimate(side, benchmark, claim_of(side))
+        seconds = each.seconds / each.runs * looks_of(benchmark.ranking.pairs)[0]
+        wanted += seconds * PURPOSES[DUEL.name].devices(each.accelerators)
+    if challenger.user.role in ORGANISERS:
+        return wanted
+    limits = allowances(session, services.settings, challenger.user_id, lock=True)
+    allowed = limits["gpu_seconds_per_month"]
+    use = use_of_gpu_seconds(session, challenger.user_id, allowed=allowed, wanted=wanted)
+    return wanted if allowed is None or use.used + wanted <= allowed else None

@@ -1,0 +1,231 @@
+"""First place of a board: the reference, head-to-heads, withdrawals, and whose turn is next."""
+
+from dataclasses import replace
+
+import pytest
+
+from server.verifications.settle import BoardSettler
+from tests.support.build import WORKER_SYSTEM, Replay, build_report, measure
+
+BOARD = "/api/v1/leaderboards/digits"
+SYSTEM = {"hardware_class": "cpu-test"}
+OPEN = {"division": "open", "code_url": "https://example.org/code"}
+
+
+@pytest.fixture
+def settle(client):
+    """What the dispatch does after each change of a board."""
+    return BoardSettler(client.app.state.services).settle
+
+
+@pytest.fixture
+def queued(client, settle, database, walter):
+    """Settles the boards, and returns the jobs that wait then, the newest first."""
+
+    def find():
+        settle()
+        found = client.get("/api/v1/verifications?state=queued").json()["verifications"]
+        return [
+            Replay(client, database, walter, each["submission_id"], each["id"]) for each in found
+        ]
+
+    return find
+
+
+@pytest.fixture
+def row_of(measured, alice):
+    """A measured row of the class of the tests, with settings of its own."""
+
+    def make(batch_size, seconds_per_epoch, *, by=alice, **claim):
+        settings = {"batch_size": batch_size}
+        how = {"hyperparameters": settings, "system": SYSTEM, "by": by, "model": f"b{batch_size}"}
+        return measured(seconds_per_epoch=seconds_per_epoch, **OPEN | how | claim)
+
+    return make
+
+
+@pytest.fixture
+def reference(row_of, queued, client):
+    """The id of the reference, measured at 0.118 s an epoch; a first row of 0.2 s made it due."""
+    row_of(32, 0.2)
+    (job,) = queued()
+    assert job.view()["runs_planned"] == 10
+    measure(job, seconds_per_epoch=0.118)
+    return job.submission_id
+
+
+def fight(job, challenger, holder, *, qualities=None):
+    """Train the pairs of a head-to-head at these paces, a little uneven."""
+    runs = []
+    for index, seed in enumerate(job.seeds()):
+        is_challenger = index % 4 in (0, 3)
+        pace = (challenger if is_challenger else holder) * (1 + 0.003 * (index * 7 % 5))
+        own = qualities if is_challenger else None
+        (run,) = build_report([seed], seconds_per_epoch=pace, qualities=own).runs
+        runs.append(replace(run, index=index))
+    answer = job.report(job.claim().json(), replace(build_report([]), runs=runs))
+    assert answer.status_code == 200, answer.text
+    return job.view()
+
+
+def rows(client, **query):
+    found = client.get(BOARD, params={"division": "open"} | query).json()
+    return [(each["rank"], each["submission_id"]) for each in found["entries"]]
+
+
+def records(client):
+    found = client.get("/api/v1/benchmarks/digits/records").json()["divisions"]
+    return [each for each in found if each["division"] == "open"]
+
+
+def row(client, submission_id):
+    entries = client.get(BOARD, params={"division": "open"}).json()["entries"]
+    return next(each for each in entries if each["submission_id"] == submission_id)
+
+
+def test_the_reference_is_the_first_holder_of_a_board(reference, queued, client):
+    entries = client.get(BOARD, params={"division": "open"}).json()["entries"]
+    first, second = entries
+    assert (first["rank"], first["submission_id"]) == (1, reference)
+    assert (first["submitter"], first["is_holder"], first["measured_runs"]) == (
+        "reference",
+        True,
+        10,
+    )
+    assert (first["model"], first["claimed_seconds"]) == ("Digits reference", None)
+    assert (second["rank"], second["not_first"]) == (2, None)
+    assert queued() == []
+    (division,) = records(client)
+    assert [each["submission_id"] for each in division["records"]] == [reference]
+    assert client.get(f"/submissions/{reference}").status_code == 200
+    assert client.get(f"/api/v1/submissions/{reference}/verifications").status_code in (
+        200,
+        404,
+        405,
+    )
+
+
+def test_a_lower_mean_is_not_first_before_its_head_to_head(reference, row_of, queued, client):
+    faster = row_of(128, 0.1)
+    assert rows(client)[:2] == [(1, reference), (2, faster)]
+    assert row(client, faster)["not_first"] == "lower mean, its head-to-head waits"
+
+    (job,) = queued()
+
+    view = job.view()
+    assert (view["kind"], view["submission_id"], view["against_id"]) == ("duel", faster, reference)
+    assert row(client, faster)["not_first"] == "lower mean, its head-to-head is running"
+    assert queued() == [] or [each.verification_id for each in queued()] == [job.verification_id]
+
+
+def test_a_challenger_takes_first_place_head_to_head(reference, row_of, queued, client):
+    faster = row_of(128, 0.1)
+    (job,) = queued()
+    assert fight(job, 0.1, 0.118)["outcome"] == "continues"
+    (job,) = queued()
+
+    ended = fight(job, 0.1, 0.118)
+
+    assert (ended["outcome"], len(ended["duel"]["pairs"])) == ("challenger_faster", 10)
+    assert rows(client)[:2] == [(1, faster), (2, reference)]
+    assert row(client, faster)["is_holder"]
+    (division,) = records(client)
+    assert [each["submission_id"] for each in division["records"]] == [reference, faster]
+    record = division["records"][-1]
+    assert (record["beaten"], record["verification_id"]) == (reference, job.verification_id)
+    assert record["p_value"] < 0.01 / 12
+    assert row(client, faster)["measured_runs"] == 3 + 10
+    assert row(client, reference)["measured_runs"] == 10 + 10
+    assert queued() == []
+
+
+def test_a_challenger_that_is_not_ahead_keeps_its_place(reference, row_of, queued, client):
+    unlucky = row_of(128, 0.117)
+    (job,) = queued()
+
+    assert fight(job, 0.13, 0.118)["outcome"] == "not_proven"
+
+    assert rows(client)[0] == (1, reference)
+    assert row(client, unlucky)["not_first"].startswith("lower mean, not proven: p = ")
+    assert queued() == []  # It meets this holder once.
+    (division,) = records(client)
+    (missed,) = division["not_records"]
+    assert (missed["submission_id"], missed["holder"]) == (unlucky, reference)
+
+
+def test_a_replayed_row_has_the_model_of_the_reference(row_of, client):
+    sent = row_of(32, 0.2, model="Quantum-GPT", framework="Ours")
+    entry = row(client, sent)
+    named = ("Digits reference, batch size 32", "Quantum-GPT")
+    assert (entry["model"], entry["claimed_model"]) == named
+    assert entry["framework"].startswith("PyTorch")
+    page = client.get(f"/submissions/{sent}").text
+    assert "Claimed model: Quantum-GPT" in page
+    assert "Quantum-GPT" not in client.get("/benchmarks/digits?division=open").text
+    assert "Quantum-GPT" not in client.get("/").text
+
+
+def test_whoever_had_the_fewest_is_next(reference, row_of, queued, alice, bob):
+    first = row_of(128, 0.1, by=alice)
+    (job,) = queued()
+    row_of(48, 0.1, by=alice)
+    bobs = row_of(96, 0.1, by=bob)
+    fight(job, 0.13, 0.118)
+
+    (job,) = queued()
+
+    assert (first != job.submission_id, job.submission_id) == (True, bobs)
+
+
+def test_a_submitter_has_one_number(reference, row_of, client, alice, bob):
+    fast, slow = row_of(128, 0.13, by=bob), row_of(96, 0.15, by=bob)
+    assert rows(client)[1] == (2, fast)
+    assert row(client, slow)["rank"] is None
+    assert row(client, slow)["unranked_reason"] == "another row of its submitter ranks"
+
+
+def test_the_holder_before_follows_one_that_is_withdrawn(reference, row_of, queued, client, alice):
+    faster = row_of(128, 0.1)
+    for _ in range(2):
+        (job,) = queued()
+        fight(job, 0.1, 0.118)
+    assert rows(client)[0] == (1, faster)
+
+    body = {"reason": "a mistake"}
+    address = f"/api/v1/submissions/{faster}/withdrawal"
+    assert client.post(address, json=body, headers=alice.headers).status_code == 200
+
+    assert rows(client)[0] == (1, reference)
+    (division,) = records(client)
+    assert division["records"][-1]["submission_id"] == reference
+
+
+def test_settings_of_the_reference_become_its_duplicate(row_of, queued, client):
+    same = row_of(64, 0.118)
+    assert rows(client) == [(1, same)]
+
+    (job,) = queued()
+
+    assert client.get(f"/api/v1/submissions/{same}").json()["duplicate_of"] == job.submission_id
+    measure(job, seconds_per_epoch=0.118)
+    assert rows(client)[0] == (1, job.submission_id)
+    assert row(client, job.submission_id)["measured_runs"] == 13
+
+
+def test_another_division_shares_the_runs_of_the_reference(reference, row_of, queued, client):
+    row_of(128, 0.2, division="closed", code_url=None)
+    queued()
+    found = client.get(BOARD, params={"division": "closed"}).json()["entries"]
+    assert (found[0]["rank"], found[0]["submitter"]) == (1, "reference")
+    assert found[0]["measured_runs"] == 10
+
+
+def test_a_board_has_one_hardware_class(reference, row_of, measured, client):
+    other = measured(**OPEN, system={"hardware_class": "gpu-test"})
+    elsewhere = row(client, other)
+    assert (elsewhere["rank"], elsewhere["unranked_reason"]) == (
+        None,
+        "ranked on the board of gpu-test",
+    )
+    assert rows(client, hardware_class="gpu-test") == [(1, other)]
+    assert WORKER_SYSTEM.hardware_class == "cpu-test"
