@@ -102,7 +102,7 @@ def reserve_replay(
     expected = Estimator(session, kind, wishes or {}).estimate(
         submission, benchmark, claim_of(submission)
     )
-    wanted = expected.seconds * _devices(kind, expected.accelerators)
+    wanted = expected.seconds * devices(kind, expected.accelerators)
     allowed = allowances(session, settings, user_id, lock=lock)["gpu_seconds_per_month"]
     if allowed is not None:
         use = use_of_gpu_seconds(session, user_id, allowed=allowed, wanted=wanted)
@@ -198,7 +198,7 @@ def _spent(session: Session, user_id: int) -> Iterator[Spent]:
         first = attempts[0]
         ran = sum(
             ((each.ended_at or now) - each.started_at).total_seconds()
-            * _devices(each.kind, each.accelerators or 0)
+            * devices(each.kind, each.accelerators or 0)
             for each in attempts
             if each.started_at is not None and counts(each.attempt, each.failure)
         )
@@ -207,7 +207,7 @@ def _spent(session: Session, user_id: int) -> Iterator[Spent]:
         yield Spent(first.created_at, seconds, is_open)
 
 
-def _devices(kind: str, accelerators: int) -> int:
+def devices(kind: str, accelerators: int) -> int:
     """Devices of a worker whose seconds are charged."""
     return max(accelerators, 1) if PURPOSES[kind].in_box else accelerators
 

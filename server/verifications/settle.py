@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.submissions.claim import System
 from finishline.rules.verification.duel import looks_of
-from finishline.rules.verification.purposes import DUEL, PURPOSES, REPLAY
+from finishline.rules.verification.purposes import DUEL, REPLAY
 from server.base.artifacts import ArtifactStore, Staged
 from server.base.board_versions import board_versions, lock_boards, raise_board_version
 from server.base.database import utc_now
@@ -23,7 +23,7 @@ from server.base.viewer import ORGANISER
 from server.benchmarks.queries import definition, keep_definition
 from server.people.accounts import ORGANISERS
 from server.submissions.duplicates import configuration_sha256, link
-from server.submissions.quotas import allowances, use_of_gpu_seconds
+from server.submissions.quotas import allowances, devices, use_of_gpu_seconds
 from server.submissions.rows import new_id, no_result, stored_result, table_of
 from server.submissions.service import lock_submissions
 from server.verifications.duels import begin_duel, require_comparable
@@ -276,7 +276,7 @@ def _room_of(
         kind = kind_that_checks(side)
         each = Estimator(session, kind).estimate(side, benchmark, claim_of(side))
         seconds = each.seconds / each.runs * looks_of(benchmark.ranking.pairs)[0]
-        wanted += seconds * PURPOSES[DUEL.name].devices(each.accelerators)
+        wanted += seconds * devices(DUEL.name, each.accelerators)
     if challenger.user.role in ORGANISERS:
         return wanted
     limits = allowances(session, services.settings, challenger.user_id, lock=True)
