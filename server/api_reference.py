@@ -8,8 +8,7 @@ from starlette.routing import BaseRoute
 GROUPS = {
     "leaderboards": "Read ranked results, records and comparisons.",
     "benchmarks": "Read definitions, convergence and dates; add a benchmark.",
-    "submissions": "Send a claim with its logs, read it, withdraw it.",
-    "training packages": "Send code to be trained and timed, read its source.",
+    "submissions": "Send logs, or code to be trained and timed; read and withdraw them.",
     "verifications": "Have a submission trained again, follow it, decide on it; head-to-heads.",
     "proofs": "Download a signed proof and the keys that check it.",
     "accounts": "Read your own account and make tokens.",

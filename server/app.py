@@ -57,7 +57,6 @@ from server.people.accounts import find_signed_in
 from server.people.members import Membership
 from server.reactions import connect_rooms
 from server.submissions import endpoints as submissions
-from server.submissions import package_endpoints as packages
 from server.submissions import quota_admin as quotas
 from server.submissions import waivers, withdrawals
 from server.submissions.quotas import MEASURES
@@ -75,7 +74,6 @@ API = "/api/v1"
 FEATURES = (
     workers,
     submissions,
-    packages,
     accounts,
     users,
     benchmarks,

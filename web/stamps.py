@@ -115,7 +115,7 @@ def _of_claim(submission: View, checks: Sequence[View]) -> Stamp:
     kind = "contradicted" if word == "contradicted" else "claimed"
     more = _found(submission, word, published_check(submission, checks))
     stamp = Stamp(kind, "Claimed:", f"{own} {more}")
-    if submission["kind"] == "train" and submission["trained_with"] == "own" and not checks:
+    if submission["kind"] == "logs" and submission["trained_with"] == "own" and not checks:
         words = "Send it as a package to have it measured"
         stamp = Stamp(kind, "Claimed:", stamp.text, "/docs/trainings#five-minutes", words)
     return _linked(stamp, submission, checks)
@@ -129,7 +129,7 @@ def _found(submission: View, word: str | None, check: View | None) -> str:
         return "Undecided: not calibrated at its batch size."
     if word in ("undecided", "contradicted"):
         return "A replay could not decide." if word == "undecided" else "A replay contradicts it."
-    if submission["kind"] == "train" and submission["trained_with"] == "own":
+    if submission["kind"] == "logs" and submission["trained_with"] == "own":
         return "It was trained with its own code, so its time is not measured."
     return "Nothing was measured here yet."
 

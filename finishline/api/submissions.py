@@ -271,10 +271,10 @@ class PackageView(Schema):
 class SubmissionView(EvidenceFields):
     """A submission: the claim, the result, the runs and the verifications.
 
-    `kind` is "train", or "inference" for one without runs. `measured_latency_ms` is a worker's
-    median for one item on the same hardware class. `precision` is the narrowest floating type the
-    training touches as claimed, `precision_measured` as replayed. An entry has a `package` and no
-    logs: its runs are those of its measurements.
+    `kind` is "logs", "code", or "inference" for one without runs. `measured_latency_ms` is a
+    worker's median for one item on the same hardware class. `precision` is the narrowest floating
+    type the training touches as claimed, `precision_measured` as replayed. Code has a `package` and
+    no logs: its runs are those of its measurements.
 
     `judged_on` has the earlier figures behind its status if its runs were rescored since, and is
     null in a list. Its status rests on `published_verification`. `pending_decisions` are verdicts

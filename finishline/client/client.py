@@ -4,7 +4,8 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import partial, wraps
-from os import PathLike
+from os import PathLike, fspath
+from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
 import httpx2
@@ -25,12 +26,13 @@ from finishline.api.submissions import (
 from finishline.api.verifications import VerificationView
 from finishline.api.workers import QueueView, WorkerList, WorkerView
 from finishline.client.board import Board
-from finishline.client.errors import Unavailable
+from finishline.client.errors import Refused, Unavailable
 from finishline.client.files import (
     Logs,
     Source,
     form_parts,
     idempotency_key,
+    is_code,
     package_files,
     send_package,
     upload_of,
@@ -110,7 +112,8 @@ class Client:
         """Send a submission and return it as it was accepted.
 
         `source` is a folder with a submission.json, the path of such a JSON or of a DAWNBench
-        entry, or the JSON as a mapping. Without it the JSON is made of the other fields. `progress`
+        entry, or the JSON as a mapping. Without it the JSON is made of the other fields. A folder
+        with a training.toml is sent as `submit_training` does, without other fields. `progress`
         is called with the bytes sent and the bytes in all. The same content is one submission
         however often it is sent, unless each time has a `key` of its own.
         """
@@ -127,6 +130,11 @@ class Client:
             "code_url": code_url,
             "notes": notes,
         }
+        if isinstance(source, str | PathLike) and is_code(Path(fspath(source))):
+            given = [name for name, value in (fields | {"logs": logs}).items() if value is not None]
+            if given:
+                raise Refused(f"{', '.join(given)}: expected of logs only; {source} is code.")
+            return self.submit_training(source, progress=progress, key=key)
         upload = upload_of(source, logs, fields)
         form = {} if source is None else {"benchmark": benchmark, "division": division}
         accepted, _ = self._transport.post_form(

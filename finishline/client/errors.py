@@ -116,13 +116,14 @@ def error_of(answer: "httpx2.Response") -> FinishlineError:
         document = None
     stated = document if isinstance(document, dict) else {}
     detail = str(stated.get("detail") or stated.get("title") or "").strip()
+    hint = f" Hint: {stated['hint']}" if detail and stated.get("hint") else ""
     listed = stated.get("problems")
     problems = [item for item in listed if isinstance(item, dict)] if type(listed) is list else []
     if problems and detail.startswith(f"{problems[0].get('field')}: "):
         detail = _PLACE.sub("", detail)
     usual = Unavailable if status >= 500 or status < 400 else Refused
     return ERRORS.get(status, usual)(
-        detail or f"{answer.url} returned {status} {answer.reason_phrase}.",
+        detail + hint or f"{answer.url} returned {status} {answer.reason_phrase}.",
         status=status,
         problems=[_problem(item) for item in problems],
         retry_after_seconds=_retry_after_seconds(answer.headers.get("Retry-After")),

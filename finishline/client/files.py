@@ -57,17 +57,22 @@ def find_submission_files(path: Path) -> Upload:
     claim = path / CLAIM_NAME if path.is_dir() else path
     if not claim.is_file():
         if (path / FILE).is_file():
-            raise _refused(
-                f"not there, but {FILE} of a training package",
-                "run logs; check and send a package with `finishline training`",
-                file=claim,
-            )
+            expected = "logs; code is checked by `finishline training check`"
+            raise _refused(f"not there, but {FILE}", expected, file=claim)
         raise _refused("not there", "a submission's JSON, or its folder", file=claim)
     runs = _listed_runs(claim)
     if runs is None:
         log = claim.with_suffix(".tsv")
         return Upload(claim.name, claim, {log.name: log} if log.is_file() else {})
     return Upload(claim.name, claim, {name: _next_to(claim, name) for name in runs})
+
+
+def is_code(path: Path) -> bool:
+    """Whether a folder is code, by its training.toml. Raises Refused if it has logs as well."""
+    has_both = (path / FILE).is_file() and (path / CLAIM_NAME).is_file()
+    if has_both:
+        raise _refused(f"beside {FILE}", "one of the two: logs or code", file=path / CLAIM_NAME)
+    return (path / FILE).is_file()
 
 
 def upload_of(source: Source | None, logs: Logs | None, fields: Mapping[str, Any]) -> Upload:
@@ -145,6 +150,7 @@ def send_package(
     hardware_class: str | None = None,
     key: str | None = None,
     progress: "Progress | None" = None,
+    dry_run: bool = False,
 ) -> tuple[Any, bool]:
     """Hand a package in: the view of its submission, and whether it was sent before.
 
@@ -152,7 +158,7 @@ def send_package(
     """
     sha256 = sha256_of(package_index(files))
     return transport.post_form(
-        "/trainings",
+        "/submissions" + ("?dry_run=true" if dry_run else ""),
         files=[("files", (name, content, "text/plain")) for name, content in files.items()],
         fields={} if hardware_class is None else {"hardware_class": hardware_class},
         key=key or hashlib.sha256(f"{sha256} {hardware_class or ''}".encode()).hexdigest(),

@@ -28,7 +28,7 @@ from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
 from finishline.rules.errors import RuleError
-from server.base.errors import ServerError, UsedUpError, problem_of
+from server.base.errors import BusyError, ServerError, UsedUpError, problem_of
 from server.base.paging import CURSOR_PATTERN
 from server.base.request_context import current_request_id, note_told
 from server.base.request_metrics import RequestMetrics
@@ -81,8 +81,8 @@ def _optional(kind: str) -> dict[str, Any]:
 
 ERROR_SCHEMA: dict[str, Any] = {
     "title": "Refusal",
-    "description": "RFC 9457. `detail` is one sentence to act on; `problems` lists every fault; "
-    "`request_id` finds this request in the server's log.",
+    "description": "RFC 9457. `detail` is one sentence to act on; `hint` says what to try; "
+    "`problems` lists every fault; `request_id` finds this request in the server's log.",
     "type": "object",
     "required": ["type", "title", "status", "detail", "problems"],
     "properties": {
@@ -90,6 +90,7 @@ ERROR_SCHEMA: dict[str, Any] = {
         "title": {"type": "string"},
         "status": {"type": "integer"},
         "detail": {"type": "string"},
+        "hint": _optional("string"),
         "request_id": _optional("string"),
         "problems": {
             "type": "array",
@@ -157,10 +158,12 @@ def add_error_handlers(app: FastAPI) -> None:
         headers = {"Retry-After": str(RETRY_SECONDS)} if error.status == 503 else None
         if error.status >= 500:
             log.error("%s cannot be served: %s", request.url.path, error)
-        if isinstance(error, UsedUpError):
+        if isinstance(error, BusyError | UsedUpError):
             headers = {"Retry-After": str(error.retry_seconds)}
+        if isinstance(error, UsedUpError):
             services_of(request).of(RequestMetrics).quota_refusals.labels(error.measure).inc()
-        return answer(request, error.status, error.title, error.detail, error.problems, headers)
+        words = error.title, error.detail, error.problems
+        return answer(request, error.status, *words, headers, hint=error.hint)
 
     @app.exception_handler(RuleError)
     def _rule_error(request: Request, error: RuleError) -> Response:
@@ -278,6 +281,8 @@ def answer(
     detail: str,
     problems: list[dict[str, Any]],
     headers: dict[str, str] | None = None,
+    *,
+    hint: str | None = None,
 ) -> Response:
     """The error as a page for a browser outside the API, else as problem+json."""
     if status == 401:
@@ -292,6 +297,7 @@ def answer(
             "title": title,
             "status": status,
             "detail": detail,
+            "hint": hint,
             "request_id": current_request_id(),
             "problems": problems,
         },

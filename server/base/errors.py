@@ -11,10 +11,17 @@ class ServerError(Exception):
     status = 500
     title = "Internal error"
 
-    def __init__(self, detail: str, *, problems: list[dict[str, Any]] | None = None) -> None:
+    def __init__(
+        self,
+        detail: str,
+        *,
+        problems: list[dict[str, Any]] | None = None,
+        hint: str | None = None,
+    ) -> None:
         super().__init__(detail)
         self.detail = detail
         self.problems = problems or []
+        self.hint = hint
 
 
 def problem(field: str, message: str, expected: str) -> dict[str, Any]:
@@ -76,6 +83,13 @@ class ConflictError(ServerError):
     title = "Conflict"
 
 
+class GoneError(ServerError):
+    """An address that moved; the hint names the new one."""
+
+    status = 410
+    title = "Gone"
+
+
 class TooLargeError(ServerError):
     """More bytes or files than allowed."""
 
@@ -95,6 +109,14 @@ class ContentError(ServerError):
 
     status = 422
     title = "Refused"
+
+
+class BusyError(ServerError):
+    """The server works on other requests of the caller, who may ask again soon."""
+
+    status = 429
+    title = "Too many requests"
+    retry_seconds = 2
 
 
 class UsedUpError(ServerError):

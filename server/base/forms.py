@@ -1,6 +1,7 @@
 """Bodies of requests, and multipart forms: read one, its files by their names, and its texts."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from datetime import date
 from typing import Annotated, Any, TypeVar
 
@@ -15,8 +16,12 @@ from finishline.api.schema import Schema
 from finishline.rules.table import read_day
 from server.base.errors import ContentError, TooLargeError, UnsupportedMediaError
 
+TURN = "finishline.turn"
 MAX_TEXT_PART_BYTES = 256 * 1024
-SUBMISSION = "A submission has one part 'submission', a JSON, and parts 'logs'"
+SUBMISSION = (
+    "A submission has either parts 'files', training.toml among them, or one part 'submission', a "
+    "JSON, and parts 'logs'"
+)
 T = TypeVar("T")
 
 
@@ -60,11 +65,11 @@ DayField = Annotated[
 ]
 
 
-def multipart_body(parts: Mapping[str, Any], *, required: str, **more: Any) -> dict[str, Any]:
-    """OpenAPI's words for a multipart form of these parts alone, one of which is required."""
+def multipart_body(parts: Mapping[str, Any], *required: str, **more: Any) -> dict[str, Any]:
+    """OpenAPI's words for a multipart form of these parts alone, with those required."""
     schema = {
         "type": "object",
-        "required": [required],
+        "required": list(required),
         "properties": dict(parts),
         "additionalProperties": False,
     }
@@ -79,15 +84,23 @@ def files_part(description: str) -> dict[str, Any]:
 
 
 async def with_form(
-    request: Request, use: Callable[[FormData], T], *, max_files: int, parts: str = SUBMISSION
+    request: Request,
+    use: Callable[[FormData], T],
+    *,
+    max_files: int,
+    parts: str = SUBMISSION,
+    in_turn: Callable[[FormData], bool] | None = None,
 ) -> T:
     """Result of `use`, called in a thread with a multipart form, whose files are closed after it.
 
-    `parts` is a sentence that names the parts. Raises UnsupportedMediaError or TooLargeError.
+    A form that is `in_turn` waits for others of its sender. `parts` is a sentence that names the
+    parts. Raises UnsupportedMediaError, TooLargeError or BusyError.
     """
     form = await _read_form(request, max_files=max_files, parts=parts)
     try:
-        return await run_in_threadpool(use, form)
+        waits = in_turn is not None and in_turn(form)
+        async with request.scope.get(TURN, nullcontext)() if waits else nullcontext():
+            return await run_in_threadpool(use, form)
     finally:
         await form.close()
 

@@ -28,7 +28,7 @@ MULTIPART = multipart_body(
         ),
         "reason": {"type": "string", "description": "Kept in the audit log."},
     },
-    required="files",
+    "files",
 ) | {
     "responses": {"200": {"description": "The same content was added before; nothing changed."}},
 }

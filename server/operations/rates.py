@@ -9,9 +9,10 @@ import math
 import re
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from urllib.parse import parse_qs
 
 from starlette.concurrency import run_in_threadpool
@@ -19,6 +20,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.base.database import OUTAGES
 from server.base.error_answers import refuse
+from server.base.errors import BusyError
+from server.base.forms import TURN
 from server.base.request_context import SignedIn, signed_in
 from server.base.request_metrics import RequestMetrics
 from server.base.settings import Settings
@@ -58,10 +61,10 @@ EXPENSIVE_WITHIN = "/charts/"
 # Of a board: another clock, target or price. It is made anew from every curve.
 BOARD = re.compile(r"/(?:api/v1/leaderboards|benchmarks)/[^/]+")
 EXPENSIVE_PARAMETERS = frozenset({"clock", "target", "price", "prices_on"})
-# Packages that are checked, dry runs too: their files are parsed.
-EXPENSIVE_POSTS = frozenset({"/api/v1/trainings", "/submit"})
+# Code that is checked is parsed. The API waits for its turn once it knows that it is code.
+EXPENSIVE_POSTS = frozenset({"/submit"})
 # Of one reader, who may be a class behind one address; then the reader is asked to wait.
-MOST_WAITING, WAIT_SECONDS, RETRY_SECONDS = 100, 30.0, 2
+MOST_WAITING, WAIT_SECONDS = 100, 30.0
 BEARER = b"bearer "
 COOKIES = (f"{HOST_PREFIX}{NAME}=".encode(), f"{NAME}=".encode())
 
@@ -323,44 +326,45 @@ class OneAtATime:
         self._asked: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or REQUESTER not in scope or not is_one_at_a_time(scope):
+        if scope["type"] != "http" or REQUESTER not in scope:
             await self._app(scope, receive, send)
             return
-        key = scope[REQUESTER].key
+        scope[TURN] = partial(self._turn, scope[REQUESTER].key)
+        if not is_one_at_a_time(scope):
+            await self._app(scope, receive, send)
+            return
+        try:
+            async with scope[TURN]() as end:
+
+                async def begun(message: Message) -> None:
+                    end()  # The next one begins with this response.
+                    await send(message)
+
+                await self._app(scope, receive, begun)
+        except BusyError as busy:
+            headers = {"Retry-After": str(busy.retry_seconds), "Cache-Control": "no-store"}
+            await refuse(scope, receive, send, busy.status, busy.title, busy.detail, headers)
+
+    @asynccontextmanager
+    async def _turn(self, key: str) -> AsyncIterator[Callable[[], None]]:
+        """Wait for a reader's turn; yields what ends it early. Raises BusyError."""
         turn = self._turns.setdefault(key, asyncio.Semaphore())
         self._asked[key] += 1
         try:
             if self._asked[key] > MOST_WAITING or not await _takes(turn):
-                await self._refuse(scope, receive, send)
-                return
-            await self._work(turn, scope, receive, send)
+                self._metrics.shed.labels("expensive_reads").inc()
+                raise BusyError(
+                    f"Too many {WORDS['expensive_reads']}, or code to check, at once: the server "
+                    "works on one of yours at a time. Nothing was changed; try again in "
+                    f"{BusyError.retry_seconds} s."
+                )
+            with ExitStack() as release:
+                release.callback(turn.release)
+                yield release.close
         finally:
             self._asked[key] -= 1
             if not self._asked[key]:
                 del self._asked[key], self._turns[key]
-
-    async def _work(
-        self, turn: asyncio.Semaphore, scope: Scope, receive: Receive, send: Send
-    ) -> None:
-        """Answer a request, and let the next one in once its response begins."""
-        release = ExitStack()
-        release.callback(turn.release)
-
-        async def begun(message: Message) -> None:
-            release.close()
-            await send(message)
-
-        with release:
-            await self._app(scope, receive, begun)
-
-    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._metrics.shed.labels("expensive_reads").inc()
-        detail = (
-            f"Too many {WORDS['expensive_reads']}, or packages to check, at once: the server works "
-            f"on one of yours at a time. Nothing was changed; try again in {RETRY_SECONDS} s."
-        )
-        headers = {"Retry-After": str(RETRY_SECONDS), "Cache-Control": "no-store"}
-        await refuse(scope, receive, send, 429, "Too many requests", detail, headers)
 
 
 def is_one_at_a_time(scope: Scope) -> bool:

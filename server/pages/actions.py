@@ -45,11 +45,11 @@ def actions_of(
         words = "Measure again" if is_package else "Request verification"
         actions.append(Action(words, f"{here}/verify", is_main=True))
     if role.organises and unable is None and not submission["withdrawal"]:
-        kind = KIND_THAT_CHECKS["package" if is_package else submission["kind"]]
-        fields = {"preview": "yes", "kind": kind, "submissions": name}
+        checked = {"code": "package", "logs": "train"}.get(submission["kind"], "inference")
+        fields = {"preview": "yes", "kind": KIND_THAT_CHECKS[checked], "submissions": name}
         words = "Rerun" if submission["verifications"] else "Verify"
         actions.append(Action(words, "/console/verify", fields, is_main=True))
-        if submission["kind"] == "train":
+        if submission["kind"] != "inference":
             actions.append(Action("Head-to-head", "/console/duels", {"challenger": name}))
     if role.may_measure_factors:
         actions.append(Action("Measure factors", f"{here}/verify", {"kind": ABLATION.name}))

@@ -26,11 +26,11 @@ Chosen = Mapping[str, UploadFile]
 def chosen_form(form: FormData) -> FormData:
     """The form that the API takes, of the files chosen. Raises ContentError."""
     files = _chosen(form)
-    if not any(name == FILE or name.lower().endswith((".json", ".py")) for name in files):
-        raise ContentError(f"{_lacking(files)}{EXPECTED}")
-    if _is_package(files):
+    if FILE in files:
         parts = [("files", _renamed(file, name)) for name, file in files.items()]
         return FormData([*parts, *_texts(form, OF_PACKAGE)])
+    if not any(map(_is_json, files)):
+        raise ContentError(f"{_lacking(files)}{EXPECTED}")
     claim = _claim_of(files)
     listed = _listed_runs(files[claim])
     logs = [
@@ -96,11 +96,6 @@ def _name_below(sent: str) -> str | None:
     if any(map(is_left_out, inside)):
         return None
     return "/".join(inside)
-
-
-def _is_package(files: Chosen) -> bool:
-    """Whether files are a package, perhaps one that lacks its manifest; a claim has a JSON."""
-    return FILE in files or not any(map(_is_json, files))
 
 
 def _is_json(name: str) -> bool:

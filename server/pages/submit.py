@@ -16,13 +16,12 @@ from server.pages.console_notices import SubmitterDep
 from server.pages.console_page import Console
 from server.people.sessions import CSRF_FIELD, require_csrf, require_same_origin
 from server.people.signed_in import FormDep
-from server.submissions.accept import Repeated, submit
+from server.submissions.accept import accept
 from server.submissions.drafts import drop_draft, keep_draft, open_draft
-from server.submissions.package_endpoints import read_package_form
-from server.submissions.packages import hand_in, offered_hosts
-from server.submissions.preview import SubmissionPreview, preview_package, preview_upload
+from server.submissions.packages import offered_hosts
+from server.submissions.preview import SubmissionPreview, preview
 from server.submissions.service import id_under_key
-from server.submissions.upload import staged_upload
+from server.submissions.upload import read_upload
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/submit"
@@ -51,19 +50,12 @@ def _check(request: Request, console: Console, form: FormData) -> Response:
     require_csrf(console.signed_in.secret, _text(form, CSRF_FIELD))
     try:
         chosen = chosen_form(form)
-        preview = _preview(console, chosen)
+        with read_upload(console.services, chosen) as upload:
+            found = preview(console.services, console.caller, upload)
     except (RuleError, ServerError) as error:
         return _page(console, typed, refusal_of(error))
     code = keep_draft(console.services.artifacts, console.caller.user_id, chosen)
-    return _page(console, typed, preview=preview, draft=code)
-
-
-def _preview(console: Console, form: FormData) -> SubmissionPreview:
-    services, caller = console.services, console.caller
-    if "files" in form:
-        return preview_package(services, caller, *read_package_form(form))
-    with staged_upload(form, services.artifacts, services.settings) as upload:
-        return preview_upload(services, caller, upload)
+    return _page(console, typed, found=found, draft=code)
 
 
 @router.post(SEND)
@@ -83,14 +75,11 @@ def send(console: SubmitterDep, form: FormDep) -> Response:
 def _send(console: Console, code: str) -> str:
     """Store a draft under its code as idempotency key; returns the submission's id."""
     services, caller = console.services, console.caller
-    with open_draft(services.artifacts, caller.user_id, code) as form:
-        if "files" in form:
-            files, hardware_class = read_package_form(form)
-            entry = hand_in(services, caller, files, hardware_class=hardware_class, key=code)
-            return entry.submission_id if isinstance(entry, Repeated) else entry
-        with staged_upload(form, services.artifacts, services.settings) as upload:
-            found = submit(services, caller, upload, key=code)
-    return found.submission_id if isinstance(found, Repeated) else found.submission.id
+    with (
+        open_draft(services.artifacts, caller.user_id, code) as form,
+        read_upload(services, form) as upload,
+    ):
+        return accept(services, caller, upload, key=code).submission_id
 
 
 def refusal_of(error: RuleError | ServerError) -> ServerError:
@@ -113,18 +102,18 @@ def _page(
     typed: dict[str, str],
     refusal: ServerError | None = None,
     *,
-    preview: SubmissionPreview | None = None,
+    found: SubmissionPreview | None = None,
     draft: str = "",
 ) -> HTMLResponse:
     services = console.services
     with services.database.read(console.viewer) as session:
         hosts = offered_hosts(session, console.caller)
-    benchmark = services.benchmarks.get(preview.benchmark) if preview is not None else None
+    benchmark = services.benchmarks.get(found.benchmark) if found is not None else None
     context: dict[str, Any] = {
-        "preview": preview,
+        "preview": found,
         "unit": benchmark.target.unit if benchmark is not None else None,
         "time_unit": benchmark.time_unit if benchmark is not None else None,
-        "title": benchmark.title if benchmark is not None else preview and preview.benchmark,
+        "title": benchmark.title if benchmark is not None else found and found.benchmark,
         "draft": draft,
         "problems": refusal.problems if refusal is not None else [],
         "benchmarks": [

@@ -1,7 +1,8 @@
-"""Accept a submission: check and score first, then store everything in one transaction."""
+"""Accept logs or code: check and score first, then store everything in one transaction."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TypeVar, cast
 
 from sqlalchemy import Table, bindparam, select
@@ -13,12 +14,12 @@ from finishline.rules.archive.definitions import shipped_definition
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import ClaimError
 from finishline.rules.submissions.claim import Claim
-from finishline.rules.submissions.submission import ScoredSubmission, score_submission
+from finishline.rules.submissions.submission import score_submission
 from server.base.board_versions import raise_board_version
 from server.base.errors import ConflictError, ContentError, NotAllowedError, UsedUpError
 from server.base.events import SubmissionAccepted, VerificationWanted, emit
 from server.base.hardware_classes import misfit_of_claim
-from server.base.models import RunRow, Submission
+from server.base.models import RunRow, Submission, TrainingPackage
 from server.base.services import Services
 from server.base.standing import is_verified_by_policy
 from server.base.viewer import Viewer
@@ -27,12 +28,14 @@ from server.benchmarks.queries import definition, importable_benchmarks, keep_de
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
 from server.submissions.duplicates import configuration_sha256, mark_duplicate
+from server.submissions.packages import read_code, refuse_known
 from server.submissions.quotas import require_room_for_submission, reserve_replay
 from server.submissions.rows import (
     Row,
     find_published,
     insert_rows,
     join_session,
+    no_result,
     published_row,
     run_rows,
     show_row,
@@ -40,7 +43,8 @@ from server.submissions.rows import (
     submission_row,
 )
 from server.submissions.service import find_submission, id_under_key, lock_submissions
-from server.submissions.upload import Upload
+from server.submissions.sources import require_parent
+from server.submissions.upload import CodeUpload, LogUpload, Upload
 
 T = TypeVar("T")
 MOST_TOLD = 20
@@ -57,6 +61,8 @@ def refuse_same_logs(session: Session, submission: Submission, runs: Sequence[Ro
 
     Logs of a withdrawn submission may be sent again, to correct a wrong claim.
     """
+    if not runs:
+        return
     files = {run["log_sha256"]: run["file"] for run in runs}
     asked = {"hashes": list(files), "own": submission.id}
     holders = set(session.connection().scalars(_HOLDERS, asked))
@@ -120,45 +126,37 @@ MAX_KEY_LENGTH = 200
 
 
 @dataclass(frozen=True)
-class Stored:
-    """Submission that was just stored, with all its view needs: it is not read again."""
+class Accepted:
+    """A submission that is stored: now, or by an earlier request (key, archive).
 
-    submission: Submission
-    benchmark_version: str
-    runs: list[RunView]
-
-
-@dataclass(frozen=True)
-class Repeated:
-    """Submission that an earlier request stored, with the same key or of the same archive."""
+    A log submission that is new is also `shown`, with the version of its benchmark and its runs, so
+    that its answer needs no second read.
+    """
 
     submission_id: str
+    repeated: bool = False
+    shown: tuple[Submission, str, list[RunView]] | None = None
 
 
-def submit(
-    services: Services, caller: Caller, upload: Upload, *, key: str | None
-) -> Stored | Repeated:
-    """Check, score and store an upload, once for each idempotency key.
+def accept(services: Services, caller: Caller, upload: Upload, *, key: str | None) -> Accepted:
+    """Check, score and store an upload of either kind, once for each idempotency key.
 
     An archive is stored with the rules it breaks, and only an organiser may submit it.
     """
     require_may_send(caller, upload)
     check_idempotency_key(key)
-    earlier = find_earlier(services, caller, key, request_sha256=upload.sha256)
-    if earlier is not None:
-        _name_source(services, caller, upload, earlier)
-        return earlier
+    find = partial(_find_earlier, services, caller, key, request_sha256=upload.sha256)
+    accepted = find()
     try:
-        stored = with_scored(services, caller, upload, _store, key=key)
-        if isinstance(stored, Repeated):
-            _name_source(services, caller, upload, stored)
-        return stored
+        accepted = accepted or with_checked(services, caller, upload, _store, key=key)
     except (IntegrityError, ConflictError):
         # Two requests under one key came at the same time; the other one won.
-        earlier = find_earlier(services, caller, key, request_sha256=upload.sha256)
-        if earlier is None:
+        accepted = find()
+        if accepted is None:
             raise
-        return earlier
+    if accepted.repeated:
+        _name_source(services, caller, upload, accepted)
+    return accepted
 
 
 def require_may_send(caller: Caller, upload: Upload) -> None:
@@ -172,18 +170,30 @@ def require_may_send(caller: Caller, upload: Upload) -> None:
 
 @dataclass(frozen=True)
 class NewSubmission:
-    """Scored submission to insert, with the values of its rows."""
+    """Checked submission to insert, with the values of its rows. Code has a `package`."""
 
     services: Services
     caller: Caller
     upload: Upload
-    scored: ScoredSubmission
+    claim: Claim
     benchmark: Benchmark
     row: Row
     runs: list[Row]
+    package: TrainingPackage | None
+
+    @property
+    def published(self) -> Row | None:
+        """Values of the published result; None of what is not an archive."""
+        if not self.upload.archive:
+            return None
+        return published_row(self.row, self.claim, self.upload.source_commit)
+
+    def show(self) -> Submission:
+        """The submission without its runs, outside any session."""
+        return show_row(self.row, self.caller, published=self.published, package=self.package)
 
 
-def with_scored(
+def with_checked(
     services: Services,
     caller: Caller,
     upload: Upload,
@@ -191,19 +201,19 @@ def with_scored(
     *,
     key: str | None = None,
 ) -> T:
-    """Score an upload and return the result of `use`, which admits it. Raises as `submit` does."""
+    """Check an upload and return the result of `use`, which admits it. Raises as `accept` does."""
     offered = services.benchmarks
     benchmarks = importable_benchmarks(offered) if upload.archive else offered
-    new = _score(services, caller, upload, benchmarks, key=key)
+    new = _check(services, caller, upload, benchmarks, key=key)
     try:
         return use(new)
     except FrozenOtherwiseError as error:
         # Another server froze the rules since this one last polled: the frozen rules apply.
         ruling = _ruling(services, new.benchmark.benchmark_id, error.sha256)
-        return use(_score(services, caller, upload, ruling, key=key))
+        return use(_check(services, caller, upload, ruling, key=key))
 
 
-def _score(
+def _check(
     services: Services,
     caller: Caller,
     upload: Upload,
@@ -211,6 +221,12 @@ def _score(
     *,
     key: str | None,
 ) -> NewSubmission:
+    if isinstance(upload, CodeUpload):
+        claim, package = read_code(services, caller, upload, benchmarks)
+        benchmark = benchmarks[claim.benchmark_id]
+        row = submission_row(caller, upload, claim, no_result(benchmark), benchmark, key=key)
+        package.submission_id = row["id"]
+        return NewSubmission(services, caller, upload, claim, benchmark, row, [], package)
     scored = score_submission(
         upload.claim_json,
         upload.log_files,
@@ -220,10 +236,11 @@ def _score(
         division=upload.division,
         archive=upload.archive,
     )
-    benchmark = benchmarks[scored.claim.benchmark_id]
-    row = submission_row(caller, upload, scored, benchmark, key=key)
+    claim = scored.claim
+    benchmark = benchmarks[claim.benchmark_id]
+    row = submission_row(caller, upload, claim, scored.result, benchmark, key=key)
     runs = run_rows(row["id"], scored, upload.logs)
-    return NewSubmission(services, caller, upload, scored, benchmark, row, runs)
+    return NewSubmission(services, caller, upload, claim, benchmark, row, runs, None)
 
 
 def _ruling(services: Services, benchmark_id: str, sha256: str) -> Mapping[str, Benchmark]:
@@ -239,9 +256,9 @@ def check_idempotency_key(key: str | None) -> None:
         )
 
 
-def find_earlier(
+def _find_earlier(
     services: Services, caller: Caller, key: str | None, *, request_sha256: str
-) -> Repeated | None:
+) -> Accepted | None:
     """Find the submission that the caller made with an idempotency key."""
     if key is None:
         return None
@@ -255,10 +272,10 @@ def find_earlier(
                 f"This Idempotency-Key was used for submission {submission_id} with other content; "
                 "use a new key for a new submission."
             )
-    return Repeated(submission_id)
+    return Accepted(submission_id, repeated=True)
 
 
-def _name_source(services: Services, caller: Caller, upload: Upload, earlier: Repeated) -> None:
+def _name_source(services: Services, caller: Caller, upload: Upload, earlier: Accepted) -> None:
     """Note the known archive of a result that was imported before without one."""
     if upload.source_commit is None:
         return
@@ -282,107 +299,113 @@ def _name_source(services: Services, caller: Caller, upload: Upload, earlier: Re
         raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
 
 
-def _store(new: NewSubmission) -> Stored | Repeated:
+def _store(new: NewSubmission) -> Accepted:
     services, benchmark = new.services, new.benchmark
     if new.upload.archive and (earlier := _find_published(new)) is not None:
-        return earlier
-    settled = services.artifacts.settle(new.upload.files)
+        return Accepted(earlier, repeated=True)
+    settled = services.artifacts.settle(new.upload.staged)
     with services.database.write() as session:
         admit_new(session, new)
-        store = _store_published if new.upload.archive else _store_claim
-        submission = store(session, new)
+        keep_definition(session, benchmark, services.settings.benchmarks_dir)
+        insert_rows(session, new.row, new.runs, published=new.published)
+        if new.package is not None:
+            session.add(new.package)
+            session.flush()
+        raise_board_version(session, benchmark.benchmark_id, submission_id=new.row["id"])
+        submission = new.show()
+        if new.upload.archive:
+            _record_import(session, new, submission)
+        else:
+            # After the version: on PostgreSQL another request with the same logs was waited for.
+            refuse_same_logs(session, submission, new.runs)
+            emit(session, SubmissionAccepted(submission))
+            _link_or_verify(session, new, submission)
         # Last, so that a failure leaves no file; before the commit, so that a stored submission
-        # always has its logs.
+        # always has its files.
         services.artifacts.keep(settled)
     if benchmark.benchmark_id not in services.benchmarks:
         services.benchmarks.offer(shipped_definition(benchmark.benchmark_id))
+    if new.package is not None:
+        return Accepted(submission.id)
     runs = [RunView(**run) for run in new.runs]
-    return Stored(submission, benchmark_version=benchmark.version, runs=runs)
+    return Accepted(submission.id, shown=(submission, benchmark.version, runs))
 
 
-def _find_published(new: NewSubmission) -> Repeated | None:
+def _find_published(new: NewSubmission) -> str | None:
     """Find a set of an MLPerf round that was stored under another key.
 
     The command writes its claim, and a later release writes more fields. An entry of DAWNBench is
     its own bytes, so another key means another entry.
     """
-    if new.row["dawnbench"] is not None or not new.runs:
+    if new.row["dawnbench"] is not None or not new.runs or new.published is None:
         return None
-    published = published_row(new.row, new.scored.claim, new.upload.source_commit)
     with new.services.database.read() as session:
-        found = find_published(session, new.row, new.runs, published)
-        return None if found is None else Repeated(found)
+        return find_published(session, new.row, new.runs, new.published)
 
 
 def admit_new(session: Session, new: NewSubmission) -> None:
-    """Check a scored upload against hardware classes, quotas and dates, and complete its row."""
+    """Check an upload against what is stored: classes, quotas, dates; and complete its row."""
     caller, row, archive = new.caller, new.row, new.upload.archive
     settings = new.services.settings
-    if not archive:
-        require_own_class(session, new.scored.claim, file=new.upload.claim_file)
+    if new.package is not None:
+        viewer = Viewer(user_ids=(caller.user_id,), sees_all=caller.is_organiser)
+        require_parent(session, viewer, new.package)
+        refuse_known(session, caller, new.package)
+    elif isinstance(new.upload, LogUpload) and not archive:
+        require_own_class(session, new.claim, file=new.upload.claim_file)
     if not caller.is_organiser:
         require_room_for_submission(session, settings, user_id=caller.user_id)
     admission = admit(session, new.benchmark, settings.benchmarks_dir, archive=archive)
     row["embargoed"] = admission.embargoed
     if not archive:
-        row["configuration_sha256"] = configuration_sha256(new.benchmark, new.scored.claim)
+        row["configuration_sha256"] = configuration_sha256(new.benchmark, new.claim, new.package)
 
 
-def _store_claim(session: Session, new: NewSubmission) -> Submission:
-    submission = _insert(session, new, published=None)
-    # After the version: on PostgreSQL another request with the same logs was waited for.
-    refuse_same_logs(session, submission, new.runs)
-    emit(session, SubmissionAccepted(submission))
-    _link_or_verify(new.services, session, new.caller, submission, new.scored.claim)
-    return submission
+def _link_or_verify(session: Session, new: NewSubmission, submission: Submission) -> None:
+    """Mark a duplicate, or request the verification that code or the policy requires.
 
-
-def _store_published(session: Session, new: NewSubmission) -> Submission:
-    published = published_row(new.row, new.scored.claim, new.upload.source_commit)
-    submission = _insert(session, new, published=published)
-    _record_import(session, new, submission, published)
-    return submission
-
-
-def _insert(session: Session, new: NewSubmission, *, published: Row | None) -> Submission:
-    keep_definition(session, new.benchmark, new.services.settings.benchmarks_dir)
-    insert_rows(session, new.row, new.runs, published=published)
-    raise_board_version(session, new.benchmark.benchmark_id, submission_id=new.row["id"])
-    return show_row(new.row, new.caller, published=published)
-
-
-def _link_or_verify(
-    services: Services, session: Session, caller: Caller, submission: Submission, claim: Claim
-) -> None:
+    Without room in a quota code is refused, and logs are stored as they are.
+    """
+    is_code, benchmarks = new.package is not None, new.services.benchmarks
     if submission.configuration_sha256 is not None:
         join_session(session, submission)
         if mark_duplicate(session, submission):
             return
-    _verify_by_policy(services, session, caller, submission, claim)
-
-
-def _verify_by_policy(
-    services: Services, session: Session, caller: Caller, submission: Submission, claim: Claim
-) -> None:
-    """Request the verification that the policy requires, unless a quota has no room for it."""
-    if not is_verified_by_policy(services.benchmarks[submission.benchmark_id], claim):
+    if not is_code and not is_verified_by_policy(benchmarks[submission.benchmark_id], new.claim):
         return
     if submission not in session:
         join_session(session, submission)
-    user_id, reserved = caller.user_id, None
     try:
-        if not caller.is_organiser:
-            reserved = reserve_replay(
-                session, services.settings, submission, user_id=user_id, kind="replay"
-            )
+        reserved = reserve(session, new, submission)
     except (UsedUpError, NotAllowedError):
+        if is_code:
+            raise
         return
-    emit(session, VerificationWanted(submission, user_id, reserved))
+    emit(session, VerificationWanted(submission, new.caller.user_id, reserved))
 
 
-def _record_import(
-    session: Session, new: NewSubmission, submission: Submission, published: Row
-) -> None:
+def reserve(
+    session: Session, new: NewSubmission, submission: Submission, *, lock: bool = True
+) -> float | None:
+    """Accelerator seconds of the first verification on the submitter's quota; None if not counted.
+
+    Raises UsedUpError or NotAllowedError without room for them.
+    """
+    if new.caller.is_organiser:
+        return None
+    return reserve_replay(
+        session,
+        new.services.settings,
+        submission,
+        user_id=new.caller.user_id,
+        kind="replay" if new.package is None else "entry",
+        lock=lock,
+        benchmark=new.benchmark,
+    )
+
+
+def _record_import(session: Session, new: NewSubmission, submission: Submission) -> None:
+    published = new.published or {}
     record(
         session,
         new.caller,

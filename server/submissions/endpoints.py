@@ -1,4 +1,4 @@
-"""Endpoints of submissions: send, read, list, and their raw logs."""
+"""Endpoints of submissions: send, read, list, their raw logs and their code."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -6,16 +6,25 @@ from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
-from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
+from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, StreamingResponse
 from sqlalchemy.orm import Session
 from starlette.datastructures import FormData
 
 from finishline.api.schema import Schema
-from finishline.api.submissions import CurveView, RunView, SubmissionList, SubmissionView
+from finishline.api.submissions import (
+    CurveView,
+    PackageView,
+    RunView,
+    SubmissionList,
+    SubmissionView,
+)
+from finishline.rules.trainings.package import MOST_FILES
 from server.base.artifacts import pieces
-from server.base.errors import LostFileError
-from server.base.forms import multipart_body, with_form
+from server.base.error_answers import METHODS
+from server.base.errors import GoneError, LostFileError
+from server.base.forms import files_part, multipart_body, with_form
 from server.base.models import Submission
+from server.base.models.visibility import sees_source
 from server.base.paging import CURSOR_PATTERN
 from server.base.request_context import note
 from server.base.services import Services, ServicesDep
@@ -23,16 +32,23 @@ from server.base.viewer import Viewer
 from server.benchmarks.prices import BookCosts
 from server.people.dependencies import Caller, SubmitterDep
 from server.people.signed_in import ViewerDep
-from server.submissions.accept import MAX_KEY_LENGTH, Repeated, submit
-from server.submissions.preview import SubmissionPreview, preview_upload
+from server.submissions.accept import MAX_KEY_LENGTH, accept
+from server.submissions.preview import SubmissionPreview, preview
 from server.submissions.service import (
     benchmark_versions,
     find_run,
     find_submission,
     submissions_page,
 )
-from server.submissions.upload import staged_upload
-from server.submissions.views import EXAMPLE_CLAIM, curve_view, judged_on_others, submission_view
+from server.submissions.sources import find_package, read_source
+from server.submissions.upload import is_code, read_upload
+from server.submissions.views import (
+    EXAMPLE_CLAIM,
+    curve_view,
+    judged_on_others,
+    package_view,
+    submission_view,
+)
 
 
 class RunList(Schema):
@@ -61,7 +77,7 @@ MULTIPART = multipart_body(
         "submission": {
             "type": "string",
             "format": "binary",
-            "description": "The submission's JSON, or a DAWNBench entry.",
+            "description": "Of logs: the submission's JSON, or a DAWNBench entry.",
         },
         "logs": {
             "type": "array",
@@ -89,8 +105,15 @@ MULTIPART = multipart_body(
             "description": "With archive: the commit of the published repository. "
             "Results of a known one are numbered.",
         },
+        "files": files_part(
+            "Of code: its files, each under its name in its folder, training.toml among them."
+        ),
+        "hardware_class": {
+            "type": "string",
+            "description": "Of code: the hardware class that measures it; if absent, that of a "
+            "worker with its environment.",
+        },
     },
-    required="submission",
     examples={
         "digits": {
             "summary": "The JSON that goes into the part `submission`",
@@ -115,25 +138,24 @@ async def create_submission(
     idempotency_key: KeyDep = None,
     dry_run: DryRunDep = False,
 ) -> SubmissionView | Response:
-    """Send a submission: one JSON and its run logs. The answer holds the result and its steps.
+    """Send logs or code. The answer holds the result and its steps, or the measurement of the code.
+
+    `files` with a training.toml are code: a worker trains it in a box and measures its time. Its
+    source is published with the first verdict. A `submission` with its `logs` is a claim; a
+    DAWNBench entry with a latency and without a log is one of inference.
 
     Its place on the board is in the answer of a later GET. With `dry_run` nothing is stored: the
     answer is the result and the place that it would take.
 
-    A DAWNBench entry with a latency and without a log is one of inference.
-
     With an `Idempotency-Key` a repeated request gets the submission that the first one made. A
-    refused submission leaves nothing behind; the answer names file, line and field.
+    refused submission leaves nothing behind; the answer names file, line and field. 409 for logs
+    or code that were handed in before, 429 without room in a quota.
     """
-    most = services.settings.max_log_files + 1
+    most = max(services.settings.max_log_files, MOST_FILES) + 1
+    read = partial(with_form, request, max_files=most, in_turn=is_code)
     if dry_run:
-        return await with_form(request, partial(_preview, services, caller), max_files=most)
-    send = partial(_submit, services, caller, key=idempotency_key)
-    return stored(response, *await with_form(request, send, max_files=most))
-
-
-def stored(response: Response, view: SubmissionView, repeated: bool) -> SubmissionView:
-    """Name the address of a submission in the answer, and whether it was sent before."""
+        return await read(partial(_preview, services, caller))
+    view, repeated = await read(partial(_accept, services, caller, key=idempotency_key))
     note(submission_id=view.id)
     response.headers["Location"] = f"/api/v1/submissions/{view.id}"
     if repeated:
@@ -141,31 +163,33 @@ def stored(response: Response, view: SubmissionView, repeated: bool) -> Submissi
     return view
 
 
+@router.api_route("/trainings", methods=list(METHODS), include_in_schema=False)
+async def moved() -> None:
+    """Say where code is sent today."""
+    raise GoneError(
+        "Code is sent to /api/v1/submissions, as logs are.",
+        hint="Send the same parts with POST /api/v1/submissions, or call `finishline submit PATH`.",
+    )
+
+
 def _preview(services: Services, caller: Caller, form: FormData) -> Response:
-    with staged_upload(form, services.artifacts, services.settings) as upload:
-        return JSONResponse(preview_upload(services, caller, upload).model_dump(mode="json"))
+    with read_upload(services, form) as upload:
+        return JSONResponse(preview(services, caller, upload).model_dump(mode="json"))
 
 
-def _submit(
+def _accept(
     services: Services, caller: Caller, form: FormData, *, key: str | None
 ) -> tuple[SubmissionView, bool]:
-    """Store a submission; returns its view, and whether an earlier request stored it.
-
-    A new one is shown from memory: its rows are not read again.
-    """
-    with staged_upload(form, services.artifacts, services.settings) as upload:
-        accepted = submit(services, caller, upload, key=key)
-    if isinstance(accepted, Repeated):
-        return view_submission(
-            services, accepted.submission_id, Viewer(user_ids=(caller.user_id,))
-        ), True
+    """Store a submission; returns its view, and whether an earlier request stored it."""
+    with read_upload(services, form) as upload:
+        accepted = accept(services, caller, upload, key=key)
+    if accepted.shown is None:
+        viewer = Viewer(user_ids=(caller.user_id,))
+        return view_submission(services, accepted.submission_id, viewer), accepted.repeated
+    submission, version, runs = accepted.shown
     with services.database.read() as session:
-        view = submission_view(
-            accepted.submission,
-            benchmark_version=accepted.benchmark_version,
-            costs=BookCosts(session),
-            runs=accepted.runs,
-        )
+        costs = BookCosts(session)
+        view = submission_view(submission, benchmark_version=version, costs=costs, runs=runs)
     return view, False
 
 
@@ -275,3 +299,22 @@ def get_log(
         raise LostFileError(run.log_sha256) from error
     headers["Content-Length"] = str(run.log_bytes)
     return StreamingResponse(pieces(opened), media_type=media_type, headers=headers)
+
+
+@router.get("/submissions/{submission_id}/package")
+def get_package(submission_id: str, services: ServicesDep, viewer: ViewerDep) -> PackageView:
+    """Read the training package of an entry; its files are listed once they are published."""
+    with services.database.read(viewer) as session:
+        submission = find_submission(session, submission_id)
+        package = find_package(session, submission_id)
+        return package_view(package, with_files=sees_source(viewer, submission))
+
+
+@router.get("/submissions/{submission_id}/package/files/{name:path}", response_class=Response)
+def get_package_file(
+    submission_id: str, name: str, services: ServicesDep, viewer: ViewerDep
+) -> Response:
+    """Read a file of a training package as text. 404 for others before it is published."""
+    with services.database.read(viewer) as session:
+        text = read_source(session, viewer, submission_id, name)
+    return PlainTextResponse(text, headers={"X-Content-Type-Options": "nosniff"})

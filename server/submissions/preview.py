@@ -1,8 +1,5 @@
 """Preview of a submission: every check, its score and its place, with nothing written."""
 
-from collections.abc import Mapping
-from functools import partial
-
 from sqlalchemy.orm import Session
 
 from finishline.api.schema import Schema
@@ -25,12 +22,10 @@ from server.submissions.accept import (
     admit_new,
     refuse_same_logs,
     require_may_send,
-    with_scored,
+    reserve,
+    with_checked,
 )
 from server.submissions.duplicates import find_original
-from server.submissions.packages import check_package, new_entry, under_ruling
-from server.submissions.quotas import reserve_replay
-from server.submissions.rows import published_row, show_row, show_unstored
 from server.submissions.upload import Upload
 from server.submissions.views import submission_view
 
@@ -63,50 +58,22 @@ class SubmissionPreview(Schema):
     entries: int | None = None
 
 
-def preview_upload(services: Services, caller: Caller, upload: Upload) -> SubmissionPreview:
-    """Preview an upload. Raises as `submit` does."""
+def preview(services: Services, caller: Caller, upload: Upload) -> SubmissionPreview:
+    """Preview an upload of either kind. Raises as `accept` does."""
     require_may_send(caller, upload)
-    return with_scored(services, caller, upload, _preview)
+    return with_checked(services, caller, upload, _preview)
 
 
 def _preview(new: NewSubmission) -> SubmissionPreview:
-    archive = new.upload.archive
     with new.services.database.read(ORGANISER) as session:
         admit_new(session, new)
-        published = (
-            published_row(new.row, new.scored.claim, new.upload.source_commit) if archive else None
-        )
-        submission = show_row(new.row, new.caller, published=published)
-        if not archive:
+        submission = new.show()
+        if new.package is not None:
+            reserve(session, new, submission, lock=False)
+        elif not new.upload.archive:
             refuse_same_logs(session, submission, new.runs)
         runs = [RunView(**run) for run in new.runs]
         return _view(new.services, session, new.benchmark, submission, runs)
-
-
-def preview_package(
-    services: Services,
-    caller: Caller,
-    files: Mapping[str, bytes],
-    hardware_class: str | None,
-) -> SubmissionPreview:
-    """Preview a training package, whose time is not known yet. Raises as `hand_in` does."""
-    package = check_package(services, files)
-
-    def view(session: Session, benchmark: Benchmark) -> SubmissionPreview:
-        entry = new_entry(services, session, caller, package, benchmark, hardware_class)
-        if not caller.is_organiser:
-            reserve_replay(
-                session,
-                services.settings,
-                entry,
-                user_id=caller.user_id,
-                kind="entry",
-                lock=False,
-                benchmark=benchmark,
-            )
-        return _view(services, session, benchmark, show_unstored(entry, caller), [])
-
-    return under_ruling(services, package, partial(services.database.read, ORGANISER), view)
 
 
 def _view(

@@ -21,7 +21,7 @@ from finishline.rules.submissions.claim import Claim
 from finishline.rules.submissions.submission import ScoredSubmission
 from server.base.artifacts import Staged
 from server.base.database import utc_now
-from server.base.models import PublishedResult, RunRow, Submission, User
+from server.base.models import PublishedResult, RunRow, Submission, TrainingPackage, User
 from server.people.dependencies import Caller
 from server.submissions.upload import Upload
 
@@ -43,13 +43,13 @@ def new_id() -> str:
 def submission_row(
     caller: Caller,
     upload: Upload,
-    scored: ScoredSubmission,
+    claim: Claim,
+    result: Result | InferenceResult,
     benchmark: Benchmark,
     *,
     key: str | None,
 ) -> Row:
     """Values of a submission's columns, except whether it is under embargo."""
-    claim, result = scored.claim, scored.result
     return dict(
         id=new_id(),
         user_id=caller.user_id,
@@ -62,7 +62,7 @@ def submission_row(
         hyperparameters=dict(claim.hyperparameters),
         code_url=claim.code_url,
         notes=claim.notes,
-        claim_sha256=upload.claim.sha256,
+        claim_sha256=upload.document.sha256,
         dawnbench=dict(claim.dawnbench) if claim.dawnbench is not None else None,
         status="claimed",
         kind=claim.kind,
@@ -193,17 +193,14 @@ def insert_rows(
         connection.execute(_PUBLISHED, published)
 
 
-def show_row(submission: Row, caller: Caller, *, published: Row | None) -> Submission:
-    """Build a caller's submission from its stored row, without its runs, outside any session."""
-    result = None if published is None else PublishedResult(**published)
-    return show_unstored(Submission(**submission), caller, published=result)
-
-
-def show_unstored(
-    submission: Submission, caller: Caller, *, published: PublishedResult | None = None
+def show_row(
+    row: Row, caller: Caller, *, published: Row | None, package: TrainingPackage | None
 ) -> Submission:
-    """Give a caller's submission outside any session the rows beside it."""
-    set_committed_value(submission, "published", published)
+    """Build a caller's submission from its row, without its runs, outside any session."""
+    submission = Submission(**row)
+    result = None if published is None else PublishedResult(**published)
+    set_committed_value(submission, "published", result)
+    set_committed_value(submission, "package", package)
     set_committed_value(submission, "user", User(id=caller.user_id, name=caller.name))
     set_committed_value(submission, "verifications", [])
     return submission

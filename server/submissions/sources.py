@@ -5,7 +5,6 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.text import line_of
 from finishline.rules.trainings.manifest import FILE
-from finishline.rules.trainings.package import Package
 from finishline.rules.verification.messages import PACKAGE_PREFIX
 from server.base.errors import ContentError, NotFoundError
 from server.base.models import Submission, TrainingPackage
@@ -60,17 +59,17 @@ def parent_of(session: Session, viewer: Viewer, package: TrainingPackage) -> Tra
     return find_source(session, viewer, based_on.removeprefix(PACKAGE_PREFIX))
 
 
-def require_parent(session: Session, viewer: Viewer, package: Package) -> None:
+def require_parent(session: Session, viewer: Viewer, package: TrainingPackage) -> None:
     """Raise ContentError unless the parent that a package names is there for its submitter.
 
     A package's hash covers that of its parent, which is handed in first: no circle can be made.
     """
-    based_on = package.manifest.based_on
+    based_on = package.manifest["based_on"]
     if based_on is None or find_source(session, viewer, based_on.removeprefix(PACKAGE_PREFIX)):
         return
     problem = {
         "file": FILE,
-        "line": line_of(package.files[FILE], "based_on"),
+        "line": line_of(package.files[FILE].encode(), "based_on"),
         "field": "based_on",
         "message": f"no published package {based_on}",
         "expected": "sha256: and the SHA-256 of a published package, or of one of yours",

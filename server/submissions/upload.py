@@ -11,19 +11,26 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
+from typing import BinaryIO, ClassVar
 
 from sqlalchemy import Connection, select
 from starlette.datastructures import FormData, UploadFile
 
 from finishline.rules.archive.files import COMMIT
+from finishline.rules.benchmarks.definition_tables import LARGEST_PACKAGE_BYTES
+from finishline.rules.canonical import canonical
 from finishline.rules.logs import check_file_name
 from finishline.rules.submissions.claim import CLAIM_LIMIT_BYTES
+from finishline.rules.trainings.manifest import FILE
+from finishline.rules.trainings.package import package_index
 from server.base.artifacts import ArtifactStore, Staged
 from server.base.database import Database
-from server.base.errors import TooLargeError
-from server.base.forms import refuse_part
+from server.base.errors import ContentError, TooLargeError, problem
+from server.base.forms import SUBMISSION, read_files, read_text, refuse_part
 from server.base.models import BenchmarkFile, RunRow, Submission
+from server.base.services import Services
 from server.base.settings import MIB, Settings
 
 
@@ -50,16 +57,17 @@ class LogFiles(Mapping[str, bytes]):
 
 
 CLAIM_FILE = "submission.json"
-FORM_FIELDS = ("submission", "logs", "benchmark", "division", "archive", "source_commit")
+LOG_FIELDS = ("submission", "logs", "benchmark", "division", "archive", "source_commit")
+CODE_FIELDS = ("files", "hardware_class")
 
 
 @dataclass(frozen=True)
-class Upload:
-    """Upload: staged claim, staged logs by name, and the other fields of the form."""
+class LogUpload:
+    """Upload of logs: the staged claim, the staged logs by name, and the form's other fields."""
 
     claim_json: bytes
     claim_file: str
-    claim: Staged
+    document: Staged
     logs: Mapping[str, Staged]
     benchmark_id: str | None
     division: str | None
@@ -72,9 +80,9 @@ class Upload:
         return LogFiles(self.logs, lambda name: self.logs[name].read())
 
     @property
-    def files(self) -> tuple[Staged, ...]:
+    def staged(self) -> tuple[Staged, ...]:
         """All files to store."""
-        return (self.claim, *self.logs.values())
+        return (self.document, *self.logs.values())
 
     @property
     def sha256(self) -> str:
@@ -90,44 +98,100 @@ class Upload:
         return digest.hexdigest()
 
 
+@dataclass(frozen=True)
+class CodeUpload:
+    """Upload of code: its files by name, their staged index, and the class that trains them."""
+
+    files: Mapping[str, bytes]
+    document: Staged
+    hardware_class: str | None
+    archive: ClassVar[bool] = False
+    source_commit: ClassVar[None] = None
+
+    @property
+    def staged(self) -> tuple[Staged, ...]:
+        """The file to store."""
+        return (self.document,)
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the files, whichever class trains them."""
+        return self.document.sha256
+
+
+Upload = LogUpload | CodeUpload
+
+
 @contextmanager
-def staged_upload(form: FormData, store: ArtifactStore, settings: Settings) -> Iterator[Upload]:
-    """Stage the files of a form; removes those that were not kept by the end of the block."""
-    staged: dict[str, Staged] = {}
-    claim: Staged | None = None
+def read_upload(services: Services, form: FormData) -> Iterator[Upload]:
+    """Read and stage a form of either kind; removes what was not kept by the end of the block."""
+    staged: list[Staged] = []
+
+    def stage(source: BinaryIO) -> Staged:
+        staged.append(services.artifacts.stage(source))
+        return staged[-1]
+
     try:
-        _check_parts(form)
-        claim_json, claim_file = _claim(form)
-        claim = store.stage_bytes(claim_json)
-        for part in form.getlist("logs"):
-            name, file = _log_part(part)
-            if name in staged:
-                raise refuse_part(f"{name!r} was sent twice", "logs", "each log once", file=name)
-            if file.size is not None and file.size > settings.max_log_bytes:
-                raise TooLargeError(
-                    f"{name} has {file.size / MIB:.1f} MiB; a run log may have at most "
-                    f"{settings.max_log_bytes / MIB:.0f} MiB."
-                )
-            staged[name] = store.stage(file.file)
-        yield Upload(
-            claim_json=claim_json,
-            claim_file=claim_file,
-            claim=claim,
-            logs=staged,
-            benchmark_id=_text(form, "benchmark"),
-            division=_text(form, "division"),
-            archive=_flag(form, "archive"),
-            source_commit=_commit(form),
-        )
+        if is_code(form):
+            yield _read_code(form, stage)
+        else:
+            yield _read_logs(form, stage, services.settings)
     finally:
-        for each in (*staged.values(), *([claim] if claim else [])):
-            store.discard(each)
+        for each in staged:
+            services.artifacts.discard(each)
 
 
-def _check_parts(form: FormData) -> None:
+def is_code(form: FormData) -> bool:
+    """Whether a form is a code submission. Raises ContentError unless it is of one kind."""
+    has_code = any(getattr(part, "filename", None) == FILE for part in form.getlist("files"))
+    if has_code is ("submission" in form):
+        hint = "`finishline submit PATH` finds out which kind PATH is, and names the parts."
+        got = f"got both {FILE} and 'submission'" if has_code else "got neither"
+        problems = [problem("submission", got, SUBMISSION)]
+        raise ContentError(f"{SUBMISSION}; {got}.", hint=hint, problems=problems)
+    return has_code
+
+
+def _read_code(form: FormData, stage: Callable[[BinaryIO], Staged]) -> CodeUpload:
+    hardware_class = read_text(form, "hardware_class", expected="the name of a hardware class")
+    files = read_files(
+        form, fields=CODE_FIELDS, most_bytes=LARGEST_PACKAGE_BYTES, expected=f"{FILE} among them"
+    )
+    index = stage(BytesIO(canonical(package_index(files))))
+    return CodeUpload(files, index, hardware_class)
+
+
+def _read_logs(
+    form: FormData, stage: Callable[[BinaryIO], Staged], settings: Settings
+) -> LogUpload:
+    logs: dict[str, Staged] = {}
     for name in form:
-        if name not in FORM_FIELDS:
-            raise refuse_part("unknown part", name, "one of " + ", ".join(FORM_FIELDS))
+        if name not in LOG_FIELDS:
+            raise refuse_part("unknown part", name, "one of " + ", ".join(LOG_FIELDS))
+    if len(form.getlist("logs")) > settings.max_log_files:
+        raise TooLargeError(f"A submission may have at most {settings.max_log_files} logs.")
+    claim_json, claim_file = _claim(form)
+    claim = stage(BytesIO(claim_json))
+    for part in form.getlist("logs"):
+        name, file = _log_part(part)
+        if name in logs:
+            raise refuse_part(f"{name!r} was sent twice", "logs", "each log once", file=name)
+        if file.size is not None and file.size > settings.max_log_bytes:
+            raise TooLargeError(
+                f"{name} has {file.size / MIB:.1f} MiB; a run log may have at most "
+                f"{settings.max_log_bytes / MIB:.0f} MiB."
+            )
+        logs[name] = stage(file.file)
+    return LogUpload(
+        claim_json=claim_json,
+        claim_file=claim_file,
+        document=claim,
+        logs=logs,
+        benchmark_id=read_text(form, "benchmark", expected="a text"),
+        division=read_text(form, "division", expected="a text"),
+        archive=_flag(form, "archive"),
+        source_commit=_commit(form),
+    )
 
 
 def _claim(form: FormData) -> tuple[bytes, str]:
@@ -151,24 +215,15 @@ def _log_part(part: UploadFile | str) -> tuple[str, UploadFile]:
     return name, part
 
 
-def _text(form: FormData, name: str) -> str | None:
-    value = form.get(name)
-    if value is None or value == "":
-        return None
-    if not isinstance(value, str):
-        raise refuse_part("a file", name, "a text")
-    return value
-
-
 def _flag(form: FormData, name: str) -> bool:
-    value = _text(form, name)
+    value = read_text(form, name, expected="a text")
     if value not in (None, "true", "false"):
         raise refuse_part(f"{value[:60]!r}", name, "true or false")
     return value == "true"
 
 
 def _commit(form: FormData) -> str | None:
-    value = _text(form, "source_commit")
+    value = read_text(form, "source_commit", expected="a text")
     if value is None:
         return None
     if not COMMIT.fullmatch(value):

@@ -135,8 +135,10 @@ def submission_view(
 ) -> SubmissionView:
     """View of a stored submission with its runs, its verifications and its cost."""
     published = published_verification(submission)
+    kind = "code" if submission.trained_package is not None else "logs"
     return SubmissionView.of(
         submission,
+        kind="inference" if submission.kind == "inference" else kind,
         benchmark=submission.benchmark_id,
         benchmark_version=benchmark_version,
         submitted_on=submission.published_on,

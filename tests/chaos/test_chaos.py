@@ -165,7 +165,7 @@ class Campaign:
             return
         if packages < PACKAGES and packages * VERIFICATIONS <= PACKAGES * self.asked():
             key = {"Idempotency-Key": f"package-{packages}"}
-            self._post("/trainings", by="alice", files=digits_package(packages), headers=key)
+            self._post("/submissions", by="alice", files=digits_package(packages), headers=key)
             return
         free = [each for each in self._submissions if each not in open_ones]
         path = f"/submissions/{random.choice(free)}/verifications"

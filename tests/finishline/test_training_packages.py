@@ -105,6 +105,22 @@ def test_a_package_is_followed_to_its_time_its_rank_and_its_page(entries, packag
     assert page == f"{site}/submissions/{entry_id}"
 
 
+def test_submit_finds_out_that_a_folder_is_code(entries, package, alice, site, capsys):
+    sent = ["submit", str(package), "--url", site, "--token", alice.secret]
+    assert main([*sent, "--dry-run"]) == 0
+    assert capsys.readouterr().out.endswith("Nothing was sent. A worker would measure it.\n")
+    assert listed(entries) == []
+    assert main(sent) == 0
+    (made,) = listed(entries)
+    *_, follow, page = capsys.readouterr().out.splitlines()
+    assert follow == f"Follow it: finishline verify {made['verifications'][0]['id']} --watch"
+    assert page == f"{site}/submissions/{made['id']}"
+    assert main([*sent, "--division", "open"]) == ExitCode.USAGE
+    (package / "submission.json").write_text("{}")
+    assert main(sent) == ExitCode.REFUSED
+    assert "expected one of the two: logs or code" in capsys.readouterr().err
+
+
 def test_more_runs_are_asked_for_by_hash_and_count_together(entries, sent, command, site, capsys):
     made = sent()
     assert made["verification"]["state"] == "queued"
@@ -245,7 +261,9 @@ def test_the_client_hands_in_a_folder_or_its_files(entries, package, site, alice
     with Client(site, alice.secret, retries=0) as ada:
         made = ada.submit_training(package)
         files = dict(FILES) | {"parts/net.py": "WIDTH = 64\n"}
-        assert ada.submit_training(files).id == made.id
+        assert ada.submit_training(files).id == ada.submit(package).id == made.id
+        with pytest.raises(finishline.Refused, match="notes: expected of logs only"):
+            ada.submit(package, notes="mine")
         assert made.package is not None
         assert [each.id for each in ada.submissions(package=made.package.sha256)] == [made.id]
         with pytest.raises(finishline.Conflict, match="handed in before"):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from server.submissions import drafts
-from tests.server.test_entries import FILES, Entries
+from tests.server.test_entries import Entries
 from tests.support.pages import ORIGIN, sign_in
 from tests.support.services import services_of
 
@@ -67,20 +67,17 @@ def test_a_dry_run_refuses_as_a_submission_does(digits_submission, submit, try_o
     assert try_out(digits_submission, archive="true").status_code == 403
 
 
-def test_a_package_is_tried_out(client, database, walter, alice, olivia):
-    Entries(client, database, walter).greet()
-    files = [("files", part) for part in FILES.items()]
-
-    answer = client.post("/api/v1/trainings", params=DRY, files=files, headers=alice.headers)
-
-    assert answer.status_code == 200, answer.text
-    preview = answer.json()
-    assert (preview["result"], preview["package"]["environment"]) == (None, "numpy-2.4")
+def test_code_is_tried_out(client, database, walter, alice, olivia):
+    entries = Entries(client, database, walter)
+    entries.greet()
+    preview = entries.hand_in(alice, dry_run=True).json()
+    assert (preview["kind"], preview["result"], preview["rank"]) == ("code", None, None)
+    assert preview["package"]["environment"] == "numpy-2.4"
     assert preview["system"]["hardware_class"] == "cpu-test"
     assert listed(client, alice) == []
     body = {"gpu_seconds_per_month": 0, "reason": "nothing is left"}
     assert client.put("/api/v1/quotas/alice", json=body, headers=olivia.headers).is_success
-    used_up = client.post("/api/v1/trainings", params=DRY, files=files, headers=alice.headers)
+    used_up = entries.hand_in(alice, dry_run=True)
     assert used_up.status_code == 403
     assert "accelerator seconds in 30 days" in used_up.json()["detail"]
 

@@ -167,12 +167,13 @@ def test_the_problems_of_a_package_are_listed_with_file_and_line(entries, alice,
     csrf = sign_in(client, alice)
     broken = ("files", ("train.py", b"def prepare(task): ...\nimport <b>\n"))
 
-    refused = choose(client, csrf, broken)
+    refused = choose(client, csrf, broken, ("files", ("training.toml", b"schema = 1")))
 
     assert refused.status_code == 422
     text = " ".join(re.sub(r"<[^>]*>", " ", refused.text).split())
     assert "train.py line 2:" in text
-    assert "training.toml" in text
+    assert "training.toml , benchmark" in text
+    assert "train.py: no submission.json and no training.toml" in choose(client, csrf, broken).text
     nothing = choose(client, csrf)
     assert nothing.status_code == 422
     assert "training.toml among them" in nothing.text

@@ -85,7 +85,7 @@ def test_an_entry_without_a_log_is_stored_with_its_figures(send, client):
 def test_an_entry_with_a_log_is_a_training_whatever_else_it_states(send, client):
     view = send(log=CURVE, top1Accuracy=None, costPerHour=3.0).json()
 
-    assert (view["kind"], view["result"]["tta_seconds"]) == ("train", 3600.0)
+    assert (view["kind"], view["result"]["tta_seconds"]) == ("logs", 3600.0)
     assert places(client, metric="latency") == []
     assert places(client) == [(view["id"], None, "claimed: not measured here")]
 

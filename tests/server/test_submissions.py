@@ -9,8 +9,11 @@ from fastapi.testclient import TestClient
 
 from server.app import create_app
 from server.base.database import utc_now
+from server.base.error_answers import METHODS
+from server.base.forms import SUBMISSION
 from server.verifications.overdue import expire_leases
 from tests.server.conftest import without_place
+from tests.server.test_entries import FILES, Entries
 from tests.support.build import CURVE, ENTRY, send_entry
 from tests.support.pages import BROWSER
 
@@ -21,6 +24,45 @@ SUBMISSIONS = "/api/v1/submissions"
 def submitted(digits_submission, submit):
     """An accepted submission, as it was answered."""
     return submit(digits_submission).json()
+
+
+def test_one_address_takes_logs_and_code(digits_submission, client, database, walter, alice):
+    Entries(client, database, walter).greet()
+    logs, code = digits_submission.files(), [("files", part) for part in FILES.items()]
+    for parts, kind in ((logs, "logs"), (code, "code")):
+        sent = client.post(SUBMISSIONS, files=parts, headers=alice.headers)
+        assert (sent.status_code, sent.json()["kind"]) == (201, kind)
+        assert client.get(sent.headers["location"]).json()["kind"] == kind
+
+    for parts, got in (([*logs, *code], "both training.toml and 'submission'"),
+                       (logs[1:], "neither"), (code[1:], "neither")):  # fmt: skip
+        for query in ({}, {"dry_run": "true"}):
+            answer = client.post(SUBMISSIONS, params=query, files=parts, headers=alice.headers)
+            assert (answer.status_code, answer.json()["detail"]) == (
+                422,
+                f"{SUBMISSION}; got {got}.",
+            )
+            assert answer.json()["hint"].startswith("`finishline submit PATH`")
+    for parts, field in (([*logs, code[1]], "files"), ([*code, logs[1]], "logs")):
+        answer = client.post(SUBMISSIONS, files=parts, headers=alice.headers)
+        assert (answer.status_code, answer.json()["problems"][0]["field"]) == (422, field)
+
+
+def test_code_waits_for_its_turn_and_logs_do_not(
+    monkeypatch, digits_submission, submit, client, alice
+):
+    monkeypatch.setattr("server.operations.rates.MOST_WAITING", 0)
+    code = [("files", part) for part in FILES.items()]
+    busy = client.post(SUBMISSIONS, files=code, headers=alice.headers)
+    assert (busy.status_code, busy.headers["retry-after"]) == (429, "2")
+    assert submit(digits_submission).status_code == 201
+
+
+def test_trainings_moved_to_submissions(client):
+    for method in METHODS:
+        answer = client.request(method, "/api/v1/trainings", params={"dry_run": "true"})
+        assert answer.status_code == 410
+        assert method == "HEAD" or "POST /api/v1/submissions" in answer.json()["hint"]
 
 
 def test_a_submission_is_answered_with_its_result(digits_submission, submit, client):

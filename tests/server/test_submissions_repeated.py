@@ -53,16 +53,6 @@ def test_a_refused_request_does_not_use_up_its_key(digits_submission, submit):
     assert submit(digits_submission, key="key-1").status_code == 201
 
 
-def test_without_a_key_the_same_request_is_refused_naming_the_submission_it_made(
-    digits_submission, submit
-):
-    first = submit(digits_submission, as_is=True).json()
-    again = submit(digits_submission, as_is=True)
-
-    assert again.status_code == 409
-    assert first["id"] in again.json()["detail"]
-
-
 @pytest.mark.parametrize("key", [" ", "k" * 201, "tab\there"])
 def test_a_key_that_is_none_is_422(key, digits_submission, submit, stored_files):
     response = submit(digits_submission, key=key)

@@ -149,13 +149,13 @@ def worker_words(text, report):
 
 def code(world, worker, text, known):
     """Packages: one that was measured, and one that failed with a log of its own."""
-    title = json.dumps(text("POST /trainings title"))
+    title = json.dumps(text("POST /submissions title"))
     files = dict(PACKAGE)
     files["training.toml"] = files["training.toml"].replace('"Random features"', title)
-    files["train.py"] += f"# {text('POST /trainings train.py')}\n"
+    files["train.py"] += f"# {text('POST /submissions train.py')}\n"
     known["package"] = world.submit_code(by="alice", files=files)
     known["measurement"] = worker.work()
-    files["notes.txt"] = text("POST /trainings notes.txt")
+    files["notes.txt"] = text("POST /submissions notes.txt")
     known["failed_package"] = world.submit_code(by="bob", files=files)
     report = "POST /attempts/{attempt_id}/report"
     worker.fail(

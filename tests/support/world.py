@@ -125,7 +125,7 @@ class World:
     def submit_code(self, *, by="alice", files=PACKAGE):
         """Send a training package; the id of the submission."""
         parts = [("files", (name, text.encode())) for name, text in files.items()]
-        return self.taken(self.request("POST", "/trainings", by=by, files=parts))
+        return self.taken(self.request("POST", "/submissions", by=by, files=parts))
 
     def verify(self, submission_id, *, by="olivia", **body):
         """Request a verification; its id."""

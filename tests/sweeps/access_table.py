@@ -74,7 +74,6 @@ API = {
     "GET /api/v1/submissions/{submission_id}/runs": PUBLIC,
     "GET /api/v1/submissions/{submission_id}/runs/{index}/curve": PUBLIC,
     "GET /api/v1/submissions/{submission_id}/runs/{index}/log": PUBLIC,
-    "POST /api/v1/trainings": SUBMITTERS,
     "GET /api/v1/submissions/{submission_id}/package": NO_PACKAGE,
     "GET /api/v1/submissions/{submission_id}/package/files/{name}": NO_PACKAGE,
     "POST /api/v1/submissions/{submission_id}/verifications": ORGANISERS,  # its owner had a verdict
@@ -226,6 +225,7 @@ CONSOLE = {
 }
 # Forms that need no session: the address has a secret.
 OPEN_FORMS = {
+    "POST /api/v1/trainings",  # moved: 410
     "POST /join/{code}",
     "POST /mail/confirm/{confirm_token}",
     "POST /mail/unsubscribe/{unsubscribe_token}",

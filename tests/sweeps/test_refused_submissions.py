@@ -273,7 +273,7 @@ BODIES = {
     ),
     "many logs": (
         lambda parts: parts.logs.update({f"{k}.log": b"x" for k in range(4)}),
-        {}, 413, "at most 6 files",
+        {}, 413, "at most 5 logs",
     ),
     "compressed": (as_it_is, body(b"x", **{"Content-Encoding": "gzip"}), 415, "uncompressed"),
     "JSON": (as_it_is, body(b"{}", **{"Content-Type": "application/json"}), 415, "multipart"),

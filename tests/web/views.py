@@ -93,7 +93,7 @@ def race():
 
 def submission(**changes):
     """A measured submission, as its page shows it."""
-    known = {"id": "a", "kind": "train", "benchmark": "digits", "benchmark_version": "1.0"}
+    known = {"id": "a", "kind": "logs", "benchmark": "digits", "benchmark_version": "1.0"}
     by = {"submitter": "alice", "display_name": None, "model": "digits-cnn", "framework": "torch"}
     about = {"division": "closed", "trained_with": "reference", "withdrawal": None, "check": None}
     evidence = {"evidence": "measured", "status": "verified", "measured_seconds": 0.9}

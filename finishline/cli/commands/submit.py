@@ -17,18 +17,27 @@ from finishline.cli.commands.check import (
     remarks_on,
     with_next_step,
 )
-from finishline.cli.errors import CliError
+from finishline.cli.commands.training import open_package
+from finishline.cli.errors import CliError, UsageError
 from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Token, Url, shows
 from finishline.cli.rows import asks_server
 from finishline.cli.screen import Screen
 from finishline.client.errors import Problem
-from finishline.client.files import find_submission_files, form_parts, idempotency_key
+from finishline.client.files import (
+    find_submission_files,
+    form_parts,
+    idempotency_key,
+    is_code,
+    send_package,
+)
 
 
 @shows
 def submit(
     screen: Screen,
-    path: Annotated[Path, Argument(metavar="PATH", help="A submission's JSON, or its folder.")],
+    path: Annotated[
+        Path, Argument(metavar="PATH", help="A submission's JSON, its folder, or a code folder.")
+    ],
     benchmark: BenchmarkOption = None,
     division: DivisionOption = None,
     dry_run: Annotated[
@@ -38,7 +47,12 @@ def submit(
     url: Url = DEFAULT_URL,
     token: Token = None,
 ) -> None:
-    """Send a submission to the server. The same files sent twice are one submission."""
+    """Send logs or code to the server. The same files sent twice are one submission."""
+    if is_code(path):
+        if benchmark or division:
+            raise UsageError(f"--benchmark, --division: expected for logs only; {path} is code.")
+        _submit_code(screen, path, url, token, dry_run=dry_run)
+        return
     files = find_submission_files(path)
     remarks: tuple[Problem, ...] = ()
     with suppress(CliError, OSError):  # Of files that break a rule the server says which.
@@ -57,6 +71,20 @@ def submit(
         document = {**view, "remarks": [asdict(remark) for remark in remarks]}
         page = place_line(view) if dry_run else f"{server.url}/submissions/{view.get('id')}"
         screen.answer(document, [*submission_lines(view), page])
+
+
+def _submit_code(screen: Screen, path: Path, url: str, token: str | None, *, dry_run: bool) -> None:
+    package = open_package(path, benchmarks=None)
+    with ServerClient(url, token) as server:
+        view, _ = send_package(server, package.files, dry_run=dry_run)
+        last = "Nothing was sent. A worker would measure it."
+        if not dry_run:
+            last = f"{server.url}/submissions/{view['id']}"
+        jobs = [
+            f"Follow it: finishline verify {each['id']} --watch"
+            for each in view.get("verifications") or ()
+        ]
+        screen.answer(view, [*submission_lines(view), *jobs, last])
 
 
 def send_submission(
