@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from finishline.rules.ranking import check_of_row, evidence_word, owners_words, separation_words
+from finishline.rules.ranking import check_of_row, evidence_word, separation_words
 from finishline.rules.text import count_text
 from web.entries import why_not_measured
 from web.formats import web_address
@@ -79,9 +79,7 @@ def _measured(submission: View, place: View | None) -> str:
     else:
         text = "the reference was trained with these settings on our worker,"
     if place:
-        owners = owners_words(place)
         text += f" in {count_text(place['measured_runs'], 'sealed run')}"
-        text += f" ({owners})" if owners else ""
     return f"{text.removesuffix(',')}. The time is ours."
 
 

@@ -30,10 +30,9 @@ class EvidenceFields(Schema):
     `not_first` says why a row with a lower time doesn't. `claimed_seconds` is the time of the
     submitter's own logs, and `claimed_model` their word for the model that the reference's runs
     measured. `measured_seconds` the time of the `measured_runs` sealed runs of the
-    configuration `pool_id`, with its 95 % interval. `owners` counts the owners of the workers
-    behind these runs. The organisers count as one, and `by_organisers` says whether they are among
-    them. `busy` says that other programs had the processor, so it may be faster. A `duplicate_of`
-    an earlier submission has no time and no rank of its own.
+    configuration `pool_id`, with its 95 % interval. `busy` says that other programs had the
+    processor, so it may be faster. A `duplicate_of` an earlier submission has no time and no rank
+    of its own.
     `not_separated_from` is the number of the better row that these runs cannot tell from this one.
     A gap under `visible_gap_percent` could not be seen."""
 
@@ -47,8 +46,6 @@ class EvidenceFields(Schema):
     measured_low_seconds: float | None = None
     measured_high_seconds: float | None = None
     measured_runs: int = 0
-    owners: int = 0
-    by_organisers: bool = False
     busy: bool = False
     pool_id: str | None = None
     duplicate_of: str | None = None

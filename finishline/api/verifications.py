@@ -138,14 +138,12 @@ class VerificationView(VerificationState):
     with the measured `backends`. `utilisation` is of each run of the report, by the roofs that its
     worker measured. `hyperparameters` are those of each run if the runs differ. They are sealed as
     seeds are. `control_runs` and `repeat_runs` measure no time, and count from 0 as the index of a
-    run. A "cross_check" trains a run of `checks_id` again. `owners` counts the owners of workers
-    that agree, 0 before a report. An "ablation" has the `factors` of a package, switched off alone
-    and all together.
+    run. A "cross_check" trains a run of `checks_id` again. An "ablation" has the `factors` of a
+    package, switched off alone and all together.
     """
 
     submission_id: str | None
     checks_id: str | None
-    owners: int
     against_id: str | None
     calibration_id: str | None
     benchmark: str

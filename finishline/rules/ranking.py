@@ -177,15 +177,6 @@ def place_words(row: Row) -> str | None:
     return f"={rank}" if row.get("tied") else str(rank)
 
 
-def owners_words(row: Row) -> str | None:
-    """Describe the owners of the workers behind a measured time; None for other rows."""
-    owners = row.get("owners") or 0
-    if owners > 1:
-        return f"checked by {owners} owners"
-    alone = "organisers' worker" if row.get("by_organisers") else "one owner"
-    return alone if owners else None
-
-
 def busy_words(row: Row) -> str | None:
     """Say that other programs disturbed the runs of a measured time, None if they did not."""
     return "busy host: may be faster" if row.get("busy") else None

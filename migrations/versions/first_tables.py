@@ -343,8 +343,6 @@ table(
     Column("runs", sa.Integer(), nullable=False),
     Column("state", sa.String(20), nullable=False),
     Column("measured_at", sa.DateTime(timezone=True)),
-    Column("owners", sa.Integer(), nullable=False),
-    Column("by_organisers", sa.Boolean(), nullable=False),
     Column("is_busy", sa.Boolean(), nullable=False),
     Index(None, "benchmark_id", "hardware_class"),
     Index(None, "configuration_sha256", "closed_at"),

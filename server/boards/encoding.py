@@ -71,8 +71,6 @@ FIRST_COLUMNS = (
     "measured_low_seconds",
     "measured_high_seconds",
     "measured_runs",
-    "owners",
-    "by_organisers",
     "pool_id",
     "not_separated_from",
     "visible_gap_percent",

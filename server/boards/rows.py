@@ -61,8 +61,7 @@ COLUMNS = tuple(
             *STANDING_COLUMNS,
             *(getattr(Submission, name) for name in OWN_FIELDS),
             *(Submission.result, SUBMITTER, DISPLAY_NAME),
-            *(Pool.low_seconds, Pool.high_seconds, Pool.owners, Pool.by_organisers),
-            Pool.is_busy,
+            *(Pool.low_seconds, Pool.high_seconds, Pool.is_busy),
             TrainingPackage.compressed_bytes.label("package_bytes"),
         )
     )
@@ -442,8 +441,6 @@ def _measured(row: Any, sealed: Sequence[Any]) -> dict[str, Any]:
         "measured_low_seconds": row.low_seconds,
         "measured_high_seconds": row.high_seconds,
         "measured_runs": len(sealed),
-        "owners": row.owners,
-        "by_organisers": row.by_organisers,
         "busy": row.is_busy,
         "runs_reached": len(times),
         "runs_started": len(sealed),

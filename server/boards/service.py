@@ -83,8 +83,6 @@ OF_SUBMISSION = (
     "measured_low_seconds",
     "measured_high_seconds",
     "measured_runs",
-    "owners",
-    "by_organisers",
     "busy",
     "is_holder",
     "not_first",

@@ -53,8 +53,6 @@ class Place:
     measured_low_seconds: float | None
     measured_high_seconds: float | None
     measured_runs: int
-    owners: int
-    by_organisers: bool
     busy: bool
     pool_id: str | None
     duplicate_of: str | None

@@ -17,7 +17,7 @@ from finishline.rules.verification.purposes import CROSS_CHECK
 from finishline.rules.verification.verdict import Reason, Verdict
 from server.base.database import utc_now
 from server.base.errors import ServerError
-from server.base.models import Attempt, Pool, Verification, WorkerRow
+from server.base.models import Attempt, Verification, WorkerRow
 from server.base.standing import (
     KEEP,
     OPEN,
@@ -33,7 +33,6 @@ from server.verifications.free_workers import LONGEST_SILENCE_SECONDS, owners_at
 from server.verifications.holds import pause_by_server
 from server.verifications.jobs import Order, queue_attempt, queue_job
 from server.verifications.outcomes import NO_SECOND_WORKER, conclude_replay
-from server.verifications.pool_runs import follow_owners
 from server.verifications.pools import take_out_runs
 from server.verifications.queries import is_of_latest_report
 from server.verifications.service import end_with_verdict, request_verification, set_status
@@ -174,8 +173,6 @@ def end_cross_check(
         if earlier is not None:
             take_out(session, earlier, checked, by=report)
         _conclude_waiting(session, checked, original, None)
-        if checked.pool_id is not None:
-            follow_owners(session, session.get_one(Pool, checked.pool_id))
     elif earlier is None and has_other_owner(
         session, checked, report.system.hardware_class, seeds=check.seeds
     ):

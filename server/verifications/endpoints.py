@@ -75,17 +75,11 @@ def list_verifications(
     alive = services.settings.worker_alive_seconds
     with services.database.read(viewer) as session:
         found = queries.list_verifications(session, state=state, limit=limit)
-        owners = views.owners_of(session, found)
         waits = Waits(session, alive_seconds=alive)
         return VerificationList(
             verifications=[
                 views.view(
-                    session,
-                    verification,
-                    alive_seconds=alive,
-                    with_report=False,
-                    owners=owners,
-                    waits=waits,
+                    session, verification, alive_seconds=alive, with_report=False, waits=waits
                 )
                 for verification in found
             ]

@@ -1,8 +1,8 @@
-"""Runs of pools: those of a report that count, the owners behind them, and the spread of times."""
+"""Runs of pools: those of a report that count, and the spread of times."""
 
 from collections import defaultdict
 
-from sqlalchemy import and_, func, or_, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
@@ -10,11 +10,8 @@ from finishline.rules.scoring.tta import calibrated_spread
 from finishline.rules.statistics.aggregate import Spread, pooled_spread
 from finishline.rules.verification.judge import why_not_timed
 from finishline.rules.verification.messages import ReplayReport
-from server.base.board_versions import raise_board_version
-from server.base.models import Attempt, Pool, PoolRun, User, Verification, WorkerRow
-from server.verifications.queries import is_of_latest_report
+from server.base.models import Pool, PoolRun, Verification
 from server.verifications.sealed_runs import SealedRun, sealed_runs
-from server.verifications.workers import is_organisers
 
 
 def counted_runs(
@@ -29,66 +26,6 @@ def counted_runs(
     untimed = verification.control_runs | verification.repeat_runs
     runs = sealed_runs(benchmark, report)
     return [run for run in runs if run.index not in untimed]
-
-
-# All organisers' workers count as one owner's.
-THE_ORGANISERS = None
-
-
-def count_owners(session: Session, pool: Pool) -> None:
-    """Count the owners behind a pool's runs."""
-    owners = _owners(session, pool)
-    pool.owners, pool.by_organisers = len(owners), THE_ORGANISERS in owners
-
-
-def follow_owners(session: Session, pool: Pool) -> None:
-    """Count the owners again; raises the board's version if the count changes."""
-    before = (pool.owners, pool.by_organisers)
-    count_owners(session, pool)
-    if (pool.owners, pool.by_organisers) != before:
-        raise_board_version(session, pool.benchmark_id)
-
-
-def follow_worker(session: Session, name: str) -> None:
-    """Count the owners again for each pool with runs that a worker trained or checked."""
-    session.flush()
-    behind = or_(
-        Verification.id == PoolRun.verification_id,
-        Verification.checks_id == PoolRun.verification_id,
-    )
-    statement = (
-        select(Pool)
-        .join(PoolRun, PoolRun.pool_id == Pool.id)
-        .join(Verification, behind)
-        .join(Attempt, Attempt.verification_id == Verification.id)
-        .where(Attempt.worker == name)
-    )
-    for pool in session.scalars(statement).unique().all():
-        follow_owners(session, pool)
-
-
-def _owners(session: Session, pool: Pool) -> set[int | None]:
-    trained = select(PoolRun.attempt_id).where(PoolRun.pool_id == pool.id)
-    behind = select(PoolRun.verification_id).where(PoolRun.pool_id == pool.id)
-    agreed = and_(
-        Verification.checks_id.in_(behind),
-        Verification.outcome == "verified",
-        is_of_latest_report(),
-        Attempt.state == "done",
-    )
-    # Members of one organisation count as one owner.
-    whose = func.coalesce(-User.organisation_id, WorkerRow.user_id).label("whose")
-    statement = (
-        select(whose, User.role, WorkerRow.confirmed_at, WorkerRow.confirmed_by)
-        .select_from(Attempt)
-        .join(Verification, Verification.id == Attempt.verification_id)
-        .join(WorkerRow, WorkerRow.name == Attempt.worker)
-        .outerjoin(User, User.id == WorkerRow.user_id)
-        .where(or_(Attempt.id.in_(trained), agreed))
-        .distinct()
-    )
-    rows = session.execute(statement).all()
-    return {THE_ORGANISERS if is_organisers(row) else row.whose for row in rows}
 
 
 class Spreads:

@@ -44,7 +44,7 @@ from server.benchmarks.calibrations import benchmark_of
 from server.benchmarks.phase_queries import rules_that_differ
 from server.benchmarks.queries import definition
 from server.submissions.duplicates import configuration_of, link
-from server.verifications.pool_runs import Spreads, count_owners, counted_runs
+from server.verifications.pool_runs import Spreads, counted_runs
 from server.verifications.sealed_runs import SealedRun, is_uncalibrated
 
 
@@ -248,7 +248,6 @@ def _measure(session: Session, pool: Pool, spreads: Spreads) -> None:
         pool.state = "measured"
     else:
         pool.state = "collecting" if len(times) < FEWEST_SEALED_RUNS else "missed"
-    count_owners(session, pool)
     interval = _interval(pool, runs, spreads)
     pool.low_seconds = None if interval is None else interval.low
     pool.high_seconds = None if interval is None else interval.high

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session, object_session
 
 from finishline.api.verifications import (
@@ -41,7 +41,6 @@ from server.benchmarks.prices import SystemPrice, price_of_submission
 from server.benchmarks.queries import definition
 from server.verifications.duels import find_next_stage, judged_duel, threshold_of
 from server.verifications.jobs import trainings_of
-from server.verifications.queries import is_of_latest_report
 from server.verifications.queue import Waits
 
 
@@ -68,12 +67,9 @@ def view(
     with_report: bool = True,
     with_band: bool = True,
     benchmark: Benchmark | None = None,
-    owners: Mapping[str, int] | None = None,
     waits: Waits | None = None,
 ) -> VerificationView:
-    """View of a verification. `owners` and `waits` save statements, for a list."""
-    if owners is None:
-        owners = owners_of(session, [verification])
+    """View of a verification. `waits` saves statements, for a list."""
     if benchmark is None:
         benchmark = definition(session, verification.benchmark_sha256)
     ended = verification.state in ENDED
@@ -81,7 +77,6 @@ def view(
     is_cancelled = verification.state == "cancelled"
     return VerificationView.of(
         verification,
-        owners=owners.get(verification.id, 0),
         benchmark=benchmark.benchmark_id,
         waiting_for=(waits or Waits(session, alive_seconds=alive_seconds)).reason(verification),
         nonce=verification.nonce if ended else None,
@@ -223,27 +218,6 @@ def _utilisation_views(
 
 
 ROOFS_LOOKED_AT = 5  # A probe can come without roofs, from a worker that was stopped while it did.
-
-
-def owners_of(session: Session, verifications: Sequence[Verification]) -> dict[str, int]:
-    """Number of worker owners that agree on each: its own, and those of cross-checks.
-
-    A verification without a report is left out. Reports are long, so the state of its attempts
-    decides: an attempt with a report is done.
-    """
-    reported = [v.id for v in verifications if any(a.state == "done" for a in v.attempts)]
-    if not reported:
-        return {}
-    agreed = session.execute(
-        select(Verification.checks_id, func.count())
-        .where(
-            Verification.checks_id.in_(reported),
-            Verification.outcome == "verified",
-            is_of_latest_report(),
-        )
-        .group_by(Verification.checks_id)
-    )
-    return dict.fromkeys(reported, 1) | {name: 1 + count for name, count in agreed if name}
 
 
 def _roofs_of_worker(

@@ -11,7 +11,6 @@ from sqlalchemy.orm import Session
 from finishline.api.workers import ProbeView
 from finishline.rules.measurements import Canary, ProbeAnswer, WorkerProbe
 from finishline.rules.verification.utilisation import TOLERANCE
-from server.base.board_versions import lock_boards
 from server.base.database import moment_text, utc_now
 from server.base.errors import ConflictError
 from server.base.events import DispatchWakeup, WorkerOut, emit, wake_after_commit
@@ -19,8 +18,6 @@ from server.base.hardware_classes import register_class, roof_misfit
 from server.base.models import User, WorkerProbeRow, WorkerRow
 from server.people.audit import Actor, Subject, record
 from server.people.dependencies import Caller
-from server.verifications.pool_runs import follow_worker
-from server.verifications.queries import boards_of_workers
 from server.verifications.workers import find_worker, require_own_name
 
 HISTORY_LIMIT = 200
@@ -224,7 +221,6 @@ def confirm_worker(
     Without a user the actor is the server's own administration, whose worker counts as the
     organisers', also one that a user confirmed before. It names the `owner` it expects.
     """
-    lock_boards(session, boards_of_workers(session, [name]))
     worker = find_worker(session, name)
     confirmed = worker.confirmed_at is not None
     if confirmed and (actor.user_id is not None or worker.confirmed_by is None):
@@ -234,7 +230,6 @@ def confirm_worker(
         raise ConflictError(f"Worker {name} is not {owner}'s: give yours another name.")
     register_class(session, worker, origin=f"worker {name}, confirmed by {actor.name}"[:200])
     worker.confirmed_at, worker.confirmed_by = utc_now(), actor.user_id
-    follow_worker(session, name)
     wake_after_commit(session, DispatchWakeup)
     record(
         session,

@@ -226,7 +226,6 @@ def make_verification():
             "benchmark": "digits",
             "seal": "0" * 64,
             "runs_planned": 3,
-            "owners": 0,
             "target": target,
             "created_at": "2026-11-20T16:00:00Z",
             "published": False,

@@ -7,14 +7,10 @@ import pytest
 from sqlalchemy import select
 
 from server.base.database import utc_now
-from server.base.models import Attempt, Pool, User, Verification, WorkerRow
-from server.people.audit import Administrator
+from server.base.models import Attempt, User, Verification, WorkerRow
 from server.verifications.overdue import expire_leases
-from server.verifications.pool_runs import follow_owners
 from server.verifications.queue_order import take_due
-from server.verifications.worker_probes import confirm_worker
 from server.verifications.workers import is_organisers_worker, owner_of
-from tests.server.test_cross_checks import checks_of, train, workers  # noqa: F401  fixtures
 from tests.support.workers import WORKER_SYSTEM
 
 
@@ -35,55 +31,6 @@ def test_a_worker_of_an_organiser_is_the_organisers(hello, make_person, database
         assert not is_organisers_worker(session, "walter-1")
         worker.confirmed_by = None
         assert is_organisers_worker(session, "walter-1")
-
-
-BOARD = "/api/v1/leaderboards/digits"
-
-
-def row(client):
-    (entry,) = client.get(BOARD).json()["entries"]
-    return dict(entry)
-
-
-def test_two_owners_stand_behind_a_time_that_another_owner_checked(
-    replay, workers, train, database, client
-):
-    people = workers("anna", "bert")
-    train(replay.verification_id, people["anna"])
-    assert row(client)["owners"] == 0  # Nothing is measured yet.
-    train(checks_of(database, replay.verification_id)[0], people["bert"])
-
-    entry = row(client)
-    assert (entry["evidence"], entry["owners"], entry["by_organisers"]) == ("measured", 2, False)
-    view = client.get(f"/api/v1/submissions/{replay.submission_id}").json()
-    assert (view["owners"], view["by_organisers"]) == (2, False)
-    page = client.get("/benchmarks/digits?columns=cv").text
-    assert "checked by 2 owners" in page
-    assert "checked by 2 owners" in client.get(f"/submissions/{replay.submission_id}").text
-
-
-def test_an_organisers_worker_or_one_owner_alone_is_named(replay, workers, train, database, client):
-    people = workers("anna")
-    with database.write() as session:
-        session.get_one(WorkerRow, "anna-1").confirmed_by = None
-    train(replay.verification_id, people["anna"])
-
-    entry = row(client)
-    assert (entry["owners"], entry["by_organisers"]) == (1, True)
-    assert "organisers&#39; worker" in client.get("/benchmarks/digits?columns=cv").text
-    anna = select(User).where(User.name == "anna")
-    with database.write() as session:  # As if it had been her own worker from the start.
-        session.get_one(WorkerRow, "anna-1").confirmed_by = session.scalars(anna).one().id
-        session.flush()
-        follow_owners(session, session.scalars(select(Pool)).one())
-
-    entry = row(client)
-    assert (entry["rank"], entry["owners"], entry["by_organisers"]) == (1, 1, False)
-    assert "one owner" in client.get("/benchmarks/digits?columns=cv").text
-    with database.write() as session:
-        session.get_one(WorkerRow, "anna-1").confirmed_at = None
-        confirm_worker(session, Administrator(), "anna-1", reason=None)
-    assert row(client)["by_organisers"] is True
 
 
 @pytest.fixture

@@ -17,9 +17,7 @@ class Pool(Base):
     "collecting" below three runs, "measured", or "missed" where more runs missed the target than
     are dropped. Of the pools of one key the latest that is not closed holds.
 
-    `owners` of workers stand behind its runs. All organisers are one of them, and
-    `by_organisers` tells whether they are. `is_busy` tells whether other programs had the
-    processor in the latest verification.
+    `is_busy` tells whether other programs had the processor in the latest verification.
     """
 
     __tablename__ = "pools"
@@ -44,8 +42,6 @@ class Pool(Base):
     runs: Mapped[int] = mapped_column(default=0)
     state: Mapped[str] = mapped_column(String(20), default="collecting")
     measured_at: Mapped[datetime | None]
-    owners: Mapped[int] = mapped_column(default=0)
-    by_organisers: Mapped[bool] = mapped_column(default=False)
     is_busy: Mapped[bool] = mapped_column(default=False)
 
 
