@@ -155,5 +155,4 @@ def _margin(record: View) -> str:
         return ", the first record"
     chance = record["p_value"]
     tested = f", one-sided p = {number(chance, 2)}" if chance is not None else ""
-    tries = f", at try {record['tries']} of its submitter" if record["tries"] > 1 else ""
-    return f", {percent(record['margin_percent'])} below the record before{tested}{tries}"
+    return f", {percent(record['margin_percent'])} below the record before{tested}"

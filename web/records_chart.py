@@ -93,7 +93,7 @@ def records_table(divisions: Sequence[View], *, time: TimeFormat | None = None) 
             "Division",
             "Status",
             "Record",
-            figures=("Time to accuracy", "One-sided p", "Tries"),
+            figures=("Time to accuracy", "One-sided p"),
         ),
         tuple(
             Row(
@@ -106,7 +106,6 @@ def records_table(divisions: Sequence[View], *, time: TimeFormat | None = None) 
                     verdict,
                     time(mark["tta_seconds"]),
                     DASH if mark["p_value"] is None else f"{mark['p_value']:.2g}",
-                    str(mark.get("tries", DASH)),
                 ),
                 f"/submissions/{mark['submission_id']}",
             )
@@ -170,8 +169,6 @@ def _text(mark: View, time: TimeFormat) -> str:
         lines.append(plain(reason, longest=90))
     elif mark["margin_percent"] is not None:
         lines.append(f"{mark['margin_percent']:.1f} % faster than the record before")
-    if mark.get("tries", 1) > 1:
-        lines.append(f"the best of {mark['tries']} tries")
     return "<br>".join(lines)
 
 

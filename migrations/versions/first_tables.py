@@ -408,11 +408,6 @@ table(
     Column("duplicate_of", sa.String(20), index=True),
     UniqueConstraint("user_id", "idempotency_key"),
     Index(
-        "ix_submissions_handed_in",
-        *["benchmark_id", "kind", "evidence", "division", "user_id", "submitted_at"],
-        *["id", "embargoed"],
-    ),
-    Index(
         "ix_submissions_standing",
         *["benchmark_id", "kind", "tta_seconds", "division", "status", "eligible"],
         *["withdrawn_at", "embargoed", "submitted_at", "id", "latency_ms", "measured_latency_ms"],

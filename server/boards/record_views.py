@@ -23,11 +23,9 @@ class RecordView(RecordTry):
 
     `p_value` is the one-sided p-value of being no faster than the holder it beat, None where that
     was not tested: for the first, and where the holder had a single run.
-    `tries` says how many its submitter had handed in to the division up to then, this one included.
     `verification_id` is the head-to-head that decided it.
     """
 
-    tries: int
     single_run: bool
     beaten: str | None
     margin_percent: float | None

@@ -1,12 +1,12 @@
-"""Records of a benchmark: who held one when, and how often each holder had tried."""
+"""Records of a benchmark: who held one when."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, get_args
+from typing import Any
 
-from sqlalchemy import ColumnElement, and_, func, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
@@ -132,10 +132,7 @@ def records_by_benchmark(
 def standing_by_benchmark(
     session: Session, benchmarks: Mapping[str, Benchmark]
 ) -> dict[str, Standings]:
-    """The standing records, measured and published, of those of the benchmarks that have one.
-
-    For a page of all benchmarks: it leaves out the counts of tries, the slow part of the lists.
-    """
+    """The standing records, measured and published, of those of the benchmarks that have one."""
     versions = board_versions(session)
     found = {
         benchmark_id: _standing(session, benchmark, versions[benchmark_id])
@@ -224,42 +221,30 @@ def _not_proven(place: FirstPlace) -> tuple[NoRecord, ...]:
 def _find_records(
     session: Session, benchmark: Benchmark, histories: Histories, places: FirstPlaces
 ) -> RecordList:
-    benchmark_id, divisions = benchmark.benchmark_id, []
+    divisions = []
     for division in benchmark.divisions:
         measured = [(board[1], place) for board, place in places.items() if board[0] == division]
         history = histories.get(division)
         for hardware_class, place in measured:
             found = RecordHistory(_records_of(place), _not_proven(place))
-            divisions.append(_of_division(session, benchmark_id, division, hardware_class, found))
+            divisions.append(_of_division(session, division, hardware_class, found))
         if history is not None or not measured:
             found = history or RecordHistory((), ())
-            divisions.append(_of_division(session, benchmark_id, division, None, found))
-    return RecordList(benchmark=benchmark_id, divisions=divisions)
+            divisions.append(_of_division(session, division, None, found))
+    return RecordList(benchmark=benchmark.benchmark_id, divisions=divisions)
 
 
 def _of_division(
-    session: Session,
-    benchmark_id: str,
-    division: str,
-    hardware_class: str | None,
-    history: RecordHistory,
+    session: Session, division: str, hardware_class: str | None, history: RecordHistory
 ) -> DivisionRecords:
     ids = [r.submission_id for r in history.records]
     named = _names(session, ids + [r.submission_id for r in history.not_records])
-    tries = count_tries(session, benchmark_id, division, ids)
     is_published = hardware_class is None and history.records
     return DivisionRecords(
         division=division,
         hardware_class=hardware_class,
         evidence="published" if is_published else "measured",
-        records=[
-            RecordView(
-                **asdict(r),
-                **named[r.submission_id],
-                tries=tries[r.submission_id],
-            )
-            for r in history.records
-        ],
+        records=[RecordView(**asdict(r), **named[r.submission_id]) for r in history.records],
         not_records=[
             NoRecordView(**asdict(r), **named[r.submission_id]) for r in history.not_records
         ],
@@ -294,61 +279,6 @@ def _names(session: Session, submission_ids: Sequence[str]) -> dict[str, dict[st
         }
         for row in rows
     }
-
-
-# A statement counts for so many records: no database takes columns without end.
-RECORDS_AT_ONCE = 100
-COLUMNS = (
-    Submission.id,
-    Submission.user_id,
-    Submission.submitted_at,
-    PublishedResult.organisation,
-    PublishedResult.published_on,
-)
-
-
-def count_tries(
-    session: Session, benchmark_id: str, division: str, submission_ids: Sequence[str]
-) -> dict[str, int]:
-    """Number of trainings that each one's submitter had handed in up to it, itself included.
-
-    Tries are to the same benchmark and division, withdrawn and rejected ones included. An archive's
-    submitter is the organisation it names. Only tries of these submitters are counted, by an index:
-    no row is read, and most of a board is skipped.
-    """
-    counts: dict[str, int] = {}
-    for first in range(0, len(submission_ids), RECORDS_AT_ONCE):
-        some = submission_ids[first : first + RECORDS_AT_ONCE]
-        tried = select(*COLUMNS).outerjoin_from(Submission, PublishedResult)
-        rows = session.execute(tried.where(Submission.id.in_(some))).all()
-        counted = session.execute(
-            select(*(func.count().filter(_up_to(row)) for row in rows))
-            .outerjoin_from(Submission, PublishedResult)
-            .where(
-                Submission.benchmark_id == benchmark_id,
-                Submission.kind == "train",
-                # All there are: the index goes by it before it goes by the submitter.
-                Submission.evidence.in_(get_args(Evidence)),
-                Submission.division == division,
-                Submission.user_id.in_({row.user_id for row in rows}),
-            )
-        ).one()
-        counts |= {row.id: count for row, count in zip(rows, counted, strict=True)}
-    return counts
-
-
-def _up_to(row: Any) -> ColumnElement[bool]:
-    if row.published_on is None:
-        not_later = Submission.submitted_at <= row.submitted_at
-    else:
-        not_later = PublishedResult.published_on <= row.published_on
-    return and_(
-        Submission.user_id == row.user_id,
-        PublishedResult.organisation.is_(None)
-        if row.organisation is None
-        else PublishedResult.organisation == row.organisation,
-        not_later,
-    )
 
 
 # Evidence whose own logs hold a record.

@@ -65,12 +65,6 @@ class Submission(Base):
             *("latency_ms", "measured_latency_ms", "cost_usd_per_10000", "evidence", "check_word"),
             *("pool_id", "duplicate_of", "user_id"),
         ),
-        # Every column that counts of handed-in submissions read, for the same reason.
-        Index(
-            "ix_submissions_handed_in",
-            *("benchmark_id", "kind", "evidence", "division", "user_id"),
-            *("submitted_at", "id", "embargoed"),
-        ),
         Index(None, "benchmark_id", "submitted_at"),
         Index(None, "submitted_at"),
         Index(None, "user_id", "submitted_at"),
