@@ -349,7 +349,6 @@ def _rank(rows: BoardRows, query: BoardQuery, places: Mapping[Board, FirstPlace]
     order = order_of(
         found.values(),
         metric=query.metric,
-        numbers=rows.benchmark.ranking.numbers,
         hardware_class=hardware_class,
         holder=None if holder is None else holder.submission_id,
     )

@@ -24,8 +24,6 @@ IMPOSSIBLE = {
     "latency_ms": "impossible latency",
     "cost_usd_per_10000": "impossible cost",
 }
-# Which evidence is numbered, unless the benchmark's file says otherwise.
-NUMBERED: tuple[str, ...] = ("measured", "published")
 NO_TIME = "did not reach the target"
 BREAKS_A_RULE = "breaks a rule of the benchmark"
 NOT_NUMBERED: dict[str | None, str] = {
@@ -118,15 +116,15 @@ def order_of(
     standings: Iterable[Standing],
     *,
     metric: Metric,
-    numbers: tuple[str, ...] | None = None,
     hardware_class: str | None = None,
     holder: str | None = None,
 ) -> Order:
     """The board's order: the holder of first place, then the others by their figure.
 
-    `numbers` names the evidence that is numbered. Of measured times those of one `hardware_class`
-    are, and one row of each submitter, the fastest. Equal values and unranked submissions stand in
-    the order they were submitted.
+    Measured and published figures are numbered. Of measured times those of one `hardware_class`
+    are, and one row of each submitter, the fastest. Equal values share a rank, which counts how
+    many are strictly better, plus one ("1, 2, 2, 4"). They and unranked submissions stand in the
+    order they were submitted.
     """
     figures: list[tuple[float, str, str, Standing]] = []
     unranked: list[tuple[str, str, float | None, str]] = []
@@ -141,7 +139,7 @@ def order_of(
     listed: list[tuple[bool, Ranked]] = []
     ranked_submitters: set[int | None] = {None}
     for value, _, submission_id, one in figures:
-        waits = why_not_numbered(one, numbers=numbers)
+        waits = why_not_numbered(one)
         if waits is None and hardware_class is not None and one.evidence == "measured":
             waits = _why_elsewhere(one, hardware_class, ranked_submitters)
             ranked_submitters |= {one.submitter} if waits is None else set()
@@ -171,24 +169,12 @@ def _why_elsewhere(
     return FASTER_ROW if is_second else None
 
 
-def rank(standings: Sequence[Standing], *, metric: Metric) -> list[Ranked]:
-    """Places of all entries in the board's order; equal values share a rank.
-
-    A rank counts how many are strictly better, plus one ("1, 2, 2, 4").
-    """
-    return list(order_of(standings, metric=metric).rows)
-
-
-def why_not_numbered(standing: Standing, *, numbers: tuple[str, ...] | None = None) -> str | None:
+def why_not_numbered(standing: Standing) -> str | None:
     """Reason why a row with a figure has no number, or None if it has one."""
-    if standing.held_back is not None:
+    if standing.held_back is not None or standing.evidence != "claimed":
         return standing.held_back
-    if standing.evidence in (NUMBERED if numbers is None else numbers):
-        return None
-    if standing.evidence == "claimed":
-        uncalibrated = standing.check == "undecided" and standing.status == "verified"
-        return NOT_CALIBRATED if uncalibrated else NOT_NUMBERED[standing.check]
-    return f"{standing.evidence}: not numbered on this board"
+    uncalibrated = standing.check == "undecided" and standing.status == "verified"
+    return NOT_CALIBRATED if uncalibrated else NOT_NUMBERED[standing.check]
 
 
 def metric_value(standing: Standing, *, metric: Metric) -> float | None:

@@ -87,7 +87,7 @@ time_tolerance = 0.5
 alpha = 0.01
 limit_seconds = 240
 """
-WHOLE = GOOD + RCP + LATENCY + '[ranking]\nnumbers = ["measured"]\n'
+WHOLE = GOOD + RCP + LATENCY + "[ranking]\npairs = 3\n"
 
 
 def parse(text):
@@ -107,7 +107,7 @@ def test_a_good_file_is_read_whole():
     assert [run.quality for run in benchmark.reference_runs_at(64)] == [(50.0, 91.0)]
     assert benchmark.reference_runs_at(128) == ()
     assert (benchmark.convergence_unit, benchmark.rcp) == ("epoch_num", None)
-    assert benchmark.ranking == RankingRule(numbers=None)
+    assert benchmark.ranking == RankingRule(pairs=30)
     assert (benchmark.time_unit, benchmark.latency) == (None, None)
 
 
@@ -120,7 +120,7 @@ def test_what_a_file_may_say_is_read():
     assert (benchmark.data_set.train_items, benchmark.data_set.test_items) == (None, None)
     assert benchmark.target.resolution is None
     assert (benchmark.convergence_unit, benchmark.time_unit) == ("samples_count", "h:mm:ss")
-    assert benchmark.ranking == RankingRule(numbers=("measured",))
+    assert benchmark.ranking == RankingRule(pairs=3)
     assert (benchmark.rcp.stdev_of, benchmark.rcp.allowance) == ("trimmed", 12.0)
     assert [(p.batch_size, len(p.epochs)) for p in benchmark.rcp.points] == [(8, 10)]
     protocol = benchmark.latency
@@ -195,9 +195,6 @@ def test_what_a_file_may_say_is_read():
         ("warmup_items = 30", "warmup_items = 0", "latency.warmup_items"),
         ("limit_seconds = 240", "limit_seconds = 240\nbatch = 1", "latency.batch"),
         ("0.5\nalpha = 0.01", "0.5\nalpha = 0.6", "latency.alpha"),
-        ('["measured"]', '["claimed"]', "ranking.numbers"),
-        ('["measured"]', "[]", "ranking.numbers"),
-        ('["measured"]', '["measured", "epochs_agree"]', "ranking.numbers"),
         ("[ranking]", "[ranking]\nconfirm_runs = 10", "ranking.confirm_runs"),
         ("count = 5", "count = 5\nstarted = 4", "runs.started"),
         ('task = "Image', 'time_unit = "hours"\ntask = "Image', "time_unit"),
@@ -378,7 +375,6 @@ def test_a_folder_without_definitions_is_an_error(tmp_path):
         ('id = "toy"', 'id = "toy"\n"{}" = 1'),
         ("alpha = 0.01", 'alpha = "{}"'),
         ("alpha = 0.01", 'alpha = 0.01\nprecisions = ["{}"]'),
-        ("[runs]", '[ranking]\nnumbers = ["{}"]\n[runs]'),
     ],
 )
 def test_of_a_long_text_the_beginning_is_told(was, line):

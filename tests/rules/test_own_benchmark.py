@@ -120,14 +120,14 @@ def test_too_much_is_refused():
 
 
 def test_hashes_are_written_into_their_table_alone():
-    content = own_files()["benchmark.toml"] + b'\n[ranking]\nnumbers = ["measured"]\n'
+    content = own_files()["benchmark.toml"] + b"\n[ranking]\npairs = 3\n"
     files = FILES | {"points.csv": b"9\n"}
 
     written = with_hashes(content, files)
 
     assert problems_of({"benchmark.toml": written, **files}) == []
     assert written.startswith(DEFINITION.encode())
-    assert written.endswith(b'\n\n[ranking]\nnumbers = ["measured"]\n')
+    assert written.endswith(b"\n\n[ranking]\npairs = 3\n")
     assert with_hashes(written, files) == written
     without = DEFINITION.replace("[trainings.files]\n", "").encode()
     assert problems_of({"benchmark.toml": with_hashes(without, files), **files}) == []

@@ -17,7 +17,6 @@ from finishline.rules.text import count_text, shown
 MOST_RUNS = 100  # Of a verification.
 REACH_RULES = ("first_crossing", "sustained", "fixed_stop")
 SEED_RULES = ("required", "if_logged")
-NUMBERED_EVIDENCE = ("measured", "published")
 SpreadOf = Literal["trimmed", "all"]
 ConvergenceUnit = Literal["epoch_num", "samples_count"]
 
@@ -273,20 +272,15 @@ FEWEST_PAIRS, MOST_PAIRS = 3, 30  # Of a head-to-head.
 
 @dataclass(frozen=True)
 class RankingRule:
-    """Evidence that is numbered, by default measured and published, and pairs of a head-to-head."""
+    """Pairs of a head-to-head at most."""
 
-    numbers: tuple[str, ...] | None = None
-    pairs: int = 30
+    pairs: int = MOST_PAIRS
 
 
 def read_ranking(table: Fields) -> RankingRule:
     """Read `[ranking]`."""
-    numbers = table.optional_texts("numbers")
-    if not set(numbers or ()) <= set(NUMBERED_EVIDENCE):
-        expected = "measured, published or both"
-        raise table.fail("numbers", shown(list(numbers or ())), expected=expected)
     pairs = table.optional_integer("pairs", minimum=FEWEST_PAIRS, maximum=MOST_PAIRS)
-    return table.whole(RankingRule, numbers=numbers, pairs=MOST_PAIRS if pairs is None else pairs)
+    return table.whole(RankingRule, pairs=MOST_PAIRS if pairs is None else pairs)
 
 
 MOST_ITEMS = 2000  # A backend's times, in whole passes, fit one line of the training process.
