@@ -126,8 +126,7 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
     ),
     "pools": _included(
         "id benchmark_id benchmark_sha256 division hardware_class configuration_sha256 settings "
-        "opened_at closed_at closed_because measured_seconds low_seconds high_seconds runs state "
-        "measured_at is_busy"
+        "opened_at closed_at measured_seconds low_seconds high_seconds runs measured_at is_busy"
     ),
     "pool_runs": _included("verification_id index pool_id attempt_id seed seconds epochs"),
     "calibration_runs": _included(

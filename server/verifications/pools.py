@@ -67,7 +67,8 @@ def keep_sealed_runs(session: Session, verification: Verification, report: Repla
         return
     # This locks the board, so that no other transaction opens the same pool meanwhile.
     raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
-    pool = _pool_of_verification(session, verification, submission, benchmark)
+    pool = session.get(Pool, verification.pool_id) if verification.pool_id is not None else None
+    pool = pool or open_pool(session, submission, benchmark)
     if pool.closed_at is not None:
         return
     before = Spreads(session, benchmark).of(pool.hardware_class)
@@ -113,14 +114,6 @@ def _keep_one(session: Session, pool: Pool) -> None:
             link(session, other, first)
 
 
-def _pool_of_verification(
-    session: Session, verification: Verification, submission: Submission, benchmark: Benchmark
-) -> Pool:
-    if verification.pool_id is not None:
-        return session.get_one(Pool, verification.pool_id)
-    return open_pool(session, submission, benchmark)
-
-
 def open_pool(session: Session, submission: Submission, benchmark: Benchmark) -> Pool:
     """Open pool of a submission's configuration, a new one if there is none.
 
@@ -136,10 +129,9 @@ def open_pool(session: Session, submission: Submission, benchmark: Benchmark) ->
     sha256 = sha256_of(configuration)
     pool = latest_pool(session, sha256, submission)
     if pool is not None:
-        others = rules_that_differ(definition(session, pool.benchmark_sha256), benchmark)
-        if not others:
+        if not rules_that_differ(definition(session, pool.benchmark_sha256), benchmark):
             return pool
-        close_pool(pool, f"the benchmark's definition changed: {', '.join(others)}")
+        pool.closed_at = utc_now()  # Its runs stay. Its submissions wait for the next one.
     pool = Pool(
         id=secrets.token_hex(8)[:15],
         benchmark_id=benchmark.benchmark_id,
@@ -150,7 +142,6 @@ def open_pool(session: Session, submission: Submission, benchmark: Benchmark) ->
         settings=configuration["settings"],
         opened_at=utc_now(),
         runs=0,
-        state="collecting",
     )
     session.add(pool)
     session.flush()
@@ -171,11 +162,6 @@ def latest_pool(session: Session, configuration_sha256: str, submission: Submiss
         .limit(1)
     )
     return session.scalars(statement).first()
-
-
-def close_pool(pool: Pool, because: str) -> None:
-    """End a pool: its runs stay, its submissions wait for the next one."""
-    pool.closed_at, pool.closed_because = utc_now(), because
 
 
 def _add(
@@ -244,10 +230,6 @@ def _measure(session: Session, pool: Pool, spreads: Spreads) -> None:
         pool.measured_at = utc_now()
     pool.runs = len(times)
     pool.measured_seconds = seconds
-    if seconds is not None:
-        pool.state = "measured"
-    else:
-        pool.state = "collecting" if len(times) < FEWEST_SEALED_RUNS else "missed"
     interval = _interval(pool, runs, spreads)
     pool.low_seconds = None if interval is None else interval.low
     pool.high_seconds = None if interval is None else interval.high

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, Index, String, Text
+from sqlalchemy import BigInteger, ForeignKey, Index, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from server.base.models.base import Base
@@ -13,11 +13,10 @@ class Pool(Base):
     """The sealed runs of one configuration, over all its submitters.
 
     `configuration_sha256` is the key (rules/submissions/settings). `measured_seconds` is the
-    olympic mean of its `runs`, since `measured_at`, with its interval. `state` is
-    "collecting" below three runs, "measured", or "missed" where more runs missed the target than
-    are dropped. Of the pools of one key the latest that is not closed holds.
-
-    `is_busy` tells whether other programs had the processor in the latest verification.
+    olympic mean of its `runs`, since `measured_at`, with its interval: None below three runs, and
+    where more of them missed the target than are dropped. Of the pools of one key the latest that
+    is not closed holds. `is_busy` tells whether other programs had the processor in the latest
+    verification.
     """
 
     __tablename__ = "pools"
@@ -35,12 +34,10 @@ class Pool(Base):
     settings: Mapped[dict[str, Any]]
     opened_at: Mapped[datetime]
     closed_at: Mapped[datetime | None]
-    closed_because: Mapped[str | None] = mapped_column(Text)
     measured_seconds: Mapped[float | None]
     low_seconds: Mapped[float | None]
     high_seconds: Mapped[float | None]
     runs: Mapped[int] = mapped_column(default=0)
-    state: Mapped[str] = mapped_column(String(20), default="collecting")
     measured_at: Mapped[datetime | None]
     is_busy: Mapped[bool] = mapped_column(default=False)
 
