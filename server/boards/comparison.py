@@ -14,8 +14,9 @@ from finishline.rules.statistics.aggregate import Interval
 from finishline.rules.statistics.gaps import ALPHA, LogTimes, count_needed, log_times, welch
 from finishline.rules.text import count_text, unseen_gap_text
 from server.base.errors import ContentError, no_such
-from server.base.models import DISPLAY_NAME, SUBMITTER, Pool, PoolRun, Submission
+from server.base.models import DISPLAY_NAME, SUBMITTER, Pool, Submission
 from server.boards.rows import convergence_factor
+from server.boards.run_times import measured_runs
 from server.submissions.service import run_times
 from web.names import hardware_words
 
@@ -94,9 +95,10 @@ def compare_submissions(session: Session, text: str) -> SubmissionComparison:
     if len(benchmarks) > 1:
         message = f"submissions of {' and '.join(benchmarks)}"
         raise _refusal(message, "submissions of one benchmark")
-    claimed, measured = run_times(session, Submission.id.in_(ids)), _measured_times(session, ids)
+    named = Submission.id.in_(ids)
+    claimed, measured = run_times(session, named), measured_runs(session, named)
     compared = [
-        _measured(row, measured.get(row.id, ()))
+        _measured(row, [run.seconds for run in measured[row.id]])
         if row.evidence == "measured" or row.trained_with == "package"
         else _claimed(row, claimed.get(row.id, ()))
         for row in rows
@@ -153,19 +155,6 @@ def _find(session: Session, ids: Sequence[str]) -> list[Any]:
         if submission_id not in rows:
             raise no_such("submission", submission_id)
     return [rows[submission_id] for submission_id in ids]
-
-
-def _measured_times(session: Session, ids: Sequence[str]) -> dict[str, list[float | None]]:
-    statement = (
-        select(Submission.id, PoolRun.seconds)
-        .join(PoolRun, PoolRun.pool_id == Submission.pool_id)
-        .where(Submission.id.in_(ids))
-        .order_by(Submission.id, PoolRun.verification_id, PoolRun.index)
-    )
-    times: dict[str, list[float | None]] = {}
-    for submission_id, seconds in session.execute(statement):
-        times.setdefault(submission_id, []).append(seconds)
-    return times
 
 
 def _measured(row: Any, runs: Sequence[float | None]) -> ComparedView:

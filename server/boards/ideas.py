@@ -13,12 +13,13 @@ from finishline.rules.statistics.gaps import Gap
 from finishline.rules.verification.entry import factor_effects
 from finishline.rules.verification.messages import PACKAGE_PREFIX
 from finishline.rules.verification.purposes import ABLATION, DUEL
-from server.base.models import Pool, PoolRun, Submission, TrainingPackage, Verification
+from server.base.models import Pool, Submission, TrainingPackage, Verification
 from server.base.models.visibility import has_public_source
 from server.base.standing import report_of
 from server.benchmarks.queries import definition
 from server.boards.lineage import Gain, gain_of_pairs, gain_of_runs
 from server.boards.records import list_records
+from server.boards.run_times import measured_runs
 from server.verifications.duels import judged_duel
 from server.verifications.jobs import trainings_of
 
@@ -28,11 +29,10 @@ Times = Mapping[str, Sequence[float | None]]
 
 @dataclass(frozen=True)
 class _Node:
-    """A package with the pool that measured it; None without a measured time."""
+    """A package on its hardware class."""
 
     hardware_class: str
     view: IdeaView
-    pool_id: str | None = None
 
 
 def list_ideas(session: Session, benchmark: Benchmark) -> IdeaList:
@@ -111,7 +111,7 @@ def _node(
         "high_seconds": pool.high_seconds,
         "runs": pool.runs,
     }
-    return _Node(package.hardware_class, view.model_copy(update=times), pool.id)
+    return _Node(package.hardware_class, view.model_copy(update=times))
 
 
 def _parent(package: TrainingPackage) -> str | None:
@@ -150,21 +150,16 @@ def _with_gains(session: Session, nodes: Sequence[_Node]) -> list[_Node]:
         if (parent := known.get((node.hardware_class, node.view.parent or ""))) is not None
     }
     gaps = _pairs(session, {child: each.view.submission_id for child, each in parents.items()})
-    times = _run_times(session, [node.pool_id for node in nodes if node.pool_id is not None])
+    measured = measured_runs(
+        session, Submission.id.in_([node.view.submission_id for node in nodes])
+    )
+    times = {name: [run.seconds for run in runs] for name, runs in measured.items()}
     found = []
     for node in nodes:
         name = node.view.submission_id
         parent = parents.get(name)
         gain = None if parent is None else _gain(node, parent, times, gaps.get(name))
         found.append(replace(node, view=node.view.model_copy(update={"gain": gain})))
-    return found
-
-
-def _run_times(session: Session, pools: Collection[str]) -> Times:
-    found: defaultdict[str, list[float | None]] = defaultdict(list)
-    counted = select(PoolRun.pool_id, PoolRun.seconds).where(PoolRun.pool_id.in_(pools))
-    for pool_id, seconds in session.execute(counted):
-        found[pool_id].append(seconds)
     return found
 
 
@@ -217,7 +212,7 @@ def _gain(node: _Node, parent: _Node, times: Times, gap: Gap | None) -> GainView
     if gap is not None:
         found: Gain | None = gain_of_pairs(parent.view.seconds, gap)
     else:
-        own, other = (times.get(each.pool_id or "", ()) for each in (node, parent))
+        own, other = (times.get(each.view.submission_id, ()) for each in (node, parent))
         found = gain_of_runs(parent.view.seconds, own, other)
     if found is None:
         return None

@@ -29,7 +29,6 @@ from server.base.models import (
     DISPLAY_NAME,
     SUBMITTER,
     Pool,
-    PoolRun,
     PublishedResult,
     RunRow,
     Submission,
@@ -41,6 +40,7 @@ from server.base.standing import KIND_THAT_CHECKS, PUBLISH
 from server.base.viewer import seeing_as_anybody
 from server.benchmarks.prices import BookCosts, SystemPrice
 from server.boards.ranking import Standing
+from server.boards.run_times import measured_runs
 from server.verifications.pool_runs import Spreads
 from web.names import accelerator_of_system
 
@@ -267,7 +267,7 @@ def read_details(
     which = which_submissions(benchmark.benchmark_id, kind, among=among)
     runs = _read_runs(session, which, benchmark)
     behind = _verifications_behind(session, which, kind)
-    measured = _measured_runs(session, which)
+    measured = measured_runs(session, *which, Submission.evidence == "measured")
     costs = BookCosts(session)
     reading = _Reading(benchmark, kind, Spreads(session, benchmark))
     of_pool = Submission.pool_id == Pool.id
@@ -278,7 +278,7 @@ def read_details(
             row,
             reading,
             runs[row.id],
-            measured.get(row.id, []) if row.evidence == "measured" else [],
+            measured.get(row.id, []),
             behind.get(row.id),
             costs.price(row),
         )
@@ -309,21 +309,6 @@ def _verifications_behind(
     for submission_id, verification_id, decided_at, status in session.execute(statement):
         if (decided_at is None) == (status == "verifying") and submission_id is not None:
             found[submission_id] = verification_id
-    return found
-
-
-def _measured_runs(
-    session: Session, which: Sequence[ColumnElement[bool]]
-) -> defaultdict[str, list[Any]]:
-    statement = (
-        select(Submission.id, PoolRun.seconds, PoolRun.epochs)
-        .join(PoolRun, PoolRun.pool_id == Submission.pool_id)
-        .where(*which, Submission.evidence == "measured")
-        .order_by(Submission.id, PoolRun.verification_id, PoolRun.index)
-    )
-    found: defaultdict[str, list[Any]] = defaultdict(list)
-    for row in session.execute(statement):
-        found[row.id].append(row)
     return found
 
 

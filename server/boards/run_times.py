@@ -1,12 +1,28 @@
-"""The times of the runs behind the rows of a board's page."""
+"""The measured runs of submissions, and the times of the runs behind the rows of a page."""
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
-from server.base.models import PoolRun, RunRow, Submission
+from server.base.models import PoolRun, Submission
+from server.submissions.service import run_times
+
+
+def measured_runs(session: Session, *which: ColumnElement[bool]) -> defaultdict[str, list[Any]]:
+    """Seconds and epochs of the measured runs of some submissions, in order."""
+    statement = (
+        select(Submission.id, PoolRun.seconds, PoolRun.epochs)
+        .join(PoolRun, PoolRun.pool_id == Submission.pool_id)
+        .where(*which)
+        .order_by(Submission.id, PoolRun.verification_id, PoolRun.index)
+    )
+    found: defaultdict[str, list[Any]] = defaultdict(list)
+    for row in session.execute(statement):
+        found[row.id].append(row)
+    return found
 
 
 def times_of_runs(session: Session, submission_ids: Sequence[str]) -> dict[str, list[float]]:
@@ -14,27 +30,8 @@ def times_of_runs(session: Session, submission_ids: Sequence[str]) -> dict[str, 
 
     Of a measured one they are the sealed runs that count, of any other those of its logs.
     """
-    sealed = (
-        select(Submission.id, PoolRun.seconds)
-        .join(PoolRun, PoolRun.pool_id == Submission.pool_id)
-        .where(
-            Submission.id.in_(submission_ids),
-            Submission.evidence == "measured",
-        )
-        .order_by(PoolRun.verification_id, PoolRun.index)
-    )
-    own = (
-        select(RunRow.submission_id, RunRow.tta_seconds)
-        .join(Submission, Submission.id == RunRow.submission_id)
-        .where(
-            Submission.id.in_(submission_ids),
-            Submission.evidence != "measured",
-        )
-        .order_by(RunRow.index)
-    )
-    found: defaultdict[str, list[float]] = defaultdict(list)
-    for statement in (sealed, own):
-        for submission_id, seconds in session.execute(statement):
-            if seconds is not None:
-                found[submission_id].append(seconds)
-    return dict(found)
+    named = Submission.id.in_(submission_ids)
+    found = dict(run_times(session, named, Submission.evidence != "measured"))
+    for name, runs in measured_runs(session, named, Submission.evidence == "measured").items():
+        found[name] = [run.seconds for run in runs if run.seconds is not None]
+    return found
