@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import SubmissionError
-from finishline.rules.submissions.claim import Claim, System
+from finishline.rules.submissions.claim import Claim
 from finishline.rules.trainings.manifest import FILE, PackageError
 from finishline.rules.trainings.package import Package, read_package
 from server.base.database import utc_now
@@ -21,6 +21,7 @@ from server.base.models.visibility import is_source_public
 from server.base.services import Services
 from server.people.accounts import ORGANISERS
 from server.people.dependencies import Caller
+from server.submissions.rows import system_of_worker
 from server.submissions.upload import CodeUpload
 
 # A worker that was not heard for so long may not come back: nothing is accepted to wait for it.
@@ -48,17 +49,12 @@ def read_code(
     manifest = package.manifest
     with services.database.read() as session:
         host = choose_host(session, caller, manifest.environment, upload.hardware_class)
-    fields = ("processor", "processor_count", "memory_gib", "accelerator", "accelerator_count")
     claim = Claim(
         benchmark_id=manifest.benchmark,
         division=DIVISION,
         model=manifest.title,
         framework=manifest.environment,
-        system=System(
-            name=host.hardware_class,
-            hardware_class=host.hardware_class,
-            **{name: host.system[name] for name in fields},
-        ),
+        system=system_of_worker(host.hardware_class, host.system),
         run_files=(),
         trained_with="package",
         package=package.sha256,

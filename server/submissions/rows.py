@@ -17,7 +17,7 @@ from finishline.rules.ranking import evidence_of
 from finishline.rules.run import Run, curve_row
 from finishline.rules.scoring.latency import IN_PERCENT, InferenceResult
 from finishline.rules.scoring.scoring import Result, RunScore
-from finishline.rules.submissions.claim import Claim
+from finishline.rules.submissions.claim import Claim, System
 from finishline.rules.submissions.submission import ScoredSubmission
 from server.base.artifacts import Staged
 from server.base.database import utc_now
@@ -38,6 +38,13 @@ _COLUMNS = [column.key for column in Submission.__table__.columns]
 def new_id() -> str:
     """Generate a short random id for a URL: 60 bits, 12 letters and digits."""
     return "".join(_ALPHABET[byte % 32] for byte in secrets.token_bytes(12))
+
+
+def system_of_worker(hardware_class: str, system: Mapping[str, Any]) -> System:
+    """The system of what a worker trains: its class by name, and its machine."""
+    names = ("processor", "processor_count", "memory_gib", "accelerator", "accelerator_count")
+    own = {name: system[name] for name in names}
+    return System(name=hardware_class, hardware_class=hardware_class, **own)
 
 
 def submission_row(

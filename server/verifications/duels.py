@@ -183,41 +183,32 @@ def _keep_runs(session: Session, verification: Verification, side: Submission) -
     )
 
 
+def _stages(session: Session, verification: Verification) -> Sequence[Verification]:
+    """The verifications of a head-to-head's two sides, in order."""
+    query = select(Verification).where(
+        Verification.kind == DUEL.name,
+        Verification.submission_id == verification.submission_id,
+        Verification.against_id == verification.against_id,
+    )
+    return session.scalars(query.order_by(Verification.created_at)).unique().all()
+
+
 def earlier_stages(session: Session, verification: Verification) -> list[Verification]:
     """The stages of a head-to-head before this one, in order: each of them asked for more pairs."""
-    query = (
-        select(Verification)
-        .where(
-            Verification.kind == DUEL.name,
-            Verification.submission_id == verification.submission_id,
-            Verification.against_id == verification.against_id,
-            Verification.created_at < verification.created_at,
-        )
-        .order_by(Verification.created_at.desc())
-    )
-    found = []
-    for stage in session.scalars(query).unique():
-        if stage.outcome != "continues":
+    found: list[Verification] = []
+    for stage in _stages(session, verification):
+        if stage.created_at >= verification.created_at:
             break
-        found.append(stage)
-    return found[::-1]
+        found = [*found, stage] if stage.outcome == "continues" else []
+    return found
 
 
 def find_next_stage(session: Session, verification: Verification) -> str | None:
     """The id of the verification with the pairs that follow these; None without one."""
     if verification.outcome != "continues":
         return None
-    return session.scalar(
-        select(Verification.id)
-        .where(
-            Verification.kind == DUEL.name,
-            Verification.submission_id == verification.submission_id,
-            Verification.against_id == verification.against_id,
-            Verification.created_at > verification.created_at,
-        )
-        .order_by(Verification.created_at)
-        .limit(1)
-    )
+    stages = _stages(session, verification)
+    return next((each.id for each in stages if each.created_at > verification.created_at), None)
 
 
 def contest_of(session: Session, verification: Verification) -> Contest:

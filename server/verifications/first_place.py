@@ -58,7 +58,6 @@ class Meeting:
     started_at: datetime
     ended_at: datetime | None = None
     p_value: float | None = None
-    threshold: float | None = None
     ratio: float | None = None
 
 
@@ -69,7 +68,6 @@ class Holding:
     submission_id: str
     since: datetime
     seconds: float
-    runs: int
     beaten: str | None = None
     verification_id: str | None = None
     p_value: float | None = None
@@ -162,12 +160,11 @@ def _has_held(holdings: Iterable[Holding], submission_id: str) -> bool:
 
 def _holding(row: Measured, meeting: Meeting | None = None) -> Holding:
     if meeting is None:
-        return Holding(row.submission_id, row.measured_at, row.seconds, row.runs)
+        return Holding(row.submission_id, row.measured_at, row.seconds)
     return Holding(
         row.submission_id,
         meeting.ended_at or meeting.started_at,
         row.seconds,
-        row.runs,
         beaten=meeting.holder,
         verification_id=meeting.verification_id,
         p_value=meeting.p_value,
@@ -301,6 +298,5 @@ def _meeting(stage: Any, started_at: datetime, reasons: Sequence[Any]) -> Meetin
         started_at,
         stage.ended_at,
         p_value=numbers.get("p_value"),
-        threshold=numbers.get("threshold"),
         ratio=numbers.get("ratio"),
     )

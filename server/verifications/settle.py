@@ -8,7 +8,6 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.submissions.claim import System
 from finishline.rules.verification.duel import looks_of
 from finishline.rules.verification.purposes import DUEL, REPLAY
 from server.base.artifacts import ArtifactStore, Staged
@@ -24,7 +23,7 @@ from server.benchmarks.queries import definition, keep_definition
 from server.people.accounts import ORGANISERS
 from server.submissions.duplicates import configuration_sha256, link
 from server.submissions.quotas import allowances, devices, use_of_gpu_seconds
-from server.submissions.rows import new_id, no_result, stored_result, table_of
+from server.submissions.rows import new_id, no_result, stored_result, system_of_worker, table_of
 from server.submissions.service import lock_submissions
 from server.verifications.duels import begin_duel, require_comparable
 from server.verifications.first_place import REFERENCE, Board, FirstPlace, read_first_places
@@ -159,7 +158,7 @@ def _add_reference(session: Session, benchmark: Benchmark, board: Board, claim: 
         division=division,
         model=reference_model(benchmark, {}),
         framework="PyTorch",
-        system=table_of(_system_of(worker)),
+        system=table_of(system_of_worker(hardware_class, worker.system)),
         hyperparameters={},
         claim_sha256=claim.sha256,
         status="claimed",
@@ -223,19 +222,6 @@ def _reference_user(session: Session) -> User:
         session.add(found)
         session.flush()
     return found
-
-
-def _system_of(worker: WorkerRow) -> System:
-    system = worker.system
-    return System(
-        name=worker.hardware_class,
-        hardware_class=worker.hardware_class,
-        processor=system["processor"],
-        processor_count=system["processor_count"],
-        memory_gib=system["memory_gib"],
-        accelerator=system["accelerator"],
-        accelerator_count=system["accelerator_count"],
-    )
 
 
 def _begin_next(services: Services, session: Session, place: FirstPlace) -> None:
