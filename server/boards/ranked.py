@@ -118,7 +118,7 @@ class RankedBoard:
             # Nothing in there refers to this object: in a circle it would outlive its use.
             places = order.rows[: order.numbered]
             times = map(partial(_ranked_time, rows.details), places)
-            self._rest = separate(times, may_share=self.holder is None)
+            self._rest = separate(times)
 
     def __len__(self) -> int:
         return len(self.order)

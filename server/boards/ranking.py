@@ -233,7 +233,8 @@ class RankedTime:
     """A numbered row, its figure, and the runs behind it.
 
     So many of the runs are `dropped` at each end. `convergence_values` counts the distinct epochs
-    (or samples) to the target of its runs.
+    (or samples) to the target of the runs of a published row. A measured row has none: it shares no
+    number.
     """
 
     submission_id: str
@@ -262,17 +263,16 @@ class Separated:
     shares: bool = False
 
 
-def separate(rows: Iterable[RankedTime], *, may_share: bool = True) -> Iterator[Separated]:
+def separate(rows: Iterable[RankedTime]) -> Iterator[Separated]:
     """Compare numbered rows, given in order, with the first row of their stretch, one by one.
 
     Going down the board, a row that differs significantly from the first row of the stretch above
     leads the next. A number is shared only where both have five runs or more and at least three
     distinct convergence values: fewer, noisier runs must not earn the better rank. Below a row of
-    the stretch that has a number of its own, no row shares the first one's. Where a head-to-head
-    decides first place, none `may_share`.
+    the stretch that has a number of its own, no row shares the first one's.
     """
     last: Separated | None = None
-    for found in _in_turn(rows, may_share=may_share):
+    for found in _in_turn(rows):
         shares = last is not None and last.number == found.number
         if last is not None:
             yield replace(last, shares=last.shares or shares)
@@ -281,13 +281,13 @@ def separate(rows: Iterable[RankedTime], *, may_share: bool = True) -> Iterator[
         yield last
 
 
-def _in_turn(rows: Iterable[RankedTime], *, may_share: bool) -> Iterator[Separated]:
+def _in_turn(rows: Iterable[RankedTime]) -> Iterator[Separated]:
     shares = False
     leader: RankedTime | None = None
     for row in rows:
         gap = None if leader is None else visible_gap(leader, row)
         if leader is None or gap is None or row.figure >= leader.figure * (1 + gap):
-            leader, shares = row, may_share and _may_share(row)
+            leader, shares = row, _may_share(row)
             yield Separated(row.submission_id, row.rank, None, None)
             continue
         shares = shares and _may_share(row)

@@ -102,8 +102,8 @@ class BoardRow:
     them that a lens or another price gives another value. `lens_reason` says why a lens leaves the
     submission without a time, None where its runs did not get there. `runs` make the time, of which
     so many are `dropped` at each end, `spread` is that of the log of one's time, and
-    `convergence_values` counts their distinct epochs (or samples) to the target. The time is
-    `factor` times that of the runs.
+    `convergence_values` counts the distinct epochs (or samples) to the target of a row's own logs.
+    The time is `factor` times that of the runs.
     """
 
     standing: Standing
@@ -359,7 +359,6 @@ def _row(
         *(shown["model"], shown["submitter"], shown["display_name"] or "", shown["framework"]),
         *(system["name"], system["hardware_class"], system["accelerator"] or ""),
     )
-    epochs = {run.epochs for run in sealed if run.epochs is not None}
     standing = _standing(
         row,
         reading.kind,
@@ -381,7 +380,7 @@ def _row(
         dropped=dropped_at_each_end(runs_of_time) if is_measured else rule.dropped,
         accelerator=accelerator_of_system(system),
         spread=_spread(row, shown, own_times, reading),
-        convergence_values=len(epochs if is_measured else runs.convergence),
+        convergence_values=0 if is_measured else len(runs.convergence),
     )
 
 
