@@ -12,6 +12,8 @@ from finishline.rules.benchmarks.accelerators import (
     rented_of,
     stated_accelerator,
 )
+from finishline.rules.ranking import NOT_MEASURED, Evidence, Row, evidence_word
+from finishline.rules.text import unseen_gap_text
 
 View = Mapping[str, Any]
 
@@ -72,3 +74,41 @@ def models_lead(rows: Iterable[View]) -> bool:
     """Whether models tell the rows of a board apart and hardware, equal in all, does not."""
     rows = list(rows)
     return models_differ(rows) and len({hardware(row) for row in rows}) == 1
+
+
+MEANINGS: dict[Evidence, str] = {
+    "measured": "exactly this was trained on our worker; the time is ours",
+    "published": "reviewed elsewhere; rescored here from its logs",
+    "claimed": "the submitter's logs; not numbered",
+}
+
+
+ENTRY_MEANINGS = {
+    "queued": "a package that waits for a worker",
+    "being measured": "a worker trains this package",
+    NOT_MEASURED: "a package without a measured time; not numbered",
+}
+
+
+def evidence_meaning(row: Row) -> str:
+    """Meaning of the word for a row's evidence."""
+    word = evidence_word(row)
+    return ENTRY_MEANINGS.get(word) or MEANINGS[word]  # type: ignore[index]
+
+
+def separation_words(row: Row) -> str | None:
+    """Sentence that these runs cannot tell a row from a better one, None if not needed."""
+    number, gap = row.get("not_separated_from"), row.get("visible_gap_percent")
+    if number is None or gap is None:
+        return None
+    return f"not separated from #{number}; {unseen_gap_text(gap)}"
+
+
+def tuning_words(row: Row) -> str:
+    """The search behind a row's settings, or that nothing is stated of it."""
+    tuning = row.get("tuning") or {}
+    trials, seconds = tuning.get("trials"), tuning.get("seconds")
+    parts = [] if trials is None else [f"{trials:,} trial{'' if trials == 1 else 's'}"]
+    if seconds is not None:
+        parts.append(f"{seconds:,.0f} s")
+    return f"tuning: {', '.join(parts)}" if parts else "tuning not stated"

@@ -109,17 +109,13 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from finishline.rules.ranking import (
-    MEANINGS,
     busy_words,
     check_of_row,
     check_words,
-    evidence_meaning,
     evidence_word,
     evidence_words,
     place_words,
     ranked_seconds,
-    separation_words,
-    tuning_words,
 )
 from finishline.rules.scoring.violations import WAIVABLE
 from finishline.rules.text import count_text
@@ -156,7 +152,13 @@ from web.home_words import (
     short_title,
     shown_families,
 )
-from web.names import accelerator_of_system
+from web.names import (
+    MEANINGS,
+    accelerator_of_system,
+    evidence_meaning,
+    separation_words,
+    tuning_words,
+)
 from web.progress import (
     KINDS_ASKED_FOR,
     chosen_ghost,

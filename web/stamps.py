@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from finishline.rules.ranking import check_of_row, evidence_word, separation_words
+from finishline.rules.ranking import check_of_row, evidence_word
 from finishline.rules.text import count_text
 from web.entries import why_not_measured
 from web.formats import web_address
-from web.names import byline, hardware, models_differ, row_name
+from web.names import byline, row_name, separation_words
 from web.verdicts import published_check, was_worker_unfit, why_not_timed
 
 View = Mapping[str, Any]
@@ -44,19 +44,10 @@ def submission_title(submission: View) -> str:
 
 
 def subject_title(submission: View, against: View | None) -> str:
-    """Title of a verification's subject: of a head-to-head both sides, with differing models.
-
-    Packages are told apart by their own names.
-    """
+    """Title of a verification's subject: of a head-to-head both sides by their models."""
     if against is None:
         return submission_title(submission)
-    sides = (submission, against)
-    if all(side["package"] is not None for side in sides):  # They train on one class of worker.
-        return " against ".join(f"{side['model']} by {byline(side)}" for side in sides)
-    names = [f"{hardware(side)} by {byline(side)}" for side in sides]
-    if models_differ(sides):
-        names = [f"{name} ({side['model']})" for name, side in zip(names, sides, strict=True)]
-    return " against ".join(names)
+    return " against ".join(f"{side['model']} by {byline(side)}" for side in (submission, against))
 
 
 def stamp_of(submission: View, place: View | None, checks: Sequence[View]) -> Stamp:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from finishline.rules.benchmarks.definition_tables import RunsRule
-from finishline.rules.ranking import evidence_words, place_words, ranked_seconds, separation_words
+from finishline.rules.ranking import evidence_words, place_words, ranked_seconds
 from finishline.rules.scoring.scoring import scored_places
 from finishline.rules.statistics.aggregate import coefficient_of_variation_percent, mean
 from finishline.rules.text import count_text
 from web.formats import DASH, TimeFormat, number, seconds_exact
-from web.names import byline, hardware
+from web.names import byline, hardware, separation_words
 
 View = Mapping[str, Any]
 NO_PRICE = "The submission states no price, so it has no cost."

@@ -1,9 +1,8 @@
 """What boards rank by: the evidence for a time in words, and figures with their limits."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
-from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.prices import HIGHEST_USD_PER_HOUR
 from finishline.rules.logs.dawnbench import (
     HIGHEST_COST_USD,
@@ -12,7 +11,6 @@ from finishline.rules.logs.dawnbench import (
 )
 from finishline.rules.statistics.aggregate import LONGEST_SECONDS, SHORTEST_SECONDS
 from finishline.rules.submissions.claim import MOST_INSTANCES, Kind
-from finishline.rules.text import unseen_gap_text
 
 Metric = Literal["tta", "cost", "energy", "latency", "inference_cost"]
 # A board ranks submissions of one kind: a training and an inference have no figure in common.
@@ -47,53 +45,6 @@ CHECK_OF_STATUS: dict[str, Check] = {
 }
 
 
-def evidence_of(*, archive: bool, measured: bool) -> Evidence:
-    """The evidence word of a submission, `measured` if `may_be_measured` by a standing verdict."""
-    if archive:
-        return "published"
-    return "measured" if measured else "claimed"
-
-
-def check_of(
-    evidence: Evidence,
-    status: str,
-    *,
-    running: bool = False,
-    uncalibrated: bool = False,
-) -> Check | None:
-    """Check that a claim has passed so far, None if the evidence is not a claim.
-
-    `running` means that its verification has begun. A verified claim is undecided where its
-    settings are not calibrated.
-    """
-    if evidence != "claimed":
-        return None
-    if status == "verifying" and running:
-        return "running"
-    if status == "verified" and uncalibrated:
-        return "undecided"
-    return CHECK_OF_STATUS[status]
-
-
-def may_be_measured(
-    *, status: str, kind: Kind, trained_with: str, same_class: bool, timed: bool
-) -> bool:
-    """Whether measured runs give the submission's own time, and not only its epochs."""
-    return (
-        kind == "train"
-        and status == "verified"
-        and trained_with in ("reference", "package")
-        and same_class
-        and timed
-    )
-
-
-def is_timed(reasons: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether a verdict's stored reasons speak of a worker of the class that did not drift."""
-    untimed = {"hardware_differs", "worker_drifted"}
-    return not any(reason["code"] in untimed for reason in reasons)
-
-
 Row = Mapping[str, Any]
 CHECK_WORDS = {
     "none": None,
@@ -103,22 +54,10 @@ CHECK_WORDS = {
     "undecided": "undecided",
     "contradicted": "contradicted",
 }
-MEANINGS: dict[Evidence, str] = {
-    "measured": "exactly this was trained on our worker; the time is ours",
-    "published": "reviewed elsewhere; rescored here from its logs",
-    "claimed": "the submitter's logs; not numbered",
-}
-
-
 # An entry claims no time: these words stand for it until a worker has measured one.
 ENTRY_WORDS = {"queued": "queued", "running": "being measured"}
 ENTRY_CHECK_WORDS = {"undecided": "undecided", "contradicted": "target not held"}
 NOT_MEASURED = "not measured"
-ENTRY_MEANINGS = {
-    "queued": "a package that waits for a worker",
-    "being measured": "a worker trains this package",
-    NOT_MEASURED: "a package without a measured time; not numbered",
-}
 
 
 def is_entry(row: Row) -> bool:
@@ -149,12 +88,6 @@ def evidence_word(row: Row) -> str:
     return ENTRY_WORDS.get(check_of_row(row) or "none", NOT_MEASURED)
 
 
-def evidence_meaning(row: Row) -> str:
-    """Meaning of the word for a row's evidence."""
-    word = evidence_word(row)
-    return ENTRY_MEANINGS.get(word) or MEANINGS[word]  # type: ignore[index]
-
-
 def evidence_words(row: Row) -> str:
     """Evidence and check in one line: "claimed · epochs agree"."""
     evidence, check = evidence_word(row), check_words(row)
@@ -182,24 +115,6 @@ def busy_words(row: Row) -> str | None:
     return "busy host: may be faster" if row.get("busy") else None
 
 
-def separation_words(row: Row) -> str | None:
-    """Sentence that these runs cannot tell a row from a better one, None if not needed."""
-    number, gap = row.get("not_separated_from"), row.get("visible_gap_percent")
-    if number is None or gap is None:
-        return None
-    return f"not separated from #{number}; {unseen_gap_text(gap)}"
-
-
-def tuning_words(row: Row) -> str:
-    """The search behind a row's settings, or that nothing is stated of it."""
-    tuning = row.get("tuning") or {}
-    trials, seconds = tuning.get("trials"), tuning.get("seconds")
-    parts = [] if trials is None else [f"{trials:,} trial{'' if trials == 1 else 's'}"]
-    if seconds is not None:
-        parts.append(f"{seconds:,.0f} s")
-    return f"tuning: {', '.join(parts)}" if parts else "tuning not stated"
-
-
 STRENGTH = {"claimed": 0, "published": 1, "measured": 2}
 
 
@@ -215,17 +130,3 @@ def consequence(before: Row, after: Row) -> str:
 
 # Where we train ourselves, results published elsewhere are numbered apart, in a round of their own.
 Round = Literal["open", "archive"]
-ROUNDS: tuple[Round, ...] = ("open", "archive")
-
-
-def rounds_of(benchmark: Benchmark) -> tuple[Round | None, ...]:
-    """The rounds that a benchmark's rows are numbered in; one without a name on an archive's."""
-    is_trained_here = benchmark.replay is not None or benchmark.trainings is not None
-    return ROUNDS if is_trained_here else (None,)
-
-
-def round_of(benchmark: Benchmark, evidence: str) -> Round | None:
-    """The round that a row of this evidence is numbered in."""
-    if rounds_of(benchmark) != ROUNDS:
-        return None
-    return "archive" if evidence == "published" else "open"

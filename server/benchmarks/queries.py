@@ -17,6 +17,7 @@ from finishline.rules.archive.definitions import (
     shipped_texts,
 )
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmarks, read_benchmark
+from finishline.rules.ranking import Round
 from finishline.rules.text import did_you_mean
 from server.base.board_versions import board_versions, cached_for_board
 from server.base.database import Database, insert_missing, state_of, utc_now
@@ -237,3 +238,19 @@ def definition(session: Session, sha256: str) -> Benchmark:
         content = row.content.encode()
         known[sha256] = read_benchmark(content, file=f"{row.benchmark_id}.toml")
     return known[sha256]
+
+
+ROUNDS: tuple[Round, ...] = ("open", "archive")
+
+
+def rounds_of(benchmark: Benchmark) -> tuple[Round | None, ...]:
+    """The rounds that a benchmark's rows are numbered in; one without a name on an archive's."""
+    is_trained_here = benchmark.replay is not None or benchmark.trainings is not None
+    return ROUNDS if is_trained_here else (None,)
+
+
+def round_of(benchmark: Benchmark, evidence: str) -> Round | None:
+    """The round that a row of this evidence is numbered in."""
+    if rounds_of(benchmark) != ROUNDS:
+        return None
+    return "archive" if evidence == "published" else "open"

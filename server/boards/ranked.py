@@ -15,13 +15,14 @@ from sqlalchemy.orm import Session
 
 from finishline.api.boards import BoardEntry
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.ranking import Round, round_of, rounds_of
+from finishline.rules.ranking import Round
 from finishline.rules.submissions.claim import Kind
 from server.base.board_versions import VersionedCache, board_version, changes_between
 from server.base.database import state_of
 from server.base.models import Submission
 from server.base.viewer import seeing_as_anybody
 from server.benchmarks.prices import read_book
+from server.benchmarks.queries import round_of, rounds_of
 from server.boards.lens import (
     METRICS_OF_RUNS,
     OtherPrice,

@@ -7,8 +7,8 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.ranking import round_of, rounds_of
 from server.base.board_versions import board_versions, cached_for_board
+from server.benchmarks.queries import round_of, rounds_of
 from server.boards.ranked import PlacedRow, ranked_board
 from server.boards.schemas import BoardQuery
 

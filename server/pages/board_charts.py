@@ -13,13 +13,13 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session, undefer
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.ranking import Round, round_of
+from finishline.rules.ranking import Round
 from finishline.rules.statistics.aggregate import mean
 from server.base.errors import NotFoundError
 from server.base.models import RunRow, Submission
 from server.base.services import Services, ServicesDep
 from server.benchmarks.calibrations import adopted_calibration, band_at, judging_benchmark
-from server.benchmarks.queries import find_benchmark
+from server.benchmarks.queries import find_benchmark, round_of
 from server.benchmarks.views import benchmark_view
 from server.boards.schemas import BoardQuery
 from server.boards.service import lens_of, list_records

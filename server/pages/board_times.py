@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterable, Mapping
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.ranking import round_of
 from server.base.board_versions import board_version, cached_for_board
+from server.benchmarks.queries import round_of
 from server.boards.schemas import BoardQuery
 from server.boards.service import RankedBoard, ranked_board
 from web.formats import SECONDS, STOPWATCH, TimeFormat, time_format

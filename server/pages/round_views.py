@@ -3,8 +3,8 @@
 from typing import Any
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.ranking import Round, rounds_of
-from server.benchmarks.queries import Counts
+from finishline.rules.ranking import Round
+from server.benchmarks.queries import Counts, rounds_of
 from server.benchmarks.views import benchmark_view
 
 

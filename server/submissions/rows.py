@@ -13,7 +13,6 @@ from sqlalchemy.orm.attributes import set_committed_value
 
 from finishline.rules.archive.files import Source, known_sources
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.ranking import evidence_of
 from finishline.rules.run import Run, curve_row
 from finishline.rules.scoring.latency import IN_PERCENT, InferenceResult
 from finishline.rules.scoring.scoring import Result, RunScore
@@ -22,6 +21,7 @@ from finishline.rules.submissions.submission import ScoredSubmission
 from server.base.artifacts import Staged
 from server.base.database import utc_now
 from server.base.models import PublishedResult, RunRow, Submission, TrainingPackage, User
+from server.base.standing import evidence_of
 from server.people.dependencies import Caller
 from server.submissions.upload import Upload
 

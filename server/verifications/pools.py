@@ -9,14 +9,7 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.canonical import sha256_of
-from finishline.rules.ranking import (
-    Check,
-    Evidence,
-    check_of,
-    evidence_of,
-    is_timed,
-    may_be_measured,
-)
+from finishline.rules.ranking import Check, Evidence
 from finishline.rules.statistics.aggregate import (
     FEWEST_SEALED_RUNS,
     Interval,
@@ -33,8 +26,12 @@ from server.base.database import utc_now
 from server.base.models import Attempt, Pool, PoolRun, Submission, Verification
 from server.base.standing import (
     PUBLISH,
+    check_of,
     checks_claim,
     claim_of,
+    evidence_of,
+    is_timed,
+    may_be_measured,
     published_verification,
     purpose_of,
     reference_model,

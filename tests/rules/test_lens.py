@@ -12,9 +12,10 @@ from finishline.rules.benchmarks.definition_tables import ReachRule, RunsRule
 from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.errors import RuleError
 from finishline.rules.logs import clock_of_log
-from finishline.rules.ranking import check_of, consequence, evidence_of, is_timed, may_be_measured
+from finishline.rules.ranking import consequence
 from finishline.rules.run import Clock, Evaluation, Ledger, Run, curve_row
 from finishline.rules.scoring.scoring import score
+from server.base.standing import check_of, evidence_of, is_timed, may_be_measured
 from server.boards.run_curves import epochs_per_evaluation, mean_curve, median_run, run_curve
 from server.boards.schemas import GhostPointView
 from server.boards.what_if import (

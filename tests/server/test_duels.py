@@ -385,7 +385,7 @@ def test_a_submission_of_other_rules_or_that_cannot_be_trained_does_not_fight(as
 def test_page_while_it_waits_and_after_it(duel, two, client, train):
     first = duel.verification_id
     waiting = client.get(f"/verifications/{first}").text
-    assert "CPU by alice (wide batches) against CPU by bob (digits reference)" in waiting
+    assert "wide batches by alice against digits reference by bob" in waiting
     assert "The pairs are shown when the last run has ended." in waiting
     assert 'id="duel-chart"' not in waiting
     train(*AHEAD)
