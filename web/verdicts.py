@@ -49,6 +49,8 @@ LEARNED = (
     "within_band",
     "below_band",
     "above_band",
+    "curve_reproduced",
+    "curve_not_reproduced",
 )
 EPOCHS = ("convergence_agrees", "converges_faster_than_replay")
 SPEED = (

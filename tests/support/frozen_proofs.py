@@ -15,6 +15,7 @@ RUNNER = Path(__file__).with_name("verify_all.mjs")
 VERIFIER = STATIC_FOLDER / "verify.mjs"
 FOLDER = Path(__file__).parents[1] / "data" / "proofs"
 KEYS = FOLDER / "keys.json"
+EARLIER = FOLDER / "earlier"  # Of a version that trained seeds of the claim too.
 COUNTED = ("band", "logs", "runs", "seal", "seeds", "attempts")
 TAMPERED = FOLDER / "tampered" / "tampered.tar.xz"
 

@@ -1,7 +1,7 @@
 """Freeze proofs of every kind: `python -m tests.support.make_proofs`.
 
 A server with a new key and short benchmark signs them. tests/sweeps/test_proofs.py checks them with
-the command as it is by then.
+the command as it is by then. The proof of an earlier version stays as it is.
 """
 
 import io

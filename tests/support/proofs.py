@@ -45,8 +45,9 @@ def seal_again(document):
     benchmark, draw = document["benchmark"], document["draw"]
     definition = read_benchmark(benchmark["definition"].encode(), file=f"{benchmark['id']}.toml")
     sealed = Draw(tuple(draw["seeds"]), draw["nonce"])
+    own = {"own_runs": draw["own_runs"]} if draw.get("own_runs") else {}
     submission_id = document["submission"]["id"]
-    draw["seal"] = seal(definition, submission_id, sealed, beside=draw["beside"])
+    draw["seal"] = seal(definition, submission_id, sealed, beside=draw["beside"] | own)
 
 
 def predicate_in(answer):

@@ -13,6 +13,7 @@ import pytest
 
 from server.base.signing import load_signer
 from tests.support.frozen_proofs import (
+    EARLIER,
     FOLDER,
     KEYS,
     answer_of,
@@ -21,7 +22,7 @@ from tests.support.frozen_proofs import (
     verified_in_node,
 )
 from tests.support.make_proofs import Scenes
-from tests.support.proofs import files_of, take_apart
+from tests.support.proofs import files_of, seal_again, take_apart
 from tests.support.served import served
 from tests.support.tamperings import TAMPERINGS
 
@@ -29,6 +30,8 @@ ROOT = Path(__file__).parents[2]
 SOUND, TAMPERED = expected("sound"), expected("tampered")
 # One kind each for every change. The others are made of a new proof every night.
 MADE_NEW = ("verified", "code", "head-to-head")
+OF_EARLIER = ("log_changed", "other_seed", "chosen_seed", "changed_quality", "dropped_attempt",
+              "one_run_twice", "curve_of_the_claim", "wider_band", "better_result")  # fmt: skip
 HANDFUL = ("signature_flipped", "log_changed", "part_changed", "other_seed", "better_result")
 
 
@@ -72,6 +75,46 @@ def test_tampered_proof_fails_at_its_check(name, changed, ask, tmp_path):
     else:
         assert answer["exit code"] == 1
         assert TAMPERED[name] in failed(answer), answer
+
+
+def test_verdict_of_earlier_rules_is_open(ask):
+    path, key = EARLIER / "own-seeds.zip", EARLIER / "keys.json"
+    answer = answer_of(ask, path, key)
+    others = {name for name, result in answer["checks"].items() if result != "pass"}
+    _, told = ask("check-proof", path, "--key", key)
+
+    assert (answer["exit code"], answer["checks"]["verdict"], others) == (0, "open", {"verdict"})
+    assert "judged by the rules of 0.3.0.dev0" in " ".join(told.split())
+
+
+def with_own_runs(count):
+    """Seals another number of own seeds, as only the server can."""
+
+    def tampering(proof):
+        proof.document["draw"]["own_runs"] = count
+        seal_again(proof.document)
+        proof.sign()
+        return proof.pack()
+
+    return tampering
+
+
+@pytest.mark.parametrize(
+    ("check", "tampering"),
+    [
+        *((TAMPERINGS[name][0], TAMPERINGS[name][2]) for name in OF_EARLIER),
+        ("seeds", with_own_runs(0)),
+        ("seeds", with_own_runs(1)),
+        ("seeds", with_own_runs(9)),
+    ],
+)
+def test_tampered_proof_of_earlier_rules_fails(check, tampering, ask, tmp_path):
+    key, path = tmp_path / "key.pem", tmp_path / "proof.zip"
+    proof = take_apart((EARLIER / "own-seeds.zip").read_bytes(), signing_key=key)
+    path.write_bytes(tampering(proof))
+    (tmp_path / "key").write_text(load_signer(key).public_key)
+
+    assert check in failed(answer_of(ask, path, tmp_path / "key"))
 
 
 @pytest.fixture
@@ -147,7 +190,7 @@ def test_figures_that_differ_in_the_last_digits_are_equal(signed_again):
         lambda d: d["submission"]["curves"].pop(),
         lambda d: d["report"]["runs"][0]["evaluations"][0].update(quality=1e200),
         lambda d: d["draw"].update(nonce="x"),
-        lambda d: d["draw"].update(seeds=[]),
+        lambda d: d["draw"].update(own_runs=10**6, seeds=[]),
         lambda d: d["submission"]["result"].update(violations=[7]),
     ],
 )
@@ -269,10 +312,13 @@ def test_tampering_of_a_new_proof_is_found(name, live, ask, tmp_path):
 def test_verifier_in_node_finds_the_same(changed, tmp_path):
     """It makes no check that needs the rules. All others end as the command's."""
     proofs = {f"sound-{name}": (FOLDER / "sound" / name).read_bytes() for name in SOUND}
-    answers = verified_in_node(proofs | changed, {"keys": keys_in(KEYS)}, tmp_path)
+    proofs["earlier.zip"] = (EARLIER / "own-seeds.zip").read_bytes()
+    keys = [*keys_in(KEYS), *keys_in(EARLIER / "keys.json")]
+    answers = verified_in_node(proofs | changed, {"keys": keys}, tmp_path)
     made = {name: {c["name"]: c["ok"] for c in each["checks"]} for name, each in answers.items()}
     for name in SOUND:
         assert answers[f"sound-{name}"]["ok"], (name, made[f"sound-{name}"])
+    assert answers["earlier.zip"]["ok"], made["earlier.zip"]
     known = set(made["sound-verified.zip"])
     assert len(known) == 11
     for name, check in TAMPERED.items():

@@ -237,10 +237,11 @@ async function checkLogs({ proof, files }) {
 
 // The seal is of the RFC 8785 form of everything drawn.
 async function openSeal({ proof: { draw: drawn, benchmark, submission } }) {
-  const { seal, nonce, runs, seeds, beside } = drawn;
+  const { seal, nonce, runs, seeds, own_runs, beside } = drawn;
   demand(runs === seeds.length, `${seeds.length} seeds for ${runs} runs`);
   const inputs = { benchmark_sha256: benchmark.sha256, nonce, runs, seeds, submission: submission.id, draw: 3 };
-  const found = await sha256(utf8(canonical({ ...beside, ...inputs })));
+  const sealed = { ...beside, ...inputs, ...(own_runs && { own_runs }) };
+  const found = await sha256(utf8(canonical(sealed)));
   demand(found === seal, "benchmark, submission, seeds and nonce do not hash to the seal");
   return `${seeds.length} seeds, drawn before the first run`;
 }

@@ -31,7 +31,7 @@ from finishline.rules.run import Evaluation, curve_row, evaluation_of
 from finishline.rules.scoring.latency import InferenceResult
 from finishline.rules.scoring.scoring import Result
 from finishline.rules.scoring.violations import WAIVABLE
-from finishline.rules.submissions.claim import Claim
+from finishline.rules.submissions.claim import MAX_TRAINED_SEED, Claim
 from finishline.rules.submissions.submission import score_submission
 from finishline.rules.text import count_text, shown
 from finishline.rules.verification.calibration import calibrated_by, judged_beside
@@ -125,6 +125,18 @@ class Evidence:
         nonce = bytes.fromhex(draw.nonce)
         request = Request(self.benchmark, nonce, claims=self.claims, wishes=wishes)
         return self.purpose.plan(request)
+
+    def own_seeds(self) -> list[int]:
+        """Draw the seeds of the claim that earlier versions trained first, by the nonce."""
+        if self.claims[0].trained_with != "reference":
+            return []
+        nonce, count = bytes.fromhex(self.proof.draw.nonce), self.proof.draw.own_runs
+        claimed = {run.seed for run in self.proof.submission.runs if run.seed is not None}
+
+        def place(seed: int) -> bytes:
+            return hashlib.sha256(b"finishline own" + nonce + seed.to_bytes(4, "big")).digest()
+
+        return sorted((s for s in claimed if 0 <= s <= MAX_TRAINED_SEED), key=place)[:count]
 
     def curves(self) -> list[list[Evaluation]]:
         """The claimed curve of each run. Raises RuleError if one is missing."""
@@ -381,7 +393,8 @@ def _check_seal(evidence: Evidence) -> None:
     draw, submission_id = evidence.proof.draw, evidence.proof.submission.id
     _require("draw.seeds", count_text(len(draw.seeds), "seed"), count_text(draw.runs, "seed"))
     sealed = Draw(seeds=tuple(draw.seeds), nonce=draw.nonce)
-    if seal(evidence.benchmark, submission_id, sealed, beside=draw.beside) != draw.seal:
+    beside = draw.beside | ({"own_runs": draw.own_runs} if draw.own_runs else {})
+    if seal(evidence.benchmark, submission_id, sealed, beside=beside) != draw.seal:
         raise RuleError(
             "benchmark, submission, seeds and nonce do not hash to it",
             field="draw.seal",
@@ -394,8 +407,10 @@ def _check_seeds(evidence: Evidence) -> None:
     _check_seal(evidence)
     if evidence.proof.kind in CODE:
         _check_beside(evidence)
-    planned = [training.seed for training in evidence.plan()]
-    _require("draw.seeds", evidence.proof.draw.seeds, planned)
+    secret = [training.seed for training in evidence.plan()]
+    own = evidence.own_seeds()
+    _require("draw.own_runs", evidence.proof.draw.own_runs, len(own))
+    _require("draw.seeds", evidence.proof.draw.seeds, own + secret)
 
 
 def _check_beside(evidence: Evidence) -> None:
@@ -413,7 +428,7 @@ def _check_beside(evidence: Evidence) -> None:
 def _check_band(evidence: Evidence) -> None:
     """The control points are those of the calibrated runs in the definition."""
     draw, found = evidence.proof.draw, evidence.proof.plan.control_points
-    runs = max(1, len(draw.seeds))
+    runs = max(1, len(draw.seeds) - draw.own_runs)
     wanted = band_for(evidence.benchmark, evidence.claims[0], runs=runs)
     _require("plan.control_points", len(found), len(wanted))
     for index, (theirs, ours) in enumerate(zip(found, wanted, strict=True)):
@@ -514,13 +529,16 @@ def _check_attempts(evidence: Evidence) -> None:
 def _check_verdict(evidence: Evidence) -> str | None:
     """Claims and report give the same outcome, reasons and numbers by the rules.
 
-    Words are left out: they may be put better by later code.
+    Words are left out: they may be put better by later code. A verdict of earlier rules, which
+    compared seeds of the claim too, is open.
     """
     proof, report, found = evidence.proof, evidence.report(), evidence.proof.verdict
     if report is None:
         wanted = "inconclusive" if proof.verification.state == "failed" else None
         _require("verdict.outcome", found.outcome, wanted)
         return None
+    if proof.draw.own_runs:
+        return f"judged by the rules of {proof.code.version}, which these no longer are"
     case = Case(
         evidence.benchmark,
         evidence.plan(),

@@ -27,7 +27,7 @@ from finishline.rules.run import PHASES
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.statistics.aggregate import Spread
 from finishline.rules.submissions.claim import System, TrainedWith
-from finishline.rules.verification.messages import ControlPoint, Failure, ReplayReport
+from finishline.rules.verification.messages import ControlPoint, Failure, ReplayReport, ReplayRun
 from finishline.rules.verification.report_check import StreamedEvent
 from finishline.rules.verification.verdict import DuelOutcome, Outcome
 
@@ -189,7 +189,8 @@ class SubmissionPart(Part):
 class DrawPart(Part):
     """The seal that was public before the first run, and the nonce that opens it.
 
-    `beside` has the other fields sealed with the draw, by name.
+    `beside` has the other fields sealed with the draw, by name. The first `own_runs` of the seeds
+    are the claim's own, as earlier versions trained them.
     """
 
     seal: str
@@ -197,6 +198,7 @@ class DrawPart(Part):
     runs: int
     seeds: list[int]
     beside: Table
+    own_runs: Annotated[int, Field(ge=0, exclude=True)] = 0  # No longer written.
 
 
 class ContestPart(Part):
@@ -263,6 +265,7 @@ class VerdictPart(Part):
 
     outcome: Outcome | DuelOutcome | None
     reasons: list[ReasonPart]
+    own_again: list[ReplayRun] = Field(default=[], exclude=True)  # No longer written.
 
 
 @dataclass(frozen=True)
