@@ -10,8 +10,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from finishline.api.comparisons import ComparedPairView, ComparedView, SubmissionComparison
-from finishline.rules.statistics.aggregate import Interval
-from finishline.rules.statistics.gaps import ALPHA, LogTimes, count_needed, log_times, welch
+from finishline.rules.statistics.aggregate import NORMAL, Interval
+from finishline.rules.statistics.gaps import ALPHA, LogTimes, log_times, welch
 from finishline.rules.text import count_text, unseen_gap_text
 from server.base.errors import ContentError, no_such
 from server.base.models import DISPLAY_NAME, SUBMITTER, Pool, Submission
@@ -248,3 +248,19 @@ def holm(p_values: Sequence[float]) -> list[float]:
         highest = max(highest, min(1.0, (len(p_values) - step) * p_values[place]))
         adjusted[place] = highest
     return adjusted
+
+
+POWER = 0.8
+MOST_NEEDED = 1_000_000  # Nobody will ever train so many runs or pairs.
+
+
+def count_needed(inverse_effect: float, *, sides: float, alpha: float) -> int | None:
+    """n = ((z(1 - alpha / 2) + z(0.8)) s / d)^2 + z(1 - alpha / 2)^2 / (2 k), at least two.
+
+    The normal formula with a correction for Student's t with k (n - 1) degrees of freedom.
+    Source: Guenther (1981), "Sample size formulas for normal theory t tests".
+    """
+    certain, powerful = NORMAL.inv_cdf(1 - alpha / 2), NORMAL.inv_cdf(POWER)
+    root = (certain + powerful) * inverse_effect
+    wanted = root * root + certain**2 / (2 * sides)
+    return max(2, math.ceil(wanted)) if wanted <= MOST_NEEDED else None

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from finishline.rules.statistics.aggregate import Reference, Spread, reference_of
 from finishline.rules.statistics.gaps import (
-    count_needed,
     gap_to_claim,
     log_times,
     lowest_mean,
@@ -23,7 +22,7 @@ from finishline.rules.statistics.gaps import (
     two_sided_p,
     welch,
 )
-from server.boards.comparison import compare, holm
+from server.boards.comparison import compare, count_needed, holm
 from server.boards.ranking import RankedTime, separate, visible_gap
 
 FIRST, SECOND = [1.02, 0.97, 1.10, 1.05], [0.81, 0.90, 0.85, 0.79, 0.88]

@@ -9,7 +9,6 @@ from typing import Literal
 
 from finishline.rules.errors import StatisticsMissingError
 from finishline.rules.statistics.aggregate import (
-    NORMAL,
     SHORTEST_SECONDS,
     Interval,
     Reference,
@@ -20,8 +19,6 @@ from finishline.rules.statistics.aggregate import (
 )
 
 ALPHA = 0.05
-POWER = 0.8
-MOST_NEEDED = 1_000_000  # Nobody will ever train so many runs or pairs.
 LARGEST_LOG = 700.0  # Logarithms beyond this have no exponential.
 WIDEST = 1e9
 # Equal figures have means and spreads that differ by less in their last digits.
@@ -314,15 +311,3 @@ def gap_to_claim(
         variance = squares / freedom
     distance = ours.mean - math.log(max(claimed_seconds, SHORTEST_SECONDS))
     return Gap(distance, math.sqrt(variance * (1 / ours.count + 1 / weight)), freedom)
-
-
-def count_needed(inverse_effect: float, *, sides: float, alpha: float) -> int | None:
-    """n = ((z(1 - alpha / 2) + z(0.8)) s / d)^2 + z(1 - alpha / 2)^2 / (2 k), at least two.
-
-    The normal formula with a correction for Student's t with k (n - 1) degrees of freedom.
-    Source: Guenther (1981), "Sample size formulas for normal theory t tests".
-    """
-    certain, powerful = NORMAL.inv_cdf(1 - alpha / 2), NORMAL.inv_cdf(POWER)
-    root = (certain + powerful) * inverse_effect
-    wanted = root * root + certain**2 / (2 * sides)
-    return max(2, math.ceil(wanted)) if wanted <= MOST_NEEDED else None
