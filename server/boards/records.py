@@ -38,13 +38,7 @@ class Standing:
 
     records: tuple[Record, ...]
     division: str
-    submitter: str
-    display_name: str | None
-    model: str
-    hardware: str
-    status: str
-    evidence: str
-    check: str | None
+    holder: dict[str, Any]
 
 
 Standings = Mapping[Evidence, Standing]
@@ -177,7 +171,7 @@ def _find_standing(session: Session, histories: Histories, places: FirstPlaces) 
             lowest[evidence] = division, records
     holders = _names(session, [records[-1].submission_id for _, records in lowest.values()])
     return {
-        evidence: Standing(records, division, **holders[records[-1].submission_id])
+        evidence: Standing(records, division, holders[records[-1].submission_id])
         for evidence, (division, records) in lowest.items()
     }
 

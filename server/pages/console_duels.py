@@ -83,15 +83,8 @@ def _cost(session: Session, sides: list[Submission | None]) -> dict[str, Any] | 
     benchmark = definition(session, challenger.benchmark_sha256)
     if why_no_duel(benchmark, claim_of(challenger), claim_of(holder)) is not None:
         return None
-    count = benchmark.ranking.pairs
-    cost = cost_of_duel(session, benchmark, (challenger, holder), pairs=count)
-    return {
-        "pairs": count,
-        "runs": cost.runs,
-        "seconds": cost.device_seconds,
-        "seconds_a_pair": cost.seconds_a_pair,
-        "basis": cost.basis,
-    }
+    pairs = benchmark.ranking.pairs
+    return vars(cost_of_duel(session, benchmark, (challenger, holder), pairs=pairs))
 
 
 def _known(session: Session, name: str | None) -> Submission | None:

@@ -77,9 +77,9 @@ def _row(
     best = count.best_claims if claims else {}
     claim = best.get(next(iter(best), "") if standing is None else standing.division)
     times = [claim] if standing is None else [claim, *(r.tta_seconds for r in standing.records)]
-    if standing is not None and standing.evidence == "published":
+    if standing is not None and standing.holder["evidence"] == "published":
         times.append(count.slowest_published.get(standing.division))
-    evidence = set() if standing is None else {standing.evidence}
+    evidence = set() if standing is None else {standing.holder["evidence"]}
     time = times_fitting(benchmark, times, evidence)
     return _records(standing) | {"best_claim": claim, "time": time}
 
@@ -89,9 +89,7 @@ def _records(standing: Standing | None) -> dict[str, Any]:
     if standing is None:
         return {"records": []}
     *earlier, last = map(asdict, standing.records)
-    names = ("submitter", "display_name", "model", "hardware", "status", "evidence", "check")
-    last |= {name: getattr(standing, name) for name in names}
-    return {"records": [*earlier, last]}
+    return {"records": [*earlier, last | standing.holder]}
 
 
 def _totals(counts: Iterable[Counts]) -> dict[str, int]:

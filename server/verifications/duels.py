@@ -54,10 +54,11 @@ class DuelCreate(Body):
 
 @dataclass(frozen=True)
 class Cost:
-    """Runs of a head-to-head, the seconds of devices that all take, and the basis of these."""
+    """Pairs and runs of a head-to-head, the seconds of devices that all take, and their basis."""
 
+    pairs: int
     runs: int
-    device_seconds: float
+    seconds: float
     seconds_a_pair: float
     basis: tuple[Basis, ...]
 
@@ -72,12 +73,17 @@ def cost_of_duel(
     ]
     a_pair = sum(each.seconds / each.runs * max(each.accelerators, 1) for each in estimates)
     basis = tuple(dict.fromkeys(each.basis for each in estimates))
-    return Cost(2 * pairs, pairs * a_pair, a_pair, basis)
+    return Cost(pairs, 2 * pairs, pairs * a_pair, a_pair, basis)
 
 
 def ask_for_duel(session: Session, caller: Caller, body: DuelCreate) -> Verification:
-    """Request a head-to-head; written to the audit log. Raises as `request_duel` does."""
-    verification = request_duel(session, body, requested_by=caller.user_id)
+    """Request a head-to-head; written to the audit log."""
+    challenger, holder = _lock_both(session, body)
+    require_comparable(session, challenger, holder)
+    _require_no_other(session, challenger, holder)
+    verification = queue_pairs(
+        session, challenger, holder, requested_by=caller.user_id, reason=body.reason
+    )
     record(
         session,
         caller,
@@ -90,44 +96,22 @@ def ask_for_duel(session: Session, caller: Caller, body: DuelCreate) -> Verifica
     return verification
 
 
-def request_duel(session: Session, body: DuelCreate, *, requested_by: int) -> Verification:
-    """Draw and seal the first pairs of a head-to-head, and queue them."""
-    challenger, holder = _lock_both(session, body)
-    require_comparable(session, challenger, holder)
-    _require_no_other(session, challenger, holder)
-    return begin_duel(session, challenger, holder, requested_by=requested_by, reason=body.reason)
-
-
-def begin_duel(
+def queue_pairs(
     session: Session,
     challenger: Submission,
     holder: Submission,
     *,
     requested_by: int,
     reason: str | None,
+    pairs: int | None = None,
 ) -> Verification:
-    """Queue the first pairs of a head-to-head."""
+    """Draw, seal and queue pairs of a head-to-head: without a number its first ones."""
     benchmark = definition(session, challenger.benchmark_sha256)
-    pairs = looks_of(benchmark.ranking.pairs)[0]
-    return _queue_pairs(
-        session, challenger, holder, pairs=pairs, requested_by=requested_by, reason=reason
-    )
-
-
-def _queue_pairs(
-    session: Session,
-    challenger: Submission,
-    holder: Submission,
-    *,
-    pairs: int,
-    requested_by: int,
-    reason: str | None,
-) -> Verification:
     request = Request(
-        definition(session, challenger.benchmark_sha256),
+        benchmark,
         secrets.token_bytes(32),
         claims=[claim_of(challenger), claim_of(holder)],
-        wishes={"pairs": pairs},
+        wishes={"pairs": looks_of(benchmark.ranking.pairs)[0] if pairs is None else pairs},
     )
     order = Order(
         DUEL,
@@ -154,7 +138,7 @@ def continue_duel(session: Session, verification: Verification) -> None:
     if verification.outcome != "continues":
         return
     duel = judged_duel(session, verification)
-    following = _queue_pairs(
+    following = queue_pairs(
         session,
         challenger,
         holder,

@@ -25,7 +25,7 @@ from server.submissions.duplicates import configuration_sha256, link
 from server.submissions.quotas import allowances, devices, use_of_gpu_seconds
 from server.submissions.rows import new_id, no_result, stored_result, system_of_worker, table_of
 from server.submissions.service import lock_submissions
-from server.verifications.duels import begin_duel, require_comparable
+from server.verifications.duels import queue_pairs, require_comparable
 from server.verifications.first_place import REFERENCE, Board, FirstPlace, read_first_places
 from server.verifications.service import request_verification
 
@@ -240,7 +240,7 @@ def _begin_next(services: Services, session: Session, place: FirstPlace) -> None
         reserved = _room_of(services, session, challenger, holder)
         if reserved is None:
             continue
-        verification = begin_duel(
+        verification = queue_pairs(
             session,
             challenger,
             holder,
