@@ -204,17 +204,17 @@ def _read_measured(session: Session, benchmark_id: str) -> dict[Board, list[Meas
     )
     query = (
         select(
-            Submission.id,
             Submission.division,
             Pool.hardware_class,
-            func.coalesce(-User.organisation_id, User.id).label("submitter"),
-            User.name.label("user"),
+            Submission.id,
+            func.coalesce(-User.organisation_id, User.id),
             Submission.submitted_at,
             Pool.measured_seconds,
             Pool.measured_at,
             counts.c.runs,
             counts.c.reached,
-            is_live.label("is_live"),
+            is_live,
+            User.name == REFERENCE,
         )
         .join(Pool, Pool.id == Submission.pool_id)
         .join(User, User.id == Submission.user_id)
@@ -229,19 +229,8 @@ def _read_measured(session: Session, benchmark_id: str) -> dict[Board, list[Meas
         .order_by(Submission.submitted_at, Submission.id)
     )
     found: dict[Board, list[Measured]] = {}
-    for row in session.execute(query):
-        measured = Measured(
-            row.id,
-            row.submitter,
-            row.submitted_at,
-            row.measured_seconds,
-            row.measured_at,
-            row.runs,
-            row.reached,
-            bool(row.is_live),
-            row.user == REFERENCE,
-        )
-        found.setdefault((row.division, row.hardware_class), []).append(measured)
+    for division, hardware_class, *fields in session.execute(query):
+        found.setdefault((division, hardware_class), []).append(Measured(*fields))
     return found
 
 

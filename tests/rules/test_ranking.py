@@ -8,16 +8,8 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.boards.ranking import (
-    Ranked,
-    Standing,
-    order_of,
-    why_unranked,
-)
-from server.boards.record_history import (
-    Contender,
-    record_history,
-)
+from server.boards.ranking import Ranked, Standing, order_of, why_unranked
+from server.boards.record_history import Contender, record_history
 
 
 def standing(submission_id, tta_seconds=1.0, **others):
