@@ -41,8 +41,7 @@ from server.benchmarks.calibrations import benchmark_of
 from server.benchmarks.phase_queries import rules_that_differ
 from server.benchmarks.queries import definition
 from server.submissions.duplicates import configuration_of, link
-from server.verifications.pool_runs import Spreads, counted_runs
-from server.verifications.sealed_runs import SealedRun, is_uncalibrated
+from server.verifications.pool_runs import SealedRun, Spreads, counted_runs, is_uncalibrated
 
 
 def keep_sealed_runs(session: Session, verification: Verification, report: ReplayReport) -> None:

@@ -25,8 +25,8 @@ from server.verifications.fair_queue import (
     fair_order,
 )
 from server.verifications.jobs import draw_of_trainings
+from server.verifications.pool_runs import sealed_runs
 from server.verifications.queue_order import build_job
-from server.verifications.sealed_runs import sealed_runs
 from tests.support.build import build_report
 from tests.support.verdicts import CLAIM
 
