@@ -193,6 +193,8 @@ def _read_measured(session: Session, benchmark_id: str) -> dict[Board, list[Meas
             func.count().label("runs"),
             func.count(PoolRun.seconds).label("reached"),
         )
+        .join(Pool, Pool.id == PoolRun.pool_id)
+        .where(Pool.benchmark_id == benchmark_id)
         .group_by(PoolRun.pool_id)
         .subquery()
     )

@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+from collections.abc import Iterable
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -55,31 +56,31 @@ class BoardSettler:
 
     def _settle(self, benchmark: Benchmark) -> bool:
         with self._services.database.read(ORGANISER) as session:
-            is_due = bool(_boards_without_reference(session, benchmark)) or any(
-                place.challengers()
-                for place in read_first_places(session, benchmark.benchmark_id).values()
-            )
+            without = _boards_without_reference(session, benchmark)
+            places = read_first_places(session, benchmark.benchmark_id).values()
+        is_due = bool(without) or any(place.challengers() for place in places)
         if is_due:
-            settle_board(self._services, benchmark)
+            settle_board(self._services, benchmark, {division for division, _ in without})
         return is_due
 
 
-def settle_board(services: Services, benchmark: Benchmark) -> None:
-    """Give each board of a benchmark its reference, and each holder its next challenger."""
+def settle_board(services: Services, benchmark: Benchmark, divisions: Iterable[str]) -> None:
+    """Give boards of these divisions their references, and each holder its next challenger."""
     store, settings = services.artifacts, services.settings
-    claims = {division: _claim_file(store, benchmark, division) for division in benchmark.divisions}
+    claims = {division: _claim_file(store, benchmark, division) for division in divisions}
+    settled = store.settle(claims.values()) if claims else ()
     with services.database.write() as session:
         lock_boards(session, [benchmark.benchmark_id])
         for board in _boards_without_reference(session, benchmark):
-            if _waits_for_reference(session, benchmark, board):
-                continue  # Its runs are shared between the divisions.
-            keep_definition(session, benchmark, settings.benchmarks_dir)
-            _add_reference(session, benchmark, board, claims[board[0]])
+            # Runs of the reference are shared between the divisions.
+            if board[0] in claims and not _waits_for_reference(session, benchmark, board):
+                keep_definition(session, benchmark, settings.benchmarks_dir)
+                _add_reference(session, benchmark, board, claims[board[0]])
         session.flush()
         for board, place in read_first_places(session, benchmark.benchmark_id).items():
             if not _waits_for_reference(session, benchmark, board):
                 _begin_next(services, session, place)
-        store.keep(store.settle(claims.values()))
+        store.keep(settled)
 
 
 def _boards_without_reference(session: Session, benchmark: Benchmark) -> list[Board]:
