@@ -41,7 +41,8 @@ WORKERS = int(os.environ.get("FINISHLINE_CHAOS_WORKERS", "2"))
 REFERENCE = os.environ.get("FINISHLINE_CHAOS_REFERENCE", "stroll")
 SEED = int(os.environ.get("FINISHLINE_CHAOS_SEED", "1"))
 ENDED = ("done", "failed", "cancelled")
-ENDINGS = {"verified", "inconclusive", "failed", "cancelled", "done"}
+HEADS = {"challenger_faster", "not_proven", "continues"}  # Of head-to-heads.
+ENDINGS = {"verified", "inconclusive", "failed", "cancelled", "done"} | HEADS
 SUBMISSIONS = 5
 OPEN_AT_ONCE = 4
 # Each measured package is trained beside the reference, which takes longest of all.
