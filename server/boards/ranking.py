@@ -286,13 +286,18 @@ def _in_turn(rows: Iterable[RankedTime]) -> Iterator[Separated]:
     leader: RankedTime | None = None
     for row in rows:
         gap = None if leader is None else visible_gap(leader, row)
-        if leader is None or gap is None or row.figure >= leader.figure * (1 + gap):
+        if leader is None or gap is None or _are_apart(row.figure, leader.figure, gap):
             leader, shares = row, _may_share(row)
             yield Separated(row.submission_id, row.rank, None, None)
             continue
         shares = shares and _may_share(row)
         number = leader.rank if shares else row.rank
         yield Separated(row.submission_id, number, leader.rank, gap * 100.0)
+
+
+def _are_apart(one: float, other: float, gap: float) -> bool:
+    """Whether two figures differ by the gap. A row below the holder may have a lower time."""
+    return max(one, other) >= min(one, other) * (1 + gap)
 
 
 def visible_gap(first: RankedTime, second: RankedTime) -> float | None:

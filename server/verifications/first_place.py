@@ -123,23 +123,29 @@ class FirstPlace:
 
 def _may_try(meetings: Sequence[Meeting]) -> bool:
     """Whether a submission may still meet the holder: once, and again if nothing was found."""
-    return not meetings or (meetings[-1].state == "void" and len(meetings) < MOST_RETRIES)
+    ended_without = meetings and meetings[-1].state in ("void", "cancelled")
+    return not meetings or (bool(ended_without) and len(meetings) < MOST_RETRIES)
 
 
 def find_first_place(rows: Sequence[Measured], meetings: Sequence[Meeting]) -> FirstPlace:
-    """Follow the head-to-heads of a board, in the order they ended, from its first holder on."""
+    """Follow the head-to-heads of a board, in the order they ended, from its first holder on.
+
+    One counts if it was won against the holder of that moment: the last one, or if that one is gone
+    by now, the one before it that is there. A win over any other row moves nothing.
+    """
     known = {row.submission_id: row for row in rows}
     in_order = sorted(rows, key=lambda row: (not row.is_reference, row.measured_at, row.seconds))
     live = [row for row in in_order if row.is_live]
-    first = next((row for row in in_order if row.is_reference), None) or next(iter(live), None)
-    if first is None:
+    if not in_order:
         return FirstPlace(rows=known)
-    holdings = [_holding(first)]
+    holdings = [_holding(in_order[0])]
+    chain = [in_order[0].submission_id]
     for meeting in sorted(meetings, key=lambda each: each.ended_at or each.started_at):
-        winner = known.get(meeting.challenger)
-        loser = known.get(meeting.holder)
-        followed = loser is None or not loser.is_live or _has_held(holdings, meeting.holder)
-        if meeting.state == "won" and winner is not None and followed:
+        there = [name for name in chain if name in known and known[name].may_hold]
+        if meeting.state != "won" or meeting.holder not in (chain[-1], *there[-1:]):
+            continue
+        chain.append(meeting.challenger)
+        if (winner := known.get(meeting.challenger)) is not None:
             holdings.append(_holding(winner, meeting))
     held = [known[each.submission_id] for each in holdings if each.submission_id in known]
     able = [row for row in held if row.may_hold] or [row for row in live if row.may_hold][:1]

@@ -1,9 +1,11 @@
 """First place of a board: the reference, head-to-heads, withdrawals, and whose turn is next."""
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from server.verifications.first_place import Measured, Meeting, find_first_place
 from server.verifications.settle import BoardSettler
 from tests.support.build import WORKER_SYSTEM, Replay, build_report, measure
 
@@ -229,3 +231,36 @@ def test_a_board_has_one_hardware_class(reference, row_of, measured, client):
     )
     assert rows(client, hardware_class="gpu-test") == [(1, other)]
     assert WORKER_SYSTEM.hardware_class == "cpu-test"
+
+
+DAY = datetime(2026, 11, 29, tzinfo=UTC)
+
+
+def row_at(name, *, seconds=1.0, live=True, reference=False):
+    order = DAY + timedelta(minutes=len(name))
+    return Measured(name, 1, order, seconds, order, 10, 10, live, reference)
+
+
+def won(challenger, holder, hour):
+    at = DAY + timedelta(hours=hour)
+    return Meeting(f"v{hour}", challenger, holder, "won", at, at)
+
+
+@pytest.mark.parametrize(
+    ("gone", "meetings", "holder"),
+    [
+        ((), [("a", "ref", 1), ("bb", "a", 2)], "bb"),
+        (("a",), [("a", "ref", 1), ("bb", "a", 2)], "bb"),
+        (("bb",), [("a", "ref", 1), ("bb", "a", 2)], "a"),
+        # A win over a former holder, or over a row that never held, takes nothing.
+        ((), [("a", "ref", 1), ("bb", "ref", 2)], "a"),
+        (("ccc",), [("a", "ref", 1), ("bb", "ccc", 2)], "a"),
+        # It counts while the later holder is gone.
+        (("a",), [("a", "ref", 1), ("bb", "ref", 2)], "bb"),
+    ],
+)
+def test_a_win_counts_against_the_holder_of_its_moment(gone, meetings, holder):
+    names = ("a", "bb", "ccc")
+    rows = [row_at("ref", reference=True), *(row_at(n, live=n not in gone) for n in names)]
+    found = find_first_place(rows, [won(*each) for each in meetings])
+    assert found.holder.submission_id == holder
