@@ -7,7 +7,7 @@ import pytest
 
 from server.verifications.first_place import Measured, Meeting, find_first_place
 from server.verifications.settle import BoardSettler
-from tests.support.build import WORKER_SYSTEM, Replay, build_report, measure
+from tests.support.build import WORKER_SYSTEM, Replay, ask_for_replay, build_report, measure
 
 BOARD = "/api/v1/leaderboards/digits"
 SYSTEM = {"hardware_class": "cpu-test"}
@@ -214,12 +214,20 @@ def test_settings_of_the_reference_become_its_duplicate(row_of, queued, client):
     assert row(client, job.submission_id)["measured_runs"] == 13
 
 
-def test_another_division_shares_the_runs_of_the_reference(reference, row_of, queued, client):
+def test_another_division_shares_the_runs_of_the_reference(
+    reference, row_of, queued, client, database, olivia, walter, ada
+):
     row_of(128, 0.2, division="closed", code_url=None)
     queued()
     found = client.get(BOARD, params={"division": "closed"}).json()["entries"]
     assert (found[0]["rank"], found[0]["submitter"]) == (1, "reference")
     assert found[0]["measured_runs"] == 10
+    again = {"by": olivia, "worker": walter}
+    measure(ask_for_replay(client, database, found[0]["submission_id"], **again))
+    assert row(client, reference)["measured_runs"] == 13
+    token = {"user": "reference", "role": "submitter"}
+    made = client.post("/api/v1/tokens", json=token, headers=ada.headers)
+    assert (made.status_code, "the server itself" in made.text) == (409, True)
 
 
 def test_a_board_has_one_hardware_class(reference, row_of, measured, client):
