@@ -160,7 +160,7 @@ CHARTS = (
         "records",
         "Records",
         "Record history",
-        "Each division's record over time; small marks were lower, but not significantly",
+        "The record of each board over time. Small marks had a lower time and took no record",
         "records",
         lambda v: records_figure(v["divisions"], v["note"], time=v["time"]),
         lambda v: records_table(v["divisions"], time=v["time"]),

@@ -28,7 +28,8 @@ from web.formats import DASH, TimeFormat, day, moment, time_format
 from web.names import byline, hardware
 
 View = Mapping[str, Any]
-SHORTEST = timedelta(days=30)
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+FEW_DAYS = 6  # Ticks stand a day apart in so short a time.
 FEWEST_POINTS = 2
 ONE_POINT = "There is one record: a line needs two."
 NOTHING = "No record has been set here yet: the first ranked submission sets it."
@@ -37,10 +38,9 @@ NOTHING = "No record has been set here yet: the first ranked submission sets it.
 def records_figure(
     divisions: Sequence[View], note: str | None = None, *, time: TimeFormat | None = None
 ) -> Figure:
-    """Time to accuracy by date: records as steps down, lower times that took none as small marks.
+    """Time to accuracy by date: the records of each board as steps, other lower times as marks.
 
-    The last record of a division is drawn on to the latest date of all. A `note` is for the
-    caption.
+    The last record of a board is drawn on to the latest date of all. A `note` is for the caption.
     """
     marks = [mark for d in divisions for mark in (*d["records"], *d["not_records"])]
     if len(marks) < FEWEST_POINTS:
@@ -48,15 +48,16 @@ def records_figure(
     time = time or time_format(mark["tta_seconds"] for mark in marks)
     latest = max(mark["date"] for mark in marks)
     traces = []
-    for order, division in enumerate(divisions):
+    for order, (name, division) in enumerate(zip(board_names(divisions), divisions, strict=True)):
         if division["records"]:
-            traces.append(_steps(division, order, time, latest))
+            traces.append(_steps(division, order, time, latest) | {"name": name})
         if division["not_records"]:
-            traces.append(_others(division, order, time))
+            others = {"name": name, "showlegend": not division["records"]}
+            traces.append(_others(division, order, time) | others)
     return {
         "data": traces,
         "layout": layout(
-            xaxis=axis("Date", **_days([mark["date"] for mark in marks])),
+            xaxis=axis("Date (UTC)", **_dates([mark["date"] for mark in marks])),
             yaxis=time_axis(time, "Time to accuracy", (mark["tta_seconds"] for mark in marks)),
             height=400,
             showlegend=True,
@@ -65,43 +66,62 @@ def records_figure(
     }
 
 
-def _days(dates: Sequence[str]) -> dict[str, Any]:
-    """An axis of days, never of hours: it is as wide as a month at least."""
-    days = sorted(moment(date) for date in dates)
-    apart = max(SHORTEST - (days[-1] - days[0]), timedelta(days=0)) / 2
-    margin = (days[-1] - days[0]) * 0.04 + apart
-    ends = [(days[0] - margin).isoformat(), (days[-1] + margin).isoformat()]
-    return {"type": "date", "range": ends, "tickformat": "%-d %b<br>%Y", "nticks": 6}
+def board_names(divisions: Sequence[View]) -> list[str]:
+    """Name of each list of records: its division, and its hardware class where there are several.
+
+    Published records have no class.
+    """
+    classes = {each.get("hardware_class") for each in divisions} - {None}
+    return [
+        f"{each['division']}, {each['hardware_class']}"
+        if each.get("hardware_class") and len(classes) > 1
+        else str(each["division"])
+        for each in divisions
+    ]
+
+
+def _dates(dates: Sequence[str]) -> dict[str, Any]:
+    """An axis that fits the dates: in hours if all are of one day, else in days."""
+    moments = sorted(moment(date) for date in dates)
+    first, last = moments[0], moments[-1]
+    is_one_day = first.date() == last.date() and any("T" in date for date in dates)
+    margin = max((last - first) * 0.04, HOUR / 4 if is_one_day else DAY / 2)
+    ends = [(first - margin).isoformat(), (last + margin).isoformat()]
+    found: dict[str, Any] = {"type": "date", "range": ends, "nticks": 6}
+    if is_one_day:
+        return found | {"tickformat": "%H:%M<br>%-d %b %Y"}
+    if last - first < FEW_DAYS * DAY:
+        found |= {"dtick": DAY / timedelta(milliseconds=1)}
+    return found | {"tickformat": "%-d %b<br>%Y"}
 
 
 def records_table(divisions: Sequence[View], *, time: TimeFormat | None = None) -> Table:
-    """Every record and every lower time that took none, in the order of their dates.
-
-    "Tries" counts the submissions of a record's submitter to the division up to then.
-    """
+    """Every record and every lower time that took none, in the order of their dates."""
     rows = [
-        (mark, division["division"], mark.get("reason") or "record")
-        for division in divisions
+        (mark, name, mark.get("reason") or "record")
+        for name, division in zip(board_names(divisions), divisions, strict=True)
         for mark in (*division["records"], *division["not_records"])
     ]
     time = time or time_format(mark["tta_seconds"] for mark, _, _ in rows)
     return Table(
         columns(
-            "Hardware",
+            "Entry",
             "Submitter",
+            "Hardware",
             "Date",
-            "Division",
-            "Status",
+            "Board",
+            "Evidence",
             "Record",
             figures=("Time to accuracy", "One-sided p"),
         ),
         tuple(
             Row(
                 (
-                    hardware(mark),
+                    mark["model"],
                     byline(mark),
+                    hardware(mark),
                     day(mark["date"]),
-                    division,
+                    name,
                     evidence_words(mark),
                     verdict,
                     time(mark["tta_seconds"]),
@@ -109,7 +129,7 @@ def records_table(divisions: Sequence[View], *, time: TimeFormat | None = None) 
                 ),
                 f"/submissions/{mark['submission_id']}",
             )
-            for mark, division, verdict in sorted(rows, key=lambda row: str(row[0]["date"]))
+            for mark, name, verdict in sorted(rows, key=lambda row: str(row[0]["date"]))
         ),
     )
 
@@ -119,7 +139,6 @@ def _steps(division: View, order: int, time: TimeFormat, latest: str) -> dict[st
     return {
         **_marks([*records, records[-1]], time),
         "mode": "lines+markers",
-        "name": f"{division['division']}: records",
         "x": [*(record["date"] for record in records), latest],
         "y": [r["tta_seconds"] / time.scale for r in (*records, records[-1])],
         "line": {"shape": "hv", "width": 2, "dash": series_marks(order)["dash"]},
@@ -138,7 +157,6 @@ def _others(division: View, order: int, time: TimeFormat) -> dict[str, Any]:
     return {
         **_marks(others, time),
         "mode": "markers",
-        "name": f"{division['division']}: lower, no record",
         "x": [other["date"] for other in others],
         "y": [other["tta_seconds"] / time.scale for other in others],
         "marker": {
@@ -161,8 +179,8 @@ def _marks(marks: Sequence[View], time: TimeFormat) -> dict[str, Any]:
 
 def _text(mark: View, time: TimeFormat) -> str:
     lines = [
-        plain(hardware(mark), longest=60),
-        label(byline(mark)),
+        plain(mark["model"], longest=60),
+        label(f"{byline(mark)}, {hardware(mark)}"),
         f"{time(mark['tta_seconds'])}, {day(mark['date'])}, {evidence_words(mark)}",
     ]
     if reason := mark.get("reason"):

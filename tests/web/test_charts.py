@@ -5,6 +5,7 @@ their own, and charts that a page draws itself.
 """
 
 import re
+from datetime import datetime, timedelta
 
 import numpy as np
 import plotly.graph_objects as go
@@ -156,7 +157,7 @@ def test_stopwatch_writes_its_ticks():
 
 
 def mark(name, date, seconds, **changes):
-    nobody = {"submitter": "alice", "hardware": "8 × H100", "status": "verified"}
+    nobody = {"submitter": "alice", "hardware": "8 × H100", "status": "verified", "model": name}
     figures = {"single_run": False, "beaten": None, "margin_percent": None, "p_value": None}
     known = {"submission_id": name, "date": date, "tta_seconds": seconds}
     return nobody | figures | {"evidence": "measured", "check": None} | known | changes
@@ -175,7 +176,31 @@ def test_records_are_steps_beside_what_was_no_record():
     assert others["y"] == [14.9]
     rows = records_table(divisions).rows
     assert [row.address for row in rows][-1] == "/submissions/lower"
-    assert rows[-1].cells[5] == reason
+    assert (rows[-1].cells[0], rows[-1].cells[6]) == ("lower", reason)
+
+
+def test_each_board_has_one_legend_entry():
+    lower = mark("lower", "2026-06-01", 14.9, holder="first", reason="not proven: p = 0.08")
+    first, other = mark("first", "2026-01-10", 20.0), mark("other", "2026-05-01", 15.0)
+    divisions = [
+        {"division": "open", "hardware_class": "h100", "records": [first], "not_records": [lower]},
+        {"division": "open", "hardware_class": "cpu", "records": [other], "not_records": []},
+    ]
+    data = records_figure(divisions)["data"]
+
+    legend = [trace["name"] for trace in data if trace.get("showlegend", True)]
+    assert legend == ["open, h100", "open, cpu"]
+    assert {row.cells[4] for row in records_table(divisions).rows} == set(legend)
+    assert {row.cells[4] for row in records_table(divisions[:1]).rows} == {"open"}
+
+
+def test_records_of_one_day_have_an_axis_of_hours():
+    dates = ("2026-06-01T10:00:00+00:00", "2026-06-01T10:20:00+00:00")
+    marks = [mark(date, date, 20.0) for date in dates]
+    figure = records_figure([{"division": "open", "records": marks, "not_records": []}])
+
+    low, high = map(datetime.fromisoformat, figure["layout"]["xaxis"]["range"])
+    assert high - low < timedelta(hours=1)
 
 
 def test_sparkline_has_equal_steps_for_equal_ratios():
