@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
+from finishline.api.boards import Section
 from finishline.rules.benchmarks.quality import LARGEST_QUALITY, UNITS
 from web.formats import TimeFormat, milliseconds, number, significant
 
@@ -91,9 +92,13 @@ INFERENCE = (
     Column("submitter", "By", "wide"),
     Column("date", "Date", "wide"),
 )
-NUMBERED, CLAIMED = "", "Claimed, not measured here"
-UNCHECKED = "Published, source not checked"
-MEASURED_TOO = "Measured, not numbered on this board"
+HEADINGS: dict[Section, str] = {
+    "ranked": "",
+    "elsewhere": "Measured, not numbered on this board",
+    "unchecked": "Published, source not checked",
+    "claimed": "Claimed, not measured here",
+    "unranked": "Not ranked",
+}
 COLUMNS = {"train": TRAIN, "inference": INFERENCE}
 FIGURES = frozenset(name for columns in COLUMNS.values() for c in columns for name in c.needs)
 
@@ -178,43 +183,30 @@ def columns_by_name(
 def board_sections(entries: Sequence[Entry]) -> dict[int, str]:
     """Headings of a board in the order of ranks, by the place of the entry below, from 0."""
     headings: dict[int, str] = {}
-    before = NUMBERED
+    before = "ranked"
     for place, entry in enumerate(entries):
-        section = _section(entry)
-        if section != before:
-            headings[place] = section
-        before = section
+        if entry["section"] != before:
+            before = entry["section"]
+            headings[place] = HEADINGS[before]
     return headings
-
-
-def _section(entry: Entry) -> str:
-    if entry["rank"] is not None:
-        return NUMBERED
-    reason = entry.get("unranked_reason") or ""
-    if reason.startswith("claimed"):
-        return CLAIMED
-    if entry.get("evidence") == "published" and reason.startswith("published"):
-        return UNCHECKED
-    is_elsewhere = reason.startswith(("ranked on", "another row"))
-    return MEASURED_TOO if is_elsewhere else "Not ranked"
 
 
 def why_unranked(entry: Entry) -> str | None:
     """Reason why a row has no number, None where its evidence says it."""
-    reason = entry.get("unranked_reason")
-    if reason is None or reason.startswith("claimed"):
+    reason, section = entry.get("unranked_reason"), entry["section"]
+    if reason is None or section == "claimed":
         return None
-    return str(reason) if _section(entry) == MEASURED_TOO else f"not ranked: {reason}"
+    return str(reason) if section == "elsewhere" else f"not ranked: {reason}"
 
 
 def nothing_measured(entries: Sequence[Entry]) -> str | None:
     """Sentence above the rows of a board without a number; None for any other board."""
-    sections = Counter(map(_section, entries))
-    if sections[NUMBERED]:
+    sections = Counter(entry["section"] for entry in entries)
+    if sections["ranked"]:
         return None
-    if published := sections[UNCHECKED]:
+    if published := sections["unchecked"]:
         return f"{published:,} published result{'' if published == 1 else 's'} below, not checked."
-    if claims := sections[CLAIMED]:
+    if claims := sections["claimed"]:
         return f"Nothing measured yet. {claims:,} claim{'' if claims == 1 else 's'} below."
     return None
 

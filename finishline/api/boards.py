@@ -1,6 +1,7 @@
 """Leaderboards: a page of entries."""
 
 from datetime import date, datetime
+from typing import Literal
 
 from pydantic import Field
 
@@ -8,9 +9,15 @@ from finishline.api.schema import Schema
 from finishline.api.submissions import EvidenceFields, RcpView, SystemView, WaiverView
 from finishline.rules.ranking import Round
 
+Section = Literal["ranked", "elsewhere", "unchecked", "claimed", "unranked"]
+
 
 class BoardEntry(EvidenceFields):
     """One submission on a board. `rank` is None where it is not ranked, with the reason.
+
+    `section` is the part of the board that a row stands in: numbered rows, measured rows that
+    another board or row of the submitter numbers, published rows without a checked source, claims,
+    and rows without a rank.
 
     `quality` is the best of a training or that of an inference's model, in the unit of the target.
     Times and runs are of trainings, `latency_ms` and `cost_usd_per_10000` of inference, as claimed.
@@ -27,6 +34,7 @@ class BoardEntry(EvidenceFields):
     rank: int | None
     tied: bool
     unranked_reason: str | None
+    section: Section = "ranked"
     submission_id: str
     submitter: str
     display_name: str | None = None

@@ -27,7 +27,8 @@ class EvidenceFields(Schema):
     """`evidence` says which time is ranked, and `check` how far a claimed one was checked.
 
     `rank` is null unless the row is numbered. The row with `is_holder` holds first place.
-    `not_first` says why a row with a lower time doesn't. `claimed_seconds` is the time of the
+    `not_first` says why a row with a lower time doesn't. `head_to_head` is the verification that
+    the holder won, or another row's latest with the holder. `claimed_seconds` is the time of the
     submitter's own logs, and `claimed_model` their word for the model that the reference's runs
     measured. `measured_seconds` the time of the `measured_runs` sealed runs of the
     configuration `pool_id`, with its 95 % interval. `busy` says that other programs had the
@@ -40,6 +41,7 @@ class EvidenceFields(Schema):
     check: Check | None = None
     is_holder: bool = False
     not_first: str | None = None
+    head_to_head: str | None = None
     claimed_seconds: float | None = None
     claimed_model: str | None = None
     measured_seconds: float | None = None

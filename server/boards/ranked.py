@@ -13,9 +13,9 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from finishline.api.boards import BoardEntry
+from finishline.api.boards import BoardEntry, Section
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.ranking import Round
+from finishline.rules.ranking import Evidence, Round
 from finishline.rules.submissions.claim import Kind
 from server.base.board_versions import VersionedCache, board_version, changes_between
 from server.base.database import state_of
@@ -54,6 +54,12 @@ OF_DETAILS = ("cost", "energy")
 MOST_ROWS = 50_000
 ENTRY_FIELDS = tuple(BoardEntry.model_fields)
 PLACE_FIELDS = ("rank", "tied", "unranked_reason")
+# Sections of the rows with a figure and without a number.
+LISTED_IN: dict[Evidence, Section] = {
+    "measured": "elsewhere",
+    "published": "unchecked",
+    "claimed": "claimed",
+}
 MOST_PICTURED = 500
 PICTURED = (
     *("submission_id", "rank", "evidence", "measured_seconds", "tta_seconds"),
@@ -171,10 +177,19 @@ class RankedBoard:
         if ranked.unranked_reason is not None and claims_no_time:
             reason = why_entry_unranked(row.shown["check"], ranked.unranked_reason)
             place["unranked_reason"] = reason
+        place["section"] = self._section(ranked, row)
         place["is_holder"] = ranked.submission_id == self.holder
         if self.first_place is not None and ranked.rank is not None and ranked.value is not None:
             place["not_first"] = self.first_place.why_not_first(ranked.submission_id, ranked.value)
+            place["head_to_head"] = self.first_place.head_to_head_of(ranked.submission_id)
         return PlacedRow(row, place | self._separation(ranked, row))
+
+    def _section(self, ranked: Ranked, row: BoardRow) -> Section:
+        if ranked.rank is not None:
+            return "ranked"
+        if self.order.position(ranked.submission_id) >= self.order.listed:
+            return "unranked"
+        return LISTED_IN[row.standing.evidence]
 
     def _separation(self, ranked: Ranked, row: BoardRow) -> dict[str, Any]:
         if self.order.metric not in METRICS_OF_RUNS:

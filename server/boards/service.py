@@ -86,6 +86,7 @@ OF_SUBMISSION = (
     "busy",
     "is_holder",
     "not_first",
+    "head_to_head",
     "not_separated_from",
     "visible_gap_percent",
 )

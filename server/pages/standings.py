@@ -39,6 +39,7 @@ class Place:
     tied: bool
     is_holder: bool
     not_first: str | None
+    head_to_head: str | None
     not_separated_from: int | None
     visible_gap_percent: float | None
     unranked_reason: str | None

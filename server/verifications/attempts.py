@@ -20,7 +20,8 @@ from finishline.rules.verification.messages import (
     ReplayReport,
     WorkerHello,
 )
-from server.base.board_versions import lock_boards
+from finishline.rules.verification.purposes import DUEL
+from server.base.board_versions import lock_boards, raise_board_version
 from server.base.database import utc_now
 from server.base.errors import ConflictError, ContentError
 from server.base.events import VerificationChanged, emit
@@ -56,9 +57,9 @@ def lease_attempt(
     refuse_held(session, request.worker)
     secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
     now = utc_now()
-    lease = attempt.verification.lease_seconds
-    if attempt.verification.submission is not None:  # Before the attempt, which names a token.
-        lock_boards(session, [attempt.verification.submission.benchmark_id])
+    lease, submission = attempt.verification.lease_seconds, attempt.verification.submission
+    if submission is not None:  # Before the attempt, which names a token.
+        lock_boards(session, [submission.benchmark_id])
     claimed = session.execute(
         update(Attempt)
         .where(
@@ -82,6 +83,8 @@ def lease_attempt(
         raise ConflictError(f"Attempt {attempt_id} is {attempt.state}, not queued: leave it.")
     attempt.verification.state = "running"
     follow_check(session, attempt.verification)
+    if submission is not None and attempt.verification.kind == DUEL.name:
+        raise_board_version(session, submission.benchmark_id)  # It says that this is running.
     emit(session, VerificationChanged(attempt.verification, "started", attempt))
     mark_worker(session, request.worker, "busy")
     return Lease(attempt_id=attempt_id, fence=claimed.fence, token=secret, lease_seconds=lease)

@@ -21,7 +21,7 @@ REFERENCE = "reference"  # The user whose submissions are the references.
 FEWEST_TO_LOSE = 20  # Runs of a holder, of which more than a fifth missed the target.
 MOST_RETRIES = 3
 Board = tuple[str, str]  # A division and a hardware class.
-MeetingState = Literal["open", "won", "not_proven", "void", "cancelled"]
+MeetingState = Literal["queued", "running", "won", "not_proven", "void", "cancelled"]
 
 
 class Measured(NamedTuple):
@@ -91,14 +91,26 @@ class FirstPlace:
         if seconds >= self.holder.seconds:
             return None
         meetings = self.met.get(submission_id, ())
-        if not meetings:
+        if not meetings or meetings[-1].state == "queued":
             return "lower mean, its head-to-head waits"
         last = meetings[-1]
-        if last.state == "open":
+        if last.state == "running":
             return "lower mean, its head-to-head is running"
         if last.p_value is None:
             return "lower mean, its head-to-head had no result"
         return f"lower mean, not proven: p = {last.p_value:.2g}"
+
+    def head_to_head_of(self, submission_id: str) -> str | None:
+        """The head-to-head that the holder won, or another row's latest with the holder."""
+        if self.holder is not None and submission_id == self.holder.submission_id:
+            won = [
+                each.verification_id
+                for each in self.holdings
+                if each.submission_id == submission_id
+            ]
+            return won[-1] if won else None
+        meetings = self.met.get(submission_id, ())
+        return meetings[-1].verification_id if meetings else None
 
     def challengers(self) -> list[str]:
         """Rows that should have a head-to-head next: of who had the fewest, the oldest first."""
@@ -156,7 +168,7 @@ def find_first_place(rows: Sequence[Measured], meetings: Sequence[Meeting]) -> F
     for meeting in meetings:
         if holder is not None and meeting.holder == holder.submission_id:
             met.setdefault(meeting.challenger, []).append(meeting)
-    is_busy = any(meeting.state == "open" for meeting in meetings)
+    is_busy = any(meeting.state in OPEN for meeting in meetings)
     return FirstPlace(tuple(holdings), holder, known, met, is_busy)
 
 
@@ -279,8 +291,10 @@ def _meeting(stage: Any, started_at: datetime, reasons: Sequence[Any]) -> Meetin
         (each["numbers"] for each in reasons if each["code"] == "duel_time"), {}
     )
     state: MeetingState = "void"
-    if stage.state in OPEN or stage.outcome == "continues":
-        state = "open"
+    if stage.state == "queued" and started_at == stage.created_at:
+        state = "queued"
+    elif stage.state in OPEN or stage.outcome == "continues":
+        state = "running"
     elif stage.outcome == "challenger_faster":
         state = "won"
     elif stage.outcome == "not_proven":

@@ -85,6 +85,11 @@ def row(client, submission_id):
     return next(each for each in entries if each["submission_id"] == submission_id)
 
 
+def told(client, submission_id):
+    entry = row(client, submission_id)
+    return entry["not_first"], entry["head_to_head"]
+
+
 def test_the_reference_is_the_first_holder_of_a_board(reference, queued, client):
     entries = client.get(BOARD, params={"division": "open"}).json()["entries"]
     first, second = entries
@@ -116,7 +121,11 @@ def test_a_lower_mean_is_not_first_before_its_head_to_head(reference, row_of, qu
 
     view = job.view()
     assert (view["kind"], view["submission_id"], view["against_id"]) == ("duel", faster, reference)
-    assert row(client, faster)["not_first"] == "lower mean, its head-to-head is running"
+    assert told(client, faster) == ("lower mean, its head-to-head waits", job.verification_id)
+    job.claim()
+    assert told(client, faster) == ("lower mean, its head-to-head is running", job.verification_id)
+    page = client.get("/benchmarks/digits?division=open").text
+    assert f'href="/verifications/{job.verification_id}">lower mean, its head-to-head is' in page
     assert queued() == [] or [each.verification_id for each in queued()] == [job.verification_id]
 
 
@@ -131,6 +140,9 @@ def test_a_challenger_takes_first_place_head_to_head(reference, row_of, queued, 
     assert (ended["outcome"], len(ended["duel"]["pairs"])) == ("challenger_faster", 10)
     assert rows(client)[:2] == [(1, faster), (2, reference)]
     assert row(client, faster)["is_holder"]
+    assert told(client, faster) == (None, job.verification_id)
+    for page in ("/benchmarks/digits?division=open", f"/submissions/{faster}"):
+        assert f'href="/verifications/{job.verification_id}">' in client.get(page).text
     (division,) = records(client)
     assert [each["submission_id"] for each in division["records"]] == [reference, faster]
     record = division["records"][-1]
