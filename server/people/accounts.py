@@ -96,6 +96,14 @@ RANK: dict[str, int] = {"worker": 0, "submitter": 1, "organiser": 2, "admin": 3}
 SUBMITTERS: tuple[Role, ...] = ("submitter", *ORGANISERS)
 
 
+def require_person(user: User) -> None:
+    """Raise ConflictError for a user under whose name the server itself acts."""
+    if user.name in OF_THE_SERVER:
+        raise ConflictError(
+            f"{user.name} is the server itself: it can't be changed, and nobody has a token of it."
+        )
+
+
 def may_hold(user_role: str, token_role: str) -> bool:
     """Whether a user of a role may have tokens of another; any user may have a worker's."""
     return RANK[token_role] <= RANK[user_role]
@@ -196,7 +204,8 @@ def add_token(
     label: str | None = None,
     made_with: int | None = None,
 ) -> NewToken:
-    """Add a token to a user."""
+    """Add a token to a user, who must be a person."""
+    require_person(user)
     secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
     token = Token(
         user=user,

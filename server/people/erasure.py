@@ -39,7 +39,7 @@ from server.base.models import (
 from server.people.accounts import FORMER
 from server.people.audit import Subject, record, redact
 from server.people.dependencies import Caller
-from server.people.users import find_user
+from server.people.users import find_person
 
 ASKED = "user.ask-erasure"
 # Names and prose about what people did; the content of submissions is not among them. Rows are
@@ -103,7 +103,7 @@ def erase_user(session: Session, caller: Caller, name: str) -> User:
 
     Tokens, sessions, links, webhooks, mails, e-mail and the identity end.
     """
-    user = find_user(session, name)
+    user = find_person(session, name)
     # Rows that refer to the user are inserted meanwhile, until the name changes.
     session.refresh(user, with_for_update={"key_share": True})
     former = former_name(user.id)

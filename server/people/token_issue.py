@@ -15,7 +15,6 @@ from server.base.errors import (
 )
 from server.base.models import Invitation, Token, User
 from server.people.accounts import (
-    OF_THE_SERVER,
     ROLES,
     NewToken,
     add_token,
@@ -96,8 +95,6 @@ def give_token(session: Session, caller: Caller, wanted: TokenCreate) -> NewToke
     require_maker(session, caller.token_id)
     user = find_user_or_none(session, wanted.user)
     if user is not None:
-        if user.name in OF_THE_SERVER:
-            raise ConflictError(f"{user.name} is the server itself: nobody has a token of it.")
         _require_may_get(caller, user, wanted.role)
     expires_in = _lifetime(wanted.expires_in_days)
     made = create_token(session, user_name=wanted.user, role=wanted.role, expires_in=expires_in)

@@ -15,7 +15,7 @@ from server.base.errors import (
     problem,
 )
 from server.base.models import ConsoleSession, Organisation, Submission, Token, User
-from server.people.accounts import require_new_name
+from server.people.accounts import require_new_name, require_person
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
 from server.people.views import OrganisationView, UserChange, UserCreate, UserView
@@ -26,6 +26,13 @@ def find_user(session: Session, name: str) -> User:
     user = session.scalar(select(User).where(User.name == name))
     if user is None:
         raise no_such("user", name)
+    return user
+
+
+def find_person(session: Session, name: str) -> User:
+    """Find a user to change. Raises NotFoundError, or ConflictError for the server's own."""
+    user = find_user(session, name)
+    require_person(user)
     return user
 
 
@@ -157,7 +164,7 @@ def change_user(session: Session, caller: Caller, name: str, change: UserChange)
     Tokens above a lowered role are refused from then on, all tokens of a disabled user, and so are
     the sessions of either.
     """
-    user = find_user(session, name)
+    user = find_person(session, name)
     asked = change.model_dump(exclude_unset=True)
     if not asked:
         raise ContentError(
@@ -186,7 +193,7 @@ def change_user(session: Session, caller: Caller, name: str, change: UserChange)
 
 def change_known(session: Session, caller: Caller, name: str, *, known: bool) -> User:
     """Take a user as known to an organiser, or no longer. Raises NotFoundError."""
-    user = find_user(session, name)
+    user = find_person(session, name)
     if known == (user.known_at is not None):
         return user
     before = {"known_at": user.known_at}

@@ -2,6 +2,9 @@
 
 import pytest
 
+from server.base.database import utc_now
+from server.base.models import User
+from tests.support.admin import run_admin
 from tests.support.pages import ORIGIN, sign_in
 
 USERS = "/api/v1/users"
@@ -138,6 +141,39 @@ def test_nobody_takes_a_name_of_the_server(as_ada, client, alice, name):
     for answer in refused:
         assert answer.status_code == 422, answer.text
         assert "kept for the server" in answer.text
+
+
+def test_users_of_the_server_get_no_token_and_stay_as_they_are(
+    as_ada, client, ada, database, settings
+):
+    """Whoever holds a token of `reference` could withdraw the first holder of each board."""
+    with database.write() as session:
+        session.add(User(name="reference", role="submitter", created_at=utc_now()))
+    csrf = {"csrf": sign_in(client, ada)}
+    forms = {
+        "tokens": {"user": "reference", "role": "submitter"},
+        "users/reference": {"display_name": "Somebody", "role": "submitter"},
+        "users/reference/disable": {},
+        "users/reference/erase": {"erased_name": "reference"},
+    }
+    before = as_ada("GET", f"{USERS}/reference").json()
+    one = f"{USERS}/reference"
+    for answer in (
+        as_ada("POST", "/api/v1/tokens", json={"user": "reference", "role": "submitter"}),
+        as_ada("PATCH", one, json={"disabled": True}),
+        as_ada("PATCH", one, json={"display_name": "Somebody", "role": "admin"}),
+        as_ada("PUT", f"{one}/known", json={"known": False}),
+        as_ada("POST", f"{one}/erasure", json={"name": "reference"}),
+        *(
+            client.post(f"/console/{path}", data=form | csrf, headers=ORIGIN)
+            for path, form in forms.items()
+        ),
+    ):
+        assert (answer.status_code, "the server itself" in answer.text) == (409, True), answer.text
+    command = ("token", "--user", "reference", "--role", "admin")
+    said = run_admin({"FINISHLINE_DATABASE_URL": settings.database_url}, *command)
+    assert (said.code, "the server itself" in said.err) == (1, True), said
+    assert as_ada("GET", one).json() == before
 
 
 def test_a_disabled_users_tokens_and_sessions_end_at_once(as_ada, client, olivia):
