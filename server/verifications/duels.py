@@ -245,7 +245,8 @@ def judged_duel(
     reports = [*contest.earlier, *([] if last is None else [last])]
     if not reports:
         return None
-    return judge_duel(pair_runs(benchmark_of(session, verification), *reports), contest)
+    benchmark = benchmark_of(session, verification)
+    return judge_duel(pair_runs(benchmark, *reports), contest, benchmark)
 
 
 def count_tries(

@@ -10,6 +10,7 @@ from scipy import stats
 from finishline.rules.errors import RuleError
 from finishline.rules.statistics.aggregate import Spread
 from finishline.rules.verification.duel import (
+    DUEL,
     SIDES,
     DuelRun,
     Pair,
@@ -21,7 +22,7 @@ from finishline.rules.verification.duel import (
     threshold,
     why_no_duel,
 )
-from finishline.rules.verification.job import Contest, in_turn
+from finishline.rules.verification.job import Case, Contest, in_turn
 from finishline.rules.verification.messages import Failure, ReplayEvaluation, ReplayReport
 from tests.support.verdicts import CLAIM, WORKER, trained
 
@@ -315,8 +316,74 @@ def test_reasons_tell_time_misses_pace_and_epochs():
     assert (lost.weight, last.code) == ("leaves_open", "hardware_differs")
 
 
-def test_sides_are_of_one_division_and_hardware_class(digits):
+def judged(benchmark, qualities, *, second_halves=None, hardware_class="cpu-x86_64"):
+    """The verdict on ten pairs that the challenger wins by 10 %, with these last qualities of it.
+
+    The holder's are at the target.
+    """
+    runs = []
+    for index, side in enumerate(in_turn(SIDES, 10)):
+        pair, is_challenger = index // 2, side == "challenger"
+        seconds = (0.9 if is_challenger else 1.0) * (1 + 0.002 * (index * 7 % 5))
+        quality = qualities[pair] if is_challenger else 98.0
+        run = replayed(index, seconds=seconds, quality=quality)
+        if second_halves is not None:
+            half = second_halves[pair] if is_challenger else 97.5
+            last = replace(run.evaluations[-1], second_half=half)
+            run = replace(run, evaluations=[*run.evaluations[:-1], last])
+        runs.append(run)
+    report = ReplayReport(runs, replace(WORKER, hardware_class=hardware_class))
+    return DUEL.judge(Case(benchmark, (), report, CLAIM, contest=Contest()))
+
+
+NEAR = [97.3, 97.8] * 5  # Mean 97.55, s 0.264, t 0.60 with 9 degrees of freedom: p = 0.28.
+BEYOND = [97.7, 98.1] * 5  # Mean 97.9, s 0.211, t 6.0: p = 0.0001.
+
+
+@pytest.mark.parametrize(
+    ("qualities", "outcome"), [(BEYOND, "challenger_faster"), (NEAR, "continues")]
+)
+def test_mean_quality_at_a_fixed_stop_is_beyond_the_target(digits, qualities, outcome):
+    """The time of a run is the time to its stop, also of one below 97.5 there."""
     fixed = replace(digits, reach=replace(digits.reach, name="fixed_stop"))
+    verdict = judged(fixed, qualities)
+    assert (verdict.outcome, verdict.reasons[0].numbers["pairs"]) == (outcome, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("halves", "outcome"),
+    [([97.4, 97.7] * 5, "challenger_faster"), ([97.3, 97.6] * 5, "continues")],
+)
+def test_mean_on_the_second_half_is_at_the_target(digits, halves, outcome):
+    assert judged(digits, [98.0] * 10, second_halves=halves).outcome == outcome
+
+
+def test_runs_below_the_target_prove_nothing_after_the_last_pair(digits):
+    fixed = replace(digits, reach=replace(digits.reach, name="fixed_stop"))
+    times = ahead(10)
+    pairs = [
+        Pair(number, replace(run_of(a), quality=quality), run_of(b))
+        for number, ((a, b), quality) in enumerate(zip(times, NEAR, strict=True), start=1)
+    ]
+    duel = judge_duel(pairs, Contest(10), fixed)
+    assert (duel.outcome, duel.next_pairs) == ("not_proven", 0)
+    sentence = (
+        "not proven, the challenger's mean top1Accuracy at its stop is not proven to be beyond"
+    )
+    assert duel_sentence(duel).startswith(sentence)
+
+
+def test_on_another_class_than_the_boards_nothing_is_decided(digits):
+    verdict = judged(digits, [98.0] * 10, hardware_class="h200-8")
+    found = [(reason.code, reason.weight) for reason in verdict.reasons]
+    assert verdict.outcome == "inconclusive"
+    assert (found[0], found[-1]) == (
+        ("duel_time", "leaves_open"), ("hardware_differs", "leaves_open"),
+    )  # fmt: skip
+    assert verdict.reasons[0].message.startswith("no result, trained on h200-8: ")
+
+
+def test_sides_are_of_one_division_and_hardware_class(digits):
     system = replace(CLAIM.system, hardware_class="h200-8")
 
     assert why_no_duel(digits, CLAIM, CLAIM) is None
@@ -325,6 +392,5 @@ def test_sides_are_of_one_division_and_hardware_class(digits):
         (digits, {"division": "open"}, "one division"),
         (digits, {"system": system}, "h200-8"),
         (digits, {"hyperparameters": {"dropout": 0.1}}, "the holder cannot be replayed"),
-        (fixed, {}, "same step"),
     ):
         assert why in why_no_duel(benchmark, CLAIM, replace(CLAIM, **changes))

@@ -7,11 +7,12 @@ from typing import Literal
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
-from finishline.rules.measurements import QUIET_CPU_SHARE
-from finishline.rules.statistics.aggregate import SHORTEST_SECONDS
-from finishline.rules.statistics.gaps import Gap, paired_gap
+from finishline.rules.scoring.violations import FIXED_STOP_P_VALUE
+from finishline.rules.statistics.aggregate import SHORTEST_SECONDS, mean
+from finishline.rules.statistics.gaps import Gap, p_value_of_mean_beyond, paired_gap
 from finishline.rules.submissions.claim import Claim, System, trained_settings
 from finishline.rules.text import count_text
+from finishline.rules.trainings.halves import judge_halves
 from finishline.rules.verification.control_points import precision_of
 from finishline.rules.verification.entry import why_no_entry
 from finishline.rules.verification.job import (
@@ -24,7 +25,7 @@ from finishline.rules.verification.job import (
     package_side,
     plan_in_turn,
 )
-from finishline.rules.verification.judge import is_excused
+from finishline.rules.verification.judge import is_disturbed, is_excused
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import ReplayReport, ReplayRun, Training, WorkerSystem
 from finishline.rules.verification.replay import why_not_replayable
@@ -63,8 +64,6 @@ def why_no_duel(benchmark: Benchmark, challenger: Claim, holder: Claim) -> str |
 
     Times compare on one hardware class.
     """
-    if benchmark.reach.name == "fixed_stop":
-        return "all runs of the benchmark stop at the same step, so none reaches the target sooner"
     for side, claim in zip(SIDES, (challenger, holder), strict=True):
         is_package = claim.package is not None
         of_entry, of_replay = why_no_entry(benchmark, [claim]), why_not_replayable(benchmark, claim)
@@ -101,7 +100,8 @@ class DuelRun:
 
     "missed" counts as the slowest run of all. "void" says nothing about the side: the
     infrastructure failed, or other programs had the processor. `seconds` and `epochs` to the target
-    are None unless it was reached, and a package has no epochs.
+    are None unless it was reached, and a package has no epochs. `quality` is the one at a fixed
+    stop, or the deciding evaluation's on the second half of the test items.
     """
 
     run: int
@@ -109,6 +109,7 @@ class DuelRun:
     ending: Ending
     seconds: float | None
     epochs: float | None
+    quality: float | None = None
 
 
 @dataclass(frozen=True)
@@ -164,21 +165,13 @@ def pair_runs(benchmark: Benchmark, *reports: ReplayReport) -> tuple[Pair, ...]:
         for at, first in list(enumerate(in_turn(SIDES, len(runs) // 2)))[::2]:
             step = 1 if first == "challenger" else -1
             one, other = runs[at : at + 2][::step]
-            is_busy = any(_is_disturbed(run, report.system) for run in report.runs[at : at + 2])
+            is_busy = is_disturbed(replace(report, runs=report.runs[at : at + 2]))
             if is_busy and sum(pair.is_void for pair in pairs) < MOST_VOID:
                 one, other = (
                     DuelRun(each.run, each.seed, "void", None, None) for each in (one, other)
                 )
             pairs.append(Pair(len(pairs) + 1, one, other))
     return tuple(pairs)
-
-
-def _is_disturbed(run: ReplayRun, system: WorkerSystem) -> bool:
-    share = run.processor_share
-    # A training on an accelerator waits for it: the time of its processor says nothing.
-    if share is None and run.cpu_seconds is not None and not system.accelerator_count:
-        share = run.cpu_seconds / run.parent_seconds if run.parent_seconds else None
-    return share is not None and share < QUIET_CPU_SHARE
 
 
 def _read_run(benchmark: Benchmark, run: ReplayRun) -> DuelRun:
@@ -190,7 +183,11 @@ def _read_run(benchmark: Benchmark, run: ReplayRun) -> DuelRun:
     seconds = max(run.tta_seconds, SHORTEST_SECONDS)
     is_package = run.evaluations[0].predictions_sha256 is not None  # It counts its evaluations.
     epochs = reached.epoch if reached.epoch and reached.epoch > 0 and not is_package else None
-    return DuelRun(run.index, run.seed, "reached", seconds, epochs)
+    quality: float | None = reached.quality
+    if benchmark.reach.name != "fixed_stop":
+        deciding = next(each for each in run.evaluations if each.seconds == reached.seconds)
+        quality = deciding.second_half
+    return DuelRun(run.index, run.seed, "reached", seconds, epochs, quality)
 
 
 @dataclass(frozen=True)
@@ -200,7 +197,8 @@ class Duel:
     `time` compares the challenger with the holder, a run that missed with the slowest time of all.
     `epochs` and `pace` (seconds per epoch) are over the pairs in which both reached the target.
     `p_value` is one-sided: how likely are times like these if the challenger were no faster? It
-    wins below the threshold of the `rule`. `next_pairs` are trained before the next look.
+    wins below the threshold of the `rule`, unless its runs are `below` the target together.
+    `next_pairs` are trained before the next look.
     """
 
     pairs: tuple[Pair, ...]
@@ -212,6 +210,7 @@ class Duel:
     rule: Contest
     why: str
     next_pairs: int = 0
+    below: str | None = None
 
     def won_by(self, side: Side) -> int:
         """Number of pairs a side won."""
@@ -222,12 +221,15 @@ class Duel:
         return sum(pair.missed(side) for pair in self.pairs)
 
 
-def judge_duel(pairs: Sequence[Pair], rule: Contest | None = None) -> Duel:
+def judge_duel(
+    pairs: Sequence[Pair], rule: Contest | None = None, benchmark: Benchmark | None = None
+) -> Duel:
     """Judge whether the challenger is faster than the holder, isn't, or needs more pairs.
 
     A paired t-test on the logarithms of the times decides after 10, 20 and 30 pairs. A challenger
     that isn't ahead at a look has lost. So has one that misses the target twice within ten pairs,
-    three times within twenty or four times within thirty.
+    three times within twenty or four times within thirty. By the `benchmark` all its runs together
+    must be at the target.
     """
     rule = rule or Contest()
     counted = [pair for pair in pairs if not pair.is_void]
@@ -235,10 +237,12 @@ def judge_duel(pairs: Sequence[Pair], rule: Contest | None = None) -> Duel:
     time, epochs, pace = _gaps(counted)
     time = _at_least(time, rule)
     p_value = None if time is None else time.p_less
+    is_faster = p_value is not None and p_value < rule.threshold
+    below = why_below_target(benchmark, counted) if is_faster and benchmark is not None else None
 
     def end(outcome: DuelOutcome, why: str, *, next_pairs: int = 0) -> Duel:
         found = (tuple(pairs), outcome, time, epochs, pace, p_value, rule, why)
-        return Duel(*found, next_pairs)
+        return Duel(*found, next_pairs, below)
 
     missed = sum(pair.missed("challenger") for pair in counted)
     if missed > most_missed(len(counted)):
@@ -247,14 +251,37 @@ def judge_duel(pairs: Sequence[Pair], rule: Contest | None = None) -> Duel:
         if time.log_ratio >= 0:
             return end("not_proven", "the challenger is not ahead")
         is_tested = following is None or len(counted) >= FEWEST_TESTED
-        if is_tested and p_value is not None and p_value < rule.threshold:
+        if is_tested and is_faster and below is None:
             return end("challenger_faster", "")
     if following is None:
-        return end("not_proven", "the difference may be chance")
+        return end("not_proven", below or "the difference may be chance")
     void = len(pairs) - len(counted)
     if void > MOST_VOID:
         return end("inconclusive", f"{void} pairs could not be compared")
     return end("continues", "", next_pairs=following - len(counted))
+
+
+def why_below_target(benchmark: Benchmark, pairs: Sequence[Pair]) -> str | None:
+    """Why the challenger's runs together are not at the target, None if they are.
+
+    At a fixed stop their mean quality must be beyond it with p < 0.01. Elsewhere their mean on the
+    second half of the test items must be at it, where the benchmark has one.
+    """
+    target = benchmark.target
+    found = [pair.challenger.quality for pair in pairs if pair.challenger.quality is not None]
+    average = f"the challenger's mean {target.metric}"
+    if benchmark.reach.name == "fixed_stop":
+        p_value = p_value_of_mean_beyond(found, target.value, direction=target.direction)
+        if p_value is not None and p_value < FIXED_STOP_P_VALUE:
+            return None
+        return f"{average} at its stop is not proven to be beyond {target.value:g}"
+    if (
+        not found
+        or judge_halves(found, target=target.value, direction=target.direction).outcome
+        == "confirmed"
+    ):
+        return None
+    return f"{average} on the second half, {mean(found):.4g}, is short of {target.value:g}"
 
 
 def most_missed(pairs: int) -> int:
@@ -318,10 +345,10 @@ def duel_reasons(duel: Duel, *, claimed_on: System, trained_on: WorkerSystem) ->
             reasons.append(Reason(code, "note", text, gap.numbers))
     if claimed_on.hardware_class != trained_on.hardware_class:
         text = (
-            f"both were claimed on {claimed_on.hardware_class} and trained here on "
+            f"both are on the board of {claimed_on.hardware_class} and were trained on "
             f"{trained_on.hardware_class}, where the order may differ"
         )
-        reasons.append(Reason("hardware_differs", "note", text))
+        reasons.append(Reason("hardware_differs", "leaves_open", text))
     return reasons
 
 
@@ -339,13 +366,16 @@ def duel_sentence(duel: Duel) -> str:
         return f"the challenger is faster: {how}, {needed}"
     if duel.outcome == "continues":
         return f"more pairs are needed: {how}, {needed}"
-    return f"not proven, {duel.why}: {how}, {needed}"
+    found = "no result" if duel.outcome == "inconclusive" else "not proven"
+    return f"{found}, {duel.why}: {how}, {needed}"
 
 
 def _time_numbers(duel: Duel) -> dict[str, float]:
     numbers = {} if duel.time is None else duel.time.numbers
     if duel.p_value is not None:
         numbers["p_value"] = duel.p_value
+    if duel.below is not None:
+        numbers["below_target"] = 1.0
     numbers |= duel.rule.numbers
     for side in SIDES:
         numbers[f"{side}_won"] = float(duel.won_by(side))
@@ -353,10 +383,15 @@ def _time_numbers(duel: Duel) -> dict[str, float]:
 
 
 def _judge(case: Case) -> Verdict:
+    """Judge all stages. On another class than the board's the times decide nothing."""
     rule = case.contest or Contest()
-    duel = judge_duel(pair_runs(case.benchmark, *rule.earlier, case.report), rule)
-    claimed_on = case.require_claim().system
-    reasons = duel_reasons(duel, claimed_on=claimed_on, trained_on=case.report.system)
+    pairs = pair_runs(case.benchmark, *rule.earlier, case.report)
+    duel = judge_duel(pairs, rule, case.benchmark)
+    claimed_on, trained_on = case.require_claim().system, case.report.system
+    if claimed_on.hardware_class != trained_on.hardware_class:
+        why = f"trained on {trained_on.hardware_class}"
+        duel = replace(duel, outcome="inconclusive", why=why, next_pairs=0)
+    reasons = duel_reasons(duel, claimed_on=claimed_on, trained_on=trained_on)
     return Verdict(duel.outcome, tuple(reasons))
 
 
