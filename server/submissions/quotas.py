@@ -208,8 +208,9 @@ def _spent(session: Session, user_id: int) -> Iterator[Spent]:
 
 
 def devices(kind: str, accelerators: int) -> int:
-    """Devices of a worker whose seconds are charged."""
-    return max(accelerators, 1) if PURPOSES[kind].in_box else accelerators
+    """Devices of a worker whose seconds are charged: of code and of two sides a processor too."""
+    purpose = PURPOSES[kind]
+    return max(accelerators, 1) if purpose.in_box or purpose.claims == 2 else accelerators
 
 
 def counts(state: str, failure: dict[str, Any] | None) -> bool:

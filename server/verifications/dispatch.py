@@ -17,7 +17,6 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, exists, func, select
-from sqlalchemy.exc import IntegrityError
 
 from finishline.periodic import PeriodicThread
 from finishline.rules.verification.messages import REPLAY_TASK, ReplayJob
@@ -34,6 +33,7 @@ from server.verifications.overdue import (
     expire_leases,
 )
 from server.verifications.queue_order import Sending, anything_to_send, take_due
+from server.verifications.settle import AGAIN_SECONDS
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class Dispatcher:
         self._what_is_open = select(*_open_columns(database))
         self._settle_boards = settle_boards
         self._versions: int | None = None
-        self._have_boards_changed = False
+        self._settled_at = 0.0
         # How far this process's clock is ahead of the database's; negative where it is behind.
         self.clock_ahead_seconds = 0.0
         self._thread = PeriodicThread(
@@ -123,9 +123,9 @@ class Dispatcher:
 
         An idle round is a single statement.
         """
-        runs, waits = self._open()
-        if self._have_boards_changed and self._settle():
-            runs, waits = self._open()
+        runs, waits, versions = self._open()
+        if self._settle(versions):
+            runs, waits, _ = self._open()
         self._is_idle = not runs and not waits
         since = time.monotonic() - self._tended_at
         if (
@@ -146,28 +146,22 @@ class Dispatcher:
             if not self._send(sending):
                 break
 
-    def _settle(self) -> bool:
-        """Settle boards. Whatever goes wrong with one, attempts are sent."""
-        try:
-            return self._settle_boards()
-        except OUTAGES:
-            self._versions = None  # Again in the next round.
-            raise
-        except IntegrityError:  # Another server was first.
-            self._versions = None
+    def _settle(self, versions: int | None) -> bool:
+        """Settle boards if one has changed, and after a while. Later changes are seen next time."""
+        is_recent = time.monotonic() - self._settled_at < AGAIN_SECONDS
+        if versions == self._versions and is_recent:
             return False
-        except Exception:
-            log.exception("boards were not settled")
-            return False
+        did = self._settle_boards()
+        self._versions, self._settled_at = versions, time.monotonic()
+        return did
 
-    def _open(self) -> tuple[bool, bool]:
+    def _open(self) -> tuple[bool, bool, int | None]:
         with self._database.read_columns() as connection:
             asked_at = utc_now()
             row = connection.execute(self._what_is_open).one()
         if not self._database.is_sqlite:
             self.clock_ahead_seconds = seconds_ahead(row[3], since=asked_at, until=utc_now())
-        self._have_boards_changed, self._versions = row[2] != self._versions, row[2]
-        return bool(row[0]), bool(row[1])
+        return bool(row[0]), bool(row[1]), row[2]
 
     def _choose(self) -> list[Sending]:
         """Choose and mark the attempts to send. Takes no lock if no worker is free."""

@@ -3,55 +3,71 @@
 import io
 import json
 import logging
+import time
 from collections.abc import Iterable
 
 from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.verification.duel import looks_of
-from finishline.rules.verification.purposes import DUEL, REPLAY
+from finishline.rules.verification.purposes import REPLAY
 from server.base.artifacts import ArtifactStore, Staged
 from server.base.board_versions import board_versions, lock_boards, raise_board_version
-from server.base.database import utc_now
+from server.base.database import OUTAGES, utc_now
 from server.base.errors import ServerError
 from server.base.models import Submission, User, WorkerRow
-from server.base.replay_estimate import Estimator
 from server.base.services import Services
-from server.base.standing import claim_of, kind_that_checks, reference_model
+from server.base.standing import claim_of, reference_model
 from server.base.viewer import ORGANISER
 from server.benchmarks.queries import definition, keep_definition
 from server.people.accounts import ORGANISERS
 from server.submissions.duplicates import configuration_sha256, link
-from server.submissions.quotas import allowances, devices, use_of_gpu_seconds
+from server.submissions.quotas import allowances, use_of_gpu_seconds
 from server.submissions.rows import new_id, no_result, stored_result, system_of_worker, table_of
 from server.submissions.service import lock_submissions
-from server.verifications.duels import queue_pairs, require_comparable
+from server.verifications.duels import cost_of_duel, queue_pairs, require_comparable
 from server.verifications.first_place import REFERENCE, Board, FirstPlace, read_first_places
 from server.verifications.service import request_verification
 
 log = logging.getLogger(__name__)
 REFERENCE_RUNS = 10
+# Room in a quota comes with time, which changes no board.
+AGAIN_SECONDS = 600.0
 
 
 class BoardSettler:
-    """Settles each board whose version changed since the last time."""
+    """Settles each board whose version changed since the last time, and each after a while."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, *, again_seconds: float = AGAIN_SECONDS) -> None:
         self._services = services
-        self._settled: dict[str, int] = {}
+        self._again_seconds = again_seconds
+        self._settled: dict[str, tuple[int, float]] = {}  # The version read before, and when.
 
     def settle(self) -> bool:
-        """Queue the references and head-to-heads that are due; returns if any may be."""
+        """Queue the references and head-to-heads that are due; returns if any may be.
+
+        A board that fails keeps no other board from being settled.
+        """
         database, did = self._services.database, False
         with database.read(ORGANISER) as session:
             versions = board_versions(session)
         for benchmark_id, version in versions.items():
             benchmark = self._services.benchmarks.get(benchmark_id)
-            if benchmark is None or self._settled.get(benchmark_id) == version:
+            known, at = self._settled.get(benchmark_id, (None, 0.0))
+            is_recent = time.monotonic() - at < self._again_seconds
+            if benchmark is None or (known == version and is_recent):
                 continue
-            did = self._settle(benchmark) or did
-            self._settled[benchmark_id] = version
+            try:
+                did = self._settle(benchmark) or did
+            except OUTAGES:
+                raise
+            except IntegrityError:  # Another server was first, and changed the board.
+                continue
+            except Exception:
+                log.exception("the boards of %s were not settled", benchmark_id)
+            self._settled[benchmark_id] = version, time.monotonic()
         return did
 
     def _settle(self, benchmark: Benchmark) -> bool:
@@ -256,14 +272,10 @@ def _begin_next(services: Services, session: Session, place: FirstPlace) -> None
 def _room_of(
     services: Services, session: Session, challenger: Submission, holder: Submission
 ) -> float | None:
-    """Accelerator seconds of the first pairs, both sides; None where the quota has no room."""
-    wanted = 0.0
-    for side in (challenger, holder):
-        benchmark = definition(session, side.benchmark_sha256)
-        kind = kind_that_checks(side)
-        each = Estimator(session, kind).estimate(side, benchmark, claim_of(side))
-        seconds = each.seconds / each.runs * looks_of(benchmark.ranking.pairs)[0]
-        wanted += seconds * devices(DUEL.name, each.accelerators)
+    """Device seconds of the first pairs, both sides; None where the quota has no room."""
+    benchmark = definition(session, challenger.benchmark_sha256)
+    pairs = looks_of(benchmark.ranking.pairs)[0]
+    wanted = cost_of_duel(session, benchmark, (challenger, holder), pairs=pairs).seconds
     if challenger.user.role in ORGANISERS:
         return wanted
     limits = allowances(session, services.settings, challenger.user_id, lock=True)

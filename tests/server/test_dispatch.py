@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.base.models import WorkerRow
 from server.verifications.dispatch import Dispatcher, seconds_ahead
@@ -82,6 +83,24 @@ def test_a_living_worker_is_sent_the_whole_job_once(
     assert job["trainings"][0]["settings"]["batch_size"] == 64
     assert job["target"]["value"] == 97.5
     assert job["control_points"]
+
+
+def test_a_board_that_changes_while_boards_are_settled_is_settled_again(
+    replay, database, settings, broker
+):
+    settled = []
+
+    def settle():
+        settled.append(True)
+        if len(settled) == 1:
+            with database.write() as session:
+                raise_board_version(session, "digits")
+        return True
+
+    dispatcher = Dispatcher(database, broker, settings, settle_boards=settle)
+    for _ in range(3):
+        dispatcher.run_once()
+    assert len(settled) == 2
 
 
 @pytest.mark.parametrize(("own_class", "sent_to"), [((), "walter-1"), (("w-2",), "w-2")])

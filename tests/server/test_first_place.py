@@ -5,6 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from server.base.board_versions import raise_board_version
+from server.base.database import utc_now
 from server.verifications.first_place import Measured, Meeting, find_first_place
 from server.verifications.settle import BoardSettler
 from tests.support.build import WORKER_SYSTEM, Replay, ask_for_replay, build_report, measure
@@ -127,6 +129,52 @@ def test_a_lower_mean_is_not_first_before_its_head_to_head(reference, row_of, qu
     page = client.get("/benchmarks/digits?division=open").text
     assert f'href="/verifications/{job.verification_id}">lower mean, its head-to-head is' in page
     assert queued() == [] or [each.verification_id for each in queued()] == [job.verification_id]
+
+
+def test_a_board_that_fails_holds_up_no_other(row_of, client, database):
+    class Settler(BoardSettler):
+        def _settle(self, benchmark):
+            if benchmark.benchmark_id == "cifar10":
+                raise ValueError("broken")
+            return super()._settle(benchmark)
+
+    row_of(32, 0.2)
+    with database.write() as session:
+        raise_board_version(session, "cifar10")
+    settler = Settler(client.app.state.services)
+
+    assert (settler.settle(), settler.settle()) == (True, False)
+    waiting = client.get("/api/v1/verifications?state=queued").json()["verifications"]
+    assert [each["reason"] for each in waiting] == ["the first holder of its board"]
+
+
+def test_its_runs_are_on_the_quota_and_a_full_one_is_tried_again(
+    reference, row_of, queued, client, ada, alice
+):
+    """A processor counts as a device, in the reservation and while it runs."""
+
+    def allow(seconds):
+        body = {"gpu_seconds_per_month": seconds, "reason": "-"}
+        assert client.put("/api/v1/quotas/alice", json=body, headers=ada.headers).is_success
+
+    def reserved():
+        uses = client.get("/api/v1/me/quota", headers=alice.headers).json()["quotas"]
+        return {use["measure"]: use["reserved"] for use in uses}["gpu_seconds_per_month"]
+
+    faster = row_of(128, 0.1)
+    allow(1)
+    assert (queued(), reserved()) == ([], 0)
+    assert row(client, faster)["not_first"] == "lower mean, its head-to-head waits"
+    allow(100_000)
+    assert queued() == []
+    assert BoardSettler(client.app.state.services, again_seconds=0.0).settle()
+
+    (job,) = queued()
+    estimate = reserved()
+    assert estimate > 0
+    job.claim()
+    job.change(job.attempt_id, started_at=utc_now() - timedelta(seconds=estimate + 50))
+    assert reserved() == pytest.approx(estimate + 50, abs=20)
 
 
 def test_a_challenger_takes_first_place_head_to_head(reference, row_of, queued, client):
