@@ -27,7 +27,7 @@ from web.chart_parts import (
     vendor_paint,
 )
 from web.formats import DASH, TimeFormat, milliseconds, money, number, time_format
-from web.names import byline, hardware, hardware_words
+from web.names import byline, entry_title, hardware, hardware_words
 
 MOST_INTERVALS = 25
 FEWEST_POINTS = 2
@@ -130,9 +130,9 @@ def pareto_table(
     front = {e["submission_id"] for e in front_entries(known, against, lower_quality=lower_quality)}
     return Table(
         columns(
-            "Hardware",
+            "Entry",
             "Submitter",
-            "System",
+            "Hardware",
             "Status",
             "Front",
             figures=("Rank", "Time to accuracy", kind.title),
@@ -317,8 +317,8 @@ def _entry_text(entry: View, kind: Against, time: TimeFormat) -> str:
     spread = time.interval(entry["tta_low_seconds"], entry["tta_high_seconds"])
     amount = entry.get(kind.key)
     lines = [
-        plain(hardware(entry), longest=60),
-        f"{label(byline(entry))}, {label(entry['system']['name'])}",
+        plain(entry_title(entry), longest=60),
+        f"{label(byline(entry))}, {label(hardware(entry))}",
         time(entry["tta_seconds"]) + (f" ({spread})" if spread else ""),
         "no price stated" if amount is None else f"{kind.label} {kind.shown(amount)}",
     ]

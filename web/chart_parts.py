@@ -8,7 +8,7 @@ from typing import Any
 
 from finishline.rules.ranking import check_of_row
 from web.formats import DASH, TimeFormat
-from web.names import accelerator_of_system, byline, hardware
+from web.names import accelerator_of_system, byline, entry_title, hardware
 
 Figure = dict[str, Any]
 View = Mapping[str, Any]
@@ -336,6 +336,6 @@ def columns(*texts: str, figures: Sequence[str] = ()) -> tuple[Column, ...]:
 
 
 def submission_row(entry: View, *cells: str) -> Row:
-    """A row that begins with a submission, its submitter and its system."""
-    first = (hardware(entry), byline(entry), entry["system"]["name"])
+    """A row that begins with a submission, its submitter and its hardware."""
+    first = (entry_title(entry), byline(entry), hardware(entry))
     return Row((*first, *cells), f"/submissions/{entry['submission_id']}")

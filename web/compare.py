@@ -21,7 +21,7 @@ from web.formats import (
     significant,
     small_money,
 )
-from web.names import byline, hardware
+from web.names import byline, entry_title, hardware
 from web.run_measurements import stated_settings
 
 View = Mapping[str, Any]
@@ -92,12 +92,11 @@ def side_names(submissions: Sequence[View]) -> list[str]:
 
 
 def neighbour_names(rows: Sequence[View]) -> list[str]:
-    """A name for each neighbour on a board: its hardware or package, and its submitter.
+    """A name for each neighbour on a board: its title and its submitter.
 
     Where that leaves some alike, what tells them apart is added.
     """
-    leads = [row["model"] if row["trained_with"] == "package" else hardware(row) for row in rows]
-    names = [f"{lead} · {byline(row)}" for lead, row in zip(leads, rows, strict=True)]
+    names = [f"{entry_title(row)} · {byline(row)}" for row in rows]
     facts = [
         [str(row["model"]) for row in rows],
         [str(row["system"]["name"]) for row in rows],

@@ -84,7 +84,7 @@ def convergence_curves_table(
     time = time or _format_of(sets)
     figures = ("Evaluations", "Last epoch", "Last evaluation", f"Best {target['metric']}")
     return Table(
-        columns("Hardware", "Submitter", "System", "Run", figures=figures),
+        columns("Entry", "Submitter", "Hardware", "Run", figures=figures),
         tuple(
             submission_row(one["entry"], run["file"], *_cells(run, target, time))
             for one in sets

@@ -24,7 +24,7 @@ from web.chart_parts import (
     time_axis,
 )
 from web.formats import DASH, TimeFormat, time_format
-from web.names import byline, hardware
+from web.names import byline, entry_title, hardware
 
 FEWEST_FOR_A_BOX = 4
 HALF_HEIGHT = 0.28
@@ -84,7 +84,7 @@ def distribution_table(sets: Sequence[View], *, time: TimeFormat | None = None) 
     time = time or _format_of(sets)
     titles = ("Runs", "Reached", "Fastest", "First quartile", "Median", "Third quartile", "Slowest")
     return Table(
-        columns("Hardware", "Submitter", "System", figures=titles),
+        columns("Entry", "Submitter", "Hardware", figures=titles),
         tuple(submission_row(one["entry"], *_cells(one, time)) for one in sets),
     )
 
@@ -175,8 +175,8 @@ def _beside(order: int) -> float:
 
 def _text(entry: View, run: View, time: TimeFormat) -> str:
     lines = (
-        plain(hardware(entry), longest=60),
-        f"{label(byline(entry))}, {label(entry['system']['name'])}",
+        plain(entry_title(entry), longest=60),
+        f"{label(byline(entry))}, {label(hardware(entry))}",
         f"{time(run['seconds'])}, {label(run['file'])}",
     )
     return "<br>".join(lines)
@@ -237,7 +237,7 @@ def survival_table(sets: Sequence[View], *, time: TimeFormat | None = None) -> T
     time = time or _format_of(sets)
     titles = ("Runs", "Reached", "25 % by", "50 % by", "75 % by", "all by")
     return Table(
-        columns("Hardware", "Submitter", "System", figures=titles),
+        columns("Entry", "Submitter", "Hardware", figures=titles),
         tuple(
             submission_row(
                 one["entry"],

@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 from finishline.rules.ranking import evidence_words
 from web.entries import outcome_word
 from web.formats import SECONDS, TimeFormat, moment, number, percent
-from web.names import byline, hardware
+from web.names import byline, entry_title
 from web.progress import kind_word
 
 ATOM = "http://www.w3.org/2005/Atom"
@@ -110,7 +110,7 @@ def record_entry(
         subject=f"record {record['submission_id']}",
         path=f"/submissions/{quote(record['submission_id'])}",
         title=f"{benchmark['title']}: record of {time} by {byline(record)}",
-        summary=f"{hardware(record)} reached the target in {time} ({division} division, "
+        summary=f"{entry_title(record)} reached the target in {time} ({division} division, "
         f"{evidence_words(record)}){_margin(record)}.",
         author=byline(record),
         updated=record["date"],
@@ -122,13 +122,11 @@ def verdict_entry(benchmark: View, verdict: View) -> FeedEntry:
     """The verdict of a verification, with the reason that made it."""
     outcome = outcome_word(verdict).replace("_", " ")
     reason = verdict["reason"]
-    # Packages train on one worker: their models tell them apart.
     is_package = verdict.get("trained_with") == "package"
-    named = verdict["model"] if is_package else hardware(verdict)
     return FeedEntry(
         subject=f"verdict {verdict['id']}",
         path=f"/verifications/{quote(verdict['id'])}",
-        title=f"{benchmark['title']}: {named} by {byline(verdict)}, "
+        title=f"{benchmark['title']}: {entry_title(verdict)} by {byline(verdict)}, "
         f"{kind_word(verdict) if is_package else verdict['kind']}: {outcome}",
         summary=reason["message"] if reason is not None else f"The outcome is: {outcome}.",
         author="Finishline",

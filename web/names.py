@@ -58,11 +58,18 @@ def named(account: str, display_name: str | None) -> str:
     return f"{display_name} ({account})" if display_name else account
 
 
+def entry_title(row: View) -> str:
+    """Title of a row: its model. Many published results share a model: theirs is the hardware."""
+    return hardware(row) if row.get("evidence") == "published" else str(row["model"])
+
+
 def row_name(row: View) -> str:
-    """The hardware of a row, its submitter and its system, as in "8 × V100 · NVIDIA DGX-1"."""
+    """The title of a row and its submitter. A published result has its system too."""
+    name = f"{entry_title(row)} · {byline(row)}"
+    if row.get("evidence") != "published":
+        return name
     system = row.get("system") or ""
-    name = system["name"] if isinstance(system, Mapping) else system
-    return f"{hardware(row)} · {byline(row)} {name}".strip()
+    return f"{name} {system['name'] if isinstance(system, Mapping) else system}".strip()
 
 
 def models_differ(rows: Iterable[View]) -> bool:

@@ -10,7 +10,7 @@ from finishline.rules.text import count_text
 from finishline.rules.verification.duel import Side
 from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES
 from web.formats import DASH
-from web.names import byline, hardware
+from web.names import byline
 
 View = Mapping[str, Any]
 LEAST_LEFT = 0.95  # Of a run that has made as many evaluations as were expected.
@@ -42,8 +42,13 @@ def may_cancel(verification: Mapping[str, Any]) -> bool:
     )
 
 
-def state_sentence(verification: Mapping[str, Any]) -> str:
-    """State of a verification in one sentence."""
+def claims_nothing(submission: View | None) -> bool:
+    """Whether a submission has no figures of its own, as a board's reference has none."""
+    return submission is not None and submission["kind"] == "logs" and not submission["runs"]
+
+
+def state_sentence(verification: View, submission: View | None = None) -> str:
+    """State of a verification in one sentence; of the reference's without the word claim."""
     state, outcome = verification["state"], verification["outcome"]
     runs = count_text(verification["runs_planned"], "run")
     words = PURPOSES[verification["kind"]].words
@@ -61,6 +66,8 @@ def state_sentence(verification: Mapping[str, Any]) -> str:
         return f"This {kind} was cancelled, without a result for {words.subject}."
     if state == "failed":
         return f"No attempt could finish: no result for {words.subject}."
+    if outcome == "verified" and claims_nothing(submission):
+        return f"{runs[:1].upper()}{runs[1:]} measured the time of the reference."
     if any(reason["code"] == "claim_has_no_latency" for reason in verification["reasons"]):
         return "The latency was measured; the submission claims none to compare with."
     return words.endings.get(outcome, words.endings[""]).format(runs=runs)
@@ -214,8 +221,8 @@ def chosen_ghost(race: View, wanted: str | None) -> View | None:
 
 
 def ghost_label(ghost: View) -> str:
-    """Label of a ghost: the run of a submitter's hardware, or a mean of runs."""
-    whose = f"{hardware(ghost)} by {byline(ghost)}"
+    """Label of a ghost: the run of a submission, or a mean of runs."""
+    whose = f"{ghost['model']} by {byline(ghost)}"
     if ghost["role"] == "claim":
         runs = max((point["runs"] for point in ghost["points"]), default=0)
         return f"the claim, mean of {count_text(runs, 'run')}"

@@ -162,6 +162,7 @@ from web.names import (
 from web.progress import (
     KINDS_ASKED_FOR,
     chosen_ghost,
+    claims_nothing,
     expected_evaluations,
     ghost_label,
     kind_word,
@@ -186,7 +187,7 @@ from web.run_measurements import (
     stated_settings,
     why_no_utilisation,
 )
-from web.stamps import TABS, place_sentence, stamp_of, subject_title, submission_title
+from web.stamps import TABS, place_sentence, stamp_of, subject_title
 from web.steps import convergence_unit, rank_steps, shown_steps
 from web.svg_chart import draw
 from web.verdicts import reads_between_evaluations, standing_words, verdict_checks
@@ -302,6 +303,7 @@ def environment() -> Environment:
         box_text=box_text,
         canary_line=canary_line,
         chosen_ghost=chosen_ghost,
+        claims_nothing=claims_nothing,
         class_sentence=class_sentence,
         clocks=CLOCKS,
         clock_of_packages=CLOCK_OF_PACKAGES,
@@ -321,6 +323,7 @@ def environment() -> Environment:
         no_counts=NO_COUNTS,
         ghost_label=ghost_label,
         hardware=names.hardware,
+        entry_title=names.entry_title,
         models_differ=names.models_differ,
         models_lead=names.models_lead,
         row_name=names.row_name,
@@ -389,7 +392,6 @@ def environment() -> Environment:
         stamp_of=stamp_of,
         static_url=static_url,
         submission_tabs=TABS,
-        submission_title=submission_title,
         subject_title=subject_title,
         stated_settings=stated_settings,
         standing_words=standing_words,

@@ -9,13 +9,13 @@ from web.chart_parts import (
     Figure,
     axis,
     band_traces,
+    empty_figure,
     label,
     layout,
     quality_axis,
     target_line,
 )
 from web.formats import SECONDS, TimeFormat, time_format
-from web.names import hardware
 from web.progress import expected_evaluations, side_of
 
 View = Mapping[str, Any]
@@ -116,7 +116,7 @@ def _run_trace(verification: View, run: int, curve: Sequence[View], view: str) -
 
 def _ghost_traces(ghost: View) -> list[dict[str, Any]]:
     role = ghost["role"]
-    name = "claim, mean" if role == "claim" else f"record: {label(hardware(ghost))}"
+    name = "claim, mean" if role == "claim" else f"record: {label(ghost['model'])}"
     if role == "record" and ghost["is_own"]:
         name = "record: the claim's median run"
     beside = [point for point in ghost["points"] if point["index"] is not None]
@@ -210,6 +210,8 @@ def _mean(places: Sequence[int], points: Sequence[View], view: str) -> dict[str,
     }
 
 
+NO_PAIR = "No pair could be compared: other programs disturbed each, or the infrastructure failed."
+NONE_REACHED = "No run reached the target."
 SYMBOLS: dict[Side, str] = {"challenger": "circle", "holder": "square-open"}
 
 
@@ -220,6 +222,9 @@ def duel_figure(duel: View, time: TimeFormat | None = None) -> Figure:
     """
     pairs = duel["pairs"]
     known = [pair[side]["seconds"] for pair in pairs for side in SYMBOLS if pair[side]["seconds"]]
+    if not known:
+        is_void = any(pair[side]["ending"] == "void" for pair in pairs for side in SYMBOLS)
+        return empty_figure(NO_PAIR if is_void else NONE_REACHED)
     time = time or time_format(known)
     unit, scale = time.word, time.scale
     both = [pair for pair in pairs if pair["ratio"] is not None]

@@ -124,7 +124,7 @@ def scaling_table(board: View, *, time: TimeFormat | None = None) -> Table:
     time = time or _format_of(board)
     titles = ("Accelerators", "Time to accuracy", "Speed-up", "Efficiency")
     return Table(
-        columns("Hardware", "Submitter", "System", "Accelerator", "Division", figures=titles),
+        columns("Entry", "Submitter", "Hardware", "Accelerator", "Division", figures=titles),
         tuple(
             submission_row(
                 step.entry,

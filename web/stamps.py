@@ -36,17 +36,10 @@ class Stamp:
     link: str = ""
 
 
-def submission_title(submission: View) -> str:
-    """Title of a submission: its hardware, submitter and system; of a package its own name."""
-    if submission["package"] is not None:
-        return f"{submission['model']} · {byline(submission)}"
-    return row_name(submission)
-
-
 def subject_title(submission: View, against: View | None) -> str:
     """Title of a verification's subject: of a head-to-head both sides by their models."""
     if against is None:
-        return submission_title(submission)
+        return row_name(submission)
     return " against ".join(f"{side['model']} by {byline(side)}" for side in (submission, against))
 
 

@@ -11,7 +11,7 @@ from finishline.rules.scoring.scoring import scored_places
 from finishline.rules.statistics.aggregate import coefficient_of_variation_percent, mean
 from finishline.rules.text import count_text
 from web.formats import DASH, TimeFormat, number, seconds_exact
-from web.names import byline, hardware, separation_words
+from web.names import byline, entry_title, separation_words
 
 View = Mapping[str, Any]
 NO_PRICE = "The submission states no price, so it has no cost."
@@ -280,7 +280,7 @@ def _eligibility(place: View) -> str:
 
 def _neighbours(place: View, time: TimeFormat) -> str:
     beside = [
-        f"{other['why']}: {place_words(other) or '–'}, {hardware(other)} by {byline(other)}"
+        f"{other['why']}: {place_words(other) or '–'}, {entry_title(other)} by {byline(other)}"
         f" ({time(ranked_seconds(other))})"
         for other in place["others"]
     ]

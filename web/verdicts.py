@@ -6,6 +6,7 @@ from typing import Any
 
 from finishline.rules.ranking import evidence_words
 from web.formats import number
+from web.progress import claims_nothing
 
 View = Mapping[str, Any]
 
@@ -86,16 +87,21 @@ class VerdictCheck:
     bars: tuple[Bar, ...] = ()
 
 
-def verdict_checks(verification: View) -> list[VerdictCheck]:
-    """Checks of a claim by a replay, always the same four; none for any other kind."""
+def verdict_checks(verification: View, submission: View | None = None) -> list[VerdictCheck]:
+    """The four checks of a claim by a replay; two of the reference, which claims nothing."""
     if verification["kind"] != "replay" or not verification["outcome"]:
         return []
     reasons = verification["reasons"]
     first = _reason(reasons, REACHED)
     at_stop = first is not None and "p_value" in first["numbers"]
-    return [
+    checks = [
         _check("Beat the target at the fixed stop" if at_stop else "Reached the target", first),
         _check("Learned like the reference", _reason(reasons, LEARNED)),
+    ]
+    if claims_nothing(submission):
+        return checks
+    return [
+        *checks,
         _check("Same number of epochs", _reason(reasons, EPOCHS)),
         _check("Same speed", _reason(reasons, SPEED), _speed),
     ]

@@ -119,6 +119,7 @@ def _side(submission: Submission) -> dict[str, str]:
         "system": submission.system,
         "submitter": submission.submitter,
         "display_name": submission.display_name,
+        "model": submission.model,
+        "evidence": submission.evidence,
     }
-    name = row_name(row)
-    return {"id": submission.id, "words": f"{name} ({submission.model})"}
+    return {"id": submission.id, "words": row_name(row)}

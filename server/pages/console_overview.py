@@ -47,6 +47,8 @@ def _pending_row(verification: Verification, submission: Submission) -> Row:
     return {
         "id": verification.id,
         "submission_id": submission.id,
+        "model": submission.model,
+        "evidence": submission.evidence,
         "system": submission.system,
         "submitter": submission.submitter,
         "display_name": submission.display_name,
@@ -58,7 +60,7 @@ def _pending_row(verification: Verification, submission: Submission) -> Row:
 
 
 def under_way(session: Session, *, alive_seconds: float) -> list[Row]:
-    """Queued and running verifications, the latest first, with the cause of its wait."""
+    """Queued and running verifications, the latest first, each with the model of its sides."""
     rows = session.scalars(
         select(Verification)
         .where(Verification.state.in_(OPEN))
@@ -67,11 +69,12 @@ def under_way(session: Session, *, alive_seconds: float) -> list[Row]:
         .options(*LISTED)
     )
     waits = Waits(session, alive_seconds=alive_seconds)
-    shown = (
-        view(session, row, alive_seconds=alive_seconds, with_report=False, waits=waits)
-        for row in rows
-    )
-    return [each.model_dump(mode="json") for each in shown]
+    found = []
+    for row in rows:
+        shown = view(session, row, alive_seconds=alive_seconds, with_report=False, waits=waits)
+        models = [side.model for side in (row.submission, row.against) if side is not None]
+        found.append(shown.model_dump(mode="json") | {"model": " against ".join(models)})
+    return found
 
 
 def workers_out(session: Session, *, alive_seconds: float) -> list[Row]:

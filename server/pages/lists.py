@@ -170,7 +170,14 @@ def _submissions(session: Session, words: str) -> list[tuple[str, str]]:
         for column in (Submission.model, system)
     ]
     rows = session.execute(
-        select(Submission.id, Submission.model, Submission.system, SUBMITTER, DISPLAY_NAME)
+        select(
+            Submission.id,
+            Submission.model,
+            Submission.system,
+            Submission.evidence,
+            SUBMITTER,
+            DISPLAY_NAME,
+        )
         .join(User, User.id == Submission.user_id)
         .outerjoin(PublishedResult, PublishedResult.submission_id == Submission.id)
         .where(or_(Submission.id == words, Submission.id.in_(latest) & or_(*like)))

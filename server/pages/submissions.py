@@ -54,7 +54,6 @@ from server.submissions.waivers import WaiverCreate, broken_rules, revoke_waiver
 from server.submissions.withdrawals import WithdrawalCreate, may_withdraw, withdraw
 from server.verifications.requests import AskedFor, VerificationCreate, ask_as_caller, why_no_room
 from web.citation import badge_endpoint, badge_svg
-from web.names import hardware_words
 from web.race import runs_picture
 from web.render import render
 
@@ -145,8 +144,6 @@ def _named(submission: Submission) -> Context:
     return {
         "id": submission.id,
         "model": submission.model,
-        "hardware": hardware_words(submission.system),
-        "trained_with": submission.trained_with,
         "submitter": submission.submitter,
         "display_name": submission.display_name,
     }

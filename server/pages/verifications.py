@@ -6,7 +6,8 @@ from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 from sqlalchemy.orm import Session
 
-from finishline.rules.verification.purposes import is_in_box
+from finishline.rules.verification.purposes import DUEL, is_in_box
+from server.base.models import Verification
 from server.base.services import Services, ServicesDep
 from server.base.standing import find_verification
 from server.benchmarks.queries import definition
@@ -14,6 +15,7 @@ from server.boards.service import read_race
 from server.pages.entries import has_halves, untimed_runs
 from server.pages.queries import Context, verification_context
 from server.people.signed_in import ViewerDep
+from server.verifications.duels import earlier_stages, find_next_stage
 from server.verifications.queue import read_place
 from web.formats import SECONDS, TimeFormat
 from web.race import verification_picture
@@ -68,7 +70,20 @@ def shown_verification(
         "place": _place(session, services, verification),
         "halves": is_in_box(verification["kind"]) and has_halves(judged_by),
         "untimed": untimed,
+        "parts": _parts(session, row),
     }
+
+
+def _parts(session: Session, verification: Verification) -> list[str]:
+    """The ids of a head-to-head's verifications in order; none for other kinds."""
+    if verification.kind != DUEL.name:
+        return []
+    found = [each.id for each in earlier_stages(session, verification)]
+    following: str | None = verification.id
+    while following is not None:
+        found.append(following)
+        following = find_next_stage(session, find_verification(session, following))
+    return found
 
 
 @router.get("/verifications/{verification_id}/charts/replay.json")

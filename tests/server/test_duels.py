@@ -193,6 +193,16 @@ def test_disturbed_pair_is_trained_again(duel, train, database):
     assert duel.view()["runs_planned"] == 10
 
 
+def test_void_pairs_draw_no_chart(duel, train, client):
+    address = f"/verifications/{duel.verification_id}"
+    train(*AHEAD, busy=range(10))
+
+    page = client.get(address).text
+    assert "No pair could be compared" in page
+    assert page.count("void, not counted") == 5
+    assert "It was trained again." in page
+
+
 def test_definition_may_set_three_pairs(two, ask, duel, train, database, olivia):
     """The calibrated spread of the class decides: it is above the pairs' own."""
     duel.cancel(olivia)
@@ -391,12 +401,13 @@ def test_page_while_it_waits_and_after_it(duel, two, client, train):
     train(*AHEAD)
     page = client.get(f"/verifications/{first}").text
     assert "More pairs are needed." in page
-    assert f'<a href="/verifications/{duel.verification_id}">the pairs that follow' in page
+    assert f'<a href="/verifications/{duel.verification_id}">The latest pairs</a>' in page
     train(*AHEAD)
 
     address = f"/verifications/{duel.verification_id}"
     page = client.get(address).text
     assert "The challenger is faster." in page
+    assert f'Part 2 of 2 of this head-to-head. <a href="/verifications/{first}">The first' in page
     assert "challenger faster</span>" in page
     assert 'id="duel-chart"' in page
     traces = client.get(f"{address}/charts/replay.json").json()["data"]

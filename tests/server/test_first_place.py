@@ -106,7 +106,9 @@ def test_the_reference_is_the_first_holder_of_a_board(reference, queued, client)
     assert queued() == []
     (division,) = records(client)
     assert [each["submission_id"] for each in division["records"]] == [reference]
-    assert client.get(f"/submissions/{reference}").status_code == 200
+    page = client.get(f"/submissions/{reference}").text
+    assert "10 runs measured the time of the reference." in page
+    assert "supports the claim" not in page
     assert client.get(f"/api/v1/submissions/{reference}/verifications").status_code in (
         200,
         404,

@@ -51,7 +51,7 @@ def test_an_accelerator_and_a_submitter_list_their_results(systems, client):
         assert client.get(address, headers=BROWSER).status_code == 404
     board = client.get("/benchmarks/digits").text
     assert 'href="/submitters/alice"' in board
-    assert '<a href="/accelerators/V100">NVIDIA V100</a>' in board
+    assert 'href="/accelerators/V100">' in board
 
 
 def test_a_system_has_its_fastest_result_and_figures_per_accelerator():

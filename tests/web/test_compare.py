@@ -74,7 +74,7 @@ def test_neighbours_of_one_person_are_told_apart():
     packages = [row(title, trained_with="package") for title in ("Plain SGD", "Momentum")]
     assert neighbour_names(packages) == ["Plain SGD · ada", "Momentum · ada"]
     claims = [row("net", hyperparameters={"batch_size": size}) for size in (32.0, 64.0)]
-    alike = ["EPYC · ada, batch_size 32", "EPYC · ada, batch_size 64"]
+    alike = ["net · ada, batch_size 32", "net · ada, batch_size 64"]
     assert neighbour_names(claims) == alike
 
 
