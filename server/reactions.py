@@ -16,6 +16,7 @@ from server.base.events import (
 )
 from server.notices import announce
 from server.submissions.duplicates import mark_after_embargo, replace_withdrawn
+from server.verifications.duels import show_duel
 from server.verifications.outcomes import check_duplicate
 from server.verifications.service import end_withdrawn, measure_original, verify_by_policy
 
@@ -31,7 +32,7 @@ def connect_rooms() -> None:
             DuplicateMarked: [check_duplicate],
             OriginalReplaced: [measure_original],
             StatusChanged: [announce.tell_status],
-            VerificationChanged: [announce.tell_verification],
+            VerificationChanged: [announce.tell_verification, show_duel],
             CalibrationAdopted: [announce.tell_calibration],
             WorkerOut: [announce.tell_worker],
             AuditDayEnded: [announce.tell_audit_head],

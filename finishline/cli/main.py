@@ -47,7 +47,6 @@ COMMANDS = {
     "score": "score:score",
     "submit": "submit:submit",
     "verify": "verify:verify",
-    "duel": "verify:duel",
     "calibrate": "calibration:calibrate",
     "decide": "requests:COMMANDS",
     "withdraw": "submit:withdraw",

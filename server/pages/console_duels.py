@@ -46,7 +46,7 @@ def ask(console: OrganiserDep, form: FormDep) -> Response:
     """Ask for a head-to-head."""
 
     def ask_for_one(session: Session, wanted: DuelCreate) -> Done:
-        duel = ask_for_duel(session, console.caller, wanted)
+        duel = ask_for_duel(session, console.services.settings, console.caller, wanted)
         return ADDRESS, Notice(f"Head-to-head {duel.id} is queued.")
 
     page = partial(_page, console, form)

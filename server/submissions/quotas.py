@@ -103,16 +103,23 @@ def reserve_replay(
         submission, benchmark, claim_of(submission)
     )
     wanted = expected.seconds * devices(kind, expected.accelerators)
+    require_gpu_seconds(session, settings, wanted, user_id=user_id, what="this replay", lock=lock)
+    return wanted
+
+
+def require_gpu_seconds(
+    session: Session, settings: Settings, wanted: float, *, user_id: int, what: str, lock: bool
+) -> None:
+    """Raise UsedUpError or NotAllowedError unless the user's quota has room for so many."""
     allowed = allowances(session, settings, user_id, lock=lock)["gpu_seconds_per_month"]
     if allowed is not None:
         use = use_of_gpu_seconds(session, user_id, allowed=allowed, wanted=wanted)
         told = (
             f"You have used {use.used:.0f} accelerator seconds in 30 days, {use.reserved:.0f} of "
-            f"them reserved for running replays; {allowed} are allowed, and this replay will take "
+            f"them reserved for running replays; {allowed} are allowed, and {what} will take "
             f"about {wanted:.0f}."
         )
         _require(use, wanted, told)
-    return wanted
 
 
 def _require(use: UseView, wanted: float, told: str) -> None:

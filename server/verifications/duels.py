@@ -23,23 +23,31 @@ from finishline.rules.verification.duel import (
 from finishline.rules.verification.job import Contest, Request
 from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.purposes import DUEL
-from server.base.board_versions import raise_board_version
-from server.base.errors import ConflictError, ContentError
+from server.base.board_versions import lock_boards, raise_board_version
+from server.base.errors import ConflictError, ContentError, NotAllowedError, no_such
+from server.base.events import VerificationChanged
 from server.base.forms import Body, example
 from server.base.models import Attempt, Pool, Submission, User, Verification
+from server.base.models.visibility import may_see
 from server.base.replay_estimate import Basis, Estimator
+from server.base.settings import Settings
 from server.base.standing import OPEN, claim_of, kind_that_checks, report_of
 from server.benchmarks.calibrations import benchmark_of
 from server.benchmarks.phase_queries import rules_that_differ
 from server.benchmarks.queries import definition
+from server.people.accounts import ORGANISERS
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
+from server.people.signed_in import viewer_for
+from server.submissions.quotas import lock_user, require_gpu_seconds
 from server.submissions.service import find_submission, lock_submissions
+from server.verifications.first_place import FirstPlace, may_try, read_first_places
 from server.verifications.jobs import Order, queue_job
 from server.verifications.pool_runs import Spreads, counted_runs
 from server.verifications.pools import add_to_pool
 
 JUDGED = ("challenger_faster", "not_proven")
+NEAR = 1.1  # Times the holder's time, below which a submitter may ask for a head-to-head.
 
 
 class DuelCreate(Body):
@@ -76,14 +84,30 @@ def cost_of_duel(
     return Cost(pairs, 2 * pairs, pairs * a_pair, a_pair, basis)
 
 
-def ask_for_duel(session: Session, caller: Caller, body: DuelCreate) -> Verification:
-    """Request a head-to-head; written to the audit log."""
-    challenger, holder = _lock_both(session, body)
+def ask_for_duel(
+    session: Session, settings: Settings, caller: Caller, body: DuelCreate
+) -> Verification:
+    """Request a head-to-head; written to the audit log. The holder of the board is the holder.
+
+    An organiser may name any two. A submitter names their own row and the holder of its board, and
+    the runs are on their quota.
+    """
+    if not caller.is_organiser:
+        lock_user(session, caller.user_id)  # Before the board, as for any request.
+    challenger, holder = _lock_both(session, caller, body)
+    place = _first_place_of(session, challenger)
+    if place.holder is not None and place.holder.submission_id == challenger.id:
+        challenger, holder = holder, challenger
     require_comparable(session, challenger, holder)
     _require_no_other(session, challenger, holder)
+    reserved = None
+    if not caller.is_organiser:
+        _require_own_try(caller, place, challenger, holder)
+        reserved = reserve_duel(session, settings, challenger, holder)
     verification = queue_pairs(
         session, challenger, holder, requested_by=caller.user_id, reason=body.reason
     )
+    verification.gpu_seconds_reserved = reserved
     record(
         session,
         caller,
@@ -91,9 +115,61 @@ def ask_for_duel(session: Session, caller: Caller, body: DuelCreate) -> Verifica
         Subject("verification", verification.id),
         reason=body.reason,
         before=None,
-        after=body.model_dump(exclude={"reason"}) | {"seal": verification.seal},
+        after={"challenger": challenger.id, "holder": holder.id, "seal": verification.seal},
     )
     return verification
+
+
+def _first_place_of(session: Session, submission: Submission) -> FirstPlace:
+    board = submission.division, submission.system["hardware_class"]
+    return read_first_places(session, submission.benchmark_id).get(board) or FirstPlace()
+
+
+def _require_own_try(
+    caller: Caller, place: FirstPlace, challenger: Submission, holder: Submission
+) -> None:
+    """Raise an error unless a submitter may ask: for their own row, near the holder's time."""
+    ask = "Only an organiser can ask for another one."
+    if challenger.user_id != caller.user_id:
+        raise NotAllowedError(f"Submission {challenger.id} belongs to another user. {ask}")
+    first, row = place.holder, place.rows.get(challenger.id)
+    if first is None or holder.id != first.submission_id:
+        named = "It has none yet" if first is None else f"That is {first.submission_id}"
+        raise ConflictError(
+            f"Submission {holder.id} is not the holder of its board. {named}. {ask}"
+        )
+    if row is None or not row.may_hold:
+        raise ConflictError(f"Submission {challenger.id} has no measured time that may be first.")
+    if row.seconds >= NEAR * first.seconds:
+        raise ConflictError(
+            f"Submission {challenger.id} takes {row.seconds / first.seconds:.2f} times the "
+            f"holder's time, expected less than {NEAR:g} times. {ask}"
+        )
+    if place.is_busy:
+        raise ConflictError(
+            "A head-to-head of this board is under way, and a board has one at a time. Hint: ask "
+            "again when it has ended."
+        )
+    if not may_try(place.met.get(challenger.id, ())):
+        raise ConflictError(f"The head-to-heads of these two found nothing. {ask}")
+
+
+def reserve_duel(
+    session: Session, settings: Settings, challenger: Submission, holder: Submission
+) -> float:
+    """Device seconds of the first pairs. Raises UsedUpError or NotAllowedError without room.
+
+    Both sides are on the quota of the challenger's submitter, and organisers have none.
+    """
+    benchmark = definition(session, challenger.benchmark_sha256)
+    pairs = looks_of(benchmark.ranking.pairs)[0]
+    wanted = cost_of_duel(session, benchmark, (challenger, holder), pairs=pairs).seconds
+    user = challenger.user
+    if user.role not in ORGANISERS:
+        # The board is locked, and the user's lock comes before it.
+        what = "this head-to-head"
+        require_gpu_seconds(session, settings, wanted, user_id=user.id, what=what, lock=False)
+    return wanted
 
 
 def queue_pairs(
@@ -125,6 +201,13 @@ def queue_pairs(
     return queue_job(session, order)
 
 
+def show_duel(session: Session, event: VerificationChanged) -> None:
+    """Mark the board of a head-to-head as changed: rows say how it goes, and who is next."""
+    challenger = event.verification.submission
+    if event.verification.kind == DUEL.name and challenger is not None:
+        raise_board_version(session, challenger.benchmark_id)
+
+
 def continue_duel(session: Session, verification: Verification) -> None:
     """Keep the runs of a stage that has ended, and queue the pairs that are still needed."""
     challenger, holder = verification.submission, verification.against
@@ -134,7 +217,6 @@ def continue_duel(session: Session, verification: Verification) -> None:
     if verification.outcome == "challenger_faster":
         for stage in (*earlier_stages(session, verification), verification):
             _keep_runs(session, stage, challenger)
-    raise_board_version(session, challenger.benchmark_id)
     if verification.outcome != "continues":
         return
     duel = judged_duel(session, verification)
@@ -283,13 +365,17 @@ def count_tries(
     return 1, 1
 
 
-def _lock_both(session: Session, body: DuelCreate) -> tuple[Submission, Submission]:
+def _lock_both(session: Session, caller: Caller, body: DuelCreate) -> tuple[Submission, Submission]:
     if body.challenger == body.holder:
         raise ContentError(
             f"Submission {body.challenger} cannot have a head-to-head with itself; expected two "
             "submissions."
         )
     found = find_submission(session, body.challenger), find_submission(session, body.holder)
+    for one in found:
+        if not may_see(viewer_for(caller), one):
+            raise no_such("submission", one.id)
+    lock_boards(session, {one.benchmark_id for one in found})
     lock_submissions(session, body.challenger, body.holder)
     for one in found:
         session.refresh(one, ["withdrawn_at"])

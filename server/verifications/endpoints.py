@@ -177,10 +177,14 @@ def decide_verification(
 
 @router.post("/duels", status_code=201)
 def request_duel(
-    services: ServicesDep, caller: OrganiserDep, body: duels.DuelCreate
+    services: ServicesDep, caller: SubmitterDep, body: duels.DuelCreate
 ) -> VerificationView:
-    """Request a head-to-head: two submissions trained in turn on one worker."""
+    """Request a head-to-head: two submissions trained in turn on one worker.
+
+    A submitter names their own row, which takes less than 1.1 times the holder's time, and the
+    holder of its board. Its runs count against their quota. Organisers may name any two.
+    """
     with services.database.write() as session:
-        verification = duels.ask_for_duel(session, caller, body)
+        verification = duels.ask_for_duel(session, services.settings, caller, body)
         session.refresh(verification)
         return _view(services, session, verification)

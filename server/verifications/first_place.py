@@ -20,6 +20,7 @@ from server.base.standing import OPEN
 REFERENCE = "reference"  # The user whose submissions are the references.
 FEWEST_TO_LOSE = 20  # Runs of a holder, of which more than a fifth missed the target.
 MOST_RETRIES = 3
+WAITS = "its head-to-head waits"
 Board = tuple[str, str]  # A division and a hardware class.
 MeetingState = Literal["queued", "running", "won", "not_proven", "void", "cancelled"]
 
@@ -49,7 +50,11 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True)
 class Meeting:
-    """A head-to-head, with all its stages: its latest verification and what it found."""
+    """A head-to-head, with all its stages: its latest verification and what it found.
+
+    It is "queued" before its first run. `may_be_cancelled` is set while pairs wait on the quota of
+    its challenger.
+    """
 
     verification_id: str
     challenger: str
@@ -59,6 +64,8 @@ class Meeting:
     ended_at: datetime | None = None
     p_value: float | None = None
     ratio: float | None = None
+    is_below_target: bool = False
+    may_be_cancelled: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,13 +83,17 @@ class Holding:
 
 @dataclass(frozen=True)
 class FirstPlace:
-    """First place of one board. `met` has the head-to-heads with the present holder."""
+    """First place of one board. `met` has the head-to-heads with the present holder.
+
+    `outdated` are verifications of head-to-heads with another one, whose pairs wait.
+    """
 
     holdings: tuple[Holding, ...] = ()
     holder: Measured | None = None
     rows: Mapping[str, Measured] = field(default_factory=dict)
     met: Mapping[str, Sequence[Meeting]] = field(default_factory=dict)
     is_busy: bool = False
+    outdated: tuple[str, ...] = ()
 
     def why_not_first(self, submission_id: str, seconds: float) -> str | None:
         """Why a row with a lower time than the holder's is not first; None for other rows."""
@@ -91,14 +102,7 @@ class FirstPlace:
         if seconds >= self.holder.seconds:
             return None
         meetings = self.met.get(submission_id, ())
-        if not meetings or meetings[-1].state == "queued":
-            return "lower mean, its head-to-head waits"
-        last = meetings[-1]
-        if last.state == "running":
-            return "lower mean, its head-to-head is running"
-        if last.p_value is None:
-            return "lower mean, its head-to-head had no result"
-        return f"lower mean, not proven: p = {last.p_value:.2g}"
+        return f"lower mean, {_words_of(meetings[-1]) if meetings else WAITS}"
 
     def head_to_head_of(self, submission_id: str) -> str | None:
         """The head-to-head that the holder won, or another row's latest with the holder."""
@@ -127,13 +131,23 @@ class FirstPlace:
             if row.may_hold
             and row.submission_id != self.holder.submission_id
             and row.seconds < self.holder.seconds
-            and _may_try(self.met.get(row.submission_id, ()))
+            and may_try(self.met.get(row.submission_id, ()))
         ]
         wanted.sort(key=lambda row: (tried.get(row.submitter, 0), row.submitted_at))
         return [row.submission_id for row in wanted]
 
 
-def _may_try(meetings: Sequence[Meeting]) -> bool:
+def _words_of(meeting: Meeting) -> str:
+    if meeting.state in ("void", "cancelled"):
+        return "its head-to-head had no result"
+    if meeting.state in OPEN:
+        return WAITS if meeting.state == "queued" else "its head-to-head is running"
+    if meeting.is_below_target:
+        return "its runs are below the target"
+    return "not proven" + ("" if meeting.p_value is None else f": p = {meeting.p_value:.2g}")
+
+
+def may_try(meetings: Sequence[Meeting]) -> bool:
     """Whether a submission may still meet the holder: once, and again if nothing was found."""
     ended_without = meetings and meetings[-1].state in ("void", "cancelled")
     return not meetings or (bool(ended_without) and len(meetings) < MOST_RETRIES)
@@ -169,7 +183,14 @@ def find_first_place(rows: Sequence[Measured], meetings: Sequence[Meeting]) -> F
         if holder is not None and meeting.holder == holder.submission_id:
             met.setdefault(meeting.challenger, []).append(meeting)
     is_busy = any(meeting.state in OPEN for meeting in meetings)
-    return FirstPlace(tuple(holdings), holder, known, met, is_busy)
+    outdated = tuple(
+        meeting.verification_id
+        for meeting in meetings
+        if meeting.may_be_cancelled
+        and holder is not None
+        and meeting.holder != holder.submission_id
+    )
+    return FirstPlace(tuple(holdings), holder, known, met, is_busy, outdated)
 
 
 def _has_held(holdings: Iterable[Holding], submission_id: str) -> bool:
@@ -257,6 +278,7 @@ def _read_measured(session: Session, benchmark_id: str) -> dict[Board, list[Meas
 STAGE = (
     *(Verification.id, Verification.submission_id, Verification.against_id, Verification.state),
     *(Verification.outcome, Verification.created_at, Verification.ended_at),
+    (Verification.requested_by == Submission.user_id).label("is_own"),
 )
 
 
@@ -279,22 +301,20 @@ def read_meetings(session: Session, benchmark_id: str) -> list[Meeting]:
     for stage in stages:
         pair = str(stage.submission_id), str(stage.against_id)
         place = going_on.pop(pair, len(found))
-        started_at = stage.created_at if place == len(found) else found[place].started_at
-        found[place : place + 1] = [_meeting(stage, started_at, reasons.get(stage.id, ()))]
+        earlier = found[place] if place < len(found) else None
+        found[place : place + 1] = [_meeting(stage, earlier, reasons.get(stage.id, ()))]
         if stage.outcome == "continues":
             going_on[pair] = place
     return found
 
 
-def _meeting(stage: Any, started_at: datetime, reasons: Sequence[Any]) -> Meeting:
+def _meeting(stage: Any, earlier: Meeting | None, reasons: Sequence[Any]) -> Meeting:
     numbers: dict[str, float] = next(
         (each["numbers"] for each in reasons if each["code"] == "duel_time"), {}
     )
     state: MeetingState = "void"
-    if stage.state == "queued" and started_at == stage.created_at:
-        state = "queued"
-    elif stage.state in OPEN or stage.outcome == "continues":
-        state = "running"
+    if stage.state in OPEN or stage.outcome == "continues":
+        state = "queued" if stage.state == "queued" and earlier is None else "running"
     elif stage.outcome == "challenger_faster":
         state = "won"
     elif stage.outcome == "not_proven":
@@ -306,8 +326,10 @@ def _meeting(stage: Any, started_at: datetime, reasons: Sequence[Any]) -> Meetin
         str(stage.submission_id),
         str(stage.against_id),
         state,
-        started_at,
+        stage.created_at if earlier is None else earlier.started_at,
         stage.ended_at,
         p_value=numbers.get("p_value"),
         ratio=numbers.get("ratio"),
+        is_below_target="below_target" in numbers,
+        may_be_cancelled=stage.state == "queued" and stage.is_own,
     )

@@ -11,25 +11,22 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.verification.duel import looks_of
 from finishline.rules.verification.purposes import REPLAY
 from server.base.artifacts import ArtifactStore, Staged
 from server.base.board_versions import board_versions, lock_boards, raise_board_version
 from server.base.database import OUTAGES, utc_now
-from server.base.errors import ServerError
+from server.base.errors import NotAllowedError, ServerError, UsedUpError
 from server.base.models import Submission, User, WorkerRow
 from server.base.services import Services
-from server.base.standing import claim_of, reference_model
+from server.base.standing import claim_of, lock_verification, reference_model
 from server.base.viewer import ORGANISER
-from server.benchmarks.queries import definition, keep_definition
-from server.people.accounts import ORGANISERS
+from server.benchmarks.queries import keep_definition
 from server.submissions.duplicates import configuration_sha256, link
-from server.submissions.quotas import allowances, use_of_gpu_seconds
 from server.submissions.rows import new_id, no_result, stored_result, system_of_worker, table_of
 from server.submissions.service import lock_submissions
-from server.verifications.duels import cost_of_duel, queue_pairs, require_comparable
+from server.verifications.duels import queue_pairs, require_comparable, reserve_duel
 from server.verifications.first_place import REFERENCE, Board, FirstPlace, read_first_places
-from server.verifications.service import request_verification
+from server.verifications.service import cancel_verification, request_verification
 
 log = logging.getLogger(__name__)
 REFERENCE_RUNS = 10
@@ -74,7 +71,7 @@ class BoardSettler:
         with self._services.database.read(ORGANISER) as session:
             without = _boards_without_reference(session, benchmark)
             places = read_first_places(session, benchmark.benchmark_id).values()
-        is_due = bool(without) or any(place.challengers() for place in places)
+        is_due = bool(without) or any(place.challengers() or place.outdated for place in places)
         if is_due:
             settle_board(self._services, benchmark, {division for division, _ in without})
         return is_due
@@ -92,6 +89,9 @@ def settle_board(services: Services, benchmark: Benchmark, divisions: Iterable[s
             if board[0] in claims and not _waits_for_reference(session, benchmark, board):
                 keep_definition(session, benchmark, settings.benchmarks_dir)
                 _add_reference(session, benchmark, board, claims[board[0]])
+        session.flush()
+        for place in read_first_places(session, benchmark.benchmark_id).values():
+            _cancel_outdated(session, place)
         session.flush()
         for board, place in read_first_places(session, benchmark.benchmark_id).items():
             if not _waits_for_reference(session, benchmark, board):
@@ -241,6 +241,14 @@ def _reference_user(session: Session) -> User:
     return found
 
 
+def _cancel_outdated(session: Session, place: FirstPlace) -> None:
+    """Cancel the head-to-heads that wait for a holder who has lost first place meanwhile."""
+    for verification_id in place.outdated:
+        verification = lock_verification(session, verification_id, skip_locked=True)
+        if verification is not None and verification.state == "queued":
+            cancel_verification(session, verification)
+
+
 def _begin_next(services: Services, session: Session, place: FirstPlace) -> None:
     """Let the first challenger whose quota has room meet the holder."""
     if place.holder is None:
@@ -254,8 +262,9 @@ def _begin_next(services: Services, session: Session, place: FirstPlace) -> None
         except ServerError as why:
             log.info("no head-to-head of %s: %s", submission_id, why)
             continue
-        reserved = _room_of(services, session, challenger, holder)
-        if reserved is None:
+        try:
+            reserved = reserve_duel(session, services.settings, challenger, holder)
+        except (UsedUpError, NotAllowedError):
             continue
         verification = queue_pairs(
             session,
@@ -265,20 +274,4 @@ def _begin_next(services: Services, session: Session, place: FirstPlace) -> None
             reason="its measured time is below the holder's",
         )
         verification.gpu_seconds_reserved = reserved
-        raise_board_version(session, challenger.benchmark_id)
         return
-
-
-def _room_of(
-    services: Services, session: Session, challenger: Submission, holder: Submission
-) -> float | None:
-    """Device seconds of the first pairs, both sides; None where the quota has no room."""
-    benchmark = definition(session, challenger.benchmark_sha256)
-    pairs = looks_of(benchmark.ranking.pairs)[0]
-    wanted = cost_of_duel(session, benchmark, (challenger, holder), pairs=pairs).seconds
-    if challenger.user.role in ORGANISERS:
-        return wanted
-    limits = allowances(session, services.settings, challenger.user_id, lock=True)
-    allowed = limits["gpu_seconds_per_month"]
-    use = use_of_gpu_seconds(session, challenger.user_id, allowed=allowed, wanted=wanted)
-    return wanted if allowed is None or use.used + wanted <= allowed else None

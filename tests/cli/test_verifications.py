@@ -163,14 +163,16 @@ EVALUATION = {
 
 def test_a_head_to_head_is_asked_for_with_both_sides_and_a_reason(finishline, standin):
     standin.answer("POST /api/v1/duels", QUEUED, status=201)
-    ran = finishline("duel", "s1", "s2", "--reason", "record", "--token", "fl_o")
+    ran = finishline(
+        "verify", "--head-to-head", "s1", "s2", "--reason", "record", "--token", "fl_o"
+    )
 
     assert ran.code == 0
     assert f"Head-to-head d1 is queued: {standin.url}/verifications/d1" in ran.out
     assert json.loads(standin.asked[0].body) == {
         "challenger": "s1", "holder": "s2", "reason": "record",
     }  # fmt: skip
-    assert finishline("duel", "s1", "s2", "--json").json() == QUEUED
+    assert finishline("verify", "--head-to-head", "s1", "s2", "--json").json() == QUEUED
 
 
 def test_watching_a_measurement_names_its_control(finishline, standin):
@@ -187,7 +189,7 @@ def test_watching_a_measurement_names_its_control(finishline, standin):
 def test_watching_names_the_sides_and_ends_with_the_pairs_and_the_verdict(finishline, standin):
     standin.answer("POST /api/v1/duels", QUEUED, status=201)
     standin.stream("d1", ("state", QUEUED), ("replay", EVALUATION), ("end", ENDED))
-    ran = finishline("duel", "s1", "s2", "--watch")
+    ran = finishline("verify", "--head-to-head", "s1", "s2", "--watch")
 
     assert ran.code == 0
     assert "run 2 holder  epoch 1      15.20 %" in ran.out
@@ -203,7 +205,7 @@ def test_watching_goes_on_with_the_pairs_that_follow(finishline, standin):
     standin.stream("d1", ("end", ENDED | goes_on))
     standin.answer("GET /api/v1/verifications/d2", QUEUED | {"id": "d2"})
     standin.stream("d2", ("end", ENDED | {"id": "d2", "outcome": "not_proven"}))
-    ran = finishline("duel", "s1", "s2", "--watch")
+    ran = finishline("verify", "--head-to-head", "s1", "s2", "--watch")
 
     assert ran.code == 0
     words = " ".join(ran.out.split())
@@ -219,7 +221,7 @@ def test_a_head_to_head_that_says_nothing_ends_with_code_3(finishline, standin, 
     standin.answer("POST /api/v1/duels", QUEUED, status=201)
     end = ENDED | {"outcome": outcome, "duel": DUEL}
     standin.stream("d1", ("end", end))
-    ran = finishline("duel", "s1", "s2", "--watch", "--json")
+    ran = finishline("verify", "--head-to-head", "s1", "s2", "--watch", "--json")
 
     assert (ran.code, ran.json()) == (code, end)
 
@@ -295,8 +297,9 @@ def test_each_of_several_verifications_is_told_with_the_way_to_follow_and_cancel
 @pytest.mark.parametrize(
     "arguments",
     ["verify", "verify s1 --benchmark digits", "verify s1 --status verified", "verify s1 s2",
-     "verify s1 s2 --reason x --watch", "verify --benchmark digits", "duel s1 s2 --pairs 4",
-     "duel s1", "decide v1 maybe --reason x", "decide v1 keep", "check-proof",
+     "verify s1 s2 --reason x --watch", "verify --benchmark digits",
+     "verify --head-to-head s1 s2 --dry-run", "verify --head-to-head s1",
+     "decide v1 maybe --reason x", "decide v1 keep", "check-proof",
      "check-proof v1 --log log.json"],
 )  # fmt: skip
 def test_what_is_not_clear_is_wrong_usage(finishline, standin, arguments):

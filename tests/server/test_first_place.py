@@ -10,6 +10,7 @@ from server.base.database import utc_now
 from server.verifications.first_place import Measured, Meeting, find_first_place
 from server.verifications.settle import BoardSettler
 from tests.support.build import WORKER_SYSTEM, Replay, ask_for_replay, build_report, measure
+from tests.support.workers import greet_as_servers
 
 BOARD = "/api/v1/leaderboards/digits"
 SYSTEM = {"hardware_class": "cpu-test"}
@@ -58,7 +59,7 @@ def reference(row_of, queued, client):
     return job.submission_id
 
 
-def fight(job, challenger, holder, *, qualities=None):
+def fight(job, challenger, holder, *, qualities=None, system=WORKER_SYSTEM):
     """Train the pairs of a head-to-head at these paces, a little uneven."""
     runs = []
     for index, seed in enumerate(job.seeds()):
@@ -67,7 +68,9 @@ def fight(job, challenger, holder, *, qualities=None):
         own = qualities if is_challenger else None
         (run,) = build_report([seed], seconds_per_epoch=pace, qualities=own).runs
         runs.append(replace(run, index=index))
-    answer = job.report(job.claim().json(), replace(build_report([]), runs=runs))
+    worker = {"worker": system.worker, "hardware_class": system.hardware_class}
+    lease = job.claim(**worker).json()
+    answer = job.report(lease, replace(build_report([]), runs=runs, system=system))
     assert answer.status_code == 200, answer.text
     return job.view()
 
@@ -177,6 +180,116 @@ def test_its_runs_are_on_the_quota_and_a_full_one_is_tried_again(
     job.claim()
     job.change(job.attempt_id, started_at=utc_now() - timedelta(seconds=estimate + 50))
     assert reserved() == pytest.approx(estimate + 50, abs=20)
+
+
+@pytest.fixture
+def ask(client):
+    """Asks for a head-to-head as somebody; the answer."""
+
+    def post(challenger, holder, *, by):
+        body = {"challenger": challenger, "holder": holder, "reason": "near"}
+        return client.post("/api/v1/duels", json=body, headers=by.headers)
+
+    return post
+
+
+def test_a_submitter_asks_for_a_head_to_head_near_the_holder(
+    reference, row_of, ask, queued, client, alice, bob
+):
+    """0.125 s an epoch is 4 % above the holder's, and 0.135 s 12 %."""
+    near, far = row_of(128, 0.125, by=alice), row_of(96, 0.135, by=alice)
+    assert queued() == []
+    for challenger, holder, by, status, words in (
+        (far, reference, alice, 409, "takes 1.12 times the holder's time, expected less than 1.1"),
+        (near, far, alice, 409, f"That is {reference}"),
+        (near, reference, bob, 403, "belongs to another user"),
+        (reference, near, bob, 403, "belongs to another user"),
+    ):
+        answer = ask(challenger, holder, by=by)
+        assert (answer.status_code, words in answer.json()["detail"]) == (status, True), answer.text
+
+    asked = ask(near, reference, by=alice)
+
+    assert asked.status_code == 201, asked.text
+    assert asked.json()["duel"]["threshold"] == pytest.approx(0.01 / 12)
+    uses = client.get("/api/v1/me/quota", headers=alice.headers).json()["quotas"]
+    assert {use["measure"]: use["reserved"] for use in uses}["gpu_seconds_per_month"] > 0
+    again = ask(row_of(48, 0.125, by=bob), reference, by=bob)
+    assert (again.status_code, "one at a time" in again.json()["detail"]) == (409, True)
+    (job,) = queued()
+    assert fight(job, 0.13, 0.118)["outcome"] == "not_proven"
+    again = ask(near, reference, by=alice)
+    assert (again.status_code, "meets the same holder once" in again.json()["detail"]) == (
+        409,
+        True,
+    )
+
+
+def test_a_full_quota_refuses_a_head_to_head(reference, row_of, ask, client, ada, alice):
+    near = row_of(128, 0.125)
+    body = {"gpu_seconds_per_month": 1, "reason": "-"}
+    assert client.put("/api/v1/quotas/alice", json=body, headers=ada.headers).is_success
+    refused = ask(near, reference, by=alice)
+    assert (refused.status_code, "this head-to-head will take" in refused.json()["detail"]) == (
+        403, True,
+    )  # fmt: skip
+
+
+def test_the_holder_is_the_holder_however_the_sides_are_named(reference, row_of, ask, olivia):
+    slower = row_of(128, 0.13)
+    asked = ask(reference, slower, by=olivia).json()
+    assert (asked["duel"]["challenger"], asked["duel"]["holder"]) == (slower, reference)
+
+
+def test_a_head_to_head_without_a_result_says_so(reference, row_of, queued, client, olivia):
+    faster = row_of(128, 0.1)
+    for _ in range(3):
+        (job,) = queued()
+        assert row(client, faster)["not_first"] == "lower mean, its head-to-head waits"
+        job.claim()
+        assert row(client, faster)["not_first"] == "lower mean, its head-to-head is running"
+        assert job.cancel(olivia).is_success
+        assert row(client, faster)["not_first"] == "lower mean, its head-to-head had no result"
+    assert queued() == []
+
+
+def test_one_on_another_class_moves_nothing(reference, row_of, queued, client):
+    faster = row_of(128, 0.1)
+    (job,) = queued()
+    elsewhere = replace(WORKER_SYSTEM, worker="walter-2", hardware_class="gpu-test")
+    greet_as_servers(job.database, "walter-2", "gpu-test")
+
+    ended = fight(job, 0.1, 0.118, system=elsewhere)
+
+    assert (ended["state"], ended["outcome"]) == ("done", "inconclusive")
+    assert "hardware_differs" in {reason["code"] for reason in ended["reasons"]}
+    assert rows(client)[:2] == [(1, reference), (2, faster)]
+    assert row(client, reference)["measured_runs"] == 10
+    assert row(client, faster)["not_first"] == "lower mean, its head-to-head had no result"
+    (again,) = queued()
+    assert again.verification_id != job.verification_id
+
+
+def test_one_that_waits_is_planned_anew_where_the_holder_changes(
+    reference, row_of, queued, client, olivia, bob
+):
+    holder = row_of(128, 0.1)
+    for _ in range(2):
+        (job,) = queued()
+        fight(job, 0.1, 0.118)
+    reason = {"reason": "-"}
+    address = f"/api/v1/submissions/{holder}"
+    assert client.post(f"{address}/withdrawal", json=reason, headers=olivia.headers).is_success
+    other = row_of(96, 0.09, by=bob)
+    (waits,) = queued()
+    assert waits.view()["against_id"] == reference
+    assert client.post(f"{address}/reinstatement", json=reason, headers=olivia.headers).is_success
+
+    (job,) = queued()
+
+    assert waits.view()["state"] == "cancelled"
+    view = job.view()
+    assert (view["submission_id"], view["against_id"]) == (other, holder)
 
 
 def test_a_challenger_takes_first_place_head_to_head(reference, row_of, queued, client):

@@ -96,7 +96,7 @@ API = {
     "GET /api/v1/verifications/{verification_id}/proof": PUBLIC,
     "POST /api/v1/verifications/{verification_id}/decide": ORGANISERS,
     "POST /api/v1/verifications/{verification_id}/cancel": ORGANISERS,
-    "POST /api/v1/duels": ORGANISERS,
+    "POST /api/v1/duels": SUBMITTERS,
     "GET /api/v1/keys": PUBLIC,
     "GET /api/v1/calibrations": PUBLIC,
     "POST /api/v1/calibrations": ORGANISERS,

@@ -1,4 +1,4 @@
-"""`finishline verify` and `duel`: ask for checks and follow them."""
+"""`finishline verify`: ask for checks and head-to-heads, and follow them."""
 
 from typing import Annotated
 
@@ -41,6 +41,12 @@ def verify(
     dry_run: Annotated[
         bool, Option("--dry-run", help="List the replays and their cost without queueing them.")
     ] = False,
+    head_to_head: Annotated[
+        bool,
+        Option(
+            "--head-to-head", help="Train two submissions in turn: the challenger and the holder."
+        ),
+    ] = False,
 ) -> ExitCode:
     """Request a replay: the first one as the submission's owner, others as an organiser.
 
@@ -50,8 +56,16 @@ def verify(
 
     The exit code is then 0 if it ends verified, else 3. It is 1 if several are named and all are
     skipped.
+
+    --head-to-head A B trains your submission and the holder of its board, A B B A, on one worker.
+    It ends after 5, 10, 20 or 30 pairs, as soon as the answer is clear. With --watch the exit code
+    is 0 with an answer, and 3 if it is inconclusive.
     """
     named = submissions or []
+    if head_to_head:
+        if len(named) != 2 or benchmark or status or dry_run or kind != "replay":
+            raise UsageError("--head-to-head takes two submission ids, --watch and --reason.")
+        return _meet(server, screen, *named, watch=watch, reason=reason)
     if bool(named) == (benchmark is not None) or (status is not None and benchmark is None):
         raise UsageError("Pass submission ids, or --benchmark with an optional --status.")
     several = benchmark is not None or dry_run or len(named) > 1
@@ -137,22 +151,16 @@ def request_verification(
     return view
 
 
-@asks_server
-def duel(
+def _meet(
     server: ServerClient,
     screen: Screen,
-    challenger: Annotated[str, Argument(help="Id of submission A, the challenger.")],
-    holder: Annotated[str, Argument(help="Id of submission B, which holds the record.")],
-    watch: Annotated[
-        bool, Option("--watch", help="Show the runs and wait for the verdict.")
-    ] = False,
-    reason: Annotated[str | None, Option(help="Reason, shown with it.")] = None,
+    challenger: str,
+    holder: str,
+    *,
+    watch: bool,
+    reason: str | None,
 ) -> ExitCode:
-    """Train two submissions in turn, A B B A, on one worker (organisers only).
-
-    It ends after 5, 10, 20 or 30 pairs, as soon as the answer is clear. With --watch the exit code
-    is 0 with an answer, and 3 if it is inconclusive.
-    """
+    """Request a head-to-head, and follow its pairs to the last verification."""
     body = {"challenger": challenger, "holder": holder, "reason": reason}
     view = _follow(server, server.post("/duels", body), screen, watch=watch, what="Head-to-head")
     while watch and view.get("outcome") == "continues" and view["duel"]["continued_by"]:
