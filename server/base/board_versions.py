@@ -9,13 +9,13 @@ import logging
 import sqlite3
 import threading
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable
 from typing import Any, TypeVar, cast
 
 from sqlalchemy import delete, insert, select
 from sqlalchemy.orm import Session
 
-from server.base.database import INSERTS, OUTAGES, Database, locks_rows, state_of
+from server.base.database import INSERTS, OUTAGES, Database, state_of
 from server.base.models import Board, BoardChange
 from server.base.viewer import seeing_as_anybody
 
@@ -35,18 +35,6 @@ _RAISING = {
 _NOTE = insert(BoardChange)
 
 
-def lock_boards(session: Session, benchmark_ids: Iterable[str]) -> None:
-    """Lock the boards of benchmarks until this transaction ends.
-
-    A transaction locks its board before it changes any submission or pool: decision 0030.
-    """
-    if not locks_rows(session):
-        return
-    wanted = select(Board.benchmark_id).where(Board.benchmark_id.in_(set(benchmark_ids)))
-    # By the connection: the session would first write its changes of submissions.
-    session.connection().execute(wanted.order_by(Board.benchmark_id).with_for_update())
-
-
 def raise_board_version(
     session: Session, benchmark_id: str, *, submission_id: str | None = None
 ) -> None:
@@ -57,7 +45,6 @@ def raise_board_version(
     """
     raising = _RAISING[session.get_bind().dialect.name]
     first = {"benchmark_id": benchmark_id, "version": 1}
-    # By the connection, before the session writes its changes: the board is locked first.
     version = session.connection().execute(raising, first).scalar_one()
     if submission_id is not None:
         _note_change(session, benchmark_id, version, submission_id)
@@ -65,8 +52,7 @@ def raise_board_version(
 
 def raise_all_board_versions(session: Session) -> None:
     """Mark every benchmark's boards as changed: by a price, which may be of any submission."""
-    # In the database's order, as lock_boards: its collation is not Python's.
-    for benchmark_id in session.scalars(select(Board.benchmark_id).order_by(Board.benchmark_id)):
+    for benchmark_id in session.scalars(select(Board.benchmark_id)):
         raise_board_version(session, benchmark_id)
 
 

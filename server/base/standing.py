@@ -172,24 +172,6 @@ def find_verification(session: Session, verification_id: str) -> Verification:
     return verification
 
 
-def lock_verification(
-    session: Session, verification_id: str, *, skip_locked: bool = False
-) -> Verification | None:
-    """A verification that nobody else changes until this transaction ends, as it is now.
-
-    Whatever ends or moves a verification locks it first and its attempts after it, so that a
-    cancellation, a report and a lease that runs out take turns; decision 0030 has the order of all
-    locks. None if there is no such
-    verification, or with `skip_locked` if another transaction has it.
-    """
-    return session.scalar(
-        select(Verification)
-        .where(Verification.id == verification_id)
-        .with_for_update(skip_locked=skip_locked)
-        .execution_options(populate_existing=True)
-    )
-
-
 def verification_under_way(
     session: Session, submission_id: str, *, kind: str | None = None
 ) -> str | None:

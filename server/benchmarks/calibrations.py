@@ -33,22 +33,6 @@ def find_calibration(session: Session, calibration_id: str) -> Calibration:
     return calibration
 
 
-def lock_calibration(session: Session, calibration_id: str) -> Calibration:
-    """Lock a calibration until this transaction ends. Raises NotFoundError.
-
-    A transaction that also holds a verification locks that one first. An inserted run holds a
-    share lock on its calibration's key, which this lock allows: two chunks that end at once would
-    wait for each other otherwise.
-    """
-    find_calibration(session, calibration_id)
-    return session.scalars(
-        select(Calibration)
-        .where(Calibration.id == calibration_id)
-        .with_for_update(of=Calibration, key_share=True)
-        .execution_options(populate_existing=True)
-    ).one()
-
-
 def list_calibrations(
     session: Session, *, benchmark_id: str | None, limit: int
 ) -> list[Calibration]:

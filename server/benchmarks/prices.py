@@ -236,9 +236,7 @@ def _add(session: Session, caller: Caller, wanted: PriceCreate) -> PriceRow:
 
 
 def _require_standing(session: Session, price_id: int) -> None:
-    # Locked, so that of two corrections of one entry the second sees the first.
     find_price(session, price_id)
-    session.execute(select(PriceRow.id).where(PriceRow.id == price_id).with_for_update())
     successor = session.scalar(select(PriceRow.id).where(PriceRow.supersedes == price_id))
     if successor is not None:
         raise ConflictError(

@@ -106,7 +106,7 @@ def claim(session: Session, wanted: Claimed) -> bool:
 
 def settle(session: Session, delivery_id: int, answer: Answer, *, claims: int) -> None:
     """Store the outcome of a try. A failure counts only if no process has claimed it since."""
-    delivery = _lock(session, delivery_id)
+    delivery = session.get(Delivery, delivery_id)
     if delivery is None or delivery.state != "waiting":
         return
     now = utc_now()
@@ -118,19 +118,6 @@ def settle(session: Session, delivery_id: int, answer: Answer, *, claims: int) -
     elif delivery.claims == claims:
         delivery.tries = _with_try(delivery, answer, now)
         _put_off(session, delivery, answer, now)
-
-
-def _lock(session: Session, delivery_id: int) -> Delivery | None:
-    """Lock a delivery until this transaction ends, and its webhook before it.
-
-    The outcome of one message changes the webhook and its other deliveries, so two transactions
-    that settle messages of one webhook take turns at the webhook.
-    """
-    hook_id = session.scalar(select(Delivery.webhook_id).where(Delivery.id == delivery_id))
-    if hook_id is not None:
-        locked = {"key_share": True}
-        session.get(Webhook, hook_id, with_for_update=locked, populate_existing=True)
-    return session.get(Delivery, delivery_id, with_for_update={"of": Delivery})
 
 
 def _with_try(delivery: Delivery, answer: Answer, now: datetime) -> list[Any]:

@@ -71,11 +71,7 @@ def spread(database: Database, benchmarks: Mapping[str, Benchmark]) -> int:
 def _take(session: Session) -> list[NoticeEvent]:
     now = utc_now()
     events = session.scalars(
-        select(NoticeEvent)
-        .where(is_due(now))
-        .order_by(NoticeEvent.created_at)
-        .limit(BATCH)
-        .with_for_update(skip_locked=True)
+        select(NoticeEvent).where(is_due(now)).order_by(NoticeEvent.created_at).limit(BATCH)
     ).all()
     taken = [event.id for event in events]
     session.execute(
@@ -138,7 +134,7 @@ Records = dict[str, RecordView]
 
 
 def _look_for_records(database: Database, benchmarks: Mapping[str, Benchmark]) -> Records:
-    """Records of the benchmarks in question, found before any row is locked."""
+    """Records of the benchmarks in question, found before the transaction."""
     with database.read() as session:
         asked = session.scalars(
             select(NoticeEvent.benchmark_id)

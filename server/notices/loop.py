@@ -179,8 +179,7 @@ class NoticeLoop:
         with self._database.read() as session:
             wanted = first_due(session, with_mail=self._with_mail, limit=PLACES * 4)
         for item in self._with_places(wanted):
-            # One transaction each, so that no claim waits for another.
-            with self._database.write() as session:
+            with self._database.write_beside() as session:
                 won = claim(session, item)
             if won:
                 with self._lock:

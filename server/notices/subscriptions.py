@@ -27,7 +27,6 @@ from server.notices.webhooks import check_url, new_secret
 from server.people.audit import Subject as AuditSubject
 from server.people.audit import record
 from server.people.dependencies import Caller
-from server.submissions.quotas import lock_user
 
 
 def list_webhooks(session: Session, caller: Caller) -> list[Webhook]:
@@ -57,7 +56,7 @@ def list_deliveries(
 
 def find_delivery(session: Session, hook: Webhook, delivery_id: int) -> Delivery:
     """Find a delivery of a webhook. Raises NotFoundError."""
-    delivery = session.get(Delivery, delivery_id, with_for_update={"of": Delivery})
+    delivery = session.get(Delivery, delivery_id)
     if delivery is None or delivery.webhook_id != hook.id:
         raise no_such("delivery", delivery_id, of=f"Webhook {hook.id} has no")
     return delivery
@@ -105,7 +104,6 @@ def make_webhook(
     """Create a webhook of the caller's, with a secret that its response shows once."""
     require_wanted(services, caller, wanted)
     check_url(wanted.url, private_allowed=services.settings.webhook_private_addresses)
-    lock_user(session, caller.user_id)
     if len(list_webhooks(session, caller)) >= MOST_WEBHOOKS:
         raise ConflictError(f"You have {MOST_WEBHOOKS} webhooks; delete one first.")
     hook = Webhook(
@@ -154,7 +152,6 @@ def switch_on(hook: Webhook) -> None:
 
 def delete_webhook(session: Session, caller: Caller, hook: Webhook) -> None:
     """Delete a webhook with its deliveries; a try under way is finished."""
-    session.refresh(hook, with_for_update=True)
     of_hook = Delivery.webhook_id == hook.id
     events = session.scalars(select(Delivery.event_id).where(of_hook)).all()
     session.execute(delete(Delivery).where(of_hook))
@@ -230,7 +227,6 @@ def subscribe(
     if services.settings.smtp_url is None:
         raise ConflictError("This server sends no mail; use a webhook for the same events.")
     require_wanted(services, caller, wanted)
-    lock_user(session, caller.user_id)
     if len(list_mails(session, caller)) >= MOST_ADDRESSES:
         raise ConflictError(f"You have {MOST_ADDRESSES} mail subscriptions; end one first.")
     now = utc_now()

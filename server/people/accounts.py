@@ -17,7 +17,6 @@ from sqlalchemy import (
     func,
     literal,
     select,
-    text,
     union_all,
     update,
 )
@@ -33,8 +32,6 @@ from server.people.audit import Actor, Subject, record
 from server.people.names import fault_in, skeletons
 
 log = logging.getLogger(__name__)
-# Any number that no other lock of this database has.
-LOCK = 0x66696E6E616D65
 # The name of an account that was erased.
 FORMER = re.compile(r"former-\d+")
 # Names under which the server itself acts, in the audit log and elsewhere.
@@ -45,7 +42,7 @@ MOST_TOKENS = 20
 
 
 def require_new_name(session: Session, name: str, *, user_id: int | None = None) -> None:
-    """Lock names, so that nobody takes a similar one until the end of the transaction.
+    """Refuse a name that is like another one.
 
     A user's display name may be like the name of their own account: `user_id` says whose it is.
     Raises ContentError about its form, ConflictError naming the similar name. Existing names stay
@@ -58,8 +55,6 @@ def require_new_name(session: Session, name: str, *, user_id: int | None = None)
     is_under = any(shape.startswith("server.") for shape in skeletons(name))
     if is_under or not _bare(name).isdisjoint(RESERVED):
         raise ContentError(f"The name {name!r} is kept for the server itself. Choose another one.")
-    if session.get_bind().dialect.name == "postgresql":
-        session.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
     others = User.id.is_distinct_from(user_id)
     taken: CompoundSelect[Any] = union_all(
         select(literal("a user"), User.name).where(others),
@@ -183,7 +178,6 @@ def create_token(
 
 def require_room(session: Session, user: User) -> None:
     """Raise ConflictError if a user has as many live tokens as one user may have."""
-    session.execute(select(User.id).where(User.id == user.id).with_for_update())
     living = Token.revoked_at.is_(None) & (
         Token.expires_at.is_(None) | (Token.expires_at > utc_now())
     )
@@ -284,7 +278,7 @@ def note_use(database: Database, holder: Holder) -> None:
     if holder.last_used_at is not None and now - holder.last_used_at < USED_EVERY:
         return
     try:
-        with database.write() as session:
+        with database.write_beside() as session:
             session.execute(
                 update(Token).where(Token.id == holder.token_id).values(last_used_at=now)
             )

@@ -12,13 +12,11 @@ from sqlalchemy import select, text, update
 from sqlalchemy.orm import Session
 
 from finishline.rules.proof.hash_chain import FIRST_PREVIOUS, HASHED, Head, record_sha256
-from server.base.database import locks_rows, moment_text, utc_now
+from server.base.database import moment_text, utc_now
 from server.base.events import AuditDayEnded, emit
 from server.base.models import AuditRecord
 
 Values = dict[str, Any]
-# Any number that no other lock of this database has.
-LOCK = 0x66696E6973686C
 TRIGGER = "audit_log_refuses"
 # The fields of a record that may name a person.
 REDACTED = ("actor", "subject_id", "reason", "before", "after")
@@ -67,13 +65,8 @@ def record(
     before: Values | None,
     after: Values | None,
 ) -> AuditRecord:
-    """Add a record of this transaction's change; it is kept if and only if that commits.
-
-    Call it last: on PostgreSQL it waits for every other transaction that has written to the log,
-    so the caller must hold no lock that those still need.
-    """
+    """Add a record of this transaction's change; it is kept if and only if that commits."""
     session.flush()
-    _take_turns(session)
     head = read_head(session)
     row: Values = {
         "id": head.id + 1,
@@ -101,12 +94,6 @@ def _tell_day_end(session: Session, head: Head, now: datetime) -> None:
     at = session.scalar(select(AuditRecord.at).where(AuditRecord.id == head.id))
     if at is not None and at.date() < now.date():
         emit(session, AuditDayEnded(head.id, head.sha256, at))
-
-
-def _take_turns(session: Session) -> None:
-    """Lock the log until the end of the transaction."""
-    if locks_rows(session):
-        session.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
 
 
 def read_head(session: Session) -> Head:
@@ -181,7 +168,6 @@ def redact(session: Session, rename: Callable[[Any], Any]) -> dict[int, str]:
     trigger that refuses changes is away for this transaction's moment alone.
     """
     session.flush()
-    _take_turns(session)
     changed, updates = {}, []
     query = select(AuditRecord).order_by(AuditRecord.id)
     for row in session.scalars(query.execution_options(yield_per=ROWS_AT_ONCE)):

@@ -42,15 +42,12 @@ from server.people.dependencies import Caller
 from server.people.users import find_person
 
 ASKED = "user.ask-erasure"
-# Names and prose about what people did; the content of submissions is not among them. Rows are
-# locked in the order of decision 0030.
-BEFORE_BOARDS: tuple[InstrumentedAttribute[Any], ...] = (
+# Names and prose about what people did; the content of submissions is not among them.
+COLUMNS: tuple[InstrumentedAttribute[Any], ...] = (
     Verification.reason,
     Verification.reasons,
     Verification.decision_reason,
     Attempt.failure,
-)
-COLUMNS: tuple[InstrumentedAttribute[Any], ...] = (
     Submission.withdrawn_by,
     Submission.withdrawn_because,
     Submission.waivers,
@@ -104,8 +101,6 @@ def erase_user(session: Session, caller: Caller, name: str) -> User:
     Tokens, sessions, links, webhooks, mails, e-mail and the identity end.
     """
     user = find_person(session, name)
-    # Rows that refer to the user are inserted meanwhile, until the name changes.
-    session.refresh(user, with_for_update={"key_share": True})
     former = former_name(user.id)
     if user.id == caller.user_id:
         raise ConflictError("Only another admin can erase your account.")
@@ -114,10 +109,7 @@ def erase_user(session: Session, caller: Caller, name: str) -> User:
     names = (name, *_display_names(session, user))
     rename = _rename(session, user, names, former)
     words = (*names, *([user.email] if user.email else []))
-    for column in BEFORE_BOARDS:
-        _rewrite(session, column, words, rename)
     raise_all_board_versions(session)
-    # After the boards: a report holds its board while it inserts rows that refer to its submitter.
     _end_access(session, user)
     user.name, user.email, user.display_name = former, None, None
     user.issuer = user.subject = None

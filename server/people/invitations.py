@@ -32,7 +32,7 @@ from server.people.accounts import (
 )
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller, caller_of
-from server.people.token_issue import lock_tokens, may_give
+from server.people.token_issue import may_give
 from server.people.users import find_organisation, set_display_name
 from server.people.views import (
     LONGEST_LINK_DAYS,
@@ -189,9 +189,6 @@ def require_open(found: Invitation) -> None:
 def join(session: Session, code: str, wanted: Joining, *, source: str) -> NewToken:
     """Make a user by a link, with their first token."""
     found = find_invitation(session, code)
-    # A revocation of its maker's token at the same time includes this link, or waits.
-    lock_tokens(session, [found.made_with])
-    session.refresh(found, ["uses", "revoked_at"], with_for_update=True)
     require_open(found)
     _require_address(found, wanted.email)
     try:

@@ -43,7 +43,7 @@ def signed_in_or_none(request: Request, services: Services) -> SignedIn | None:
         return None
     note_signed_in(secret, found.token.role, found.token.user_id)
     if is_stale(found):
-        with services.database.write() as session:
+        with services.database.write_beside() as session:
             note_seen(session, secret)
     return _signed_in(found, secret)
 

@@ -1,6 +1,5 @@
 """Make, list and revoke tokens, with their lineage."""
 
-from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from sqlalchemy import or_, select, update
@@ -33,13 +32,8 @@ from server.people.views import OwnTokenCreate, TokenCreate
 
 
 def require_maker(session: Session, token_id: int) -> Token:
-    """Lock the token that another is made with until that one is stored.
-
-    A revocation at the same time then includes it. Raises NotSignedInError if that came first.
-    """
-    lock_tokens(session, {token_id})
+    """The token that another is made with. Raises NotSignedInError if it was revoked."""
     maker = session.get_one(Token, token_id)
-    session.refresh(maker, ["revoked_at"])
     if maker.revoked_at is not None:
         raise NotSignedInError("This token was revoked; ask an organiser for a new one.")
     return maker
@@ -50,13 +44,9 @@ def revoke_line(session: Session, actor: Actor, token_id: int) -> list[int]:
 
     Links by which people join, made with any of them, end too.
     """
-    ids: set[int] = set()
-    # One that is made meanwhile is seen once its maker is locked.
-    while (found := _line(session, token_id)) != ids:
-        ids = found
-        lock_tokens(session, ids)
+    ids = _line(session, token_id)
     living = select(Token).where(Token.id.in_(ids), Token.revoked_at.is_(None)).order_by(Token.id)
-    ended = list(session.scalars(living, execution_options={"populate_existing": True}))
+    ended = list(session.scalars(living))
     now = utc_now()
     for token in ended:
         record_revocation(session, actor, token, at=now, named=token_id)
@@ -73,11 +63,6 @@ def _line(session: Session, token_id: int) -> set[int]:
     line = select(Token.id).where(Token.id == token_id).cte(recursive=True)
     line = line.union(select(Token.id).where(Token.made_with == line.c.id))
     return set(session.scalars(select(line.c.id)))
-
-
-def lock_tokens(session: Session, ids: Iterable[int]) -> None:
-    """Lock tokens in the order of their ids, which prevents deadlocks."""
-    session.execute(select(Token.id).where(Token.id.in_(ids)).order_by(Token.id).with_for_update())
 
 
 # Roles of tokens that an organiser may give and end, and roles of their users; beside one's own.

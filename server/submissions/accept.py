@@ -42,7 +42,7 @@ from server.submissions.rows import (
     source_row,
     submission_row,
 )
-from server.submissions.service import find_submission, id_under_key, lock_submissions
+from server.submissions.service import find_submission, id_under_key
 from server.submissions.sources import require_parent
 from server.submissions.upload import CodeUpload, LogUpload, Upload
 
@@ -280,7 +280,6 @@ def _name_source(services: Services, caller: Caller, upload: Upload, earlier: Ac
     if upload.source_commit is None:
         return
     with services.database.write() as session:
-        lock_submissions(session, earlier.submission_id)
         submission = session.get_one(Submission, earlier.submission_id)
         published = submission.published
         source = source_row(submission.benchmark_id, upload.source_commit)
@@ -316,7 +315,6 @@ def _store(new: NewSubmission) -> Accepted:
         if new.upload.archive:
             _record_import(session, new, submission)
         else:
-            # After the version: on PostgreSQL another request with the same logs was waited for.
             refuse_same_logs(session, submission, new.runs)
             emit(session, SubmissionAccepted(submission))
             _link_or_verify(session, new, submission)
@@ -384,9 +382,7 @@ def _link_or_verify(session: Session, new: NewSubmission, submission: Submission
     emit(session, VerificationWanted(submission, new.caller.user_id, reserved))
 
 
-def reserve(
-    session: Session, new: NewSubmission, submission: Submission, *, lock: bool = True
-) -> float | None:
+def reserve(session: Session, new: NewSubmission, submission: Submission) -> float | None:
     """Accelerator seconds of the first verification on the submitter's quota; None if not counted.
 
     Raises UsedUpError or NotAllowedError without room for them.
@@ -399,7 +395,6 @@ def reserve(
         submission,
         user_id=new.caller.user_id,
         kind="replay" if new.package is None else "entry",
-        lock=lock,
         benchmark=new.benchmark,
     )
 

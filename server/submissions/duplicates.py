@@ -148,7 +148,7 @@ def replace_original(session: Session, original: Submission) -> None:
     original.pool_id = None
     for each in (original, first, *others):
         raise_board_version(session, each.benchmark_id, submission_id=each.id)
-    session.flush()  # A listener that locks the submission reads it again.
+    session.flush()
     emit(session, OriginalReplaced(first, original))
 
 

@@ -69,7 +69,7 @@ def _preview(new: NewSubmission) -> SubmissionPreview:
         admit_new(session, new)
         submission = new.show()
         if new.package is not None:
-            reserve(session, new, submission, lock=False)
+            reserve(session, new, submission)
         elif not new.upload.archive:
             refuse_same_logs(session, submission, new.runs)
         runs = [RunView(**run) for run in new.runs]

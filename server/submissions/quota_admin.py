@@ -22,7 +22,6 @@ from server.submissions.quotas import (
     MEASURES,
     allowances,
     default_allowances,
-    lock_user,
     use_of_gpu_seconds,
     use_of_submissions,
 )
@@ -95,7 +94,7 @@ def change_quota(session: Session, caller: Caller, name: str, wanted: QuotaSet) 
     if wanted.submissions_per_day is None and wanted.gpu_seconds_per_month is None:
         raise ContentError("Nothing to set: pass submissions_per_day or gpu_seconds_per_month.")
     user = find_user(session, name)
-    before = lock_user(session, user.id) or {}
+    before = user.quota or {}
     after = dict(before)
     for measure in MEASURES:
         amount = getattr(wanted, measure)

@@ -52,29 +52,16 @@ def default_allowances(settings: Settings) -> dict[Measure, int | None]:
     return {name: None if isinstance(most, str) else most for name, most in allowed.items()}
 
 
-def allowances(
-    session: Session, settings: Settings, user_id: int, *, lock: bool = False
-) -> dict[Measure, int | None]:
-    """Return the limits of a user, with `lock` under the lock of `lock_user`."""
-    override = lock_user(session, user_id) if lock else session.get_one(User, user_id).quota
+def allowances(session: Session, settings: Settings, user_id: int) -> dict[Measure, int | None]:
+    """Return the limits of a user."""
+    override = session.get_one(User, user_id).quota
     defaults = default_allowances(settings)
     return {measure: (override or {}).get(measure, most) for measure, most in defaults.items()}
 
 
-def lock_user(session: Session, user_id: int) -> dict[str, int | None] | None:
-    """Lock a user until the transaction ends, and return their override.
-
-    So two requests of one user are counted one after the other. Other rows may refer to the user
-    meanwhile. SQLite has one writer anyway.
-    """
-    query = select(User.quota).where(User.id == user_id).with_for_update(key_share=True)
-    override: dict[str, int | None] | None = session.scalars(query).one()
-    return override
-
-
 def require_room_for_submission(session: Session, settings: Settings, *, user_id: int) -> None:
     """Raise UsedUpError unless the user's daily quota has room."""
-    allowed = allowances(session, settings, user_id, lock=True)["submissions_per_day"]
+    allowed = allowances(session, settings, user_id)["submissions_per_day"]
     if allowed is not None:
         use = use_of_submissions(session, user_id, allowed=allowed)
         made = count_text(round(use.used), "submission")
@@ -91,27 +78,23 @@ def reserve_replay(
     user_id: int,
     kind: str,
     wishes: Mapping[str, int] | None = None,
-    lock: bool = True,
     benchmark: Benchmark | None = None,
 ) -> float:
-    """Estimate a verification's accelerator seconds, if the user's quota has room for them.
-
-    Without `lock` the room may be taken by another request.
-    """
+    """Estimate a verification's accelerator seconds, if the user's quota has room for them."""
     benchmark = benchmark or definition(session, submission.benchmark_sha256)
     expected = Estimator(session, kind, wishes or {}).estimate(
         submission, benchmark, claim_of(submission)
     )
     wanted = expected.seconds * devices(kind, expected.accelerators)
-    require_gpu_seconds(session, settings, wanted, user_id=user_id, what="this replay", lock=lock)
+    require_gpu_seconds(session, settings, wanted, user_id=user_id, what="this replay")
     return wanted
 
 
 def require_gpu_seconds(
-    session: Session, settings: Settings, wanted: float, *, user_id: int, what: str, lock: bool
+    session: Session, settings: Settings, wanted: float, *, user_id: int, what: str
 ) -> None:
     """Raise UsedUpError or NotAllowedError unless the user's quota has room for so many."""
-    allowed = allowances(session, settings, user_id, lock=lock)["gpu_seconds_per_month"]
+    allowed = allowances(session, settings, user_id)["gpu_seconds_per_month"]
     if allowed is not None:
         use = use_of_gpu_seconds(session, user_id, allowed=allowed, wanted=wanted)
         told = (

@@ -28,7 +28,7 @@ from server.submissions.rows import (
     run_figures,
     stored_figures,
 )
-from server.submissions.service import find_submission, lock_submissions, runs_with_curves
+from server.submissions.service import find_submission, runs_with_curves
 from server.submissions.upload import LogFiles
 from server.submissions.waivers import is_waived
 
@@ -169,7 +169,6 @@ def _store(
     changes: Sequence[Change],
 ) -> None:
     with services.database.write() as session:
-        lock_submissions(session, scored_before.id)
         submission = find_submission(session, scored_before.id)
         if submission.benchmark_sha256 != scored_before.benchmark_sha256:
             raise ConflictError("It was scored under another definition meanwhile; try again.")

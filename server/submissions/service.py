@@ -1,4 +1,4 @@
-"""Find, lock and list submissions, and read the times of their runs, for all packages."""
+"""Find and list submissions, and read the times of their runs, for all packages."""
 
 import re
 from collections import defaultdict
@@ -9,8 +9,6 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, or_, select
 from sqlalchemy.orm import Session, joinedload, undefer
 
-from server.base.board_versions import lock_boards
-from server.base.database import locks_rows
 from server.base.errors import ContentError, NotFoundError, no_such
 from server.base.models import BenchmarkDefinition, RunRow, Submission, TrainingPackage
 from server.base.paging import CURSOR_PATTERN
@@ -30,17 +28,6 @@ def find_submission(session: Session, submission_id: str) -> Submission:
     if submission is None:
         raise no_such("submission", submission_id)
     return submission
-
-
-def lock_submissions(session: Session, *submission_ids: str) -> None:
-    """Lock submissions until this transaction ends, and their boards before them."""
-    if not locks_rows(session):
-        return
-    chosen = Submission.id.in_(submission_ids)
-    lock_boards(session, session.scalars(select(Submission.benchmark_id).where(chosen)))
-    ordered = select(Submission.id).where(chosen).order_by(Submission.id)
-    # Rows that refer to a submission may be inserted meanwhile: its key never changes.
-    session.execute(ordered.with_for_update(key_share=True))
 
 
 def find_run(session: Session, submission_id: str, index: int) -> RunRow:

@@ -17,7 +17,7 @@ from server.base.request_context import note
 from server.base.services import ServicesDep
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller, OrganiserDep
-from server.submissions.service import find_submission, lock_submissions
+from server.submissions.service import find_submission
 from server.submissions.withdrawals import WithdrawalCreate, view_of
 
 
@@ -39,7 +39,7 @@ def waive(
     session: Session, caller: Caller, submission_id: str, *, rule: str, reason: str
 ) -> Submission:
     """Waive a rule that a result breaks, for organisers. Written to the audit log."""
-    submission = _locked(session, submission_id)
+    submission = find_submission(session, submission_id)
     waived = [waiver["rule"] for waiver in submission.waivers or ()]
     if rule in waived:
         raise ConflictError(f"{rule} is waived already for submission {submission_id}.")
@@ -59,7 +59,7 @@ def revoke_waiver(
     session: Session, caller: Caller, submission_id: str, *, rule: str, reason: str
 ) -> Submission:
     """Take a waiver back, for organisers; written to the audit log. Raises NotFoundError."""
-    submission = _locked(session, submission_id)
+    submission = find_submission(session, submission_id)
     waiver = next((each for each in submission.waivers or () if each["rule"] == rule), None)
     if waiver is None:
         raise NotFoundError(f"{rule[:80]!r} is not waived for submission {submission_id}.")
@@ -71,13 +71,6 @@ def is_waived(submission: Submission, result: Mapping[str, Any]) -> bool:
     """Whether every rule that a result of the submission breaks is waived for it, one at least."""
     waived = [waiver["rule"] for waiver in submission.waivers or ()]
     return bool(waived) and not broken_rules(result.get("violations", ()), waived)
-
-
-def _locked(session: Session, submission_id: str) -> Submission:
-    submission = find_submission(session, submission_id)
-    lock_submissions(session, submission.id)
-    session.refresh(submission, ["waivers", "eligible", "result"])
-    return submission
 
 
 def _set(

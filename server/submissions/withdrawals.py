@@ -19,14 +19,14 @@ from server.base.models import Submission, Verification
 from server.base.models.visibility import may_see
 from server.base.request_context import note
 from server.base.services import ServicesDep
-from server.base.standing import OPEN, find_verification, lock_verification, standing
+from server.base.standing import OPEN, find_verification, standing
 from server.benchmarks.prices import BookCosts
 from server.benchmarks.queries import definition
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller, OrganiserDep, SubmitterDep
 from server.people.signed_in import viewer_for
 from server.submissions.duplicates import bring_back
-from server.submissions.service import find_submission, lock_submissions
+from server.submissions.service import find_submission
 from server.submissions.views import submission_view
 
 
@@ -45,15 +45,9 @@ def withdraw(session: Session, caller: Caller, submission_id: str, reason: str) 
     unlucky one would be withdrawn and requested again.
     """
     submission = _find_own(session, caller, submission_id)
-    # Before the board and the submission, as for a report.
     cancelled = _open_verifications(session, submission_id)
-    for verification_id in cancelled:
-        lock_verification(session, verification_id)
-    _lock(session, submission)
     if submission.withdrawn_at is not None:
         raise ConflictError(f"Submission {submission_id} is withdrawn already.")
-    if set(_open_verifications(session, submission_id)) - set(cancelled):
-        raise ConflictError("A verification was requested at the same time; try again.")
     submission.withdrawn_at = utc_now()
     submission.withdrawn_by = caller.name
     submission.withdrawn_because = reason
@@ -71,7 +65,6 @@ def withdraw(session: Session, caller: Caller, submission_id: str, reason: str) 
 def reinstate(session: Session, caller: Caller, submission_id: str, reason: str) -> Submission:
     """Let a withdrawn submission rank again, for organisers. Written to the audit log."""
     submission = find_submission(session, submission_id)
-    _lock(session, submission)
     if submission.withdrawn_at is None:
         raise ConflictError(f"Submission {submission_id} is not withdrawn.")
     before = _logged(submission)
@@ -101,13 +94,8 @@ def _find_own(session: Session, caller: Caller, submission_id: str) -> Submissio
     )
 
 
-def _lock(session: Session, submission: Submission) -> None:
-    lock_submissions(session, submission.id)
-    session.refresh(submission, ["withdrawn_at", "withdrawn_by", "withdrawn_because", "status"])
-
-
 def _open_verifications(session: Session, submission_id: str) -> Sequence[str]:
-    """Ids of the verifications that a withdrawal ends, in the order of their locks.
+    """Ids of the verifications that a withdrawal ends.
 
     A cross-check is none of them: the replay that waits for it goes on.
     """

@@ -21,7 +21,7 @@ from finishline.rules.verification.messages import (
     WorkerHello,
 )
 from finishline.rules.verification.purposes import DUEL
-from server.base.board_versions import lock_boards, raise_board_version
+from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.base.errors import ConflictError, ContentError
 from server.base.events import VerificationChanged, emit
@@ -30,7 +30,7 @@ from server.people.accounts import hash_token
 from server.people.dependencies import Caller
 from server.verifications.holds import refuse_held
 from server.verifications.jobs import why_over_limit
-from server.verifications.queries import find_attempt, lock_attempt
+from server.verifications.queries import find_attempt
 from server.verifications.service import (
     follow_check,
 )
@@ -47,7 +47,7 @@ def lease_attempt(
 
     One UPDATE decides: a message delivered twice, or late, finds the attempt taken.
     """
-    attempt = lock_attempt(session, attempt_id)
+    attempt = find_attempt(session, attempt_id)
     require_own_name(session, request.worker, caller)
     if attempt.state == "queued" and attempt.sent_to != request.worker:
         raise ConflictError(
@@ -58,8 +58,6 @@ def lease_attempt(
     secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
     now = utc_now()
     lease, submission = attempt.verification.lease_seconds, attempt.verification.submission
-    if submission is not None:  # Before the attempt, which names a token.
-        lock_boards(session, [submission.benchmark_id])
     claimed = session.execute(
         update(Attempt)
         .where(

@@ -18,16 +18,15 @@ from finishline.rules.verification.purposes import CALIBRATION
 from server.base.database import utc_now
 from server.base.errors import ConflictError, ContentError
 from server.base.events import CalibrationAdopted, emit
-from server.base.models import BenchmarkDefinition, Calibration
+from server.base.models import Calibration
 from server.base.services import Services
-from server.base.standing import OPEN, lock_verification
+from server.base.standing import OPEN
 from server.benchmarks.calibrations import (
     adopted_calibration,
     chunk_sizes,
     chunks_of,
     find_calibration,
     finished_runs,
-    lock_calibration,
     reference_runs,
     why_not_adoptable,
 )
@@ -73,7 +72,7 @@ def go_on_with_calibration(
     session: Session, caller: Caller, calibration_id: str, wanted: CalibrationContinue
 ) -> Calibration:
     """Queue the missing runs of every batch size, those of failed chunks included."""
-    calibration = lock_calibration(session, calibration_id)
+    calibration = find_calibration(session, calibration_id)
     if calibration.adopted_at is not None:
         raise ConflictError(
             f"Calibration {calibration_id} is adopted and cannot be changed; start another one."
@@ -96,17 +95,12 @@ def go_on_with_calibration(
 def end_calibration(session: Session, caller: Caller, calibration_id: str) -> Calibration:
     """Cancel the chunks under way and keep the finished runs."""
     find_calibration(session, calibration_id)
-    # A report locks its verification before the calibration, so all of them are locked first.
-    locked = [
-        lock_verification(session, chunk.id)
-        for chunk in sorted(chunks_of(session, calibration_id), key=lambda chunk: chunk.id)
-    ]
-    under_way = [chunk for chunk in locked if chunk is not None and chunk.state in OPEN]
+    under_way = [chunk for chunk in chunks_of(session, calibration_id) if chunk.state in OPEN]
     if not under_way:
         raise ConflictError(f"Calibration {calibration_id} has no runs under way.")
     for chunk in under_way:
         cancel_verification(session, chunk)
-    calibration = lock_calibration(session, calibration_id)
+    calibration = find_calibration(session, calibration_id)
     if not has_every_run(session, calibration):
         calibration.state = "cancelled"
     _record(session, caller, "calibration.cancel", calibration, None, {"state": calibration.state})
@@ -117,7 +111,7 @@ def adopt_calibration(
     session: Session, calibration_id: str, *, adopted_by: Caller, reason: str
 ) -> Calibration:
     """Judge verifications planned from this moment for its definition by this calibration."""
-    calibration = lock_calibration(session, calibration_id)
+    calibration = find_calibration(session, calibration_id)
     if calibration.adopted_at is not None:
         raise ConflictError(f"Calibration {calibration_id} is adopted already.")
     if calibration.state == "running":
@@ -181,12 +175,6 @@ def _precision_to_train(benchmark: Benchmark, wanted: PrecisionName | None) -> P
 
 
 def _next_version(session: Session, benchmark: Benchmark) -> int:
-    # Two calibrations that start at once take turns at the definition's row.
-    session.execute(
-        select(BenchmarkDefinition.sha256)
-        .where(BenchmarkDefinition.benchmark_id == benchmark.benchmark_id)
-        .with_for_update(key_share=True)
-    )
     latest = session.scalar(
         select(func.max(Calibration.version)).where(
             Calibration.benchmark_id == benchmark.benchmark_id

@@ -23,7 +23,6 @@ from server.base.standing import (
     OPEN,
     claim_of,
     is_published,
-    lock_verification,
     names_where,
     published_status,
     report_of,
@@ -36,7 +35,7 @@ from server.verifications.outcomes import NO_SECOND_WORKER, conclude_replay
 from server.verifications.pools import take_out_runs
 from server.verifications.queries import is_of_latest_report
 from server.verifications.service import end_with_verdict, request_verification, set_status
-from server.verifications.workers import is_organisers_worker, lock_workers
+from server.verifications.workers import is_organisers_worker
 
 ORGANISERS_SHARE = 10  # One run in so many of an organisers' worker.
 
@@ -158,7 +157,7 @@ def end_cross_check(
     If they differ, a worker of a third owner decides, and the contradicted worker is paused.
     """
     run = report.runs[0]
-    checked = lock_verification(session, check.checks_id or "")
+    checked = session.get(Verification, check.checks_id)
     original = None if checked is None else report_of(checked)
     assert checked is not None  # noqa: S101  a foreign key
     assert original is not None  # noqa: S101  it is checked
@@ -199,7 +198,7 @@ def _checks_of(session: Session, checked: Verification) -> Sequence[Verification
 
 def give_up_cross_check(session: Session, check: Verification) -> None:
     """Conclude the verification that waits for a cross-check no worker could make."""
-    checked = lock_verification(session, check.checks_id or "")
+    checked = session.get(Verification, check.checks_id)
     original = None if checked is None else report_of(checked)
     if checked is not None and original is not None and not is_overtaken(session, check):
         _conclude_waiting(session, checked, original, NO_SECOND_WORKER)
@@ -208,16 +207,11 @@ def give_up_cross_check(session: Session, check: Verification) -> None:
 def take_out(
     session: Session, contradicted: ReplayReport, checked: Verification, *, by: ReplayReport
 ) -> None:
-    """Pause a worker contradicted by two others; reopen verdicts that rest on it alone.
-
-    The boards of what it trained are locked by take_turn.
-    """
+    """Pause a worker contradicted by two others; reopen verdicts that rest on it alone."""
     name = contradicted.system.worker
     why = f"two other owners' workers contradict it about verification {checked.id}"
     if session.get(WorkerRow, name) is not None:
         opened = _open_again(session, name, why)
-        # Both before the audit log: the worker that reports is marked as idle after it.
-        lock_workers(session, {name, by.system.worker})
         pause_by_server(session, name, by="cross-check", why=why, beside={"opened again": opened})
 
 

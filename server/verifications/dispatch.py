@@ -164,7 +164,7 @@ class Dispatcher:
         return bool(row[0]), bool(row[1]), row[2]
 
     def _choose(self) -> list[Sending]:
-        """Choose and mark the attempts to send. Takes no lock if no worker is free."""
+        """Choose and mark the attempts to send. Only reads if no worker is free."""
         alive_seconds = min(self._settings.worker_alive_seconds, LONGEST_SILENCE_SECONDS)
         with self._database.read_columns() as connection:
             if not anything_to_send(connection, alive_seconds=alive_seconds):

@@ -23,7 +23,7 @@ from finishline.rules.verification.duel import (
 from finishline.rules.verification.job import Contest, Request
 from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.purposes import DUEL
-from server.base.board_versions import lock_boards, raise_board_version
+from server.base.board_versions import raise_board_version
 from server.base.errors import ConflictError, ContentError, NotAllowedError, no_such
 from server.base.events import VerificationChanged
 from server.base.forms import Body, example
@@ -39,8 +39,8 @@ from server.people.accounts import ORGANISERS
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
 from server.people.signed_in import viewer_for
-from server.submissions.quotas import lock_user, require_gpu_seconds
-from server.submissions.service import find_submission, lock_submissions
+from server.submissions.quotas import require_gpu_seconds
+from server.submissions.service import find_submission
 from server.verifications.first_place import FirstPlace, may_try, read_first_places
 from server.verifications.jobs import Order, queue_job
 from server.verifications.pool_runs import Spreads, counted_runs
@@ -92,9 +92,7 @@ def ask_for_duel(
     An organiser may name any two. A submitter names their own row and the holder of its board, and
     the runs are on their quota.
     """
-    if not caller.is_organiser:
-        lock_user(session, caller.user_id)  # Before the board, as for any request.
-    challenger, holder = _lock_both(session, caller, body)
+    challenger, holder = _find_both(session, caller, body)
     place = _first_place_of(session, challenger)
     if place.holder is not None and place.holder.submission_id == challenger.id:
         challenger, holder = holder, challenger
@@ -166,9 +164,8 @@ def reserve_duel(
     wanted = cost_of_duel(session, benchmark, (challenger, holder), pairs=pairs).seconds
     user = challenger.user
     if user.role not in ORGANISERS:
-        # The board is locked, and the user's lock comes before it.
         what = "this head-to-head"
-        require_gpu_seconds(session, settings, wanted, user_id=user.id, what=what, lock=False)
+        require_gpu_seconds(session, settings, wanted, user_id=user.id, what=what)
     return wanted
 
 
@@ -365,7 +362,7 @@ def count_tries(
     return 1, 1
 
 
-def _lock_both(session: Session, caller: Caller, body: DuelCreate) -> tuple[Submission, Submission]:
+def _find_both(session: Session, caller: Caller, body: DuelCreate) -> tuple[Submission, Submission]:
     if body.challenger == body.holder:
         raise ContentError(
             f"Submission {body.challenger} cannot have a head-to-head with itself; expected two "
@@ -375,10 +372,7 @@ def _lock_both(session: Session, caller: Caller, body: DuelCreate) -> tuple[Subm
     for one in found:
         if not may_see(viewer_for(caller), one):
             raise no_such("submission", one.id)
-    lock_boards(session, {one.benchmark_id for one in found})
-    lock_submissions(session, body.challenger, body.holder)
     for one in found:
-        session.refresh(one, ["withdrawn_at"])
         if one.withdrawn_at is not None:
             raise ConflictError(f"Submission {one.id} is withdrawn and cannot have a head-to-head.")
         if one.duplicate_of is not None:

@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -46,11 +46,6 @@ class FreeWorkers:
     owners: Mapping[str, int] = field(default_factory=dict)
     boxes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     asking: Set[str] = frozenset()
-
-    def only(self, hardware_classes: Set[str]) -> "FreeWorkers":
-        """Copy with the free workers of some classes only."""
-        free = {name: free for name, free in self.free.items() if name in hardware_classes}
-        return replace(self, free=free)
 
     def may_take(self, hardware_class: str, wanted: str | None) -> bool:
         """Whether a worker of one class may take an attempt that wants another, or None for any."""

@@ -18,7 +18,6 @@ from server.verifications.workers import (
     PAUSED,
     find_worker,
     is_organisers_worker,
-    lock_workers,
     owner_of,
 )
 
@@ -129,7 +128,7 @@ def resume_worker(session: Session, caller: Caller, name: str, *, reason: str | 
 def pause_everything(session: Session, caller: Caller, *, reason: str) -> None:
     """Stop attempts from starting; running ones go on."""
     insert_missing(session, QueueRow, hardware_class=EVERY_QUEUE)
-    row = session.get_one(QueueRow, EVERY_QUEUE, with_for_update=True, populate_existing=True)
+    row = session.get_one(QueueRow, EVERY_QUEUE)
     before = {"paused": row.paused_at is not None}
     row.paused_at, row.paused_by, row.paused_because = utc_now(), caller.name, reason
     session.flush()
@@ -138,7 +137,7 @@ def pause_everything(session: Session, caller: Caller, *, reason: str) -> None:
 
 def resume_everything(session: Session, caller: Caller, *, reason: str | None) -> None:
     """End the pause of everything. Raises ConflictError without one."""
-    row = session.get(QueueRow, EVERY_QUEUE, with_for_update=True, populate_existing=True)
+    row = session.get(QueueRow, EVERY_QUEUE)
     if row is None or row.paused_at is None:
         raise ConflictError("The queue is not paused.")
     row.paused_at = row.paused_by = row.paused_because = None
@@ -203,8 +202,6 @@ def pause_failing(session: Session, worker_name: str) -> None:
     if failed < MOST_FAILED:
         return
     why = f"{failed} of the last {len(last)} attempts of its owner's workers failed"
-    names = session.scalars(owned).all()
-    lock_workers(session, names)  # Before the audit log, which the first pause locks.
-    for name in names:
+    for name in session.scalars(owned).all():
         if session.get_one(WorkerRow, name).held is None:
             pause_by_server(session, name, by="failures", why=why)

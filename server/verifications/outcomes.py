@@ -9,7 +9,7 @@ from finishline.rules.ranking import CHECK_OF_STATUS
 from finishline.rules.verification.job import Case
 from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.verdict import Reason, Verdict
-from server.base.board_versions import lock_boards, raise_board_version
+from server.base.board_versions import raise_board_version
 from server.base.events import DuplicateMarked
 from server.base.models import Submission, Verification
 from server.base.standing import (
@@ -78,7 +78,6 @@ def conclude_replay(
     verdict = judge_report(session, verification, report)
     if submission is None or verdict is None:
         raise ValueError(f"verification {verification.id} is a replay without a submission")
-    lock_boards(session, [submission.benchmark_id])
     if report.precision is not None:
         submission.precision_measured = report.precision.lowest
     if why is None:  # Else one worker's word is in everybody's pool.

@@ -15,7 +15,6 @@ from finishline.rules.verification.verdict import Reason
 from server.base.database import Database, utc_now
 from server.base.events import VerificationChanged, WorkerOut, emit
 from server.base.models import Attempt, ReplayEventRow, Verification
-from server.base.standing import lock_verification
 from server.base.viewer import ORGANISER
 from server.verifications.cross_checks import (
     give_up_cross_check,
@@ -102,11 +101,7 @@ def _ids_of(database: Database, *conditions: ColumnElement[bool]) -> Sequence[st
 def _end_each(
     database: Database, attempt_ids: Iterable[str], end: Callable[[Session, Attempt], bool]
 ) -> int:
-    """End each attempt in a transaction of its own; returns how many were ended.
-
-    Else the end of one would wait for a verification, or a board, with the board of another locked:
-    decision 0030.
-    """
+    """End each attempt in a transaction of its own; returns how many were ended."""
     ended = 0
     for attempt_id in attempt_ids:
         with database.write() as session:
@@ -208,12 +203,7 @@ def _end_waiting(session: Session, attempt: Attempt, why: Reason) -> bool:
 
 
 def _end(session: Session, attempt: Attempt, condition: ColumnElement[bool], *, state: str) -> bool:
-    """End an attempt if the condition still holds and no other transaction has its verification.
-
-    Skipping locked rows keeps this loop from waiting for a report that waits for this loop.
-    """
-    if lock_verification(session, attempt.verification_id, skip_locked=True) is None:
-        return False
+    """End an attempt if the condition still holds."""
     ended = session.execute(
         update(Attempt)
         .where(Attempt.id == attempt.id, condition)

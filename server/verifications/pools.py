@@ -21,7 +21,7 @@ from finishline.rules.statistics.gaps import interval_of
 from finishline.rules.submissions.claim import Kind, trained_settings
 from finishline.rules.verification.judge import is_disturbed
 from finishline.rules.verification.messages import ReplayReport
-from server.base.board_versions import lock_boards, raise_board_version
+from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.base.models import Attempt, Pool, PoolRun, Submission, Verification
 from server.base.standing import (
@@ -61,7 +61,6 @@ def keep_sealed_runs(session: Session, verification: Verification, report: Repla
     found = counted_runs(verification, benchmark, report, hardware_class=hardware_class)
     if not found:
         return
-    # This locks the board, so that no other transaction opens the same pool meanwhile.
     raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
     pool = session.get(Pool, verification.pool_id) if verification.pool_id is not None else None
     pool = pool or open_pool(session, submission, benchmark)
@@ -247,7 +246,6 @@ def _interval(pool: Pool, runs: Iterable[PoolRun], spreads: Spreads) -> Interval
 
 def follow_evidence(session: Session, submission: Submission) -> None:
     """Update a submission's evidence and check from its status and its pool, and its board row."""
-    lock_boards(session, [submission.benchmark_id])
     published = verdict_that_holds(session, submission)
     found = _standing_by(session, submission, submission.status, published)
     submission.evidence, submission.check_word = found

@@ -27,7 +27,7 @@ LOOK_SECONDS = 0.25
 
 def note_asking(database: Database, name: str, caller: Caller) -> None:
     """Note that a worker asks for work. Raises NotFoundError before its first hello."""
-    with database.write() as session:
+    with database.write_beside() as session:
         if not require_own_name(session, name, caller):
             raise NotFoundError(f"There is no worker {name!r}: expected its hello first.")
         asking = update(WorkerRow).where(WorkerRow.name == name)

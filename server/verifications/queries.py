@@ -1,6 +1,6 @@
 """Read verifications: one with its attempts, lists, and the latest verdicts and runs in short."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -22,7 +22,7 @@ from server.base.models import (
     Verification,
 )
 from server.base.models.visibility import ranks
-from server.base.standing import LISTED, OPEN, lock_verification, published_verification
+from server.base.standing import LISTED, OPEN, published_verification
 from server.submissions.service import runs_with_curves
 from web.names import hardware_words
 
@@ -33,25 +33,6 @@ def find_attempt(session: Session, attempt_id: str) -> Attempt:
     if attempt is None:
         raise no_such("attempt", attempt_id)
     return attempt
-
-
-def lock_attempt(session: Session, attempt_id: str) -> Attempt:
-    """Read an attempt with its verification locked: see lock_verification. Raises NotFoundError."""
-    attempt = find_attempt(session, attempt_id)
-    lock_verification(session, attempt.verification_id)
-    session.refresh(attempt)
-    return attempt
-
-
-def boards_of_workers(session: Session, names: Collection[str]) -> set[str]:
-    """Benchmarks of the submissions that some workers trained."""
-    trained = (
-        select(Submission.benchmark_id)
-        .join(Verification, Verification.submission_id == Submission.id)
-        .join(Attempt, Attempt.verification_id == Verification.id)
-        .where(Attempt.worker.in_(names))
-    )
-    return set(session.scalars(trained.distinct()))
 
 
 def list_verifications(session: Session, *, state: str | None, limit: int) -> list[Verification]:

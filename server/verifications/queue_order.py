@@ -1,6 +1,6 @@
 """Choose the messages to send: one for each free worker, in fair order."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -36,15 +36,6 @@ from server.verifications.free_workers import (
 )
 from server.verifications.jobs import trainings_of
 from server.verifications.queries import find_attempt
-
-
-def lock_queues(session: Session, hardware_classes: Iterable[str]) -> None:
-    """Lock the queues of these classes until this transaction ends, against other servers."""
-    for name in sorted(hardware_classes):
-        insert_missing(session, QueueRow, hardware_class=name)
-        session.execute(
-            select(QueueRow.hardware_class).where(QueueRow.hardware_class == name).with_for_update()
-        )
 
 
 def build_job(
@@ -123,6 +114,7 @@ def read_turns(session: Session, hardware_class: str) -> Turns:
 
 def keep_turns(session: Session, hardware_class: str, turns: Turns) -> None:
     """Store the turns of a queue."""
+    insert_missing(session, QueueRow, hardware_class=hardware_class)
     last = [(*sharer, turn) for sharer, turn in turns.last.items()]
     session.execute(
         update(QueueRow)
@@ -159,7 +151,7 @@ class Head:
 
 
 def anything_to_send(session: Session | Connection, *, alive_seconds: float) -> bool:
-    """Whether a worker is free and an attempt is due. Takes no lock."""
+    """Whether a worker is free and an attempt is due."""
     now = utc_now()
     idle = read_free_workers(session, alive_seconds=alive_seconds, now=now)
     if not idle.free:
@@ -171,10 +163,7 @@ def anything_to_send(session: Session | Connection, *, alive_seconds: float) -> 
 def take_due(session: Session, *, alive_seconds: float) -> list[Sending]:
     """Mark an attempt as sent for each free worker: lost messages first, then by turns."""
     now = utc_now()
-    locked = set(read_free_workers(session, alive_seconds=alive_seconds, now=now).free)
-    lock_queues(session, locked)
-    # Read again: another server may have chosen while this one waited for the lock.
-    idle = read_free_workers(session, alive_seconds=alive_seconds, now=now).only(locked)
+    idle = read_free_workers(session, alive_seconds=alive_seconds, now=now)
     forget_lost_messages(session, now)
     chosen = _send_apart(session, idle, now) + _resend_lost(session, idle, now)
     heads = _heads(session) if idle.free else []

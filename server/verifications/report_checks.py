@@ -30,8 +30,6 @@ from finishline.rules.verification.report_check import (
     refuse,
 )
 from finishline.rules.verification.utilisation import is_narrower
-from server.base.board_versions import lock_boards
-from server.base.database import locks_rows
 from server.base.events import WorkerOut, emit
 from server.base.models import (
     Attempt,
@@ -43,13 +41,12 @@ from server.base.models import (
     Submission,
     Verification,
 )
-from server.base.standing import REPORT, lock_verification
+from server.base.standing import REPORT
 from server.benchmarks.calibrations import adopted_calibration, benchmark_of, finished_runs
 from server.benchmarks.queries import definition
 from server.people.audit import Administrator, Subject, record
 from server.submissions.service import runs_with_curves
 from server.verifications.jobs import trainings_of, trains_packages
-from server.verifications.queries import boards_of_workers
 
 # Those that the operands of a product show.
 NARROW: tuple[PrecisionName, ...] = ("fp16", "bf16")
@@ -218,7 +215,6 @@ def why_refused(
                 check_second_halves(run, benchmark)
             return None  # Equal curves and a long preparation say something of references alone.
         check_trained_in(report, trainings_of(verification))
-        take_turn(session, verification)
         check_curves(report, _known_curves(session, verification, benchmark, report))
         calibrated = _calibrated_off_clock(
             session, verification, benchmark, report.system.hardware_class
@@ -279,35 +275,6 @@ def posted_events(session: Session, attempt: Attempt) -> list[StreamedEvent]:
 def _division(verification: Verification, benchmark: Benchmark) -> str:
     submission = verification.submission
     return benchmark.divisions[0] if submission is None else submission.division
-
-
-def take_turn(session: Session, verification: Verification) -> None:
-    """Let the reports of a board come one by one: of two with one curve the later is refused.
-
-    What is checked is locked before the board, and with the board those of each worker that the
-    report may take out: decision 0030.
-    """
-    if verification.submission is None:
-        return
-    boards = {verification.submission.benchmark_id}
-    checked = None
-    if verification.checks_id is not None:
-        checked = lock_verification(session, verification.checks_id)
-    if checked is not None and locks_rows(session):
-        boards |= boards_of_workers(session, _contradicted(session, verification, checked))
-    lock_boards(session, boards)
-
-
-def _contradicted(session: Session, check: Verification, checked: Verification) -> set[str]:
-    """Workers that the report of a cross-check may take out: none for the first of a run."""
-    others = select(Verification.id).where(
-        Verification.checks_id == checked.id, Verification.outcome == "rejected"
-    )
-    rejected = session.scalars(others).all()
-    if not rejected:
-        return set()
-    trained = Attempt.verification_id.in_([checked.id, *rejected])
-    return set(session.scalars(select(Attempt.worker).where(trained, Attempt.worker.is_not(None))))
 
 
 def _known_curves(

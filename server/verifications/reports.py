@@ -11,7 +11,6 @@ from finishline.rules.verification.judge import is_disturbed
 from finishline.rules.verification.messages import Failure, ReplayReport, ReplayRun
 from finishline.rules.verification.report_check import check_report
 from finishline.rules.verification.verdict import Reason, Verdict
-from server.base.board_versions import lock_boards
 from server.base.database import utc_now
 from server.base.errors import ContentError
 from server.base.events import DispatchWakeup, wake_after_commit
@@ -33,11 +32,9 @@ from server.verifications.outcomes import (
     end_measured,
     judge_report,
 )
-from server.verifications.queries import lock_attempt
 from server.verifications.report_checks import (
     keep_openings,
     posted_events,
-    take_turn,
     tell_of_refusal,
     why_refused,
 )
@@ -76,7 +73,6 @@ def finish_attempt(
     """
     refuse_unstorable(report)
     require_a_system(report.system)
-    lock_attempt(session, attempt_id)
     attempt = owned_attempt(session, attempt_id, secret, fence)
     verification = attempt.verification
     if attempt.state in ("done", "failed"):
@@ -99,7 +95,6 @@ def finish_attempt(
     if failure is not None:
         failure = as_followed(attempt, failure)
     is_right = failure is None or failure is DISTURBED
-    take_turn(session, verification)
     ended = session.execute(
         update(Attempt)
         .where(Attempt.id == attempt_id, Attempt.state == "running")
@@ -120,7 +115,7 @@ def finish_attempt(
     else:
         keep_openings(verification, report)
         end_with_report(session, verification, report)
-    if attempt.worker is not None:  # Last: judging may take a while, and hellos wait for this row.
+    if attempt.worker is not None:  # Last: a sign-on waits for this row.
         mark_worker(session, attempt.worker, "idle")
         wake_after_commit(session, DispatchWakeup)
     if refused is not None:
@@ -190,8 +185,6 @@ def retry_or_give_up(session: Session, attempt: Attempt, failure: Failure) -> No
     """Queue the next attempt after an infrastructure failure, or end the verification."""
     verification, is_spent = attempt.verification, _is_spent(attempt, failure)
     if failure.kind == "infrastructure" and not is_spent:
-        if verification.submission is not None:  # Before the row of an attempt, which names a user.
-            lock_boards(session, [verification.submission.benchmark_id])
         queue_attempt(session, verification, number=attempt.number + 1)
         follow_check(session, verification)
         return

@@ -24,15 +24,14 @@ from server.base.standing import (
     OPEN,
     find_verification,
     kind_that_checks,
-    lock_verification,
     purpose_of,
     standing,
 )
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
 from server.people.signed_in import viewer_for
-from server.submissions.quotas import NOTHING_KEPT, lock_user, reserve_replay
-from server.submissions.service import find_submission, lock_submissions
+from server.submissions.quotas import NOTHING_KEPT, reserve_replay
+from server.submissions.service import find_submission
 from server.verifications.cross_checks import give_up_cross_check
 from server.verifications.service import cancel_verification, request_verification
 
@@ -109,7 +108,6 @@ def cancel(session: Session, caller: Caller, verification_id: str) -> Verificati
 
     Evidence is cancelled only while it is queued, so that nobody can cut its sealed runs short.
     """
-    lock_verification(session, verification_id)
     verification = find_verification(session, verification_id)
     before, submission = {"state": verification.state}, verification.submission
     stood = None if submission is None else standing(submission)
@@ -169,8 +167,6 @@ def ask_for_own_verification(
         raise NotAllowedError(
             "This submission belongs to another user: only they or an organiser may request it."
         )
-    # First of all the user's lock, so that of two requests at once one sees the other.
-    lock_user(session, caller.user_id)
     _require_first(session, submission, wanted.kind)
     reserved = reserve_replay(
         session,
@@ -202,7 +198,7 @@ def why_no_room(
     kind = kind or kind_that_checks(submission)
     try:
         _require_few_requests(session, submission)
-        reserve_replay(session, settings, submission, user_id=caller.user_id, kind=kind, lock=False)
+        reserve_replay(session, settings, submission, user_id=caller.user_id, kind=kind)
     except (UsedUpError, NotAllowedError) as refused:
         return f"{str(refused).removesuffix(NOTHING_KEPT).removesuffix('.')}."
     return None
@@ -216,12 +212,10 @@ def _require_first(session: Session, submission: Submission, kind: str) -> None:
         raise NotAllowedError(
             f"A {kind} does not check this submission, the kind {checks} does. {ASK_AN_ORGANISER}"
         )
-    lock_submissions(session, submission.id)
     earlier = session.scalars(
         select(Verification)
         .where(Verification.submission_id == submission.id, Verification.kind == kind)
         .options(undefer(Verification.reasons))
-        .execution_options(populate_existing=True)
     ).all()
     for verification in earlier:
         if verification.state in OPEN:

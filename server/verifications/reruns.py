@@ -14,7 +14,6 @@ from finishline.rules.statistics.gaps import two_sided_p
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.purposes import PURPOSES
-from server.base.board_versions import lock_boards
 from server.base.database import utc_now
 from server.base.errors import ContentError
 from server.base.events import VerificationChanged, emit
@@ -27,7 +26,6 @@ from server.base.standing import (
     claim_of,
     find_verification,
     is_published,
-    lock_verification,
     publication,
     purpose_of,
     report_of,
@@ -39,7 +37,6 @@ from server.base.viewer import ORGANISER
 from server.benchmarks.queries import definition, find_benchmark
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
-from server.submissions.service import lock_submissions
 from server.verifications.outcomes import show_energy, show_latency
 from server.verifications.rerun_views import (
     LARGEST_BATCH,
@@ -96,7 +93,7 @@ def _batch(session: Session, caller: Caller, wanted: BatchCreate) -> BatchView:
 
 
 def _chosen(session: Session, wanted: BatchCreate) -> Sequence[Submission]:
-    """Submissions of a batch, locked before anything of theirs is changed."""
+    """Submissions of a batch."""
     if wanted.submissions is not None:
         chosen: list[ColumnElement[bool]] = [Submission.id.in_(wanted.submissions)]
     else:
@@ -104,11 +101,6 @@ def _chosen(session: Session, wanted: BatchCreate) -> Sequence[Submission]:
         if wanted.status is not None:
             chosen.append(Submission.status == wanted.status)
     query = select(Submission).where(*chosen).order_by(Submission.id).limit(LARGEST_BATCH + 1)
-    if not wanted.dry_run:
-        boards = select(Submission.benchmark_id).where(*chosen).distinct()
-        lock_boards(session, session.scalars(boards))
-        query = query.with_for_update(of=Submission, key_share=True)
-        query = query.execution_options(populate_existing=True)
     found = session.scalars(query).unique().all()
     if len(found) > LARGEST_BATCH:
         raise ContentError(
@@ -190,11 +182,8 @@ def decide(
     session: Session, caller: Caller, verification_id: str, wanted: DecisionCreate
 ) -> Verification:
     """Publish the verdict of a rerun, or keep the published one. Written to the audit log."""
-    lock_verification(session, verification_id)
     verification = find_verification(session, verification_id)
     submission = require_submission(verification)
-    lock_submissions(session, submission.id)
-    session.refresh(submission)
     require_pending(verification)
     before, stood = publication(submission), standing(submission)
     verification.decision, verification.decision_reason = wanted.decision, wanted.reason

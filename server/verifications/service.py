@@ -32,9 +32,8 @@ from server.base.standing import (
     settle,
     verification_under_way,
 )
-from server.benchmarks.calibrations import chunks_of, lock_calibration
+from server.benchmarks.calibrations import chunks_of, find_calibration
 from server.submissions.duplicates import replace_timeless
-from server.submissions.service import lock_submissions
 from server.verifications.jobs import is_uncalibrated, order_about, queue_job
 from server.verifications.pools import follow_evidence
 from server.verifications.proofs import keep_evidence
@@ -141,7 +140,6 @@ def end_withdrawn(session: Session, event: SubmissionWithdrawn) -> None:
 
 def refresh_to_check(session: Session, submission: Submission) -> None:
     """Lock and refresh a submission before it is verified."""
-    lock_submissions(session, submission.id)
     session.refresh(submission, ["status", "benchmark_sha256", "withdrawn_at", "duplicate_of"])
     if submission.withdrawn_at is not None:
         raise ConflictError(f"Submission {submission.id} is withdrawn and cannot be verified.")
@@ -265,7 +263,7 @@ def settle_calibration(session: Session, verification: Verification) -> None:
     if verification.kind != "calibration" or verification.calibration_id is None:
         return
     session.flush()
-    calibration = lock_calibration(session, verification.calibration_id)
+    calibration = find_calibration(session, verification.calibration_id)
     if any(chunk.state in OPEN for chunk in chunks_of(session, calibration.id)):
         return
     calibration.state = "done" if has_every_run(session, calibration) else "incomplete"

@@ -13,17 +13,16 @@ from sqlalchemy.orm import Session
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.verification.purposes import REPLAY
 from server.base.artifacts import ArtifactStore, Staged
-from server.base.board_versions import board_versions, lock_boards, raise_board_version
+from server.base.board_versions import board_versions, raise_board_version
 from server.base.database import OUTAGES, utc_now
 from server.base.errors import NotAllowedError, ServerError, UsedUpError
-from server.base.models import Submission, User, WorkerRow
+from server.base.models import Submission, User, Verification, WorkerRow
 from server.base.services import Services
-from server.base.standing import claim_of, lock_verification, reference_model
+from server.base.standing import claim_of, reference_model
 from server.base.viewer import ORGANISER
 from server.benchmarks.queries import keep_definition
 from server.submissions.duplicates import configuration_sha256, link
 from server.submissions.rows import new_id, no_result, stored_result, system_of_worker, table_of
-from server.submissions.service import lock_submissions
 from server.verifications.duels import queue_pairs, require_comparable, reserve_duel
 from server.verifications.first_place import REFERENCE, Board, FirstPlace, read_first_places
 from server.verifications.service import cancel_verification, request_verification
@@ -83,7 +82,6 @@ def settle_board(services: Services, benchmark: Benchmark, divisions: Iterable[s
     claims = {division: _claim_file(store, benchmark, division) for division in divisions}
     settled = store.settle(claims.values()) if claims else ()
     with services.database.write() as session:
-        lock_boards(session, [benchmark.benchmark_id])
         for board in _boards_without_reference(session, benchmark):
             # Runs of the reference are shared between the divisions.
             if board[0] in claims and not _waits_for_reference(session, benchmark, board):
@@ -244,8 +242,8 @@ def _reference_user(session: Session) -> User:
 def _cancel_outdated(session: Session, place: FirstPlace) -> None:
     """Cancel the head-to-heads that wait for a holder who has lost first place meanwhile."""
     for verification_id in place.outdated:
-        verification = lock_verification(session, verification_id, skip_locked=True)
-        if verification is not None and verification.state == "queued":
+        verification = session.get_one(Verification, verification_id)
+        if verification.state == "queued":
             cancel_verification(session, verification)
 
 
@@ -254,7 +252,6 @@ def _begin_next(services: Services, session: Session, place: FirstPlace) -> None
     if place.holder is None:
         return
     for submission_id in place.challengers():
-        lock_submissions(session, submission_id, place.holder.submission_id)
         challenger = session.get_one(Submission, submission_id)
         holder = session.get_one(Submission, place.holder.submission_id)
         try:

@@ -144,7 +144,7 @@ def get_queue(
 def send_hello(body: WorkerHello, services: ServicesDep, caller: WorkerDep) -> HelloAnswer:
     """Heartbeat of a worker. The first reserves its name for the token's user: 403 for others."""
     attempts.refuse_unstorable(body)
-    with services.database.write() as session:
+    with services.database.write_beside() as session:
         return workers.greet(session, body, caller=caller)
 
 
@@ -261,7 +261,7 @@ def post_events(
 ) -> BatchAnswer:
     """Post events of a replay, with the claim's token and fence; no events: a heartbeat."""
     arrived_at = moment_of_reading()
-    with services.database.write() as session:
+    with services.database.write_beside() as session:
         return attempts.record_events(
             session, attempt_id, secret, body, fence=fence, arrived_at=arrived_at
         )

@@ -73,7 +73,7 @@ def drift_of(reading_gflops: float, baseline_gflops: float | None) -> Drift | No
 def record_probe(session: Session, probe: WorkerProbe, *, caller: Caller) -> ProbeAnswer:
     """Store a probe. A canary off the baseline excludes the worker, and one on it admits it."""
     require_own_name(session, probe.worker, caller)
-    worker = session.get(WorkerRow, probe.worker, with_for_update=True)
+    worker = session.get(WorkerRow, probe.worker)
     if worker is None:
         raise ConflictError(f"Worker {probe.worker!r} is not known; send its hello first.")
     row = _row(probe, now=utc_now())

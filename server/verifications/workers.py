@@ -1,6 +1,6 @@
 """Workers: their hellos, their owners, and whose word is the organisers'."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from datetime import timedelta
 from typing import Any
@@ -9,7 +9,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from finishline.rules.verification.messages import HelloAnswer, WorkerHello, WorkerSystem
-from server.base.database import insert_missing, to_json, utc_now
+from server.base.database import insert_missing, to_json, utc_now, wait_to_write
 from server.base.errors import (
     ConflictError,
     ContentError,
@@ -74,6 +74,7 @@ def greet(session: Session, hello: WorkerHello, *, caller: Caller) -> HelloAnswe
 
 def _reserve(session: Session, hello: WorkerHello, seen: dict[str, Any], caller: Caller) -> None:
     name = hello.system.worker
+    wait_to_write(session)
     _require_room(session, caller)
     _require_like_no_other(session, name, caller)
     first = {"first_seen_at": utc_now()} | _confirmation_beside(session, hello.system, caller)
@@ -197,15 +198,9 @@ def is_organisers(row: Any) -> bool:
     return by_server or row.role in ORGANISERS
 
 
-def lock_workers(session: Session, names: Collection[str]) -> None:
-    """Lock workers until this transaction ends, in the order of their names."""
-    for name in sorted(names):
-        session.get(WorkerRow, name, with_for_update=True)
-
-
 def find_worker(session: Session, name: str) -> WorkerRow:
-    """Lock and read a worker by name. Raises NotFoundError."""
-    worker = session.get(WorkerRow, name, with_for_update=True)
+    """Find a worker by name. Raises NotFoundError."""
+    worker = session.get(WorkerRow, name)
     if worker is None:
         raise no_such("worker", name)
     return worker

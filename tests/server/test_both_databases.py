@@ -10,21 +10,13 @@ from datetime import timedelta
 from functools import partial
 
 import pytest
-from sqlalchemy import func, select, update
+from sqlalchemy import func, select
 
 from finishline.rules.statistics.aggregate import olympic_mean
-from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.base.models import (
-    Attempt,
-    Board,
     PoolRun,
-    Submission,
-    User,
-    Verification,
-    WorkerRow,
 )
-from server.base.standing import lock_verification
 from server.verifications.overdue import end_overdue, expire_leases
 from tests.server.test_cross_checks import (  # noqa: F401  fixtures
     SLOW,
@@ -41,7 +33,9 @@ from tests.support.both_databases import (
 )
 from tests.support.build import Replay
 from tests.support.streams import stream_report, streamed
-from tests.support.workers import greet_as_servers, latest_attempt
+from tests.support.workers import greet_as_servers, say_hello
+
+RUN_STARTED = {"sequence": 0, "run": 0, "kind": "run_started"}
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -186,17 +180,13 @@ def test_the_same_events_posted_at_once_are_stored_once(replay, row_counts):
 
 
 @ON_POSTGRESQL
-def test_a_report_and_a_withdrawal_wait_for_the_board_before_they_lock_a_submission(
-    replay, client, database, olivia, make_report
-):
-    """Decision 0030; else the one that comes to the board first would wait for the other."""
+def test_report_and_withdrawal_wait_for_the_writer(replay, client, database, olivia, make_report):
     grant, report = replay.claim().json(), make_report(replay.seeds())
     stream_report(database, grant["attempt_id"], report)
     greet_as_servers(database, report.system.worker, report.system.hardware_class)
     address = f"/api/v1/submissions/{replay.submission_id}/withdrawal"
     withdrawal = partial(client.post, address, json={"reason": "x"}, headers=olivia.headers)
-    with ThreadPoolExecutor(2) as others, database.write() as session:
-        raise_board_version(session, "digits")
+    with ThreadPoolExecutor(2) as others, database.write():
         reported = others.submit(replay.post_report, grant, report)
         wait_until_blocked(database)
         withdrawn = others.submit(withdrawal)
@@ -204,6 +194,19 @@ def test_a_report_and_a_withdrawal_wait_for_the_board_before_they_lock_a_submiss
 
     assert codes([reported.result(), withdrawn.result()]) == [200, 200]
     assert replay.status() == reported.result().json()["outcome"] == "verified"
+
+
+@ON_POSTGRESQL
+def test_sign_ons_and_events_wait_for_no_writer(replay, client, database):
+    grant = replay.claim().json()
+    assert say_hello(client, replay.worker).status_code == 200
+    with ThreadPoolExecutor(1) as others, database.write():
+        told = others.submit(say_hello, client, replay.worker, state="busy").result(timeout=5)
+        posted = others.submit(replay.post, grant, [RUN_STARTED]).result(timeout=5)
+        claimed = others.submit(replay.claim)
+        wait_until_blocked(database)
+
+    assert codes([told, posted, claimed.result()]) == [200, 200, 409]
 
 
 @ON_POSTGRESQL
@@ -223,105 +226,13 @@ def test_of_two_reports_with_one_curve_that_come_at_once_one_is_refused(
         stream_report(database, grant["attempt_id"], report)
         greet_as_servers(database, report.system.worker, report.system.hardware_class)
         reports.append(partial(replay.post_report, grant, report))
-    with ThreadPoolExecutor(2) as others, database.write() as session:
-        raise_board_version(session, "digits")
+    with ThreadPoolExecutor(2) as others, database.write():
         reported = [others.submit(each) for each in reports]
         wait_until_blocked(database, 2)
 
     answers = [each.result() for each in reported]
     assert codes(answers) == [200, 422]
     assert "those of run" in next(each.text for each in answers if each.status_code == 422)
-
-
-@ON_POSTGRESQL
-def test_a_report_that_takes_a_worker_out_locks_boards_and_workers_in_their_order(
-    replay, workers, train, database, make_report
-):
-    """Decision 0030; carl's worker also trained for a board that comes before that of the report.
-
-    And the worker that reports, bert's, comes before carl's.
-    """
-    people = workers("anna", "bert", "carl")
-    train(replay.verification_id, people["anna"])
-    train(checks_of(database, replay.verification_id)[0], people["carl"], **SLOW)
-    rejected, check = checks_of(database, replay.verification_id)
-    with database.write() as session:
-        seeds = session.get_one(Verification, check).seeds
-        claim = session.get_one(Submission, replay.submission_id)
-        elsewhere = copy_of(claim, benchmark_id="a-board", idempotency_key=None, pool_id=None)
-        session.add_all([elsewhere, Board(benchmark_id="a-board", version=1)])
-        session.flush()
-        session.execute(
-            update(Verification)
-            .where(Verification.id == rejected)
-            .values(submission_id=elsewhere.id)
-        )
-    attempt_id, replay.worker = latest_attempt(database, check), people["bert"]
-    replay.change(attempt_id, sent_to="bert-1")
-    grant, report = replay.claim(attempt_id, worker="bert-1").json(), make_report(seeds)
-    report = replace(report, system=replace(report.system, worker="bert-1"))
-    stream_report(database, attempt_id, report)
-    with ThreadPoolExecutor(1) as others, database.write() as later:
-        later.execute(update(WorkerRow).where(WorkerRow.name == "bert-1").values(state="busy"))
-        with database.write() as session:
-            raise_board_version(session, "a-board")
-            reported = others.submit(replay.post_report, grant, report)
-            wait_until_blocked(database)
-            raise_board_version(session, "digits")
-        wait_until_blocked(database)
-        later.execute(update(WorkerRow).where(WorkerRow.name == "carl-1").values(state="idle"))
-        later.commit()
-
-    assert (reported.result().status_code, replay.view()["outcome"]) == (200, "verified")
-    assert held(database) == ["carl-1"]
-
-
-@ON_POSTGRESQL
-def test_of_two_attempts_that_end_at_once_one_waits_for_a_verification_without_the_others_board(
-    replay, workers, train, ask_another, database
-):
-    """Decision 0030; the report of another cross-check has the one and wants the other."""
-    people = workers("anna", "bert")
-    train(replay.verification_id, people["anna"])
-    (check,) = checks_of(database, replay.verification_id)
-    beside = ask_another()
-    with database.write() as session:
-        session.get_one(Verification, check).max_attempts = 1
-        # The sweep comes to them in this order.
-        for place, name in enumerate((beside, check)):
-            attempt = session.get_one(Attempt, latest_attempt(database, name))
-            attempt.id, attempt.state, attempt.worker = f"0{place}", "running", "bert-1"
-            attempt.started_at = utc_now()
-            attempt.lease_expires_at = utc_now() - timedelta(seconds=1)
-    with ThreadPoolExecutor(1) as others, database.write() as session:
-        lock_verification(session, replay.verification_id)
-        swept = others.submit(expire_leases, database)
-        wait_until_blocked(database)
-        raise_board_version(session, "digits")
-
-    assert swept.result() == 2
-    assert (replay.view()["state"], replay.view()["outcome"]) == ("done", "inconclusive")
-
-
-@ON_POSTGRESQL
-def test_an_erasure_waits_for_a_board_before_it_changes_a_name(
-    replay, client, database, alice, ada
-):
-    """Decision 0030; a report has its board while it inserts a row that refers to its submitter."""
-    address = f"/api/v1/users/{alice.name}/erasure"
-    erasure = partial(client.post, address, json={"name": alice.name}, headers=ada.headers)
-    with ThreadPoolExecutor(1) as others, database.write() as session:
-        raise_board_version(session, "digits")
-        erased = others.submit(erasure)
-        wait_until_blocked(database)
-        row = (
-            select(User.id)
-            .where(User.name == alice.name)
-            .with_for_update(read=True, key_share=True)
-        )
-        assert session.scalars(row).one()
-
-    assert codes([erased.result()]) == [200]
 
 
 @pytest.mark.parametrize("repetition", range(3))
