@@ -64,6 +64,7 @@ from server.submissions.upload import move_what_waits
 from server.verifications import calibration_endpoints as calibrations
 from server.verifications import endpoints as verifications
 from server.verifications import proof_endpoints as proofs
+from server.verifications import retirements
 from server.verifications import worker_endpoints as workers
 from server.verifications.dispatch import Dispatcher
 from server.verifications.pulls import PullDesk
@@ -83,6 +84,7 @@ FEATURES = (
     parquet,
     withdrawals,
     waivers,
+    retirements,
     boards,
     verifications,
     proofs,

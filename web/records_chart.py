@@ -98,7 +98,7 @@ def _dates(dates: Sequence[str]) -> dict[str, Any]:
 def records_table(divisions: Sequence[View], *, time: TimeFormat | None = None) -> Table:
     """Every record and every lower time that took none, in the order of their dates."""
     rows = [
-        (mark, name, mark.get("reason") or "record")
+        (mark, name, mark.get("reason") or _record_words(mark))
         for name, division in zip(board_names(divisions), divisions, strict=True)
         for mark in (*division["records"], *division["not_records"])
     ]
@@ -132,6 +132,12 @@ def records_table(divisions: Sequence[View], *, time: TimeFormat | None = None) 
             for mark, name, verdict in sorted(rows, key=lambda row: str(row[0]["date"]))
         ),
     )
+
+
+def _record_words(record: View) -> str:
+    if record.get("returned"):
+        return "record again"
+    return f"record, {record['ended']} later" if record.get("ended") else "record"
 
 
 def _steps(division: View, order: int, time: TimeFormat, latest: str) -> dict[str, Any]:

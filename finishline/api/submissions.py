@@ -278,6 +278,7 @@ class SubmissionView(EvidenceFields):
     `judged_on` has the earlier figures behind its status if its runs were rescored since, and is
     null in a list. Its status rests on `published_verification`. `pending_decisions` are verdicts
     of reruns that wait for an organiser. One with a `withdrawal` ranks nowhere and stays as it was.
+    One with a `retirement` can't be trained any more, and holds no first place.
     One that is `under_embargo` is shown to its submitter, the members of their organisation and
     organisers.
     """
@@ -310,6 +311,7 @@ class SubmissionView(EvidenceFields):
     pending_decisions: list[str]
     under_embargo: bool = False
     withdrawal: WithdrawalView | None = None
+    retirement: WithdrawalView | None = None
     waivers: list[WaiverView] = []
     judged_on: JudgedOnView | None = None
     package: PackageView | None = None

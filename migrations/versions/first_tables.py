@@ -398,6 +398,7 @@ table(
     Column("withdrawn_at", sa.DateTime(timezone=True)),
     Column("withdrawn_by", sa.String(100)),
     Column("withdrawn_because", sa.Text()),
+    Column("retirement", sa.JSON()),
     Column("waivers", sa.JSON()),
     Column("evidence", sa.String(12), nullable=False),
     Column("check_word", sa.String(16)),

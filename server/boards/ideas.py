@@ -137,7 +137,7 @@ def _records(session: Session, benchmark: Benchmark) -> dict[str, str]:
     return {
         record.submission_id: record.date
         for division in list_records(session, benchmark).divisions
-        for record in division.records
+        for record in reversed(division.records)
         if record.evidence == "measured"
     }
 

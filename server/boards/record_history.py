@@ -27,7 +27,8 @@ class Record:
 
     `beaten` is the holder before it, `margin_percent` by how much its time is below that one's, and
     `p_value` the one-sided p-value of being no faster; all None for the first holder, and the
-    p-value also where it was not tested. `verification_id` is the head-to-head that decided it.
+    p-value also where it was not tested. `verification_id` is the head-to-head that decided it. One
+    that `ended` was withdrawn or retired. One that `returned` took the place of such.
     """
 
     submission_id: str
@@ -38,6 +39,8 @@ class Record:
     margin_percent: float | None
     p_value: float | None
     verification_id: str | None = None
+    ended: str | None = None
+    returned: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """Records of a benchmark."""
 
+from typing import Literal
+
 from finishline.api.comparisons import Named
 from finishline.api.schema import Schema
 from finishline.rules.ranking import Evidence
@@ -23,13 +25,16 @@ class RecordView(RecordTry):
 
     `p_value` is the one-sided p-value of being no faster than the holder it beat, None where that
     was not tested: for the first, and where the holder had a single run.
-    `verification_id` is the head-to-head that decided it.
+    `verification_id` is the head-to-head that decided it. `ended` says how a holder lost its place
+    without one. One that `returned` was the holder before, until that happened to the next ones.
     """
 
     single_run: bool
     beaten: str | None
     margin_percent: float | None
     verification_id: str | None = None
+    ended: Literal["withdrawn", "retired"] | None = None
+    returned: bool = False
 
 
 class NoRecordView(RecordTry):

@@ -163,7 +163,11 @@ def _find_standing(session: Session, histories: Histories, places: FirstPlaces) 
     lists: list[tuple[Evidence, str, tuple[Record, ...]]] = [
         ("published", division, history.records) for division, history in histories.items()
     ]
-    lists += [("measured", board[0], _records_of(place)) for board, place in places.items()]
+    lists += [
+        ("measured", board[0], _records_of(place))
+        for board, place in places.items()
+        if place.holder is not None
+    ]
     lowest: dict[Evidence, tuple[str, tuple[Record, ...]]] = {}
     for evidence, division, records in lists:
         best = lowest.get(evidence)
@@ -177,11 +181,7 @@ def _find_standing(session: Session, histories: Histories, places: FirstPlaces) 
 
 
 def _records_of(place: FirstPlace) -> tuple[Record, ...]:
-    """The holders of a board as records, up to the present one."""
-    holder = place.holder
-    held = [each.submission_id for each in place.holdings]
-    if holder is None or holder.submission_id not in held:
-        return ()
+    """The holders of a board as records: the present one last, if there is one."""
     return tuple(
         Record(
             submission_id=each.submission_id,
@@ -192,8 +192,10 @@ def _records_of(place: FirstPlace) -> tuple[Record, ...]:
             margin_percent=None if each.ratio is None else (1 - each.ratio) * 100.0,
             p_value=each.p_value,
             verification_id=each.verification_id,
+            ended=each.ended,
+            returned=each.returned,
         )
-        for each in place.holdings[: len(held) - held[::-1].index(holder.submission_id)]
+        for each in place.holdings
     )
 
 

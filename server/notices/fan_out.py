@@ -146,7 +146,7 @@ def _look_for_records(database: Database, benchmarks: Mapping[str, Benchmark]) -
         watched = [benchmarks[name] for name in asked if name is not None and name in benchmarks]
         lists = [list_records(session, benchmark) for benchmark in watched]
     divisions = [division for found in lists for division in found.divisions]
-    return {record.submission_id: record for d in divisions for record in d.records}
+    return {record.submission_id: record for d in divisions for record in d.records[::-1]}
 
 
 def _announce_record(session: Session, event: NoticeEvent, records: Records) -> None:

@@ -95,7 +95,7 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
         "code_url notes claim_sha256 dawnbench status eligible tta_seconds cost_usd latency_ms "
         "cost_usd_per_10000 measured_latency_ms result request_sha256 submitted_at archive "
         "organisation submitted_on kind precision precision_measured energy_joules "
-        "embargoed withdrawn_at withdrawn_by withdrawn_because waivers "
+        "embargoed withdrawn_at withdrawn_by withdrawn_because retirement waivers "
         "evidence check_word pool_id configuration_sha256 duplicate_of trained_with tuning "
         "claimed_model claimed_framework source",
         joined="archive organisation submitted_on source",

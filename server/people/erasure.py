@@ -50,6 +50,7 @@ COLUMNS: tuple[InstrumentedAttribute[Any], ...] = (
     Attempt.failure,
     Submission.withdrawn_by,
     Submission.withdrawn_because,
+    Submission.retirement,
     Submission.waivers,
     WorkerRow.held_by,
     WorkerRow.held_because,

@@ -157,6 +157,7 @@ def submission_view(
         pending_decisions=[item.id for item in pending_verifications(submission)],
         under_embargo=submission.embargoed,
         withdrawal=withdrawal_view(submission),
+        retirement=submission.retirement and WithdrawalView(**submission.retirement),
         waivers=submission.waivers or (),
         judged_on=judged_on,
         package=_package_view(submission),

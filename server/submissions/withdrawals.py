@@ -63,16 +63,20 @@ def withdraw(session: Session, caller: Caller, submission_id: str, reason: str) 
 
 
 def reinstate(session: Session, caller: Caller, submission_id: str, reason: str) -> Submission:
-    """Let a withdrawn submission rank again, for organisers. Written to the audit log."""
+    """Let a withdrawn or retired submission rank as before; written to the audit log."""
     submission = find_submission(session, submission_id)
-    if submission.withdrawn_at is None:
-        raise ConflictError(f"Submission {submission_id} is not withdrawn.")
+    was_withdrawn = submission.withdrawn_at is not None
+    if not was_withdrawn and submission.retirement is None:
+        raise ConflictError(f"Submission {submission_id} is neither withdrawn nor retired.")
     before = _logged(submission)
     submission.withdrawn_at = submission.withdrawn_by = submission.withdrawn_because = None
+    submission.retirement = None
     raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
-    bring_back(session, submission)
+    if was_withdrawn:
+        bring_back(session, submission)
     words = evidence_words(standing(submission))
-    after = {"consequence": f"the row comes back to the board as {words}"}
+    comes = f"the row comes back to the board as {words}"
+    after = {"consequence": comes if was_withdrawn else "the row may hold first place again"}
     _record(session, caller, "submission.reinstate", submission, reason, before=before, after=after)
     return submission
 
@@ -117,6 +121,7 @@ def _logged(submission: Submission) -> dict[str, Any]:
         "withdrawn_at": submission.withdrawn_at,
         "withdrawn_by": submission.withdrawn_by,
         "withdrawn_because": submission.withdrawn_because,
+        "retirement": submission.retirement,
     }
 
 
@@ -161,7 +166,7 @@ def withdraw_submission(
 def reinstate_submission(
     submission_id: str, body: WithdrawalCreate, services: ServicesDep, caller: OrganiserDep
 ) -> SubmissionView:
-    """Let a withdrawn submission rank again."""
+    """Let a withdrawn submission rank again, or a retired one hold first place."""
     note(submission_id=submission_id)
     with services.database.write() as session:
         return view_of(session, reinstate(session, caller, submission_id, body.reason))

@@ -375,6 +375,8 @@ def _find_both(session: Session, caller: Caller, body: DuelCreate) -> tuple[Subm
     for one in found:
         if one.withdrawn_at is not None:
             raise ConflictError(f"Submission {one.id} is withdrawn and cannot have a head-to-head.")
+        if one.retirement is not None:
+            raise ConflictError(f"Submission {one.id} is retired: it can't be trained any more.")
         if one.duplicate_of is not None:
             raise ConflictError(
                 f"Submission {one.id} is a duplicate of {one.duplicate_of}. Name that one instead."

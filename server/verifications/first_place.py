@@ -4,7 +4,7 @@ A board is a benchmark's, a division's and a hardware class's. Its reference is 
 challenger takes first place by a head-to-head with the holder.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
@@ -25,6 +25,9 @@ Board = tuple[str, str]  # A division and a hardware class.
 MeetingState = Literal["queued", "running", "won", "not_proven", "void", "cancelled"]
 
 
+Ended = Literal["withdrawn", "retired"]
+
+
 class Measured(NamedTuple):
     """A measured submission, withdrawn ones included.
 
@@ -40,12 +43,29 @@ class Measured(NamedTuple):
     reached: int
     is_live: bool
     is_reference: bool
+    withdrawn_at: datetime | None = None
+    retirement: Mapping[str, Any] | None = None
 
     @property
     def may_hold(self) -> bool:
-        """Whether it may be first: live, and not missing the target in more than a fifth."""
+        """Whether it may be first: live, trainable, and missing the target in few runs."""
         missed = self.runs - self.reached
-        return self.is_live and not (self.runs >= FEWEST_TO_LOSE and missed > self.runs / 5)
+        misses = self.runs >= FEWEST_TO_LOSE and missed > self.runs / 5
+        return self.is_live and self.retirement is None and not misses
+
+    @property
+    def ended(self) -> Ended | None:
+        """How its time as a holder ended, if somebody ended it."""
+        if self.withdrawn_at is not None:
+            return "withdrawn"
+        return None if self.retirement is None else "retired"
+
+    @property
+    def ended_at(self) -> datetime | None:
+        """When somebody ended its time as a holder."""
+        if self.withdrawn_at is not None or self.retirement is None:
+            return self.withdrawn_at
+        return datetime.fromisoformat(self.retirement["at"])
 
 
 @dataclass(frozen=True)
@@ -70,7 +90,10 @@ class Meeting:
 
 @dataclass(frozen=True)
 class Holding:
-    """A submission that came to first place, and the head-to-head that brought it there."""
+    """A submission that came to first place, and the head-to-head that brought it there.
+
+    One that `returned` was the holder before, until the holders between were `ended`.
+    """
 
     submission_id: str
     since: datetime
@@ -79,6 +102,8 @@ class Holding:
     verification_id: str | None = None
     p_value: float | None = None
     ratio: float | None = None
+    ended: Ended | None = None
+    returned: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,7 +126,9 @@ class FirstPlace:
             return None
         if seconds >= self.holder.seconds:
             return None
-        meetings = self.met.get(submission_id, ())
+        row, meetings = self.rows.get(submission_id), self.met.get(submission_id, ())
+        if row is not None and not row.may_hold:
+            return f"lower mean, {row.ended or 'its runs miss the target too often'}"
         return f"lower mean, {_words_of(meetings[-1]) if meetings else WAITS}"
 
     def head_to_head_of(self, submission_id: str) -> str | None:
@@ -110,7 +137,7 @@ class FirstPlace:
             won = [
                 each.verification_id
                 for each in self.holdings
-                if each.submission_id == submission_id
+                if each.submission_id == submission_id and each.verification_id
             ]
             return won[-1] if won else None
         meetings = self.met.get(submission_id, ())
@@ -176,8 +203,11 @@ def find_first_place(rows: Sequence[Measured], meetings: Sequence[Meeting]) -> F
     held = [known[each.submission_id] for each in holdings if each.submission_id in known]
     able = [row for row in held if row.may_hold] or [row for row in live if row.may_hold][:1]
     holder = able[-1] if able else None
-    if holder is not None and not _has_held(holdings, holder.submission_id):
-        holdings.append(_holding(holder))
+    if holder is not None and holdings[-1].submission_id != holder.submission_id:
+        holdings.append(_next_holding(holder, holdings, known))
+    # A time that was contradicted never was a record.
+    shown = {row.submission_id for row in rows if row.is_live or row.withdrawn_at is not None}
+    holdings = [each for each in holdings if each.submission_id in shown]
     met: dict[str, list[Meeting]] = {}
     for meeting in meetings:
         if holder is not None and meeting.holder == holder.submission_id:
@@ -193,13 +223,22 @@ def find_first_place(rows: Sequence[Measured], meetings: Sequence[Meeting]) -> F
     return FirstPlace(tuple(holdings), holder, known, met, is_busy, outdated)
 
 
-def _has_held(holdings: Iterable[Holding], submission_id: str) -> bool:
-    return any(each.submission_id == submission_id for each in holdings)
+def _next_holding(
+    holder: Measured, holdings: Sequence[Holding], known: Mapping[str, Measured]
+) -> Holding:
+    """The holding of a submission that follows others without a head-to-head."""
+    names = [each.submission_id for each in holdings]
+    if holder.submission_id not in names:
+        return _holding(holder)
+    later = names[len(names) - names[::-1].index(holder.submission_id) :]
+    ends = [ended_at for name in later if (ended_at := known[name].ended_at) is not None]
+    since = max(ends, default=holdings[-1].since)
+    return Holding(holder.submission_id, since, holder.seconds, returned=True)
 
 
 def _holding(row: Measured, meeting: Meeting | None = None) -> Holding:
     if meeting is None:
-        return Holding(row.submission_id, row.measured_at, row.seconds)
+        return Holding(row.submission_id, row.measured_at, row.seconds, ended=row.ended)
     return Holding(
         row.submission_id,
         meeting.ended_at or meeting.started_at,
@@ -208,6 +247,7 @@ def _holding(row: Measured, meeting: Meeting | None = None) -> Holding:
         verification_id=meeting.verification_id,
         p_value=meeting.p_value,
         ratio=meeting.ratio,
+        ended=row.ended,
     )
 
 
@@ -256,6 +296,8 @@ def _read_measured(session: Session, benchmark_id: str) -> dict[Board, list[Meas
             counts.c.reached,
             is_live,
             User.name == REFERENCE,
+            Submission.withdrawn_at,
+            Submission.retirement,
         )
         .join(Pool, Pool.id == Submission.pool_id)
         .join(User, User.id == Submission.user_id)

@@ -374,7 +374,50 @@ def test_the_holder_before_follows_one_that_is_withdrawn(reference, row_of, queu
 
     assert rows(client)[0] == (1, reference)
     (division,) = records(client)
-    assert division["records"][-1]["submission_id"] == reference
+    assert [
+        (each["submission_id"], each["ended"], each["returned"]) for each in division["records"]
+    ] == [(reference, None, False), (faster, "withdrawn", False), (reference, None, True)]
+    assert client.get("/").status_code == 200
+    feed = client.get("/benchmarks/digits/feed.atom").text
+    assert feed.count("<title>Digits: record") == 2
+
+
+def test_a_holder_that_cannot_be_trained_retires(
+    reference, row_of, queued, client, alice, olivia, ask
+):
+    faster = row_of(128, 0.1)
+    for _ in range(2):
+        (job,) = queued()
+        fight(job, 0.1, 0.118)
+
+    def post(submission_id, what="retirement", by=olivia):
+        path = f"/api/v1/submissions/{submission_id}/{what}"
+        return client.post(path, json={"reason": "its image is gone"}, headers=by.headers)
+
+    assert post(faster, by=alice).status_code == 403
+    refused = post(reference)
+    assert (refused.status_code, "is not the holder" in refused.json()["detail"]) == (409, True)
+    retired = post(faster)
+    assert retired.status_code == 200, retired.text
+    assert retired.json()["retirement"]["reason"] == "its image is gone"
+
+    assert rows(client)[:2] == [(1, reference), (2, faster)]
+    assert row(client, faster)["not_first"] == "lower mean, retired"
+    (division,) = records(client)
+    assert [(each["submission_id"], each["ended"]) for each in division["records"]] == [
+        (reference, None), (faster, "retired"), (reference, None),
+    ]  # fmt: skip
+    assert "its image is gone" in client.get(f"/submissions/{faster}").text
+    chart = "/benchmarks/digits/charts/records?division=open"
+    assert "record, retired later" in client.get(chart).text
+    assert queued() == []
+    assert "is retired" in ask(faster, reference, by=olivia).json()["detail"]
+    logged = client.get("/api/v1/audit", headers=olivia.headers).json()["records"][0]
+    assert (logged["action"], logged["reason"]) == ("submission.retire", "its image is gone")
+
+    assert post(faster, "reinstatement").is_success
+    assert rows(client)[0] == (1, faster)
+    assert post(faster, "reinstatement").status_code == 409
 
 
 def test_settings_of_the_reference_become_its_duplicate(row_of, queued, client):

@@ -79,6 +79,7 @@ API = {
     "POST /api/v1/submissions/{submission_id}/verifications": ORGANISERS,  # its owner had a verdict
     "POST /api/v1/submissions/{submission_id}/withdrawal": SUBMITTERS,
     "POST /api/v1/submissions/{submission_id}/reinstatement": ORGANISERS,
+    "POST /api/v1/submissions/{submission_id}/retirement": ORGANISERS,
     "POST /api/v1/submissions/{submission_id}/waivers": ORGANISERS,
     "POST /api/v1/submissions/{submission_id}/waivers/{rule}/revocation": ORGANISERS,
     "GET /api/v1/leaderboards/{benchmark_id}": PUBLIC,

@@ -69,6 +69,11 @@ admin token revoke ID
     DELETE /tokens/{id} -> revoked_lines
     Revoke a token and every token made with it.
 
+admin retire SUBMISSION --reason!
+    POST /submissions/{submission}/retirement -> Submission {id} is retired. Its record stays.
+    Take first place from a holder that can't be trained any more (organisers).
+    The previous holder that can be trained follows. `finishline withdraw ID --undo` undoes it.
+
 benchmarks
     GET /benchmarks -> benchmarks
     List the server's benchmarks.

@@ -50,8 +50,9 @@ class Submission(Base):
 
     One that is `embargoed` is its owner's, their organisation's and the organisers' to see. One
     with a `withdrawn_at` stays where it is and ranks nowhere (server.base.models.visibility has
-    both rules); `withdrawn_by` is a name. `waivers` are the rules that organisers waived for it,
-    each with `rule`, `reason`, `by` and `at`; `eligible` leaves those out.
+    both rules); `withdrawn_by` is a name. One with a `retirement` (`at`, `by`, `reason`) holds no
+    first place: it can't be trained any more. `waivers` are the rules that organisers waived for
+    it, each with `rule`, `reason`, `by` and `at`; `eligible` leaves those out.
     """
 
     __tablename__ = "submissions"
@@ -107,6 +108,7 @@ class Submission(Base):
     withdrawn_at: Mapped[datetime | None]
     withdrawn_by: Mapped[str | None] = mapped_column(String(100))
     withdrawn_because: Mapped[str | None] = mapped_column(Text)
+    retirement: Mapped[dict[str, Any] | None]
     waivers: Mapped[list[Any] | None]
     evidence: Mapped[str] = mapped_column(String(12), default="claimed")
     check_word: Mapped[str | None] = mapped_column(String(16))
