@@ -14,11 +14,14 @@ from server.base.events import (
     WorkerOut,
     connect,
 )
+from server.benchmarks.calibrations import settle_calibration
 from server.notices import announce
 from server.submissions.duplicates import mark_after_embargo, replace_withdrawn
+from server.verifications.cross_checks import give_up_cross_check
 from server.verifications.duels import show_duel
-from server.verifications.outcomes import check_duplicate
-from server.verifications.service import end_withdrawn, measure_original, verify_by_policy
+from server.verifications.outcomes import check_duplicate, settle_submission
+from server.verifications.proofs import keep_evidence
+from server.verifications.requests import end_withdrawn, measure_original, verify_by_policy
 
 
 def connect_rooms() -> None:
@@ -32,7 +35,14 @@ def connect_rooms() -> None:
             DuplicateMarked: [check_duplicate],
             OriginalReplaced: [measure_original],
             StatusChanged: [announce.tell_status],
-            VerificationChanged: [announce.tell_verification, show_duel],
+            VerificationChanged: [
+                announce.tell_verification,
+                settle_calibration,
+                keep_evidence,
+                settle_submission,
+                show_duel,
+                give_up_cross_check,
+            ],
             CalibrationAdopted: [announce.tell_calibration],
             WorkerOut: [announce.tell_worker],
             AuditDayEnded: [announce.tell_audit_head],

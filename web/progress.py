@@ -37,7 +37,7 @@ def kind_word(verification: Mapping[str, Any]) -> str:
 
 def may_cancel(verification: Mapping[str, Any]) -> bool:
     """Whether an organiser may cancel it: running evidence ends by itself."""
-    return verification["state"] == "queued" or (
+    return verification["state"] in ("queued", "checking") or (
         PURPOSES[verification["kind"]].checks_claims is None
     )
 
@@ -61,6 +61,8 @@ def state_sentence(verification: View, submission: View | None = None) -> str:
         )
         where = f" on {worker}" if worker else ""
         return f"{words.doing} {runs}{where}.{_why_again(verification)}"
+    if state == "checking":
+        return f"The {runs} ended. Another owner's worker repeats one of them before the verdict."
     if state == "cancelled":
         kind = kind_word(verification)
         return f"This {kind} was cancelled, without a result for {words.subject}."

@@ -218,7 +218,16 @@ SITE_SECTIONS = (
 )
 # Filters of the lists: statuses of submissions, states and outcomes of verifications.
 VERDICTS = ("claimed", "verifying", "verified", "rejected", "inconclusive")
-ENDS = ("queued", "running", "verified", "rejected", "inconclusive", "failed", "cancelled")
+ENDS = (
+    "queued",
+    "running",
+    "checking",
+    "verified",
+    "rejected",
+    "inconclusive",
+    "failed",
+    "cancelled",
+)
 CLOCKS = {
     "dawnbench": "everything counts but evaluation",
     "mlperf": "evaluation counts, preparation is free up to 30 min (closed) or 4 h (open)",

@@ -13,7 +13,7 @@ from web.names import byline, row_name, separation_words
 from web.verdicts import published_check, was_worker_unfit, why_not_timed
 
 View = Mapping[str, Any]
-OPEN = ("queued", "running")
+OPEN = ("queued", "running", "checking")
 # Names of a page's tabs in its address, and in words.
 TABS = (
     ("result", "Result"),

@@ -16,7 +16,6 @@ from finishline.rules.verification.job import Purpose
 from finishline.rules.verification.messages import ReplayReport, Training
 from finishline.rules.verification.purposes import PURPOSES
 from finishline.rules.verification.replay import why_not_replayable
-from server.base.database import utc_now
 from server.base.errors import ConflictError, no_such
 from server.base.models import Submission, Verification
 
@@ -68,12 +67,6 @@ def is_published(verification: Verification) -> bool:
     return submission is not None and published_verification(submission) is verification
 
 
-def published_status(submission: Submission) -> str:
-    """The status of a submission that is not being verified: its published verdict, or claimed."""
-    found = published_verification(submission)
-    return "claimed" if found is None else str(found.outcome)
-
-
 def pending_verifications(submission: Submission) -> list[Verification]:
     """Verdicts that wait for a decision, oldest first."""
     return [item for item in submission.verifications if is_pending(item, submission)]
@@ -83,14 +76,6 @@ def is_pending(verification: Verification, submission: Submission | None) -> boo
     """Whether a verification of a submission has a verdict about which nothing is decided."""
     judged = verification.state == "done" and verification.decision is None
     return judged and submission is not None and checks_claim(verification, submission)
-
-
-def settle(submission: Submission, verification: Verification) -> str:
-    """The submission's status after a verdict: this one if it is the first, else as published."""
-    if published_verification(submission) is None:
-        verification.decision, verification.decision_reason = PUBLISH, "first verdict"
-        verification.decided_at = utc_now()
-    return published_status(submission)
 
 
 def decision_word(verification: Verification, submission: Submission | None) -> DecisionWord | None:
@@ -141,7 +126,7 @@ def publication(submission: Submission) -> dict[str, Any]:
     }
 
 
-OPEN = ("queued", "running")
+OPEN = ("queued", "running", "checking")
 ENDED = ("done", "failed", "cancelled")
 
 

@@ -16,10 +16,13 @@ from finishline.rules.text import count_text
 from finishline.rules.verification.calibration import calibrated_by
 from finishline.rules.verification.control_points import control_points
 from finishline.rules.verification.messages import ControlPoint
-from finishline.rules.verification.purposes import PURPOSES
+from finishline.rules.verification.purposes import CALIBRATION, PURPOSES
 from finishline.rules.verification.verdict import SHARES
+from server.base.database import utc_now
 from server.base.errors import no_such
+from server.base.events import VerificationChanged
 from server.base.models import Calibration, CalibrationRunRow, Verification
+from server.base.standing import ENDED, OPEN
 from server.benchmarks.queries import definition
 
 COMPLETE = ("reached", "not_reached")  # A run that failed has no curve to its end.
@@ -133,6 +136,32 @@ def benchmark_of(session: Session, verification: Verification) -> Benchmark:
     """Benchmark that judges a verification, as planned: a later adoption does not change it."""
     judged_by = verification.calibration_id if PURPOSES[verification.kind].is_evidence else None
     return judging_benchmark(session, verification.benchmark_sha256, judged_by)
+
+
+def settle_calibration(session: Session, event: VerificationChanged) -> None:
+    """End the calibration of a chunk that has ended, if it was the last one under way."""
+    verification = event.verification
+    if verification.kind != CALIBRATION.name or verification.calibration_id is None:
+        return
+    if event.moment not in ENDED:
+        return
+    session.flush()
+    calibration = find_calibration(session, verification.calibration_id)
+    if any(chunk.state in OPEN for chunk in chunks_of(session, calibration.id)):
+        return
+    calibration.state = "done" if has_every_run(session, calibration) else "incomplete"
+    calibration.ended_at = utc_now()
+
+
+def has_every_run(session: Session, calibration: Calibration) -> bool:
+    """Whether each batch size has as many finished runs as were requested."""
+    rows = session.execute(
+        select(CalibrationRunRow.batch_size, func.count())
+        .where(CalibrationRunRow.calibration_id == calibration.id)
+        .group_by(CalibrationRunRow.batch_size)
+    )
+    counts = dict(rows.all())
+    return all(counts.get(size, 0) >= calibration.runs for size in calibration.batch_sizes)
 
 
 RUNS_PER_CHUNK = 10

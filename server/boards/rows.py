@@ -36,7 +36,7 @@ from server.base.models import (
     User,
     Verification,
 )
-from server.base.standing import KIND_THAT_CHECKS, PUBLISH
+from server.base.standing import KIND_THAT_CHECKS, OPEN, PUBLISH
 from server.base.viewer import seeing_as_anybody
 from server.benchmarks.prices import BookCosts, SystemPrice
 from server.boards.ranking import Standing
@@ -80,7 +80,6 @@ SYSTEM_FIELDS = {
     for name, field in SystemView.model_fields.items()
 }
 SOURCE_NOT_CHECKED = "published, source not checked"
-UNDER_WAY = ("queued", "running")
 JOULES_PER_KWH = 3.6e6
 # A stored result explains every step: many decoded ones at once keep the garbage collector busier
 # than the decoding takes.
@@ -301,7 +300,7 @@ def _verifications_behind(
         .where(
             *which,
             Verification.kind.in_(CHECKING_KINDS[kind]),
-            (Verification.decision == PUBLISH) | Verification.state.in_(UNDER_WAY),
+            (Verification.decision == PUBLISH) | Verification.state.in_(OPEN),
         )
         .order_by(Verification.decided_at, Verification.created_at)
     )

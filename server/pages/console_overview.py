@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session, joinedload, selectinload
 
 from server.base.database import utc_now
 from server.base.models import Attempt, Calibration, Submission, Verification
-from server.base.standing import LISTED, OPEN, is_pending, published_status
+from server.base.standing import LISTED, OPEN, is_pending
 from server.benchmarks.calibrations import count_runs
 from server.pages.console_page import AnyoneDep
 from server.people.accounts import ORGANISERS
@@ -53,7 +53,7 @@ def _pending_row(verification: Verification, submission: Submission) -> Row:
         "submitter": submission.submitter,
         "display_name": submission.display_name,
         "benchmark": submission.benchmark_id,
-        "standing": published_status(submission),
+        "standing": submission.status,
         "outcome": verification.outcome,
         "ended_at": _text(verification.ended_at),
     }

@@ -26,7 +26,7 @@ from web.names import accelerator_of_system
 PAGE = 50
 Verdict = Literal["claimed", "verifying", "verified", "rejected", "inconclusive"]
 VerificationWord = Literal[
-    "queued", "running", "verified", "rejected", "inconclusive", "failed", "cancelled"
+    "queued", "running", "checking", "verified", "rejected", "inconclusive", "failed", "cancelled"
 ]
 
 
@@ -124,7 +124,7 @@ def list_verifications(session: Session, wanted: VerificationQuery) -> Page:
     )
     if wanted.benchmark is not None:
         query = query.where(BenchmarkDefinition.benchmark_id == wanted.benchmark)
-    if wanted.verdict in ("queued", "running", "failed", "cancelled"):
+    if wanted.verdict in ("queued", "running", "checking", "failed", "cancelled"):
         query = query.where(Verification.state == wanted.verdict)
     elif wanted.verdict is not None:
         query = query.where(Verification.outcome == wanted.verdict)

@@ -20,20 +20,15 @@ from finishline.rules.verification.messages import (
     ReplayReport,
     WorkerHello,
 )
-from finishline.rules.verification.purposes import DUEL
-from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.base.errors import ConflictError, ContentError
-from server.base.events import VerificationChanged, emit
 from server.base.models import Attempt, ReplayEventRow, Token, WorkerRow
 from server.people.accounts import hash_token
 from server.people.dependencies import Caller
 from server.verifications.holds import refuse_held
 from server.verifications.jobs import why_over_limit
 from server.verifications.queries import find_attempt
-from server.verifications.service import (
-    follow_check,
-)
+from server.verifications.states import move
 from server.verifications.workers import require_own_name
 
 TOKEN_PREFIX = "fla_"  # noqa: S105  a prefix, so that leaked tokens can be searched for
@@ -57,35 +52,23 @@ def lease_attempt(
     refuse_held(session, request.worker)
     secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
     now = utc_now()
-    lease, submission = attempt.verification.lease_seconds, attempt.verification.submission
-    claimed = session.execute(
-        update(Attempt)
-        .where(
-            Attempt.id == attempt_id,
-            Attempt.state == "queued",
-            Attempt.sent_to == request.worker,
-        )
-        .values(
-            state="running",
-            fence=Attempt.fence + 1,
-            token_sha256=hash_token(secret),
-            worker=request.worker,
-            claimed_by=caller.token_id,
-            started_at=now,
-            lease_expires_at=now + timedelta(seconds=lease),
-            accelerators=_accelerators_of(session, request.worker),
-        )
-        .returning(Attempt.fence)
-    ).first()
-    if claimed is None:
-        raise ConflictError(f"Attempt {attempt_id} is {attempt.state}, not queued: leave it.")
-    attempt.verification.state = "running"
-    follow_check(session, attempt.verification)
-    if submission is not None and attempt.verification.kind == DUEL.name:
-        raise_board_version(session, submission.benchmark_id)  # It says that this is running.
-    emit(session, VerificationChanged(attempt.verification, "started", attempt))
+    lease = attempt.verification.lease_seconds
+    move(
+        session,
+        attempt,
+        "lease",
+        Attempt.sent_to == request.worker,
+        fence=attempt.fence + 1,
+        token_sha256=hash_token(secret),
+        worker=request.worker,
+        claimed_by=caller.token_id,
+        started_at=now,
+        lease_expires_at=now + timedelta(seconds=lease),
+        accelerators=_accelerators_of(session, request.worker),
+    )
+    move(session, attempt.verification, "lease")
     mark_worker(session, request.worker, "busy")
-    return Lease(attempt_id=attempt_id, fence=claimed.fence, token=secret, lease_seconds=lease)
+    return Lease(attempt_id=attempt_id, fence=attempt.fence, token=secret, lease_seconds=lease)
 
 
 def record_events(

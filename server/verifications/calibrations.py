@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import func, select
@@ -14,11 +15,12 @@ from finishline.rules.submissions.claim import check_precision, reference_of
 from finishline.rules.text import count_text
 from finishline.rules.verification.calibration import runs_sha256
 from finishline.rules.verification.job import Request
+from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.purposes import CALIBRATION
 from server.base.database import utc_now
 from server.base.errors import ConflictError, ContentError
 from server.base.events import CalibrationAdopted, emit
-from server.base.models import Calibration
+from server.base.models import Calibration, CalibrationRunRow, Verification
 from server.base.services import Services
 from server.base.standing import OPEN
 from server.benchmarks.calibrations import (
@@ -27,6 +29,7 @@ from server.benchmarks.calibrations import (
     chunks_of,
     find_calibration,
     finished_runs,
+    has_every_run,
     reference_runs,
     why_not_adoptable,
 )
@@ -35,7 +38,7 @@ from server.people.audit import Subject, record
 from server.people.dependencies import Caller
 from server.verifications.calibration_views import CalibrationContinue, CalibrationCreate
 from server.verifications.jobs import Order, new_id, queue_job
-from server.verifications.service import cancel_verification, has_every_run
+from server.verifications.states import move
 
 
 def ask_for_calibration(
@@ -99,7 +102,7 @@ def end_calibration(session: Session, caller: Caller, calibration_id: str) -> Ca
     if not under_way:
         raise ConflictError(f"Calibration {calibration_id} has no runs under way.")
     for chunk in under_way:
-        cancel_verification(session, chunk)
+        move(session, chunk, "cancel")
     calibration = find_calibration(session, calibration_id)
     if not has_every_run(session, calibration):
         calibration.state = "cancelled"
@@ -214,6 +217,23 @@ def _queue_missing(session: Session, calibration: Calibration) -> int:
             taken |= set(queue_job(session, order).seeds)
         queued += missing
     return queued
+
+
+def keep_runs(session: Session, verification: Verification, report: ReplayReport) -> None:
+    """Store every run of a chunk. Runs that diverged or ran out of time count as well."""
+    for run, training in zip(report.runs, verification.trainings, strict=True):
+        session.add(
+            CalibrationRunRow(
+                calibration_id=verification.calibration_id,
+                batch_size=int(training.settings["batch_size"]),
+                seed=run.seed,
+                verification_id=verification.id,
+                status=run.status,
+                quality=[evaluation.quality for evaluation in run.evaluations],
+                seconds=[evaluation.seconds for evaluation in run.evaluations],
+                system=asdict(report.system),
+            )
+        )
 
 
 def _record(

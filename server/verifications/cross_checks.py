@@ -17,6 +17,7 @@ from finishline.rules.verification.purposes import CROSS_CHECK
 from finishline.rules.verification.verdict import Reason, Verdict
 from server.base.database import utc_now
 from server.base.errors import ServerError
+from server.base.events import VerificationChanged
 from server.base.models import Attempt, Verification, WorkerRow
 from server.base.standing import (
     KEEP,
@@ -24,7 +25,6 @@ from server.base.standing import (
     claim_of,
     is_published,
     names_where,
-    published_status,
     report_of,
 )
 from server.benchmarks.queries import definition
@@ -32,9 +32,10 @@ from server.verifications.free_workers import LONGEST_SILENCE_SECONDS, owners_at
 from server.verifications.holds import pause_by_server
 from server.verifications.jobs import Order, queue_attempt, queue_job
 from server.verifications.outcomes import NO_SECOND_WORKER, conclude_replay
-from server.verifications.pools import take_out_runs
+from server.verifications.pools import follow_evidence, take_out_runs
 from server.verifications.queries import is_of_latest_report
-from server.verifications.service import end_with_verdict, request_verification, set_status
+from server.verifications.requests import request_verification
+from server.verifications.states import end, move
 from server.verifications.workers import is_organisers_worker
 
 ORGANISERS_SHARE = 10  # One run in so many of an organisers' worker.
@@ -118,9 +119,7 @@ def has_other_owner(
     return any(owner not in barred for owner in owners)
 
 
-def _queue(
-    session: Session, verification: Verification, report: ReplayReport, index: int
-) -> Verification:
+def _queue(session: Session, verification: Verification, report: ReplayReport, index: int) -> None:
     submission = verification.submission
     assert submission is not None  # noqa: S101  only a claim's replay is trained again
     request = Request(
@@ -142,8 +141,6 @@ def _queue(
     for attempt in check.attempts:
         attempt.by_organiser = True
         attempt.hardware_class = report.system.hardware_class
-    verification.state = "running" if verification.outcome is None else verification.state
-    return check
 
 
 def end_cross_check(
@@ -162,8 +159,7 @@ def end_cross_check(
     assert checked is not None  # noqa: S101  a foreign key
     assert original is not None  # noqa: S101  it is checked
     first = next(item for item in original.runs if item.seed == run.seed)
-    end_with_verdict(session, check, verdict)
-    session.flush()
+    end(session, check, "report", verdict)
     earlier = _earlier(session, checked, check)
     benchmark = definition(session, checked.benchmark_sha256)
     if check.outcome == "inconclusive":
@@ -196,8 +192,18 @@ def _checks_of(session: Session, checked: Verification) -> Sequence[Verification
     return session.scalars(query).all()
 
 
-def give_up_cross_check(session: Session, check: Verification) -> None:
-    """Conclude the verification that waits for a cross-check no worker could make."""
+def give_up_cross_check(session: Session, event: VerificationChanged) -> None:
+    """Conclude the verification that waits for a cross-check no worker could make.
+
+    Those of a verification that is cancelled are cancelled with it.
+    """
+    check = event.verification
+    if event.moment == "cancelled":
+        for each in _checks_of(session, check):
+            if each.state in OPEN:
+                move(session, each, "cancel")
+    if check.checks_id is None or event.moment not in ("failed", "cancelled"):
+        return
     checked = session.get(Verification, check.checks_id)
     original = None if checked is None else report_of(checked)
     if checked is not None and original is not None and not is_overtaken(session, check):
@@ -234,8 +240,8 @@ def _conclude_waiting(
         return  # The last of them concludes.
     if why is None and any(each.outcome == "inconclusive" for each in others):
         why = NO_SECOND_WORKER
-    if checked.state == "running" and checked.outcome is None:
-        conclude_replay(session, checked, report, why)
+    if checked.state == "checking":
+        conclude_replay(session, checked, report, why, event="conclude")
 
 
 def _refuse_first(
@@ -243,19 +249,16 @@ def _refuse_first(
 ) -> None:
     """Pause the first worker. Retry its waiting verification and reopen its published verdicts."""
     take_out(session, report, checked, by=by)
-    if checked.state == "running" and checked.outcome is None:
-        last = checked.attempts[-1]
-        last.state = "lost"
-        last.failure = asdict(
-            Failure(
-                kind="infrastructure",
-                code="report_refused",
-                message="two other owners' workers contradict its report",
-                next_step="nothing to do: another attempt is queued",
-            )
+    if checked.state == "checking":
+        failure = Failure(
+            kind="infrastructure",
+            code="report_refused",
+            message="two other owners' workers contradict its report",
+            next_step="nothing to do: another attempt is queued",
         )
+        move(session, checked.attempts[-1], "refute", failure=asdict(failure))
         checked.report = None
-        queue_attempt(session, checked, number=last.number + 1)
+        queue_attempt(session, checked, "refute")
 
 
 def _open_again(session: Session, worker: str, why: str) -> list[str]:
@@ -275,7 +278,7 @@ def _open_again(session: Session, worker: str, why: str) -> list[str]:
         if submission is None or not is_published(verification):
             continue
         verification.decision, verification.decision_reason = KEEP, why
-        set_status(session, submission, published_status(submission))
+        follow_evidence(session, submission)
         opened.append(verification.id)
         try:
             request_verification(

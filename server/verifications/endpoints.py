@@ -68,7 +68,7 @@ def request_verification(
 def list_verifications(
     services: ServicesDep,
     viewer: ViewerDep,
-    state: Literal["queued", "running", "done", "failed", "cancelled"] | None = None,
+    state: Literal["queued", "running", "checking", "done", "failed", "cancelled"] | None = None,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
 ) -> VerificationList:
     """Verifications, newest first, without their reports."""

@@ -16,11 +16,12 @@ from finishline.rules.verification.messages import PACKAGE_PREFIX, Training
 from finishline.rules.verification.purposes import CROSS_CHECK
 from server.base.database import utc_now
 from server.base.errors import ContentError
-from server.base.events import DispatchWakeup, VerificationChanged, emit, wake_after_commit
+from server.base.events import DispatchWakeup, wake_after_commit
 from server.base.models import Attempt, JobTraining, Submission, Verification
 from server.base.standing import claim_of, run_limit_seconds
 from server.benchmarks.calibrations import adopted_calibration, judging_benchmark
 from server.benchmarks.queries import definition
+from server.verifications.states import Event, move
 
 RUN_START_SECONDS = 60.0  # Allowance of a run beside its limit: starting, loading, stopping.
 
@@ -152,7 +153,6 @@ def queue_job(session: Session, order: Order) -> Verification:
         benchmark_sha256=benchmark.sha256,
         requested_by=order.requested_by,
         reason=order.reason,
-        state="queued",
         seal=seal(
             benchmark,
             submission_id,
@@ -171,9 +171,7 @@ def queue_job(session: Session, order: Order) -> Verification:
         checks_id=order.checks.id if order.checks is not None else None,
         created_at=utc_now(),
     )
-    session.add(verification)
-    session.flush()
-    queue_attempt(session, verification, number=1)
+    queue_attempt(session, verification, "request")
     return verification
 
 
@@ -207,7 +205,7 @@ def is_apart(verification: Verification) -> bool:
     return verification.kind == CROSS_CHECK.name
 
 
-def queue_attempt(session: Session, verification: Verification, *, number: int) -> None:
+def queue_attempt(session: Session, verification: Verification, event: Event) -> None:
     """Queue an attempt. The dispatch loop sends it after the commit. A retry keeps its place."""
     now = utc_now()
     submission = verification.submission
@@ -216,8 +214,7 @@ def queue_attempt(session: Session, verification: Verification, *, number: int) 
     attempt = Attempt(
         id=new_id(),
         verification=verification,
-        number=number,
-        state="queued",
+        number=len(verification.attempts) + 1,
         fence=0,
         sends=0,
         send_after=now,
@@ -229,8 +226,7 @@ def queue_attempt(session: Session, verification: Verification, *, number: int) 
         # The server looks for a worker of its own (free_workers).
         sent_to=NOBODY_YET if is_apart(verification) else None,
     )
-    session.add(attempt)
-    verification.state = "queued"
+    move(session, attempt, "request")
+    move(session, verification, event)
     session.flush()
-    emit(session, VerificationChanged(verification, "queued", attempt))
     wake_after_commit(session, DispatchWakeup)

@@ -10,24 +10,31 @@ from finishline.rules.verification.job import Case
 from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.verdict import Reason, Verdict
 from server.base.board_versions import raise_board_version
-from server.base.events import DuplicateMarked
+from server.base.database import utc_now
+from server.base.events import DuplicateMarked, VerificationChanged
 from server.base.models import Submission, Verification
+from server.base.models.visibility import publish_source
 from server.base.standing import (
+    ENDED,
+    PUBLISH,
+    checks_claim,
     claim_of,
     claimed_runs,
     is_pending,
     is_published,
     measures,
+    published_verification,
     purpose_of,
     report_of,
 )
 from server.benchmarks.calibrations import benchmark_of
 from server.benchmarks.queries import definition
+from server.submissions.duplicates import replace_timeless
 from server.verifications.duels import contest_of, continue_duel
 from server.verifications.jobs import trainings_of
 from server.verifications.pools import follow_evidence, keep_sealed_runs, verdict_that_holds
 from server.verifications.queries import claimed_curves
-from server.verifications.service import end_with_verdict
+from server.verifications.states import Event, end
 from server.verifications.views import energy_to_target_joules, measured_figures
 from server.verifications.workers import is_organisers_worker
 
@@ -71,7 +78,12 @@ def _case(session: Session, verification: Verification, report: ReplayReport) ->
 
 
 def conclude_replay(
-    session: Session, verification: Verification, report: ReplayReport, why: Reason | None
+    session: Session,
+    verification: Verification,
+    report: ReplayReport,
+    why: Reason | None,
+    *,
+    event: Event = "report",
 ) -> None:
     """Judge a claim by its replay. With a reason to leave it open the verdict is inconclusive."""
     submission = verification.submission
@@ -82,11 +94,31 @@ def conclude_replay(
         submission.precision_measured = report.precision.lowest
     if why is None:  # Else one worker's word is in everybody's pool.
         keep_sealed_runs(session, verification, report)
-    end_with_verdict(session, verification, open_because(verdict, why))
+    end(session, verification, event, open_because(verdict, why))
     show_energy(verification)
     show_determinism(submission, verdict)
     if is_published(verification):
         check_duplicates(session, verification)
+
+
+def settle_submission(session: Session, event: VerificationChanged) -> None:
+    """Derive what a board shows of the submission that a verification checks.
+
+    Its first verdict is published at once. A later one waits for a decision.
+    """
+    verification, submission = event.verification, event.verification.submission
+    if submission is None or not checks_claim(verification, submission):
+        return
+    if event.moment == "done":
+        if published_verification(submission) is None:
+            verification.decision, verification.decision_reason = PUBLISH, "first verdict"
+            verification.decided_at = utc_now()
+        publish_source(submission)
+    elif event.moment == "queued" and published_verification(submission) is not None:
+        return  # It stands meanwhile.
+    follow_evidence(session, submission)
+    if event.moment in ENDED:
+        replace_timeless(session, submission)
 
 
 def check_duplicate(session: Session, event: DuplicateMarked) -> None:
@@ -142,7 +174,7 @@ def end_measured(
     decides = not purpose_of(verification).organisers_decide
     if not decides and not is_organisers_worker(session, report.system.worker):
         verdict = open_because(verdict, NO_SECOND_WORKER)
-    end_with_verdict(session, verification, verdict)
+    end(session, verification, "report", verdict)
     if verification.against_id is not None:
         continue_duel(session, verification)
     submission = verification.submission

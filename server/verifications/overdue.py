@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from sqlalchemy import ColumnElement, select, update
+from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
 from finishline.rules.verification.messages import Failure
@@ -16,16 +16,13 @@ from server.base.database import Database, utc_now
 from server.base.events import VerificationChanged, WorkerOut, emit
 from server.base.models import Attempt, ReplayEventRow, Verification
 from server.base.viewer import ORGANISER
-from server.verifications.cross_checks import (
-    give_up_cross_check,
-    has_other_owner,
-)
+from server.verifications.cross_checks import has_other_owner
 from server.verifications.free_workers import able_to_train, read_free_workers
 from server.verifications.jobs import why_over_limit
 from server.verifications.outcomes import NO_SECOND_WORKER
 from server.verifications.queries import find_attempt
 from server.verifications.reports import as_followed, pause_after, retry_or_give_up
-from server.verifications.service import end_without_verdict
+from server.verifications.states import StateError, end_open, move
 
 LINES = 20
 
@@ -68,12 +65,7 @@ def expire_leases(database: Database, *, now: datetime | None = None) -> int:
     """Mark every attempt with an expired lease as lost, and queue a retry for each."""
     silent = (Attempt.state == "running") & (Attempt.lease_expires_at < (now or utc_now()))
 
-    def lose(session: Session, attempt: Attempt) -> bool:
-        if not _end(session, attempt, silent, state="lost"):
-            return False
-        log.warning(
-            "worker %s went silent and its lease ran out", attempt.worker, extra=_ids(attempt)
-        )
+    def lose(session: Session, attempt: Attempt) -> None:
         lost_worker = Failure(
             kind="infrastructure",
             code="worker_lost",
@@ -81,12 +73,12 @@ def expire_leases(database: Database, *, now: datetime | None = None) -> int:
             next_step="nothing to do: another attempt is queued",
         )
         failure = as_followed(attempt, lost_worker)
-        attempt.failure = asdict(failure)
-        attempt.log_tail = last_heard(session, attempt)
+        heard = last_heard(session, attempt)
+        move(session, attempt, "lose", silent, failure=asdict(failure), log_tail=heard)
+        log.warning("%s", failure.message, extra=_ids(attempt))
         _announce_lost(session, attempt, why=failure.message)
         retry_or_give_up(session, attempt, failure)
         pause_after(session, attempt, failure)
-        return True
 
     return _end_each(database, _ids_of(database, silent), lose)
 
@@ -99,13 +91,17 @@ def _ids_of(database: Database, *conditions: ColumnElement[bool]) -> Sequence[st
 
 
 def _end_each(
-    database: Database, attempt_ids: Iterable[str], end: Callable[[Session, Attempt], bool]
+    database: Database, attempt_ids: Iterable[str], end: Callable[[Session, Attempt], None]
 ) -> int:
     """End each attempt in a transaction of its own; returns how many were ended."""
     ended = 0
     for attempt_id in attempt_ids:
-        with database.write() as session:
-            ended += end(session, find_attempt(session, attempt_id))
+        try:
+            with database.write() as session:
+                end(session, find_attempt(session, attempt_id))
+            ended += 1
+        except StateError as moved:
+            log.info("not ended: %s", moved)
     return ended
 
 
@@ -123,21 +119,20 @@ def end_overdue(database: Database, *, now: datetime | None = None) -> int:
         under_way = session.scalars(select(Attempt).where(running).order_by(Attempt.id)).unique()
         overdue = [each.id for each in under_way if why_over_limit(each, now=moment) is not None]
 
-    def fail(session: Session, attempt: Attempt) -> bool:
+    def fail(session: Session, attempt: Attempt) -> None:
         too_long = why_over_limit(attempt, now=moment)
-        if too_long is None or not _end(session, attempt, running, state="failed"):
-            return False
-        log.warning("ended: %s", too_long, extra=_ids(attempt))
+        if too_long is None:
+            raise StateError(f"Attempt {attempt.id} has begun another run.")
         failure = Failure(
             kind="time_limit",
             code="run_time_limit",
             message=too_long,
             next_step="request it again for a faster worker, or one that does not hang",
         )
-        attempt.failure = asdict(failure)
-        attempt.log_tail = last_heard(session, attempt)
+        heard = last_heard(session, attempt)
+        move(session, attempt, "fail", failure=asdict(failure), log_tail=heard)
+        log.warning("ended: %s", too_long, extra=_ids(attempt))
         retry_or_give_up(session, attempt, failure)
-        return True
 
     return _end_each(database, overdue, fail)
 
@@ -160,13 +155,7 @@ def end_unmade_cross_checks(database: Database, *, now: datetime | None = None) 
             if not _has_other_owner(session, find_attempt(session, attempt_id))
         ]
 
-    def give_up(session: Session, attempt: Attempt) -> bool:
-        if not _end_waiting(session, attempt, NO_SECOND_WORKER):
-            return False
-        give_up_cross_check(session, attempt.verification)
-        return True
-
-    return _end_each(database, unmade, give_up)
+    return _end_each(database, unmade, partial(_end_waiting, why=NO_SECOND_WORKER))
 
 
 def _has_other_owner(session: Session, attempt: Attempt) -> bool:
@@ -194,24 +183,10 @@ def end_waited(database: Database, *, now: datetime | None = None) -> int:
     return _end_each(database, unable, partial(_end_waiting, why=NOBODY_CAME))
 
 
-def _end_waiting(session: Session, attempt: Attempt, why: Reason) -> bool:
-    """End a queued attempt without a verdict; False if it was claimed meanwhile."""
-    if not _end(session, attempt, Attempt.state == "queued", state="cancelled"):
-        return False
-    end_without_verdict(session, attempt.verification, why)
-    return True
-
-
-def _end(session: Session, attempt: Attempt, condition: ColumnElement[bool], *, state: str) -> bool:
-    """End an attempt if the condition still holds."""
-    ended = session.execute(
-        update(Attempt)
-        .where(Attempt.id == attempt.id, condition)
-        .values(state=state, ended_at=utc_now())
-        .returning(Attempt.id)
-    ).first()
-    session.refresh(attempt)
-    return ended is not None
+def _end_waiting(session: Session, attempt: Attempt, why: Reason) -> None:
+    """End an attempt that waits in vain, and its verification without a verdict."""
+    move(session, attempt, "expire")
+    end_open(session, attempt.verification, "expire", why)
 
 
 def _ids(attempt: Attempt) -> dict[str, str]:

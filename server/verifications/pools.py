@@ -23,8 +23,10 @@ from finishline.rules.verification.judge import is_disturbed
 from finishline.rules.verification.messages import ReplayReport
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
+from server.base.events import StatusChanged, emit
 from server.base.models import Attempt, Pool, PoolRun, Submission, Verification
 from server.base.standing import (
+    OPEN,
     PUBLISH,
     check_of,
     checks_claim,
@@ -245,12 +247,26 @@ def _interval(pool: Pool, runs: Iterable[PoolRun], spreads: Spreads) -> Interval
 
 
 def follow_evidence(session: Session, submission: Submission) -> None:
-    """Update a submission's evidence and check from its status and its pool, and its board row."""
+    """Derive what a board shows of a submission from its verifications and its measured runs."""
+    before, submission.status = submission.status, _status_of(session, submission)
+    emit(session, StatusChanged(submission, submission.status, before=before))
     published = verdict_that_holds(session, submission)
     found = _standing_by(session, submission, submission.status, published)
     submission.evidence, submission.check_word = found
     _name_model(session, submission, published)
     raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
+
+
+def _status_of(session: Session, submission: Submission) -> str:
+    """The published verdict; before one, whether it is verified or has taken over measured runs."""
+    published = published_verification(submission)
+    if published is not None:
+        return str(published.outcome)
+    checks = (each for each in submission.verifications if checks_claim(each, submission))
+    if any(each.state in OPEN for each in checks):
+        return "verifying"
+    pool = None if submission.pool_id is None else session.get(Pool, submission.pool_id)
+    return "claimed" if pool is None or pool.measured_seconds is None else "verified"
 
 
 def _name_model(session: Session, submission: Submission, published: Verification | None) -> None:
@@ -329,7 +345,7 @@ def _is_measured(
 
 def _is_running(submission: Submission) -> bool:
     return any(
-        item.state == "running" and checks_claim(item, submission)
+        item.state in ("running", "checking") and checks_claim(item, submission)
         for item in submission.verifications
     )
 

@@ -37,6 +37,7 @@ from finishline.rules.verification.messages import Failure
 from server.base.code_version import code_version
 from server.base.database import insert_missing, moment_text, state_of, utc_now
 from server.base.errors import ConflictError
+from server.base.events import VerificationChanged
 from server.base.models import (
     Attempt,
     BenchmarkDefinition,
@@ -188,9 +189,10 @@ def leaves_proof(verification: Verification) -> bool:
     return is_duel or purpose_of(verification).fills_pool
 
 
-def keep_evidence(session: Session, verification: Verification) -> None:
-    """Store the evidence of a verification once: a later rescoring does not change it."""
-    if verification.submission is None or not leaves_proof(verification):
+def keep_evidence(session: Session, event: VerificationChanged) -> None:
+    """Store the evidence of a verification that ends: a later rescoring does not change it."""
+    verification = event.verification
+    if event.moment not in ENDED or not leaves_proof(verification):
         return
     insert_missing(
         session,

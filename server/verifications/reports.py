@@ -3,7 +3,7 @@
 from dataclasses import asdict, replace
 from typing import Literal
 
-from sqlalchemy import select, update
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from finishline.rules.text import count_text
@@ -11,18 +11,17 @@ from finishline.rules.verification.judge import is_disturbed
 from finishline.rules.verification.messages import Failure, ReplayReport, ReplayRun
 from finishline.rules.verification.report_check import check_report
 from finishline.rules.verification.verdict import Reason, Verdict
-from server.base.database import utc_now
 from server.base.errors import ContentError
 from server.base.events import DispatchWakeup, wake_after_commit
 from server.base.models import Attempt, Verification, WorkerRow
 from server.base.standing import purpose_of
 from server.benchmarks.calibrations import benchmark_of
-from server.verifications.attempts import fenced, mark_worker, owned_attempt, refuse_unstorable
+from server.verifications.attempts import mark_worker, owned_attempt, refuse_unstorable
+from server.verifications.calibrations import keep_runs
 from server.verifications.cross_checks import (
     OVERTAKEN,
     begin_cross_check,
     end_cross_check,
-    give_up_cross_check,
     is_overtaken,
 )
 from server.verifications.holds import FAILED, pause_failing
@@ -38,12 +37,7 @@ from server.verifications.report_checks import (
     tell_of_refusal,
     why_refused,
 )
-from server.verifications.service import (
-    end_with_verdict,
-    end_without_verdict,
-    follow_check,
-    keep_calibrated,
-)
+from server.verifications.states import end, end_open, move
 from server.verifications.workers import require_a_system
 
 LOG_TAIL_CHARACTERS = 4_000
@@ -95,20 +89,14 @@ def finish_attempt(
     if failure is not None:
         failure = as_followed(attempt, failure)
     is_right = failure is None or failure is DISTURBED
-    ended = session.execute(
-        update(Attempt)
-        .where(Attempt.id == attempt_id, Attempt.state == "running")
-        .values(
-            state="failed" if failure else "done",
-            ended_at=utc_now(),
-            failure=asdict(failure) if failure else None,
-            clock_slack_seconds=clock_slack_seconds if is_right else None,
-            log_tail=_log_tail(report) if failure else None,
-        )
-        .returning(Attempt.id)
-    ).first()
-    if ended is None:
-        raise fenced(attempt)
+    move(
+        session,
+        attempt,
+        "fail" if failure else "report",
+        failure=asdict(failure) if failure else None,
+        clock_slack_seconds=clock_slack_seconds if is_right else None,
+        log_tail=_log_tail(report) if failure else None,
+    )
     if failure is not None:
         retry_or_give_up(session, attempt, failure)
         pause_after(session, attempt, failure)
@@ -185,22 +173,20 @@ def retry_or_give_up(session: Session, attempt: Attempt, failure: Failure) -> No
     """Queue the next attempt after an infrastructure failure, or end the verification."""
     verification, is_spent = attempt.verification, _is_spent(attempt, failure)
     if failure.kind == "infrastructure" and not is_spent:
-        queue_attempt(session, verification, number=attempt.number + 1)
-        follow_check(session, verification)
+        queue_attempt(session, verification, "retry")
         return
     attempts = f"after {count_text(_failed(attempt), 'attempt')}"
     next_step = failure.next_step[:1].lower() + failure.next_step[1:]
-    end_without_verdict(
+    end_open(
         session,
         verification,
+        "fail",
         Reason(
             "infrastructure" if is_spent else "replay_failed",
             "leaves_open",
             f"{attempts}: {failure.message.rstrip('.')}; {next_step}",
         ),
     )
-    if verification.checks_id is not None:
-        give_up_cross_check(session, verification)
 
 
 def pause_after(session: Session, attempt: Attempt, failure: Failure) -> None:
@@ -235,12 +221,12 @@ def end_with_report(session: Session, verification: Verification, report: Replay
     purpose.check(report, benchmark_of(session, verification))
     verification.report = asdict(report)
     if is_overtaken(session, verification):
-        end_without_verdict(session, verification, OVERTAKEN)
+        end_open(session, verification, "fail", OVERTAKEN)
         return
     verdict = judge_report(session, verification, report)
     if verdict is None:
-        end_with_verdict(session, verification, None)
-        keep_calibrated(session, verification, report)
+        keep_runs(session, verification, report)
+        end(session, verification, "report")
     elif verification.checks_id is not None:
         end_cross_check(session, verification, report, verdict)
     elif purpose.is_evidence:
@@ -260,5 +246,7 @@ def _await_cross_checks(
         report,
         rejects=verdict.outcome == "rejected",
     )
-    if not waits:
+    if waits:
+        move(session, verification, "check")
+    else:
         conclude_replay(session, verification, report, why)

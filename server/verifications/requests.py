@@ -1,6 +1,8 @@
-"""Request verifications: organisers, and submitters for their first."""
+"""Request verifications: by policy, organisers, and submitters for their first. Cancel them."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 from sqlalchemy import func, select
@@ -14,8 +16,17 @@ from finishline.rules.verification.entry import (
     REPEATS,
     USUAL_REPEATS,
 )
-from finishline.rules.verification.purposes import ASKED_FOR, DUEL, PURPOSES
-from server.base.errors import ConflictError, NotAllowedError, UsedUpError, no_such
+from finishline.rules.verification.job import Purpose
+from finishline.rules.verification.purposes import ASKED_FOR, DUEL, PURPOSES, REPLAY
+from server.base.errors import (
+    ConflictError,
+    ContentError,
+    NotAllowedError,
+    ServerError,
+    UsedUpError,
+    no_such,
+)
+from server.base.events import OriginalReplaced, SubmissionWithdrawn, VerificationWanted
 from server.base.forms import NO_FLAG, Body, example
 from server.base.models import Submission, Verification
 from server.base.models.visibility import is_source_public, may_see
@@ -26,14 +37,113 @@ from server.base.standing import (
     kind_that_checks,
     purpose_of,
     standing,
+    verification_under_way,
 )
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
 from server.people.signed_in import viewer_for
 from server.submissions.quotas import NOTHING_KEPT, reserve_replay
 from server.submissions.service import find_submission
-from server.verifications.cross_checks import give_up_cross_check
-from server.verifications.service import cancel_verification, request_verification
+from server.verifications.jobs import is_uncalibrated, order_about, queue_job
+from server.verifications.pools import follow_evidence
+from server.verifications.states import move
+
+
+def request_verification(
+    session: Session,
+    submission: Submission,
+    *,
+    requested_by: int,
+    reason: str | None,
+    purpose: Purpose = REPLAY,
+    wishes: Mapping[str, Any] | None = None,
+) -> Verification:
+    """Plan and seal a job about one submission, and queue its first attempt."""
+    # Read again: it may have been scored under another definition meanwhile.
+    refresh_to_check(session, submission)
+    if submission.duplicate_of is not None:
+        raise ConflictError(
+            f"Submission {submission.id} is a duplicate of {submission.duplicate_of}. Request it "
+            "for that one."
+        )
+    under_way = verification_under_way(session, submission.id, kind=purpose.name)
+    if under_way is not None:
+        raise ConflictError(
+            f"Verification {under_way} of this submission ({purpose.name}) is under way; wait for "
+            "it or cancel it."
+        )
+    order = order_about(
+        session,
+        submission,
+        purpose=purpose,
+        wishes=wishes or {},
+        requested_by=requested_by,
+        reason=reason,
+    )
+    request = order.request
+    unable = purpose.why_not(request.benchmark, request.claims)
+    trains_package = request.claims[0].package is not None
+    if unable is not None and trains_package != purpose.in_box:
+        raise ConflictError(f"Submission {submission.id} {purpose.unable}: {unable}.")
+    if unable is not None:
+        raise ContentError(f"Submission {submission.id} {purpose.unable}: {unable}.")
+    return queue_job(session, order)
+
+
+def verify_by_policy(session: Session, event: VerificationWanted) -> None:
+    """Request the verification that a benchmark's policy requires, and charge its submitter.
+
+    A claim in a precision that nobody has calibrated yet waits for somebody to ask for it.
+    """
+    if is_uncalibrated(session, event.submission):
+        return
+    verification = request_verification(
+        session,
+        event.submission,
+        requested_by=event.requested_by,
+        reason="by policy",
+        purpose=PURPOSES[kind_that_checks(event.submission)],
+    )
+    verification.gpu_seconds_reserved = event.reserved
+
+
+def measure_original(session: Session, event: OriginalReplaced) -> None:
+    """Let a submission that took the place of its original have its time, or measure it."""
+    submission = event.submission
+    follow_evidence(session, event.original)
+    follow_evidence(session, submission)
+    if submission.status == "verified":
+        return
+    charged = [each.gpu_seconds_reserved or 0.0 for each in event.original.verifications]
+    # Where nothing can train it any more, it stays as it is claimed.
+    with suppress(ServerError):
+        verification = request_verification(
+            session,
+            submission,
+            requested_by=submission.user_id,
+            reason="in place of the original",
+            purpose=PURPOSES[kind_that_checks(submission)],
+        )
+        verification.gpu_seconds_reserved = max(charged, default=0.0) or None
+
+
+def end_withdrawn(session: Session, event: SubmissionWithdrawn) -> None:
+    """Cancel the verifications that a withdrawal ends.
+
+    A replay that has started goes on: its sealed runs count.
+    """
+    for verification_id in event.verifications:
+        verification = find_verification(session, verification_id)
+        stops = verification.state == "queued" or verification.kind == DUEL.name
+        if verification.state in OPEN and stops:
+            move(session, verification, "cancel")
+
+
+def refresh_to_check(session: Session, submission: Submission) -> None:
+    """Lock and refresh a submission before it is verified."""
+    session.refresh(submission, ["status", "benchmark_sha256", "withdrawn_at", "duplicate_of"])
+    if submission.withdrawn_at is not None:
+        raise ConflictError(f"Submission {submission.id} is withdrawn and cannot be verified.")
 
 
 def _may_be_asked_for(name: str) -> str:
@@ -106,19 +216,12 @@ def _wishes(wanted: VerificationCreate) -> dict[str, int]:
 def cancel(session: Session, caller: Caller, verification_id: str) -> Verification:
     """Cancel a verification without a verdict.
 
-    Evidence is cancelled only while it is queued, so that nobody can cut its sealed runs short.
+    Running evidence goes on, so that nobody can cut its sealed runs short.
     """
     verification = find_verification(session, verification_id)
     before, submission = {"state": verification.state}, verification.submission
     stood = None if submission is None else standing(submission)
-    if verification.state == "running" and purpose_of(verification).checks_claims is not None:
-        raise ConflictError(
-            f"Verification {verification_id} is running and can't be cancelled. It ends by itself. "
-            "Withdraw the submission to hide it."
-        )
-    cancel_verification(session, verification)
-    if verification.checks_id is not None:
-        give_up_cross_check(session, verification)
+    move(session, verification, "cancel")
     told = {}
     if submission is not None and stood is not None:
         told = {"consequence": f"no verdict; the row {consequence(stood, standing(submission))}"}

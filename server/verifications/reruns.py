@@ -38,6 +38,7 @@ from server.benchmarks.queries import definition, find_benchmark
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
 from server.verifications.outcomes import show_energy, show_latency
+from server.verifications.requests import request_verification
 from server.verifications.rerun_views import (
     LARGEST_BATCH,
     BatchCreate,
@@ -51,7 +52,6 @@ from server.verifications.rerun_views import (
     SystemDifference,
     VerificationComparison,
 )
-from server.verifications.service import request_verification, set_status
 
 
 def verify_batch(services: Services, caller: Caller, wanted: BatchCreate) -> BatchView:
@@ -190,7 +190,6 @@ def decide(
     verification.decided_by, verification.decided_at = caller.user_id, utc_now()
     if wanted.decision == PUBLISH:
         emit(session, VerificationChanged(verification, "decision_published"))
-        set_status(session, submission, str(verification.outcome))
         show_latency(session, verification)
         show_energy(verification)
     record(

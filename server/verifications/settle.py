@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.verification.purposes import REPLAY
 from server.base.artifacts import ArtifactStore, Staged
-from server.base.board_versions import board_versions, raise_board_version
+from server.base.board_versions import board_versions
 from server.base.database import OUTAGES, utc_now
 from server.base.errors import NotAllowedError, ServerError, UsedUpError
 from server.base.models import Submission, User, Verification, WorkerRow
@@ -25,7 +25,9 @@ from server.submissions.duplicates import configuration_sha256, link
 from server.submissions.rows import new_id, no_result, stored_result, system_of_worker, table_of
 from server.verifications.duels import queue_pairs, require_comparable, reserve_duel
 from server.verifications.first_place import REFERENCE, Board, FirstPlace, read_first_places
-from server.verifications.service import cancel_verification, request_verification
+from server.verifications.pools import follow_evidence
+from server.verifications.requests import request_verification
+from server.verifications.states import move
 
 log = logging.getLogger(__name__)
 REFERENCE_RUNS = 10
@@ -202,9 +204,8 @@ def _add_reference(session: Session, benchmark: Benchmark, board: Board, claim: 
     ).first()
     _take_the_place_of_equals(session, submission)
     if twin is not None:
-        submission.pool_id, submission.status = twin.pool_id, twin.status
-        submission.evidence, submission.check_word = twin.evidence, twin.check_word
-        raise_board_version(session, benchmark.benchmark_id, submission_id=submission.id)
+        submission.pool_id = twin.pool_id
+        follow_evidence(session, submission)
         return
     request_verification(
         session,
@@ -244,7 +245,7 @@ def _cancel_outdated(session: Session, place: FirstPlace) -> None:
     for verification_id in place.outdated:
         verification = session.get_one(Verification, verification_id)
         if verification.state == "queued":
-            cancel_verification(session, verification)
+            move(session, verification, "cancel")
 
 
 def _begin_next(services: Services, session: Session, place: FirstPlace) -> None:

@@ -132,7 +132,7 @@ def test_one_workers_word_rejects_no_rival_and_its_proof_passes(replay, workers,
 
 def test_a_verdict_waits_for_the_second_owner(waiting, train, database):
     view = waiting.view()
-    assert (view["state"], view["outcome"], view["report"]) == ("running", None, None)
+    assert (view["state"], view["outcome"], view["report"]) == ("checking", None, None)
     assert waiting.status() == "verifying"
     with database.write() as session:  # The server draws bert's worker, never anna's.
         (sending,) = take_due(session, alive_seconds=60)
@@ -214,7 +214,7 @@ def test_a_first_worker_that_two_contradict_is_out_and_its_verdicts_are_opened_a
     assert (view["state"], view["outcome"]) == ("queued", None)
     assert [attempt["state"] for attempt in view["attempts"]] == ["lost", "queued"]
     assert held(database) == ["anna-1"]
-    assert replay.status() == "claimed"
+    assert replay.status() == "verifying"
     pool = pool_of(database)  # None of its runs ranks anybody any more.
     assert (pool.runs, pool.measured_seconds) == (0, None)
     with database.read() as session:
@@ -260,14 +260,20 @@ def test_a_check_that_nobody_can_make_leaves_the_verdict_open_after_ten_minutes(
 
 
 def test_replay_that_waits_for_its_check_counts_after_it(waiting, train, client, database, olivia):
-    assert waiting.cancel(olivia).status_code == 409
     path = f"/api/v1/submissions/{waiting.submission_id}/withdrawal"
     assert client.post(path, json={"reason": "x"}, headers=olivia.headers).status_code == 200
-    assert waiting.view()["state"] == "running"
+    assert waiting.view()["state"] == "checking"
     view = train(waiting.check, waiting.people["bert"])
 
     assert (view["state"], view["outcome"]) == ("done", "verified")
     assert pool_of(database).runs == view["runs_planned"]
+
+
+def test_a_verdict_that_waits_is_cancelled_with_its_check(waiting, client, olivia):
+    assert waiting.cancel(olivia).status_code == 200
+    check = client.get(f"/api/v1/verifications/{waiting.check}").json()
+    assert [waiting.view()["state"], check["state"]] == ["cancelled", "cancelled"]
+    assert waiting.status() == "claimed"
 
 
 def test_a_check_that_an_organiser_cancels_leaves_the_verdict_open(waiting, client, olivia):

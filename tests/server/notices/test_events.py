@@ -10,7 +10,7 @@ from sqlalchemy import func, select, update
 
 from finishline.rules.measurements import Canary, WorkerProbe
 from server.base.database import utc_now
-from server.base.events import SubmissionWithdrawn, emit
+from server.base.events import StatusChanged, SubmissionWithdrawn, emit
 from server.base.models import Calibration, Delivery, NoticeEvent, Submission, Token, Webhook
 from server.notices.announce import ABOUT, watched_benchmark
 from server.notices.mailing import post_body
@@ -18,7 +18,6 @@ from server.notices.views import KINDS
 from server.people import audit
 from server.verifications import calibrations
 from server.verifications.overdue import expire_leases
-from server.verifications.service import set_status
 from tests.support.both_databases import database_url, on_sqlite  # noqa: F401
 from tests.support.statements import statements_of
 from tests.support.workers import say_hello
@@ -179,9 +178,13 @@ class TestOnOneDatabase:
     def test_what_is_rolled_back_was_never_told(self, hooks, receiver, alice, replay):
         hooks.make(alice, receiver.url)
 
+        def rejected(session):
+            submission = session.get_one(Submission, replay.submission_id)
+            emit(session, StatusChanged(submission, "rejected", before="verifying"))
+
         def reject_and_fail():
             with hooks.database.write() as session:
-                set_status(session, session.get_one(Submission, replay.submission_id), "rejected")
+                rejected(session)
                 session.flush()
                 raise ZeroDivisionError
 
@@ -189,7 +192,7 @@ class TestOnOneDatabase:
             reject_and_fail()
         assert count(hooks.database, NoticeEvent) == 0
         with hooks.database.write() as session:
-            set_status(session, session.get_one(Submission, replay.submission_id), "rejected")
+            rejected(session)
         assert count(hooks.database, NoticeEvent) == 1
 
     def test_without_a_listener_a_submission_costs_one_question(

@@ -1,0 +1,175 @@
+"""States of a verification and of its attempts. `move` alone writes them.
+
+| from | event | to | by |
+|---|---|---|---|
+| | request | queued | a person, a policy, a board that is settled |
+| queued | lease | running | a worker |
+| running | retry | queued | a lost worker or a refused report, while attempts are left |
+| running | report | done | the report |
+| running | check | checking | the report, if an independent rerun was drawn |
+| checking | conclude | done | the rerun, or nobody who could make one for ten minutes |
+| checking | refute | queued | a rerun: two owners contradict the worker, which is paused |
+| running | fail | failed | the report, a limit of time, the last attempt that was lost |
+| queued | expire | failed | nobody who could train it came in time |
+| queued, checking | cancel | cancelled | an organiser, a withdrawal |
+
+A comparison or a calibration may be cancelled while it is running. A verification that one owner
+contradicts stays checking, and a third owner is drawn. An attempt follows:
+
+| from | event | to | by |
+|---|---|---|---|
+| | request | queued | its verification |
+| queued | lease | running | the worker that was drawn |
+| running | report | done | the report |
+| running | fail | failed | the report, a limit of time |
+| running | lose | lost | a lease that ran out |
+| done | refute | lost | two other owners |
+| queued | expire | cancelled | nobody who could train it came in time |
+| queued, running | cancel | cancelled | its verification |
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, Literal
+
+from sqlalchemy import ColumnElement, update
+from sqlalchemy.orm import Session
+
+from finishline.rules.verification.verdict import Reason, Verdict
+from server.base.database import utc_now
+from server.base.errors import ConflictError
+from server.base.events import VerificationChanged, VerificationMoment, emit
+from server.base.models import Attempt, Verification
+from server.base.standing import OPEN, purpose_of
+
+Event = Literal[
+    "request",
+    "lease",
+    "retry",
+    "report",
+    "check",
+    "conclude",
+    "refute",
+    "fail",
+    "lose",
+    "expire",
+    "cancel",
+]
+Table = Mapping[tuple[str | None, Event], str]
+EVIDENCE: Table = {
+    (None, "request"): "queued",
+    ("queued", "lease"): "running",
+    ("running", "retry"): "queued",
+    ("running", "report"): "done",
+    ("running", "check"): "checking",
+    ("checking", "conclude"): "done",
+    ("checking", "refute"): "queued",
+    ("running", "fail"): "failed",
+    ("queued", "expire"): "failed",
+    ("queued", "cancel"): "cancelled",
+    ("checking", "cancel"): "cancelled",
+}
+OTHERS: Table = {**EVIDENCE, ("running", "cancel"): "cancelled"}
+ATTEMPTS: Table = {
+    (None, "request"): "queued",
+    ("queued", "lease"): "running",
+    ("running", "report"): "done",
+    ("running", "fail"): "failed",
+    ("running", "lose"): "lost",
+    ("done", "refute"): "lost",
+    ("queued", "expire"): "cancelled",
+    ("queued", "cancel"): "cancelled",
+    ("running", "cancel"): "cancelled",
+}
+MOMENTS: dict[str, VerificationMoment] = {
+    "queued": "queued",
+    "running": "started",
+    "done": "done",
+    "failed": "failed",
+    "cancelled": "cancelled",
+}
+HINTS = {
+    "lease": "Leave it.",
+    "report": "Stop this replay.",
+    "cancel": "What runs ends by itself. Withdraw the submission to hide it.",
+}
+
+
+class StateError(ConflictError):
+    """A verification or an attempt is in a state that an event doesn't start from."""
+
+
+def move(
+    session: Session,
+    row: Verification | Attempt,
+    event: Event,
+    *conditions: ColumnElement[bool],
+    **changes: Any,
+) -> None:
+    """Move a verification or an attempt, with other columns that change with its state.
+
+    One UPDATE decides: of two transactions that move it from one state the later one gets a
+    StateError, and so does an event that its table hasn't or whose `conditions` don't hold. A row
+    that isn't stored yet is added.
+    """
+    table = _table_of(row)
+    before, after = row.state, table.get((row.state, event))
+    if after is None:
+        raise _refusal(row, event)
+    if before in OPEN and after not in OPEN:
+        changes["ended_at"] = utc_now()
+    if before is None:
+        row.state = after
+        session.add(row)
+    else:
+        kind: Any = type(row)
+        moved = session.execute(
+            update(kind)
+            .where(kind.id == row.id, kind.state == before, *conditions)
+            .values(state=after, **changes)
+            .returning(kind.id)
+            .execution_options(synchronize_session="fetch")
+        ).first()
+        if moved is None:
+            session.refresh(row, ["state"])
+            raise _refusal(row, event)
+    if isinstance(row, Attempt) or after == "checking":
+        return
+    if after == "cancelled":
+        for attempt in row.attempts:
+            if attempt.state in OPEN:
+                move(session, attempt, "cancel")
+    latest = row.attempts[-1] if after in OPEN else None
+    emit(session, VerificationChanged(row, MOMENTS[after], latest))
+
+
+def end(
+    session: Session, verification: Verification, event: Event, verdict: Verdict | None = None
+) -> None:
+    """End a verification with a verdict, or a calibration without one."""
+    if verdict is None:
+        move(session, verification, event)
+        return
+    outcome = None if verification.submission is None else verdict.outcome
+    reasons = [asdict(reason) for reason in verdict.reasons]
+    move(session, verification, event, outcome=outcome, reasons=reasons)
+
+
+def end_open(session: Session, verification: Verification, event: Event, reason: Reason) -> None:
+    """End a verification for a reason that says nothing about the claim."""
+    end(session, verification, event, Verdict("inconclusive", (reason,)))
+
+
+def _table_of(row: Verification | Attempt) -> Table:
+    if isinstance(row, Attempt):
+        return ATTEMPTS
+    return OTHERS if purpose_of(row).checks_claims is None else EVIDENCE
+
+
+def _refusal(row: Verification | Attempt, event: Event) -> StateError:
+    wanted = [source or "new" for source, name in _table_of(row) if name == event]
+    hint = HINTS.get(event)
+    return StateError(
+        f"{type(row).__name__} {row.id} is {row.state}. To {event} it, it has to be "
+        f"{' or '.join(wanted)}.{f' {hint}' if hint else ''}"
+    )
