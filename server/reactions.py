@@ -18,7 +18,6 @@ from server.benchmarks.calibrations import settle_calibration
 from server.notices import announce
 from server.submissions.duplicates import mark_after_embargo, replace_withdrawn
 from server.verifications.cross_checks import give_up_cross_check
-from server.verifications.duels import show_duel
 from server.verifications.outcomes import check_duplicate, settle_submission
 from server.verifications.proofs import keep_evidence
 from server.verifications.requests import end_withdrawn, measure_original, verify_by_policy
@@ -40,7 +39,6 @@ def connect_rooms() -> None:
                 settle_calibration,
                 keep_evidence,
                 settle_submission,
-                show_duel,
                 give_up_cross_check,
             ],
             CalibrationAdopted: [announce.tell_calibration],

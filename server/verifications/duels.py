@@ -23,9 +23,7 @@ from finishline.rules.verification.duel import (
 from finishline.rules.verification.job import Contest, Request
 from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.purposes import DUEL
-from server.base.board_versions import raise_board_version
 from server.base.errors import ConflictError, ContentError, NotAllowedError, no_such
-from server.base.events import VerificationChanged
 from server.base.forms import Body, example
 from server.base.models import Attempt, Pool, Submission, User, Verification
 from server.base.models.visibility import may_see
@@ -196,13 +194,6 @@ def queue_pairs(
         sealed={"against": holder.id},
     )
     return queue_job(session, order)
-
-
-def show_duel(session: Session, event: VerificationChanged) -> None:
-    """Mark the board of a head-to-head as changed: rows say how it goes, and who is next."""
-    challenger = event.verification.submission
-    if event.verification.kind == DUEL.name and challenger is not None:
-        raise_board_version(session, challenger.benchmark_id)
 
 
 def continue_duel(session: Session, verification: Verification) -> None:

@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 from finishline.rules.ranking import CHECK_OF_STATUS
 from finishline.rules.verification.job import Case
 from finishline.rules.verification.messages import ReplayReport
+from finishline.rules.verification.purposes import DUEL
 from finishline.rules.verification.verdict import Reason, Verdict
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
@@ -108,6 +109,8 @@ def settle_submission(session: Session, event: VerificationChanged) -> None:
     """
     verification, submission = event.verification, event.verification.submission
     if submission is None or not checks_claim(verification, submission):
+        if submission is not None and verification.kind == DUEL.name:
+            raise_board_version(session, submission.benchmark_id)  # Rows say how it goes.
         return
     if event.moment == "done":
         if published_verification(submission) is None:
