@@ -113,7 +113,7 @@ def create_app(
     """The application for these settings; without `dispatch` it starts no thread of its own.
 
     `database` is an open database at the address of the settings. The application closes it when
-    it stops. Raises RuntimeError if the database is not migrated.
+    it stops. Raises RuntimeError if the database is not migrated, or another process serves it.
     """
     connect_rooms()
     database = database or Database(settings.database_url, lock_seconds=LOCK_SECONDS)
@@ -128,6 +128,8 @@ def create_app(
     )
     definitions = RulingDefinitions(services.benchmarks, settings.benchmarks_dir)
     try:
+        if dispatch:
+            services.database.serve()
         revision = require_current_schema(services.database)
         with services.database.read() as session:
             definitions.begin(session)

@@ -1,5 +1,6 @@
 """Database engine, one a process, and its transactions: opened and committed at the edge only."""
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -29,7 +30,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapper, Session, object_mapper
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from server.base.viewer import ANYBODY, VIEWER, Viewer
-from server.base.write_turns import WriteTurns
+from server.base.write_turns import WriteTurns, serve_alone
 
 # Of a database that is away, or that has no connection free.
 OUTAGES = (DBAPIError, PoolTimeoutError)
@@ -135,6 +136,7 @@ class Database:
         self.was_full = False
         # Objects of the rooms that belong to this database; every session finds them.
         self.state = RoomState()
+        self._served: int | None = None
         self.engine = self._make_engine()
         self._columns_engine = self.engine
         if not self.is_sqlite:  # There BEGIN and ROLLBACK are two more round trips.
@@ -256,9 +258,18 @@ class Database:
         path = (self.url.database or "") if self.is_sqlite else ""
         return None if not path or path.startswith((":memory:", "file:")) else path
 
+    def serve(self) -> None:
+        """Become the only server process of a SQLite file. Raises RuntimeError beside another."""
+        path = self._file()
+        if path is not None and self._served is None:
+            self._served = serve_alone(path)
+
     def close(self) -> None:
         """Close every pooled connection."""
         self.engine.dispose()
+        if self._served is not None:
+            os.close(self._served)
+            self._served = None
 
 
 def _untie(session: Session) -> None:

@@ -17,9 +17,24 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-NEXT, TURN = LOCK_FILES = ("-next", "-turn")
+NEXT, TURN, SERVER = LOCK_FILES = ("-next", "-turn", "-server")
 ASKED_EVERY_SECONDS = 0.001
 PATIENCE_SECONDS = 2.0
+
+
+def serve_alone(path: str) -> int:
+    """Hold a file of SQLite for this server until the descriptor is closed, or the process ends.
+
+    Raises RuntimeError if another server process holds it.
+    """
+    file = os.open(path + SERVER, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    if not _try_to_lock(file):
+        os.close(file)
+        raise RuntimeError(
+            f"another server process has {path}, and SQLite has one. Hint: stop that one, or use "
+            "PostgreSQL for several processes."
+        )
+    return file
 
 
 class WriteTurns:

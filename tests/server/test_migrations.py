@@ -4,6 +4,7 @@ import json
 from functools import partial
 
 import pytest
+from fastapi.testclient import TestClient
 from sqlalchemy import inspect
 
 from server.app import create_app
@@ -110,3 +111,11 @@ def test_the_administrators_command_migrates_and_makes_tokens(tmp_path):
     assert (refused.code, kept.read_text()) == (1, "notes")
     assert "is not a token file" in refused.err
     assert run("token", "--user", "ada", "--role", "king").code == 2
+
+
+def test_second_server_of_sqlite_is_refused(settings, database):
+    with TestClient(create_app(settings)) as first:
+        with pytest.raises(RuntimeError, match=r"another server process has .*PostgreSQL"):
+            create_app(settings)
+        assert first.get("/healthz").status_code == 200
+    create_app(settings).state.services.database.close()
