@@ -128,9 +128,9 @@ def create_app(
     )
     definitions = RulingDefinitions(services.benchmarks, settings.benchmarks_dir)
     try:
+        revision = require_current_schema(services.database)
         if dispatch:
             services.database.serve()
-        revision = require_current_schema(services.database)
         with services.database.read() as session:
             definitions.begin(session)
         move_what_waits(services.database, services.artifacts)

@@ -170,17 +170,17 @@ def test_a_package_meets_the_reference(
     digits_submission.claim["division"] = "open"
     reference = submit(digits_submission, by=alice).json()["id"]
     package = measured(entries, bob, "second", 0.5)
-    body = {"challenger": package, "holder": reference}
+    body = {"challenger": reference, "holder": package}
     made = client.post("/api/v1/duels", json=body, headers=olivia.headers)
     assert made.status_code == 201, made.text
-    lease = entries.lease(package)
+    lease = entries.lease(reference)
     with entries.database.read() as session:
         trainings = session.get_one(Attempt, lease["attempt_id"]).verification.trainings
         planned = [(each.seed, each.package) for each in trainings]
-    assert [name for _, name in planned[1:3]] == ["digits", "digits"]
+    assert [name for _, name in planned[3:5]] == ["digits", "digits"]
     address = f"/api/v1/attempts/{lease['attempt_id']}/training"
     grant = client.get(address, headers=claim_headers(lease)).json()
-    assert list(grant["packages"]) == [planned[0][1]]
+    assert list(grant["packages"]) == [planned[1][1]]
     runs = []
     for index, (seed, name) in enumerate(planned):
         made_up = build_report([seed]) if name == "digits" else boxed_report([seed], seconds=0.5)
@@ -189,7 +189,7 @@ def test_a_package_meets_the_reference(
 
     assert answer.status_code == 200, answer.text
     ended = client.get(f"/api/v1/verifications/{made.json()['id']}").json()
-    assert (ended["outcome"], ended["duel"]["epochs"]) == ("continues", None)
-    assert ended["duel"]["pairs"][1]["holder"]["epochs"] == 8.0
+    assert (ended["outcome"], ended["duel"]["epochs"]) == ("not_proven", None)
+    assert ended["duel"]["pairs"][1]["challenger"]["epochs"] == 8.0
     assert client.get(f"/verifications/{ended['id']}").status_code == 200
     assert failed_checks(client, ended["id"]) == []
