@@ -8,17 +8,16 @@ from finishline.rules.statistics.gaps import ALPHA, log_times, welch
 
 @dataclass(frozen=True)
 class Contender:
-    """A submission that may hold the record of its benchmark and division.
+    """A published submission that may hold the record of its benchmark and division.
 
-    `runs` holds the seconds of the runs of a published one that reached the target, on the scale of
-    `tta_seconds`. `eligible` is False for one that breaks a rule. Dates are ordered as text.
+    `runs` holds the seconds of its runs that reached the target, on the scale of `tta_seconds`.
+    Dates are ordered as text.
     """
 
     submission_id: str
     date: str
-    tta_seconds: float | None
+    tta_seconds: float
     runs: Sequence[float]
-    eligible: bool
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ class RecordHistory:
 def record_history(contenders: Iterable[Contender]) -> RecordHistory:
     """Walk the submissions in time order; each may take the record from its holder.
 
-    The first eligible submission that reached the target holds it. From then on a lower time takes
+    The first one holds it. From then on a lower time takes
     it only if Welch's one-sided t-test on log times finds it faster with p < 0.05. A single run
     cannot be tested, so it takes no record from a holder of several runs; a holder of a single run
     has no scatter to hide behind and loses the record to any lower time. Results of one date, such
@@ -76,9 +75,7 @@ def record_history(contenders: Iterable[Contender]) -> RecordHistory:
     not_records: list[NoRecord] = []
     holder: Contender | None = None
     for contender in in_time_order(contenders):
-        if not contender.eligible or contender.tta_seconds is None:
-            continue
-        judged = _judge(contender, contender.tta_seconds, holder)
+        judged = _judge(contender, holder)
         if isinstance(judged, Record):
             records.append(judged)
             holder = contender
@@ -89,30 +86,19 @@ def record_history(contenders: Iterable[Contender]) -> RecordHistory:
 
 def in_time_order(contenders: Iterable[Contender]) -> list[Contender]:
     """Sort by date; within a date by the lowest time, and equal times by the smaller id."""
-
-    def key(contender: Contender) -> tuple[str, float, str]:
-        tta_seconds = contender.tta_seconds
-        return (
-            contender.date,
-            float("inf") if tta_seconds is None else tta_seconds,
-            contender.submission_id,
-        )
-
-    return sorted(contenders, key=key)
+    return sorted(contenders, key=lambda each: (each.date, each.tta_seconds, each.submission_id))
 
 
-def _judge(
-    contender: Contender, tta_seconds: float, holder: Contender | None
-) -> Record | NoRecord | None:
-    if holder is None or holder.tta_seconds is None:
-        return _record(contender, tta_seconds, None, p_value=None)
-    if tta_seconds >= holder.tta_seconds:
+def _judge(contender: Contender, holder: Contender | None) -> Record | NoRecord | None:
+    if holder is None:
+        return _record(contender, None, p_value=None)
+    if contender.tta_seconds >= holder.tta_seconds:
         return None
     if len(holder.runs) < 2:
-        return _record(contender, tta_seconds, holder, p_value=None)
+        return _record(contender, holder, p_value=None)
     p_value = _p_no_faster(contender, holder)
     if p_value is not None and p_value < ALPHA:
-        return _record(contender, tta_seconds, holder, p_value=p_value)
+        return _record(contender, holder, p_value=p_value)
     why = (
         "a single run is too few to compare with the holder's runs"
         if p_value is None
@@ -120,25 +106,24 @@ def _judge(
         f"one-sided p = {p_value:.2g}, must be below {ALPHA:g}"
     )
     return NoRecord(
-        contender.submission_id, contender.date, tta_seconds, holder.submission_id, p_value, why
+        contender.submission_id,
+        contender.date,
+        contender.tta_seconds,
+        holder.submission_id,
+        p_value,
+        why,
     )
 
 
-def _record(
-    contender: Contender,
-    tta_seconds: float,
-    holder: Contender | None,
-    *,
-    p_value: float | None,
-) -> Record:
+def _record(contender: Contender, holder: Contender | None, *, p_value: float | None) -> Record:
     before = None if holder is None else holder.tta_seconds
     return Record(
         submission_id=contender.submission_id,
         date=contender.date,
-        tta_seconds=tta_seconds,
+        tta_seconds=contender.tta_seconds,
         single_run=len(contender.runs) < 2,
         beaten=None if holder is None else holder.submission_id,
-        margin_percent=None if not before else (1 - tta_seconds / before) * 100.0,
+        margin_percent=None if not before else (1 - contender.tta_seconds / before) * 100.0,
         p_value=p_value,
     )
 

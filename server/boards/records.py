@@ -277,15 +277,11 @@ def _names(session: Session, submission_ids: Sequence[str]) -> dict[str, dict[st
     }
 
 
-# Evidence whose own logs hold a record.
-OWN_TIMES: tuple[str, ...] = ("published",)
-
-
 def _published(session: Session, benchmark_id: str) -> list[tuple[str, Contender]]:
     which = [
         Submission.benchmark_id == benchmark_id,
         Submission.kind == "train",
-        Submission.evidence.in_(OWN_TIMES),
+        Submission.evidence == "published",
         Submission.tta_seconds.between(*POSSIBLE["tta_seconds"]),
         Submission.eligible.is_(True),
         Submission.status.not_in(("rejected", "inconclusive")),
@@ -298,7 +294,6 @@ def _published(session: Session, benchmark_id: str) -> list[tuple[str, Contender
         Submission.tta_seconds,
         Submission.result,
         Submission.submitted_at,
-        Submission.evidence,
         PublishedResult.published_on,
         PublishedResult.source,
     )
@@ -314,9 +309,8 @@ def _published(session: Session, benchmark_id: str) -> list[tuple[str, Contender
                     seconds * convergence_factor(row.tta_seconds, row.result)
                     for seconds in times.get(row.id, ())
                 ],
-                eligible=True,
             ),
         )
         for row in session.execute(statement)
-        if row.source is not None or row.evidence != "published"
+        if row.source is not None
     ]

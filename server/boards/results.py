@@ -1,6 +1,6 @@
 """The results of several boards together: of a round, an accelerator, a submitter."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.base.board_versions import board_versions, cached_for_board
 from server.benchmarks.queries import round_of, rounds_of
-from server.boards.ranked import PlacedRow, ranked_board
+from server.boards.ranked import PlacedRow, RankedBoard, ranked_board
 from server.boards.schemas import BoardQuery
 
 Result = dict[str, Any]
@@ -35,19 +35,27 @@ def board_results(session: Session, benchmarks: Iterable[Benchmark]) -> list[Res
 
 
 def _find(session: Session, benchmark: Benchmark, version: int) -> list[Result]:
-    found: dict[str, Result] = {}
+    """Each result once: a measured one from the board of its hardware class."""
+    found: list[Result] = []
     for division in benchmark.divisions:
         for name in rounds_of(benchmark):
             query = BoardQuery.model_validate({"division": division, "round": name})
             board = ranked_board(session, benchmark, query, version=version)
-            for hardware_class in (board.hardware_class, *sorted(board.other_classes)):
+            found += _listed(session, benchmark, board, {None, board.hardware_class})
+            for hardware_class in sorted(board.other_classes):
                 query = query.model_copy(update={"hardware_class": hardware_class})
-                board = ranked_board(session, benchmark, query, version=version)
-                for placed in board.page(session, 0, min(MOST_RESULTS, board.order.listed)):
-                    one = _result(placed, benchmark)
-                    if one["rank"] is not None or one["submission_id"] not in found:
-                        found[one["submission_id"]] = one
-    return list(found.values())
+                other = ranked_board(session, benchmark, query, version=version)
+                found += _listed(session, benchmark, other, {hardware_class})
+    return found
+
+
+def _listed(
+    session: Session, benchmark: Benchmark, board: RankedBoard, classes: Container[str | None]
+) -> Iterator[Result]:
+    """The first listed rows of a board that were measured on one of these classes."""
+    for placed in board.page(session, 0, min(MOST_RESULTS, board.order.listed)):
+        if placed.row.standing.hardware_class in classes:
+            yield _result(placed, benchmark)
 
 
 def _result(placed: PlacedRow, benchmark: Benchmark) -> Result:

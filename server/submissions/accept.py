@@ -364,12 +364,12 @@ def _link_or_verify(session: Session, new: NewSubmission, submission: Submission
 
     Without room in a quota code is refused, and logs are stored as they are.
     """
-    is_code, benchmarks = new.package is not None, new.services.benchmarks
+    is_code = new.package is not None
     if submission.configuration_sha256 is not None:
         join_session(session, submission)
         if mark_duplicate(session, submission):
             return
-    if not is_code and not is_verified_by_policy(benchmarks[submission.benchmark_id], new.claim):
+    if not is_code and not is_verified_by_policy(new.benchmark, new.claim):
         return
     if submission not in session:
         join_session(session, submission)

@@ -58,11 +58,18 @@ def judge_report(
     session: Session, verification: Verification, report: ReplayReport
 ) -> Verdict | None:
     """Verdict of a report by its purpose; None if there is no claim to judge."""
-    return purpose_of(verification).judge(_case(session, verification, report))
+    case = _case(session, verification, report, verification.submission)
+    return purpose_of(verification).judge(case)
 
 
-def _case(session: Session, verification: Verification, report: ReplayReport) -> Case:
-    submission, checked = verification.submission, verification.checks_id
+def _case(
+    session: Session,
+    verification: Verification,
+    report: ReplayReport,
+    submission: Submission | None,
+) -> Case:
+    """The claim of a submission, its own or a duplicate's, against a report."""
+    checked = verification.checks_id
     case = Case(benchmark_of(session, verification), trainings_of(verification), report)
     if checked is not None:
         case = replace(case, checked=report_of(session.get_one(Verification, checked)))
@@ -147,15 +154,8 @@ def check_claim(session: Session, submission: Submission, verification: Verifica
     report = report_of(verification)
     if report is None:
         return
-    case = Case(benchmark_of(session, verification), trainings_of(verification), report)
-    verdict = purpose_of(verification).judge(
-        replace(
-            case,
-            claim=claim_of(submission),
-            runs=claimed_runs(submission),
-            curves=claimed_curves(session, submission),
-        )
-    )
+    case = _case(session, verification, report, submission)
+    verdict = purpose_of(verification).judge(case)
     if verdict is not None:
         submission.check_word = CHECK_OF_STATUS[verdict.outcome]
         raise_board_version(session, submission.benchmark_id, submission_id=submission.id)

@@ -190,6 +190,17 @@ def test_frozen_rules_hold_whatever_file_a_server_has_and_it_says_so(
     assert submit(digits_submission).json()["benchmark_sha256"] == original
 
 
+def test_the_frozen_rules_say_what_is_verified_by_itself(
+    set_phases, digits_submission, own_benchmarks, alice
+):
+    """A server that has not looked since asks for a verification of each by its own file."""
+    path = own_benchmarks.benchmarks_dir / "digits.toml"
+    path.write_text(path.read_text().replace("automatic = false", "automatic = true"))
+    with TestClient(create_app(own_benchmarks, dispatch=False)) as other:
+        assert set_phases(freezes_at=timedelta()).status_code == 201
+        assert send(other, digits_submission, alice)["status"] == "claimed"
+
+
 def test_a_server_without_the_file_serves_what_is_frozen(
     set_phases, client, own_benchmarks, caplog
 ):

@@ -88,10 +88,10 @@ def among_all(database, runs, division):
                 (row.published_on or row.submitted_at).isoformat(),
                 row.tta_seconds,
                 runs[row.id],
-                eligible=row.eligible and row.status in ("claimed", "verified"),
             )
             for row in rows
             if row.withdrawn_at is None and not row.embargoed
+            if row.eligible and row.status in ("claimed", "verified") and row.tta_seconds
         )
 
 

@@ -54,6 +54,15 @@ def test_an_accelerator_and_a_submitter_list_their_results(systems, client):
     assert 'href="/accelerators/V100">' in board
 
 
+def test_a_result_is_listed_once_with_the_number_of_its_own_board(measured, client):
+    """Three classes: each row is first on its own board, and listed on the two others."""
+    ids = [measured() for _ in range(3)]
+    page = client.get("/submitters/alice").text
+    for each in ids:
+        (line,) = re.findall(rf'<tr[^>]*>(?:(?!</tr>).)*/submissions/{each}".*?</tr>', page, re.S)
+        assert '<td class="r num rank">1</td>' in line
+
+
 def test_a_system_has_its_fastest_result_and_figures_per_accelerator():
     class V100:
         words, count = "8 × V100", 8
