@@ -96,7 +96,7 @@ def neighbour_names(rows: Sequence[View]) -> list[str]:
 
     Where that leaves some alike, what tells them apart is added.
     """
-    names = [f"{entry_title(row)} · {byline(row)}" for row in rows]
+    names = [f"{entry_title(row)} by {byline(row)}" for row in rows]
     facts = [
         [str(row["model"]) for row in rows],
         [str(row["system"]["name"]) for row in rows],

@@ -65,11 +65,11 @@ def entry_title(row: View) -> str:
 
 def row_name(row: View) -> str:
     """The title of a row and its submitter. A published result has its system too."""
-    name = f"{entry_title(row)} · {byline(row)}"
     if row.get("evidence") != "published":
-        return name
+        return f"{entry_title(row)} by {byline(row)}"
     system = row.get("system") or ""
-    return f"{name} {system['name'] if isinstance(system, Mapping) else system}".strip()
+    name = system["name"] if isinstance(system, Mapping) else system
+    return f"{hardware(row)} · {byline(row)} {name}".strip()
 
 
 def models_differ(rows: Iterable[View]) -> bool:

@@ -57,7 +57,7 @@ def records_figure(
     return {
         "data": traces,
         "layout": layout(
-            xaxis=axis("Date (UTC)", **_dates([mark["date"] for mark in marks])),
+            xaxis=_date_axis([mark["date"] for mark in marks]),
             yaxis=time_axis(time, "Time to accuracy", (mark["tta_seconds"] for mark in marks)),
             height=400,
             showlegend=True,
@@ -80,7 +80,7 @@ def board_names(divisions: Sequence[View]) -> list[str]:
     ]
 
 
-def _dates(dates: Sequence[str]) -> dict[str, Any]:
+def _date_axis(dates: Sequence[str]) -> dict[str, Any]:
     """An axis that fits the dates: in hours if all are of one day, else in days."""
     moments = sorted(moment(date) for date in dates)
     first, last = moments[0], moments[-1]
@@ -89,10 +89,10 @@ def _dates(dates: Sequence[str]) -> dict[str, Any]:
     ends = [(first - margin).isoformat(), (last + margin).isoformat()]
     found: dict[str, Any] = {"type": "date", "range": ends, "nticks": 6}
     if is_one_day:
-        return found | {"tickformat": "%H:%M<br>%-d %b %Y"}
+        return axis(f"{day(dates[0])}, UTC", **found, tickformat="%H:%M")
     if last - first < FEW_DAYS * DAY:
         found |= {"dtick": DAY / timedelta(milliseconds=1)}
-    return found | {"tickformat": "%-d %b<br>%Y"}
+    return axis("Date", **found, tickformat="%-d %b<br>%Y")
 
 
 def records_table(divisions: Sequence[View], *, time: TimeFormat | None = None) -> Table:

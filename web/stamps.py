@@ -40,7 +40,7 @@ def subject_title(submission: View, against: View | None) -> str:
     """Title of a verification's subject: of a head-to-head both sides by their models."""
     if against is None:
         return row_name(submission)
-    return " against ".join(f"{side['model']} by {byline(side)}" for side in (submission, against))
+    return f"{row_name(submission)} against {row_name(against)}"
 
 
 def stamp_of(submission: View, place: View | None, checks: Sequence[View]) -> Stamp:

@@ -72,9 +72,9 @@ def test_neighbours_of_one_person_are_told_apart():
         return submission(model=model, submitter="ada", hardware="EPYC", **changes)
 
     packages = [row(title, trained_with="package") for title in ("Plain SGD", "Momentum")]
-    assert neighbour_names(packages) == ["Plain SGD · ada", "Momentum · ada"]
+    assert neighbour_names(packages) == ["Plain SGD by ada", "Momentum by ada"]
     claims = [row("net", hyperparameters={"batch_size": size}) for size in (32.0, 64.0)]
-    alike = ["net · ada, batch_size 32", "net · ada, batch_size 64"]
+    alike = ["net by ada, batch_size 32", "net by ada, batch_size 64"]
     assert neighbour_names(claims) == alike
 
 
