@@ -102,7 +102,7 @@ def _parser() -> argparse.ArgumentParser:
     token.add_argument(
         "--known",
         action="store_true",
-        help="its user's packages go to workers without a memory cgroup too",
+        help="its user's code submissions go to workers without a memory cgroup too",
     )
     token.add_argument("--days", type=float, help="days until it expires; never, if absent")
     token.add_argument(

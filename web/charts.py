@@ -179,7 +179,7 @@ CHARTS = (
         "distribution",
         "Spread",
         "Spread of runs",
-        "Every run as a dot; from four runs up a box around the middle half, with the median",
+        "Every run as a dot; from four runs up a sandbox around the middle half, with the median",
         "runs",
         lambda v: distribution_figure(v["sets"], time=v["time"]),
         lambda v: distribution_table(v["sets"], time=v["time"]),

@@ -52,11 +52,11 @@ def box_of(seconds: Sequence[float]) -> Box | None:
 
 
 def distribution_figure(sets: Sequence[View], *, time: TimeFormat | None = None) -> Figure:
-    """A row for each submission with a dot for each run, and a box from four runs up.
+    """A row for each submission with a dot for each run, and a sandbox from four runs up.
 
     A set has its board "entry" and its "runs", each with "seconds", None if it did not get there.
-    The box goes from the first to the third quartile with a line at the median. It is drawn as a
-    polygon: the smallest bundle of Plotly has no boxes.
+    The sandbox goes from the first to the third quartile with a line at the median. It is drawn as
+    a polygon: the smallest bundle of Plotly has no sandboxes.
     """
     shown = [one for one in sets if _seconds(one)]
     if not shown:

@@ -1,4 +1,4 @@
-"""A training package in words: the trust in its board, the end of its measurement."""
+"""A code submission in words: the trust in its board, the end of its measurement."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,12 +16,12 @@ def trust_words(trainings: View | None, benchmark: View) -> str | None:
         return None
     if trainings["trust"] == "demonstration":
         return (
-            f"The answers of {benchmark['title']} are public, so a package can carry them: its "
+            f"The answers of {benchmark['title']} are public, so code can carry them: its "
             "times are a demonstration."
         )
     return (
-        f"{benchmark['data_set']['name']}: the draw comes after a package is handed in, so no "
-        "package can carry the answers."
+        f"{benchmark['data_set']['name']}: the draw comes after code is handed in, so no "
+        "code can carry the answers."
     )
 
 

@@ -1,4 +1,4 @@
-"""The effects of a package's factors as rows with a bar each: training without them, beside all."""
+"""The effects of factors as rows with a bar each: training without them, beside all."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Rows of the tree of a board's packages: each in words, with a bar of its time."""
+"""Rows of the tree of a board's code submissions: each in words, with a bar of its time."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ View = Mapping[str, Any]
 
 
 def idea_lines(lines: Sequence[Sequence[View]]) -> list[list[dict[str, Any]]]:
-    """Lines of packages, with their branches, ready to be drawn on one scale from 0."""
+    """Lines of code submissions, with their branches, ready to be drawn on one scale from 0."""
     nodes = list(_all(lines))
     times = time_format(node["seconds"] for node in nodes)
     slowest = max((node["seconds"] for node in nodes if node["seconds"]), default=1.0)
@@ -46,7 +46,7 @@ def _row(
 
 
 def _why_no_gain(node: View, measured: Collection[str]) -> str | None:
-    """Why a package with a parent has no gain; `measured` are the packages with a time."""
+    """Why code with a parent has no gain; `measured` are the submissions with a time."""
     if node["parent"] is None or node["gain"]:
         return None
     if not node["seconds"]:

@@ -91,9 +91,9 @@ MEANINGS: dict[Evidence, str] = {
 
 
 ENTRY_MEANINGS = {
-    "queued": "a package that waits for a worker",
-    "being measured": "a worker trains this package",
-    NOT_MEASURED: "a package without a measured time; not numbered",
+    "queued": "a code submission that waits for a worker",
+    "being measured": "a worker trains this code submission",
+    NOT_MEASURED: "a code submission without a measured time; not numbered",
 }
 
 

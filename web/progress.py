@@ -30,7 +30,7 @@ KINDS_ASKED_FOR = [(name, _word_asked_for(name), PURPOSES[name].words.about) for
 
 
 def kind_word(verification: Mapping[str, Any]) -> str:
-    """Name of a set of sealed runs: a verification where it checks a submission."""
+    """Name of a set of measured runs: a verification where it checks a submission."""
     kind = str(verification["kind"])
     return PURPOSES[kind].words.name or kind
 
@@ -53,7 +53,7 @@ def state_sentence(verification: View, submission: View | None = None) -> str:
     runs = count_text(verification["runs_planned"], "run")
     words = PURPOSES[verification["kind"]].words
     if state == "queued":
-        waiting = f"Waiting for a worker to {words.to_do} {runs} with sealed seeds."
+        waiting = f"Waiting for a worker to {words.to_do} {runs} with secret seeds."
         return f"{waiting}{_why_again(verification)}"
     if state == "running":
         worker = next(

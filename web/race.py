@@ -1,7 +1,7 @@
 """A race as a picture: curves towards the target and a lane for each run, in shares of the plot.
 
-Coordinates of a path lie in a box of 1000 by 1000, those of lanes and ticks are percentages: the
-template stretches them to the width of the page without stretching a line or a letter.
+Coordinates of a path lie in a sandbox of 1000 by 1000, those of lanes and ticks are percentages:
+the template stretches them to the width of the page without stretching a line or a letter.
 """
 
 import math

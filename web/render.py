@@ -14,17 +14,17 @@ board_chart.html   benchmark, chart (BoardChart), about, table, empty (why nothi
                    or None), board (None for records), note (or None), choices, query,
                    against_links, board_link, filters
 ideas.html         benchmark, board, facts, dates, trainings, filters, classes (name, lines of
-                   packages with their "branches"), most (packages)
+                   code submissions with their "branches"), most (code submissions)
 submission.html    submission, benchmark, tab, checks (verifications with reasons, newest first),
                    place (with the places "around" it, or None), shown (the verification of the
                    first tab, as verification.html has it, or None), picture (of its own runs,
                    where nothing is shown), curves (runs with "file" and "curve", an even sample),
-                   entry (of a package: "package", "source", "parent", "halves", "trainings",
-                   "measurements", "runs_in_short"; else None), measured, actions, no_room,
-                   unable, site (an address), embargo_until, csrf (or None); optional held (the
-                   record of its board, if it holds it or has a lower time, or None)
+                   entry (of a code submission: "code submission", "source", "parent", "halves",
+                   "trainings", "measurements", "runs_in_short"; else None), measured, actions,
+                   no_room, unable, site (an address), embargo_until, csrf (or None); optional held
+                   (the record of its board, if it holds it or has a lower time, or None)
 package_difference.html
-                   pair, old and new (packages in short), files (lines with "kind" and "text")
+                   pair, old and new (in short), files (lines with "kind" and "text")
 run.html           submission, benchmark, run, picture (or None), first (a line's number), lines,
                    page, goes_on (whether there are more), is_cut (where pages end before the log)
 race_page.html     verification, submission (or None), against, picture (or None)
@@ -52,7 +52,7 @@ verification.html  shown (verification, race, picture or None, ghost (its role),
                    of the test items judges an entry), untimed (names of its runs that measure no
                    time, by index)), submission (or None), benchmark_title;
                    optional against (its holder)
-workers.html       workers; optional queue, readings (of canaries, newest first, by worker)
+workers.html       workers; optional queue, readings (of speed checks, newest first, by worker)
 worker.html        worker, attempts, roofline, probes
 api_reference.html openapi_url, assets (where Swagger UI is served)
 proof.html         keys (the JSON of /api/v1/keys)
@@ -233,7 +233,7 @@ CLOCKS = {
     "mlperf": "evaluation counts, preparation is free up to 30 min (closed) or 4 h (open)",
     "speedrun": "training and its data count, the clock pauses at evaluations",
 }
-CLOCK_OF_PACKAGES = "kept outside the box: data, training and evaluations count"
+CLOCK_OF_PACKAGES = "kept outside the sandbox: data, training and evaluations count"
 NO_COUNTS = {"claimed": 0, "measured": 0, "contradicted": 0, "total": 0}
 NO_FACTS = {"entries": 0, "measured": 0, "updated": None}
 RCP_VERDICTS = {

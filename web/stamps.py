@@ -9,7 +9,7 @@ from finishline.rules.ranking import check_of_row, evidence_word
 from finishline.rules.text import count_text
 from web.entries import why_not_measured
 from web.formats import web_address
-from web.names import byline, row_name, separation_words
+from web.names import row_name, separation_words
 from web.verdicts import published_check, was_worker_unfit, why_not_timed
 
 View = Mapping[str, Any]
@@ -59,7 +59,7 @@ def stamp_of(submission: View, place: View | None, checks: Sequence[View]) -> St
 
 def _measured(submission: View, place: View | None) -> str:
     if submission["package"] is not None:
-        text = "a worker trained this package"
+        text = "a worker trained this code submission"
     else:
         text = "the reference was trained with these settings on our worker,"
     if place:
@@ -98,7 +98,7 @@ def _of_claim(submission: View, checks: Sequence[View]) -> Stamp:
     more = _found(submission, word, published_check(submission, checks))
     stamp = Stamp(kind, "Claimed:", f"{own} {more}")
     if submission["kind"] == "logs" and submission["trained_with"] == "own" and not checks:
-        words = "Send it as a package to have it measured"
+        words = "Send it as a code submission to have it measured"
         stamp = Stamp(kind, "Claimed:", stamp.text, "/docs/trainings#five-minutes", words)
     return _linked(stamp, submission, checks)
 

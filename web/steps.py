@@ -250,7 +250,7 @@ def _evidence(place: View) -> str:
 
 def _pool(place: View) -> str:
     if not place.get("pool_id"):
-        return "None: no sealed run of this configuration was trained here."
+        return "None: no measured run of this configuration was trained here."
     runs = place.get("pool_runs", 0)
     text = f"{count_text(runs, 'sealed run')} counted."
     if runs < 3:
@@ -267,7 +267,7 @@ def _interval(place: View, time: TimeFormat) -> str:
         return "No interval: too few runs to know how much they vary."
     return (
         f"{shown}: 95 %, of the mean of so many runs on this machine. Their scatter is taken from "
-        "all sealed runs of the benchmark on this hardware class, or from the calibrated "
+        "all measured runs of the benchmark on this hardware class, or from the calibrated "
         "reference: not from these runs alone."
     )
 

@@ -1,6 +1,6 @@
 """A figure as SVG in the page: lines, marks and bands on two axes, without a script.
 
-Coordinates of paths lie in a box of 1000 by 1000, those of marks and ticks are percentages: the
+Coordinates of paths lie in a sandbox of 1000 by 1000, those of marks and ticks are percentages: the
 template stretches them to the width of the page without stretching a line or a letter. A figure
 with views has a panel for each.
 """

@@ -47,7 +47,7 @@ def _side(place: LabelPlace) -> int:
 
 
 def _crossed(place: LabelPlace, target_at: float, pieces: Iterable[tuple[Point, Point]]) -> int:
-    """Number of pieces of curves in the box of the words."""
+    """Number of pieces of curves in the sandbox of the words."""
     left, right = (100 - WIDTH, 100.0) if place.anchor == "end" else (0.0, WIDTH)
     top, bottom = sorted((target_at, target_at + _side(place) * HEIGHT))
     count = 0

@@ -1,4 +1,4 @@
-"""A worker and the queue in words; its roofline and its canary as figures."""
+"""A worker and the queue in words; its roofline and its speed check as figures."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ DOING = {
     "busy": "Is running an attempt.",
     "stopping": "Has stopped normally.",
     "unconfirmed": "Gets no work until an organiser confirms it.",
-    "drifted": "Gets no work until its canary is back at its baseline.",
+    "drifted": "Gets no work until its speed check is back at its baseline.",
     "paused": "Is paused: it gets no work.",
     "draining": "Gets no more work, and stops after its current attempt.",
 }
@@ -51,13 +51,14 @@ def doing_sentence(worker: View) -> str:
 
 
 def box_text(worker: View) -> str:
-    """Whose packages a worker trains, in which environments, or why none."""
+    """Whose code submissions a worker trains, in which environments, or why none."""
     box = worker.get("box")
     if box is None or box["entries"] == "off":
         why = box["why"] if box is not None else None
-        return f"trains no packages: {why}" if why else "trains no packages"
-    whose = "anyone" if box["entries"] == "anyone" else "participants whom an organiser knows"
-    return f"trains packages of {whose}: {', '.join(sorted(box['environments'])) or 'none yet'}"
+        return f"trains no code submissions: {why}" if why else "trains no code submissions"
+    whose = "anyone" if box["entries"] == "anyone" else "approved users"
+    environments = ", ".join(sorted(box["environments"])) or "none yet"
+    return f"trains code submissions of {whose}: {environments}"
 
 
 def run_text(at: View) -> str:
@@ -90,7 +91,7 @@ def class_sentence(one: View) -> str:
     if held:
         return ", ".join(["no worker available", *others])
     if out:
-        return f"{count_text(out, 'worker')} offline: canary off the baseline"
+        return f"{count_text(out, 'worker')} offline: speed check off the baseline"
     if one["hardware_class"] is None:
         return "no worker is connected"
     seen = one["last_seen_at"]

@@ -1,4 +1,4 @@
-"""Submissions compared pair by pair, and packages with their parents."""
+"""Submissions compared pair by pair, and code submissions with their parents."""
 
 from pydantic import Field
 
@@ -59,10 +59,10 @@ class SubmissionComparison(Schema):
 
 
 class GainView(Schema):
-    """Seconds that a package takes less than its parent, below 0 if more, with a 95 % interval.
+    """Seconds that a code submission gained on its parent, with a 95 % interval.
 
-    `ratio` is the parent's time over the package's. `pairs` counts runs on equal seeds and data.
-    None where the runs of two measurements were compared, `runs` and `parent_runs`.
+    `ratio` is the parent's time over the code submission's. `pairs` counts runs on equal seeds and
+    data. None where the runs of two measurements were compared, `runs` and `parent_runs`.
     """
 
     seconds: float
@@ -75,11 +75,11 @@ class GainView(Schema):
 
 
 class IdeaView(Named):
-    """A package whose source is public, with its measured time.
+    """A code submission whose source is public, with its measured time.
 
-    `parent` is the SHA-256 of the package that it is based on, if the source of that is public too.
-    `gain` is on that parent, measured on the same hardware class; None where a run missed the
-    target or a time is absent. `record_date` is when it took the record of its division.
+    `parent` is the SHA-256 of the code submission that it is based on, if the source of that is
+    public too. `gain` is on that parent, measured on the same hardware class; None where a run
+    missed the target or a time is absent. `record_date` is when it took the record of its division.
     """
 
     sha256: str
@@ -95,14 +95,14 @@ class IdeaView(Named):
 
 
 class IdeaClassView(Schema):
-    """The packages that were measured on one hardware class, oldest first."""
+    """The code submissions that were measured on one hardware class, oldest first."""
 
     hardware_class: str
     packages: list[IdeaView]
 
 
 class IdeaList(Schema):
-    """The latest packages of a benchmark, by hardware class. Times compare within one alone."""
+    """The latest code submissions of a benchmark, by hardware class. Times compare within one."""
 
     benchmark: str
     classes: list[IdeaClassView]

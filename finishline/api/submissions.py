@@ -1,4 +1,4 @@
-"""Submissions: claim, evidence, result, runs, curves, and the files of packages."""
+"""Submissions: claim, evidence, result, runs, curves, and the files of code submissions."""
 
 from datetime import date, datetime
 from typing import Literal
@@ -30,7 +30,7 @@ class EvidenceFields(Schema):
     `not_first` says why a row with a lower time doesn't. `head_to_head` is the verification that
     the holder won, or another row's latest with the holder. `claimed_seconds` is the time of the
     submitter's own logs, and `claimed_model` their word for the model that the reference's runs
-    measured. `measured_seconds` the time of the `measured_runs` sealed runs of the
+    measured. `measured_seconds` the time of the `measured_runs` runs of the
     configuration `pool_id`, with its 95 % interval. `busy` says that other programs had the
     processor, so it may be faster. A `duplicate_of` an earlier submission has no time and no rank
     of its own.
@@ -232,22 +232,22 @@ class WaiverView(WithdrawalView):
 
 
 class PackageFileView(Schema):
-    """A file of a package. Its text is at `/submissions/{id}/package/files/{name}`."""
+    """A file of a code submission. Its text is at `/submissions/{id}/package/files/{name}`."""
 
     name: str
     size_bytes: int
 
 
 class PackageView(Schema):
-    """A training package that was handed in as an entry.
+    """The code of a code submission.
 
     `environment_sha256` is of the exact versions on the workers that train it. `based_on` is the
     parent that its submitter names, `factors` the ideas that can be switched off.
     `compressed_bytes` is its size under xz. Its `files` and `factors` are its submitter's and the
     organisers' until `published_at`, the moment of its first verdict, and empty for others.
 
-    One run of a package that says to be `deterministic` is repeated with equal seed and data: its
-    `determinism` is "shown" if all predictions were equal, else "struck".
+    One run of a code submission that says to be `deterministic` is repeated with equal seed and
+    data: its `determinism` is "shown" if all predictions were equal, else "struck".
     """
 
     sha256: str

@@ -139,7 +139,7 @@ class VerificationView(VerificationState):
     worker measured. `hyperparameters` are those of each run if the runs differ. They are sealed as
     seeds are. `control_runs` and `repeat_runs` measure no time, and count from 0 as the index of a
     run. A "cross_check" trains a run of `checks_id` again. An "ablation" has the `factors` of a
-    package, switched off alone and all together.
+    code submission, switched off alone and all together.
     """
 
     submission_id: str | None

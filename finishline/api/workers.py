@@ -50,8 +50,8 @@ class WorkerView(Schema):
     Its `state` is "drifted" if its speed check is off its own baseline. It then gets no work, and
     `drift` says how far it is off. It is "paused" by an organiser, as `held_by`, `held_at` and
     `held_because` explain. It is "unconfirmed", and gets no work, until an organiser confirms it.
-    `probe` has its latest roofs, `canary` its latest speed check. `box` says whose packages it
-    trains, in which environments.
+    `probe` has its latest roofs, `canary` its latest speed check. `box` says whose code submissions
+    it trains, in which environments.
     """
 
     name: str

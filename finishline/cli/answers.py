@@ -67,7 +67,7 @@ def new_user_lines(view: View, given: Given) -> Iterator[RenderableType]:
     if given["role"] == "submitter":
         yield (
             "Workers without a memory cgroup (`finishline workers` names them) train none of their "
-            "packages until an organiser who knows them approves:"
+            "code submissions until an organiser who knows them approves:"
         )
         yield as_it_is(f"finishline admin user approve {quote(given['name'])}")
 
@@ -103,9 +103,9 @@ def _measured(measure: str, *values: float | None) -> list[str]:
 
 
 WHOSE = {
-    "anyone": "packages of anyone",
-    "known": "packages of participants known to an organiser",
-    "off": "no packages",
+    "anyone": "code submissions of anyone",
+    "known": "code submissions of approved users",
+    "off": "no code submissions",
 }
 
 
@@ -253,7 +253,7 @@ def submission_lines(view: View) -> Iterator[RenderableType]:
         return
     if package := view.get("package"):
         yield as_it_is(
-            f"package {package['sha256']}, {package['environment']}, {package['license']}"
+            f"code submission {package['sha256']}, {package['environment']}, {package['license']}"
         )
         yield from time_lines(view)
         return

@@ -154,9 +154,9 @@ class Client:
         progress: Progress | None = None,
         key: str | None = None,
     ) -> SubmissionView:
-        """Hand a training package in and return its submission. A worker measures its time.
+        """Hand a code submission in and return its submission. A worker measures its time.
 
-        `source` is the package's folder, or its files by name. It is measured on workers of
+        `source` is the code submission's folder, or its files by name. It is measured on workers of
         `hardware_class`, or of the one that has its environment. Its source is public with the
         verdict. The same files are one entry however often they are sent.
         `verify(..., kind="entry")` asks for more runs.
@@ -203,7 +203,7 @@ class Client:
     ) -> Iterator[SubmissionView]:
         """Every submission, newest first. Pages are asked for as they are needed.
 
-        With `package` the entries of packages whose SHA-256 begins so.
+        With `package` the entries of code submissions whose SHA-256 begins so.
         """
         query = {"benchmark": benchmark, "package": package, "limit": page_size}
         for page in self._pages(SubmissionList, "/submissions", query):
@@ -230,7 +230,7 @@ class Client:
         return self._get(SubmissionComparison, "/compare", submissions=",".join(ids))
 
     def ideas(self, benchmark_id: str) -> IdeaList:
-        """Packages of a benchmark with the seconds that each gained on its parent."""
+        """Code submissions of a benchmark with the seconds that each gained on its parent."""
         return self._get(IdeaList, f"/benchmarks/{segment(benchmark_id)}/ideas")
 
     def withdraw(self, submission: SubmissionView | str, *, reason: str) -> SubmissionView:
@@ -262,7 +262,7 @@ class Client:
     ) -> VerificationView:
         """Ask for a verification of a submission: a replay, its latency or another kind.
 
-        An ablation trains each variant of a package's factors `repeats` times.
+        An ablation trains each variant of a code submission's factors `repeats` times.
         The owner of a submission may ask for its first, on their quota. An organiser for any.
         """
         path = _path(submission) + "/verifications"

@@ -1,4 +1,4 @@
-"""What is sent: a submission's JSON and its run logs, or the files of a training package."""
+"""What is sent: a submission's JSON and its run logs, or the files of a code submission."""
 
 import hashlib
 import json
@@ -127,7 +127,7 @@ def form_parts(upload: Upload) -> "list[FilePart]":
 
 
 def package_files(source: str | PathLike[str] | Mapping[str, bytes | str]) -> dict[str, bytes]:
-    """The files of a package by name, of a folder or as given.
+    """The files of a code submission by name, of a folder or as given.
 
     Raises Refused with every file that cannot be sent, OSError for a folder that cannot be read.
     """
@@ -139,7 +139,9 @@ def package_files(source: str | PathLike[str] | Mapping[str, bytes | str]) -> di
     folder = Path(fspath(source))
     files, problems = read_folder(folder)
     if problems:
-        raise Refused(f"{folder} has files that no package has.", problems=problems_of(problems))
+        raise Refused(
+            f"{folder} has files that no code submission has.", problems=problems_of(problems)
+        )
     return files
 
 
@@ -152,7 +154,7 @@ def send_package(
     progress: "Progress | None" = None,
     dry_run: bool = False,
 ) -> tuple[Any, bool]:
-    """Hand a package in: the view of its submission, and whether it was sent before.
+    """Hand a code submission in: the view of its submission, and whether it was sent before.
 
     Without a `key` the same files for the same hardware class are one entry.
     """

@@ -69,8 +69,8 @@ def _add(services: Services, caller: Caller, form: FormData) -> tuple[BenchmarkV
 def get_benchmark_file(benchmark_id: str, name: str, services: ServicesDep) -> Response:
     """Download a file that a benchmark's definition pins, such as its task.
 
-    With the definition it is enough to train a package at home. Labels are drawn from a nonce or
-    are public: a task is no secret.
+    With the definition it is enough to train a code submission at home. Labels are drawn from a
+    nonce or are public: a task is no secret.
     """
     benchmark = find_benchmark(services.benchmarks, benchmark_id)
     pinned = benchmark.trainings.files if benchmark.trainings is not None else {}

@@ -132,7 +132,7 @@ def _require_may_change_freeze(
         raise ConflictError(
             f"The rules of {benchmark_id} are frozen since "
             f"{moment_words(phases_of(before).freezes_at or now)}; leave freezes_at as it is, or "
-            "unfreeze them too (--unfreeze, the box of the form, unfreeze in JSON)."
+            "unfreeze them too (--unfreeze, the checkbox of the form, unfreeze in JSON)."
         )
     last = session.scalar(
         select(func.max(Submission.submitted_at)).where(

@@ -83,7 +83,7 @@ def get_records(benchmark_id: str, services: ServicesDep) -> RecordList:
 
 @router.get("/benchmarks/{benchmark_id}/ideas")
 def get_ideas(benchmark_id: str, services: ServicesDep) -> IdeaList:
-    """Packages whose source is public, by hardware class, with the seconds gained on their parents.
+    """Code submissions with a public source, by hardware class, and the seconds that each gained.
 
     At most the latest 500.
     """

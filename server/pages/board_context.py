@@ -157,7 +157,7 @@ def explain_scoring(benchmark: Benchmark) -> str:
 
 def _explain_packages(policy: TrainingPolicy) -> str:
     lines = [
-        f"A training package is trained {policy.runs} times in a box by a worker, each time with a "
+        f"A worker trains a code submission {policy.runs} times in a sandbox, each time with a "
         "seed and data drawn for it. The time that ranks is that of these runs; one that fails or "
         "misses the target counts as slowest."
     ]
@@ -168,7 +168,7 @@ def _explain_packages(policy: TrainingPolicy) -> str:
         )
     if policy.control_quality is not None:
         lines.append(
-            "One run more is a control: its data are changed so that answers in a package are "
+            "One run more is a control: its data are changed so that answers in the code are "
             f"worthless, and quality {policy.control_quality:g} there shows that it learns."
         )
     return " ".join(lines)
@@ -176,7 +176,7 @@ def _explain_packages(policy: TrainingPolicy) -> str:
 
 def _explain_replay(policy: ReplayPolicy) -> str:
     least, most = policy.min_runs, policy.max_runs
-    sealed = count_text(most, "sealed run")
+    sealed = count_text(most, "measured run")
     return (
         "A verification trains the reference in "
         f"{sealed if least == most else f'{least} to {sealed}'} whose seeds the server drew. "

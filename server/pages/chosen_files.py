@@ -1,4 +1,4 @@
-"""Files chosen in a browser, as the parts of the API's own form: a claim's, or a package's."""
+"""Files chosen in a browser, as the parts of the API's own form: of logs or of code."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ from server.submissions.upload import CLAIM_FILE
 
 EXPECTED = (
     "Choose submission.json with its run logs, a DAWNBench JSON with its TSV, or the folder or "
-    "files of a training package, training.toml among them."
+    "files of a code submission, training.toml among them."
 )
 OF_CLAIM = ("benchmark", "division")
 OF_PACKAGE = ("hardware_class",)

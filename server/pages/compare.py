@@ -158,7 +158,7 @@ def _with_findings(session: Session, context: Context) -> Context:
 
 
 def _of_measured(context: Context, runs: Sequence[Context]) -> Context:
-    """The result of the measured runs, in place of the claimed one; a package has no other."""
+    """The result of the measured runs, in place of the claimed one; code has no other."""
     shown, target = context["submission"], context["benchmark"]["target"]
     better = max if target["direction"] == "higher" else min
     times = [run["seconds"] for run in runs if run["seconds"] is not None]

@@ -1,4 +1,4 @@
-"""What an entry's page adds to a submission's: its measured runs, and the files of its package."""
+"""What an entry's page adds to a submission's: its measured runs, and its files."""
 
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
@@ -32,7 +32,7 @@ UNDER_WAY = {"queued": "waits until nothing else does", "running": "being measur
 
 
 def entry_context(session: Session, viewer: Viewer, submission: Submission) -> Context:
-    """An entry's package with the files that a viewer may read, and its latest measurements."""
+    """The code of a submission, with the files that a viewer may read, and its measurements."""
     benchmark = definition(session, submission.benchmark_sha256)
     package = find_package(session, submission.id)
     shows = sees_source(viewer, submission)
@@ -75,7 +75,7 @@ def _gained(idea: IdeaView | None) -> Context | None:
 
 
 def trainings_table(benchmark: Benchmark) -> Context | None:
-    """How a benchmark trains packages; None for one that trains none."""
+    """How a benchmark trains code submissions; None for one that trains none."""
     policy = benchmark.trainings
     if policy is None:
         return None
@@ -124,7 +124,7 @@ def _measurements(
 
 
 def _ablation(session: Session, benchmark: Benchmark, submission_id: str) -> Context | None:
-    """The latest effects of a package's factors, with the id of their verification."""
+    """The latest effects of a code submission's factors, with the id of their verification."""
     for each in measurements_of(session, submission_id, kind=ABLATION.name, most=MOST_MEASUREMENTS):
         effects = factor_views(each, benchmark, report_of(each))
         if effects and each.state == "done":
@@ -202,7 +202,8 @@ def _in_short(runs: Iterable[Context]) -> Context:
 def measured_curves(session: Session, submission: Submission) -> list[Context]:
     """The curves of the measured runs that rank; of an unmeasured entry, of its latest report.
 
-    Each is like a run of a submission. A package tells no epochs: its evaluations are counted.
+    Each is like a run of a submission. A code submission tells no epochs: its evaluations are
+    counted.
     """
     benchmark = definition(session, submission.benchmark_sha256)
     ranking = ranking_runs(session, submission)

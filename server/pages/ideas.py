@@ -1,4 +1,4 @@
-"""The ideas of a board: its packages as a tree of who is based on whom, with the seconds gained."""
+"""The ideas of a board: its code submissions as a tree, with the seconds that each gained."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -22,7 +22,7 @@ Context = dict[str, Any]
 
 @router.get("/benchmarks/{benchmark_id}/ideas", response_class=HTMLResponse)
 def ideas_page(benchmark_id: str, services: ServicesDep) -> str:
-    """Public packages of a benchmark as a tree, by hardware class."""
+    """Public code submissions of a benchmark as a tree, by hardware class."""
     benchmark = find_benchmark(services.benchmarks, benchmark_id)
     with services.database.read() as session:
         context = board_context(session, benchmark, BoardQuery(limit=1))
@@ -34,7 +34,7 @@ def ideas_page(benchmark_id: str, services: ServicesDep) -> str:
 
 
 def _lines(found: IdeaClassView) -> list[list[Context]]:
-    """The packages of a class in lines; times are compared within one alone."""
+    """The code submissions of a class in lines; times are compared within one alone."""
     packages = {each.sha256: each.model_dump() for each in found.packages}
     parents = {name: package["parent"] for name, package in packages.items()}
     return [_nested(line, packages) for line in lines_of(parents)]

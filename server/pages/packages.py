@@ -1,4 +1,4 @@
-"""A package by its hash, and two side by side: the lines that one has and the other lacks."""
+"""Code by its hash, and two side by side: the lines that one has and the other lacks."""
 
 from typing import Annotated, Any
 
@@ -23,7 +23,7 @@ HashesPath = Annotated[str, Path(pattern=r"^[0-9a-f]{64}(\.\.[0-9a-f]{64})?$")]
 
 @router.get("/packages/{hashes}", response_class=HTMLResponse)
 def package_page(hashes: HashesPath, services: ServicesDep, viewer: ViewerDep) -> Response:
-    """Lead to a published package by its hash; compare two, named as in A..B."""
+    """Lead to a published code submission by its hash; compare two, named as in A..B."""
     if ".." in hashes:
         return HTMLResponse(_difference_page(hashes, services, viewer))
     with services.database.read(viewer) as session:
@@ -50,7 +50,7 @@ def _source(session: Session, viewer: Viewer, sha256: str) -> TrainingPackage:
     found = find_source(session, viewer, sha256)
     if found is None:
         raise NotFoundError(
-            f"There is no published package {sha256}. A package's page has its SHA-256; its source "
+            f"There is no published code {sha256}. A submission's page has its SHA-256; its source "
             "is published with its first verdict."
         )
     return found

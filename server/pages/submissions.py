@@ -358,7 +358,7 @@ def _for_its_owner(
 
 
 def _has_public_factors(submission: Submission) -> bool:
-    """Whether a submission's package has factors, which the runs of an ablation may name."""
+    """Whether the code of a submission has factors, which the runs of an ablation may name."""
     package = submission.trained_package
     return package is not None and bool(package.manifest["factors"]) and is_source_public(package)
 

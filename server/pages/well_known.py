@@ -15,7 +15,7 @@ VALID_DAYS = 180
 ABOUT = """# Finishline
 
 > A time-to-accuracy competition server: training runs with their logs, hardware and price,
-> trained again by workers with sealed seeds, and ranked by measured time.
+> trained again by workers with secret seeds, and ranked by measured time.
 
 Every page has a JSON twin; reading takes no token unless the server says so. Times are seconds.
 

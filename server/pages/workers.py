@@ -49,7 +49,7 @@ def workers_page(services: ServicesDep, viewer: ViewerDep, cursor: CursorDep = N
 
 @router.get("/workers/{name:path}", response_class=HTMLResponse)
 def worker_page(name: str, services: ServicesDep, viewer: ViewerDep) -> str:
-    """One worker: its attempts, its canary over time, its roofs."""
+    """One worker: its attempts, its speed check over time, its roofs."""
     alive_seconds = services.settings.worker_alive_seconds
     with services.database.read(viewer) as session:
         detail = read_worker(session, name, alive_seconds=alive_seconds)

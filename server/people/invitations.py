@@ -46,9 +46,9 @@ from server.people.views import (
 USUAL_DAYS = 7
 RECENTLY = timedelta(days=7)
 UNKNOWN = (
-    "The workers here have no memory cgroup, so they train no packages of those who join until an "
+    "The workers here have no memory cgroup, so they train no code of those who join until an "
     "organiser approves each of them. If you know who joins, revoke this link and make one for "
-    "known participants (--approve)."
+    "approved users (--approve)."
 )
 TOKEN_LIFETIME = timedelta(days=365)
 CODE = re.compile(r"([1-9][0-9]{0,8})-([A-Za-z0-9_-]{32})")

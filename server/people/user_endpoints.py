@@ -82,9 +82,9 @@ def erase_user(name: str, services: ServicesDep, caller: AdminDep, body: UserEra
 def change_known(
     name: str, services: ServicesDep, caller: OrganiserDep, body: UserKnownChange
 ) -> UserKnown:
-    """Approve a user, so that workers without a memory cgroup train their packages; or revoke it.
+    """Approve a user, so that workers without a memory cgroup train their code, or revoke it.
 
-    Such a box bounds less of the host's memory: approve only participants whom you know.
+    Such a sandbox bounds less of the host's memory: approve only users whom you know.
     """
     with services.database.write() as session:
         user = users.change_known(session, caller, name, known=body.known)

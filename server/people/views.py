@@ -101,7 +101,7 @@ class InvitationCreate(Body):
 
     It ends with `last_day`, in 7 days if absent, or once `uses` people joined. With a `mail_domain`
     they name an address there. `name` is proposed to a single person. With `known` the organiser
-    knows who joins: workers whose box has no memory cgroup train their packages too.
+    knows who joins: workers whose sandbox has no memory cgroup train their code submissions too.
     """
 
     model_config = example(uses=200, last_day="2027-02-01", mail_domain="uni.example")
@@ -139,7 +139,7 @@ class InvitationView(Schema):
 class InvitationCreated(InvitationView):
     """A link just made: the only time its address is shown.
 
-    `remark` says that packages of those who join will wait for an organiser's approval.
+    `remark` says that code submissions of those who join will wait for an organiser's approval.
     """
 
     link: str
@@ -204,7 +204,7 @@ class UserErasure(Body):
 class UserKnown(Schema):
     """A user, and since when an organiser knows them.
 
-    Packages of a known user go to workers without a memory cgroup too.
+    Code submissions of a known user go to workers without a memory cgroup too.
     """
 
     name: str
@@ -222,9 +222,9 @@ class UserKnownChange(Body):
 class UserView(UserKnown):
     """A user, for admins. `role` is the highest that their tokens may have.
 
-    Readers see the `display_name` in place of the name. Packages of a user who is known since
-    `known_at` go to workers without a memory cgroup too. `tokens` counts those that are neither
-    revoked nor expired. `last_used_at` covers all of theirs.
+    Readers see the `display_name` in place of the name. Code submissions of a user who is known
+    since `known_at` go to workers without a memory cgroup too. `tokens` counts those that are
+    neither revoked nor expired. `last_used_at` covers all of theirs.
     """
 
     id: int

@@ -140,8 +140,8 @@ async def create_submission(
 ) -> SubmissionView | Response:
     """Send logs or code. The answer holds the result and its steps, or the measurement of the code.
 
-    `files` with a training.toml are code: a worker trains it in a box and measures its time. Its
-    source is published with the first verdict. A `submission` with its `logs` is a claim; a
+    `files` with a training.toml are code: a worker trains it in a sandbox and measures its time.
+    Its source is published with the first verdict. A `submission` with its `logs` is a claim; a
     DAWNBench entry with a latency and without a log is one of inference.
 
     Its place on the board is in the answer of a later GET. With `dry_run` nothing is stored: the
@@ -219,7 +219,7 @@ def _views(
 CursorDep = Annotated[str | None, Query(pattern=CURSOR_PATTERN)]
 PackageDep = Annotated[
     str | None,
-    Query(pattern="^[0-9a-f]{6,64}$", description="The beginning of a package's SHA-256."),
+    Query(pattern="^[0-9a-f]{6,64}$", description="The beginning of a code submission's SHA-256."),
 ]
 
 
@@ -234,7 +234,7 @@ def list_submissions(
 ) -> SubmissionList:
     """List submissions, newest first; those under embargo only to viewers who may see them.
 
-    With `package` the entries of packages whose SHA-256 begins so.
+    With `package` the entries of code submissions whose SHA-256 begins so.
     """
     with services.database.read(viewer) as session:
         page, next_cursor = submissions_page(
@@ -303,7 +303,7 @@ def get_log(
 
 @router.get("/submissions/{submission_id}/package")
 def get_package(submission_id: str, services: ServicesDep, viewer: ViewerDep) -> PackageView:
-    """Read the training package of an entry; its files are listed once they are published."""
+    """Read the code submission of an entry; its files are listed once they are published."""
     with services.database.read(viewer) as session:
         submission = find_submission(session, submission_id)
         package = find_package(session, submission_id)
@@ -314,7 +314,7 @@ def get_package(submission_id: str, services: ServicesDep, viewer: ViewerDep) ->
 def get_package_file(
     submission_id: str, name: str, services: ServicesDep, viewer: ViewerDep
 ) -> Response:
-    """Read a file of a training package as text. 404 for others before it is published."""
+    """Read a file of a code submission as text. 404 for others before it is published."""
     with services.database.read(viewer) as session:
         text = read_source(session, viewer, submission_id, name)
     return PlainTextResponse(text, headers={"X-Content-Type-Options": "nosniff"})

@@ -104,8 +104,8 @@ def choose_host(
     ]
     if not able:
         raise ContentError(
-            "The workers with this environment have no memory cgroup, so they train packages of "
-            "participants whom an organiser knows. Ask an organiser to approve you "
+            "The workers with this environment have no memory cgroup, so they train the code of "
+            "approved users. Ask an organiser to approve you "
             f"(finishline admin user approve {user.name})."
         )
     first = able[0]
@@ -164,7 +164,8 @@ def _no_worker(session: Session, environment: str, hardware_class: str | None) -
         "line": None,
         "field": "environment",
         "message": f"no worker{where} has {environment}",
-        "expected": " or ".join(sorted(offered)) or "a worker that trains packages; none does",
+        "expected": " or ".join(sorted(offered))
+        or "a worker that trains code submissions; none does",
     }
     message = f"{FILE}, field environment: {problem['message']}; expected {problem['expected']}."
     return ContentError(message, problems=[problem])
@@ -184,9 +185,11 @@ def refuse_known(session: Session, caller: Caller, package: TrainingPackage) -> 
         if user_id == caller.user_id and known.hardware_class != package.hardware_class:
             continue
         if user_id != caller.user_id and not is_source_public(known):
-            raise ConflictError("This package was handed in before, and is not published yet.")
+            raise ConflictError(
+                "This code submission was handed in before, and is not published yet."
+            )
         raise ConflictError(
-            f"This package was handed in before, as submission {known.submission_id} "
+            f"This code submission was handed in before, as submission {known.submission_id} "
             f"(/submissions/{known.submission_id}). More runs of it: finishline training run-again "
             f"{package.package_sha256[:12]}."
         )

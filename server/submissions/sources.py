@@ -18,7 +18,7 @@ def find_package(session: Session, submission_id: str) -> TrainingPackage:
     package = session.get(TrainingPackage, submission_id)
     if package is None:
         find_submission(session, submission_id)
-        raise NotFoundError(f"Submission {submission_id!r} is no training package.")
+        raise NotFoundError(f"Submission {submission_id!r} is no code submission.")
     return package
 
 
@@ -28,12 +28,12 @@ def read_source(session: Session, viewer: Viewer, submission_id: str, name: str)
     package = find_package(session, submission_id)
     if not sees_source(viewer, submission):
         raise NotFoundError(
-            "The files of this package are its submitter's and the organisers' until its first "
+            "These files are their submitter's and the organisers' until the submission's first "
             "verdict."
         )
     if name not in package.files:
         known = ", ".join(sorted(package.files))
-        raise NotFoundError(f"The package has no file {name!r}; it has {known}.")
+        raise NotFoundError(f"The code submission has no file {name!r}; it has {known}.")
     return str(package.files[name])
 
 
@@ -71,8 +71,8 @@ def require_parent(session: Session, viewer: Viewer, package: TrainingPackage) -
         "file": FILE,
         "line": line_of(package.files[FILE].encode(), "based_on"),
         "field": "based_on",
-        "message": f"no published package {based_on}",
-        "expected": "sha256: and the SHA-256 of a published package, or of one of yours",
+        "message": f"no published code submission {based_on}",
+        "expected": "sha256: and the SHA-256 of a published code submission, or of one of yours",
     }
     raise ContentError(
         f"{FILE}, field based_on: {problem['message']}; expected {problem['expected']}. Hand the "

@@ -180,7 +180,7 @@ def _package_view(submission: Submission) -> PackageView | None:
 def package_view(
     package: TrainingPackage, *, with_files: bool, with_factors: bool | None = None
 ) -> PackageView:
-    """View of a package, with the names of its files and the words of its factors or without."""
+    """View of code, with the names of its files and the words of its factors or without."""
     manifest = package.manifest
     files = sorted(package.files.items()) if with_files else []
     shows_factors = with_files if with_factors is None else with_factors

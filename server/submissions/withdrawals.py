@@ -41,7 +41,7 @@ class WithdrawalCreate(Body):
 def withdraw(session: Session, caller: Caller, submission_id: str, reason: str) -> Submission:
     """Withdraw a submission from its board; cancel its queued verifications and its duels.
 
-    A replay that has started goes on: its sealed runs count in the pool of their settings, or an
+    A replay that has started goes on: its measured runs count in the pool of their settings, or an
     unlucky one would be withdrawn and requested again.
     """
     submission = _find_own(session, caller, submission_id)
@@ -101,7 +101,7 @@ def _find_own(session: Session, caller: Caller, submission_id: str) -> Submissio
 def _open_verifications(session: Session, submission_id: str) -> Sequence[str]:
     """Ids of the verifications that a withdrawal ends.
 
-    A cross-check is none of them: the replay that waits for it goes on.
+    An independent rerun is none of them: the replay that waits for it goes on.
     """
     about = or_(
         Verification.submission_id == submission_id, Verification.against_id == submission_id

@@ -175,7 +175,7 @@ router = APIRouter(tags=["calibrations"])
 def start_calibration(
     body: CalibrationCreate, services: ServicesDep, caller: OrganiserDep
 ) -> CalibrationView:
-    """Measure a benchmark's reference: sealed seeds, to the last epoch, at each batch size."""
+    """Measure a benchmark's reference: secret seeds, to the last epoch, at each batch size."""
     with services.database.write() as session:
         return calibration_view(
             session,

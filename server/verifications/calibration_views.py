@@ -59,7 +59,7 @@ class BatchSizeView(Schema):
 
 
 class ChunkView(Schema):
-    """The sealed runs of one verification of a calibration. `why` is a sentence if it failed."""
+    """The measured runs of one verification of a calibration. `why` is a sentence if it failed."""
 
     verification_id: str
     batch_size: int

@@ -150,7 +150,7 @@ def _duel_view(
 def factor_views(
     verification: Verification, benchmark: Benchmark, report: ReplayReport | None
 ) -> list[FactorView]:
-    """Effects of a package's factors; empty for another job and before a report."""
+    """Effects of a code submission's factors; empty for another job and before a report."""
     if verification.kind != ABLATION.name or report is None:
         return []
     effects = factor_effects(benchmark, trainings_of(verification), report)

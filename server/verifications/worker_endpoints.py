@@ -167,7 +167,7 @@ async def next_attempt(
 
 @router.post("/workers/probes")
 def post_probe(body: WorkerProbe, services: ServicesDep, caller: WorkerDep) -> ProbeAnswer:
-    """Store a worker's self-measurement. A canary off the worker's baseline excludes it."""
+    """Store a worker's self-measurement. A speed check off the worker's baseline excludes it."""
     attempts.refuse_unstorable(body)
     with services.database.write() as session:
         return worker_probes.record_probe(session, body, caller=caller)
@@ -183,7 +183,7 @@ def get_worker(name: str, services: ServicesDep, viewer: ViewerDep) -> WorkerDet
 
 @router.get("/workers/{name}/probes")
 def list_probes(name: str, services: ServicesDep) -> ProbeList:
-    """List a worker's roofs and canaries over time, the newest first."""
+    """List a worker's roofs and speed checks over time, the newest first."""
     with services.database.read() as session:
         return ProbeList(worker=name, probes=worker_probes.probe_history(session, name))
 
@@ -233,9 +233,9 @@ def claim_attempt(
 def get_training(
     attempt_id: str, services: ServicesDep, secret: SecretDep, fence: FenceDep
 ) -> TrainingGrant:
-    """Read the packages, data nonces and limits of an attempt that trains in a box.
+    """Read the code submissions, data nonces and limits of an attempt that trains in a sandbox.
 
-    For the worker with its lease. 409 for any other, and for an attempt without packages.
+    For the worker with its lease. 409 for any other, and for an attempt without code submissions.
     """
     with services.database.read(ORGANISER) as session:
         return training_grant(session, attempt_id, secret, fence=fence)

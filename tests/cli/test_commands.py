@@ -509,10 +509,10 @@ def test_benchmarks_and_workers_of_every_page_are_listed(finishline, standin):
 @pytest.mark.parametrize(
     ("entries", "why", "told"),
     [
-        ("anyone", None, "w1 trains packages of anyone: a-1, b-2"),
+        ("anyone", None, "w1 trains code submissions of anyone: a-1, b-2"),
         ("known", "no cgroup",
-         "w1 trains packages of participants known to an organiser (no cgroup): a-1, b-2"),
-        ("off", "no [bubblewrap]", "w1 trains no packages (no [bubblewrap])"),
+         "w1 trains code submissions of approved users (no cgroup): a-1, b-2"),
+        ("off", "no [bubblewrap]", "w1 trains no code submissions (no [bubblewrap])"),
     ],
 )  # fmt: skip
 def test_workers_tell_whose_packages_they_train(entries, why, told, finishline, standin):

@@ -45,7 +45,7 @@ def test_a_script_becomes_a_package_by_few_added_lines():
     added = sum(line.startswith("+") for line in difference)
 
     assert added <= MOST_ADDED
-    assert f"becomes a package by {added} added lines" in PAGE
+    assert f"becomes a code submission by {added} added lines" in PAGE
 
 
 @pytest.mark.nightly

@@ -139,7 +139,7 @@ def test_wrong_usage_is_told_before_anything_is_trained(package, other, finishli
     manifest.write_text(manifest.read_text().replace('"digits"', '"teacher"'))
     for words, told in (
         (("init", str(package)), "Choose a new or empty folder"),
-        (("check", str(package / "none")), "expected a training package"),
+        (("check", str(package / "none")), "expected a code submission"),
         (("run", str(package), "--plain", "--compare", f"sha256:{'a' * 64}"), "a folder of yours"),
         (("run", str(package), "--compare", str(other)), "it is for teacher; expected digits"),
         (("run", str(package), "--seed", "4294967294"), "at most 4294967295"),

@@ -84,7 +84,7 @@ def test_a_board_marks_packages_and_says_whether_answers_are_public(entries, ali
     )
     assert "The answers of Digits are public" in digits
     teacher = words_of(client, "/benchmarks/teacher")
-    assert "the draw comes after a package is handed in" in teacher
+    assert "the draw comes after code is handed in" in teacher
     assert "run logs" not in teacher
 
 
@@ -188,10 +188,10 @@ def test_workers_say_whose_packages_they_train(entries, client, olivia):
         return cast("str | None", made.json()["remark"])
 
     assert remark_on() is None
-    assert "trains packages of anyone: numpy-2.4" in words_of(client, "/workers")
-    assert "trains packages of anyone: numpy-2.4" in words_of(client, "/workers/walter-1")
+    assert "trains code submissions of anyone: numpy-2.4" in words_of(client, "/workers")
+    assert "trains code submissions of anyone: numpy-2.4" in words_of(client, "/workers/walter-1")
     entries.greet(entries="known")
-    assert "participants whom an organiser knows: numpy-2.4" in words_of(client, "/workers")
+    assert "approved users: numpy-2.4" in words_of(client, "/workers")
     assert "--approve" in str(remark_on(uses=200))
     assert remark_on(uses=200, known=True) is None
     entries.greet(entries="off")

@@ -60,7 +60,7 @@ def test_a_difference_of_sources_that_are_not_published_is_its_submitters(entrie
     assert client.get(address, headers=alice.headers).status_code == 200
     hidden = client.get(address)
     assert (hidden.status_code, made["id"] in hidden.text) == (404, False)
-    assert "There is no published package" in hidden.text
+    assert "There is no published code" in hidden.text
     alone = client.get(f"/packages/{PARENT}", follow_redirects=False)
     assert (alone.status_code, made["id"] in alone.text) == (404, False)
     assert client.get("/packages/1..2").status_code in (404, 422)
@@ -78,7 +78,7 @@ def test_a_parent_that_is_not_there_or_another_s_unpublished_one_is_refused(
     assert answer.status_code == 422
     (problem,) = answer.json()["problems"]
     assert (problem["file"], problem["line"], problem["field"]) == ("training.toml", 8, "based_on")
-    assert problem["message"] == f"no published package sha256:{PARENT}"
+    assert problem["message"] == f"no published code submission sha256:{PARENT}"
     assert "Hand the parent in first, or remove the line" in answer.json()["detail"]
 
 
@@ -113,7 +113,7 @@ def test_the_ideas_of_a_board_say_the_seconds_that_each_gained_and_how_they_are_
     entries, alice, bob, client
 ):
     address = "/benchmarks/digits/ideas"
-    assert "No package is published yet" in client.get(address).text
+    assert "No code submission is published yet" in client.get(address).text
     parent = entries.hand_in(alice).json()["id"]
     entries.measure(parent, seconds=4.0)
     child = entries.hand_in(bob, child_of(PARENT)).json()

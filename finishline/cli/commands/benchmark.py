@@ -122,7 +122,9 @@ def fetch(
     task = f" Its task and data: {own}." if files else ""
     lines = [f"Wrote {path}: {found.benchmark_id} from {server.url} ({found.sha256[:12]}).{task}"]
     if f"reference/{MANIFEST}" in files:
-        lines.append(f"Next: copy {own / 'reference'}, and begin a package of your own with it.")
+        lines.append(
+            f"Next: copy {own / 'reference'}, and begin a code submission of your own with it."
+        )
     screen.answer(document, lines)
 
 
@@ -185,7 +187,7 @@ def check(
     ] = False,
     runs: Annotated[int, Option(min=1, max=100, help="Trainings of the reference.")] = 5,
 ) -> ExitCode:
-    """Check a benchmark: its files, its task, and its reference, which is trained in a box.
+    """Check a benchmark: its files, its task, and its reference, which is trained in a sandbox.
 
     Exit code 1 if it breaks a rule, 3 if a run of the reference failed or missed the target.
     """

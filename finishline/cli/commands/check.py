@@ -58,7 +58,7 @@ NAME_IT = "Name it with --benchmark, such as --benchmark cifar10."
 OWN_IN_CLOSED = Problem(
     "Trained with your own code in the closed division: a replay compares its epochs with the "
     "reference's, and a network or optimiser of your own is contradicted. Log such runs with "
-    'division="open"; send a training package to have the time measured.'
+    'division="open"; send a code submission to have the time measured.'
 )
 STYLES = {"error": "bold red", "warning": "yellow"}
 

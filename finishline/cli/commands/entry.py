@@ -1,4 +1,4 @@
-"""`finishline training submit`, `run-again` and `factors`: have a package measured, follow it."""
+"""`finishline training submit`, `run-again` and `factors`: have code measured, and follow it."""
 
 import re
 from typing import Annotated
@@ -25,7 +25,7 @@ Named = Annotated[
     str,
     Argument(
         metavar="SHA256|SUBMISSION",
-        help="The beginning of a package's SHA-256, or the id of its submission.",
+        help="The beginning of a code submission's SHA-256, or the id of its submission.",
     ),
 ]
 HASH = re.compile(r"[0-9a-f]{6,64}")
@@ -48,7 +48,7 @@ def submit(
     ] = None,
     watch: Watch = True,
 ) -> ExitCode:
-    """Hand a package in: a worker trains it in a box, and its time ranks.
+    """Hand a code submission in: a worker trains it in a sandbox, and its time ranks.
 
     It is checked first as `check` does. The same files sent twice are one entry. Their source is
     published with the first verdict.
@@ -83,7 +83,7 @@ def submit(
 @app.command("run-again")
 @asks_server
 def run_again(server: ServerClient, screen: Screen, name: Named, watch: Watch = True) -> ExitCode:
-    """Ask for more runs of a package of yours. They count together with the earlier ones."""
+    """Ask for more runs of your code submission. They count together with the earlier ones."""
     entry_id = find_entry(server, name)
     measurement = request_verification(server, entry_id, kind="entry")
     return _follow(server, entry_id, measurement, screen, watch=watch)
@@ -100,7 +100,7 @@ def factors(
     ] = USUAL_REPEATS,
     watch: Watch = True,
 ) -> ExitCode:
-    """Train a package without each of its factors, paired by seed and data.
+    """Train a code submission without each of its factors, paired by seed and data.
 
     The runs count on your quota. They change neither its time nor its rank.
     """
@@ -111,7 +111,7 @@ def factors(
 
 
 def find_entry(server: ServerClient, name: str) -> str:
-    """Id of a submission by itself, or by the beginning of its package's hash. Raises CliError."""
+    """Id of a submission by itself, or by the beginning of its code's hash. Raises CliError."""
     begins_so = name.removeprefix("sha256:")
     found: list[View] = []
     if HASH.fullmatch(begins_so):
@@ -124,7 +124,7 @@ def find_entry(server: ServerClient, name: str) -> str:
     if len(found) > 1:
         listed = ", ".join(f"{each['id']} ({each['system']['hardware_class']})" for each in found)
         raise UsageError(
-            f"{len(found)} entries have a package whose SHA-256 begins with {begins_so}: {listed}. "
+            f"{len(found)} code submissions have a SHA-256 that begins with {begins_so}: {listed}. "
             "Name one by its id."
         )
     return str(found[0]["id"])

@@ -87,8 +87,8 @@ def leaderboard_lines(board: View, *, filtered: bool = False) -> Iterator[Render
         yield Text(
             "No submission matches the filters."
             if filtered
-            else "No submissions yet. Upload the first with `finishline submit PATH`, a package "
-            "with `finishline training submit PATH`; organisers bring published results with "
+            else "No submissions yet. Upload the first with `finishline submit PATH`. "
+            "Organisers bring published results with "
             "`finishline import`. `finishline benchmark phases ID` tells of an embargo.",
             style="dim",
         )

@@ -44,11 +44,11 @@ admin user set NAME --role --organisation --email --display-name
     Change a user's role, organisation, e-mail, display name or access. Omitted options stay.
 admin user approve NAME
     PUT /users/{name}/known -> {name} is known to the organisers.
-    Let workers without a memory cgroup train a user's packages (organisers).
-    Such a box bounds less of its host's memory: approve only participants whom you know.
+    Let workers without a memory cgroup train a user's code submissions (organisers).
+    Such a sandbox bounds less of its host's memory: approve only users whom you know.
 admin user disapprove NAME
     PUT /users/{name}/known -> {name} is not known to the organisers.
-    Send a user's packages only to workers with a memory cgroup (organisers).
+    Send a user's code submissions only to workers with a memory cgroup (organisers).
 admin user erase NAME --yes
     POST /users/{name}/erasure -> erased_lines
     Replace a person's name by former-17 wherever it stands, and end their access.

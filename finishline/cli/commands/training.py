@@ -1,4 +1,4 @@
-"""`finishline training init`, `check` and `run`: a training package on this machine."""
+"""`finishline training init`, `check` and `run`: a code submission on this machine."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,16 +33,16 @@ from finishline.rules.trainings.own_benchmark import FILE
 from finishline.rules.trainings.package import LARGEST_FILE_BYTES, Package, read_package
 from finishline.rules.verification.messages import PACKAGE_PREFIX
 
-app = typer.Typer(no_args_is_help=True, help="A training package: make, check, run and submit it.")
+app = typer.Typer(no_args_is_help=True, help="A code submission: make, check, run and submit it.")
 TEMPLATE = "finishline.rules.trainings.template"
 Run = Mapping[str, Any]
-PackagePath = Annotated[Path, Argument(help="The package's folder.", metavar="PATH")]
+PackagePath = Annotated[Path, Argument(help="The code submission's folder.", metavar="PATH")]
 
 
 @app.command("init")
 @shows
 def init(screen: Screen, path: PackagePath) -> None:
-    """Write a running example package for the digits benchmark into a new folder."""
+    """Write a running example code submission for the digits benchmark into a new folder."""
     written = write_template(TEMPLATE, path, lambda text: text)
     lines = [f"Wrote {', '.join(written)} to {path}.", _next_step(path)]
     screen.answer({"path": str(path), "files": written}, lines)
@@ -51,7 +51,7 @@ def init(screen: Screen, path: PackagePath) -> None:
 @app.command("check")
 @shows
 def check(screen: Screen, path: PackagePath, benchmarks_dir: BenchmarksDir = None) -> None:
-    """List every problem of a package, with file and line. Offline; no code of it is run."""
+    """List every problem of a code submission, with file and line. Offline; nothing is run."""
     # Without finishline-server there may be no definition here at all.
     package = open_package(path, benchmarks=find_tasks(benchmarks_dir, path) or None)
     document = {
@@ -63,7 +63,7 @@ def check(screen: Screen, path: PackagePath, benchmarks_dir: BenchmarksDir = Non
     lines: list[Text | str] = [
         Text.assemble(("ok ", "bold green"), f"{package.manifest.title}, ", f"{path}"),
         f"{len(package.files)} files, {package.size_bytes} bytes, sha256 {package.sha256}",
-        "A server checks besides: whether the package was handed in before, its parent, the "
+        "A server checks besides: whether the code was handed in before, its parent, the "
         "quota, the phase of the benchmark, and whether a worker has the environment "
         f"{package.manifest.environment} (`finishline workers` lists them).",
         as_it_is(_next_step(path)),
@@ -89,28 +89,27 @@ def run(
         bool,
         Option(
             "--plain",
-            help="Run the package without a box, and a task of your own, with all that you may do "
-            "here.",
+            help="Run it without a sandbox, and a task of your own, with all that you may do here.",
         ),
     ] = False,
     compare: Annotated[
         str | None,
         Option(
             metavar="PATH|sha256:...",
-            help="Another package, a folder or a published one, trained in turn on equal seeds and "
-            "data: prints the speed-up over it.",
+            help="Another code submission, a folder or published, trained in turn on equal seeds "
+            "and data: prints the speed-up over it.",
         ),
     ] = None,
     benchmarks_dir: BenchmarksDir = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
 ) -> ExitCode:
-    """Train a package here, in the box and by the clock of a worker."""
+    """Train a code submission here, in the sandbox and by the clock of a worker."""
     require_server("training run")
     if compare is not None and runs == 1:
         raise UsageError("--compare: expected --runs of 2 or more.")
     if plain and compare is not None and compare.startswith(PACKAGE_PREFIX):
-        expected = "expected a folder of yours: a package of others runs in a box alone"
+        expected = "expected a folder of yours: a code submission of others runs in a sandbox alone"
         raise UsageError(f"--plain with {compare[:20]}...: {expected}.")
     tasks = find_tasks(benchmarks_dir, path)
     package = open_package(path, benchmarks=tasks)
@@ -161,11 +160,11 @@ def _open_compared(name: str, benchmark: str, url: str, token: str | None) -> Pa
 
 
 def open_package(path: Path, *, benchmarks: Iterable[str] | None) -> Package:
-    """The package in a folder. Raises CliError with every rule that it breaks.
+    """The code submission in a folder. Raises CliError with every rule that it breaks.
 
     Without `benchmarks` a server decides about the one that it names.
     """
-    files, problems = read_files(path, "training package", "training")
+    files, problems = read_files(path, "code submission", "training")
     package, found = read_package(files, benchmarks=benchmarks)
     if package is None or problems or found:
         raise broken(path, [*problems, *found], "package")
@@ -173,7 +172,7 @@ def open_package(path: Path, *, benchmarks: Iterable[str] | None) -> Package:
 
 
 def _next_step(path: Path) -> str:
-    """The command to type next: only finishline-server trains a package on this machine."""
+    """The command to type next: only finishline-server trains a code submission on this machine."""
     if installed_server() is None:
         return f"Next: finishline training submit {path}"
     return f"Next: finishline training run {path}, then training submit {path}"
@@ -182,7 +181,7 @@ def _next_step(path: Path) -> str:
 def train_in_box(
     arguments: list[str], screen: Screen, *, unit: str
 ) -> tuple[list[dict[str, Any]], str | None, ExitCode]:
-    """Finished runs of a package, the nonce that they were drawn from, and the exit code."""
+    """Finished runs of code, the nonce that they were drawn from, and the exit code."""
     finished: list[dict[str, Any]] = []
     drawn, code = None, 0
     for event in box_events(TRAIN, arguments):
@@ -200,7 +199,7 @@ def _event_lines(event: Mapping[str, Any], *, unit: str) -> Iterator[Text]:
     sign = " %" if unit == "percent" else ""
     name = f"run {event.get('run')}{' of the other' if event.get('compared') else ''}: "
     if event["kind"] == "box":
-        how = "without a box" if event["entries"] == "off" else "in a box"
+        how = "without a sandbox" if event["entries"] == "off" else "in a sandbox"
         why = "" if event["why"] is None else f" ({event['why']})"
         yield Text(f"Training {how}{why}.", style="dim")
     elif event["kind"] == "asked":
@@ -233,7 +232,7 @@ def _result_lines(
 
 
 def comparison(runs: Sequence[Run], compared: Package) -> dict[str, Any]:
-    """The runs of the compared package, and the speed-up over it; None where one missed."""
+    """The runs of the compared code submission, and the speed-up over it; None where one missed."""
     sides = [
         sorted((run for run in runs if run["compared"] == side), key=lambda run: run["run"])
         for side in (True, False)
@@ -267,7 +266,7 @@ def _seconds(run: Run) -> float | None:
 
 
 def fetch_package(server: ServerClient, name: str) -> Package:
-    """A published package by `sha256:` and its hash. Raises CliError.
+    """A published code submission by `sha256:` and its hash. Raises CliError.
 
     The files have to hash to it, whatever the server says.
     """
@@ -277,7 +276,7 @@ def fetch_package(server: ServerClient, name: str) -> Package:
     found = server.get("/submissions", package=sha256, limit=1)["submissions"]
     if not found:
         raise CliError(
-            f"{server.url} has no package {name}; expected the SHA-256 of an entry, as its page "
+            f"{server.url} has no code {name}; expected the SHA-256 that a submission's page "
             "and `finishline show` have it.",
             exit_code=ExitCode.NOT_FOUND,
         )
