@@ -296,7 +296,7 @@ def __getattr__(name: str) -> FastAPI:
         settings = get_settings()
         configure_logging(settings)
         os.umask(0o077)  # Logs, and a key to sign with, are for this user alone.
-        app = create_app(settings)
+        app = globals()["app"] = create_app(settings)  # uvicorn asks twice.
     except RuntimeError as error:
         raise SystemExit(f"The server did not start: {error}") from None
     # Objects of a server's start live as long as the process. With them left out of garbage
