@@ -38,7 +38,7 @@ def kind_word(verification: Mapping[str, Any]) -> str:
 def may_cancel(verification: Mapping[str, Any]) -> bool:
     """Whether an organiser may cancel it: running evidence ends by itself."""
     return verification["state"] in ("queued", "checking") or (
-        PURPOSES[verification["kind"]].checks_claims is None
+        PURPOSES[verification["kind"]].track != "evidence"
     )
 
 

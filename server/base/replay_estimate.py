@@ -65,7 +65,7 @@ class Estimator:
         sample = Request(benchmark, bytes(32), claims=[claim], wishes=self._wishes)
         trainings = PURPOSES[self._kind].plan(sample)
         runs = float(len(trainings))
-        if PURPOSES[self._kind].is_evidence:
+        if PURPOSES[self._kind].is_replay:
             runs = expected_runs(benchmark, claim)
         own = self._past(Verification.submission_id == submission.id)
         if own is not None:

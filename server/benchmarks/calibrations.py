@@ -134,7 +134,7 @@ def judging_benchmark(
 
 def benchmark_of(session: Session, verification: Verification) -> Benchmark:
     """Benchmark that judges a verification, as planned: a later adoption does not change it."""
-    judged_by = verification.calibration_id if PURPOSES[verification.kind].is_evidence else None
+    judged_by = verification.calibration_id if PURPOSES[verification.kind].is_replay else None
     return judging_benchmark(session, verification.benchmark_sha256, judged_by)
 
 

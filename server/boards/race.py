@@ -64,7 +64,7 @@ def _take(event: dict[str, Any], runs: dict[int, RunSoFar]) -> None:
 
 def _ghosts(session: Session, verification: Verification) -> tuple[list[GhostView], str | None]:
     claim = verification.submission
-    if claim is None or not purpose_of(verification).is_evidence:
+    if claim is None or not purpose_of(verification).is_replay:
         return [], None
     return read_ghosts(session, claim, definition(session, verification.benchmark_sha256))
 

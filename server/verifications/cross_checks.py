@@ -13,7 +13,7 @@ from finishline.rules.verification.cross_check import agree
 from finishline.rules.verification.job import Request
 from finishline.rules.verification.judge import is_excused
 from finishline.rules.verification.messages import Failure, ReplayReport
-from finishline.rules.verification.purposes import CROSS_CHECK
+from finishline.rules.verification.purposes import CROSS_CHECK, REPLAY
 from finishline.rules.verification.verdict import Reason, Verdict
 from server.base.database import utc_now
 from server.base.errors import ServerError
@@ -24,14 +24,14 @@ from server.base.standing import (
     OPEN,
     claim_of,
     is_published,
-    names_where,
+    purpose_of,
     report_of,
 )
 from server.benchmarks.queries import definition
 from server.verifications.free_workers import LONGEST_SILENCE_SECONDS, owners_at
 from server.verifications.holds import pause_by_server
 from server.verifications.jobs import Order, queue_attempt, queue_job
-from server.verifications.outcomes import NO_SECOND_WORKER, conclude_replay
+from server.verifications.outcomes import NO_SECOND_WORKER, end_evidence, judge_report
 from server.verifications.pools import follow_evidence, take_out_runs
 from server.verifications.queries import is_of_latest_report
 from server.verifications.requests import request_verification
@@ -70,7 +70,6 @@ OVERTAKEN = Reason(
     "leaves_open",
     "the report that it checks was refused; its runs are made again",
 )
-EVIDENCE = names_where(lambda purpose: purpose.is_evidence)
 ALIVE = timedelta(seconds=LONGEST_SILENCE_SECONDS)
 
 
@@ -78,17 +77,20 @@ def begin_cross_check(
     session: Session,
     verification: Verification,
     report: ReplayReport,
-    *,
-    rejects: bool = False,
+    verdict: Verdict,
 ) -> tuple[bool, Reason | None]:
     """Queue the drawn cross-checks; returns if the verdict waits for them, and why it stays open.
 
-    Rejected runs are all trained again, unless an organisers' worker trained them.
+    Rejected runs are all trained again, unless an organisers' worker trained them. Only replays
+    are repeated, and packages are believed.
     """
+    if purpose_of(verification).in_box:
+        return False, None
     organisers = is_organisers_worker(session, report.system.worker)
-    counted = [run.index for run in report.runs if not is_excused(run)]
+    runs = report.runs if purpose_of(verification).is_replay else ()
+    counted = [run.index for run in runs if not is_excused(run)]
     drawn = drawn_runs(verification.nonce, asdict(report), among=counted, organisers=organisers)
-    if rejects and not organisers:
+    if verdict.outcome == "rejected" and not organisers:
         drawn = counted
     if not drawn or not has_other_owner(session, verification, report.system.hardware_class):
         return False, None if organisers else NO_SECOND_WORKER
@@ -241,7 +243,9 @@ def _conclude_waiting(
     if why is None and any(each.outcome == "inconclusive" for each in others):
         why = NO_SECOND_WORKER
     if checked.state == "checking":
-        conclude_replay(session, checked, report, why, event="conclude")
+        verdict = judge_report(session, checked, report)
+        assert verdict is not None  # noqa: S101  a replay has one
+        end_evidence(session, checked, report, verdict, why, event="conclude")
 
 
 def _refuse_first(
@@ -268,7 +272,7 @@ def _open_again(session: Session, worker: str, why: str) -> list[str]:
         select(Verification)
         .join(Attempt)
         .where(
-            Attempt.worker == worker, Attempt.state == "done", Verification.kind.in_(EVIDENCE),
+            Attempt.worker == worker, Attempt.state == "done", Verification.kind == REPLAY.name,
             Verification.state == "done",
         )
     ).unique()  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, or_, select, true, update
 from sqlalchemy.orm import Session
 
-from finishline.rules.verification.purposes import CROSS_CHECK, PURPOSES
+from finishline.rules.verification.purposes import CROSS_CHECK, DUEL, PURPOSES
 from server.base.models import (
     Attempt,
     Submission,
@@ -238,7 +238,7 @@ def barred_owners(session: Session, attempt_id: str, owners: set[int]) -> set[in
         .where(Attempt.verification_id == verification_id, Attempt.state.in_(FAILED))
     )
     barred = owners.intersection(failed)
-    if PURPOSES[kind].organisers_first:
+    if PURPOSES[kind].in_box or kind == DUEL.name:
         barred |= _beside_organisers(session, owners - barred)
     left = owners - barred
     return barred | _interested(session, str(verification_id), left) if left else barred

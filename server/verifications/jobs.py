@@ -89,9 +89,9 @@ def order_about(
     """Order about one submission. Evidence is judged by the calibration of its precision."""
     precision = _precision_of(session, submission)
     adopted = adopted_calibration(session, submission.benchmark_sha256, precision)
-    if precision is not None and purpose.is_evidence and adopted is None:
+    if precision is not None and purpose.is_replay and adopted is None:
         raise ContentError(_why_uncalibrated(submission.benchmark_id, precision))
-    judged_by = adopted.id if adopted is not None and purpose.is_evidence else None
+    judged_by = adopted.id if adopted is not None and purpose.is_replay else None
     benchmark = judging_benchmark(session, submission.benchmark_sha256, judged_by)
     sealed: dict[str, Any] = {} if judged_by is None else judged_beside(judged_by, benchmark)
     return Order(
@@ -142,7 +142,7 @@ def queue_job(session: Session, order: Order) -> Verification:
     drawn = draw_of_trainings(trainings, order.request.entropy.hex())
     submission_id = order.submission.id if order.submission is not None else None
     band = []
-    if purpose.is_evidence:
+    if purpose.is_replay:
         band = band_for(benchmark, order.request.claims[0], runs=len(trainings))
     verification = Verification(
         id=new_id(),

@@ -85,19 +85,19 @@ def _case(
     )
 
 
-def conclude_replay(
+def end_evidence(
     session: Session,
     verification: Verification,
     report: ReplayReport,
+    verdict: Verdict,
     why: Reason | None,
     *,
     event: Event = "report",
 ) -> None:
-    """Judge a claim by its replay. With a reason to leave it open the verdict is inconclusive."""
+    """Store the verdict about a claim, and what was measured; `why` leaves the claim open."""
     submission = verification.submission
-    verdict = judge_report(session, verification, report)
-    if submission is None or verdict is None:
-        raise ValueError(f"verification {verification.id} is a replay without a submission")
+    if submission is None:
+        raise ValueError(f"verification {verification.id} is evidence without a submission")
     if report.precision is not None:
         submission.precision_measured = report.precision.lowest
     if why is None:  # Else one worker's word is in everybody's pool.
@@ -107,6 +107,20 @@ def conclude_replay(
     show_determinism(submission, verdict)
     if is_published(verification):
         check_duplicates(session, verification)
+    if not is_pending(verification, submission):
+        show_latency(session, verification)
+
+
+def end_comparison(
+    session: Session, verification: Verification, report: ReplayReport, verdict: Verdict
+) -> None:
+    """Store the result of an ablation or a head-to-head, which an organisers' worker decides."""
+    is_duel = verification.against_id is not None
+    if is_duel and not is_organisers_worker(session, report.system.worker):
+        verdict = open_because(verdict, NO_SECOND_WORKER)
+    end(session, verification, "report", verdict)
+    if is_duel:
+        continue_duel(session, verification)
 
 
 def settle_submission(session: Session, event: VerificationChanged) -> None:
@@ -168,21 +182,6 @@ def show_determinism(submission: Submission, verdict: Verdict) -> None:
         word = DETERMINISM.get(reason.code)
         if package is not None and word is not None and package.determinism != "struck":
             package.determinism = word
-
-
-def end_measured(
-    session: Session, verification: Verification, report: ReplayReport, verdict: Verdict
-) -> None:
-    """Store a verdict that no second worker checks; what it found goes to the board."""
-    decides = not purpose_of(verification).organisers_decide
-    if not decides and not is_organisers_worker(session, report.system.worker):
-        verdict = open_because(verdict, NO_SECOND_WORKER)
-    end(session, verification, "report", verdict)
-    if verification.against_id is not None:
-        continue_duel(session, verification)
-    submission = verification.submission
-    if submission is not None and not is_pending(verification, submission):
-        show_latency(session, verification)
 
 
 def show_latency(session: Session, verification: Verification) -> None:

@@ -10,12 +10,11 @@ from finishline.rules.text import count_text
 from finishline.rules.verification.judge import is_disturbed
 from finishline.rules.verification.messages import Failure, ReplayReport, ReplayRun
 from finishline.rules.verification.report_check import check_report
-from finishline.rules.verification.verdict import Reason, Verdict
+from finishline.rules.verification.verdict import Reason
 from server.base.errors import ContentError
 from server.base.events import DispatchWakeup, wake_after_commit
 from server.base.models import Attempt, Verification, WorkerRow
 from server.base.standing import purpose_of
-from server.benchmarks.calibrations import benchmark_of
 from server.verifications.attempts import mark_worker, owned_attempt, refuse_unstorable
 from server.verifications.calibrations import keep_runs
 from server.verifications.cross_checks import (
@@ -26,11 +25,7 @@ from server.verifications.cross_checks import (
 )
 from server.verifications.holds import FAILED, pause_failing
 from server.verifications.jobs import queue_attempt, trains_packages
-from server.verifications.outcomes import (
-    conclude_replay,
-    end_measured,
-    judge_report,
-)
+from server.verifications.outcomes import end_comparison, end_evidence, judge_report
 from server.verifications.report_checks import (
     keep_openings,
     posted_events,
@@ -216,37 +211,22 @@ def _log_tail(report: ReplayReport) -> str | None:
 
 
 def end_with_report(session: Session, verification: Verification, report: ReplayReport) -> None:
-    """Judge a job by its report and purpose. Raises RuleError unless the report fits the plan."""
-    purpose = purpose_of(verification)
-    purpose.check(report, benchmark_of(session, verification))
+    """Judge a job by its report and its track. Raises RuleError unless the report fits the plan."""
     verification.report = asdict(report)
     if is_overtaken(session, verification):
         end_open(session, verification, "fail", OVERTAKEN)
         return
-    verdict = judge_report(session, verification, report)
-    if verdict is None:
+    track, verdict = purpose_of(verification).track, judge_report(session, verification, report)
+    if verdict is None or track == "calibration":
         keep_runs(session, verification, report)
         end(session, verification, "report")
     elif verification.checks_id is not None:
         end_cross_check(session, verification, report, verdict)
-    elif purpose.is_evidence:
-        _await_cross_checks(session, verification, report, verdict)
-    elif purpose.fills_pool:
-        conclude_replay(session, verification, report, None)
+    elif track == "comparison":
+        end_comparison(session, verification, report, verdict)
     else:
-        end_measured(session, verification, report, verdict)
-
-
-def _await_cross_checks(
-    session: Session, verification: Verification, report: ReplayReport, verdict: Verdict
-) -> None:
-    waits, why = begin_cross_check(
-        session,
-        verification,
-        report,
-        rejects=verdict.outcome == "rejected",
-    )
-    if waits:
-        move(session, verification, "check")
-    else:
-        conclude_replay(session, verification, report, why)
+        waits, why = begin_cross_check(session, verification, report, verdict)
+        if waits:
+            move(session, verification, "check")
+        else:
+            end_evidence(session, verification, report, verdict, why)

@@ -163,7 +163,7 @@ def end_open(session: Session, verification: Verification, event: Event, reason:
 def _table_of(row: Verification | Attempt) -> Table:
     if isinstance(row, Attempt):
         return ATTEMPTS
-    return OTHERS if purpose_of(row).checks_claims is None else EVIDENCE
+    return EVIDENCE if purpose_of(row).track == "evidence" else OTHERS
 
 
 def _refusal(row: Verification | Attempt, event: Event) -> StateError:

@@ -114,7 +114,7 @@ def shown_report(verification: Verification) -> Any:
 
 
 def _settings(verification: Verification) -> list[dict[str, Any]] | None:
-    if not PURPOSES[verification.kind].seals_settings:
+    if PURPOSES[verification.kind].track == "evidence":
         return None
     return [training.settings for training in verification.trainings]
 

@@ -61,6 +61,7 @@ def reference_run_toml(run: ReferenceRun) -> str:
 
 CALIBRATION = Purpose(
     name="calibration",
+    track="calibration",
     plan=plan_calibration,
     judge=lambda case: None,  # The runs are the measure of others.
     why_not=lambda benchmark, claims: (
@@ -76,5 +77,4 @@ CALIBRATION = Purpose(
         subject="the reference",
     ),
     claims=0,
-    seals_settings=True,
 )

@@ -101,6 +101,7 @@ def judge_cross_check(case: Case) -> Verdict:
 
 CROSS_CHECK = Purpose(
     name="cross_check",
+    track="comparison",
     plan=plan_cross_check,
     judge=judge_cross_check,
     why_not=lambda benchmark, claims: None,  # The run was trained before.

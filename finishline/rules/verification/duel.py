@@ -397,6 +397,7 @@ def _judge(case: Case) -> Verdict:
 
 DUEL = Purpose(
     name="duel",
+    track="comparison",
     plan=plan_duel,
     judge=_judge,
     why_not=lambda benchmark, claims: why_no_duel(benchmark, *claims),
@@ -414,6 +415,4 @@ DUEL = Purpose(
         name="head-to-head",
     ),
     claims=2,
-    seals_settings=True,
-    organisers_first=True,
 )

@@ -268,6 +268,7 @@ def why_no_ablation(benchmark: Benchmark, claims: Sequence[Claim]) -> str | None
 
 ABLATION = Purpose(
     name="ablation",
+    track="comparison",
     plan=plan_ablation,
     judge=judge_ablation,
     why_not=why_no_ablation,
@@ -283,12 +284,11 @@ ABLATION = Purpose(
         subject="the package",
         name="factors",
     ),
-    seals_settings=True,
-    organisers_first=True,
     in_box=True,
 )
 ENTRY = Purpose(
     name="entry",
+    track="evidence",
     plan=plan_entry,
     judge=judge_entry,
     why_not=why_no_entry,
@@ -306,6 +306,5 @@ ENTRY = Purpose(
         name="measurement",
     ),
     checks_claims="package",
-    organisers_first=True,
     in_box=True,
 )

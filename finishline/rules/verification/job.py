@@ -4,7 +4,7 @@ import hashlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.canonical import sha256_of
@@ -109,46 +109,41 @@ class Words:
     name: str | None = None
 
 
+Track = Literal["evidence", "comparison", "calibration"]
+
+
 @dataclass(frozen=True)
 class Purpose:
     """Purpose of trainings: how they are planned, and the verdict on their report.
 
-    `why_not` says in one sentence why the claims cannot be trained, and `unable` puts that in words
-    after the submission's name. `judge` returns None if there is no claim to judge. `check` raises
+    Its `track` says what the end of a job does: evidence is the word about a claim, a comparison
+    is stored, and a calibration has no verdict. `why_not` says in one sentence why the claims
+    cannot be trained, and `unable` puts that in words after the submission's name. `judge` raises
     RuleError for a report that is not as ordered. `claims` counts the submissions it is asked for,
-    0 where the server starts it. A purpose that `checks_claims` of a kind moves their status. One
-    that `seals_settings` has each run's settings in the seal. With `organisers_first` it goes to
-    an organisers' worker if there is one. `in_box` trains code submissions: its runs count
-    evaluations in the place of epochs.
+    0 where the server starts it. Evidence `checks_claims` of one kind, whose status it moves.
+    `in_box` trains code submissions: its runs count evaluations in the place of epochs.
     """
 
     name: str
+    track: Track
     plan: Callable[[Request], list[Training]]
     judge: Callable[[Case], Verdict | None]
     why_not: Callable[[Benchmark, Sequence[Claim]], str | None]
     unable: str
     words: Words
     claims: int = 1
-    check: Callable[[ReplayReport, Benchmark], None] = lambda report, benchmark: None
     checks_claims: str | None = None
-    seals_settings: bool = False
-    organisers_first: bool = False
     in_box: bool = False
 
     @property
-    def is_evidence(self) -> bool:
-        """Whether it is a replay: judged by the adopted calibration, and trained again."""
+    def is_replay(self) -> bool:
+        """Whether it is judged by the adopted calibration, and trained again by another owner."""
         return self.checks_claims == "train"
 
     @property
     def fills_pool(self) -> bool:
         """Whether its runs measure the time of a configuration."""
         return self.checks_claims in ("train", "package")
-
-    @property
-    def organisers_decide(self) -> bool:
-        """Whether a report of another owner's worker leaves the verdict open."""
-        return self.checks_claims == "inference" or self.claims == 2
 
 
 @dataclass(frozen=True)
@@ -217,11 +212,11 @@ def beside_of(
 ) -> dict[str, Any]:
     """Everything sealed with a draw: `sealed`, and for other jobs than replays their purpose."""
     beside = dict(sealed)
-    if not purpose.is_evidence:
+    if not purpose.is_replay:
         beside["kind"] = purpose.name
     if any(training.is_repeat for training in trainings):
         beside[REPEAT] = True
-    if purpose.seals_settings:
+    if purpose.track != "evidence":
         beside["hyperparameters"] = [training.settings for training in trainings]
         if any(training.precision is not None for training in trainings):
             beside["precisions"] = [training.precision for training in trainings]

@@ -19,7 +19,7 @@ from finishline.rules.scoring.latency import (
 )
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.text import count_text
-from finishline.rules.verification.job import Purpose, Request, Words, draw
+from finishline.rules.verification.job import Case, Purpose, Request, Words, draw
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import (
     Backend,
@@ -227,12 +227,16 @@ def _why_noisy(fastest: Measured, report: ReplayReport) -> str | None:
     return None
 
 
+def _judge(case: Case) -> Verdict:
+    check_latency(case.report, case.benchmark)
+    return judge_latency(case.benchmark, case.require_claim(), case.latency_ms, case.report)
+
+
 LATENCY = Purpose(
     name="latency",
+    track="evidence",
     plan=plan_latency,
-    judge=lambda case: judge_latency(
-        case.benchmark, case.require_claim(), case.latency_ms, case.report
-    ),
+    judge=_judge,
     why_not=why_not_measurable,
     unable="cannot have its latency measured",
     words=Words(
@@ -245,6 +249,5 @@ LATENCY = Purpose(
         },
         about="train once and time the model, one item at a time",
     ),
-    check=check_latency,
     checks_claims="inference",
 )

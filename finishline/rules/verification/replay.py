@@ -90,6 +90,7 @@ def judge_replay(case: Case) -> Verdict:
 
 REPLAY = Purpose(
     name="replay",
+    track="evidence",
     plan=plan_replay,
     judge=judge_replay,
     why_not=lambda benchmark, claims: why_not_replayable(benchmark, claims[0]),
