@@ -21,7 +21,7 @@ submission.html    submission, benchmark, tab, checks (verifications with reason
                    where nothing is shown), curves (runs with "file" and "curve", an even sample),
                    entry (of a code submission: "code submission", "source", "parent", "halves",
                    "trainings", "measurements", "runs_in_short"; else None), measured, actions,
-                   no_room, unable, site (an address), embargo_until, csrf (or None); optional held
+                   no_room, unable, site (an address), embargo_until, may_withdraw; optional held
                    (the record of its board, if it holds it or has a lower time, or None)
 package_difference.html
                    pair, old and new (in short), files (lines with "kind" and "text")
@@ -29,7 +29,7 @@ run.html           submission, benchmark, run, picture (or None), first (a line'
                    page, goes_on (whether there are more), is_cut (where pages end before the log)
 race_page.html     verification, submission (or None), against, picture (or None)
 request.html       submission, epochs_alone, expected (runs, seconds, accelerators, basis), no_room,
-                   free, csrf
+                   free
 submissions.html   rows, filters, is_filtered, older and newest (addresses of other pages or None),
                    benchmarks (ids), address
 verifications.html as submissions.html
@@ -65,7 +65,7 @@ openid.html        address (to go on to)
 
 console/sign_in.html  provider (its name or None), registers,
                       next (where to go), out (signed out just now), error (a sentence or None)
-console/*.html        account (name, role), csrf, notice (text, once_only), typed (values
+console/*.html        account (name, role), notice (text, once_only), typed (values
                       of the fields), errors (a sentence by field), refusal (or None); and:
   account.html        me (MeView), submissions, before (whether later ones are on pages before),
                       older (address of the next page or None), tokens, quota,

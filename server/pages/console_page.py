@@ -22,7 +22,6 @@ from server.people.sessions import (
     Notice,
     SignedIn,
     clear_cookie,
-    csrf_token,
     leave_notice,
     read_notice,
 )
@@ -89,7 +88,6 @@ class Console:
         page = render(
             f"console/{template}",
             account={"name": self.caller.name, "role": self.caller.role},
-            csrf=csrf_token(self.signed_in.secret),
             notice=notice,
             site=self.site,
             typed=dict(typed or {}),

@@ -41,7 +41,6 @@ from server.pages.queries import (
 from server.pages.verifications import GhostQuery, shown_verification
 from server.people.accounts import ORGANISERS, SUBMITTERS
 from server.people.dependencies import require_one_of
-from server.people.sessions import csrf_token
 from server.people.signed_in import (
     FormDep,
     SignedInDep,
@@ -297,7 +296,6 @@ def request_page(
         expected=asdict(expected),
         no_room=no_room,
         free=not caller.is_organiser,
-        csrf=csrf_token(signed_in.secret),
     )
 
 
@@ -327,7 +325,7 @@ def _for_its_owner(
     submission: Submission,
     context: Context,
 ) -> Context:
-    """End of the embargo, the buttons of a reader's role, and their CSRF token."""
+    """End of the embargo, and the buttons of a reader's role."""
     phases = current_phases(session, submission.benchmark_id) if submission.embargoed else None
     until = phases.embargo_until if phases is not None else None
     signed_in = signed_in_or_none(request, services)
@@ -349,7 +347,7 @@ def _for_its_owner(
     )
     return {
         "embargo_until": until.isoformat() if until is not None else None,
-        "csrf": csrf_token(signed_in.secret) if signed_in is not None and may else None,
+        "may_withdraw": may,
         "waivable": _waivable(submission) if role.organises else [],
         "actions": actions_of(context["submission"], context["place"], role, unable),
         "no_room": no_room,

@@ -14,7 +14,7 @@ from server.base.forms import with_form
 from server.pages.chosen_files import EXPECTED, chosen_form
 from server.pages.console_notices import SubmitterDep
 from server.pages.console_page import Console
-from server.people.sessions import CSRF_FIELD, require_csrf, require_same_origin
+from server.people.sessions import require_same_origin
 from server.people.signed_in import FormDep
 from server.submissions.accept import accept
 from server.submissions.drafts import drop_draft, keep_draft, open_draft
@@ -47,7 +47,6 @@ async def check_files(request: Request, console: SubmitterDep) -> Response:
 def _check(request: Request, console: Console, form: FormData) -> Response:
     require_same_origin(request, console.services.settings)
     typed = {name: _text(form, name) for name in FIELDS}
-    require_csrf(console.signed_in.secret, _text(form, CSRF_FIELD))
     try:
         chosen = chosen_form(form)
         with read_upload(console.services, chosen) as upload:

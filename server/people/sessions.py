@@ -1,7 +1,5 @@
 """Console sessions: cookies, origin checks, sign-in and sign-out."""
 
-import hashlib
-import hmac
 import secrets
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -93,10 +91,6 @@ def clear_mark(response: Response, request: Request, settings: Settings) -> None
         response.delete_cookie(MARK, path="/", secure=secure, samesite="strict")
 
 
-CSRF_FIELD = "csrf"
-CSRF_BYTES = hashlib.sha256().digest_size
-
-
 def require_same_origin(request: Request, settings: Settings) -> None:
     """Raise NotAllowedError unless the browser says that one of our pages sent this.
 
@@ -117,14 +111,6 @@ def require_same_origin(request: Request, settings: Settings) -> None:
         )
 
 
-def _csrf_secret(secret: str) -> bytes:
-    return hmac.new(secret.encode(), b"csrf", hashlib.sha256).digest()
-
-
-def _masked(mask: bytes, value: bytes) -> bytes:
-    return bytes(a ^ b for a, b in zip(mask, value, strict=True))
-
-
 def own_origins(request: Request, settings: Settings) -> set[str]:
     """Origins of our pages: the request's own address, and the public address if it is set."""
     scheme = "https" if is_secure(request, settings) else request.url.scheme
@@ -133,30 +119,6 @@ def own_origins(request: Request, settings: Settings) -> set[str]:
         return own
     public = urlsplit(settings.public_url)
     return own | {f"{public.scheme}://{public.netloc}"}
-
-
-def csrf_token(secret: str) -> str:
-    """CSRF token of a session's forms, masked anew each time.
-
-    A page is compressed, and the length of one that repeats a reader's own words beside a constant
-    secret would tell the secret letter by letter (BREACH).
-    """
-    mask = secrets.token_bytes(CSRF_BYTES)
-    return mask.hex() + _masked(mask, _csrf_secret(secret)).hex()
-
-
-def require_csrf(secret: str, given: str) -> None:
-    """Raise NotAllowedError unless a form carries its own session's token."""
-    try:
-        sent = bytes.fromhex(given)
-    except ValueError:
-        sent = b""
-    if len(sent) != 2 * CSRF_BYTES or not hmac.compare_digest(
-        _masked(sent[:CSRF_BYTES], sent[CSRF_BYTES:]), _csrf_secret(secret)
-    ):
-        raise NotAllowedError(
-            "This form belongs to another session; nothing was changed. Open the page again."
-        )
 
 
 IDLE = timedelta(hours=12)

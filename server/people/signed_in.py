@@ -14,14 +14,12 @@ from server.base.viewer import ANYBODY, ORGANISER, Viewer
 from server.people.accounts import ORGANISERS, SUBMITTERS, find_holder, holder_of, note_use
 from server.people.dependencies import READING, Caller, caller_of, require_one_of
 from server.people.sessions import (
-    CSRF_FIELD,
     SignedIn,
     ends_at,
     find_session,
     is_stale,
     note_seen,
     read_cookie,
-    require_csrf,
     require_same_origin,
 )
 
@@ -121,11 +119,10 @@ FieldsDep = Annotated[Fields, Depends(read_fields)]
 
 
 def _own_form(
-    request: Request, services: ServicesDep, signed_in: SignedInDep, sent: FieldsDep
+    request: Request, services: ServicesDep, _signed_in: SignedInDep, sent: FieldsDep
 ) -> Fields:
     require_same_origin(request, services.settings)
-    require_csrf(signed_in.secret, sent.get(CSRF_FIELD, ""))
-    return {name: value for name, value in sent.items() if name != CSRF_FIELD}
+    return sent
 
 
 FormDep = Annotated[Fields, Depends(_own_form)]

@@ -29,14 +29,13 @@ class Console:
 
     def __init__(self, client, person):
         self.client = client
-        self.csrf = sign_in(client, person)
+        sign_in(client, person)
 
     def get(self, path, **query):
         return self.client.get(path, params=query or None, headers={"Accept": "text/html"})
 
     def post(self, path, **fields):
-        sent = {"csrf": self.csrf} | fields
-        return self.client.post(path, data=sent, headers=ORIGIN, follow_redirects=False)
+        return self.client.post(path, data=fields, headers=ORIGIN, follow_redirects=False)
 
     def done(self, path, **fields):
         """The page that a form that worked leads to."""

@@ -82,13 +82,13 @@ def test_code_is_tried_out(client, database, walter, alice, olivia):
     assert "accelerator seconds in 30 days" in used_up.json()["detail"]
 
 
-def check(client, csrf, parts, **fields):
+def check(client, parts, **fields):
     files = [("files", part) for _, part in parts.files()]
-    return client.post("/submit", data={"csrf": csrf, **fields}, files=files, headers=ORIGIN)
+    return client.post("/submit", data=fields, files=files, headers=ORIGIN)
 
 
-def send(client, csrf, draft):
-    sent = {"csrf": csrf, "draft": draft}
+def send(client, draft):
+    sent = {"draft": draft}
     return client.post("/submit/send", data=sent, headers=ORIGIN, follow_redirects=False)
 
 
@@ -97,16 +97,16 @@ def draft_in(page):
 
 
 def test_files_are_previewed_kept_and_sent_once(digits_submission, client, alice, settings):
-    csrf = sign_in(client, alice)
+    sign_in(client, alice)
 
-    page = check(client, csrf, digits_submission)
+    page = check(client, digits_submission)
 
     assert page.status_code == 200, page.text
     assert "<b>none</b><small>of 1; claimed: not measured here" in page.text
     assert page.text.count("run_1.log") == 1
     assert listed(client, alice) == []
     draft = draft_in(page.text)
-    sent, again = send(client, csrf, draft), send(client, csrf, draft)
+    sent, again = send(client, draft), send(client, draft)
     assert (sent.status_code, again.headers["location"]) == (303, sent.headers["location"])
     assert client.get(sent.headers["location"]).status_code == 200
     assert len(listed(client, alice)) == 1
@@ -114,32 +114,31 @@ def test_files_are_previewed_kept_and_sent_once(digits_submission, client, alice
 
 
 def test_problems_name_file_and_field_and_keep_the_choices(digits_submission, client, alice):
-    csrf = sign_in(client, alice)
+    sign_in(client, alice)
     broken = replace(digits_submission, claim=digits_submission.claim | {"division": "ajar"})
 
-    page = check(client, csrf, broken, benchmark="digits")
+    page = check(client, broken, benchmark="digits")
 
     assert page.status_code == 422
     assert '<b class="mono">submission.json</b>, <span class="mono">division</span>' in page.text
     assert '<option value="digits" selected>' in page.text
-    assert check(client, "ab" * 64, digits_submission).status_code == 403
-    alone = {"csrf": csrf}, [("files", ("run_0.log", b"")), ("files", ("a.log", b""))]
-    page = client.post("/submit", data=alone[0], files=alone[1], headers=ORIGIN)
+    alone = [("files", ("run_0.log", b"")), ("files", ("a.log", b""))]
+    page = client.post("/submit", files=alone, headers=ORIGIN)
     assert "a.log, run_0.log: no submission.json and no training.toml among them." in page.text
 
 
 def test_a_folder_is_sent_with_the_logs_that_its_claim_lists(digits_submission, client, alice):
-    csrf = sign_in(client, alice)
+    sign_in(client, alice)
     parts = [*(part for _, part in digits_submission.files()), ("ticket.json", b"{}"), (".x", b"")]
     paths = "\n".join(f"runs/{name}" for name, _ in parts)
     files = [("files", part) for part in parts]
 
-    page = client.post("/submit", data={"csrf": csrf, "paths": paths}, files=files, headers=ORIGIN)
+    page = client.post("/submit", data={"paths": paths}, files=files, headers=ORIGIN)
 
     assert page.status_code == 200, page.text
-    assert send(client, csrf, draft_in(page.text)).status_code == 303
+    assert send(client, draft_in(page.text)).status_code == 303
 
-    packed = {"csrf": csrf, "paths": paths.replace("run_1.log", "run_1.log.gz")}
+    packed = {"paths": paths.replace("run_1.log", "run_1.log.gz")}
     page = client.post("/submit", data=packed, files=files, headers=ORIGIN)
     assert "&#39;run_1.log&#39; was not sent, but &#39;run_1.log.gz&#39;" in page.text
     assert "the log unpacked: it is read and published as plain text" in page.text
@@ -148,18 +147,18 @@ def test_a_folder_is_sent_with_the_logs_that_its_claim_lists(digits_submission, 
 def test_a_draft_is_its_owners_and_ends_after_an_hour_or_with_the_next(
     digits_submission, client, alice, bob, settings
 ):
-    csrf = sign_in(client, alice)
-    first = draft_in(check(client, csrf, digits_submission).text)
-    second = draft_in(check(client, csrf, digits_submission).text)
-    assert "no longer kept" in send(client, csrf, first).text
-    bobs = sign_in(client, bob)
+    sign_in(client, alice)
+    first = draft_in(check(client, digits_submission).text)
+    second = draft_in(check(client, digits_submission).text)
+    assert "no longer kept" in send(client, first).text
+    sign_in(client, bob)
     for code in (second, "../../finishline.db", ""):
-        assert send(client, bobs, code).status_code == 404
-    csrf = sign_in(client, alice)
+        assert send(client, code).status_code == 404
+    sign_in(client, alice)
     (path,) = (settings.artifacts_dir / "incoming").iterdir()
     long_ago = time.time() - drafts.KEPT_SECONDS - 1
     os.utime(path, (long_ago, long_ago))
-    assert send(client, csrf, second).status_code == 404
+    assert send(client, second).status_code == 404
     services_of(client).artifacts.sweep(older_than_seconds=drafts.KEPT_SECONDS)
     assert not Path(path).exists()
     assert listed(client, alice) == []

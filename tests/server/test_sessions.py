@@ -1,7 +1,6 @@
 """Signing in to the console: sessions, their cookie and their end, and who may send a form."""
 
 import json
-import re
 from datetime import timedelta
 from urllib.parse import quote
 
@@ -11,10 +10,8 @@ from sqlalchemy import select
 
 from server.app import create_app
 from server.base.database import utc_now
-from server.base.errors import NotAllowedError
 from server.base.models import ConsoleSession, Token
 from server.people.accounts import create_token
-from server.people.sessions import require_csrf
 from server.people.sign_in_throttle import MOST_ADDRESSES, FailedSignIns, network_of
 
 SIGN_IN = "/console/sign-in"
@@ -32,12 +29,6 @@ def settings(settings):
 def sign_in(client, secret, **more):
     fields = {"token": secret} | more
     return client.post(SIGN_IN, data=fields, headers=ORIGIN, follow_redirects=False)
-
-
-def csrf_of(page):
-    found = re.search(r'name="csrf" value="([0-9a-f]{128})"', page)
-    assert found is not None, page
-    return found.group(1)
 
 
 def opens(client, cookie=None):
@@ -117,8 +108,7 @@ def test_each_sign_in_has_an_id_of_its_own_and_ends_the_one_before(client, olivi
 def test_signing_out_ends_the_session_on_the_server(client, olivia):
     sign_in(client, olivia.secret)
     cookie = client.cookies[COOKIE]
-    fields = {"csrf": csrf_of(client.get("/account").text)}
-    answer = client.post("/console/sign-out", data=fields, headers=ORIGIN, follow_redirects=False)
+    answer = client.post("/console/sign-out", headers=ORIGIN, follow_redirects=False)
 
     assert answer.status_code == 303
     assert f'{COOKIE}=""' in answer.headers["set-cookie"]
@@ -209,19 +199,6 @@ def test_a_form_is_taken_from_our_own_pages_only(client, olivia):
         answer = client.post(SIGN_IN, data=fields, headers=headers, follow_redirects=False)
         assert answer.status_code == status, headers
         assert ("set-cookie" in answer.headers) is (status == 303)
-
-
-def test_a_form_carries_the_token_of_its_own_session(client, olivia):
-    sign_in(client, olivia.secret)
-    own = csrf_of(client.get("/account").text)
-    for fields in ({}, {"csrf": ""}, {"csrf": "ü" * 64}, {"csrf": own[:-1]}):
-        answer = client.post("/console/sign-out", data=fields, headers=ORIGIN)
-        assert answer.status_code == 403, fields
-        assert "belongs to another session" in answer.text
-    # A file where a field should be is no field.
-    files = {"csrf": ("csrf", own)}
-    assert client.post("/console/sign-out", files=files, headers=ORIGIN).status_code in (400, 403)
-    assert opens(client)
 
 
 def test_an_address_that_guesses_has_to_wait(client, olivia):
@@ -324,21 +301,6 @@ def test_half_a_character_in_a_form_is_no_error_of_the_server(client):
     assert client.post(SIGN_IN, content=half, headers=ORIGIN | kind).status_code == 401
 
 
-def test_the_token_of_a_form_is_masked_anew_in_each_answer(client, olivia):
-    sign_in(client, olivia.secret)
-    first, second = (csrf_of(client.get("/account").text) for _ in range(2))
-
-    assert not {first[:64], first[64:]} & {second[:64], second[64:]}
-    secret = client.cookies[COOKIE]
-    for token in (first, second):
-        require_csrf(secret, token)
-    for wrong in (first[:64], first[:64] + second[64:], first + "00", "not hex", ""):
-        with pytest.raises(NotAllowedError):
-            require_csrf(secret, wrong)
-    with pytest.raises(NotAllowedError):
-        require_csrf(secret + "x", first)
-
-
 def notice_of(text):
     return quote(json.dumps({"text": text, "once_only": None}), safe="")
 
@@ -365,11 +327,9 @@ def test_a_notice_is_shown_once(client, olivia):
 @pytest.mark.parametrize("signs_out", [True, False])
 def test_a_notice_ends_with_its_session(client, olivia, ada, signs_out):
     sign_in(client, olivia.secret)
-    page = client.get("/account").text
     client.cookies.set(NOTICE, notice_of("Made it."), domain="testserver.local", path="/")
     if signs_out:
-        fields = {"csrf": csrf_of(page)}
-        client.post("/console/sign-out", data=fields, headers=ORIGIN, follow_redirects=False)
+        client.post("/console/sign-out", headers=ORIGIN, follow_redirects=False)
         assert NOTICE not in client.cookies
     sign_in(client, ada.secret)
 

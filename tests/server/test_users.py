@@ -149,7 +149,7 @@ def test_users_of_the_server_get_no_token_and_stay_as_they_are(
     """Whoever holds a token of `reference` could withdraw the first holder of each board."""
     with database.write() as session:
         session.add(User(name="reference", role="submitter", created_at=utc_now()))
-    csrf = {"csrf": sign_in(client, ada)}
+    sign_in(client, ada)
     forms = {
         "tokens": {"user": "reference", "role": "submitter"},
         "users/reference": {"display_name": "Somebody", "role": "submitter"},
@@ -165,7 +165,7 @@ def test_users_of_the_server_get_no_token_and_stay_as_they_are(
         as_ada("PUT", f"{one}/known", json={"known": False}),
         as_ada("POST", f"{one}/erasure", json={"name": "reference"}),
         *(
-            client.post(f"/console/{path}", data=form | csrf, headers=ORIGIN)
+            client.post(f"/console/{path}", data=form, headers=ORIGIN)
             for path, form in forms.items()
         ),
     ):
@@ -177,7 +177,7 @@ def test_users_of_the_server_get_no_token_and_stay_as_they_are(
 
 
 def test_a_disabled_users_tokens_and_sessions_end_at_once(as_ada, client, olivia):
-    session = {"csrf": sign_in(client, olivia)}
+    sign_in(client, olivia)
     assert client.get("/console", follow_redirects=False).status_code == 200
     view = as_ada("PATCH", f"{USERS}/olivia", json={"disabled": True}).json()
     assert view["disabled_at"] is not None
@@ -185,7 +185,7 @@ def test_a_disabled_users_tokens_and_sessions_end_at_once(as_ada, client, olivia
     refused = client.get("/api/v1/audit", headers=olivia.headers)
     assert (refused.status_code, "disabled" in refused.json()["detail"]) == (401, True)
     assert client.get("/console", follow_redirects=False).status_code == 303
-    form = client.post("/console/verify", data=session, headers=ORIGIN)
+    form = client.post("/console/verify", headers=ORIGIN)
     assert form.status_code == 401
     for body in ({"user": "olivia", "role": "submitter"}, {"user": "olivia", "role": "worker"}):
         assert as_ada("POST", "/api/v1/tokens", json=body).status_code == 409

@@ -14,8 +14,7 @@ def words_of(page):
 
 
 def sign_in(client, person):
-    """Sign a person in on the console; the token that forms of this browser carry from then on."""
+    """Sign a person in on the console."""
     token = {"token": person.secret}
     answer = client.post("/console/sign-in", data=token, headers=ORIGIN, follow_redirects=False)
     assert answer.status_code == 303, answer.text
-    return re.findall(r'name="csrf" value="([0-9a-f]{128})"', client.get("/account").text)[0]

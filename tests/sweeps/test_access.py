@@ -13,7 +13,6 @@ from tests.sweeps.access_table import API, COLUMNS, CONSOLE, OPEN_FORMS, WORKERS
 
 ENDED = ("expired", "revoked", "disabled")
 PEOPLE = dict(zip(COLUMNS, (None, "alice", "bob", "olivia", "ada", "walter"), strict=False))
-SIGN_IN = "POST /console/sign-in"  # Its form needs no session.
 HOOK = {"url": "https://hooks.example/", "kinds": ["submission.verified"]}
 MULTIPART = {"POST /console/benchmarks", "POST /submit"}
 QUERIES = {
@@ -80,14 +79,12 @@ def known(world, worker):
 
 @pytest.fixture(scope="module")
 def sessions(world, known):
-    """The headers of each person's browser, and the token of their forms. All have signed in."""
+    """The headers of each person's browser. All have signed in."""
     ended = [f"{column} {role}" for column in ENDED for role in ("admin", "worker")]
-    made = {None: ({"Accept": "text/html", "Origin": str(world.client.base_url)}, "")}
+    made = {None: {"Accept": "text/html", "Origin": str(world.client.base_url)}}
     for name in (*PEOPLE.values(), *ended):
         if name is not None:
-            browser = world.browser(name)
-            page = world.client.get("/account", headers=browser).text
-            made[name] = browser, re.findall(r'name="csrf" value="(\w+)"', page)[0]
+            made[name] = world.browser(name)
     return made
 
 
@@ -188,42 +185,37 @@ def test_console_lets_in_whom_the_table_says(world, known, sessions, tokens_end)
 
     def send(route, person):
         method, path = route.split(" ")
-        headers, csrf = sessions[person]
         return world.client.request(
-            method, path.format(**values), headers=headers, follow_redirects=False,
-            data={"csrf": csrf} if method == "POST" else None,
-        )  # fmt: skip
+            method, path.format(**values), headers=sessions[person], follow_redirects=False
+        )
 
     # Signing out ends the sessions that the others need.
     table = {route: policy for route, policy in CONSOLE.items() if "sign-out" not in route}
     assert differences(table, send) == []
 
 
-# What a form of another page has: its headers and its token, of a session with this one.
+# The headers of a form that another page sends.
 FOREIGN = {
-    "no token": ({}, ""),
-    "made-up token": ({}, "00" * 64),
-    "token of another session": ({}, None),
-    "other origin": ({"Origin": "https://evil.example"}, "own"),
-    "origin of a sandbox": ({"Origin": "null"}, "own"),
-    "other site": ({"Sec-Fetch-Site": "cross-site"}, "own"),
-    "no origin": ({"Origin": None}, "own"),
+    "other origin": {"Origin": "https://evil.example"},
+    "origin of a neighbour": {"Origin": "https://evil.testserver"},
+    "origin of a sandbox": {"Origin": "null"},
+    "other site": {"Sec-Fetch-Site": "cross-site"},
+    "same site": {"Sec-Fetch-Site": "same-site"},
+    "no site": {"Sec-Fetch-Site": "none"},
+    "no origin": {"Origin": None},
 }
 
 
-@pytest.mark.parametrize(("changed", "token"), FOREIGN.values(), ids=FOREIGN)
-def test_foreign_form_changes_nothing(changed, token, world, known, sessions):
-    headers, csrf = sessions["ada"]
-    headers = {name: value for name, value in (headers | changed).items() if value is not None}
-    sent = {"csrf": {"own": csrf, None: sessions["olivia"][1]}.get(token, token)}
+@pytest.mark.parametrize("changed", FOREIGN.values(), ids=FOREIGN)
+def test_foreign_form_changes_nothing(changed, world, known, sessions):
+    headers = sessions["ada"] | changed
+    headers = {name: value for name, value in headers.items() if value is not None}
     before = world.get("/audit/head")
     statuses = {}
     for route in CONSOLE:
-        if route.startswith("POST") and (route != SIGN_IN or token == "own"):
+        if route.startswith("POST"):
             form = {"files": {"none": b""}} if route in MULTIPART else {}
-            answer = world.client.post(
-                route[5:].format(**known), data=sent, headers=headers, **form
-            )
+            answer = world.client.post(route[5:].format(**known), headers=headers, **form)
             statuses[route] = answer.status_code
 
     assert len(statuses) > 40
@@ -255,7 +247,7 @@ def test_missing_is_404(world, known, sessions):
     for path, route in walk(world.client.app.routes):
         is_api = path.startswith("/api/")
         methods = route.methods if is_api else {"GET"} & route.methods
-        headers = world.headers("ada") if is_api else sessions["ada"][0]
+        headers = world.headers("ada") if is_api else sessions["ada"]
         only_workers = "{attempt_id}" in path or path.endswith("/next")
         for name in () if only_workers else re.findall(r"{(\w+)}", path):
             missing = MISSING.get(name, "nothing")
