@@ -21,8 +21,6 @@ class FinishlineApp(FastAPI):
     before the first request.
     """
 
-    board_cache: BoardCache | None = None
-
     def openapi(self) -> dict[str, Any]:
         """The description of the API, with an example of each schema."""
         if self.openapi_schema is None:
@@ -36,5 +34,4 @@ class FinishlineApp(FastAPI):
         app = OpenToPages(Observed(super().build_middleware_stack(), metrics))
         if services.settings.reads == "members":
             return app  # The cache looks at no token.
-        self.board_cache = BoardCache(app, services.of(VersionReader), metrics)
-        return self.board_cache
+        return BoardCache(app, services.of(VersionReader), metrics)

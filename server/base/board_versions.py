@@ -4,14 +4,13 @@ The database decides: a version is raised in the transaction that changes the bo
 derived from a board is cached for one version of it.
 """
 
-import asyncio
-import logging
 import sqlite3
 import threading
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar, cast
 
+from fastapi.concurrency import run_in_threadpool
 from sqlalchemy import delete, insert, select
 from sqlalchemy.orm import Session
 
@@ -19,7 +18,6 @@ from server.base.database import INSERTS, OUTAGES, Database, state_of
 from server.base.models import Board, BoardChange
 from server.base.viewer import seeing_as_anybody
 
-log = logging.getLogger(__name__)
 _Value = TypeVar("_Value")
 Versions = dict[str, int]
 # A board that has changed this often since it was read may as well be read whole.
@@ -101,58 +99,24 @@ def changes_between(
 
 
 class VersionReader:
-    """Reads the versions of all boards, once for all requests that wait for them.
+    """Reads the versions of all boards.
 
     SQLite answers from memory within microseconds, so the event loop reads it. PostgreSQL is read
-    in a thread, one statement at a time.
+    in a thread.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._sqlite: Any = None
-        self._waiting: list[Callable[[Versions | None], None]] = []
-        self._is_reading = False
-
-    def when_read(self, call: Callable[[Versions | None], None]) -> None:
-        """Call back with versions read after this moment; None while the database is away."""
-        self._waiting.append(call)
-        if not self._is_reading:
-            self._is_reading = True
-            asyncio.get_running_loop().call_soon(self._read_for_all)
 
     async def read(self) -> Versions | None:
         """The versions as they are after this moment; None while the database is away."""
-        found: asyncio.Future[Versions | None] = asyncio.get_running_loop().create_future()
-
-        def tell(versions: Versions | None) -> None:
-            if not found.done():  # The waiting request may be gone.
-                found.set_result(versions)
-
-        self.when_read(tell)
-        return await found
-
-    def _read_for_all(self) -> None:
-        waiting, self._waiting = self._waiting, []
         if self._database.is_sqlite:
-            self._tell(waiting, self.read_now())
-            return
-        reading = asyncio.get_running_loop().run_in_executor(None, self.read_now)
-        reading.add_done_callback(
-            lambda future: self._tell(waiting, None if future.cancelled() else future.result())
-        )
-
-    def _tell(
-        self, waiting: list[Callable[[Versions | None], None]], versions: Versions | None
-    ) -> None:
-        self._is_reading = bool(self._waiting)
-        if self._waiting:
-            self._read_for_all()
-        loop = asyncio.get_running_loop()
-        for call in waiting:  # Each by itself, so that one that fails is not the others' fault.
-            loop.call_soon(call, versions)
+            return self.read_now()
+        return await run_in_threadpool(self.read_now)
 
     def read_now(self) -> Versions | None:
-        """The versions, read by this thread; None while the database is away."""
+        """The versions; None while the database is away."""
         try:
             if not self._database.is_sqlite:
                 with self._database.read_columns() as connection:
@@ -162,9 +126,6 @@ class VersionReader:
                 self._sqlite = self._database.engine.raw_connection()
             return dict(self._sqlite.cursor().execute(VERSIONS).fetchall())
         except (*OUTAGES, sqlite3.Error):
-            return None
-        except Exception:  # The waiting requests are answered after any error.
-            log.exception("the versions of the boards could not be read")
             return None
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from server.base.board_versions import board_version
 from server.base.models import Submission
 from server.benchmarks.phase_queries import current_dates, moment_words, rules_that_differ
 from server.benchmarks.queries import definition
-from server.boards.cache import BoardCache, Reply
+from server.boards.cache import BoardCache
 from server.boards.comparison import FEWEST, MOST, compare_submissions
 from server.boards.encoding import Encoded, answer_board
 from server.boards.lens import lens_of, lens_view, price_of, price_view
@@ -51,7 +51,6 @@ __all__ = [
     "Encoded",
     "PlacedRow",
     "RankedBoard",
-    "Reply",
     "Standing",
     "Standings",
     "answer_board",

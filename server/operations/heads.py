@@ -2,21 +2,15 @@
 
 uvicorn itself reads a head of any size, for as long as it takes. An application sees a request only
 once its head is whole, so no middleware can bound that.
-
-A cached board is written from here: a new task, messages and headers would be most of its cost.
 """
 
 from asyncio import BaseTransport, TimerHandle
-from functools import partial
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import (
-    STATUS_LINE,
     HttpToolsProtocol,
     RequestResponseCycle,
 )
-
-from server.boards.service import BoardCache, Reply
 
 MOST_HEAD_BYTES = 64 * 1024
 HEAD_SECONDS = 30.0
@@ -40,8 +34,6 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._head_until: float | None = None
         self._head_timer: TimerHandle | None = None
         self._answered: RequestResponseCycle | None = None
-        # uvicorn wraps the application to trust a proxy's headers; a board needs no address.
-        self._application = getattr(self.app, "app", self.app)
 
     def connection_made(self, transport: BaseTransport) -> None:
         """Start the header timeout."""
@@ -86,28 +78,10 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        """Answer a request from the cache of boards, or by the application in a task of its own."""
-        if self.transport.is_closing():
-            return
-        self._answered = cycle
-        cache: BoardCache | None = getattr(self._application, "board_cache", None)
-        scope: Any = cycle.scope
-        may = cycle.keep_alive and app is self.app
-        if not (may and cache is not None and cache.answer(scope, partial(self._write, cycle))):
+        """Let the application answer, unless the connection ends."""
+        if not self.transport.is_closing():
+            self._answered = cycle
             super()._start_asgi_task(cycle, app)
-
-    def _write(self, cycle: RequestResponseCycle, reply: Reply | None) -> None:
-        """Write a cached board; without one, or on a connection that ends, ask the application."""
-        if self.transport.is_closing():
-            return
-        if reply is None or reply.head is None or not cycle.keep_alive or self.flow.write_paused:
-            super()._start_asgi_task(cycle, self.app)
-            return
-        of_server = [b"%s: %s\r\n" % header for header in cycle.default_headers]
-        head = b"".join((STATUS_LINE[reply.status], *of_server, reply.head, b"\r\n"))
-        self.transport.writelines((head, reply.body))
-        cycle.response_started = cycle.response_complete = True
-        self.on_response_complete()
 
     def _wait_for_head(self) -> None:
         """Start the header timeout. A timer that runs is left: most heads come before it ends."""

@@ -342,12 +342,6 @@ class Boards:
             return 0, b""
         return sent[0]["status"], sent[1]["body"]
 
-    async def readers(self, count):
-        """So many, each as far as it comes before the gate."""
-        tasks = [asyncio.ensure_future(self.read()) for _ in range(count)]
-        await turns()
-        return tasks
-
 
 @dataclass(frozen=True)
 class VersionsOf:
@@ -376,56 +370,22 @@ async def turns(count=10):
         await asyncio.sleep(0)
 
 
-def test_after_a_write_a_board_is_made_once_for_all_who_ask_for_it():
-    async def story():
-        boards = Boards()
-        await boards.read()
-        boards.write()
-        boards.gate.clear()
-        readers = await boards.readers(8)
-        known = asyncio.ensure_future(boards.read((b"if-none-match", b'W/"1"')))
-        head = asyncio.ensure_future(boards.read(method="HEAD"))
-        with_body = asyncio.ensure_future(boards.read((b"content-length", b"1")))
-        await turns()
-        assert boards.begun == 3, "the first board, once for all readers, and once for a body"
-        boards.gate.set()
-        assert {await reader for reader in readers} == {(200, b"1")}
-        assert [await known, await head, await with_body] == [(304, b""), (200, b""), (200, b"1")]
-        assert await boards.read() == (200, b"1")
-        assert boards.begun == 3
-
-    run_story(story())
-
-
-@pytest.mark.parametrize(
-    ("fault", "first"),
-    [
-        ("raises", (0, b"")),
-        ("is turned away", (503, b"1")),
-        ("is one person's", (200, b"1")),
-        ("gives no hint", (200, b"1")),
-    ],
-)
-def test_what_one_reader_is_told_alone_leaves_the_others_to_ask_for_themselves(fault, first):
+@pytest.mark.parametrize("fault", ["raises", "is turned away", "is one person's", "gives no hint"])
+def test_other_responses_are_not_cached(fault):
     async def story():
         boards = Boards(lambda begun: fault if begun == 1 else "")
         await boards.read()
         boards.write()
-        boards.gate.clear()
-        readers = await boards.readers(4)
-        boards.gate.set()
-        assert [await reader for reader in readers] == [first, *[(200, b"1")] * 3]
+        await boards.read()
+        assert [await boards.read() for _ in range(3)] == [(200, b"1")] * 3
         assert boards.begun == 3
 
     run_story(story())
 
 
-def test_nobody_waits_for_a_reader_that_is_slow_or_gone():
+def test_slow_reader_holds_up_nobody():
     async def story():
         boards = Boards()
-        await boards.read()
-        boards.write()
-        boards.gate.clear()
         never = asyncio.Event()
 
         async def stuck(_message):
@@ -434,18 +394,8 @@ def test_nobody_waits_for_a_reader_that_is_slow_or_gone():
         scope = {"type": "http", "method": "GET", "path": BOARD, "query_string": b"", "headers": []}
         slow = asyncio.ensure_future(boards.path(scope, no_body, stuck))
         await turns()
-        readers = await boards.readers(3)
-        gone = readers.pop(0)
-        gone.cancel()
-        boards.gate.set()
-        assert {await reader for reader in readers} == {(200, b"1")}
-        assert (boards.begun, slow.done(), gone.cancelled()) == (2, False, True)
-        boards.write()
-        boards.gate.clear()
-        maker, *others = await boards.readers(3)
-        maker.cancel()
-        boards.gate.set()
-        assert {await reader for reader in others} == {(200, b"2")}
+        assert await boards.read() == (200, b"0")
+        assert (boards.begun, slow.done()) == (1, False)
         slow.cancel()
 
     run_story(story())
@@ -476,7 +426,6 @@ def test_whatever_goes_on_no_reader_sees_less_than_was_written_before_it_asked(s
     async def story():
         boards = Boards(lambda _begun: sequence.choice(faults))
         await asyncio.gather(writer(boards), *(reader(boards) for _ in range(8)))
-        assert boards.path._flights == {}
         return boards.begun
 
     begun = run_story(story())
