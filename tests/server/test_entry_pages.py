@@ -192,4 +192,4 @@ def test_workers_say_whose_packages_they_train(entries, client, olivia):
     assert "--approve" in str(remark_on(uses=200))
     assert remark_on(uses=200, known=True) is None
     entries.greet(entries="off")
-    assert "trains no packages" in words_of(client, "/workers")
+    assert "trains no code submissions" in words_of(client, "/workers")
