@@ -33,7 +33,6 @@ class BoardEntry(EvidenceFields):
 
     rank: int | None
     tied: bool
-    unranked_reason: str | None
     section: Section = "ranked"
     submission_id: str
     submitter: str

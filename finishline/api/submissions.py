@@ -26,7 +26,8 @@ class SourceView(Schema):
 class EvidenceFields(Schema):
     """`evidence` says which time is ranked, and `check` how far a claimed one was checked.
 
-    `rank` is null unless the row is numbered. The row with `is_holder` holds first place.
+    `rank` is null unless the row is numbered: `unranked_reason` says why. The row with `is_holder`
+    holds first place.
     `not_first` says why a row with a lower time doesn't. `head_to_head` is the verification that
     the holder won, or another row's latest with the holder. `claimed_seconds` is the time of the
     submitter's own logs, and `claimed_model` their word for the model that the reference's runs
@@ -39,6 +40,7 @@ class EvidenceFields(Schema):
 
     evidence: Evidence = "claimed"
     check: Check | None = None
+    unranked_reason: str | None = None
     is_holder: bool = False
     not_first: str | None = None
     head_to_head: str | None = None

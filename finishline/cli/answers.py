@@ -287,7 +287,7 @@ def time_lines(entry: View) -> Iterator[Text]:
     low, high = entry.get("measured_low_seconds"), entry.get("measured_high_seconds")
     interval = "" if low is None else f" (95 %: {seconds_text(low)} to {seconds_text(high)})"
     runs = number_text(entry.get("measured_runs"), digits=0)
-    original = entry.get("duplicate_of")
+    why = entry.get("unranked_reason")
     measuring = [
         each["id"]
         for each in entry.get("verifications") or ()
@@ -295,12 +295,10 @@ def time_lines(entry: View) -> Iterator[Text]:
     ]
     if entry.get("rank") is not None:
         ranked = f"rank {entry['rank']}"
-    elif original is not None:
-        ranked = f"without a rank, as a duplicate of {original},"
     elif measuring:
         ranked = f"without a rank while it is measured (finishline verify {measuring[0]} --watch)"
     else:
-        ranked = "without a rank yet"
+        ranked = f"without a rank, {why}," if why else "without a rank yet"
     yield Text(
         f"{seconds_text(seconds)}{interval} over {runs} runs on "
         f"{entry['system']['hardware_class']}: {ranked} on {entry['benchmark']}.",

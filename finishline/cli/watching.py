@@ -248,4 +248,6 @@ def _table_of(event: ServerEvent) -> dict[str, Any]:
 
 
 def verdict_code(view: View) -> ExitCode:
-    return ExitCode.OK if view.get("outcome") == "verified" else ExitCode.NOT_VERIFIED
+    """0 for a verified claim and for a head-to-head with an answer."""
+    answers = ("challenger_faster", "not_proven") if view.get("duel") else ("verified",)
+    return ExitCode.OK if view.get("outcome") in answers else ExitCode.NOT_VERIFIED

@@ -78,6 +78,7 @@ Board = dict[str, Any]
 # Fields of a board entry that the view of a submission repeats.
 OF_SUBMISSION = (
     "rank",
+    "unranked_reason",
     "measured_seconds",
     "measured_low_seconds",
     "measured_high_seconds",

@@ -209,8 +209,33 @@ def test_watching_goes_on_with_the_pairs_that_follow(finishline, standin):
 
     assert ran.code == 0
     words = " ".join(ran.out.split())
-    assert words.index("Verdict: continues") < words.index("Verdict: not proven")
+    assert words.index("More pairs are needed.") < words.index("Verdict: not proven")
     assert f"Verification d2: {standin.url}/verifications/d2" in ran.out
+
+
+def test_a_part_of_a_head_to_head_is_followed_to_the_end(finishline, standin):
+    goes_on = {"outcome": "continues", "duel": DUEL | {"pairs": PAIRS[:1], "continued_by": "d2"}}
+    standin.answer("GET /api/v1/verifications/d1", ENDED | goes_on)
+    standin.stream("d1", ("end", ENDED | goes_on))
+    standin.answer("GET /api/v1/verifications/d2", ENDED | {"id": "d2"})
+    standin.stream("d2", ("end", ENDED | {"id": "d2", "outcome": "not_proven"}))
+    ran = finishline("verify", "d1", "--watch", "--json")
+
+    assert (ran.code, ran.json()["id"]) == (0, "d2")
+
+
+@pytest.mark.parametrize(("outcome", "code"), [("verified", 0), ("rejected", 3)])
+def test_who_may_not_ask_again_watches_what_has_ended(finishline, standin, outcome, code):
+    done = QUEUED | {"id": "v1", "kind": "replay", "duel": None, "state": "done"}
+    done |= {"outcome": outcome, "reasons": []}
+    standin.answer("GET /api/v1/submissions/s1", {"id": "s1", "verifications": [done]})
+    standin.refuse("POST /api/v1/submissions/s1/verifications", 403, "It stands.")
+    standin.answer("GET /api/v1/verifications/v1", done)
+    standin.stream("v1", ("end", done))
+    ran = finishline("verify", "s1", "--watch")
+
+    assert (ran.code, f"Verdict: {outcome}" in ran.out) == (code, True)
+    assert finishline("verify", "s1").code == 5
 
 
 @pytest.mark.parametrize(

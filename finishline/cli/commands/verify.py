@@ -52,14 +52,14 @@ def verify(
 
     Several submissions (organisers only) need a --reason.
 
-    --watch also follows a running verification, by its id or its submission's.
+    --watch also follows a verification that runs or has ended, by its id or its submission's.
 
     The exit code is then 0 if it ends verified, else 3. It is 1 if several are named and all are
     skipped.
 
     --head-to-head A B trains your submission and the holder of its board, A B B A, on one worker.
-    It ends after 5, 10, 20 or 30 pairs, as soon as the answer is clear. With --watch the exit code
-    is 0 with an answer, and 3 if it is inconclusive.
+    It ends after 5, 10, 20 or 30 pairs, as soon as the answer is clear. --watch follows all its
+    verifications. The exit code is then 0 with an answer, and 3 if it is inconclusive.
     """
     named = submissions or []
     if head_to_head:
@@ -81,9 +81,9 @@ def verify(
         batch = server.post("/verifications/batch", body | {"reason": reason, "dry_run": dry_run})
         screen.answer(batch, batch_lines(batch, server.url))
         return ExitCode.REFUSED if named and not batch["replays"] else ExitCode.OK
-    view = _find_under_way(server, named[0], kind=kind) if watch else None
+    view = _find_latest(server, named[0], kind=kind) if watch else None
     if view is None:
-        view = _request_by_name(server, named[0], kind=kind, reason=reason)
+        view = _request_by_name(server, named[0], kind=kind, reason=reason, watch=watch)
     elif view.get("state") not in ENDED:
         screen.say("A verification is already under way; following it.")
     view = _follow(server, view, screen, watch=watch, what="Verification")
@@ -91,18 +91,25 @@ def verify(
 
 
 def _follow(server: ServerClient, view: View, screen: Screen, *, watch: bool, what: str) -> View:
-    """Show a verification, until its end if the caller waits, and return its last view."""
-    if watch:
-        view = watch_verification(server, view, screen)
-        screen.answer(view, verdict_lines(view))
-    else:
+    """Show a verification, until its end if the caller waits, and return its last view.
+
+    A head-to-head that needs more pairs goes on with the verification that has them.
+    """
+    if not watch:
         page = f"{server.url}/verifications/{view['id']}"
         screen.answer(view, [f"{what} {view['id']} is {view['state']}: {page}"])
+        return view
+    view = watch_verification(server, view, screen)
+    while following := (view.get("duel") or {}).get("continued_by"):
+        screen.say("More pairs are needed.")
+        more = server.get(f"/verifications/{segment(following)}")
+        view = watch_verification(server, more, screen)
+    screen.answer(view, verdict_lines(view))
     return view
 
 
-def _find_under_way(server: ServerClient, name: str, *, kind: str) -> View | None:
-    """The running verification of a submission, or the verification with this id, or None.
+def _find_latest(server: ServerClient, name: str, *, kind: str, ended: bool = False) -> View | None:
+    """The latest verification of a submission that runs or has ended, or the one with this id.
 
     Reading needs no token, so anybody can follow another user's verification. Raises CliError.
     """
@@ -111,8 +118,8 @@ def _find_under_way(server: ServerClient, name: str, *, kind: str) -> View | Non
         return _get_if_there(server, f"/verifications/{segment(name)}")
     # An entry has no replays: its measurement is followed in their place.
     kinds = ("replay", "entry") if kind == "replay" else (kind,)
-    for each in submission.get("verifications") or []:
-        if each.get("kind") in kinds and each.get("state") not in ENDED:
+    for each in reversed(submission.get("verifications") or []):
+        if each.get("kind") in kinds and (each.get("state") in ENDED) == ended:
             return _get_if_there(server, f"/verifications/{segment(str(each.get('id')))}")
     return None
 
@@ -127,11 +134,20 @@ def _get_if_there(server: ServerClient, path: str) -> View | None:
     return view
 
 
-def _request_by_name(server: ServerClient, name: str, *, kind: str, reason: str | None) -> View:
-    """Request a verification of a submission. Raises CliError, also for a verification's id."""
+def _request_by_name(
+    server: ServerClient, name: str, *, kind: str, reason: str | None, watch: bool
+) -> View:
+    """Request a verification of a submission. Raises CliError, also for a verification's id.
+
+    Who may not request one watches the latest that has ended.
+    """
     try:
         return request_verification(server, name, kind=kind, reason=reason)
     except CliError as error:
+        if watch and error.exit_code is ExitCode.NOT_ALLOWED:
+            ended = _find_latest(server, name, kind=kind, ended=True)
+            if ended is not None:
+                return ended
         is_missing = error.exit_code is ExitCode.NOT_FOUND
         found = _get_if_there(server, f"/verifications/{segment(name)}") if is_missing else None
         if found is None:
@@ -163,8 +179,4 @@ def _meet(
     """Request a head-to-head, and follow its pairs to the last verification."""
     body = {"challenger": challenger, "holder": holder, "reason": reason}
     view = _follow(server, server.post("/duels", body), screen, watch=watch, what="Head-to-head")
-    while watch and view.get("outcome") == "continues" and view["duel"]["continued_by"]:
-        more = server.get(f"/verifications/{segment(view['duel']['continued_by'])}")
-        view = _follow(server, more, screen, watch=True, what="Head-to-head")
-    says_something = view.get("outcome") not in (None, "inconclusive")
-    return ExitCode.OK if says_something or not watch else ExitCode.NOT_VERIFIED
+    return verdict_code(view) if watch else ExitCode.OK
