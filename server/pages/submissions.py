@@ -108,7 +108,8 @@ def _original(session: Session, submission: Submission) -> Context | None:
     pool = None if original.pool_id is None else session.get(Pool, original.pool_id)
     measured = pool is not None and original.evidence == "measured"
     seconds = pool.measured_seconds if pool is not None and measured else None
-    return _named(original) | {"measured_seconds": seconds}
+    is_later = original.submitted_at > submission.submitted_at
+    return _named(original) | {"measured_seconds": seconds, "is_later": is_later}
 
 
 def _duels_under_way(session: Session, submission: Submission) -> list[Context]:

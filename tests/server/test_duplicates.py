@@ -54,7 +54,7 @@ def test_a_forged_time_is_nowhere_called_measured(verify, replay, submit, forged
     assert (second["measured_seconds"], second["pool_id"]) == (None, None)
     page = client.get(f"/submissions/{sent['id']}").text
     assert "A duplicate." in page
-    assert "Not trained: the earlier submission is trained in its place." in page
+    assert "Not trained: the original is trained in its place." in page
     assert f'href="/submissions/{replay.submission_id}"' in page
     assert "measured" not in client.get(f"/submissions/{sent['id']}/badge.svg").text
     ran = client.get("/api/v1/leaderboards/digits.csv").text
@@ -113,6 +113,9 @@ def test_one_that_comes_back_is_a_duplicate(
     change("reinstatement", replay.submission_id)
     found = view(client, replay.submission_id)
     assert (found["duplicate_of"], found["evidence"], found["rank"]) == (heir, "claimed", None)
+    page = client.get(f"/submissions/{replay.submission_id}").text
+    assert "an earlier submission" not in page
+    assert ">a later submission</a> by bob, which took its place while it was withdrawn." in page
     badge = client.get(f"/submissions/{replay.submission_id}/badge.json").json()
     assert "measured" not in badge["message"]
     third = submit(digits_submission, by=bob).json()["id"]
