@@ -171,6 +171,10 @@ def code(world, worker, text, known):
 
 def organisers(world, worker, text, known):
     """A calibration, dates, prices, holds, a benchmark of one's own, and a worker's figures."""
+    holder = world.get("/leaderboards/digits?division=open")["entries"][0]["submission_id"]
+    for step in ("retirement", "reinstatement"):
+        reason = words(text, f"POST /submissions/{{submission_id}}/{step}", "reason")
+        world.post(f"/submissions/{holder}/{step}", reason)
     calibration = {"benchmark": "digits", "batch_sizes": [64], "runs": 12}
     calibration |= words(text, "POST /calibrations", "reason")
     known["calibration_id"] = world.post("/calibrations", calibration)["id"]
