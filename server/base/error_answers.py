@@ -289,7 +289,8 @@ def answer(
         headers = (headers or {}) | {"WWW-Authenticate": "Bearer"}
     wants_page = "text/html" in request.headers.get("accept", "")
     if wants_page and not request.url.path.startswith("/api/"):
-        page = render("error.html", status=status, title=title, detail=detail, problems=problems)
+        told = f"{detail} {hint}" if hint else detail
+        page = render("error.html", status=status, title=title, detail=told, problems=problems)
         return HTMLResponse(page, status_code=status, headers=_loads_again(request, headers))
     return JSONResponse(
         {

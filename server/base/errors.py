@@ -23,6 +23,11 @@ class ServerError(Exception):
         self.problems = problems or []
         self.hint = hint
 
+    @property
+    def told(self) -> str:
+        """The sentence and its hint, for a page."""
+        return f"{self.detail} {self.hint}" if self.hint else self.detail
+
 
 def problem(field: str, message: str, expected: str) -> dict[str, Any]:
     """A fault in a field of a request, as an entry of `problems`."""

@@ -92,7 +92,7 @@ class Console:
             site=self.site,
             typed=dict(typed or {}),
             errors=errors or {},
-            refusal=refusal.detail if refusal is not None else None,
+            refusal=refusal.told if refusal is not None else None,
             **{
                 name: value if callable(value) else to_jsonable_python(value)
                 for name, value in context.items()

@@ -107,7 +107,7 @@ def _form(
 
 
 def _closed(code: str, error: ServerError) -> HTMLResponse:
-    page = _page(error.status, code=code, link=None, typed={}, errors={}, refusal=error.detail)
+    page = _page(error.status, code=code, link=None, typed={}, errors={}, refusal=error.told)
     if isinstance(error, UsedUpError):
         page.headers["Retry-After"] = str(error.retry_seconds)
     return page

@@ -94,8 +94,8 @@ def refuse_same_logs(session: Session, submission: Submission, runs: Sequence[Ro
     ]
     first = problems[0]
     raise ConflictError(
-        f"{first['file']} is {first['message']}. A log is handed in once: send the logs of other "
-        "trainings, or withdraw that submission first if it is yours and wrong.",
+        f"{first['file']} is {first['message']}.",
+        hint="Send the logs of other trainings, or withdraw that submission if it is yours.",
         problems=problems,
     )
 
@@ -163,8 +163,8 @@ def require_may_send(caller: Caller, upload: Upload) -> None:
     """Raise NotAllowedError for an archive from somebody who may not organise."""
     if upload.archive and not caller.is_organiser:
         raise NotAllowedError(
-            "Only an organiser may hand in an archive: take an organiser's token, or send what is "
-            "yours without the field archive."
+            "Only an organiser may hand in an archive.",
+            hint="Take an organiser's token, or send what is yours without the field archive.",
         )
 
 

@@ -65,8 +65,8 @@ def open_draft(store: ArtifactStore, user_id: int, code: str) -> Iterator[FormDa
         kept = ZipFile(path)
     except FileNotFoundError as error:
         raise NotFoundError(
-            "These files are no longer kept: they are for an hour, and until you choose others. "
-            "Choose them again."
+            "These files are no longer kept: they are for an hour, and until you choose others.",
+            hint="Choose them again.",
         ) from error
     with kept:
         parts: list[tuple[str, str | UploadFile]] = []

@@ -105,8 +105,8 @@ def choose_host(
     if not able:
         raise ContentError(
             "The workers with this environment have no memory cgroup, so they train the code of "
-            "approved users. Ask an organiser to approve you "
-            f"(finishline admin user approve {user.name})."
+            "approved users.",
+            hint=f"Ask an organiser to approve you (finishline admin user approve {user.name}).",
         )
     first = able[0]
     return Host(first.hardware_class, _environments(first)[environment], first.system)
@@ -185,11 +185,9 @@ def refuse_known(session: Session, caller: Caller, package: TrainingPackage) -> 
         if user_id == caller.user_id and known.hardware_class != package.hardware_class:
             continue
         if user_id != caller.user_id and not is_source_public(known):
-            raise ConflictError(
-                "This code submission was handed in before, and is not published yet."
-            )
+            raise ConflictError("This code was handed in before, and is not published yet.")
         raise ConflictError(
-            f"This code submission was handed in before, as submission {known.submission_id} "
-            f"(/submissions/{known.submission_id}). More runs of it: finishline training run-again "
-            f"{package.package_sha256[:12]}."
+            f"This code was handed in before, as submission {known.submission_id} "
+            f"(/submissions/{known.submission_id}).",
+            hint=f"More runs of it: finishline training run-again {package.package_sha256[:12]}.",
         )

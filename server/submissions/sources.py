@@ -75,7 +75,7 @@ def require_parent(session: Session, viewer: Viewer, package: TrainingPackage) -
         "expected": "sha256: and the SHA-256 of a published code submission, or of one of yours",
     }
     raise ContentError(
-        f"{FILE}, field based_on: {problem['message']}; expected {problem['expected']}. Hand the "
-        "parent in first, or remove the line.",
+        f"{FILE}, field based_on: {problem['message']}; expected {problem['expected']}.",
+        hint="Hand the parent in first, or remove the line.",
         problems=[problem],
     )

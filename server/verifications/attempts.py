@@ -46,8 +46,8 @@ def lease_attempt(
     require_own_name(session, request.worker, caller)
     if attempt.state == "queued" and attempt.sent_to != request.worker:
         raise ConflictError(
-            f"Attempt {attempt_id} was not sent to {request.worker}: leave it. The server draws "
-            "the worker, which then finds the attempt in its own queue."
+            f"Attempt {attempt_id} was not sent to {request.worker}.",
+            hint="Leave it: the worker that the server drew finds it in its own queue.",
         )
     refuse_held(session, request.worker)
     secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
@@ -150,8 +150,8 @@ def owned_attempt(session: Session, attempt_id: str, secret: str, fence: int) ->
     _refuse_ended(session, attempt)
     if attempt.fence != fence:
         raise ConflictError(
-            f"Fence {fence} of attempt {attempt.id} is out of date: the attempt was given to "
-            "another worker. Stop this replay."
+            f"Fence {fence} of attempt {attempt.id} is out of date: another worker has it.",
+            hint="Stop this replay.",
         )
     if attempt.state in ("lost", "queued"):  # A new attempt has its place.
         raise fenced(attempt)

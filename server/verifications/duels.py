@@ -127,27 +127,28 @@ def _require_own_try(
     """Raise an error unless a submitter may ask: for their own row, near the holder's time."""
     ask = "Only an organiser can ask for another one."
     if challenger.user_id != caller.user_id:
-        raise NotAllowedError(f"Submission {challenger.id} belongs to another user. {ask}")
+        raise NotAllowedError(f"Submission {challenger.id} belongs to another user.", hint=ask)
     first, row = place.holder, place.rows.get(challenger.id)
     if first is None or holder.id != first.submission_id:
-        named = "It has none yet" if first is None else f"That is {first.submission_id}"
+        named = "has none yet" if first is None else f"has {first.submission_id}"
         raise ConflictError(
-            f"Submission {holder.id} is not the holder of its board. {named}. {ask}"
+            f"Submission {holder.id} is not the holder of its board, which {named}.", hint=ask
         )
     if row is None or not row.may_hold:
         raise ConflictError(f"Submission {challenger.id} has no measured time that may be first.")
     if row.seconds >= NEAR * first.seconds:
         raise ConflictError(
             f"Submission {challenger.id} takes {row.seconds / first.seconds:.2f} times the "
-            f"holder's time, expected less than {NEAR:g} times. {ask}"
+            f"holder's time, expected less than {NEAR:g} times.",
+            hint=ask,
         )
     if place.is_busy:
         raise ConflictError(
-            "A head-to-head of this board is under way, and a board has one at a time. Hint: ask "
-            "again when it has ended."
+            "A head-to-head of this board is under way, and a board has one at a time.",
+            hint="Ask again when it has ended.",
         )
     if not may_try(place.met.get(challenger.id, ())):
-        raise ConflictError(f"The head-to-heads of these two found nothing. {ask}")
+        raise ConflictError("The head-to-heads of these two found nothing.", hint=ask)
 
 
 def reserve_duel(
@@ -411,6 +412,6 @@ def _require_no_other(session: Session, challenger: Submission, holder: Submissi
             )
         if outcome in JUDGED:
             raise ConflictError(
-                f"These two had their head-to-head, {verification_id}: {outcome}. A submission "
-                "meets the same holder once."
+                f"These two had their head-to-head, {verification_id}: {outcome}.",
+                hint="A submission meets the same holder once.",
             )

@@ -204,8 +204,8 @@ def _require_public_source(submission: Submission) -> None:
     package = submission.trained_package
     if package is not None and not is_source_public(package):
         raise ConflictError(
-            "The runs of an ablation name the factors of a package, and the source of this one is "
-            "its submitter's and the organisers' until its first verdict. Ask for them then."
+            "The runs of an ablation name the factors, and this source is not public yet.",
+            hint="Ask for them after the first verdict, which publishes it.",
         )
 
 

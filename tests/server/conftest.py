@@ -291,7 +291,7 @@ def publish(submit, olivia, database):
 
 def without_place(view):
     """A submission as it was answered when it came: its place is told when it is read."""
-    return view | {"rank": None}
+    return view | {"rank": None, "unranked_reason": None}
 
 
 @pytest.fixture

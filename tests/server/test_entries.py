@@ -475,7 +475,7 @@ def test_a_box_without_a_cgroup_trains_packages_of_known_participants(
     refused = entries.hand_in(alice)
 
     assert refused.status_code == 422
-    assert "finishline admin user approve alice" in refused.json()["detail"]
+    assert "finishline admin user approve alice" in refused.json()["hint"]
     assert entries.hand_in(olivia).status_code == 201
     approved = client.put("/api/v1/users/alice/known", json={"known": True}, headers=olivia.headers)
     assert approved.json()["known_at"] is not None

@@ -201,7 +201,7 @@ def test_a_submitter_asks_for_a_head_to_head_near_the_holder(
     assert queued() == []
     for challenger, holder, by, status, words in (
         (far, reference, alice, 409, "takes 1.12 times the holder's time, expected less than 1.1"),
-        (near, far, alice, 409, f"That is {reference}"),
+        (near, far, alice, 409, f"which has {reference}"),
         (near, reference, bob, 403, "belongs to another user"),
         (reference, near, bob, 403, "belongs to another user"),
     ):
@@ -219,7 +219,7 @@ def test_a_submitter_asks_for_a_head_to_head_near_the_holder(
     (job,) = queued()
     assert fight(job, 0.13, 0.118)["outcome"] == "not_proven"
     again = ask(near, reference, by=alice)
-    assert (again.status_code, "meets the same holder once" in again.json()["detail"]) == (
+    assert (again.status_code, "meets the same holder once" in again.json()["hint"]) == (
         409,
         True,
     )

@@ -79,7 +79,7 @@ def test_a_parent_that_is_not_there_or_another_s_unpublished_one_is_refused(
     (problem,) = answer.json()["problems"]
     assert (problem["file"], problem["line"], problem["field"]) == ("training.toml", 8, "based_on")
     assert problem["message"] == f"no published code submission sha256:{PARENT}"
-    assert "Hand the parent in first, or remove the line" in answer.json()["detail"]
+    assert "Hand the parent in first, or remove the line" in answer.json()["hint"]
 
 
 def test_files_that_are_equal_are_left_out_and_long_ones_are_not_compared():
