@@ -69,8 +69,8 @@ def worker_epoch_seconds(
     seed: int, benchmark: Benchmark, server: WorkerLink, sensors: Sensors | None
 ) -> float:
     """Seconds per epoch under the worker's stopwatch."""
-    grant = Lease(attempt_id="perf", fence=1, token=TOKEN, lease_seconds=8.0)
     job = endless_job(seed, benchmark)
+    grant = Lease(attempt_id="perf", fence=1, token=TOKEN, lease_seconds=8.0, job=job)
     post = partial(server.post_events, grant)
     with Outbox(post, heartbeat_seconds=2.0, hurry=partial(post, once=True)) as outbox:
         run = train_run(

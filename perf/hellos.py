@@ -15,7 +15,7 @@ from pathlib import Path
 
 import orjson
 
-from finishline.rules.verification.messages import WorkerHello, WorkerSystem
+from finishline.rules.verification.messages import WORKER_PROTOCOL, WorkerHello, WorkerSystem
 from perf.harness import Bars
 from perf.servers import (
     Load,
@@ -77,7 +77,7 @@ def rate_of(asked: argparse.Namespace, server: Server, request: bytes) -> float:
 
 def hello_of(system: WorkerSystem, token: str) -> bytes:
     """A hello as bytes."""
-    body = orjson.dumps(WorkerHello(system, "idle"))
+    body = orjson.dumps(WorkerHello(system, "idle", protocol=WORKER_PROTOCOL))
     return (
         f"POST /api/v1/workers/hello HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}"
         f"\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"

@@ -32,7 +32,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "code": ("within_band",),
     "commit": ("4b825dc642cb6eb9a060e54bf8d69288fbee4904",),
     "configuration": ("fp32, 4096 x 4096",),
-    "data_nonces": ("5f0c2b6e",),
+    "data_nonce": ("5f0c2b6e",),
     "date": ("2026-11-24",),
     "definition": ("stored",),
     "detail": ("There is no submission 'none'.",),

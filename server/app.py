@@ -67,7 +67,7 @@ from server.verifications import proof_endpoints as proofs
 from server.verifications import retirements
 from server.verifications import worker_endpoints as workers
 from server.verifications.dispatch import Dispatcher
-from server.verifications.pulls import PullDesk
+from server.verifications.polls import PollDesk
 from server.verifications.settle import BoardSettler
 
 API = "/api/v1"
@@ -146,7 +146,7 @@ def create_app(
         Readiness(make_checks(services, dispatcher, definitions, revision=revision))
     )
     version_reader = services.put(VersionReader(services.database))
-    services.put(PullDesk(services.database))
+    services.put(PollDesk(services.database))
     phase_watch = services.put(PhaseWatch(services.database, definitions, settings))
     notice_loop = NoticeLoop(services.database, services.benchmarks, settings)
     services.put(CachedFigures(services.database, settings))

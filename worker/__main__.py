@@ -13,12 +13,12 @@ from pathlib import Path
 
 from finishline.devices import choose_device, find_devices
 from finishline.rules.errors import RuleError
-from finishline.rules.verification.messages import ReplayJob, WorkerSystem
-from worker.app import Puller, make_app, run_worker
+from finishline.rules.verification.messages import WorkerSystem
 from worker.child_process import Host
 from worker.entries import box_word
 from worker.follower import follow
 from worker.hosts import Arrival, Hosts, HostsError, read_endpoint
+from worker.intake import Poller, make_app, run_celery
 from worker.link import HelloThread, WorkerLink
 from worker.probe import class_over, describe_surroundings, node_of, probe, system_over
 from worker.processes import measure_apart
@@ -178,7 +178,7 @@ def work(
     gently = partial(measure_apart, stop=lambda: state.stopping or state.busy, niceness=19)
     with (
         WorkerLink(settings.server_url, token=token) as server,
-        HelloThread(server, system, state, box=box) as hello,
+        HelloThread(server, system, state, box=box, polls=broker is None) as hello,
         SelfCheck(
             server,
             system,
@@ -202,35 +202,37 @@ def work(
             measure=measure,
         )
 
-        def make_attempt(job: ReplayJob) -> None:
-            if state.is_done or state.incomplete:  # It came before the queue was closed.
-                log.info("attempt %s is left to another worker", job.attempt_id)
-            elif replay(job, server=server, system=system, host=host, state=state, checks=checks):
-                state.made += 1
+        def make_attempt(attempt_id: str) -> bool:
+            if state.stopping or state.is_done or state.incomplete:  # It was drawn just before.
+                log.info("attempt %s is left to another worker", attempt_id)
+                return False
+            try:
+                with state.at_work():
+                    made = replay(
+                        attempt_id,
+                        server=server,
+                        system=system,
+                        host=host,
+                        state=state,
+                        checks=checks,
+                    )
+                    state.made += made
+            finally:
+                hello.say_soon()
+            return made
 
         state.idle_since = time.monotonic()
+        name, grace = system.worker, settings.stop_grace_seconds
         if broker is None:
-            return Puller(
+            return Poller(
                 server,
-                name=system.worker,
+                name=name,
                 make_attempt=make_attempt,
                 state=state,
-                on_free=hello.say_soon,
-                stop_grace_seconds=settings.stop_grace_seconds,
+                stop_grace_seconds=grace,
             ).run()
-        app = make_app(
-            broker,
-            name=system.worker,
-            make_attempt=make_attempt,
-            state=state,
-            on_free=hello.say_soon,
-        )
-        return run_worker(
-            app,
-            name=system.worker,
-            state=state,
-            stop_grace_seconds=settings.stop_grace_seconds,
-        )
+        app = make_app(broker, name=name, make_attempt=make_attempt)
+        return run_celery(app, name=name, state=state, stop_grace_seconds=grace)
 
 
 def _why_no_packages(settings: Settings, host: Host) -> str | None:

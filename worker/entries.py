@@ -70,7 +70,7 @@ class Entries:
         announcer.run_started(index)
         try:
             course = self.task.draw(
-                bytes.fromhex(self.grant.data_nonces[index]),
+                bytes.fromhex(training.data_nonce or ""),
                 facts={
                     "benchmark": self.job.benchmark_id,
                     "threads": self.grant.threads,
@@ -146,9 +146,7 @@ def run_of(result: RaceResult, *, index: int, seed: int, reason: StopReason | No
 
 
 @contextmanager
-def open_entries(
-    job: ReplayJob, lease: Lease, server: WorkerLink, *, host: Host
-) -> Iterator[Entries]:
+def open_entries(lease: Lease, server: WorkerLink, *, host: Host) -> Iterator[Entries]:
     """Fetch the packages and the task of an attempt, and start the task.
 
     Raises BoxUnavailableError where this host cannot train them, FinishlineError where the server
@@ -162,16 +160,16 @@ def open_entries(
             folder = stack.enter_context(package_folder(package))
             orders[name] = _order(content, grant, folder, host)
         files = {
-            name: _task_file(server, lease, job.benchmark_id, name, sha256)
+            name: _task_file(server, lease, name, sha256)
             for name, sha256 in grant.task_files.items()
         }
         folder = stack.enter_context(package_folder(files))
         try:
-            module = task_module(folder, job.benchmark_id)
+            module = task_module(folder, lease.job.benchmark_id)
             task = stack.enter_context(TaskBox(module, backend=host.box))
         except (TaskError, PackageMissingError) as error:
             raise BoxUnavailableError(str(error)) from error
-        yield Entries(job, grant, orders, task)
+        yield Entries(lease.job, grant, orders, task)
 
 
 def gpus_of(host: Host) -> tuple[str, ...]:
@@ -210,13 +208,11 @@ def _order(content: PackageContent, grant: TrainingGrant, folder: Path, host: Ho
     )
 
 
-def _task_file(
-    server: WorkerLink, lease: Lease, benchmark_id: str, name: str, sha256: str
-) -> bytes:
+def _task_file(server: WorkerLink, lease: Lease, name: str, sha256: str) -> bytes:
     """Content of a file of the task: shipped with this worker, else fetched and checked."""
     installed = installed_server()
     if installed is not None:
-        path = find_folder(installed, "benchmarks") / benchmark_id / name
+        path = find_folder(installed, "benchmarks") / lease.job.benchmark_id / name
         content = path.read_bytes() if path.is_file() else b""
         if hashlib.sha256(content).hexdigest() == sha256:
             return content

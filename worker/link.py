@@ -27,13 +27,14 @@ from finishline.periodic import PeriodicThread
 from finishline.rules.measurements import ProbeAnswer, WorkerProbe
 from finishline.rules.verification.messages import (
     FENCE_HEADER,
+    WORKER_PROTOCOL,
     BatchAnswer,
     BoxWord,
     ClaimRequest,
     EvaluationBatch,
     HelloAnswer,
     Lease,
-    ReplayJob,
+    NextAttempt,
     ReplayReport,
     TrainingGrant,
     WorkerHello,
@@ -131,24 +132,23 @@ class WorkerLink:
 
     def hello(self, hello: WorkerHello) -> HelloAnswer:
         """Say that this worker is alive: one try, the next hello is a few seconds away."""
-        content = self._post("/workers/hello", hello)
-        # A server of the version before has no orders.
-        return decode(content, HelloAnswer) if content else HelloAnswer()
+        return decode(self._post("/workers/hello", hello), HelloAnswer)
 
     def probe(self, probe: WorkerProbe) -> ProbeAnswer:
         """Send this worker's own measurements; return the server's answer to its canary."""
         content = self._post("/workers/probes", probe, retry_seconds=PROBE_RETRY_SECONDS)
         return decode(content, ProbeAnswer)
 
-    def next(self, name: str, *, wait_seconds: float) -> ReplayJob | None:
+    def next(self, name: str, *, wait_seconds: float) -> str | None:
         """Wait for the next attempt of this worker; None if there is none yet. One try."""
         path = f"/workers/{quote(name, safe='')}/next?wait={wait_seconds:.1f}"
         content = self._post(path, {}, timeout=httpx2.Timeout(5.0, read=wait_seconds + 10.0))
-        return decode(content, ReplayJob) if content else None
+        return decode(content, NextAttempt).attempt_id if content else None
 
-    def claim(self, attempt_id: str, request: ClaimRequest) -> Lease:
-        """Take an attempt. Raises Conflict if it is taken, over or cancelled."""
-        path = f"/attempts/{attempt_id}/claim"
+    def claim(self, attempt_id: str, worker: str) -> Lease:
+        """Lease an attempt. Raises Conflict if it is taken, over or cancelled."""
+        path = f"/attempts/{quote(attempt_id, safe='')}/claim"
+        request = ClaimRequest(worker, WORKER_PROTOCOL)
         return decode(self._post(path, request, retry_seconds=CLAIM_RETRY_SECONDS), Lease)
 
     def post_events(
@@ -166,7 +166,7 @@ class WorkerLink:
         self._post(path, report, retry_seconds=seconds, lease=lease)
 
     def training(self, lease: Lease) -> TrainingGrant:
-        """The packages, nonces and limits of an attempt that trains in a box."""
+        """The packages and limits of an attempt that trains in a box."""
         content = self._get(f"/attempts/{lease.attempt_id}/training", lease)
         return decode(content, TrainingGrant)
 
@@ -212,9 +212,9 @@ def decode(content: bytes, kind: type[_Message]) -> _Message:
 class HelloThread:
     """Says hello at the start, every five seconds, when told to, and when the worker stops.
 
-    The answer says whether the worker is to take work, which its state then holds. A server that
-    refuses the token ends the worker: `end` ends the process as its operator would. The first hello
-    is over when this is entered, which leaves the end to its caller.
+    A server that refuses the token, or the protocol, ends the worker: `end` ends the process as its
+    operator would. The first hello is over when this is entered, which leaves the end to its
+    caller.
 
     A server that is away is nothing to stop for: it is logged when it goes and when it is back.
     """
@@ -226,6 +226,7 @@ class HelloThread:
         state: WorkerState,
         *,
         box: BoxWord = NO_BOX,
+        polls: bool = False,
         every_seconds: float = HELLO_SECONDS,
         end: Callable[[], object] = end_process,
     ) -> None:
@@ -233,6 +234,8 @@ class HelloThread:
         self._system = system
         self._state = state
         self._box = box
+        self._polls = polls
+        self._paused = False
         self._end = end
         self._heard = True
         self._unconfirmed = False
@@ -259,8 +262,10 @@ class HelloThread:
             self._end()
 
     def _say(self) -> None:
+        word = self._state.word()
+        hello = WorkerHello(self._system, word, self._box, self._polls, WORKER_PROTOCOL)
         try:
-            answer = self._server.hello(WorkerHello(self._system, self._state.word(), self._box))
+            answer = self._server.hello(hello)
         except (FinishlineError, ValueError) as error:
             ends = f"{str(error).rstrip('.')}. This worker ends"
             if isinstance(error, NotSignedIn | NotAllowed):
@@ -268,7 +273,7 @@ class HelloThread:
                     f"{ends}; give it a token of role worker in FINISHLINE_WORKER_TOKEN or "
                     "FINISHLINE_WORKER_TOKEN_FILE."
                 )
-            elif isinstance(error, FinishlineError) and error.status == 422:
+            elif isinstance(error, FinishlineError) and error.status in (422, 426):
                 self._state.refused = f"{ends}."
             if self._state.refused is not None:
                 log.error(self._state.refused)
@@ -284,9 +289,9 @@ class HelloThread:
 
     def _follow(self, answer: HelloAnswer) -> None:
         paused = answer.order == "pause"
-        if paused != self._state.paused:
+        if paused != self._paused:
             log.info("asked to %s%s", answer.order, f": {answer.why}" if answer.why else "")
-        self._state.paused = paused
+        self._paused = paused
         self._state.roof_wanted = answer.roof_wanted
         if answer.unconfirmed != self._unconfirmed:
             log.info(

@@ -15,7 +15,6 @@ from pydantic import TypeAdapter, ValidationError
 from finishline.client.transport import Conflict, FinishlineError
 from finishline.rules.measurements import Canary, Figure, ModelWork, PrecisionAudit
 from finishline.rules.verification.messages import (
-    ClaimRequest,
     Failure,
     Lease,
     ReplayJob,
@@ -33,6 +32,7 @@ from worker.link import WorkerLink
 from worker.outbox import Announcer, Outbox, StopReason
 from worker.processes import Measure, measure_apart
 from worker.self_check import SelfCheck
+from worker.settings import attempt_in_logs
 from worker.state import WorkerState
 from worker.training import train_run
 
@@ -77,10 +77,6 @@ class AttemptChecks:
         self._measure = measure
         self._known: dict[str, Audited] = {}
         self.canaries: list[Canary] = []
-
-    def may_claim(self) -> bool:
-        """Whether this worker is as fast as it was, so that it may ask for an attempt."""
-        return self._self_check.is_fit()
 
     def before(self, job: ReplayJob) -> Failure | None:
         """Measure the canary; the failure that ends the attempt if this worker is out."""
@@ -134,7 +130,7 @@ class AttemptChecks:
 
 
 def replay(
-    job: ReplayJob,
+    attempt_id: str,
     *,
     server: WorkerLink,
     system: WorkerSystem,
@@ -142,36 +138,32 @@ def replay(
     state: WorkerState,
     checks: AttemptChecks | None = None,
 ) -> bool:
-    """Make one attempt at a verification; whether this worker got it.
+    """Lease an attempt, make it and report it; whether this worker got the lease.
 
-    Quiet when the attempt belongs to another worker or is over: a message may come twice, and the
-    server, which knows better, is asked before and during the training. `checks` surround the runs;
-    without them the report has neither canaries nor an audit.
+    Quiet when the attempt belongs to another worker or is over: its id may come twice. `checks`
+    surround the runs; without them the report has neither canaries nor an audit.
     """
-    if checks is not None and not checks.may_claim():
-        log.info("attempt %s is left to another worker: this one is out", job.attempt_id)
-        return False
-    request = ClaimRequest(worker=system.worker, hardware_class=system.hardware_class)
     try:
-        lease = server.claim(job.attempt_id, request)
+        lease = server.claim(attempt_id, system.worker)
     except Conflict as refusal:
-        log.info("attempt %s is not to be made: %s", job.attempt_id, refusal)
+        log.info("attempt %s is not to be made: %s", attempt_id, refusal)
         return False
     except (FinishlineError, ValueError) as error:
-        log.error("attempt %s was not claimed: %s", job.attempt_id, error)
+        log.error("attempt %s was not leased: %s", attempt_id, error)
         return False
-    log.info("attempt %s: %d runs of %s", job.attempt_id, len(job.trainings), job.benchmark_id)
-    report = _train(job, lease, server=server, system=system, host=host, state=state, checks=checks)
-    if report is not None:
-        try:
-            server.report(lease, report)
-        except FinishlineError as error:
-            log.warning("the report of attempt %s was not accepted: %s", lease.attempt_id, error)
+    job = lease.job
+    with attempt_in_logs(job):
+        log.info("attempt %s: %d runs of %s", attempt_id, len(job.trainings), job.benchmark_id)
+        report = _train(lease, server=server, system=system, host=host, state=state, checks=checks)
+        if report is not None:
+            try:
+                server.report(lease, report)
+            except FinishlineError as error:
+                log.warning("the report of attempt %s was not accepted: %s", attempt_id, error)
     return True
 
 
 def _train(
-    job: ReplayJob,
     lease: Lease,
     *,
     server: WorkerLink,
@@ -181,6 +173,7 @@ def _train(
     checks: AttemptChecks | None,
 ) -> ReplayReport | None:
     """Run the attempt and return its report; None if it was cancelled or its lease was lost."""
+    job = lease.job
 
     def stop() -> StopReason | None:
         return "worker_stopped" if state.stopping else outbox.stop_reason
@@ -200,7 +193,7 @@ def _train(
         audited = checks.audit(job) if checks and unfit is None else Audited()
         if unfit is None:
             try:
-                with _trainer(job, lease, server=server, host=host) as train:
+                with _trainer(lease, server=server, host=host) as train:
                     for index in range(len(job.trainings)):
                         runs.append(train(index, announcer=announcer, stop=stop))
                         why = runs[-1].failure
@@ -267,13 +260,14 @@ def _read_figure(event: dict[str, Any]) -> Figure | Failure:
 
 
 @contextmanager
-def _trainer(job: ReplayJob, lease: Lease, *, server: WorkerLink, host: Host) -> Iterator[Train]:
+def _trainer(lease: Lease, *, server: WorkerLink, host: Host) -> Iterator[Train]:
     """Function that makes run `index`: in a process of its own, or in a box for a package."""
+    job = lease.job
     by_reference = partial(train_run, job, host=host)
     if not any(training.in_box for training in job.trainings):
         yield by_reference
         return
-    with open_entries(job, lease, server, host=host) as entries:
+    with open_entries(lease, server, host=host) as entries:
 
         def train(index: int, **named: Any) -> ReplayRun:
             is_package = job.trainings[index].in_box

@@ -157,10 +157,6 @@ class SelfCheck:
                 self._after = (time.monotonic() + FRESH_SECONDS, checked)
             return checked
 
-    def is_fit(self) -> bool:
-        """Whether this worker may take work; one that is out measures again before it says no."""
-        return not self._is_out or self.check("recheck").drift is None
-
     def probe(self) -> None:
         """Measure the roofs and a canary, and tell the server with the surroundings."""
         with self._one_at_a_time:
@@ -271,7 +267,7 @@ class SelfCheck:
             log.warning("this worker is out: %s", answer.message)
         if self._is_out and not answer.drifted:
             log.info("this worker is in again")
-        self._is_out = self._state.out = answer.drifted
+        self._is_out = answer.drifted
 
     def _look_after(self) -> None:
         """Measure at the start; later a worker that is out again, and send an unheard probe."""

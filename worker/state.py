@@ -31,20 +31,16 @@ class Limits:
 class WorkerState:
     """Flags. Plain booleans, because a signal handler sets one and may not take a lock.
 
-    `incomplete` is whether one of several hosts that train together is missing.
-    `out` is whether the server found this worker off its own baseline; `paused` is
-    an organiser's order. `leave_by`, on time.monotonic(), is the deadline for its present attempt
-    once its own operator told it to stop. `refused` is the server's sentence where it refuses this
-    worker's token: the worker ends. `roof_wanted` is whether the server knows no roof of this
-    worker's hardware class. `made` counts the attempts that it leased, and `idle_since`, on
-    time.monotonic(), is when it was last at one.
+    `incomplete` is whether one of several hosts that train together is missing. `leave_by`, on
+    time.monotonic(), is the deadline for its present attempt once its own operator told it to stop.
+    `refused` is the server's sentence where it refuses this worker's token: the worker ends.
+    `roof_wanted` is whether the server knows no roof of this worker's hardware class. `made` counts
+    the attempts that it leased, and `idle_since`, on time.monotonic(), is when it was last at one.
     """
 
     busy: bool = False
     stopping: bool = False
-    out: bool = False
     incomplete: bool = False
-    paused: bool = False
     leave_by: float | None = None
     refused: str | None = None
     roof_wanted: bool = False
@@ -56,11 +52,6 @@ class WorkerState:
     def exit_code(self) -> int:
         """Exit code of the process if all else went well."""
         return REFUSED_EXIT_CODE if self.refused is not None else 0
-
-    @property
-    def takes_nothing(self) -> bool:
-        """Whether messages are left in their queue, for the worker beside it."""
-        return self.out or self.paused or self.incomplete or self.is_done
 
     @property
     def is_done(self) -> bool:

@@ -241,7 +241,7 @@ table(
     Column("confirmed_at", sa.DateTime(timezone=True)),
     Column("confirmed_by", ForeignKey("users.id")),
     Column("box", sa.JSON()),
-    Column("pulled_at", sa.DateTime(timezone=True)),
+    Column("polls", sa.Boolean(), nullable=False),
 )
 table(
     "benchmark_files",
@@ -506,7 +506,6 @@ table(
     Column("token_sha256", sa.String(64), unique=True),
     Column("worker", sa.String(200)),
     Column("claimed_by", ForeignKey("tokens.id")),
-    Column("sends", sa.Integer(), nullable=False),
     Column("send_after", sa.DateTime(timezone=True), nullable=False),
     Column("created_at", sa.DateTime(timezone=True), nullable=False),
     Column("started_at", sa.DateTime(timezone=True)),

@@ -8,10 +8,10 @@ before that moment anyway.
 import secrets
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
-from finishline.rules.verification.messages import queue_of, unacked_keys
+from finishline.rules.verification.messages import REPLAY_TASK, queue_of, unacked_keys
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -56,7 +56,7 @@ def broker_url_of(server_url: str, worker: str, password: str) -> str:
 
 
 class Broker:
-    """Sends tasks by name to the broker at an address; several threads may share it."""
+    """Wakes workers through the broker at an address; several threads may share it."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -90,11 +90,9 @@ class Broker:
                 client.execute_command("ACL", "SAVE")
         return broker_url_of(self._url, worker, password)
 
-    def send_task(
-        self, name: str, *, args: list[Any], queue: str, expires: float | None = None
-    ) -> None:
-        """Send a task to a queue, where it lies for at most `expires` seconds."""
-        self._celery().send_task(name, args=args, queue=queue, expires=expires)
+    def send_attempt(self, attempt_id: str, worker: str) -> None:
+        """Send a worker the id of an attempt that it may lease."""
+        self._celery().send_task(REPLAY_TASK, args=[attempt_id], queue=queue_of(worker))
 
     def close(self) -> None:
         """Close the connections, if any were made."""

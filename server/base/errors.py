@@ -88,6 +88,13 @@ class ConflictError(ServerError):
     title = "Conflict"
 
 
+class UpgradeError(ServerError):
+    """A worker of another protocol."""
+
+    status = 426
+    title = "Upgrade required"
+
+
 class GoneError(ServerError):
     """An address that moved; the hint names the new one."""
 

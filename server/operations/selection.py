@@ -133,7 +133,7 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
         "calibration_id batch_size seed verification_id status quality seconds system"
     ),
     "attempts": _included(
-        "id verification_id number state fence worker sends send_after created_at started_at "
+        "id verification_id number state fence worker send_after created_at started_at "
         "ended_at failure run_started_at last_evaluation log_tail hardware_class submitter_id "
         "by_organiser asked_at clock_slack_seconds",
         sent_to=FOR_ONE_SERVER,
@@ -146,7 +146,7 @@ DECISIONS: Mapping[str, Included | LeftOut] = {
     "workers": _included(
         "name user_id hardware_class state system first_seen_at last_seen_at drift drifted_at "
         "baseline_since confirmed_at confirmed_by box",
-        pulled_at=FOR_ONE_SERVER,
+        polls=FOR_ONE_SERVER,
         held=FOR_ONE_SERVER,
         held_at=FOR_ONE_SERVER,
         held_by=FOR_ONE_SERVER,

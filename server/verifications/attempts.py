@@ -26,10 +26,10 @@ from server.base.models import Attempt, ReplayEventRow, Token, WorkerRow
 from server.people.accounts import hash_token
 from server.people.dependencies import Caller
 from server.verifications.holds import refuse_held
-from server.verifications.jobs import why_over_limit
+from server.verifications.jobs import job_of, why_over_limit
 from server.verifications.queries import find_attempt
 from server.verifications.states import move
-from server.verifications.workers import require_own_name
+from server.verifications.workers import require_own_name, require_protocol
 
 TOKEN_PREFIX = "fla_"  # noqa: S105  a prefix, so that leaked tokens can be searched for
 LARGEST_SEQUENCE = 2**31 - 1
@@ -38,16 +38,17 @@ LARGEST_SEQUENCE = 2**31 - 1
 def lease_attempt(
     session: Session, attempt_id: str, request: ClaimRequest, *, caller: Caller
 ) -> Lease:
-    """Give a queued attempt to the worker that was drawn for it.
+    """Give a queued attempt to the worker that was drawn for it, with its job.
 
     One UPDATE decides: a message delivered twice, or late, finds the attempt taken.
     """
+    require_protocol(request.protocol)
     attempt = find_attempt(session, attempt_id)
     require_own_name(session, request.worker, caller)
     if attempt.state == "queued" and attempt.sent_to != request.worker:
         raise ConflictError(
             f"Attempt {attempt_id} was not sent to {request.worker}.",
-            hint="Leave it: the worker that the server drew finds it in its own queue.",
+            hint="Leave it: the server sends the id to the worker that it drew.",
         )
     refuse_held(session, request.worker)
     secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
@@ -68,7 +69,7 @@ def lease_attempt(
     )
     move(session, attempt.verification, "lease")
     mark_worker(session, request.worker, "busy")
-    return Lease(attempt_id=attempt_id, fence=attempt.fence, token=secret, lease_seconds=lease)
+    return Lease(attempt_id, attempt.fence, secret, lease, job=job_of(session, attempt))
 
 
 def record_events(

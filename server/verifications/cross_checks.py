@@ -28,7 +28,7 @@ from server.base.standing import (
     report_of,
 )
 from server.benchmarks.queries import definition
-from server.verifications.free_workers import LONGEST_SILENCE_SECONDS, owners_at
+from server.verifications.free_workers import owners_at
 from server.verifications.holds import pause_by_server
 from server.verifications.jobs import Order, queue_attempt, queue_job
 from server.verifications.outcomes import NO_SECOND_WORKER, end_evidence, judge_report
@@ -70,7 +70,7 @@ OVERTAKEN = Reason(
     "leaves_open",
     "the report that it checks was refused; its runs are made again",
 )
-ALIVE = timedelta(seconds=LONGEST_SILENCE_SECONDS)
+ALIVE = timedelta(seconds=60)
 
 
 def begin_cross_check(

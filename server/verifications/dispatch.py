@@ -1,7 +1,8 @@
-"""Dispatch loop: send due attempts. The database decides; the broker may lose or repeat messages.
+"""Dispatch loop: draw a worker for each attempt. The database decides, and a message may be lost.
 
-An attempt is sent when a worker is free for it, so the next turn is decided as late as possible. It
-is sent again after a while if no worker claimed it. The loop wakes when this process commits work
+A worker is drawn when it is free, so the next turn is decided as late as possible. The worker gets
+the attempt's id: by a task of Celery, or in the answer to its long poll. It leases the attempt by
+HTTP. What nobody leased is drawn again after a while. The loop wakes when this process commits work
 for it (see server.base.events) and every interval. It also expires leases. Any number of servers
 may run it: each step is one conditional UPDATE that only one of them wins.
 
@@ -12,32 +13,28 @@ would expire the leases of all others, so it leaves expiry to them.
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, exists, func, select
 
 from finishline.periodic import PeriodicThread
-from finishline.rules.verification.messages import REPLAY_TASK, ReplayJob
 from server.base.broker import Broker
 from server.base.database import OUTAGES, Database, utc_now
 from server.base.events import DispatchWakeup
 from server.base.models import Attempt, Board
 from server.base.settings import Settings
-from server.verifications.free_workers import LONGEST_SILENCE_SECONDS
 from server.verifications.overdue import (
     end_overdue,
     end_unmade_cross_checks,
     end_waited,
     expire_leases,
 )
-from server.verifications.queue_order import Sending, anything_to_send, take_due
+from server.verifications.queue_order import Drawn, anything_to_send, take_due
 from server.verifications.settle import AGAIN_SECONDS
 
 log = logging.getLogger(__name__)
 
-MESSAGE_LIFE_SECONDS = 60.0
 # Submissions can come by the thousand a second: the look that each asks for is taken for all.
 BREATH_SECONDS = 0.01
 # With nothing queued and nothing running there is nothing that only time brings about.
@@ -48,7 +45,7 @@ CLOCK_SECONDS = 2.0
 
 
 class Dispatcher:
-    """Thread that sends due attempts and expires leases, until it is stopped."""
+    """Thread that draws workers for attempts and expires leases, until it is stopped."""
 
     def __init__(
         self,
@@ -119,7 +116,7 @@ class Dispatcher:
         return self._settings.dispatch_interval_seconds * (IDLE_INTERVALS if self._is_idle else 1)
 
     def run_once(self) -> None:
-        """Settle boards, expire leases, end overdue attempts, then send.
+        """Settle boards, expire leases, end overdue attempts, then draw workers.
 
         An idle round is a single statement.
         """
@@ -140,10 +137,10 @@ class Dispatcher:
             self._looked_at = time.monotonic()
             for sweep in (end_unmade_cross_checks, end_waited):
                 sweep(self._database)
-        for sending in self._choose() if waits else ():
+        for drawn in self._draw() if waits else ():
             # An unreachable broker makes each try wait, and leases have to be checked: attempts
-            # that were not sent are due again soon.
-            if not self._send(sending):
+            # that were not sent are drawn again soon.
+            if not (drawn.polls or self._send(drawn)):
                 break
 
     def _settle(self, versions: int | None) -> bool:
@@ -163,27 +160,23 @@ class Dispatcher:
             self.clock_ahead_seconds = seconds_ahead(row[3], since=asked_at, until=utc_now())
         return bool(row[0]), bool(row[1]), row[2]
 
-    def _choose(self) -> list[Sending]:
-        """Choose and mark the attempts to send. Only reads if no worker is free."""
-        alive_seconds = min(self._settings.worker_alive_seconds, LONGEST_SILENCE_SECONDS)
+    def _draw(self) -> list[Drawn]:
+        """Draw workers for the attempts that are due. Only reads if no worker is free."""
+        alive_seconds = self._settings.worker_alive_seconds
         with self._database.read_columns() as connection:
             if not anything_to_send(connection, alive_seconds=alive_seconds):
                 return []
         with self._database.write() as session:
             return take_due(session, alive_seconds=alive_seconds)
 
-    def _send(self, sending: Sending) -> bool:
-        if sending.is_asked_for:
-            return True
-        body: dict[str, Any] = asdict(sending.job)
+    def _send(self, drawn: Drawn) -> bool:
+        named = {"attempt_id": drawn.attempt_id}
         try:
-            self._broker.send_task(
-                REPLAY_TASK, args=[body], queue=sending.queue, expires=MESSAGE_LIFE_SECONDS
-            )
-        except Exception as error:  # noqa: BLE001  Whatever it is, the attempt is sent again.
-            log.warning("attempt was not sent (%s); trying again", error, extra=_ids(sending.job))
+            self._broker.send_attempt(drawn.attempt_id, drawn.worker)
+        except Exception as error:  # noqa: BLE001  Whatever it is, the attempt is drawn again.
+            log.warning("attempt was not sent (%s); trying again", error, extra=named)
             return False
-        log.info("attempt sent to %s", sending.queue, extra=_ids(sending.job))
+        log.info("attempt sent to %s", drawn.worker, extra=named)
         return True
 
 
@@ -202,8 +195,3 @@ def seconds_ahead(there: datetime, *, since: datetime, until: datetime) -> float
     if there < since:
         return (since - there).total_seconds()
     return min((until - there).total_seconds(), 0.0)
-
-
-def _ids(job: ReplayJob) -> dict[str, str]:
-    ids = {"attempt_id": job.attempt_id, "verification_id": job.verification_id}
-    return ids if job.submission_id is None else ids | {"submission_id": job.submission_id}

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection, or_, select, true, update
+from sqlalchemy import Connection, or_, select, true
 from sqlalchemy.orm import Session
 
 from finishline.rules.verification.purposes import CROSS_CHECK, DUEL, PURPOSES
@@ -21,23 +21,17 @@ from server.base.models import (
 )
 from server.submissions.packages import takes_packages_of
 from server.verifications.holds import FAILED, read_pause
-from server.verifications.jobs import NOBODY_YET
 from server.verifications.workers import is_organisers, is_organisers_worker, owner_of
-
-LONGEST_SILENCE_SECONDS = 60.0
-LONGEST_WAIT_SECONDS = 20.0  # Of a worker that asks for work.
-# Longer than a wait and the way here and back.
-STILL_ASKS = timedelta(seconds=LONGEST_WAIT_SECONDS + 10)
 
 
 @dataclass(frozen=True)
 class FreeWorkers:
-    """Idle workers by hardware class in `free`, less those with a message in flight.
+    """Idle workers by hardware class in `free`, less those that may still lease an attempt.
 
     `present` are the confirmed workers by class that are alive and on their baseline. An attempt
     that wants a present class waits for it and goes to no other. `is_paused` tells that everything
-    is. `boxes` has the BoxWord of each worker that trains packages. `asking` are the workers
-    that ask the server itself for their work.
+    is. `boxes` has the BoxWord of each worker that trains packages. `polling` are the workers
+    without a broker.
     """
 
     free: dict[str, list[str]]
@@ -45,7 +39,7 @@ class FreeWorkers:
     is_paused: bool = False
     owners: Mapping[str, int] = field(default_factory=dict)
     boxes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    asking: Set[str] = frozenset()
+    polling: Set[str] = frozenset()
 
     def may_take(self, hardware_class: str, wanted: str | None) -> bool:
         """Whether a worker of one class may take an attempt that wants another, or None for any."""
@@ -103,7 +97,7 @@ def read_free_workers(
             WorkerRow.held,
             WorkerRow.user_id,
             WorkerRow.box,
-            WorkerRow.pulled_at,
+            WorkerRow.polls,
         ).where(
             WorkerRow.last_seen_at >= now - timedelta(seconds=alive_seconds),
             true() if stopped else WorkerRow.state != "stopping",
@@ -121,23 +115,18 @@ def read_free_workers(
     for worker in idle:
         if worker.name not in taken:
             free.setdefault(worker.hardware_class, []).append(worker.name)
-    asking = {worker.name for worker in workers if still_asks(worker.pulled_at, now)}
+    polling = {worker.name for worker in workers if worker.polls}
     present: dict[str, list[str]] = {}
     for worker in workers:
         present.setdefault(worker.hardware_class, []).append(worker.name)
     # A held worker may not come back, so no attempt waits for it.
     owners = {one.name: one.user_id for one in workers if one.user_id and one.held is None}
     boxes = {one.name: one.box for one in workers if one.box}
-    return FreeWorkers(free, present, is_paused, owners, boxes, asking)
-
-
-def still_asks(pulled_at: datetime | None, now: datetime) -> bool:
-    """Whether a worker asks for its work, so that no message is sent to it."""
-    return pulled_at is not None and now - pulled_at < STILL_ASKS
+    return FreeWorkers(free, present, is_paused, owners, boxes, polling)
 
 
 def _taken(session: Session | Connection, now: datetime) -> set[str | None]:
-    """Busy workers, and those with a sent attempt that they may still claim."""
+    """Busy workers, and those that were drawn for an attempt and may still lease it."""
     at_work = session.scalars(select(Attempt.worker).where(Attempt.state == "running"))
     under_way = session.scalars(
         select(Attempt.sent_to).where(
@@ -148,19 +137,6 @@ def _taken(session: Session | Connection, now: datetime) -> set[str | None]:
 
 
 APART = Verification.kind == CROSS_CHECK.name
-
-
-def waiting_apart(session: Session, now: datetime) -> list[Attempt]:
-    """Queued attempts that only certain workers may take, the oldest first."""
-    unclaimed = or_(Attempt.sent_to == NOBODY_YET, Attempt.send_after <= now)
-    return list(
-        session.scalars(
-            select(Attempt)
-            .join(Verification)
-            .where(Attempt.state == "queued", APART, unclaimed)
-            .order_by(Attempt.asked_at, Attempt.id)
-        )
-    )
 
 
 def draw_apart(session: Session, idle: FreeWorkers, attempt: Attempt) -> str | None:
@@ -203,20 +179,6 @@ def able_to_train(session: Session, idle: FreeWorkers, attempt_id: str) -> Calla
         return name in named and has and takes
 
     return may_train
-
-
-def forget_lost_messages(session: Session, now: datetime) -> None:
-    """Clear the worker of attempts sent apart and not claimed in time, to draw again."""
-    session.execute(
-        update(Attempt)
-        .where(
-            Attempt.state == "queued",
-            Attempt.sent_to > NOBODY_YET,
-            Attempt.send_after <= now,
-            Attempt.verification_id.in_(select(Verification.id).where(APART)),
-        )
-        .values(sent_to=NOBODY_YET)
-    )
 
 
 def barred_owners(session: Session, attempt_id: str, owners: set[int]) -> set[int]:

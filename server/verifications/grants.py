@@ -20,7 +20,7 @@ from server.verifications.jobs import trains_packages
 
 
 def training_grant(session: Session, attempt_id: str, secret: str, *, fence: int) -> TrainingGrant:
-    """Packages, nonces and limits of an attempt that trains in a box."""
+    """Packages and limits of an attempt that trains in a box."""
     attempt = _running(session, attempt_id, secret, fence)
     verification = attempt.verification
     policy = _policy(verification, benchmark_of(session, verification))
@@ -28,7 +28,6 @@ def training_grant(session: Session, attempt_id: str, secret: str, *, fence: int
     names = dict.fromkeys(each for each in trained if each.startswith(PACKAGE_PREFIX))
     return TrainingGrant(
         packages={name: _content(session, attempt, name) for name in names},
-        data_nonces=[row.data_nonce or "" for row in verification.trainings],
         task_files=dict(policy.files),
         run_seconds=policy.run_limit_seconds,
         prepare_seconds=policy.prepare_seconds,

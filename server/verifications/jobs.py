@@ -2,24 +2,35 @@
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, cast
 
 from sqlalchemy.orm import Session
 
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.errors import RuleError
 from finishline.rules.measurements import PrecisionName
+from finishline.rules.scoring.latency import FEWEST_ITEMS
+from finishline.rules.submissions.claim import Claim
 from finishline.rules.verification.calibration import judged_beside
 from finishline.rules.verification.control_points import band_for, precision_of
 from finishline.rules.verification.job import Draw, Purpose, Request, beside_of, seal
-from finishline.rules.verification.messages import PACKAGE_PREFIX, Training
+from finishline.rules.verification.messages import (
+    PACKAGE_PREFIX,
+    ControlPoint,
+    LatencyOrder,
+    ReplayJob,
+    TargetSpec,
+    Training,
+)
 from finishline.rules.verification.purposes import CROSS_CHECK
 from server.base.database import utc_now
 from server.base.errors import ContentError
 from server.base.events import DispatchWakeup, wake_after_commit
 from server.base.models import Attempt, JobTraining, Submission, Verification
-from server.base.standing import claim_of, run_limit_seconds
-from server.benchmarks.calibrations import adopted_calibration, judging_benchmark
+from server.base.standing import claim_of, measures, run_limit_seconds
+from server.benchmarks.calibrations import adopted_calibration, benchmark_of, judging_benchmark
 from server.benchmarks.queries import definition
 from server.verifications.states import Event, move
 
@@ -195,6 +206,80 @@ def trainings_of(verification: Verification) -> list[Training]:
     ]
 
 
+def build_job(
+    benchmark: Benchmark,
+    claim: Claim | None,
+    trainings: Sequence[Training],
+    *,
+    attempt_id: str,
+    verification_id: str,
+    submission_id: str | None,
+    purpose: str = "replay",
+    control_points: Sequence[ControlPoint] = (),
+) -> ReplayJob:
+    """The job as a worker gets it with its lease.
+
+    Settings are completed by the reference's own. Without a claim its division is the benchmark's
+    first. Raises RuleError if a latency is to be measured and the benchmark has no protocol.
+    """
+    target, defaults, protocol = benchmark.target, benchmark.defaults(), benchmark.latency
+    order = None
+    if measures(trainings, "latency"):
+        if protocol is None:
+            raise RuleError(
+                "no latency protocol", file=benchmark.benchmark_id, expected="[latency]"
+            )
+        order = LatencyOrder(
+            items=protocol.items,
+            warmup_items=protocol.warmup_items,
+            output_tolerance=protocol.output_tolerance,
+            fewest_items=FEWEST_ITEMS,
+            enough_seconds=protocol.enough_seconds,
+            most_seconds=protocol.most_seconds,
+        )
+    return ReplayJob(
+        attempt_id=attempt_id,
+        verification_id=verification_id,
+        submission_id=submission_id,
+        benchmark_id=benchmark.benchmark_id,
+        benchmark_sha256=benchmark.sha256,
+        data_set_sha256=benchmark.data_set.sha256,
+        trainings=[
+            each if each.in_box else replace(each, settings=dict(defaults) | each.settings)
+            for each in trainings
+        ],
+        target=TargetSpec(
+            metric=target.metric,
+            value=target.value,
+            direction=target.direction,
+            evaluations_in_a_row=benchmark.reach.evaluations,
+            fixed_stop=benchmark.reach.name == "fixed_stop",
+        ),
+        clock=benchmark.clock.name,
+        division=claim.division if claim is not None else benchmark.divisions[0],
+        control_points=list(control_points),
+        run_limit_seconds=run_limit_seconds(benchmark, trainings),
+        purpose=purpose,
+        latency=order,
+    )
+
+
+def job_of(session: Session, attempt: Attempt) -> ReplayJob:
+    """The job of an attempt, for the worker with its lease."""
+    verification = attempt.verification
+    submission = verification.submission
+    return build_job(
+        benchmark_of(session, verification),
+        claim_of(submission) if submission is not None else None,
+        trainings_of(verification),
+        attempt_id=attempt.id,
+        verification_id=verification.id,
+        submission_id=verification.submission_id,
+        purpose=verification.kind,
+        control_points=[ControlPoint(**point) for point in verification.control_points],
+    )
+
+
 def trains_packages(verification: Verification) -> bool:
     """Whether a job trains packages, in a box."""
     return any(row.package.startswith(PACKAGE_PREFIX) for row in verification.trainings)
@@ -206,7 +291,7 @@ def is_apart(verification: Verification) -> bool:
 
 
 def queue_attempt(session: Session, verification: Verification, event: Event) -> None:
-    """Queue an attempt. The dispatch loop sends it after the commit. A retry keeps its place."""
+    """Queue an attempt, whose worker is drawn after the commit. A retry keeps its place."""
     now = utc_now()
     submission = verification.submission
     asker = verification.requested_by
@@ -216,7 +301,6 @@ def queue_attempt(session: Session, verification: Verification, event: Event) ->
         verification=verification,
         number=len(verification.attempts) + 1,
         fence=0,
-        sends=0,
         send_after=now,
         created_at=now,
         hardware_class=submission.system["hardware_class"] if submission is not None else None,

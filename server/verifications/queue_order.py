@@ -1,6 +1,6 @@
-"""Choose the messages to send: one for each free worker, in fair order."""
+"""Draw workers for the waiting attempts: one attempt for each free worker, in fair order."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -8,95 +8,17 @@ from functools import partial
 from sqlalchemy import ColumnElement, Connection, func, select, update
 from sqlalchemy.orm import Session
 
-from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.errors import RuleError
-from finishline.rules.scoring.latency import FEWEST_ITEMS
-from finishline.rules.submissions.claim import Claim
-from finishline.rules.verification.messages import (
-    ControlPoint,
-    LatencyOrder,
-    ReplayJob,
-    TargetSpec,
-    Training,
-    queue_of,
-)
 from server.base.database import insert_missing, utc_now
-from server.base.models import Attempt, QueueRow
-from server.base.standing import claim_of, measures, run_limit_seconds
-from server.benchmarks.calibrations import benchmark_of
+from server.base.models import Attempt, QueueRow, Verification
 from server.verifications.fair_queue import FairQueue, Turns, Waiting
 from server.verifications.free_workers import (
+    APART,
     FreeWorkers,
     able_to_train,
     barred_owners,
     draw_apart,
-    forget_lost_messages,
     read_free_workers,
-    waiting_apart,
 )
-from server.verifications.jobs import trainings_of
-from server.verifications.queries import find_attempt
-
-
-def build_job(
-    benchmark: Benchmark,
-    claim: Claim | None,
-    trainings: Sequence[Training],
-    *,
-    attempt_id: str,
-    verification_id: str,
-    submission_id: str | None,
-    purpose: str = "replay",
-    control_points: Sequence[ControlPoint] = (),
-) -> ReplayJob:
-    """The message for a worker.
-
-    Settings are completed by the reference's own. Without a claim its division is the benchmark's
-    first. Raises RuleError if a latency is to be measured and the benchmark has no protocol.
-    """
-    target, defaults, protocol = benchmark.target, benchmark.defaults(), benchmark.latency
-    order = None
-    if measures(trainings, "latency"):
-        if protocol is None:
-            raise RuleError(
-                "no latency protocol", file=benchmark.benchmark_id, expected="[latency]"
-            )
-        order = LatencyOrder(
-            items=protocol.items,
-            warmup_items=protocol.warmup_items,
-            output_tolerance=protocol.output_tolerance,
-            fewest_items=FEWEST_ITEMS,
-            enough_seconds=protocol.enough_seconds,
-            most_seconds=protocol.most_seconds,
-        )
-    return ReplayJob(
-        attempt_id=attempt_id,
-        verification_id=verification_id,
-        submission_id=submission_id,
-        benchmark_id=benchmark.benchmark_id,
-        benchmark_sha256=benchmark.sha256,
-        data_set_sha256=benchmark.data_set.sha256,
-        trainings=[
-            # The data's nonce comes with the lease.
-            replace(each, data_nonce=None)
-            if each.in_box
-            else replace(each, settings=dict(defaults) | each.settings)
-            for each in trainings
-        ],
-        target=TargetSpec(
-            metric=target.metric,
-            value=target.value,
-            direction=target.direction,
-            evaluations_in_a_row=benchmark.reach.evaluations,
-            fixed_stop=benchmark.reach.name == "fixed_stop",
-        ),
-        clock=benchmark.clock.name,
-        division=claim.division if claim is not None else benchmark.divisions[0],
-        control_points=list(control_points),
-        run_limit_seconds=run_limit_seconds(benchmark, trainings),
-        purpose=purpose,
-        latency=order,
-    )
 
 
 def read_turns(session: Session, hardware_class: str) -> Turns:
@@ -123,22 +45,22 @@ def keep_turns(session: Session, hardware_class: str, turns: Turns) -> None:
     )
 
 
-RESEND_SECONDS = (5.0, 10.0, 20.0)
+DRAWN_AGAIN_AFTER = timedelta(seconds=5)  # Without a lease: its message may be lost.
 LOOKED_AT = 10  # Of the attempts of one submitter in one queue.
 
 
 @dataclass(frozen=True)
-class Sending:
-    """Job, and the queue it goes to unless its worker asks the server itself for it."""
+class Drawn:
+    """An attempt and the worker that was drawn for it. A worker that polls needs no message."""
 
-    job: ReplayJob
-    queue: str
-    is_asked_for: bool = False
+    attempt_id: str
+    worker: str
+    polls: bool
 
 
 @dataclass(frozen=True)
 class Head:
-    """Time of the oldest attempt of one submitter for one hardware class that was never sent."""
+    """Time of a submitter's oldest attempt for one hardware class that was never drawn for."""
 
     hardware_class: str | None
     by_organiser: bool
@@ -160,39 +82,39 @@ def anything_to_send(session: Session | Connection, *, alive_seconds: float) -> 
     return session.scalar(due) is not None
 
 
-def take_due(session: Session, *, alive_seconds: float) -> list[Sending]:
-    """Mark an attempt as sent for each free worker: lost messages first, then by turns."""
+def take_due(session: Session, *, alive_seconds: float) -> list[Drawn]:
+    """Draw an attempt for each free worker: those that nobody leased first, then by turns."""
     now = utc_now()
     idle = read_free_workers(session, alive_seconds=alive_seconds, now=now)
-    forget_lost_messages(session, now)
-    chosen = _send_apart(session, idle, now) + _resend_lost(session, idle, now)
+    chosen = _draw_apart(session, idle, now) + _draw_again(session, idle, now)
     heads = _heads(session) if idle.free else []
     for hardware_class in sorted(idle.free):
         chosen += _by_turns(session, idle, hardware_class, heads, now)
-    sendings = [build_sending(session, attempt_id, sent_to) for attempt_id, sent_to in chosen]
-    return [
-        replace(one, is_asked_for=to in idle.asking)
-        for one, (_, to) in zip(sendings, chosen, strict=True)
-    ]
+    return [Drawn(attempt_id, worker, worker in idle.polling) for attempt_id, worker in chosen]
 
 
-def _send_apart(session: Session, idle: FreeWorkers, now: datetime) -> list[tuple[str, str]]:
-    """Send cross-checks, which hold up verdicts, before all others."""
+def _draw_apart(session: Session, idle: FreeWorkers, now: datetime) -> list[tuple[str, str]]:
+    """Draw for independent reruns, which hold up verdicts, before all others."""
+    waiting = session.scalars(
+        select(Attempt)
+        .join(Verification)
+        .where(Attempt.state == "queued", APART, Attempt.send_after <= now)
+        .order_by(Attempt.asked_at, Attempt.id)
+    ).all()
     chosen = []
-    for attempt in waiting_apart(session, now):
-        sent_to = draw_apart(session, idle, attempt)
-        if sent_to is not None and _mark(
-            session, attempt.id, sends=attempt.sends, sent_to=sent_to, now=now
-        ):
-            chosen.append((attempt.id, sent_to))
+    for attempt in waiting:
+        worker = draw_apart(session, idle, attempt)
+        if worker is not None and _mark(session, attempt.id, worker, now):
+            chosen.append((attempt.id, worker))
     return chosen
 
 
-def _resend_lost(session: Session, idle: FreeWorkers, now: datetime) -> list[tuple[str, str]]:
-    """Resend attempts that were not claimed in time. They had their turn, so they go first."""
+def _draw_again(session: Session, idle: FreeWorkers, now: datetime) -> list[tuple[str, str]]:
+    """Draw again for attempts that nobody leased. They had their turn, so they go first."""
     rows = session.execute(
-        select(Attempt.id, Attempt.hardware_class, Attempt.sends)
-        .where(Attempt.state == "queued", Attempt.sent_to > "", Attempt.send_after <= now)
+        select(Attempt.id, Attempt.hardware_class)
+        .join(Verification)
+        .where(Attempt.state == "queued", Attempt.sent_to > "", ~APART, Attempt.send_after <= now)
         .order_by(Attempt.asked_at, Attempt.id)
     ).all()
     chosen = []
@@ -203,13 +125,9 @@ def _resend_lost(session: Session, idle: FreeWorkers, now: datetime) -> list[tup
             if free and idle.may_take(name, row.hardware_class)
         ]
         for hardware_class in able[:1]:
-            sent_to = idle.draw(
-                hardware_class,
-                partial(barred_owners, session, row.id),
-                may_train=able_to_train(session, idle, row.id),
-            )
-            if sent_to and _mark(session, row.id, sends=row.sends, sent_to=sent_to, now=now):
-                chosen.append((row.id, sent_to))
+            drawn = _draw(session, idle, hardware_class, [row.id])
+            if drawn is not None and _mark(session, *drawn, now):
+                chosen.append(drawn)
     return chosen
 
 
@@ -222,10 +140,10 @@ def _by_turns(
     chosen: list[tuple[str, str]] = []
     while idle.free[hardware_class] and (one := queue.take()) is not None:
         head = able[int(one.attempt_id)]
-        drawn = _draw(session, idle, hardware_class, _oldest(session, head))
+        drawn = _draw(session, idle, hardware_class, [each for each, _ in _oldest(session, head)])
         if drawn is None:  # No free worker may take any of theirs.
             continue
-        if _mark(session, drawn[0], sends=0, sent_to=drawn[1], now=now):
+        if _mark(session, *drawn, now):
             chosen.append(drawn)
         following = _oldest(session, head)
         if following:
@@ -239,13 +157,14 @@ def _draw(
     session: Session,
     idle: FreeWorkers,
     hardware_class: str,
-    oldest: Sequence[tuple[str, datetime]],
+    attempt_ids: Iterable[str],
 ) -> tuple[str, str] | None:
-    for attempt_id, _ in oldest:
+    """The first of these attempts that a free worker of the class may take, and its worker."""
+    for attempt_id in attempt_ids:
         barred = partial(barred_owners, session, attempt_id)
         able = able_to_train(session, idle, attempt_id)
-        if (sent_to := idle.draw(hardware_class, barred, may_train=able)) is not None:
-            return attempt_id, sent_to
+        if (worker := idle.draw(hardware_class, barred, may_train=able)) is not None:
+            return attempt_id, worker
     return None
 
 
@@ -253,7 +172,7 @@ def _heads(session: Session) -> list[Head]:
     """Oldest attempt of each submitter in each queue; one pass over an index."""
     key = (Attempt.hardware_class, Attempt.by_organiser, Attempt.submitter_id)
     rows = session.execute(
-        select(*key, func.min(Attempt.asked_at)).where(*_never_sent()).group_by(*key)
+        select(*key, func.min(Attempt.asked_at)).where(*_never_drawn()).group_by(*key)
     )
     return [Head(wanted, bool(asked), whose, oldest) for wanted, asked, whose, oldest in rows]
 
@@ -263,7 +182,7 @@ def _oldest(session: Session, head: Head) -> list[tuple[str, datetime]]:
     rows = session.execute(
         select(Attempt.id, Attempt.asked_at)
         .where(
-            *_never_sent(),
+            *_never_drawn(),
             Attempt.hardware_class == head.hardware_class,
             Attempt.by_organiser == head.by_organiser,
             Attempt.submitter_id == head.submitter_id,
@@ -274,35 +193,16 @@ def _oldest(session: Session, head: Head) -> list[tuple[str, datetime]]:
     return [(row.id, row.asked_at) for row in rows]
 
 
-def _never_sent() -> tuple[ColumnElement[bool], ...]:
+def _never_drawn() -> tuple[ColumnElement[bool], ...]:
     return (Attempt.state == "queued", Attempt.sent_to.is_(None))
 
 
-def _mark(session: Session, attempt_id: str, *, sends: int, sent_to: str, now: datetime) -> bool:
-    """Mark an attempt as sent; False if it is claimed, or another server sent it."""
-    pause = RESEND_SECONDS[min(sends, len(RESEND_SECONDS) - 1)]
+def _mark(session: Session, attempt_id: str, worker: str, now: datetime) -> bool:
+    """Store the worker of an attempt; False if it is leased, or another server was first."""
     won = session.execute(
         update(Attempt)
-        .where(Attempt.id == attempt_id, Attempt.state == "queued", Attempt.sends == sends)
-        .values(sends=sends + 1, sent_to=sent_to, send_after=now + timedelta(seconds=pause))
+        .where(Attempt.id == attempt_id, Attempt.state == "queued", Attempt.send_after <= now)
+        .values(sent_to=worker, send_after=now + DRAWN_AGAIN_AFTER)
         .returning(Attempt.id)
     ).first()
     return won is not None
-
-
-def build_sending(session: Session, attempt_id: str, sent_to: str) -> Sending:
-    """Build the message of an attempt to the worker that was drawn for it."""
-    attempt = find_attempt(session, attempt_id)
-    verification = attempt.verification
-    submission = verification.submission
-    job = build_job(
-        benchmark_of(session, verification),
-        claim_of(submission) if submission is not None else None,
-        trainings_of(verification),
-        attempt_id=attempt.id,
-        verification_id=verification.id,
-        submission_id=verification.submission_id,
-        purpose=verification.kind,
-        control_points=[ControlPoint(**point) for point in verification.control_points],
-    )
-    return Sending(job=job, queue=queue_of(sent_to))

@@ -18,7 +18,7 @@ from finishline.rules.verification.messages import (
     EvaluationBatch,
     HelloAnswer,
     Lease,
-    ReplayJob,
+    NextAttempt,
     ReplayReport,
     TrainingGrant,
     WorkerHello,
@@ -31,10 +31,9 @@ from server.base.viewer import ORGANISER
 from server.people.dependencies import OrganiserDep, SecretDep, WorkerDep
 from server.people.signed_in import ViewerDep
 from server.verifications import attempts, holds, reports, worker_probes, worker_queries, workers
-from server.verifications.free_workers import LONGEST_WAIT_SECONDS
 from server.verifications.grants import task_file, training_grant
 from server.verifications.holds import HeldError, send_again_now
-from server.verifications.pulls import PullDesk, job_of, note_asking
+from server.verifications.polls import LONGEST_WAIT_SECONDS, PollDesk, require_greeted
 from server.verifications.queue import SHOWN_PER_CLASS, read_queue
 from server.verifications.worker_queries import (
     LONGEST_CURSOR,
@@ -148,21 +147,19 @@ def send_hello(body: WorkerHello, services: ServicesDep, caller: WorkerDep) -> H
         return workers.greet(session, body, caller=caller)
 
 
-@router.post("/workers/{name}/next", response_model=ReplayJob, responses={204: NO_WORK})
+@router.post("/workers/{name}/next", response_model=NextAttempt, responses={204: NO_WORK})
 async def next_attempt(
     name: str, services: ServicesDep, caller: WorkerDep, wait: WaitDep = LONGEST_WAIT_SECONDS
 ) -> Response:
     """Wait for the next attempt of a worker, which then claims it. 204: there is none yet.
 
-    For workers that cannot reach the broker. The same attempt is answered until it is claimed.
+    For workers without a broker. The same attempt is answered until it is claimed.
     """
-    await run_in_threadpool(note_asking, services.database, name, caller)
-    attempt_id = await services.of(PullDesk).wait(name, wait)
-    if attempt_id is not None:
-        job = await run_in_threadpool(job_of, services.database, attempt_id, name)
-        if job is not None:
-            return Response(orjson.dumps(job), media_type="application/json")
-    return Response(status_code=204)
+    await run_in_threadpool(require_greeted, services.database, name, caller)
+    attempt_id = await services.of(PollDesk).wait(name, wait)
+    if attempt_id is None:
+        return Response(status_code=204)
+    return Response(orjson.dumps(NextAttempt(attempt_id)), media_type="application/json")
 
 
 @router.post("/workers/probes")
@@ -219,7 +216,10 @@ def list_hardware_classes(services: ServicesDep) -> HardwareClassList:
 def claim_attempt(
     attempt_id: str, body: ClaimRequest, services: ServicesDep, caller: WorkerDep
 ) -> Lease:
-    """Claim a queued attempt. 409: it is taken or over, or this worker is held."""
+    """Lease an attempt that this worker was drawn for, with its job.
+
+    409: it is taken or over, or this worker is held. 426: the worker is of another protocol.
+    """
     try:
         with services.database.write() as session:
             return attempts.lease_attempt(session, attempt_id, body, caller=caller)
@@ -233,7 +233,7 @@ def claim_attempt(
 def get_training(
     attempt_id: str, services: ServicesDep, secret: SecretDep, fence: FenceDep
 ) -> TrainingGrant:
-    """Read the code submissions, data nonces and limits of an attempt that trains in a sandbox.
+    """Read the code submissions and limits of an attempt that trains in a sandbox.
 
     For the worker with its lease. 409 for any other, and for an attempt without code submissions.
     """

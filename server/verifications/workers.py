@@ -8,12 +8,18 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from finishline.rules.verification.messages import HelloAnswer, WorkerHello, WorkerSystem
+from finishline.rules.verification.messages import (
+    WORKER_PROTOCOL,
+    HelloAnswer,
+    WorkerHello,
+    WorkerSystem,
+)
 from server.base.database import insert_missing, to_json, utc_now, wait_to_write
 from server.base.errors import (
     ConflictError,
     ContentError,
     NotAllowedError,
+    UpgradeError,
     no_such,
 )
 from server.base.events import DispatchWakeup, wake_after_commit
@@ -40,6 +46,7 @@ def greet(session: Session, hello: WorkerHello, *, caller: Caller) -> HelloAnswe
 
     The first hello reserves its name for its user.
     """
+    require_protocol(hello.protocol)
     require_a_system(hello.system)
     system, name = asdict(hello.system), hello.system.worker
     hardware_class = session.get(HardwareClassRow, hello.system.hardware_class)
@@ -53,6 +60,7 @@ def greet(session: Session, hello: WorkerHello, *, caller: Caller) -> HelloAnswe
         "system": system,
         "last_seen_at": utc_now(),
         "box": asdict(hello.box),
+        "polls": hello.polls,
     }
     if is_new:
         _reserve(session, hello, seen, caller)
@@ -70,6 +78,16 @@ def greet(session: Session, hello: WorkerHello, *, caller: Caller) -> HelloAnswe
         roof_wanted=no_roof and confirmed,
         unconfirmed=not confirmed,
     )
+
+
+def require_protocol(protocol: int) -> None:
+    """Raise UpgradeError for a worker that speaks another protocol than this server."""
+    if protocol != WORKER_PROTOCOL:
+        raise UpgradeError(
+            f"This worker speaks protocol {protocol}, expected {WORKER_PROTOCOL}.",
+            hint="Install the finishline-server of the server's own version for the worker, and "
+            "start it again.",
+        )
 
 
 def _reserve(session: Session, hello: WorkerHello, seen: dict[str, Any], caller: Caller) -> None:

@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import httpx2
 import psutil
@@ -15,10 +15,8 @@ import redis
 from kombu.exceptions import OperationalError
 from sqlalchemy import select
 
-from finishline.rules.verification.messages import REPLAY_TASK
 from server.base.broker import Broker
 from server.base.models import Attempt
-from server.verifications.queue_order import build_sending
 from tests.chaos.cluster import Cluster
 
 COPIES = 2  # Beside the message itself: three deliveries.
@@ -123,13 +121,12 @@ def deliver_three_times(havoc):
                 Attempt.state.in_(("queued", "running")), Attempt.sent_to.is_not(None)
             )
         ).all()
-        messages = [build_sending(session, row.id, row.sent_to) for row in sent]
     broker = Broker(f"redis://127.0.0.1:{havoc.cluster.broker_port}/0")
     copied = 0
     with contextlib.suppress(OSError, redis.RedisError, OperationalError):
-        for message in messages:
+        for attempt_id, worker in sent:
             for _ in range(COPIES):
-                broker.send_task(REPLAY_TASK, args=[asdict(message.job)], queue=message.queue)
+                broker.send_attempt(attempt_id, worker)
             copied += 1
     broker.close()
     havoc.copied_messages += copied

@@ -12,8 +12,8 @@ from tests.support.processes import wait_for
 pytestmark = pytest.mark.timeout(600)
 # What Celery writes about one task, and what the worker writes while the task runs.
 TASK = re.compile(
-    r"celery\.worker\.strategy Task finishline\.replay\[(\S+)\] received\n"
-    r"(.*?)celery\.app\.trace Task finishline\.replay\[\1\] succeeded",
+    r"celery\.worker\.strategy Task worker\.replay\[(\S+)\] received\n"
+    r"(.*?)celery\.app\.trace Task worker\.replay\[\1\] succeeded",
     re.DOTALL,
 )
 

@@ -24,9 +24,8 @@ from server.verifications.fair_queue import (
     Waiting,
     fair_order,
 )
-from server.verifications.jobs import draw_of_trainings
+from server.verifications.jobs import build_job, draw_of_trainings
 from server.verifications.pool_runs import sealed_runs
-from server.verifications.queue_order import build_job
 from tests.support.build import build_report
 from tests.support.verdicts import CLAIM
 

@@ -33,7 +33,7 @@ from perf.first_places import CLASS_FREEDOM, judge_all
 from perf.harness import Bars
 from perf.statistics import Strategy, fixed_stops, hold_intervals, ratio, simulate
 from server.submissions.views import changed_figures
-from server.verifications.queue_order import build_job
+from server.verifications.jobs import build_job
 from tests.support.verdicts import report
 
 EPOCHS = 10

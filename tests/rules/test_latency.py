@@ -24,7 +24,7 @@ from finishline.rules.verification.latency import (
 )
 from finishline.rules.verification.messages import Absence, BackendLatency, Failure, ReplayReport
 from server.base.standing import run_limit_seconds
-from server.verifications.queue_order import build_job
+from server.verifications.jobs import build_job
 from server.verifications.views import latency_cost_usd_per_10000, measured_figures, why_absent
 from tests.support.verdicts import CLAIM, LAPTOP, WORKER, trained
 

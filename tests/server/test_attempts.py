@@ -83,15 +83,15 @@ def test_the_id_of_an_attempt_that_waits_is_nobodys_to_read(replay, client, oliv
     assert replay.view()["attempts"][0]["id"] == attempt_id
 
 
-def test_a_claim_names_its_class_and_its_worker(replay, client, walter, make_person):
+def test_a_claim_names_its_worker(replay, client, walter, make_person):
     say_hello(client, walter)
     wilma = make_person("wilma", "worker")
     address = f"/api/v1/attempts/{replay.attempt_id}/claim"
-    body = {"worker": "walter-1", "hardware_class": "cpu-test"}
+    body = {"worker": "walter-1", "protocol": 1}
 
-    bad = client.post(address, json={"worker": "x"}, headers=walter.headers)
+    bad = client.post(address, json={}, headers=walter.headers)
     assert bad.status_code == 422
-    assert bad.json()["problems"][0]["field"] == "body.hardware_class"
+    assert bad.json()["problems"][0]["field"] == "body.worker"
     assert replay.claim("nothing").status_code == 404
     assert client.post(address, json=body, headers=wilma.headers).status_code == 403
     send_to(replay.database, replay.attempt_id, "walter-1")

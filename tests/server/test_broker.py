@@ -43,11 +43,11 @@ def test_a_closed_broker_has_no_connection_left_and_opens_one_when_it_sends_agai
 
         for _ in range(2):  # The second shares with the first what is kept by address.
             broker = Broker(f"redis+socket://{socket_path}")
-            broker.send_task("a.task", args=[], queue="a-queue")
+            broker.send_attempt("attempt-1", "grace")
             assert not is_alone()
             broker.close()
             wait_for(is_alone, seconds=20, what="connections to be closed", pause=0.01)
-        assert operator.llen("a-queue") == 2
+        assert operator.llen(queue_of("grace")) == 2
 
 
 @pytest.mark.parametrize("name", ["grace", "a b*?[x]~\u00e9/%2F:@"])
@@ -55,7 +55,7 @@ def test_a_workers_account_reaches_its_own_queue_and_nothing_else(socket_path, n
     broker = Broker(f"redis+socket://{socket_path}")
     url = broker.make_account(name)
     other = broker.make_account(f"{name}2")
-    broker.send_task("finishline.replay", args=[{}], queue=queue_of(f"{name}2"))
+    broker.send_attempt("attempt-1", f"{name}2")
     broker.close()
     password = unquote(url.rpartition("@")[0].rpartition(":")[2])
     assert password not in other

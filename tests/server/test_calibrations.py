@@ -13,7 +13,6 @@ from finishline.rules.proof.check import check_proof
 from finishline.rules.verification.messages import Failure
 from server.app import create_app
 from server.base.models import Calibration, CalibrationRunRow, Verification
-from server.verifications.dispatch import take_due
 from tests.support.build import Replay, seal_of
 from tests.support.pages import BROWSER, HOSTILE, words_of
 from tests.support.proofs import predicate_in
@@ -162,22 +161,18 @@ def test_runs_under_way_are_seen_before_they_are_reported(start, chunk_of, clien
     assert [(s["finished"], s["under_way"]) for s in sizes] == [(0, 4), (0, 0)]
 
 
-def test_a_chunk_trains_to_the_end_and_judges_nobody(start, train, client, database, hello):
-    hello()
-    chunk = start(batch_sizes=[32], runs=2).json()["chunks"][0]["verification_id"]
-    with database.write() as session:
-        (sending,) = take_due(session, alive_seconds=20.0)
-    job = sending.job
-    assert (job.purpose, job.submission_id, sending.queue) == (
-        "calibration",
-        None,
-        "replay.walter-1",
-    )
-    assert [training.stop_at for training in job.trainings] == ["end"] * 2
-    settings = [training.settings for training in job.trainings]
+def test_a_chunk_trains_to_the_end(start, chunk_of):
+    chunk = chunk_of(start(batch_sizes=[32], runs=2).json()["chunks"][0]["verification_id"])
+    job = chunk.claim().json()["job"]
+    assert (job["purpose"], job["submission_id"]) == ("calibration", None)
+    assert [training["stop_at"] for training in job["trainings"]] == ["end"] * 2
+    settings = [training["settings"] for training in job["trainings"]]
     assert [(each["batch_size"], each["momentum"]) for each in settings] == [(32.0, 0.9)] * 2
-    assert (len(job.seeds), job.control_points, job.division) == (2, [], "closed")
+    assert (job["control_points"], job["division"]) == ([], "closed")
 
+
+def test_a_chunk_judges_nobody(start, train, client):
+    chunk = start(batch_sizes=[32], runs=2).json()["chunks"][0]["verification_id"]
     address = f"/verifications/{chunk}"
     assert client.get(f"/api/v1{address}").json()["hyperparameters"] is None
     assert "the reference is trained to its end" in client.get(address).text

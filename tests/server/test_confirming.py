@@ -46,7 +46,7 @@ def probe(client, walter):
 def test_an_unconfirmed_worker_is_sent_nothing(replay, hello, confirm, client):
     def sent():
         with replay.database.write() as session:
-            return [one.queue for one in take_due(session, alive_seconds=20.0)]
+            return [one.worker for one in take_due(session, alive_seconds=20.0)]
 
     assert hello().status_code == 200
     assert sent() == []
@@ -54,7 +54,7 @@ def test_an_unconfirmed_worker_is_sent_nothing(replay, hello, confirm, client):
     assert "No connected worker is confirmed" in replay.view()["waiting_for"]
 
     assert confirm().json()["worker"]["state"] == "idle"
-    assert sent() == ["replay.walter-1"]
+    assert sent() == ["walter-1"]
     assert confirm().status_code == 409
 
 

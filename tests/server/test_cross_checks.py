@@ -138,7 +138,7 @@ def test_a_verdict_waits_for_the_second_owner(waiting, train, database):
         (sending,) = take_due(session, alive_seconds=60)
         row = session.get_one(Verification, waiting.check)
         assert row.attempts[-1].sent_to == "bert-1"
-        assert sending.job.seeds == row.seeds
+        assert sending.worker == "bert-1"
         assert row.seeds[0] in session.get_one(Verification, waiting.verification_id).seeds
     view = train(waiting.check, waiting.people["bert"])
 
@@ -327,8 +327,10 @@ def test_runs_that_one_worker_alone_calls_failed_reject_no_rival(
     for _ in checked:  # One owner may make all of them: each is of another run.
         with database.write() as session:
             (sending,) = take_due(session, alive_seconds=60)
-        assert sending.queue == "replay.bert-1"
-        train(sending.job.verification_id, replay.people["bert"])
+        assert sending.worker == "bert-1"
+        with database.read() as session:
+            check = session.get_one(Attempt, sending.attempt_id).verification_id
+        train(check, replay.people["bert"])
     assert replay.view()["outcome"] == "inconclusive"
 
 
@@ -403,4 +405,4 @@ def test_a_rivals_worker_checks_only_where_no_other_owner_is_alive(
     with database.write() as session:
         (sending,) = take_due(session, alive_seconds=60)
 
-    assert sending.queue == "replay.bert-1"
+    assert sending.worker == "bert-1"

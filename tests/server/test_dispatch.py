@@ -4,14 +4,13 @@ import logging
 import threading
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 from sqlalchemy.exc import OperationalError
 
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
-from server.base.models import WorkerRow
+from server.base.models import Attempt, WorkerRow
 from server.verifications.dispatch import Dispatcher, seconds_ahead
 from server.verifications.overdue import end_waited
 from tests.support.processes import wait_for
@@ -21,17 +20,17 @@ LATE = timedelta(hours=1)
 
 @dataclass
 class NotingBroker:
-    """Notes every message; raises instead while `error` is set."""
+    """Notes the attempt and the worker of every message; raises instead while `error` is set."""
 
-    sent: list[tuple[str, dict[str, Any], str]] = field(default_factory=list)
+    sent: list[tuple[str, str]] = field(default_factory=list)
     error: Exception | None = None
     tries: int = 0
 
-    def send_task(self, name, *, args, queue, expires):
+    def send_attempt(self, attempt_id, worker):
         self.tries += 1
         if self.error is not None:
             raise self.error
-        self.sent.append((name, args[0], queue))
+        self.sent.append((attempt_id, worker))
 
     def close(self):
         """Nothing to close."""
@@ -46,6 +45,17 @@ def broker():
 def dispatcher(database, settings, broker):
     """The loop of `client`'s server, a round at a time."""
     return Dispatcher(database, broker, settings)
+
+
+@pytest.fixture
+def verification_of(database):
+    """The verification of an attempt."""
+
+    def find(attempt_id):
+        with database.read() as session:
+            return session.get_one(Attempt, attempt_id).verification_id
+
+    return find
 
 
 @pytest.mark.parametrize(
@@ -66,15 +76,25 @@ def test_what_waited_a_week_ends_where_no_able_worker_was_heard_in_it(
     assert replay.view()["state"] == ("failed" if ended else "queued")
 
 
-def test_a_living_worker_is_sent_the_whole_job_once(
+def test_living_worker_is_sent_an_attempt_once(
     replay, dispatcher, broker, hello, database, settings
 ):
     hello()
     dispatcher.run_once()
     Dispatcher(database, broker, settings).run_once()
 
-    ((name, job, queue),) = broker.sent
-    assert (name, queue) == ("finishline.replay", "replay.walter-1")
+    assert broker.sent == [(replay.attempt_id, "walter-1")]
+
+
+def test_worker_that_polls_is_sent_nothing(replay, dispatcher, broker, hello):
+    hello(polls=True)
+    dispatcher.run_once()
+    assert broker.tries == 0
+    assert replay.claim().status_code == 200
+
+
+def test_lease_brings_the_whole_job(replay):
+    job = replay.claim().json()["job"]
     assert job["attempt_id"] == replay.attempt_id
     assert job["verification_id"] == replay.verification_id
     assert job["submission_id"] == replay.submission_id
@@ -112,7 +132,7 @@ def test_a_worker_of_another_class_gets_it_where_there_is_none_of_its_class(
         hello(name)
     dispatcher.run_once()
 
-    assert [queue for _, _, queue in broker.sent] == [f"replay.{sent_to}"]
+    assert broker.sent == [(replay.attempt_id, sent_to)]
 
 
 def test_nothing_is_sent_without_a_living_worker(replay, dispatcher, broker, hello, database):
@@ -136,7 +156,7 @@ def test_what_nobody_claimed_goes_to_another_class_only_where_its_own_is_gone(
     def send_again():
         replay.change(replay.attempt_id, send_after=utc_now() - timedelta(seconds=1))
         dispatcher.run_once()
-        return [queue.removeprefix("replay.") for _, _, queue in broker.sent]
+        return [worker for _, worker in broker.sent]
 
     for worker, hardware_class in (("w-3", "gpu-z"), ("walter-1", "cpu-test"), ("w-2", "cpu-a")):
         hello(worker, hardware_class=hardware_class)
@@ -172,7 +192,7 @@ def test_a_broker_out_of_reach_is_tried_once_a_round_and_loses_nothing(
     broker.error = None
     replay.change(replay.attempt_id, send_after=utc_now())
     dispatcher.run_once()
-    assert [job["attempt_id"] for _, job, _ in broker.sent] == [replay.attempt_id]
+    assert [attempt_id for attempt_id, _ in broker.sent] == [replay.attempt_id]
 
 
 def test_the_server_draws_the_worker_and_another_may_not_claim(replay, dispatcher, broker, hello):
@@ -181,18 +201,18 @@ def test_the_server_draws_the_worker_and_another_may_not_claim(replay, dispatche
         hello(name)
     early = replay.client.post(
         f"/api/v1/attempts/{replay.attempt_id}/claim",
-        json={"worker": "w-1", "hardware_class": "cpu-test"},
+        json={"worker": "w-1", "protocol": 1},
         headers=replay.worker.headers,
     )
     assert early.status_code == 409  # Nobody was drawn yet.
     drawn = set()
     while len(drawn) < len(names):  # Every one of them is drawn sooner or later.
         dispatcher.run_once()
-        drawn.add(broker.sent[-1][2].removeprefix("replay."))
+        drawn.add(broker.sent[-1][1])
         replay.change(replay.attempt_id, send_after=utc_now() - timedelta(seconds=1))
     assert drawn == set(names)
 
-    mine = broker.sent[-1][2].removeprefix("replay.")
+    mine = broker.sent[-1][1]
     other = next(name for name in names if name != mine)
     refused = replay.claim(worker=other)
     assert (refused.status_code, replay.view()["state"]) == (409, "queued")
@@ -201,7 +221,7 @@ def test_the_server_draws_the_worker_and_another_may_not_claim(replay, dispatche
 
 
 def test_each_free_worker_is_sent_one_and_submitters_take_turns(
-    replay, dispatcher, broker, hello, client, bob, ask_another
+    replay, dispatcher, broker, hello, client, bob, ask_another, verification_of
 ):
     alices = [replay.verification_id, ask_another(), ask_another()]
     bobs = [ask_another(bob), ask_another(bob)]
@@ -209,7 +229,7 @@ def test_each_free_worker_is_sent_one_and_submitters_take_turns(
         hello(f"w-{number}")
     dispatcher.run_once()
     dispatcher.run_once()
-    sent = [job["verification_id"] for _, job, _ in broker.sent]
+    sent = [verification_of(attempt_id) for attempt_id, _ in broker.sent]
     assert sent == [alices[0], bobs[0], alices[1]]
 
     shown = client.get("/api/v1/queue").json()["classes"][0]["waiting"]
@@ -217,7 +237,7 @@ def test_each_free_worker_is_sent_one_and_submitters_take_turns(
     assert (set(places[:3]), places[3:]) == (set(sent), [bobs[1], alices[2]])
     hello("w-3")
     dispatcher.run_once()
-    assert broker.sent[-1][1]["verification_id"] == bobs[1]
+    assert verification_of(broker.sent[-1][0]) == bobs[1]
 
 
 def test_a_worker_is_sent_again_what_was_lost_after_a_pause_and_nothing_beside_it(
@@ -231,7 +251,7 @@ def test_a_worker_is_sent_again_what_was_lost_after_a_pause_and_nothing_beside_i
     replay.change(replay.attempt_id, send_after=utc_now() - timedelta(seconds=1))
     dispatcher.run_once()
     dispatcher.run_once()
-    assert [job["attempt_id"] for _, job, _ in broker.sent] == [replay.attempt_id] * 2
+    assert [attempt_id for attempt_id, _ in broker.sent] == [replay.attempt_id] * 2
 
 
 def test_a_lost_attempt_is_replaced_in_its_place_and_sent_in_the_same_round(
@@ -243,9 +263,8 @@ def test_a_lost_attempt_is_replaced_in_its_place_and_sent_in_the_same_round(
     replay.change(first, lease_expires_at=utc_now() - LATE)
     dispatcher.run_once()
 
-    ((_, job, _),) = broker.sent
-    assert job["verification_id"] == replay.verification_id
-    assert job["attempt_id"] == replay.attempt_id != first
+    assert broker.sent == [(replay.attempt_id, "w-1")]
+    assert replay.attempt_id != first
     assert [a["state"] for a in replay.view()["attempts"]] == ["lost", "queued"]
 
 

@@ -11,9 +11,7 @@ from finishline.rules.verification.duel import SIDES
 from finishline.rules.verification.job import in_turn
 from finishline.rules.verification.messages import Failure
 from server.base.models import BenchmarkDefinition, Pool, Submission, User, Verification
-from server.verifications.queue_order import take_due
 from tests.support.build import seal_of
-from tests.support.workers import say_hello
 
 
 @pytest.fixture
@@ -98,19 +96,16 @@ def test_it_is_sealed_before_its_first_run(ask, two, client):
     assert client.get(f"/api/v1/verifications/{view['id']}").json() == view
 
 
-def test_job_trains_each_side_with_its_own_settings(duel, client, database, walter):
-    say_hello(client, walter)
-    with database.write() as session:
-        (sending,) = take_due(session, alive_seconds=20.0)
-
-    job = sending.job
-    assert (job.purpose, job.control_points) == ("duel", [])
-    assert {training.stop_at for training in job.trainings} == {"target"}
-    sizes = [training.settings["batch_size"] for training in job.trainings]
+def test_job_trains_each_side_with_its_own_settings(duel):
+    job = duel.claim().json()["job"]
+    trainings = job["trainings"]
+    assert (job["purpose"], job["control_points"]) == ("duel", [])
+    assert {training["stop_at"] for training in trainings} == {"target"}
+    sizes = [training["settings"]["batch_size"] for training in trainings]
     assert sizes[:4] == [128.0, 64.0, 64.0, 128.0]
-    assert {training.settings["momentum"] for training in job.trainings} == {0.9}
-    assert (job.seeds[::2], len(set(job.seeds))) == (job.seeds[1::2], 5)
-    assert sending.queue == "replay.walter-1"
+    assert {training["settings"]["momentum"] for training in trainings} == {0.9}
+    seeds = [training["seed"] for training in trainings]
+    assert (seeds[::2], len(set(seeds))) == (seeds[1::2], 5)
 
 
 def test_challenger_wins_after_ten_pairs(duel, two, train, client):

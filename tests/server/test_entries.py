@@ -11,6 +11,7 @@ from finishline.rules.canonical import sha256_of
 from finishline.rules.trainings.package import package_index
 from finishline.rules.verification.job import data_nonce
 from finishline.rules.verification.messages import (
+    WORKER_PROTOCOL,
     BoxWord,
     ReplayEvaluation,
     ReplayReport,
@@ -101,7 +102,7 @@ class Entries:
     def sent(self):
         """The workers that one round of the dispatch sends waiting attempts to."""
         with self.database.write() as session:
-            return [each.queue for each in take_due(session, alive_seconds=60.0)]
+            return [each.worker for each in take_due(session, alive_seconds=60.0)]
 
     def lease(self, submission_id):
         """Claim the waiting attempt of an entry, as the worker it was sent to."""
@@ -109,7 +110,7 @@ class Entries:
         send_to(self.database, attempt_id, WORKER_SYSTEM.worker)
         answer = self.client.post(
             f"/api/v1/attempts/{attempt_id}/claim",
-            json={"worker": WORKER_SYSTEM.worker, "hardware_class": "cpu-test"},
+            json={"worker": WORKER_SYSTEM.worker, "protocol": WORKER_PROTOCOL},
             headers=self.worker.headers,
         )
         assert answer.status_code == 200, answer.text
@@ -234,7 +235,7 @@ def test_a_package_is_measured_and_ranks(entries, alice, olivia, client):
 
 def test_a_worker_gets_package_and_nonces_with_its_lease_alone(entries, alice, client, database):
     entry = entries.hand_in(alice).json()
-    assert entries.sent() == ["replay.walter-1"]
+    assert entries.sent() == ["walter-1"]
     lease = entries.lease(entry["id"])
     path = f"/api/v1/attempts/{lease['attempt_id']}/training"
 
@@ -243,7 +244,8 @@ def test_a_worker_gets_package_and_nonces_with_its_lease_alone(entries, alice, c
     with database.read() as session:
         verification = session.get_one(Verification, entries.measurement(entry["id"]))
         entropy = bytes.fromhex(verification.nonce)
-    assert grant["data_nonces"] == [data_nonce(entropy, index).hex() for index in range(6)]
+    nonces = [each["data_nonce"] for each in lease["job"]["trainings"]]
+    assert nonces == [data_nonce(entropy, index).hex() for index in range(6)]
     (package,) = grant["packages"].values()
     assert package["files"] == {name: text.decode() for name, text in FILES.items()}
     assert (package["environment_sha256"], package["factors"]) == (
@@ -403,8 +405,7 @@ def test_a_repeated_run_shows_or_strikes_the_word_deterministic_and_counts_for_n
     made = entries.hand_in(alice, DETERMINISTIC).json()
     assert made["package"]["determinism"] == "not checked"
     lease = entries.lease(made["id"])
-    path = f"/api/v1/attempts/{lease['attempt_id']}/training"
-    nonces = client.get(path, headers=claim_headers(lease)).json()["data_nonces"]
+    nonces = [each["data_nonce"] for each in lease["job"]["trainings"]]
     with database.read() as session:
         seeds = session.get_one(Attempt, lease["attempt_id"]).verification.seeds
     assert (len(seeds), seeds[6], nonces[6]) == (7, seeds[0], nonces[0])

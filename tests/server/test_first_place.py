@@ -68,8 +68,7 @@ def fight(job, challenger, holder, *, qualities=None, system=WORKER_SYSTEM):
         own = qualities if is_challenger else None
         (run,) = build_report([seed], seconds_per_epoch=pace, qualities=own).runs
         runs.append(replace(run, index=index))
-    worker = {"worker": system.worker, "hardware_class": system.hardware_class}
-    lease = job.claim(**worker).json()
+    lease = job.claim(worker=system.worker).json()
     answer = job.report(lease, replace(build_report([]), runs=runs, system=system))
     assert answer.status_code == 200, answer.text
     return job.view()

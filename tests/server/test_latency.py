@@ -8,10 +8,9 @@ from sqlalchemy import select
 
 from finishline.rules.verification.messages import Absence, BackendLatency
 from server.base.models import Attempt, Submission, User, Verification, WorkerRow
-from server.verifications.dispatch import take_due
 from server.verifications.jobs import why_over_limit
 from tests.support.build import send_entry
-from tests.support.workers import greet_as_servers, say_hello
+from tests.support.workers import greet_as_servers
 
 SUBMISSIONS = "/api/v1/submissions"
 BOARD = "/api/v1/leaderboards/digits"
@@ -93,21 +92,15 @@ def finish(measured, make_report, *latency, **system):
     return measured.report(measured.claim().json(), report)
 
 
-def test_a_latency_is_one_sealed_run_whose_job_says_how_to_measure(
-    measured, database, client, walter, make_report
-):
+def test_a_latency_is_one_sealed_run_whose_job_says_how_to_measure(measured, database):
     view = measured.view()
     assert (view["kind"], view["runs_planned"], view["seeds"]) == ("latency", 1, None)
     assert (view["control_points"], view["backends"], view["reason"]) == ([], [], "a record")
-    say_hello(client, walter)
-    with database.write() as session:
-        (sending,) = take_due(session, alive_seconds=20.0)
+    with database.read() as session:
         limit = session.get_one(Verification, measured.verification_id).limit_seconds
-
-    assert sending.job.purpose == "latency"
-    assert sending.job.latency is not None
-    assert sending.job.latency.items == 1000
-    assert (sending.queue, limit) == ("replay.walter-1", 60 + 240 + 60)
+    job = measured.claim().json()["job"]
+    assert (job["purpose"], job["latency"]["items"]) == ("latency", 1000)
+    assert limit == 60 + 240 + 60
 
 
 def test_a_claim_the_worker_confirms_is_verified_and_stands_on_the_board(

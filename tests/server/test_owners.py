@@ -49,10 +49,10 @@ def drawn(replay):
     found = set()
     for _ in range(20):
         with replay.database.write() as session:
-            found.update(one.queue for one in take_due(session, alive_seconds=20.0))
-            session.get_one(Attempt, replay.attempt_id).sent_to = None
-            session.get_one(Attempt, replay.attempt_id).sends = 0
-    return {queue.removeprefix("replay.") for queue in found}
+            found.update(one.worker for one in take_due(session, alive_seconds=20.0))
+            attempt = session.get_one(Attempt, replay.attempt_id)
+            attempt.sent_to, attempt.send_after = None, attempt.created_at
+    return found
 
 
 def test_nobody_replays_a_board_where_they_compete_while_another_can(
@@ -94,7 +94,6 @@ def test_a_failed_attempt_does_not_go_back_to_that_owner_while_there_is_another(
                 number=2,
                 state="queued",
                 fence=0,
-                sends=0,
                 send_after=attempt.send_after,
                 created_at=attempt.created_at,
                 asked_at=attempt.asked_at,
@@ -221,7 +220,7 @@ def sent(database):
 
     def choose():
         with database.write() as session:
-            return [sending.queue for sending in take_due(session, alive_seconds=20.0)]
+            return [one.worker for one in take_due(session, alive_seconds=20.0)]
 
     return choose
 
@@ -256,7 +255,7 @@ def test_a_paused_worker_hears_of_it_takes_nothing_and_is_shown_with_who_and_why
         "roof_wanted": False,
         "unconfirmed": False,
     }
-    assert sent() == ["replay.walter-1"]
+    assert sent() == ["walter-1"]
     shown = order(f"{WORKER}/pause").json()["worker"]
     assert (shown["state"], shown["held_by"], shown["held_because"]) == (
         "paused",
@@ -280,7 +279,7 @@ def test_a_paused_worker_hears_of_it_takes_nothing_and_is_shown_with_who_and_why
     assert "is paused" in waits["waiting"][0]["why_unknown"]
 
     hello("walter-2")
-    assert sent() == ["replay.walter-2"]  # At once: the refused claim gave it back.
+    assert sent() == ["walter-2"]  # At once: the refused claim gave it back.
     assert order(f"{WORKER}/resume", {}).json()["worker"]["held"] is None
     assert hello().json()["order"] == "work"
     records = client.get("/api/v1/audit", headers=olivia.headers).json()["records"]
@@ -302,5 +301,5 @@ def test_nothing_starts_while_everything_is_paused(replay, order, hello, sent, c
     assert "new fans" in client.get("/workers").text
 
     assert order(f"{QUEUE}/resume", {}).status_code == 200
-    assert sent() == ["replay.walter-1"]
+    assert sent() == ["walter-1"]
     assert replay.claim().status_code == 200

@@ -103,7 +103,7 @@ def test_pairs_have_equal_data_and_a_page(entries, two, duel, client, olivia):
     ).json()
     texts = [each["files"]["train.py"] for each in grant["packages"].values()]
     assert ["second" in text for text in texts] == [True, False]
-    nonces = grant["data_nonces"]
+    nonces = [each["data_nonce"] for each in lease["job"]["trainings"]]
     assert (nonces[::2], len(set(nonces))) == (nonces[1::2], 5)  # The data of a pair are equal.
     assert client.get(f"/verifications/{duel['id']}").status_code == 200
 

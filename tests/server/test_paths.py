@@ -5,7 +5,6 @@ import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -68,13 +67,13 @@ def client(tracer, settings):
 
 @dataclass
 class Broker:
-    """Keeps the jobs that it is given."""
+    """Keeps the ids that it is given."""
 
-    jobs: list[dict[str, Any]] = field(default_factory=list)
+    attempts: list[str] = field(default_factory=list)
 
-    def send_task(self, _name, *, args, **_options):
-        """Keep a job."""
-        self.jobs.append(args[0])
+    def send_attempt(self, attempt_id, _worker):
+        """Keep an id."""
+        self.attempts.append(attempt_id)
 
 
 @pytest.fixture
@@ -89,7 +88,7 @@ def verify(client, olivia, walter, make_report, monkeypatch):
         replay = ask_for_replay(client, services.database, submission_id, **how)
         say_hello(client, walter)
         dispatcher.run_once()
-        grant = replay.claim(broker.jobs[-1]["attempt_id"]).json()
+        grant = replay.claim(broker.attempts[-1]).json()
         report = make_report(replay.seeds())
         for sequence, (_, event) in enumerate(streamed(report)):
             assert replay.post(grant, [{"sequence": sequence, **event}]).status_code == 200

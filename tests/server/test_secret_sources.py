@@ -58,7 +58,7 @@ def test_code_under_an_embargo_goes_to_organisers_workers_alone(entries, alice, 
         with database.write() as session:
             session.get_one(Submission, entry).embargoed = embargoed
             session.execute(update(WorkerRow).values(confirmed_by=confirmed_by))
-            again = {"sent_to": None, "sends": 0, "send_after": Attempt.created_at}
+            again = {"sent_to": None, "send_after": Attempt.created_at}
             session.execute(update(Attempt).values(again))
             session.flush()
             return len(take_due(session, alive_seconds=60))

@@ -17,8 +17,8 @@ from finishline.rules.measurements import (
 from finishline.rules.verification.messages import ReplayReport
 from server.base.database import utc_now
 from server.base.models import Submission, WorkerRow
-from server.verifications.dispatch import take_due
 from server.verifications.proofs import submission_part
+from server.verifications.queue_order import take_due
 from tests.support.workers import WORKER_SYSTEM
 
 WORKERS = "/api/v1/workers"
@@ -391,3 +391,14 @@ def test_a_worker_that_does_not_measure_itself_leaves_the_utilisation_absent(rep
         "the worker has no measured roof to compare with",
     )
     assert first["achieved_flops"] > 0
+
+
+@pytest.mark.parametrize("protocol", [0, 2])
+def test_worker_of_another_protocol_is_refused(protocol, replay, client, walter):
+    body = {"system": asdict(WORKER_SYSTEM), "state": "idle", "protocol": protocol}
+    signed_on = client.post("/api/v1/workers/hello", json=body, headers=walter.headers)
+    for answer in (signed_on, replay.claim(protocol=protocol)):
+        assert answer.status_code == 426
+        assert answer.json()["detail"] == f"This worker speaks protocol {protocol}, expected 1."
+        assert "own version" in answer.json()["hint"]
+    assert client.get(WORKERS).json()["workers"] == []

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from fastapi.testclient import TestClient
 
 from finishline.rules.verification.messages import (
+    WORKER_PROTOCOL,
     ReplayEvaluation,
     ReplayReport,
     ReplayRun,
@@ -150,13 +151,13 @@ class Replay:
         """The latest attempt."""
         return latest_attempt(self.database, self.verification_id)
 
-    def claim(self, attempt_id=None, *, worker="walter-1", hardware_class="cpu-test"):
+    def claim(self, attempt_id=None, *, worker="walter-1", protocol=WORKER_PROTOCOL):
         """Ask for an attempt, the latest if none is named, as the worker it was sent to."""
         wanted = attempt_id or self.attempt_id
         send_to(self.database, wanted, worker)
         return self.client.post(
             f"/api/v1/attempts/{wanted}/claim",
-            json={"worker": worker, "hardware_class": hardware_class},
+            json={"worker": worker, "protocol": protocol},
             headers=self.worker.headers,
         )
 
@@ -220,7 +221,7 @@ def measure(replay, *, hardware_class="cpu-test", seconds_per_epoch=SECONDS_PER_
     worker = f"walter-{hardware_class}"
     system = replace(WORKER_SYSTEM, worker=worker, hardware_class=hardware_class)
     greet_as_servers(replay.database, worker, hardware_class)
-    lease = replay.claim(worker=worker, hardware_class=hardware_class).json()
+    lease = replay.claim(worker=worker).json()
     how = {"system": system, "seconds_per_epoch": seconds_per_epoch} | how
     answer = replay.report(lease, build_report(replay.seeds(), **how))
     assert answer.status_code == 200, answer.text

@@ -122,11 +122,11 @@ class Scenes:
     def work_if_sent(self, worker):
         """Do the next job if the server drew this worker for it."""
         worker.sign_on()
-        job = worker.take(wait=1)
-        if job is not None:
-            lease = worker.lease(job)
+        attempt_id = worker.take(wait=1)
+        if attempt_id is not None:
+            lease = worker.lease(attempt_id)
             worker.sign_on("busy")
-            worker.report(job, lease)
+            worker.report(lease["job"], lease)
 
     def pair(self):
         """Two measured packages, and the second five pairs of their head-to-head."""

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from sqlalchemy import select, update
 
-from finishline.rules.verification.messages import WorkerSystem
+from finishline.rules.verification.messages import WORKER_PROTOCOL, WorkerSystem
 from server.base.database import utc_now
 from server.base.models import Attempt, WorkerRow
 from tests.support.services import services_of
@@ -36,7 +36,7 @@ def send_to(database, attempt_id, worker):
         session.execute(
             update(Attempt)
             .where(Attempt.id == attempt_id, Attempt.state == "queued", Attempt.sent_to.is_(None))
-            .values(sent_to=worker, sends=Attempt.sends + 1)
+            .values(sent_to=worker)
         )
 
 
@@ -51,10 +51,13 @@ def greet_as_servers(database, name, hardware_class="cpu-test"):
         session.merge(row)
 
 
-def say_hello(client, person, *, state="idle", box=None, confirmed=True, database=None, **system):
+def say_hello(
+    client, person, *, state="idle", polls=False, box=None, confirmed=True, database=None, **system
+):
     """Say hello as a person's worker, which the server confirms if it is new."""
     database = database or services_of(client).database
     body = {"system": asdict(replace(WORKER_SYSTEM, **system)), "state": state}
+    body |= {"protocol": WORKER_PROTOCOL, "polls": polls}
     name = body["system"]["worker"]
     with database.read() as session:
         new = session.get(WorkerRow, name) is None

@@ -8,6 +8,7 @@ import copy
 import time
 
 from finishline.rules.run import Ledger
+from finishline.rules.verification.messages import WORKER_PROTOCOL
 from tests.support.run_logs import (
     CLAIM,
     DIGITS,
@@ -158,6 +159,7 @@ class Worker:
     def sign_on(self, state="idle"):
         """Tell the server that the worker is alive."""
         hello = {"system": self.system, "state": state, "box": self.box}
+        hello |= {"protocol": WORKER_PROTOCOL, "polls": True}
         return self.world.post("/workers/hello", hello, by=self.by)
 
     def confirm(self):
@@ -168,16 +170,16 @@ class Worker:
         return self
 
     def take(self, wait=15):
-        """The next job of this worker, or None."""
+        """The id of the next attempt of this worker, or None."""
         path = f"/workers/{self.name}/next"
         answer = self.world.request("POST", path, by=self.by, params={"wait": wait}, json={})
         assert answer.is_success, answer.text
-        return answer.json() if answer.content else None
+        return answer.json()["attempt_id"] if answer.content else None
 
-    def lease(self, job):
-        """Take a job for this worker alone."""
-        body = {"worker": self.name, "hardware_class": self.system["hardware_class"]}
-        return self.world.post(f"/attempts/{job['attempt_id']}/claim", body, by=self.by)
+    def lease(self, attempt_id):
+        """Take an attempt, with its job, for this worker alone."""
+        body = {"worker": self.name, "protocol": WORKER_PROTOCOL}
+        return self.world.post(f"/attempts/{attempt_id}/claim", body, by=self.by)
 
     def send(self, lease, path, body):
         """Post to an attempt that this worker leases."""
@@ -192,9 +194,10 @@ class Worker:
         """Take the next job and lease it, after those that the server asks for by itself."""
         while True:
             self.sign_on()
-            job = self.take()
-            assert job is not None, "no job came"
-            lease = self.lease(job)
+            attempt_id = self.take()
+            assert attempt_id is not None, "no attempt came"
+            lease = self.lease(attempt_id)
+            job = lease["job"]
             self.sign_on("busy")
             asked = self.world.verification(job["verification_id"])
             if asked["reason"] not in BY_THE_SERVER:
@@ -204,8 +207,9 @@ class Worker:
     def rest(self):
         """Do what the server asks for by itself, until nothing waits."""
         self.sign_on()
-        while (job := self.take(wait=3)) is not None:
-            self.report(job, self.lease(job), pace=0.001)
+        while (attempt_id := self.take(wait=3)) is not None:
+            lease = self.lease(attempt_id)
+            self.report(lease["job"], lease, pace=0.001)
 
     def work(self, **how):
         """Take the next job and report it; the id of the verification."""

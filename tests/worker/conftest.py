@@ -3,7 +3,7 @@
 import json
 import sys
 import threading
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -116,6 +116,7 @@ class FakeServer:
     fence_headers: list[tuple[str, str | None]] = field(default_factory=list)
     lease_seconds: float = 4.0
     fence: int = 1
+    job: ReplayJob | None = None  # Of the next lease.
     changed: threading.Condition = field(default_factory=threading.Condition)
 
     def answer_to(self, kind):
@@ -127,6 +128,7 @@ class FakeServer:
             "fence": self.fence,
             "token": "attempt-token",
             "lease_seconds": self.lease_seconds,
+            "job": self.job and asdict(self.job),
         }
         return 200, {"claim": grant, "evaluations": {"proceed": True, "reason": None}}.get(kind, {})
 

@@ -108,16 +108,12 @@ class FakeSelfCheck:
 
     def __init__(self):
         self.off = set()
-        self.fit = True
         self.moments = []
 
     def check(self, moment, *, attempt_id=None):
         self.moments.append((moment, attempt_id))
         answer = OFF if moment in self.off else ProbeAnswer()
         return Checked(Canary(100.0, "numpy", "best"), answer)
-
-    def is_fit(self):
-        return self.fit
 
 
 @pytest.fixture
@@ -145,8 +141,9 @@ def reports(server_client, fake_server, system, host, checks):
     """Makes an attempt; its reports."""
 
     def make(job):
+        fake_server.job = job
         replay(
-            job,
+            job.attempt_id,
             server=server_client,
             system=system,
             host=host,
@@ -184,14 +181,6 @@ def test_a_worker_that_is_off_afterwards_reports_its_runs_and_says_so(
     assert [run["status"] for run in report["runs"]] == ["reached"]
     assert report["drift"].startswith("5.0 % slower")
     assert report["failure"] is None
-
-
-def test_a_worker_that_is_out_does_not_ask_for_an_attempt(
-    reports, make_job, self_check, fake_server
-):
-    self_check.fit = False
-    assert reports(make_job()) == []
-    assert fake_server.posts == []
 
 
 def test_a_training_with_the_same_settings_is_audited_once(checks, make_job, audits):

@@ -13,26 +13,20 @@ import pytest
 
 from finishline.client.transport import FinishlineError
 from finishline.rules.verification.messages import (
-    REPLAY_TASK,
     BatchAnswer,
-    ClaimRequest,
     EvaluationBatch,
     FailureCode,
     Lease,
     ReplayEvent,
     ReplayReport,
 )
-from worker.app import make_app
 from worker.failures import death_of_child, failure
 from worker.link import HelloThread, WorkerLink
 from worker.outbox import Outbox
-from worker.settings import FORMATTERS
+from worker.settings import FORMATTERS, attempt_in_logs
 from worker.state import WorkerState, guard_stop
 
-GRANT = Lease(attempt_id="attempt-1", fence=1, token="attempt-token", lease_seconds=0.5)
-
-
-CLAIM = ClaimRequest(worker="grace", hardware_class="cpu-test")
+GRANT = Lease("attempt-1", fence=1, token="attempt-token", lease_seconds=0.5, job=None)
 
 
 @pytest.fixture
@@ -65,11 +59,14 @@ def talk():
         client.__exit__(None, None, None)
 
 
-def granted():
-    return httpx2.Response(
-        200,
-        json={"attempt_id": "attempt-1", "fence": 3, "token": "secret", "lease_seconds": 8},
-    )
+@pytest.fixture
+def lease(make_job):
+    return Lease("attempt-1", fence=3, token="secret", lease_seconds=8.0, job=make_job())
+
+
+@pytest.fixture
+def granted(lease):
+    return httpx2.Response(200, json=asdict(lease))
 
 
 @pytest.mark.parametrize(
@@ -78,22 +75,22 @@ def granted():
      httpx2.Response(429)],
     ids=["refused", "timeout", "503", "429"],
 )  # fmt: skip
-def test_a_server_in_trouble_is_asked_again_with_growing_waits(talk, trouble):
+def test_a_server_in_trouble_is_asked_again_with_growing_waits(talk, trouble, lease, granted):
     waits = []
-    client, requests = talk(trouble, trouble, trouble, granted(), waits=waits)
-    assert client.claim("attempt-1", CLAIM) == Lease("attempt-1", 3, "secret", 8.0)
+    client, requests = talk(trouble, trouble, trouble, granted, waits=waits)
+    assert client.claim("attempt-1", "grace") == lease
     assert len(requests) == 4
     assert waits == sorted(waits)
     assert waits[-1] > waits[0] > 0
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_a_server_that_asks_for_a_pause_gets_it_as_long_as_a_try_is_left(talk, status):
+def test_a_server_that_asks_for_a_pause_gets_it_as_long_as_a_try_is_left(talk, granted, status):
     waits = []
     busy = httpx2.Response(status, headers={"Retry-After": "3"})
     far = httpx2.Response(status, headers={"Retry-After": "3600"})
-    client, requests = talk(busy, far, granted(), waits=waits)
-    client.claim("attempt-1", CLAIM)
+    client, requests = talk(busy, far, granted, waits=waits)
+    client.claim("attempt-1", "grace")
     assert len(requests) == 3
     assert waits[0] == 3
     assert 14 < waits[1] <= 15  # Half of the 30 s that a claim is tried for.
@@ -103,7 +100,7 @@ def test_a_server_that_asks_for_a_pause_gets_it_as_long_as_a_try_is_left(talk, s
 def test_a_refusal_is_not_asked_again_and_carries_the_servers_sentence(talk, status):
     client, requests = talk(httpx2.Response(status, json={"detail": "no such attempt"}))
     with pytest.raises(FinishlineError, match="no such attempt"):
-        client.claim("attempt-1", CLAIM)
+        client.claim("attempt-1", "grace")
     assert len(requests) == 1
 
 
@@ -141,34 +138,33 @@ def test_worker_says_hello_at_once_repeatedly_and_when_it_stops(fake_server, ser
 
 @pytest.fixture
 def say(talk, system, caplog):
-    """Says one hello for each answer; the worker's state after each."""
+    """Says one hello for each answer; why the server refuses the worker, None if it does not."""
     caplog.set_level("INFO", logger="worker.link")
 
     def say(*answers):
         client, _ = talk(*answers)
-        state, states = WorkerState(), []
+        state = WorkerState()
         hello = HelloThread(client, system, state)
         for _ in answers:
             hello._say()
-            states.append((state.paused, state.takes_nothing, state.refused))
-        return states
+        return state.refused
 
     return say
 
 
 def test_a_server_that_is_away_is_logged_once_and_again_when_it_is_back(say, caplog):
     away = httpx2.ConnectError("refused")
-    say(away, away, httpx2.Response(204), httpx2.Response(204))
+    well = httpx2.Response(200, json={})
+    say(away, away, well, well)
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
 
 
 def test_a_hello_brings_an_organisers_order_and_takes_it_back(say, caplog):
     pause = {"order": "pause", "why": "paused by olivia: new fans"}
     work = {"order": "work", "why": None}
-    # A server of the version before answers nothing, which is no order.
-    answers = [*(httpx2.Response(200, json=order) for order in (pause, work)), httpx2.Response(204)]
-    assert [state[:2] for state in say(*answers)] == [(True, True), (False, False), (False, False)]
-    assert "asked to pause: paused by olivia: new fans" in caplog.text
+    say(*(httpx2.Response(200, json=order) for order in (pause, pause, work, work)))
+    told = ["asked to pause: paused by olivia: new fans", "asked to work"]
+    assert caplog.messages == told
 
 
 def test_an_unconfirmed_worker_says_once_that_it_waits_for_an_organiser(say, system, caplog):
@@ -178,9 +174,9 @@ def test_an_unconfirmed_worker_says_once_that_it_waits_for_an_organiser(say, sys
     assert [command in each for each in caplog.messages] == [True, False]
 
 
-@pytest.mark.parametrize("status", [401, 422])
+@pytest.mark.parametrize("status", [401, 422, 426])
 def test_a_refused_hello_ends_the_worker_with_the_servers_sentence(say, caplog, status):
-    [(_, _, refused)] = say(httpx2.Response(status, json={"detail": "This is no worker."}))
+    refused = say(httpx2.Response(status, json={"detail": "This is no worker."}))
     assert refused.startswith("This is no worker. This worker ends")
     assert refused in caplog.text
 
@@ -320,15 +316,9 @@ def line(formatter, message="two\nlines"):
 
 
 def test_lines_name_the_attempt_until_it_is_over(make_job):
-    seen, job = [], make_job()
-    app = make_app(
-        "memory://",
-        name="grace",
-        make_attempt=lambda _: seen.extend(line(FORMATTERS[kind]()) for kind in ("json", "text")),
-        state=WorkerState(),
-    )
-    app.tasks[REPLAY_TASK](asdict(job))
-    inside, text = json.loads(seen[0]), seen[1]
+    job = make_job()
+    with attempt_in_logs(job):
+        inside, text = json.loads(line(FORMATTERS["json"]())), line(FORMATTERS["text"]())
     outside = json.loads(line(FORMATTERS["json"]()))
 
     assert (inside["attempt_id"], inside["verification_id"]) == (

@@ -23,9 +23,10 @@ def state():
 
 
 @pytest.fixture
-def make_attempt(server_client, system, host, state):
+def make_attempt(server_client, fake_server, system, host, state):
     def make_attempt(job):
-        replay(job, server=server_client, system=system, host=host, state=state)
+        fake_server.job = job
+        replay(job.attempt_id, server=server_client, system=system, host=host, state=state)
 
     return make_attempt
 
@@ -35,7 +36,7 @@ def test_attempt_is_claimed_trained_and_reported(make_attempt, fake_server, make
     fake_server.fence = 7
     make_attempt(make_job("climb", seeds=(11, 12)))
     [claim] = fake_server.bodies("claim")
-    assert claim == {"worker": "grace", "hardware_class": "cpu-test"}
+    assert claim == {"worker": "grace", "protocol": 1}
     [report] = fake_server.bodies("report")
     assert (report["failure"], report["system"]["worker"]) == (None, "grace")
     assert [(run["status"], run["seed"]) for run in report["runs"]] == [

@@ -132,18 +132,6 @@ def test_a_worker_is_off_after_three_bad_readings(self_check, server, answers, d
     assert len(server.probes) == asked
 
 
-def test_a_worker_that_is_out_measures_again_before_it_takes_work(self_check, server):
-    check = self_check()
-    assert check.is_fit()
-    assert server.probes == []
-    server.answers = [OFF]
-    check.check("after")
-    assert not check.is_fit()
-    server.answers = [ProbeAnswer()]
-    assert check.is_fit()
-    assert server.probes[-1].moment == "recheck"
-
-
 def test_a_canary_that_fails_takes_no_worker_out(self_check, server, measure):
     measure.answers["worker.canary"] = None
     assert self_check().check("before").canary is None
@@ -193,10 +181,9 @@ def test_a_worker_that_is_out_measures_again_while_it_is_idle(self_check, server
     assert {probe.moment for probe in server.probes[3:]} == {"recheck"}
 
 
-def test_a_worker_that_measures_nothing_is_always_fit(self_check, server, measure):
+def test_a_worker_that_measures_nothing_asks_nobody(self_check, server, measure):
     with self_check(extent="off") as check:
         assert check.check("before").canary is None
-        assert check.is_fit()
     assert (server.probes, measure.orders) == ([], [])
 
 

@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 
 import worker.__main__
-from worker.app import make_app
 from worker.child_process import Host
+from worker.intake import make_app
 from worker.link import HELLO_SECONDS, HelloThread
 
 CHILD = (sys.executable, str(Path(__file__).with_name("child_with_fakes.py")))

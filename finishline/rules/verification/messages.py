@@ -16,7 +16,8 @@ from finishline.rules.measurements import (
     RunTelemetry,
 )
 
-REPLAY_TASK = "finishline.replay"  # The Celery task name: neither side imports the other.
+WORKER_PROTOCOL = 1  # Of sign-ons and leases. Those of older workers have none.
+REPLAY_TASK = "worker.replay"  # The Celery task name: neither side imports the other.
 FENCE_HEADER = "Finishline-Fence"  # Carries a claim's fence with every post of that claim.
 
 WorkerWord = Literal["idle", "busy", "draining", "stopping"]
@@ -117,9 +118,9 @@ class Training:
     """One training of a job, from `seed` with `settings` over the reference's defaults.
 
     `package` is a reference, or the SHA-256 of a code submission. Its data are drawn from
-    `data_nonce`, 64 hex digits that no worker sees before its lease. `stop_at` "end" trains every
-    epoch, past the target. `measure` lists the figures to take. "control" is the quality on data
-    for which public answers are worthless, "repeat" compares predictions with the first training.
+    `data_nonce`, 64 hex digits. `stop_at` "end" trains every epoch, past the target. `measure`
+    lists the figures to take. "control" is the quality on data for which public answers are
+    worthless, "repeat" compares predictions with the first training.
     """
 
     package: str
@@ -148,7 +149,7 @@ class Training:
 
 @dataclass(frozen=True)
 class ReplayJob:
-    """One attempt at a job: complete, so that a worker needs no other source.
+    """One attempt at a job. A worker sees it once it has the lease.
 
     `trainings` are made in order. `control_points` is empty where the configuration has no band.
     `clock` and `division` say which seconds count.
@@ -176,11 +177,18 @@ class ReplayJob:
 
 
 @dataclass(frozen=True)
+class NextAttempt:
+    """The attempt that a worker was drawn for, which it may lease."""
+
+    attempt_id: str
+
+
+@dataclass(frozen=True)
 class ClaimRequest:
-    """A worker asks for an attempt."""
+    """A worker asks for the lease of an attempt, in the protocol that it speaks."""
 
     worker: str
-    hardware_class: str
+    protocol: int = 0
 
 
 @dataclass(frozen=True)
@@ -194,6 +202,7 @@ class Lease:
     fence: int
     token: str
     lease_seconds: float
+    job: ReplayJob
 
 
 @dataclass(frozen=True)
@@ -211,12 +220,11 @@ class PackageContent:
 class TrainingGrant:
     """Everything else that a worker with a lease needs to train code submissions in a sandbox.
 
-    `packages` are by the name in their trainings, `data_nonces` by the index of the training.
-    `task_files` has the SHA-256 of each file of the task. `prepare_seconds` are processor time.
+    `packages` are by the name in their trainings. `task_files` has the SHA-256 of each file of the
+    task. `prepare_seconds` are processor time.
     """
 
     packages: dict[str, PackageContent]
-    data_nonces: list[str]
     task_files: dict[str, str]
     run_seconds: float
     prepare_seconds: float
@@ -412,12 +420,15 @@ class BoxWord:
 class WorkerHello:
     """A worker is alive: sent at the start, every few seconds, and when it has become free.
 
-    A "draining" worker was stopped by its own operator and finishes its attempt.
+    A "draining" worker was stopped by its own operator and finishes its attempt. A worker without
+    a broker `polls` for its attempts.
     """
 
     system: WorkerSystem
     state: WorkerWord
     box: BoxWord = BoxWord()
+    polls: bool = False
+    protocol: int = 0
 
 
 @dataclass(frozen=True)

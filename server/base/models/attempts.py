@@ -48,7 +48,6 @@ class Attempt(Base):
     token_sha256: Mapped[str | None] = mapped_column(String(64), unique=True)
     worker: Mapped[str | None] = mapped_column(String(200))
     claimed_by: Mapped[int | None] = mapped_column(ForeignKey("tokens.id"))
-    sends: Mapped[int]
     send_after: Mapped[datetime]
     created_at: Mapped[datetime]
     started_at: Mapped[datetime | None]

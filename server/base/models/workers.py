@@ -13,12 +13,10 @@ class WorkerRow(Base):
     """A worker that said hello, and when it last did. Its name is its user's from then on.
 
     `drift` is the sentence that says why it is out, since `drifted_at`: its canary is off its own
-    baseline, which is of readings after `baseline_since`. `held` is "paused" where an
-    organiser or a rule of the server said so: by whom, since when and why.
-    It is `confirmed_by` an organiser, or by the server's own administration where that is None.
-    `box` is a BoxWord: whose
-    packages it trains, and in which environments; None of a worker of an earlier version. One that
-    asked the server itself for work last did so at `pulled_at`.
+    baseline, which is of readings after `baseline_since`. `held` is "paused" where an organiser or
+    a rule of the server said so: by whom, since when and why. It is `confirmed_by` an organiser, or
+    by the server's own administration where that is None. `box` is a BoxWord: whose packages it
+    trains, and in which environments. A worker without a broker `polls` the server.
     """
 
     __tablename__ = "workers"
@@ -40,7 +38,7 @@ class WorkerRow(Base):
     confirmed_at: Mapped[datetime | None]
     confirmed_by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     box: Mapped[dict[str, Any] | None]
-    pulled_at: Mapped[datetime | None]
+    polls: Mapped[bool] = mapped_column(default=False)
 
 
 class HardwareClassRow(Base):

@@ -211,7 +211,7 @@ def test_a_claim_keeps_the_accelerators_of_its_worker(
     send_to(database, attempt_id, "walter-1")
     claim = client.post(
         f"/api/v1/attempts/{attempt_id}/claim",
-        json={"worker": "walter-1", "hardware_class": "gpu-h200"},
+        json={"worker": "walter-1", "protocol": 1},
         headers=walter.headers,
     )
     assert claim.status_code == 200, claim.text

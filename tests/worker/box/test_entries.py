@@ -38,7 +38,6 @@ def grant(code=None, **changes):
     )
     found = TrainingGrant(
         packages={PACKAGE_PREFIX + "a" * 64: package},
-        data_nonces=["11" * 32, "33" * 32],
         task_files={"task.py": hashlib.sha256(TASK.read_bytes()).hexdigest()},
         run_seconds=30,
         prepare_seconds=20,
@@ -53,12 +52,15 @@ def grant(code=None, **changes):
 def train(fake_server, server_client, system, host, make_job):
     """Makes an attempt of two runs with a grant; the report, None without one."""
 
-    def make(granted, *, control=False, repeat=None):
+    def make(granted, *, control=False, repeat=None, nonces=("11" * 32, "33" * 32)):
         fake_server.lease_seconds = 20.0
         fake_server.answers["training"] = [(200, asdict(granted))]
         job = make_job("climb", seeds=(11, 12))
         name = next(iter(granted.packages))
-        trainings = [replace(each, package=name, settings={}) for each in job.trainings]
+        trainings = [
+            replace(each, package=name, settings={}, data_nonce=nonce)
+            for each, nonce in zip(job.trainings, nonces, strict=True)
+        ]
         if control:
             trainings[-1] = replace(trainings[-1], measure=("control",))
         if repeat is not None:
@@ -72,7 +74,8 @@ def train(fake_server, server_client, system, host, make_job):
             clock="mlperf",
             division="open",
         )
-        replay(job, server=server_client, system=system, host=host, state=WorkerState())
+        fake_server.job = job
+        replay("attempt-1", server=server_client, system=system, host=host, state=WorkerState())
         reports = fake_server.bodies("report")
         return TypeAdapter(ReplayReport).validate_python(reports[-1]) if reports else None
 
@@ -146,7 +149,7 @@ def train(prepared, data, seed):
 def test_a_repeat_of_equal_seed_and_data_tells_chance_of_a_package_s_own(train, own_chance):
     code = BY_SEED.format(" + random.SystemRandom().randrange(2**60)" if own_chance else "")
 
-    report = train(grant(code, data_nonces=["11" * 32] * 2), repeat=11)
+    report = train(grant(code), repeat=11, nonces=["11" * 32] * 2)
 
     assert [run.seed for run in report.runs] == [11, 11]
     one, other = (run.evaluations[0].predictions_sha256 for run in report.runs)

@@ -1,0 +1,168 @@
+"""How the id of an attempt reaches this worker: by a task of Celery, or in the answer to a poll.
+
+The server drew this worker for the attempt. Both ways call one function with the id, which leases
+the attempt and makes it. The server draws again what nobody leased, and grants each lease once, so
+an id may be lost, come late or come twice.
+"""
+
+import logging
+import signal
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from celery import Celery
+from celery.signals import worker_shutting_down
+
+from finishline.client.transport import FinishlineError
+from finishline.periodic import PeriodicThread
+from finishline.rules.verification.messages import REPLAY_TASK, queue_of, unacked_keys
+from worker.link import WorkerLink
+from worker.state import WorkerState, end_process
+
+log = logging.getLogger(__name__)
+
+# Leases an attempt and makes it; whether this worker got the lease.
+MakeAttempt = Callable[[str], bool]
+
+LOOK_SECONDS = 0.5
+BROKER_RETRIES = 60
+SOCKET_SECONDS = 15.0
+WAIT_SECONDS = 20.0
+PAUSE_SECONDS = 1.0
+
+
+def make_app(broker_url: str, *, name: str, make_attempt: MakeAttempt) -> Celery:
+    """The application of a worker, whose one task makes an attempt."""
+    app = Celery("finishline", broker=broker_url, set_as_current=False)
+    app.conf.update(
+        task_ignore_result=True,
+        # One task runs at a time. With a limit here, a message whose acknowledgement failed would
+        # keep all further ones away.
+        worker_prefetch_multiplier=0,
+        worker_enable_remote_control=False,
+        worker_hijack_root_logger=False,
+        worker_redirect_stdouts=False,
+        broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=BROKER_RETRIES,
+        # A broker that is full, or a replica for a moment, takes messages again later.
+        broker_channel_error_retry=True,
+        # A broker on a vanished host closes no connection: without a limit a worker waits on it.
+        broker_transport_options={"socket_timeout": SOCKET_SECONDS} | unacked_keys(name),
+        accept_content=["json"],
+    )
+
+    def replay(attempt_id: str) -> None:
+        make_attempt(attempt_id)
+
+    app.task(name=REPLAY_TASK, shared=False)(replay)
+    return app
+
+
+def run_celery(
+    app: Celery, *, name: str, state: WorkerState, stop_grace_seconds: float = 0.0
+) -> int:
+    """Make the attempts that Celery's tasks name until told to stop; returns the exit code.
+
+    SIGTERM and Ctrl-C let the attempt under way go on for the grace, and a second one or the end of
+    the grace ends its training at once and reports it as stopped.
+    """
+
+    def note_shutdown(**_: Any) -> None:
+        state.leave(stop_grace_seconds)
+
+    def end_at_limit() -> None:
+        if state.is_done and not state.busy:
+            log.info("at its limit: ending")
+            limits.end()
+            end_process()
+
+    limits = PeriodicThread("limits", LOOK_SECONDS, end_at_limit)
+    worker_shutting_down.connect(note_shutdown, weak=False)
+    try:
+        worker = app.Worker(
+            hostname=f"finishline@{name}",
+            pool="solo",
+            concurrency=1,
+            queues=[queue_of(name)],
+            loglevel="INFO",
+            without_gossip=True,
+            without_mingle=True,
+            without_heartbeat=True,
+        )
+        with limits:
+            worker.start()
+    finally:
+        worker_shutting_down.disconnect(note_shutdown)
+    return state.exit_code or int(worker.exitcode or 0)
+
+
+class _StoppedError(BaseException):
+    """Ends a wait for work: a signal came."""
+
+
+class Poller:
+    """Makes one attempt after the other, as the server answers its polls.
+
+    Signals end it as they end `run_celery`.
+    """
+
+    def __init__(
+        self,
+        server: WorkerLink,
+        *,
+        name: str,
+        make_attempt: MakeAttempt,
+        state: WorkerState,
+        stop_grace_seconds: float = 0.0,
+    ) -> None:
+        self._server = server
+        self._name = name
+        self._make_attempt = make_attempt
+        self._state = state
+        self._grace = stop_grace_seconds
+        self._waits = True
+        self._heard = True
+
+    def run(self) -> int:
+        """Work until told to stop, or as long as the state's limits say; the exit code."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._stop)
+        try:
+            while not (self._state.stopping or self._state.is_done or self._state.leave_by):
+                self._step()
+        except _StoppedError:
+            pass
+        return self._state.exit_code
+
+    def _step(self) -> None:
+        attempt_id = self._ask()
+        if attempt_id is None:
+            return
+        self._waits = False
+        made = self._make_attempt(attempt_id)
+        self._waits = True
+        if not made:  # The server would answer the same attempt at once.
+            time.sleep(PAUSE_SECONDS)
+
+    def _ask(self) -> str | None:
+        """The next attempt of this worker, None if there is none yet."""
+        try:
+            seconds = self._state.seconds_left(WAIT_SECONDS)
+            attempt_id = self._server.next(self._name, wait_seconds=seconds)
+        except (FinishlineError, ValueError) as error:
+            if self._heard:
+                log.warning("no work could be asked for: %s", error)
+            self._heard = False
+            time.sleep(PAUSE_SECONDS)
+            return None
+        if not self._heard:
+            log.info("the server answers again")
+        self._heard = True
+        return attempt_id
+
+    def _stop(self, _number: int, _frame: FrameType | None) -> None:
+        self._state.leave(self._grace)
+        if self._waits:
+            raise _StoppedError
