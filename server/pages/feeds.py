@@ -88,7 +88,7 @@ def _records(
     for benchmark_id, records in records_by_benchmark(session, benchmarks).items():
         for division in records.divisions:
             for record in division.records:
-                if record.returned:  # It has its entry.
+                if record.returned or record.ended == "withdrawn":  # The first has its entry.
                     continue
                 time = times_of(
                     session, benchmarks, benchmark_id, division.division, division.evidence

@@ -140,7 +140,7 @@ def test_more_runs_are_asked_for_by_hash_and_count_together(entries, sent, comma
 
     main(["show", made["id"], "--url", site])
     shown = capsys.readouterr().out
-    assert f"package {made['package']['sha256']}, numpy-2.4, MIT" in shown
+    assert f"code submission {made['package']['sha256']}, numpy-2.4, MIT" in shown
     assert "over 10 runs on cpu-test: rank 1 on digits." in shown
 
 
@@ -162,7 +162,7 @@ def test_a_package_to_compare_with_is_fetched_once_its_source_is_published(entri
     made = sent()
     name = f"sha256:{made['package']['sha256']}"
     with ServerClient(site) as server:
-        for asked, said in ((name, "not published yet"), ("sha256:" + "0" * 64, "has no package")):
+        for asked, said in ((name, "not published yet"), ("sha256:" + "0" * 64, "has no code")):
             with pytest.raises(CliError, match=said):
                 fetch_package(server, asked)
         entries.measure(made["id"])

@@ -280,7 +280,9 @@ def test_a_withdrawn_submission_ranks_nowhere_and_stays_readable(
         True,
     )
     assert board(client, "?withdrawn=show&target=90")[first]["rank"] is None
-    for address in ("/feed.atom", "/", "/api/v1/benchmarks/digits/records"):
+    kept = client.get("/api/v1/benchmarks/digits/records").json()["divisions"][0]["records"]
+    assert (kept[0]["submission_id"], kept[0]["ended"]) == (first, "withdrawn")
+    for address in ("/feed.atom", "/"):
         assert replay.verification_id not in client.get(address).text, address
         assert first not in client.get(address).text, address
     listed = {item["id"]: item for item in client.get("/api/v1/submissions").json()["submissions"]}
