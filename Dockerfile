@@ -31,6 +31,10 @@ COPY examples/ ./examples/
 RUN pip install -c constraints.txt -e ./finishline -e ".[export,s3]" && python -m compileall -q /app
 
 FROM base AS server
+# pg_dump and pg_restore in the version of the database, from PostgreSQL's own packages.
+RUN apt-get update && apt-get install -y --no-install-recommends postgresql-common ca-certificates \
+    && /usr/share/postgresql-common/pgdg/apt.postgresql.org.sh -y \
+    && apt-get install -y --no-install-recommends postgresql-client-18 && rm -rf /var/lib/apt/lists/*
 COPY --from=server-builder /opt/finishline /opt/finishline
 COPY --from=server-builder /app /app
 RUN chown finishline:finishline /app/var

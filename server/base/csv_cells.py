@@ -1,6 +1,6 @@
 """Cells of CSV files that a spreadsheet does not run."""
 
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def csv_cell(value: object) -> object:

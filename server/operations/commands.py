@@ -12,11 +12,10 @@ from pathlib import Path
 
 from server.base.errors import ContentError
 from server.base.services import Services
-from server.operations.backup import Choice, back_up
+from server.operations.backup import Choice, back_up, restore
+from server.operations.copies import Manifest
 from server.operations.export import Wanted, export_everything, export_nightly
 from server.operations.integrity import check_server
-from server.operations.manifest import Manifest
-from server.operations.restore import restore
 
 COMMANDS = frozenset({"export", "backup", "restore", "check"})
 KEEP = 14
@@ -71,11 +70,6 @@ def _add_backup(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     backup.add_argument("path", type=Path, help="the folder of backups; created if missing")
     backup.add_argument("--keep", type=positive, help="number of backups to keep (default: all)")
     backup.add_argument(
-        "--tables",
-        action="store_true",
-        help="write the tables of SQLite as files, which PostgreSQL takes as well",
-    )
-    backup.add_argument(
         "--without-logs",
         action="store_true",
         help="the raw logs are kept safe in another way, such as a bucket's versions",
@@ -106,7 +100,7 @@ def run_export(services: Services, arguments: argparse.Namespace) -> int:
     else:
         wanted = Wanted(arguments.public, arguments.keep_missing)
         manifest = export_everything(services, path, wanted, say)
-    rows = sum(table.rows for table in manifest.tables)
+    rows = sum(manifest.tables.values())
     print_summary(path, manifest, rows=rows, audit_head=asdict(manifest.audit_head))
     return 0
 
@@ -115,7 +109,6 @@ def run_backup(services: Services, arguments: argparse.Namespace) -> int:
     """Add a backup to a folder of backups."""
     choice = Choice(
         logs=not arguments.without_logs,
-        tables=arguments.tables,
         keep_missing=arguments.keep_missing,
         keep=arguments.keep,
     )

@@ -1,47 +1,44 @@
 """Export of a server's public data, or of everything but secrets, for others to study."""
 
-from contextlib import suppress
+import csv
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import date, datetime
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+from sqlalchemy import Boolean, Connection, Date, DateTime, Float, Integer, Select
+
+from finishline.rules.text import count_text
 from server.base.artifacts import ArtifactStore
-from server.base.code_version import code_version
-from server.base.database import moment_text, utc_now
+from server.base.csv_cells import csv_cell
+from server.base.database import moment_text
+from server.base.errors import ContentError
 from server.base.services import Services
 from server.benchmarks.queries import definition_text
 from server.operations.copies import (
-    audit_head,
-    copy_logs,
-    link_from,
-    list_logs,
-    revision_of,
-    snapshot,
-    write_log_list,
-    write_tables,
-)
-from server.operations.folders import (
+    EXPORT_FORMAT,
+    LOGS,
+    Manifest,
     Progress,
+    copy_logs,
     dated_copy,
     dated_folders,
-    now_and_then,
+    moment_of,
+    sign_folder,
     silent,
+    snapshot,
     whole_or_not,
 )
-from server.operations.manifest import (
-    EXPORT_FORMAT,
-    LOG_LIST,
-    FilePart,
-    LogsPart,
-    Manifest,
-    file_part,
-    write_manifest,
-)
-from server.operations.selection import select_export, tables_left_out
-from server.operations.table_files import has_parquet
+from server.operations.selection import LEFT_OUT, NOT_PUBLIC, list_logs, select_export
 from server.verifications.proofs import current_signer
 
-LOGS = "logs"
-BENCHMARKS = "benchmarks"
+TABLES, BENCHMARKS = "tables", "benchmarks"
+# Curves and reports are long: a few hundred rows of them are megabytes.
+ROWS_AT_ONCE = 200
+ROWS_IN_GROUP, BYTES_IN_GROUP = 50_000, 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -68,38 +65,32 @@ def export_everything(
     wanted = wanted or Wanted()
     signer = current_signer(services)
     with whole_or_not(path) as folder:
-        made_at = moment_text(utc_now())
+        (folder / TABLES).mkdir()
+        tables = {}
         with snapshot(services.database) as connection:
-            revision, head = revision_of(connection), audit_head(connection)
-            written = write_tables(
-                connection,
-                select_export(public=wanted.public),
-                folder,
-                parquet=has_parquet(),
-                progress=now_and_then(say, what="tables"),
-            )
-            names = list_logs(connection, public=wanted.public)
-        logs, listed = _write_logs(services.artifacts, folder, names, wanted, say)
-        files = written.files | {LOG_LIST: listed} | _copy_benchmarks(services, folder)
-        manifest = Manifest(
+            for name, query in select_export(public=wanted.public):
+                tables[name] = write_table(connection, query, folder / TABLES / name)
+                say(f"{name}, {count_text(tables[name], 'row')}")
+            moment = moment_of(connection, list_logs(connection, public=wanted.public))
+        target = ArtifactStore(folder / LOGS)
+        copied = copy_logs(
+            moment.logs, services.artifacts, target,
+            earlier=wanted.earlier and wanted.earlier / LOGS, keep_missing=wanted.keep_missing,
+        )  # fmt: skip
+        target.incoming.rmdir()
+        _copy_benchmarks(services, folder / BENCHMARKS)
+        return sign_folder(
+            folder, services, signer, moment, copied,
             format=EXPORT_FORMAT,
             content="public" if wanted.public else "everything",
-            made_at=made_at,
-            schema_revision=revision,
-            code=code_version(services.settings.code_commit),
-            audit_head=head,
-            tables=written.tables,
-            left_out=tables_left_out(public=wanted.public),
-            logs=logs,
-            files=files,
-        )
-        write_manifest(folder, manifest, signer)
-    return manifest
+            tables=tables,
+            left_out={**LEFT_OUT, **(NOT_PUBLIC if wanted.public else {})},
+        )  # fmt: skip
 
 
 def export_nightly(
     services: Services,
-    folder: Path,
+    root: Path,
     *,
     keep: int,
     public: bool = False,
@@ -110,40 +101,87 @@ def export_nightly(
 
     Raises ConflictError while another runs, and whatever an export raises; then none is removed.
     """
-    with dated_copy(folder, what="export", keep=keep, say=say) as path:
-        earlier = dated_folders(folder)
-        wanted = Wanted(public, keep_missing, earlier[-1] if earlier else None)
-        manifest = export_everything(services, path, wanted, say)
-    return path, manifest
+    with dated_copy(root, what="export", keep=keep) as path:
+        earlier = next(reversed(dated_folders(root)), None)
+        return path, export_everything(services, path, Wanted(public, keep_missing, earlier), say)
 
 
-def _write_logs(
-    store: ArtifactStore, folder: Path, names: list[str], wanted: Wanted, say: Progress
-) -> tuple[LogsPart, FilePart]:
-    target = ArtifactStore(folder / LOGS)
-    earlier = wanted.earlier / LOGS if wanted.earlier is not None else None
-    copied = copy_logs(
-        names,
-        store.open,
-        target,
-        known=link_from(earlier, target),
-        keep_missing=wanted.keep_missing,
-        progress=now_and_then(say, what="logs"),
-    )
-    target.incoming.rmdir()
-    listed = write_log_list(folder, copied)
-    return LogsPart(True, len(copied.sizes), copied.size_bytes, copied.missing), listed
+def write_table(connection: Connection, query: Select[Any], path: Path) -> int:
+    """Write the rows of a query as CSV, and as Parquet where pyarrow is installed. Counts them.
+
+    A few rows at a time are in memory.
+    """
+    count, names = 0, query.selected_columns.keys()
+    found = connection.execution_options(yield_per=ROWS_AT_ONCE).execute(query)
+    with (
+        path.with_suffix(".csv").open("w", encoding="utf-8", newline="") as file,
+        _parquet_file(path.with_suffix(".parquet"), query) as add_to_parquet,
+    ):
+        target = csv.writer(file)
+        target.writerow(names)
+        for portion in found.partitions():
+            rows = [tuple(row) for row in portion]
+            try:
+                target.writerows([_cell(value) for value in row] for row in rows)
+            except UnicodeError as error:
+                raise ContentError(f"{path.name}: a text that is not Unicode: {error}") from error
+            add_to_parquet(rows)
+            count += len(rows)
+    return count
 
 
-def _copy_benchmarks(services: Services, folder: Path) -> dict[str, FilePart]:
-    (folder / BENCHMARKS).mkdir()
-    files = {}
+def _cell(value: object) -> object:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime):
+        return moment_text(value)
+    return value.isoformat() if isinstance(value, date) else csv_cell(value)
+
+
+@contextmanager
+def _parquet_file(path: Path, query: Select[Any]) -> Iterator[Callable[[list[Any]], None]]:
+    """Take rows for a Parquet file, and write a group of them when it is large."""
+    if find_spec("pyarrow") is None:
+        yield lambda _: None
+        return
+    import pyarrow
+    from pyarrow import parquet
+
+    types: list[tuple[Any, Any]] = [
+        (Boolean, pyarrow.bool_()), (DateTime, pyarrow.timestamp("us", tz="UTC")),
+        (Date, pyarrow.date32()), (Integer, pyarrow.int64()), (Float, pyarrow.float64()),
+    ]  # fmt: skip
+    fields = []
+    for name, column in query.selected_columns.items():
+        own = getattr(column.type, "impl_instance", column.type)
+        found = next((arrow for kind, arrow in types if isinstance(own, kind)), pyarrow.string())
+        fields.append((name, found))
+    schema = pyarrow.schema(fields)
+    group: list[Any] = []
+
+    def write_group() -> None:
+        target.write_table(pyarrow.Table.from_batches(group, schema=schema))
+        group.clear()
+
+    def add(rows: list[Any]) -> None:
+        columns = zip(zip(*rows, strict=True), schema.types, strict=True)
+        arrays = [pyarrow.array(values, type=kind) for values, kind in columns]
+        group.append(pyarrow.RecordBatch.from_arrays(arrays, schema=schema))
+        many = sum(each.num_rows for each in group) >= ROWS_IN_GROUP
+        if many or sum(each.nbytes for each in group) >= BYTES_IN_GROUP:
+            write_group()
+
+    with parquet.ParquetWriter(path, schema, compression="zstd") as target:
+        yield add
+        write_group()
+
+
+def _copy_benchmarks(services: Services, folder: Path) -> None:
+    folder.mkdir()
     source = services.settings.benchmarks_dir
     with services.database.read() as session:
         for benchmark_id, benchmark in sorted(services.benchmarks.items()):
             # A file of the folder that was lost since the start is left out.
             with suppress(FileNotFoundError):
-                path = folder / BENCHMARKS / f"{benchmark_id}.toml"
-                path.write_bytes(definition_text(session, benchmark, source))
-                files[f"{BENCHMARKS}/{path.name}"] = file_part(path)
-    return files
+                content = definition_text(session, benchmark, source)
+                (folder / f"{benchmark_id}.toml").write_bytes(content)

@@ -32,8 +32,8 @@ from server.base.models import (
 from server.base.services import Services
 from server.base.standing import ENDED, names_where
 from server.base.viewer import ORGANISER
-from server.operations.copies import list_logs, snapshot
-from server.operations.folders import Progress, now_and_then, silent
+from server.operations.copies import Progress, silent, snapshot
+from server.operations.selection import list_logs
 from server.people.audit import all_records
 from server.submissions.upload import LogFiles
 from server.verifications.proofs import SignedProof, current_signer, sign_proof
@@ -69,9 +69,11 @@ def check_server(
         check_records(session, findings)
     if files:
         with snapshot(services.database) as connection:
-            check_files(connection, services.artifacts, findings, now_and_then(say, what="files"))
+            check_files(connection, services.artifacts, findings)
+        say(count_text(findings.looked_at.get("files", 0), "file"))
     if proofs:
-        check_evidence(services, findings, now_and_then(say, what="proofs"))
+        check_evidence(services, findings)
+        say(count_text(findings.looked_at.get("proofs", 0), "proof"))
     return findings
 
 
@@ -93,7 +95,7 @@ def check_records(session: Session, findings: Findings) -> None:
             )
 
 
-def check_evidence(services: Services, findings: Findings, say: Progress = silent) -> None:
+def check_evidence(services: Services, findings: Findings) -> None:
     """Make the proof of every job that left evidence, check its signature, and audit it."""
     with services.database.read(ORGANISER) as session:
         known = {key.id: key.public_key for key in session.scalars(select(SigningKey))}
@@ -113,7 +115,6 @@ def check_evidence(services: Services, findings: Findings, say: Progress = silen
             _audit(proof, verification_id, services.artifacts, known, findings)
         except (ServerError, ValidationError, RuleError, OSError) as error:
             findings.faults.append(f"proof of {verification_id}: {error}")
-        say(f"{findings.looked_at['proofs']} of {count_text(len(ids), 'proof')}")
 
 
 def _audit(
@@ -146,11 +147,8 @@ def _read(store: ArtifactStore, sha256: str) -> bytes:
         return file.read()
 
 
-def check_files(
-    connection: Connection, store: ArtifactStore, findings: Findings, say: Progress = silent
-) -> None:
+def check_files(connection: Connection, store: ArtifactStore, findings: Findings) -> None:
     """Read every file that a row of a snapshot names; list those that no row names."""
-    size = 0
     named = list_logs(connection)
     ages = stored_files(store)
     for name in sorted(ages.keys() - set(named)):
@@ -159,11 +157,10 @@ def check_files(
     for name in named:
         findings.count("files")
         try:
+            digest = hashlib.sha256()
             with closing(store.open(name)) as file:
-                digest = hashlib.sha256()
                 while chunk := file.read(CHUNK_BYTES):
                     digest.update(chunk)
-                    size += len(chunk)
         except (OSError, UnavailableError) as error:
             findings.faults.append(
                 f"{name}: cannot be read ({error}); named by {named_by(connection, name)}"
@@ -174,7 +171,6 @@ def check_files(
                 f"{name}: its content has hash {digest.hexdigest()}; "
                 f"named by {named_by(connection, name)}"
             )
-        say(f"{count_text(findings.looked_at['files'], 'file')}, {size / 1e6:.0f} MB")
 
 
 def named_by(connection: Connection, sha256: str) -> str:

@@ -24,8 +24,8 @@ from server.base.request_metrics import RequestMetrics
 from server.base.services import Services, ServicesDep
 from server.base.settings import Settings
 from server.operations.checks import Finding
+from server.operations.copies import last_success
 from server.operations.figures import CachedFigures, Figures, Queue
-from server.operations.folders import last_success
 from server.operations.readiness import Readiness
 
 log = logging.getLogger(__name__)

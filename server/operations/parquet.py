@@ -5,6 +5,7 @@ import types
 from collections.abc import Iterator, Sequence
 from dataclasses import is_dataclass
 from datetime import date, datetime
+from importlib.util import find_spec
 from tempfile import SpooledTemporaryFile
 from typing import IO, Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -27,7 +28,6 @@ from server.boards.encoding import Encoded, answer_board
 from server.boards.schemas import BoardQuery
 from server.boards.service import read_board
 from server.operations.runs import RUNS_AT_ONCE, read_records
-from server.operations.table_files import has_parquet
 from server.people.signed_in import ViewerDep
 
 MEDIA_TYPE = "application/vnd.apache.parquet"
@@ -73,7 +73,7 @@ def get_runs_parquet(services: ServicesDep, viewer: ViewerDep) -> Response:
 
 
 def _require_parquet() -> None:
-    if not has_parquet():
+    if find_spec("pyarrow") is None:
         raise NotInstalledError(
             "This server writes no Parquet: install finishline-server[export] on it. The same as "
             "CSV and JSON is there."

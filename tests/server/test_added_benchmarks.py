@@ -6,9 +6,8 @@ from sqlalchemy import select
 from server.base.models import AuditRecord, BenchmarkFile, Board
 from server.benchmarks.phase_watch import PhaseWatch
 from server.benchmarks.queries import added_definitions
-from server.operations.backup import Choice, back_up
+from server.operations.backup import Choice, back_up, restore
 from server.operations.integrity import check_server
-from server.operations.restore import restore
 from tests.support.copies import serving, settings_of, unserved
 from tests.support.own_benchmarks import DEFINITION, FILES, own_files
 from tests.support.pages import ORIGIN, sign_in, words_of
@@ -181,7 +180,7 @@ def test_a_check_a_backup_and_a_restore_have_its_files(client, add, tmp_path):
     findings = check_server(services, files=True, proofs=False)
     assert (findings.faults, findings.looked_at["files"]) == ([], len(FILES))
 
-    _, manifest = back_up(services, tmp_path / "backups", Choice(tables=True))
+    _, manifest = back_up(services, tmp_path / "backups", Choice())
     assert manifest.logs.files == len(FILES)
     (tmp_path / "other").mkdir()
     other = settings_of(tmp_path / "other", f"sqlite:///{tmp_path}/other/finishline.db")

@@ -23,7 +23,7 @@ from server.app import create_app
 from server.base.artifacts import HELD_BYTES, ArtifactStore
 from server.base.database import Database
 from server.base.write_turns import NEXT, TURN
-from server.operations.copies import copy_logs, size_in
+from server.operations.copies import copy_logs
 from server.people.accounts import create_token
 from tests.server.conftest import list_stored_files
 from tests.support.processes import wait_for
@@ -93,7 +93,7 @@ def test_a_copied_file_is_on_the_disk_where_it_is_kept(store, tmp_path, written)
     staged = store.stage_bytes(b"one")
     store.keep(store.settle([staged]))
     target = ArtifactStore(tmp_path / "export")
-    copy_logs([staged.sha256], store.open, target, known=size_in(target))
+    copy_logs([staged.sha256], store, target)
 
     final = target.path_of(staged.sha256)
     moved = written.index(("moved", number_of(final)))

@@ -10,10 +10,9 @@ from moto.server import ThreadedMotoServer
 from server.base.artifacts import make_store
 from server.base.bucket import NOTHING
 from server.base.errors import UnavailableError
-from server.operations.backup import Choice, back_up
+from server.operations.backup import Choice, back_up, restore
 from server.operations.export import export_everything
 from server.operations.integrity import check_server
-from server.operations.restore import restore
 from server.submissions.rescoring import rescore_submissions
 from tests.server.conftest import list_stored_files
 from tests.support.copies import settings_of, unserved

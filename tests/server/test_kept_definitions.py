@@ -9,8 +9,7 @@ from finishline.cli.main import main
 from finishline.rules.benchmarks.benchmark import parse_benchmark
 from finishline.rules.errors import BenchmarkError
 from server.benchmarks import queries
-from server.operations.backup import Choice, back_up
-from server.operations.restore import restore
+from server.operations.backup import Choice, back_up, restore
 from server.submissions.rescoring import rescore_submissions
 from tests.support.copies import answers, serving, settings_of, unserved
 from tests.support.services import services_of

@@ -4,20 +4,21 @@ import json
 import shutil
 import tarfile
 import threading
+from pathlib import Path
 
 import pytest
 from sqlalchemy import func, select
 
+from finishline.rules.errors import RuleError
 from server.base.artifacts import ArtifactStore
 from server.base.database import Database
 from server.base.errors import ConflictError, ContentError, NotFoundError
 from server.base.models import ConsoleSession, Submission, Token
+from server.base.schema import migrate
 from server.base.signing import load_signer
-from server.operations.backup import Choice, back_up
+from server.operations.backup import Choice, back_up, restore
+from server.operations.copies import Manifest, file_part, write_manifest
 from server.operations.integrity import check_server
-from server.operations.manifest import Manifest, file_part, write_manifest
-from server.operations.restore import restore
-from server.operations.restore_database import PostgresqlPlace, place_of
 from server.people.accounts import create_token
 from tests.server.conftest import list_stored_files, postgresql_database
 from tests.support.both_databases import database_url, on_sqlite  # noqa: F401
@@ -78,20 +79,12 @@ def test_a_restored_server_is_the_same_and_takes_the_old_token(served, fresh, tm
         assert check_server(services_of(second), files=True, proofs=True).faults == []
 
 
-@pytest.mark.nightly
 @on_sqlite
-def test_tables_of_sqlite_go_into_postgresql_with_the_tokens(
-    served, another_postgresql_url, tmp_path, alice
-):
-    path, manifest = back_up(services_of(served), tmp_path / "backups", Choice(tables=True))
-    assert (manifest.content, (path / "tables" / "tokens.csv").is_file()) == ("tables", True)
-    expected = answers(served)
+def test_backup_of_sqlite_does_not_go_into_postgresql(served, another_postgresql_url, tmp_path):
+    back_up(services_of(served), tmp_path / "backups", Choice())
     settings = settings_of(tmp_path / "moved", another_postgresql_url)
-    with unserved(settings) as empty:
+    with unserved(settings) as empty, pytest.raises(ConflictError, match="is of sqlite, expected"):
         restore(empty, tmp_path / "backups")
-    with serving(settings) as second:
-        assert answers(second) == expected
-        assert second.get("/api/v1/me", headers=alice.headers).status_code == 200
 
 
 def test_a_second_backup_copies_only_what_is_new(served, tmp_path, digits_submission, submit):
@@ -149,11 +142,13 @@ def test_what_is_there_is_replaced_only_by_force_and_kept(
     with serving(settings) as second:
         assert answers(second) == expected
         assert second.get("/api/v1/me", headers=alice.headers).status_code == 200
+    old = Path(kept.removeprefix("The previous data is kept as ").split(";")[0])
     if services.database.is_sqlite:
-        old = kept.removeprefix("The previous data is kept as ").split(";")[0]
         database = Database(f"sqlite:///{old}")
         assert rows_in(database, Submission) == 2
         database.close()
+    else:
+        assert (old.parent, old.stat().st_mode & 0o777) == (tmp_path / "backups", 0o600)
 
 
 @on_sqlite
@@ -198,7 +193,7 @@ def refuse_restore(fresh, root, kind=ContentError):
     with unserved(fresh) as empty:
         with pytest.raises(kind) as error:
             restore(empty, root)
-        assert place_of(empty.database).filled() is None
+        assert empty.database.is_missing()
     assert not fresh.signing_key_path.exists()
     assert list_stored_files(fresh) == []
     return str(error.value)
@@ -216,36 +211,19 @@ def test_backup_of_another_schema_is_refused(served, fresh, tmp_path):
 
 
 @on_sqlite
-def test_a_row_that_was_changed_and_signed_again_is_named_by_file_and_line(served, fresh, tmp_path):
-    path, _ = back_up(services_of(served), tmp_path / "backups", Choice(tables=True))
-    for words, table, old, new in (
-        ("tables/users.csv line 2, field created_at", "users", b"+00:00", b""),
-        ("tables/runs.csv line 3, field index", "runs", b",1,run_1.log", b",one,run_1.log"),
-        ("tables/runs.csv line 4: ", "runs", b",2,run_2.log", b",1,run_2.log"),
-    ):
-        changed = path / "tables" / f"{table}.csv"
-        content = change(changed, old, new)
-        sign_again(path)
-        assert words in refuse_restore(fresh, tmp_path / "backups")
-        changed.write_bytes(content)
-
-
-@on_sqlite
-def test_a_restore_reads_plain_files_that_the_manifest_lists_and_unpacks_nothing(
-    served, fresh, tmp_path
-):
+def test_a_restore_reads_plain_files_that_a_backup_has_and_unpacks_nothing(served, fresh, tmp_path):
     root, outside = tmp_path / "backups", tmp_path / "outside.csv"
-    path, _ = back_up(services_of(served), root, Choice(tables=True))
-    users = path / "tables" / "users.csv"
-    users.rename(outside)
-    users.symlink_to(outside)
-    assert "tables/users.csv: a link" in refuse_restore(fresh, root)
+    path, _ = back_up(services_of(served), root, Choice())
+    listed = path / "logs.csv"
+    listed.rename(outside)
+    listed.symlink_to(outside)
+    assert "logs.csv: a link" in refuse_restore(fresh, root)
 
-    users.unlink()
-    shutil.copy(outside, users)
-    change(path / "manifest.json", b'"tables/users.csv",', f'"{outside}",'.encode())
+    listed.unlink()
+    shutil.copy(outside, listed)
+    change(path / "manifest.json", b'"logs.csv"', f'"{outside}"'.encode())
     sign_again(path)
-    assert "tables.users.file" in refuse_restore(fresh, root)
+    assert f"got finishline.db, {outside}, sign" in refuse_restore(fresh, root, RuleError)
 
     archive = tmp_path / "backups.tar"
     with tarfile.open(archive, "w") as target:
@@ -253,6 +231,15 @@ def test_a_restore_reads_plain_files_that_the_manifest_lists_and_unpacks_nothing
     before = sorted(tmp_path.rglob("*"))
     assert "unpacks no archive" in refuse_restore(fresh, archive)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@on_sqlite
+def test_a_list_of_logs_that_leads_elsewhere_is_refused(served, fresh, tmp_path):
+    path, _ = back_up(services_of(served), tmp_path / "backups", Choice())
+    listed = path / "logs.csv"
+    listed.write_text("sha256,bytes\r\n../../outside.csv,1\r\n")
+    sign_again(path)
+    assert "a name that is not a hash" in refuse_restore(fresh, tmp_path / "backups", RuleError)
 
 
 @on_sqlite
@@ -272,22 +259,17 @@ def test_a_link_among_the_logs_is_refused_and_its_goal_left_alone(served, fresh,
     assert (sorted(goal.rglob("*")), goal.stat().st_mode) == (before[0], before[1].st_mode)
 
 
-def test_a_store_that_fails_leaves_no_row_and_no_file(served, fresh, tmp_path, monkeypatch):
+def test_a_store_that_fails_leaves_the_database_as_it_was(served, fresh, tmp_path, monkeypatch):
     back_up(services_of(served), tmp_path / "backups", Choice())
-    settle, settled = ArtifactStore.settle, []
 
-    def fail_late(store, staged):
-        settled.append(staged)
-        if len(settled) == 3:
-            raise OSError(28, "No space left on device")
-        return settle(store, staged)
+    def fail(store, staged):
+        raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched, unserved(fresh) as empty:
-        patched.setattr("server.operations.copies.FILES_AT_ONCE", 1)
-        patched.setattr(ArtifactStore, "settle", fail_late)
+        patched.setattr(ArtifactStore, "settle", fail)
         with pytest.raises(OSError, match="No space left"):
             restore(empty, tmp_path / "backups")
-    assert list_stored_files(fresh) == []
+    assert not fresh.signing_key_path.exists()
     with unserved(fresh) as empty:
         restore(empty, tmp_path / "backups")
     assert len(list_stored_files(fresh)) == 4
@@ -296,7 +278,7 @@ def test_a_store_that_fails_leaves_no_row_and_no_file(served, fresh, tmp_path, m
 def test_ids_go_on_after_the_last_one(served, fresh, tmp_path):
     with services_of(served).database.read() as session:
         last = session.scalar(select(func.max(Token.id)))
-    back_up(services_of(served), tmp_path / "backups", Choice(tables=True))
+    back_up(services_of(served), tmp_path / "backups", Choice())
     with unserved(fresh) as empty:
         restore(empty, tmp_path / "backups")
         with empty.database.write() as session:
@@ -328,12 +310,11 @@ def test_a_backup_under_writes_has_every_log_of_every_row(
         assert check_server(empty, files=True, proofs=True).faults == []
 
 
-@pytest.mark.nightly
-def test_a_connection_that_is_just_being_closed_is_nobody_else(another_postgresql_url):
-    other = Database(another_postgresql_url)
-    with other.engine.connect():
-        pass
-    closing = threading.Timer(0.3, other.close)
-    closing.start()
-    PostgresqlPlace(Database(another_postgresql_url)).require_unused()
-    closing.join()
+def test_missing_client_of_postgresql_is_named(another_postgresql_url, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    settings = settings_of(tmp_path, another_postgresql_url)
+    with unserved(settings) as services:
+        migrate(services.database)
+        with pytest.raises(RuntimeError, match=r"pg_dump is not installed.*Hint: install"):
+            back_up(services, tmp_path / "backups", Choice())
+    assert [each.name for each in (tmp_path / "backups").iterdir()] == [".lock"]

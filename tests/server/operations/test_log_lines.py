@@ -1,22 +1,16 @@
-"""Log lines without secrets, and cells of tables that read back as written."""
+"""Log lines for people and as JSON, without secrets."""
 
-import csv
-import io
 import json
 import logging
 from contextvars import copy_context
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from io import StringIO
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from finishline.rules.errors import RuleError
 from server.base.database import Database, utc_now
 from server.base.request_context import CURRENT, begin_request, note_told
 from server.operations.logs import FORMATTERS, configure_logging, is_first_telling
-from server.operations.table_files import Columns, CsvFile, read_csv
 from server.verifications.overdue import expire_leases
 
 LOGGERS = ("server", "finishline", "web", "uvicorn", "uvicorn.error", "uvicorn.access", "celery")
@@ -182,93 +176,3 @@ def fail_and_tell(logger):
     logger.error("a traceback that no line has", exc_info=failure)
     note_told()
     logger.error("a traceback that our line has", exc_info=failure)
-
-
-NAMES = ("text", "json", "integer", "number", "boolean", "moment", "date")
-COLUMNS = Columns(NAMES, NAMES)
-EMPTY = (None,) * 6
-
-
-# Every Unicode character but 0 and halves of pairs, which no database of ours holds.
-TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0")) | st.text("'=-\t\r\n,\"a")
-
-
-ROW = st.tuples(
-    st.none() | TEXT,
-    st.none() | (st.none() | TEXT | st.floats(allow_nan=False) | st.lists(TEXT)).map(json.dumps)
-    .filter(lambda text: "Infinity" not in text and "\\u0000" not in text),
-    st.none() | st.integers(-(2**63) + 1, 2**63 - 1),
-    st.none() | st.floats(allow_nan=False, allow_infinity=False),
-    st.none() | st.booleans(),
-    st.none() | st.datetimes().map(lambda moment: moment.replace(tzinfo=UTC, fold=0)),
-    st.none() | st.dates(),
-)  # fmt: skip
-
-
-def write(*rows):
-    target = io.BytesIO()
-    CsvFile(target, COLUMNS).add(rows)
-    return target.getvalue()
-
-
-ELSEWHERE = datetime(2030, 1, 2, 3, 4, 5, 6, tzinfo=timezone(timedelta(hours=2)))
-
-
-@pytest.mark.parametrize(
-    ("row", "line"),
-    [
-        # What is empty is told from what is absent.
-        (("", "null", 0, 0.0, False, None, None), "',null,0,0.0,false,,"),
-        ((None, *EMPTY), ",,,,,,"),
-        # A moment elsewhere is written in UTC.
-        ((*EMPTY[:5], ELSEWHERE, date(2030, 1, 2)),
-         ",,,,,2030-01-02T01:04:05.000006+00:00,2030-01-02"),
-    ],
-)  # fmt: skip
-def test_a_row_is_written_as_a_line(row, line):
-    assert write(row).decode().splitlines()[1:] == [line]
-
-
-@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@A1", "\t=1", "\r=1", "'=1", "\n=1"])
-def test_no_cell_begins_as_a_formula(text):
-    cells = list(csv.reader(io.StringIO(write((text, *EMPTY)).decode(), newline="")))
-    assert cells[1][0] == "'" + text
-
-
-@pytest.mark.parametrize(
-    ("content", "line", "field"),
-    [
-        *(
-            (write(("two\nlines", *EMPTY)) + row.encode() + b"\r\n", 4, field)
-            for row, field in (
-                ("=1,,,,,,", "text"),
-                (",{,,,,,", "json"),
-                (",,1.0,,,,", "integer"),
-                (",,9223372036854775808,,,,", "integer"),
-                (",,,nan,,,", "number"),
-                (",,,,yes,,", "boolean"),
-                (",,,,,2030-01-02T03:04:05,", "moment"),
-                (",,,,,,2030-13-01", "date"),
-            )
-        ),
-        # Another shape.
-        (b"text,other\n", 1, None),
-        (write() + b"a,b\r\n", 2, None),
-        (write() + b'"a', 2, None),
-    ],
-)
-def test_a_cell_that_does_not_read_is_named(tmp_path, content, line, field):
-    path = tmp_path / "cells.csv"
-    path.write_bytes(content)
-    with pytest.raises(RuleError) as error:
-        list(read_csv(path, COLUMNS, name="tables/cells.csv"))
-    place = (error.value.file, error.value.line, error.value.field)
-    assert place == ("tables/cells.csv", line, field)
-
-
-@given(st.lists(ROW, max_size=5))
-def test_rows_read_back_as_they_were(tmp_path_factory, rows):
-    path = tmp_path_factory.getbasetemp() / "cells.csv"
-    path.write_bytes(write(*rows))
-    read = [line.values for line in read_csv(path, COLUMNS, name="cells.csv")]
-    assert repr(read) == repr(rows)  # -0.0 is no 0.0, and True no 1.

@@ -7,10 +7,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from server.base.errors import ConflictError
-from server.operations import folders
+from server.operations import copies
+from server.operations.copies import EXPORT_FORMAT, file_part, only_one, read_manifest
 from server.operations.export import export_nightly
-from server.operations.folders import only_one
-from server.operations.manifest import EXPORT_FORMAT, check_files, read_manifest
 from server.verifications.dispatch import Dispatcher
 from tests.support.services import services_of
 
@@ -25,9 +24,9 @@ def settings(settings, tmp_path):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """What the time is, one night later each time it is asked for twice."""
-    moments = [FIRST + timedelta(days=number // 2) for number in range(20)]
-    monkeypatch.setattr(folders, "utc_now", lambda: moments.pop(0))
+    """What the time is, one night later each time it is asked for three times."""
+    moments = [FIRST + timedelta(days=number // 3) for number in range(30)]
+    monkeypatch.setattr(copies, "utc_now", lambda: moments.pop(0))
     return moments
 
 
@@ -63,7 +62,8 @@ def test_the_latest_exports_stay_and_their_logs_are_stored_once(
     kept = settings.artifacts_dir.glob("??/*")
     assert not {path.stat().st_ino for path in kept} & {path.stat().st_ino for path in logs[0]}
     manifest = read_manifest(paths[-1], wanted=EXPORT_FORMAT)
-    assert (manifest.logs.files, list(check_files(paths[-1], manifest))) == (4, [])
+    assert manifest.logs.files == 4
+    assert manifest.files == {name: file_part(paths[-1] / name) for name in manifest.files}
     assert (
         metric(client, "export_last_success_timestamp_seconds")
         == datetime(2030, 1, 3, 2, tzinfo=UTC).timestamp()
