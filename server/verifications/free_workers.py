@@ -149,15 +149,19 @@ def draw_apart(session: Session, idle: FreeWorkers, attempt: Attempt) -> str | N
 
 
 def able_to_train(session: Session, idle: FreeWorkers, attempt_id: str) -> Callable[[str], bool]:
-    """Condition on workers that may train an attempt: their box, and each package's environment.
+    """Condition on workers that may train an attempt: their class, sandbox and environments.
 
-    A worker's owner can read what it trains, so code under embargo goes to organisers' workers.
+    A head-to-head goes to an organisers' worker of its class alone. A worker's owner can read what
+    it trains, so code under embargo goes to organisers' workers too.
     """
+    kind, wanted = session.execute(
+        select(Verification.kind, Attempt.hardware_class)
+        .join(Verification, Verification.id == Attempt.verification_id)
+        .where(Attempt.id == attempt_id)
+    ).one()
     sides = (Verification.submission_id, Verification.against_id)
     rows = session.execute(
-        select(
-            TrainingPackage.environment_sha256, User, Attempt.hardware_class, Submission.embargoed
-        )
+        select(TrainingPackage.environment_sha256, User, Submission.embargoed)
         .select_from(Attempt)
         .join(Verification, Verification.id == Attempt.verification_id)
         .join(Submission, or_(*(Submission.id == side for side in sides)))
@@ -165,11 +169,12 @@ def able_to_train(session: Session, idle: FreeWorkers, attempt_id: str) -> Calla
         .join(TrainingPackage, TrainingPackage.submission_id == Submission.id)
         .where(Attempt.id == attempt_id)
     ).all()
-    if not rows:
+    is_duel = kind == DUEL.name
+    if not (rows or is_duel):
         return lambda _name: True
-    named = set(idle.present.get(rows[0].hardware_class or "", ()))
+    named = set(idle.present.get(wanted or "", ()))
     needed = {row.environment_sha256 for row in rows}
-    if any(row.embargoed for row in rows):
+    if is_duel or any(row.embargoed for row in rows):
         named = {name for name in named if is_organisers_worker(session, name)}
 
     def may_train(name: str) -> bool:
@@ -186,8 +191,8 @@ def barred_owners(session: Session, attempt_id: str, owners: set[int]) -> set[in
 
     Barred are owners whose worker failed at an earlier attempt of its verification, and owners with
     an interest: they or a member of their organisation have a submission, not withdrawn, on its
-    board, in its division and for its hardware class. If its purpose goes to organisers first, all
-    but them are barred if an organisers' worker is among these.
+    board, in its division and for its hardware class. If it trains code, all but organisers are
+    barred if an organisers' worker is among these.
     """
     verification_id, kind = session.execute(
         select(Attempt.verification_id, Verification.kind)
@@ -200,7 +205,7 @@ def barred_owners(session: Session, attempt_id: str, owners: set[int]) -> set[in
         .where(Attempt.verification_id == verification_id, Attempt.state.in_(FAILED))
     )
     barred = owners.intersection(failed)
-    if PURPOSES[kind].in_box or kind == DUEL.name:
+    if PURPOSES[kind].in_box:
         barred |= _beside_organisers(session, owners - barred)
     left = owners - barred
     return barred | _interested(session, str(verification_id), left) if left else barred

@@ -10,8 +10,10 @@ from scipy import stats
 from finishline.rules.verification.duel import SIDES
 from finishline.rules.verification.job import in_turn
 from finishline.rules.verification.messages import Failure
-from server.base.models import BenchmarkDefinition, Pool, Submission, User, Verification
+from server.base.models import BenchmarkDefinition, Pool, Submission, User, Verification, WorkerRow
+from server.verifications.queue_order import take_due
 from tests.support.build import seal_of
+from tests.support.workers import say_hello
 
 
 @pytest.fixture
@@ -106,6 +108,21 @@ def test_job_trains_each_side_with_its_own_settings(duel):
     assert {training["settings"]["momentum"] for training in trainings} == {0.9}
     seeds = [training["seed"] for training in trainings]
     assert (seeds[::2], len(set(seeds))) == (seeds[1::2], 5)
+
+
+@pytest.mark.parametrize(
+    ("hardware_class", "of_an_organiser", "drawn"),
+    [("cpu-other", True, []), ("cpu-test", False, []), ("cpu-test", True, ["walter-1"])],
+)
+def test_only_an_organisers_worker_of_its_class_trains_it(
+    hardware_class, of_an_organiser, drawn, duel, client, database, walter
+):
+    say_hello(client, walter, hardware_class=hardware_class)
+    with database.write() as session:
+        worker = session.get_one(WorkerRow, "walter-1")
+        worker.confirmed_by = None if of_an_organiser else worker.user_id
+    with database.write() as session:
+        assert [one.worker for one in take_due(session, alive_seconds=60.0)] == drawn
 
 
 def test_challenger_wins_after_ten_pairs(duel, two, train, client):

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import select
 
 from server.base.database import utc_now
-from server.base.models import Attempt, User, Verification, WorkerRow
+from server.base.models import Attempt, User, WorkerRow
 from server.verifications.overdue import expire_leases
 from server.verifications.queue_order import take_due
 from server.verifications.workers import is_organisers_worker, owner_of
@@ -102,18 +102,6 @@ def test_a_failed_attempt_does_not_go_back_to_that_owner_while_there_is_another(
                 by_organiser=attempt.by_organiser,
             )
         )
-    assert drawn(replay) == {"wilma"}
-    greet("wilma", "stopping")
-    assert drawn(replay) == {"walter"}
-
-
-def test_a_duel_goes_to_the_organisers_worker_while_it_is_there(replay, greet):
-    greet("walter")
-    greet("wilma")
-    with replay.database.write() as session:
-        session.get_one(Verification, replay.verification_id).kind = "duel"
-        organiser = session.scalars(select(User).where(User.name == "olivia")).one()
-        session.get_one(WorkerRow, "walter").confirmed_by = organiser.id  # Walter's own, then.
     assert drawn(replay) == {"wilma"}
     greet("wilma", "stopping")
     assert drawn(replay) == {"walter"}
