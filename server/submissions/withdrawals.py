@@ -39,9 +39,9 @@ class WithdrawalCreate(Body):
 
 
 def withdraw(session: Session, caller: Caller, submission_id: str, reason: str) -> Submission:
-    """Withdraw a submission from its board; cancel its queued verifications and its duels.
+    """Withdraw a submission from its board; cancel its queued verifications and its head-to-heads.
 
-    A replay that has started goes on: its measured runs count in the pool of their settings, or an
+    A replay that has started goes on: its measured runs count for their settings, or an
     unlucky one would be withdrawn and requested again.
     """
     submission = _find_own(session, caller, submission_id)
@@ -55,8 +55,8 @@ def withdraw(session: Session, caller: Caller, submission_id: str, reason: str) 
     emit(session, SubmissionWithdrawn(submission, cancelled))
     after = _logged(submission) | {
         "cancelled": [name for name in cancelled if _is_cancelled(session, name)],
-        "consequence": f"the row, {evidence_words(standing(submission))}, leaves the board and the "
-        "records; the runs of its pool stay",
+        "consequence": f"the row, {evidence_words(standing(submission))}, leaves the board; "
+        "its measured runs stay",
     }
     _record(session, caller, "submission.withdraw", submission, reason, before=None, after=after)
     return submission
