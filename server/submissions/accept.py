@@ -9,7 +9,6 @@ from sqlalchemy import Table, bindparam, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from finishline.api.submissions import RunView
 from finishline.rules.archive.definitions import shipped_definition
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import ClaimError
@@ -19,7 +18,7 @@ from server.base.board_versions import raise_board_version
 from server.base.errors import ConflictError, ContentError, NotAllowedError, UsedUpError
 from server.base.events import SubmissionAccepted, VerificationWanted, emit
 from server.base.hardware_classes import misfit_of_claim
-from server.base.models import RunRow, Submission, TrainingPackage
+from server.base.models import PublishedResult, RunRow, Submission, TrainingPackage, User
 from server.base.services import Services
 from server.base.standing import is_verified_by_policy
 from server.base.viewer import Viewer
@@ -33,12 +32,9 @@ from server.submissions.quotas import require_room_for_submission, reserve_repla
 from server.submissions.rows import (
     Row,
     find_published,
-    insert_rows,
-    join_session,
     no_result,
     published_row,
     run_rows,
-    show_row,
     source_row,
     submission_row,
 )
@@ -127,15 +123,10 @@ MAX_KEY_LENGTH = 200
 
 @dataclass(frozen=True)
 class Accepted:
-    """A submission that is stored: now, or by an earlier request (key, archive).
-
-    A log submission that is new is also `shown`, with the version of its benchmark and its runs, so
-    that its answer needs no second read.
-    """
+    """A submission that is stored: now, or by an earlier request (key, archive)."""
 
     submission_id: str
     repeated: bool = False
-    shown: tuple[Submission, str, list[RunView]] | None = None
 
 
 def accept(services: Services, caller: Caller, upload: Upload, *, key: str | None) -> Accepted:
@@ -188,9 +179,16 @@ class NewSubmission:
             return None
         return published_row(self.row, self.claim, self.upload.source_commit)
 
-    def show(self) -> Submission:
-        """The submission without its runs, outside any session."""
-        return show_row(self.row, self.caller, published=self.published, package=self.package)
+    def build(self, session: Session) -> Submission:
+        """The submission with its runs, its published result and its code."""
+        published = self.published
+        return Submission(
+            **self.row,
+            user=session.get_one(User, self.caller.user_id),
+            published=None if published is None else PublishedResult(**published),
+            package=self.package,
+            runs=[RunRow(**run) for run in self.runs],
+        )
 
 
 def with_checked(
@@ -225,7 +223,6 @@ def _check(
         claim, package = read_code(services, caller, upload, benchmarks)
         benchmark = benchmarks[claim.benchmark_id]
         row = submission_row(caller, upload, claim, no_result(benchmark), benchmark, key=key)
-        package.submission_id = row["id"]
         return NewSubmission(services, caller, upload, claim, benchmark, row, [], package)
     scored = score_submission(
         upload.claim_json,
@@ -239,7 +236,7 @@ def _check(
     claim = scored.claim
     benchmark = benchmarks[claim.benchmark_id]
     row = submission_row(caller, upload, claim, scored.result, benchmark, key=key)
-    runs = run_rows(row["id"], scored, upload.logs)
+    runs = run_rows(scored, upload.logs)
     return NewSubmission(services, caller, upload, claim, benchmark, row, runs, None)
 
 
@@ -306,12 +303,10 @@ def _store(new: NewSubmission) -> Accepted:
     with services.database.write() as session:
         admit_new(session, new)
         keep_definition(session, benchmark, services.settings.benchmarks_dir)
-        insert_rows(session, new.row, new.runs, published=new.published)
-        if new.package is not None:
-            session.add(new.package)
-            session.flush()
+        submission = new.build(session)
+        session.add(submission)
+        session.flush()
         raise_board_version(session, benchmark.benchmark_id, submission_id=new.row["id"])
-        submission = new.show()
         if new.upload.archive:
             _record_import(session, new, submission)
         else:
@@ -323,10 +318,7 @@ def _store(new: NewSubmission) -> Accepted:
         services.artifacts.keep(settled)
     if benchmark.benchmark_id not in services.benchmarks:
         services.benchmarks.offer(shipped_definition(benchmark.benchmark_id))
-    if new.package is not None:
-        return Accepted(submission.id)
-    runs = [RunView(**run) for run in new.runs]
-    return Accepted(submission.id, shown=(submission, benchmark.version, runs))
+    return Accepted(submission.id)
 
 
 def _find_published(new: NewSubmission) -> str | None:
@@ -365,14 +357,10 @@ def _link_or_verify(session: Session, new: NewSubmission, submission: Submission
     Without room in a quota code is refused, and logs are stored as they are.
     """
     is_code = new.package is not None
-    if submission.configuration_sha256 is not None:
-        join_session(session, submission)
-        if mark_duplicate(session, submission):
-            return
+    if submission.configuration_sha256 is not None and mark_duplicate(session, submission):
+        return
     if not is_code and not is_verified_by_policy(new.benchmark, new.claim):
         return
-    if submission not in session:
-        join_session(session, submission)
     try:
         reserved = reserve(session, new, submission)
     except (UsedUpError, NotAllowedError):

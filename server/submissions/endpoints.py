@@ -30,6 +30,7 @@ from server.base.request_context import note
 from server.base.services import Services, ServicesDep
 from server.base.viewer import Viewer
 from server.benchmarks.prices import BookCosts
+from server.benchmarks.queries import definition
 from server.people.dependencies import Caller, SubmitterDep
 from server.people.signed_in import ViewerDep
 from server.submissions.accept import MAX_KEY_LENGTH, accept
@@ -183,14 +184,14 @@ def _accept(
     """Store a submission; returns its view, and whether an earlier request stored it."""
     with read_upload(services, form) as upload:
         accepted = accept(services, caller, upload, key=key)
-    if accepted.shown is None:
-        viewer = Viewer(user_ids=(caller.user_id,))
-        return view_submission(services, accepted.submission_id, viewer), accepted.repeated
-    submission, version, runs = accepted.shown
-    with services.database.read() as session:
+    viewer = Viewer(user_ids=(caller.user_id,))
+    if accepted.repeated:
+        return view_submission(services, accepted.submission_id, viewer), True
+    with services.database.read(viewer) as session:
+        submission = find_submission(session, accepted.submission_id)
+        version = definition(session, submission.benchmark_sha256).version
         costs = BookCosts(session)
-        view = submission_view(submission, benchmark_version=version, costs=costs, runs=runs)
-    return view, False
+        return submission_view(submission, benchmark_version=version, costs=costs), False
 
 
 def view_submission(services: ServicesDep, submission_id: str, viewer: Viewer) -> SubmissionView:

@@ -67,13 +67,12 @@ def preview(services: Services, caller: Caller, upload: Upload) -> SubmissionPre
 def _preview(new: NewSubmission) -> SubmissionPreview:
     with new.services.database.read(ORGANISER) as session:
         admit_new(session, new)
-        submission = new.show()
+        submission = new.build(session)
         if new.package is not None:
             reserve(session, new, submission)
         elif not new.upload.archive:
             refuse_same_logs(session, submission, new.runs)
-        runs = [RunView(**run) for run in new.runs]
-        return _view(new.services, session, new.benchmark, submission, runs)
+        return _view(new.services, session, new.benchmark, submission)
 
 
 def _view(
@@ -81,13 +80,11 @@ def _view(
     session: Session,
     benchmark: Benchmark,
     submission: Submission,
-    runs: list[RunView],
 ) -> SubmissionPreview:
     original = find_original(session, submission, benchmark)
     submission.duplicate_of = None if original is None else original.id
-    shown = submission_view(
-        submission, benchmark_version=benchmark.version, costs=BookCosts(session), runs=runs
-    )
+    costs = BookCosts(session)
+    shown = submission_view(submission, benchmark_version=benchmark.version, costs=costs)
     fields = {
         name: getattr(shown, name)
         for name in SubmissionPreview.model_fields

@@ -4,12 +4,11 @@ import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import orjson
-from sqlalchemy import Table, insert, select
-from sqlalchemy.orm import Session, make_transient_to_detached
-from sqlalchemy.orm.attributes import set_committed_value
+from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from finishline.rules.archive.files import Source, known_sources
 from finishline.rules.benchmarks.benchmark import Benchmark
@@ -20,7 +19,7 @@ from finishline.rules.submissions.claim import Claim, System
 from finishline.rules.submissions.submission import ScoredSubmission
 from server.base.artifacts import Staged
 from server.base.database import utc_now
-from server.base.models import PublishedResult, RunRow, Submission, TrainingPackage, User
+from server.base.models import PublishedResult, RunRow, Submission
 from server.base.standing import evidence_of
 from server.people.dependencies import Caller
 from server.submissions.upload import Upload
@@ -29,10 +28,6 @@ Row = dict[str, Any]
 # A training has the first two figures, an inference the others.
 FIGURE_COLUMNS = ("tta_seconds", "cost_usd", "latency_ms", "cost_usd_per_10000")
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
-_SUBMISSION, _RUNS, _PUBLISHED = (
-    insert(cast(Table, each.__table__)) for each in (Submission, RunRow, PublishedResult)
-)
-_COLUMNS = [column.key for column in Submission.__table__.columns]
 
 
 def new_id() -> str:
@@ -88,7 +83,6 @@ def submission_row(
 def published_row(submission: Row, claim: Claim, commit: str | None) -> Row:
     """Values of a published result's further columns, which a claim does not have."""
     return {
-        "submission_id": submission["id"],
         "organisation": claim.organisation,
         "published_on": claim.submitted_on,
         "source": source_row(submission["benchmark_id"], commit),
@@ -153,11 +147,10 @@ def result_figures(result: Result | InferenceResult) -> Row:
     return figures | own | {"eligible": result.eligible, "result": stored_result(result)}
 
 
-def run_rows(submission_id: str, scored: ScoredSubmission, logs: Mapping[str, Staged]) -> list[Row]:
+def run_rows(scored: ScoredSubmission, logs: Mapping[str, Staged]) -> list[Row]:
     """Values of the columns of a submission's runs, in their order."""
     return [
         {
-            "submission_id": submission_id,
             "index": index,
             "file": run.name,
             "log_sha256": logs[run.name].sha256,
@@ -182,45 +175,6 @@ def run_figures(run: Run, score: RunScore) -> Row:
         "settings": dict(run.hyperparameters),
         "curve": [curve_row(evaluation) for evaluation in run.evaluations],
     }
-
-
-def insert_rows(
-    session: Session, submission: Row, runs: list[Row], *, published: Row | None
-) -> None:
-    """Insert the rows of a submission. Raises IntegrityError if its key is taken.
-
-    Uses Core statements: the ORM's unit of work takes longer to plan the writes than the writes
-    take.
-    """
-    connection = session.connection()
-    connection.execute(_SUBMISSION, submission)
-    if runs:
-        connection.execute(_RUNS, runs)
-    if published is not None:
-        connection.execute(_PUBLISHED, published)
-
-
-def show_row(
-    row: Row, caller: Caller, *, published: Row | None, package: TrainingPackage | None
-) -> Submission:
-    """Build a caller's submission from its row, without its runs, outside any session."""
-    submission = Submission(**row)
-    result = None if published is None else PublishedResult(**published)
-    set_committed_value(submission, "published", result)
-    set_committed_value(submission, "package", package)
-    set_committed_value(submission, "user", User(id=caller.user_id, name=caller.name))
-    set_committed_value(submission, "verifications", [])
-    return submission
-
-
-def join_session(session: Session, submission: Submission) -> None:
-    """Attach a submission that was inserted by its rows to a session, as if it had been read."""
-    for name in _COLUMNS:
-        if name not in submission.__dict__:
-            set_committed_value(submission, name, None)
-    set_committed_value(submission, "user", session.get_one(User, submission.user_id))
-    make_transient_to_detached(submission)
-    session.add(submission)
 
 
 def no_result(benchmark: Benchmark) -> Result:

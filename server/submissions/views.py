@@ -15,7 +15,6 @@ from finishline.api.submissions import (
     PackageFileView,
     PackageView,
     ResultView,
-    RunView,
     SubmissionView,
     VerificationSummary,
     WithdrawalView,
@@ -131,7 +130,6 @@ def submission_view(
     benchmark_version: str,
     costs: BookCosts,
     judged_on: JudgedOnView | None = None,
-    runs: list[RunView] | None = None,
 ) -> SubmissionView:
     """View of a stored submission with its runs, its verifications and its cost."""
     published = published_verification(submission)
@@ -144,7 +142,7 @@ def submission_view(
         submitted_on=submission.published_on,
         archive=submission.published is not None,
         result=result_view(submission, costs.price(submission)),
-        runs=submission.runs if runs is None else runs,
+        runs=submission.runs,
         verifications=[
             VerificationSummary.of(
                 verification,
