@@ -36,7 +36,7 @@ from server.boards import endpoints as boards
 from server.boards.encoding import GZIP_LEVEL
 from server.boards.service import Standings, place_of_new
 from server.notices import endpoints as notices
-from server.notices.loop import NoticeLoop
+from server.notices.outbox import NoticeLoop
 from server.operations import metrics as metrics_page
 from server.operations import parquet
 from server.operations import readiness as health

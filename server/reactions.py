@@ -15,7 +15,7 @@ from server.base.events import (
     connect,
 )
 from server.benchmarks.calibrations import settle_calibration
-from server.notices import announce
+from server.notices import events
 from server.submissions.duplicates import mark_after_embargo, replace_withdrawn
 from server.verifications.cross_checks import give_up_cross_check
 from server.verifications.outcomes import check_duplicate, settle_submission
@@ -27,22 +27,22 @@ def connect_rooms() -> None:
     """Connect the rooms of the server; to connect them again changes nothing."""
     connect(
         {
-            SubmissionAccepted: [announce.tell_accepted],
+            SubmissionAccepted: [events.tell_accepted],
             VerificationWanted: [verify_by_policy],
-            SubmissionWithdrawn: [end_withdrawn, replace_withdrawn, announce.tell_withdrawn],
+            SubmissionWithdrawn: [end_withdrawn, replace_withdrawn, events.tell_withdrawn],
             EmbargoLifted: [mark_after_embargo],
             DuplicateMarked: [check_duplicate],
             OriginalReplaced: [measure_original],
-            StatusChanged: [announce.tell_status],
+            StatusChanged: [events.tell_status],
             VerificationChanged: [
-                announce.tell_verification,
+                events.tell_verification,
                 settle_calibration,
                 keep_evidence,
                 settle_submission,
                 give_up_cross_check,
             ],
-            CalibrationAdopted: [announce.tell_calibration],
-            WorkerOut: [announce.tell_worker],
-            AuditDayEnded: [announce.tell_audit_head],
+            CalibrationAdopted: [events.tell_calibration],
+            WorkerOut: [events.tell_worker],
+            AuditDayEnded: [events.tell_audit_head],
         }
     )

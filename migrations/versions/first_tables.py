@@ -152,31 +152,6 @@ table(
     Column("added_at", sa.DateTime(timezone=True)),
 )
 table(
-    "mail_subscriptions",
-    Column("id", sa.String(20), primary_key=True),
-    Column("user_id", ForeignKey("users.id"), nullable=False, index=True),
-    Column("address", sa.String(254), nullable=False, index=True),
-    Column("mailbox", sa.String(254), nullable=False, index=True),
-    Column("kinds", sa.JSON(), nullable=False),
-    Column("scope", sa.String(20), nullable=False),
-    Column("benchmark_id", sa.String(100)),
-    Column("secret", sa.String(100), nullable=False),
-    Column("created_at", sa.DateTime(timezone=True), nullable=False),
-    Column("verified_at", sa.DateTime(timezone=True)),
-    Column("ended_at", sa.DateTime(timezone=True)),
-)
-table(
-    "notice_events",
-    Column("id", sa.String(24), primary_key=True),
-    Column("kind", sa.String(40), nullable=False),
-    Column("user_id", ForeignKey("users.id")),
-    Column("benchmark_id", sa.String(100)),
-    Column("content", sa.JSON(), nullable=False),
-    Column("created_at", sa.DateTime(timezone=True), nullable=False),
-    Column("spread_at", sa.DateTime(timezone=True)),
-    Index(None, "spread_at", "created_at"),
-)
-table(
     "prices",
     Column("id", sa.Integer(), primary_key=True),
     Column("provider", sa.String(100), nullable=False),
@@ -194,6 +169,23 @@ table(
     Index(None, "provider", "instance", "region"),
 )
 table(
+    "receivers",
+    Column("id", sa.String(20), primary_key=True),
+    Column("user_id", ForeignKey("users.id"), nullable=False, index=True),
+    Column("channel", sa.String(10), nullable=False),
+    Column("address", sa.Text(), nullable=False),
+    Column("mailbox", sa.String(254), index=True),
+    Column("kinds", sa.JSON(), nullable=False),
+    Column("scope", sa.String(20), nullable=False),
+    Column("benchmark_id", sa.String(100)),
+    Column("secret", sa.String(100), nullable=False),
+    Column("created_at", sa.DateTime(timezone=True), nullable=False),
+    Column("confirmed_at", sa.DateTime(timezone=True)),
+    Column("failing_since", sa.DateTime(timezone=True)),
+    Column("disabled_at", sa.DateTime(timezone=True)),
+    Column("disabled_because", sa.Text()),
+)
+table(
     "tokens",
     Column("id", sa.Integer(), primary_key=True),
     Column("user_id", ForeignKey("users.id"), nullable=False, index=True),
@@ -205,22 +197,6 @@ table(
     Column("label", sa.String(100)),
     Column("last_used_at", sa.DateTime(timezone=True)),
     Column("made_with", ForeignKey("tokens.id")),
-)
-table(
-    "webhooks",
-    Column("id", sa.String(20), primary_key=True),
-    Column("user_id", ForeignKey("users.id"), nullable=False, index=True),
-    Column("url", sa.Text(), nullable=False),
-    Column("kinds", sa.JSON(), nullable=False),
-    Column("scope", sa.String(20), nullable=False),
-    Column("benchmark_id", sa.String(100)),
-    Column("secret", sa.String(100), nullable=False),
-    Column("previous_secret", sa.String(100)),
-    Column("previous_until", sa.DateTime(timezone=True)),
-    Column("created_at", sa.DateTime(timezone=True), nullable=False),
-    Column("failing_since", sa.DateTime(timezone=True)),
-    Column("disabled_at", sa.DateTime(timezone=True)),
-    Column("disabled_because", sa.Text()),
 )
 table(
     "workers",
@@ -292,23 +268,6 @@ table(
     Column("last_seen_at", sa.DateTime(timezone=True), nullable=False),
 )
 table(
-    "deliveries",
-    Column("id", sa.Integer(), primary_key=True),
-    Column("event_id", ForeignKey("notice_events.id"), nullable=False),
-    Column("webhook_id", ForeignKey("webhooks.id"), index=True),
-    Column("mail_id", ForeignKey("mail_subscriptions.id"), index=True),
-    Column("state", sa.String(20), nullable=False),
-    Column("due_at", sa.DateTime(timezone=True), nullable=False),
-    Column("claims", sa.Integer(), nullable=False),
-    Column("failures", sa.Integer(), nullable=False),
-    Column("tries", sa.JSON(), nullable=False),
-    Column("created_at", sa.DateTime(timezone=True), nullable=False, index=True),
-    Column("ended_at", sa.DateTime(timezone=True)),
-    UniqueConstraint("event_id", "mail_id"),
-    UniqueConstraint("event_id", "webhook_id"),
-    Index(None, "state", "due_at"),
-)
-table(
     "invitations",
     Column("id", sa.Integer(), primary_key=True),
     Column("code_sha256", sa.String(64), nullable=False),
@@ -324,6 +283,21 @@ table(
     Column("made_with", ForeignKey("tokens.id"), nullable=False),
     Column("created_at", sa.DateTime(timezone=True), nullable=False),
     Column("revoked_at", sa.DateTime(timezone=True)),
+)
+table(
+    "outbox",
+    Column("id", sa.Integer(), primary_key=True),
+    Column("message_id", sa.String(24), nullable=False),
+    Column("receiver_id", ForeignKey("receivers.id"), index=True),
+    Column("kind", sa.String(40), nullable=False),
+    Column("content", sa.JSON(), nullable=False),
+    Column("state", sa.String(20), nullable=False),
+    Column("due_at", sa.DateTime(timezone=True), nullable=False),
+    Column("failures", sa.Integer(), nullable=False),
+    Column("tries", sa.JSON(), nullable=False),
+    Column("created_at", sa.DateTime(timezone=True), nullable=False, index=True),
+    Column("ended_at", sa.DateTime(timezone=True)),
+    Index(None, "state", "due_at"),
 )
 table(
     "pools",

@@ -1,28 +1,88 @@
 """Endpoints of webhooks: each person sees and changes their own."""
 
+from datetime import datetime
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query
 
+from finishline.api.schema import Schema
+from server.base.models import Message, Receiver
 from server.base.services import ServicesDep
 from server.notices import subscriptions
 from server.notices.subscriptions import (
+    WebhookCreate,
     find_delivery,
     find_webhook,
     list_deliveries,
     list_webhooks,
 )
-from server.notices.views import (
-    DeliveryList,
-    DeliveryView,
-    WebhookCreate,
-    WebhookCreated,
-    WebhookList,
-    WebhookView,
-    delivery_view,
-    webhook_view,
-)
 from server.people.dependencies import SubmitterDep
+
+
+class WebhookView(Schema):
+    """A webhook without its secret."""
+
+    id: str
+    url: str
+    kinds: list[str]
+    scope: str
+    benchmark: str | None
+    created_at: datetime
+    failing_since: datetime | None
+    disabled_at: datetime | None
+    disabled_because: str | None
+
+
+class WebhookCreated(WebhookView):
+    """A webhook whose secret was just made: the only time it is shown."""
+
+    secret: str
+
+
+class WebhookList(Schema):
+    """One's own webhooks, newest first."""
+
+    webhooks: list[WebhookView]
+
+
+class TryView(Schema):
+    """A delivery attempt: a status and the start of the response, or the error instead."""
+
+    at: datetime
+    status: int | None
+    milliseconds: float
+    answer: str
+    error: str | None
+
+
+class DeliveryView(Schema):
+    """A message on its way: `state` is waiting, delivered or failed. `due_at` is the next try."""
+
+    id: int
+    message_id: str
+    kind: str
+    state: str
+    created_at: datetime
+    due_at: datetime | None
+    ended_at: datetime | None
+    tries: list[TryView]
+
+
+class DeliveryList(Schema):
+    """The latest deliveries of a webhook, newest first."""
+
+    deliveries: list[DeliveryView]
+
+
+def webhook_view(hook: Receiver) -> WebhookView:
+    """View of a stored webhook."""
+    return WebhookView.of(hook, url=hook.address, benchmark=hook.benchmark_id)
+
+
+def delivery_view(message: Message) -> DeliveryView:
+    """View of a stored message."""
+    return DeliveryView.of(message, due_at=message.due_at if message.state == "waiting" else None)
+
 
 router = APIRouter(tags=["notices"])
 IdDep = Annotated[str, Path(max_length=20)]
@@ -66,7 +126,7 @@ def delete_webhook(webhook_id: IdDep, services: ServicesDep, caller: SubmitterDe
 def replace_secret(
     webhook_id: IdDep, services: ServicesDep, caller: SubmitterDep
 ) -> WebhookCreated:
-    """Replace the secret of a webhook. For a day messages are signed with both."""
+    """Replace the secret of a webhook. From now on only the new one signs."""
     with services.database.write() as session:
         hook = find_webhook(session, caller, webhook_id)
         secret = subscriptions.replace_secret(hook)

@@ -1,258 +1,251 @@
-"""Subscriptions: webhooks and mails that a user adds, tests and ends."""
+"""Subscriptions: webhooks and mail addresses that a user adds, tests and ends."""
 
 import secrets
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import timedelta
+from email.errors import MessageError
+from email.headerregistry import Address
+from typing import Annotated, Any, Literal, Self
 
-from sqlalchemy import delete, func, insert, select, update
+from pydantic import AfterValidator, Field, model_validator
+from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from server.base.database import utc_now
-from server.base.errors import (
-    ConflictError,
-    NotAllowedError,
-    NotFoundError,
-    no_such,
-)
+from server.base.errors import ConflictError, NotAllowedError, NotFoundError, no_such
 from server.base.events import NoticeWakeup, wake_after_commit
-from server.base.models import Delivery, MailSubscription, NoticeEvent, Webhook
+from server.base.forms import Body, example
+from server.base.models import Message, Receiver
 from server.base.services import Services
 from server.benchmarks.queries import find_benchmark
-from server.notices.announce import CONFIRM, TEST, Subject, new_event
-from server.notices.fan_out import waiting_row
-from server.notices.pruning import forget_events
-from server.notices.subscribers import ALL, is_confirmed
-from server.notices.views import MailCreate, Wanted, WebhookCreate
+from server.notices.events import ALL, API, CONFIRM, KINDS, TEST, EventKind, is_active, queue
 from server.notices.webhooks import check_url, new_secret
-from server.people.audit import Subject as AuditSubject
-from server.people.audit import record
+from server.people.audit import Subject, record
 from server.people.dependencies import Caller
 
+MOST_WEBHOOKS, MOST_ADDRESSES = 20, 5
+# Limits on unwanted mail to addresses that somebody else entered: to one mailbox, from one user.
+CONFIRMATIONS_PER_DAY, CONFIRMATIONS_BY_USER = 3, 10
+SHAPE = r"^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+$"
 
-def list_webhooks(session: Session, caller: Caller) -> list[Webhook]:
+
+def _mail_address(address: str) -> str:
+    """Parse an address as mail programs do. Raises ValueError."""
+    try:
+        Address(addr_spec=address)
+    except (ValueError, MessageError) as error:
+        raise ValueError("expected one address, as in ada@example.org") from error
+    return address
+
+
+MailAddress = Annotated[str, Field(max_length=254, pattern=SHAPE), AfterValidator(_mail_address)]
+
+
+class Wanted(Body):
+    """Filter of events: of one's own submissions, of a benchmark, or all (organisers only)."""
+
+    kinds: list[EventKind] = Field(
+        min_length=1, max_length=len(KINDS), description="Each once, in any order."
+    )
+    scope: Literal["own", "benchmark", "all"] = "own"
+    benchmark: str | None = Field(
+        default=None, max_length=100, description="For the scope benchmark."
+    )
+
+    @model_validator(mode="after")
+    def _names_its_benchmark(self) -> Self:
+        if (self.scope == "benchmark") != (self.benchmark is not None):
+            raise ValueError("expected a benchmark with the scope benchmark, and only with it")
+        return self
+
+
+class WebhookCreate(Wanted):
+    """Webhook to create: its URL and its events."""
+
+    model_config = example(
+        url="https://hooks.example.org/finishline",
+        kinds=["submission.verified", "submission.rejected"],
+        scope="own",
+    )
+
+    url: str = Field(min_length=1, max_length=2000)
+
+
+class MailCreate(Wanted):
+    """Mail subscription to create: its address and its events."""
+
+    address: MailAddress
+
+
+def list_webhooks(session: Session, caller: Caller) -> list[Receiver]:
     """List the caller's webhooks, newest first."""
-    own = Webhook.user_id == caller.user_id
-    order = (Webhook.created_at.desc(), Webhook.id)
-    return list(session.scalars(select(Webhook).where(own).order_by(*order)))
+    return _list_own(session, caller, "webhook")
 
 
-def find_webhook(session: Session, caller: Caller, webhook_id: str) -> Webhook:
+def list_mails(session: Session, caller: Caller) -> list[Receiver]:
+    """List the caller's mail addresses that have not ended, newest first."""
+    return [each for each in _list_own(session, caller, "mail") if each.disabled_at is None]
+
+
+def _list_own(session: Session, caller: Caller, channel: str) -> list[Receiver]:
+    own = (Receiver.user_id == caller.user_id, Receiver.channel == channel)
+    order = (Receiver.created_at.desc(), Receiver.id)
+    return list(session.scalars(select(Receiver).where(*own).order_by(*order)))
+
+
+def find_webhook(session: Session, caller: Caller, webhook_id: str) -> Receiver:
     """Find a webhook of the caller's. Raises NotFoundError, also for somebody else's."""
-    hook = session.get(Webhook, webhook_id)
-    if hook is None or hook.user_id != caller.user_id:
+    hook = session.get(Receiver, webhook_id)
+    if hook is None or (hook.user_id, hook.channel) != (caller.user_id, "webhook"):
         raise no_such("webhook", webhook_id, of="You have no")
     return hook
 
 
-def list_deliveries(
-    session: Session, hook: Webhook, *, state: str | None, limit: int
-) -> list[Delivery]:
-    """List the latest deliveries of a webhook, newest first."""
-    query = select(Delivery).where(Delivery.webhook_id == hook.id)
-    if state is not None:
-        query = query.where(Delivery.state == state)
-    return list(session.scalars(query.order_by(Delivery.id.desc()).limit(limit)))
-
-
-def find_delivery(session: Session, hook: Webhook, delivery_id: int) -> Delivery:
-    """Find a delivery of a webhook. Raises NotFoundError."""
-    delivery = session.get(Delivery, delivery_id)
-    if delivery is None or delivery.webhook_id != hook.id:
-        raise no_such("delivery", delivery_id, of=f"Webhook {hook.id} has no")
-    return delivery
-
-
-def list_mails(session: Session, caller: Caller) -> list[MailSubscription]:
-    """List the caller's addresses, newest first."""
-    own = (MailSubscription.user_id == caller.user_id, MailSubscription.ended_at.is_(None))
-    order = (MailSubscription.created_at.desc(), MailSubscription.id)
-    return list(session.scalars(select(MailSubscription).where(*own).order_by(*order)))
-
-
-def find_mail(session: Session, caller: Caller, mail_id: str) -> MailSubscription:
+def find_mail(session: Session, caller: Caller, mail_id: str) -> Receiver:
     """Find an address of the caller's. Raises NotFoundError, also for somebody else's."""
-    found = session.get(MailSubscription, mail_id)
-    if found is None or found.user_id != caller.user_id or found.ended_at is not None:
+    found = [each for each in list_mails(session, caller) if each.id == mail_id]
+    if not found:
         raise NotFoundError(f"You have no mail subscription {mail_id!r}.")
-    return found
+    return found[0]
 
 
-MOST_WEBHOOKS = 20
-BOTH_VALID = timedelta(days=1)
+def list_deliveries(
+    session: Session, hook: Receiver, *, state: str | None, limit: int
+) -> list[Message]:
+    """List the latest messages to a webhook, newest first."""
+    query = select(Message).where(Message.receiver_id == hook.id)
+    if state is not None:
+        query = query.where(Message.state == state)
+    return list(session.scalars(query.order_by(Message.id.desc()).limit(limit)))
 
 
-def new_id() -> str:
-    """A short random id for a URL: 60 bits."""
-    return secrets.token_hex(8)[:15]
+def find_delivery(session: Session, hook: Receiver, delivery_id: int) -> Message:
+    """Find a message to a webhook. Raises NotFoundError."""
+    message = session.get(Message, delivery_id)
+    if message is None or message.receiver_id != hook.id:
+        raise no_such("delivery", delivery_id, of=f"Webhook {hook.id} has no")
+    return message
 
 
-def require_wanted(services: Services, caller: Caller, wanted: Wanted) -> None:
-    """Raise unless the caller may subscribe to these events.
+def _make(
+    session: Session, services: Services, caller: Caller, wanted: Wanted, **columns: Any
+) -> Receiver:
+    """Write a receiver of the caller's.
 
-    Notices include submissions under embargo that the caller may read, and go on after the token
-    has ended.
+    Its events include submissions under embargo that the caller may read, and go on after the
+    token has ended. Raises NotAllowedError, or NotFoundError for an unknown benchmark.
     """
     if wanted.scope == ALL and not caller.is_organiser:
         raise NotAllowedError("Only an organiser may subscribe to all events; name a benchmark.")
     if wanted.benchmark is not None:
         find_benchmark(services.benchmarks, wanted.benchmark)
+    made = Receiver(
+        id=secrets.token_hex(8)[:15],
+        user_id=caller.user_id,
+        kinds=sorted(set(wanted.kinds)),
+        scope=wanted.scope,
+        benchmark_id=wanted.benchmark,
+        created_at=utc_now(),
+        **columns,
+    )
+    session.add(made)
+    return made
 
 
 def make_webhook(
     session: Session, services: Services, caller: Caller, wanted: WebhookCreate
-) -> Webhook:
+) -> Receiver:
     """Create a webhook of the caller's, with a secret that its response shows once."""
-    require_wanted(services, caller, wanted)
-    check_url(wanted.url, private_allowed=services.settings.webhook_private_addresses)
     if len(list_webhooks(session, caller)) >= MOST_WEBHOOKS:
         raise ConflictError(f"You have {MOST_WEBHOOKS} webhooks; delete one first.")
-    hook = Webhook(
-        id=new_id(),
-        user_id=caller.user_id,
-        url=wanted.url,
-        kinds=sorted(set(wanted.kinds)),
-        scope=wanted.scope,
-        benchmark_id=wanted.benchmark,
-        secret=new_secret(),
-        created_at=utc_now(),
-    )
-    session.add(hook)
+    check_url(wanted.url, private_allowed=services.settings.webhook_private_addresses)
+    own = {"channel": "webhook", "address": wanted.url, "confirmed_at": utc_now()}
+    hook = _make(session, services, caller, wanted, secret=new_secret(), **own)
     _record(session, caller, "webhook.create", hook)
     return hook
 
 
-def _record(session: Session, caller: Caller, action: str, hook: Webhook) -> None:
+def _record(session: Session, caller: Caller, action: str, hook: Receiver) -> None:
     """Write a subscription to everything to the audit log; others are private and left out."""
     if hook.scope != ALL:
         return
-    told: dict[str, Any] = {"url": hook.url, "kinds": hook.kinds, "scope": hook.scope}
-    is_new = action == "webhook.create"
-    record(
-        session,
-        caller,
-        action,
-        AuditSubject("webhook", hook.id),
-        reason=None,
-        before=None if is_new else told,
-        after=told if is_new else None,
-    )
+    told = {"url": hook.address, "kinds": hook.kinds, "scope": hook.scope}
+    before, after = (None, told) if action == "webhook.create" else (told, None)
+    subject = Subject("webhook", hook.id)
+    record(session, caller, action, subject, reason=None, before=before, after=after)
 
 
-def replace_secret(hook: Webhook) -> str:
-    """Generate a new secret; for a day the earlier one signs as well."""
-    hook.previous_secret, hook.previous_until = hook.secret, utc_now() + BOTH_VALID
+def replace_secret(hook: Receiver) -> str:
+    """Generate a new secret, which signs from now on."""
     hook.secret = new_secret()
     return hook.secret
 
 
-def switch_on(hook: Webhook) -> None:
+def switch_on(hook: Receiver) -> None:
     """Enable a disabled webhook."""
     hook.disabled_at = hook.disabled_because = hook.failing_since = None
 
 
-def delete_webhook(session: Session, caller: Caller, hook: Webhook) -> None:
-    """Delete a webhook with its deliveries; a try under way is finished."""
-    of_hook = Delivery.webhook_id == hook.id
-    events = session.scalars(select(Delivery.event_id).where(of_hook)).all()
-    session.execute(delete(Delivery).where(of_hook))
-    forget_events(session, events)
+def delete_webhook(session: Session, caller: Caller, hook: Receiver) -> None:
+    """Delete a webhook with its messages; a try under way is finished."""
+    session.execute(delete(Message).where(Message.receiver_id == hook.id))
     session.delete(hook)
     _record(session, caller, "webhook.delete", hook)
 
 
-def ping(session: Session, hook: Webhook) -> Delivery:
+def ping(session: Session, hook: Receiver) -> Message:
     """Send a test message. Raises ConflictError while one is queued, or if it is disabled."""
     _require_on(hook)
-    on_its_way = (
-        select(Delivery.id)
-        .join(NoticeEvent, NoticeEvent.id == Delivery.event_id)
-        .where(
-            Delivery.webhook_id == hook.id,
-            Delivery.state == "waiting",
-            NoticeEvent.kind == TEST,
-        )
-    )
-    if session.scalar(on_its_way) is not None:
+    waiting = (Message.state == "waiting", Message.kind == TEST)
+    if session.scalar(select(Message.id).where(Message.receiver_id == hook.id, *waiting)):
         raise ConflictError("A test of this webhook is already queued; wait for it.")
-    content = {"webhook": {"id": hook.id}, "links": {"api": f"/api/v1/webhooks/{hook.id}"}}
-    return send_now(session, new_event(TEST, Subject(hook.user_id, None, content)), hook=hook)
+    content = {"webhook": {"id": hook.id}, "links": {"api": f"{API}/webhooks/{hook.id}"}}
+    return queue(session, TEST, content, [hook])[0]
 
 
-def send_now(session: Session, row: dict[str, Any], *, hook: Webhook) -> Delivery:
-    """Create a delivery of an event for one webhook only."""
-    now = utc_now()
-    session.flush()
-    session.execute(insert(NoticeEvent), [row | {"spread_at": now}])
-    delivery = Delivery(**waiting_row(row["id"], now), webhook=hook)
-    session.add(delivery)
-    session.flush()
-    wake_after_commit(session, NoticeWakeup)
-    return delivery
-
-
-def resend(session: Session, hook: Webhook, delivery: Delivery) -> Delivery:
-    """Retry an ended delivery from the start, with the same id, whatever its outcome."""
+def resend(session: Session, hook: Receiver, message: Message) -> Message:
+    """Retry an ended message from the start, with the same id, whatever its outcome."""
     _require_on(hook)
-    if delivery.state == "waiting":
+    if message.state == "waiting":
         raise ConflictError(
-            f"Delivery {delivery.id} is on its way; its next try is at "
-            f"{delivery.due_at:%Y-%m-%d %H:%M:%S} UTC."
+            f"Delivery {message.id} is on its way; its next try is at "
+            f"{message.due_at:%Y-%m-%d %H:%M:%S} UTC."
         )
-    delivery.state, delivery.ended_at = "waiting", None
-    delivery.failures, delivery.due_at = 0, utc_now()
+    message.state, message.ended_at = "waiting", None
+    message.failures, message.due_at = 0, utc_now()
     wake_after_commit(session, NoticeWakeup)
-    return delivery
+    return message
 
 
-def _require_on(hook: Webhook) -> None:
+def _require_on(hook: Receiver) -> None:
     if hook.disabled_at is not None:
         raise ConflictError(
             f"Webhook {hook.id} is disabled ({hook.disabled_because}); enable it first."
         )
 
 
-MOST_ADDRESSES = 5
-# Limits on unwanted mail to addresses that somebody else entered: to one mailbox, from one user.
-CONFIRMATIONS_PER_DAY = 3
-CONFIRMATIONS_BY_USER = 10
-
-
-def subscribe(
-    session: Session, services: Services, caller: Caller, wanted: MailCreate
-) -> MailSubscription:
+def subscribe(session: Session, services: Services, caller: Caller, wanted: MailCreate) -> Receiver:
     """Create a mail subscription. Unless confirmed before, its address gets a mail to confirm it.
 
     Raises ConflictError if this server sends no mail, or for too many addresses or mails.
     """
     if services.settings.smtp_url is None:
         raise ConflictError("This server sends no mail; use a webhook for the same events.")
-    require_wanted(services, caller, wanted)
     if len(list_mails(session, caller)) >= MOST_ADDRESSES:
         raise ConflictError(f"You have {MOST_ADDRESSES} mail subscriptions; end one first.")
-    now = utc_now()
-    subscription = MailSubscription(
-        id=new_id(),
-        user_id=caller.user_id,
-        address=wanted.address,
-        mailbox=mailbox_of(wanted.address),
-        kinds=sorted(set(wanted.kinds)),
-        scope=wanted.scope,
-        benchmark_id=wanted.benchmark,
-        secret=secrets.token_hex(32),
-        created_at=now,
-        verified_at=now if _has_confirmed(session, caller, wanted.address) else None,
-    )
-    session.add(subscription)
-    session.flush()
-    if subscription.verified_at is None:
-        _ask_to_confirm(session, caller, subscription, now=now)
-    return subscription
-
-
-def _has_confirmed(session: Session, caller: Caller, address: str) -> bool:
-    same = (MailSubscription.user_id == caller.user_id, MailSubscription.address == address)
-    found = select(MailSubscription.id).where(*same, is_confirmed()).limit(1)
-    return session.scalar(found) is not None
+    same = (Receiver.user_id == caller.user_id, Receiver.address == wanted.address)
+    was_confirmed = select(Receiver.id).where(*same, Receiver.channel == "mail", is_active())
+    own = {
+        "channel": "mail",
+        "address": wanted.address,
+        "mailbox": mailbox_of(wanted.address),
+        "secret": secrets.token_hex(32),
+        "confirmed_at": utc_now() if session.scalar(was_confirmed.limit(1)) else None,
+    }
+    made = _make(session, services, caller, wanted, **own)
+    if made.confirmed_at is None:
+        _require_few_confirmations(session, made)
+        queue(session, CONFIRM, {}, [made])
+    return made
 
 
 def mailbox_of(address: str) -> str:
@@ -261,45 +254,27 @@ def mailbox_of(address: str) -> str:
     return f"{local.partition('+')[0]}@{domain}"
 
 
-def _ask_to_confirm(
-    session: Session, caller: Caller, subscription: MailSubscription, *, now: datetime
-) -> None:
+def _require_few_confirmations(session: Session, asked: Receiver) -> None:
     today = (
         select(func.count())
-        .select_from(Delivery)
-        .join(NoticeEvent, NoticeEvent.id == Delivery.event_id)
-        .join(MailSubscription, MailSubscription.id == Delivery.mail_id)
-        .where(NoticeEvent.kind == CONFIRM, Delivery.created_at > now - timedelta(days=1))
+        .select_from(Message)
+        .join(Message.receiver)
+        .where(Message.kind == CONFIRM, Message.created_at > utc_now() - timedelta(days=1))
     )
-    by_user = session.scalar(today.where(MailSubscription.user_id == caller.user_id)) or 0
+    by_user = session.scalar(today.where(Receiver.user_id == asked.user_id)) or 0
     if by_user >= CONFIRMATIONS_BY_USER:
         raise ConflictError(
             f"You asked for {by_user} confirmation mails within a day, which is the most. Try "
             "again tomorrow."
         )
-    asked = session.scalar(today.where(MailSubscription.mailbox == subscription.mailbox)) or 0
-    if asked >= CONFIRMATIONS_PER_DAY:
+    to_mailbox = session.scalar(today.where(Receiver.mailbox == asked.mailbox)) or 0
+    if to_mailbox >= CONFIRMATIONS_PER_DAY:
         raise ConflictError(
-            f"{subscription.address} got {asked} confirmation mails within a day; look for "
+            f"{asked.address} got {to_mailbox} confirmation mails within a day; look for "
             "those, or try again tomorrow."
         )
-    row = new_event(CONFIRM, Subject(subscription.user_id, None, {}))
-    session.execute(insert(NoticeEvent), [row | {"spread_at": now}])
-    session.add(Delivery(**waiting_row(row["id"], now), mail=subscription))
-    wake_after_commit(session, NoticeWakeup)
 
 
-def confirm(subscription: MailSubscription) -> None:
-    """Confirm the address, which starts its mails. Confirming twice changes nothing."""
-    subscription.verified_at = subscription.verified_at or utc_now()
-
-
-def end_subscription(session: Session, subscription: MailSubscription) -> None:
-    """End a mail subscription; its waiting deliveries are not sent."""
-    now = utc_now()
-    subscription.ended_at = now
-    session.execute(
-        update(Delivery)
-        .where(Delivery.mail_id == subscription.id, Delivery.state == "waiting")
-        .values(state="failed", ended_at=now)
-    )
+def confirm(receiver: Receiver) -> None:
+    """Confirm a mail address, which starts its mails. Confirming twice changes nothing."""
+    receiver.confirmed_at = receiver.confirmed_at or utc_now()

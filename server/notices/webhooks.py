@@ -1,52 +1,43 @@
-"""Webhooks: signatures, allowed addresses, and outcomes of a try."""
+"""Webhooks: allowed addresses, signed posts, and the outcome of a try."""
 
 import base64
-import hashlib
-import hmac
-import logging
 import secrets
 import socket
+import ssl
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
+from http.client import HTTPConnection, HTTPException, HTTPResponse
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import urlsplit
 
-from sqlalchemy import insert, select, update
-from sqlalchemy.orm import Session
+from standardwebhooks import Webhook
 
 from server.base.errors import ContentError
-from server.base.models import Delivery, MailSubscription, NoticeEvent, Webhook
-from server.notices.announce import SWITCHED_OFF, Subject, new_event
-from server.notices.fan_out import waiting_row
-from server.notices.subscribers import is_confirmed
 
-PREFIX = "whsec_"
 SECRET_BYTES = 32
+LIMIT_SECONDS = 10.0
+ANSWER_BYTES, ANSWER_CHARACTERS = 4096, 500
 
 
 def new_secret() -> str:
     """Generate a random secret in the form that its receiver is shown."""
-    return PREFIX + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
+    return "whsec_" + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
 
 
 def signature_headers(
-    keys: Iterable[str], message_id: str, *, seconds: int, body: bytes
+    secret: str, message_id: str, body: bytes, *, now: datetime
 ) -> dict[str, str]:
-    """Headers of a message: its id, the second of this try, a signature for each key."""
-    signed = [_sign(key, message_id, seconds=seconds, body=body) for key in keys]
+    """Headers of a message: its id, the second of this try, and the signature of both and body."""
     return {
         "webhook-id": message_id,
-        "webhook-timestamp": str(seconds),
-        "webhook-signature": " ".join(signed),
+        "webhook-timestamp": str(int(now.timestamp())),
+        "webhook-signature": Webhook(secret).sign(message_id, now, body.decode()),
     }
-
-
-def _sign(key: str, message_id: str, *, seconds: int, body: bytes) -> str:
-    raw = base64.b64decode(key.removeprefix(PREFIX))
-    content = f"{message_id}.{seconds}.".encode() + body
-    return "v1," + base64.b64encode(hmac.digest(raw, content, hashlib.sha256)).decode()
 
 
 Address = IPv4Address | IPv6Address
@@ -169,12 +160,9 @@ def resolve(host: str, port: int, *, private_allowed: bool) -> str:
     return str(addresses[0])
 
 
-ANSWER_CHARACTERS = 500
-
-
 @dataclass(frozen=True)
 class Answer:
-    """Outcome of one delivery attempt: a status and the start of the response, or an error."""
+    """Outcome of one try: a status and the start of the response, or an error."""
 
     status: int | None
     milliseconds: float
@@ -193,35 +181,79 @@ def milliseconds_since(began: float) -> float:
     return round((time.monotonic() - began) * 1000, 1)
 
 
-log = logging.getLogger(__name__)
+class _CheckedConnection(HTTPConnection):
+    """Connection to the checked address; the name stays in Host and in the TLS handshake."""
+
+    def __init__(self, url: str, *, private_allowed: bool, limit_seconds: float) -> None:
+        parts = urlsplit(url)
+        self._is_secure = parts.scheme == "https"
+        self.default_port = 443 if self._is_secure else 80
+        port = parts.port or self.default_port  # Else the end of an IPv6 address is read as one.
+        super().__init__(parts.hostname or "", port, timeout=limit_seconds)
+        self._private_allowed = private_allowed
+
+    def connect(self) -> None:
+        address = resolve(self.host, self.port, private_allowed=self._private_allowed)
+        self.sock = socket.create_connection((address, self.port), self.timeout)
+        if self._is_secure:
+            self.sock = _trust().wrap_socket(
+                self.sock, server_hostname=self.host, do_handshake_on_connect=False
+            )
+            self.sock.do_handshake()
+
+    def abort(self) -> None:
+        """End a read or a write that another thread waits in."""
+        with suppress(OSError, AttributeError):  # It may be closed, or not open yet.
+            socket.socket.shutdown(self.sock, socket.SHUT_RDWR)
 
 
-def switch_off(session: Session, hook: Webhook, why: str, *, now: datetime) -> None:
-    """Disable a webhook; waiting deliveries are given up, and can be resent by hand later."""
-    hook.disabled_at, hook.disabled_because = now, why
-    session.flush()
-    session.execute(
-        update(Delivery)
-        .where(Delivery.webhook_id == hook.id, Delivery.state == "waiting")
-        .values(state="failed", ended_at=now)
+@cache
+def _trust() -> ssl.SSLContext:
+    return ssl.create_default_context()
+
+
+def post(
+    url: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    private_allowed: bool,
+    limit_seconds: float = LIMIT_SECONDS,
+) -> Answer:
+    """Post a body; returns the outcome, also of a failed connection. Follows no redirects."""
+    began = time.monotonic()
+    parts = urlsplit(url)
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    connection = _CheckedConnection(
+        url, private_allowed=private_allowed, limit_seconds=limit_seconds
     )
-    log.warning("webhook %s is switched off: %s", hook.id, why)
-    _tell_owner(session, hook, why, now=now)
+    # Bytes that drip in one by one keep no limit of a single read.
+    limit = threading.Timer(limit_seconds, connection.abort)
+    limit.start()
+    try:
+        connection.request("POST", target, body, dict(headers))
+        response = connection.getresponse()
+        text, wanted = _start_of(response), response.headers.get("Retry-After", "")
+        seconds = float(wanted) if wanted.isdecimal() and len(wanted) < 7 else None
+        took = milliseconds_since(began)
+        return Answer(response.status, took, text=text, retry_after_seconds=seconds)
+    except NoAllowedAddressError as error:
+        return Answer(None, milliseconds_since(began), error=str(error))
+    except (HTTPException, OSError, ValueError) as error:
+        why = f"The connection failed: {error}"
+        if time.monotonic() - began >= limit_seconds:
+            why = f"No response within {limit_seconds:g} s."
+        return Answer(None, milliseconds_since(began), error=why[:ANSWER_CHARACTERS])
+    finally:
+        limit.cancel()
+        connection.close()
 
 
-def _tell_owner(session: Session, hook: Webhook, why: str, *, now: datetime) -> None:
-    own = MailSubscription.user_id == hook.user_id
-    addresses = session.scalars(select(MailSubscription.id).where(own, is_confirmed())).all()
-    if not addresses:
-        return
-    content = {
-        "webhook": {"id": hook.id, "url": hook.url, "why": why},
-        "links": {"api": f"/api/v1/webhooks/{hook.id}", "page": f"/console/notices/{hook.id}"},
-    }
-    row = new_event(SWITCHED_OFF, Subject(hook.user_id, None, content)) | {"spread_at": now}
-    session.execute(insert(NoticeEvent), [row])
-    deliveries = [
-        waiting_row(row["id"], now) | {"webhook_id": None, "mail_id": address}
-        for address in addresses
-    ]
-    session.execute(insert(Delivery), deliveries)
+def _start_of(response: HTTPResponse) -> str:
+    """Read the start of a response. One that breaks off keeps its status."""
+    content = b""
+    with suppress(HTTPException, OSError, ValueError):
+        while len(content) < ANSWER_BYTES and (piece := response.read1(ANSWER_BYTES)):
+            content += piece
+    text = content[:ANSWER_BYTES].decode(errors="replace").replace("\0", "\ufffd")
+    return text[:ANSWER_CHARACTERS]

@@ -14,7 +14,7 @@ from server.base.database import Database, utc_now
 from server.base.models import Attempt, BenchmarkDefinition, Submission, Verification, WorkerRow
 from server.base.settings import Settings
 from server.base.viewer import ORGANISER
-from server.notices.deliveries import count_deliveries, overdue_seconds
+from server.notices.outbox import count_deliveries, overdue_seconds
 from server.operations.background_value import BackgroundValue
 from server.verifications.holds import read_pause
 from server.verifications.workers import PAUSED

@@ -139,10 +139,8 @@ LEFT_OUT: Mapping[str, str] = {
     "workers.held_by": FOR_ONE_SERVER,
     "workers.held_because": FOR_ONE_SERVER,
     "queues": FOR_ONE_SERVER,
-    "notice_events": FOR_ONE_SERVER,
-    "webhooks": OF_ITS_OWNER,
-    "mail_subscriptions": "reaches a person, and has a secret of one server",
-    "deliveries": FOR_ONE_SERVER,
+    "receivers": "reaches a person, and has a secret of one server",
+    "outbox": FOR_ONE_SERVER,
 }
 NOT_PUBLIC: Mapping[str, str] = {
     "audit_log": "organisers alone read it; everybody may read its head, which the manifest has",

@@ -8,10 +8,14 @@ from fastapi import APIRouter, Depends, Path
 from fastapi.responses import HTMLResponse, Response
 from sqlalchemy.orm import Session
 
-from server.base.models import Webhook
+from server.base.models import Receiver
 from server.notices import subscriptions
-from server.notices.announce import ABOUT
+from server.notices.endpoints import delivery_view, webhook_view
+from server.notices.events import ABOUT, KINDS
+from server.notices.outbox import give_up
 from server.notices.subscriptions import (
+    MailCreate,
+    WebhookCreate,
     find_delivery,
     find_mail,
     find_webhook,
@@ -19,7 +23,6 @@ from server.notices.subscriptions import (
     list_mails,
     list_webhooks,
 )
-from server.notices.views import KINDS, MailCreate, WebhookCreate, delivery_view, webhook_view
 from server.pages.console_page import AnyoneDep, Console, Done, filled
 from server.people.accounts import SUBMITTERS
 from server.people.dependencies import require_one_of
@@ -29,7 +32,7 @@ from server.people.signed_in import Fields, FormDep
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/notices"
 SHOWN = 50
-OF_MAIL = ("id", "address", "kinds", "scope", "benchmark_id", "verified_at")
+OF_MAIL = ("id", "address", "kinds", "scope", "benchmark_id", "confirmed_at")
 USUAL = ("submission.verified", "submission.rejected", "submission.inconclusive", "record.set")
 IdDep = Annotated[str, Path(max_length=20)]
 NumberDep = Annotated[int, Path(ge=1, le=2**31 - 1)]
@@ -70,7 +73,7 @@ def add_mail(console: SubmitterDep, form: FormDep) -> Response:
     def subscribe(session: Session, wanted: MailCreate) -> Done:
         made = subscriptions.subscribe(session, console.services, console.caller, wanted)
         told = f"Notices go to {made.address}."
-        if made.verified_at is None:
+        if made.confirmed_at is None:
             told = f"A mail was sent to {made.address}; open its link to receive notices."
         return ADDRESS, Notice(told)
 
@@ -84,7 +87,7 @@ def end_mail(mail_id: IdDep, console: SubmitterDep, _form: FormDep) -> Response:
 
     def end(session: Session) -> Done:
         found = find_mail(session, console.caller, mail_id)
-        subscriptions.end_subscription(session, found)
+        give_up(session, found, None)
         return ADDRESS, Notice(f"{found.address} gets no more of these notices.")
 
     return console.change(end, partial(_page, console, {}))
@@ -100,7 +103,7 @@ def webhook_page(webhook_id: IdDep, console: SubmitterDep) -> HTMLResponse:
 def send_test(webhook_id: IdDep, console: SubmitterDep, _form: FormDep) -> Response:
     """Send a test message."""
 
-    def ping(session: Session, hook: Webhook) -> Notice:
+    def ping(session: Session, hook: Receiver) -> Notice:
         subscriptions.ping(session, hook)
         return Notice("A test is queued; reload this page to see its outcome.")
 
@@ -111,13 +114,9 @@ def send_test(webhook_id: IdDep, console: SubmitterDep, _form: FormDep) -> Respo
 def replace_secret(webhook_id: IdDep, console: SubmitterDep, _form: FormDep) -> Response:
     """Make a fresh secret; the next page shows it, once."""
 
-    def replace(_session: Session, hook: Webhook) -> Notice:
+    def replace(_session: Session, hook: Receiver) -> Notice:
         fresh = subscriptions.replace_secret(hook)
-        told = (
-            "The new secret, valid from now on; for one day posts are signed with the earlier "
-            "one too:"
-        )
-        return Notice(told, fresh)
+        return Notice("The new secret, which signs all posts from now on:", fresh)
 
     return _change_webhook(console, webhook_id, replace)
 
@@ -126,7 +125,7 @@ def replace_secret(webhook_id: IdDep, console: SubmitterDep, _form: FormDep) -> 
 def enable(webhook_id: IdDep, console: SubmitterDep, _form: FormDep) -> Response:
     """Post to a webhook again."""
 
-    def switch_on(_session: Session, hook: Webhook) -> Notice:
+    def switch_on(_session: Session, hook: Receiver) -> Notice:
         subscriptions.switch_on(hook)
         return Notice("The webhook is enabled.")
 
@@ -139,7 +138,7 @@ def resend(
 ) -> Response:
     """Send a message again."""
 
-    def send(session: Session, hook: Webhook) -> Notice:
+    def send(session: Session, hook: Receiver) -> Notice:
         subscriptions.resend(session, hook, find_delivery(session, hook, delivery_id))
         return Notice(f"Delivery {delivery_id} is queued again, with the same id.")
 
@@ -159,7 +158,7 @@ def delete(webhook_id: IdDep, console: SubmitterDep, _form: FormDep) -> Response
 
 
 def _change_webhook(
-    console: Console, webhook_id: str, change: Callable[[Session, Webhook], Notice]
+    console: Console, webhook_id: str, change: Callable[[Session, Receiver], Notice]
 ) -> Response:
     def carry_out(session: Session) -> Done:
         told = change(session, find_webhook(session, console.caller, webhook_id))

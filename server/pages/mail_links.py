@@ -4,8 +4,9 @@ from fastapi import APIRouter, Response
 from fastapi.responses import HTMLResponse
 
 from server.base.services import ServicesDep
-from server.notices.announce import Purpose, find_by_link
-from server.notices.subscriptions import confirm, end_subscription
+from server.notices.messages import Purpose, find_by_link
+from server.notices.outbox import give_up
+from server.notices.subscriptions import confirm
 from web.render import render
 
 router = APIRouter(include_in_schema=False)
@@ -37,7 +38,7 @@ def unsubscribe(unsubscribe_token: str, services: ServicesDep) -> Response:
     """End a subscription: by the button of the page, or by that of a mail program (RFC 8058)."""
     with services.database.write() as session:
         found = find_by_link(session, unsubscribe_token, "unsubscribe")
-        end_subscription(session, found)
+        give_up(session, found, None)
     return _page(found.address, "unsubscribe", done=True)
 
 

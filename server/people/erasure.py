@@ -22,18 +22,16 @@ from server.base.models import (
     BenchmarkPhases,
     Calibration,
     ConsoleSession,
-    Delivery,
     Evidence,
     Invitation,
-    MailSubscription,
-    NoticeEvent,
+    Message,
     Organisation,
     QueueRow,
+    Receiver,
     Submission,
     Token,
     User,
     Verification,
-    Webhook,
     WorkerRow,
 )
 from server.people.accounts import FORMER
@@ -59,7 +57,7 @@ COLUMNS: tuple[InstrumentedAttribute[Any], ...] = (
     Calibration.reason,
     Calibration.adopted_because,
     BenchmarkPhases.reason,
-    NoticeEvent.content,
+    Message.content,
     Invitation.name,
 )
 # Values that are no names, though somebody may be called "admin".
@@ -167,13 +165,11 @@ def _rename(session: Session, user: User, names: Collection[str], former: str) -
 
 def _end_access(session: Session, user: User) -> None:
     own = select(Token.id).where(Token.user_id == user.id)
-    hooks = select(Webhook.id).where(Webhook.user_id == user.id)
-    mails = select(MailSubscription.id).where(MailSubscription.user_id == user.id)
+    receivers = select(Receiver.id).where(Receiver.user_id == user.id)
     for gone in (
         delete(ConsoleSession).where(ConsoleSession.token_id.in_(own)),
-        delete(Delivery).where(or_(Delivery.webhook_id.in_(hooks), Delivery.mail_id.in_(mails))),
-        delete(Webhook).where(Webhook.user_id == user.id),
-        delete(MailSubscription).where(MailSubscription.user_id == user.id),
+        delete(Message).where(Message.receiver_id.in_(receivers)),
+        delete(Receiver).where(Receiver.user_id == user.id),
     ):
         session.execute(gone)
     now = utc_now()

@@ -6,7 +6,7 @@ import re
 import pytest
 from sqlalchemy import text
 
-from server.base.models import Base, ConsoleSession, User, Webhook
+from server.base.models import Base, ConsoleSession, Receiver, User
 from server.operations.export import Wanted, export_everything
 from server.operations.integrity import check_server
 from server.people.accounts import create_token
@@ -114,7 +114,7 @@ def test_a_name_is_nowhere_afterwards_and_all_hashes_and_proofs_check(
     services = services_of(client)
     before = {name for name, found in stored_texts(database).items() if WORD.search(found)}
     assert before >= {
-        "users", "audit_log", "submissions", "workers", "evidence", "notice_events",
+        "users", "audit_log", "submissions", "workers", "evidence", "outbox",
         "verifications", "tokens",
     }  # fmt: skip
     assert found_in_routes(client, traces, ada) >= {
@@ -162,7 +162,7 @@ def test_nothing_of_theirs_opens_anything_afterwards(traces, client, database, p
     with database.read() as session:
         assert session.query(ConsoleSession).count() == 0
         assert {(user.issuer, user.subject) for user in session.query(User)} == {(None, None)}
-        assert [hook.scope for hook in session.query(Webhook)] == ["all"]
+        assert [hook.scope for hook in session.query(Receiver)] == ["all"]
     links = client.get("/api/v1/invitations", headers=ada.headers).json()["invitations"]
     assert {link["state"] for link in links} == {"revoked"}
     # Nobody can be taken for them, nor for another who was erased.

@@ -14,7 +14,7 @@ from server.base.models.benchmarks import (
     BoardChange,
     PriceRow,
 )
-from server.base.models.notices import Delivery, MailSubscription, NoticeEvent, Webhook
+from server.base.models.notices import Message, Receiver
 from server.base.models.people import (
     AuditRecord,
     ConsoleSession,
@@ -56,19 +56,18 @@ __all__ = [
     "Calibration",
     "CalibrationRunRow",
     "ConsoleSession",
-    "Delivery",
     "Evidence",
     "HardwareClassRow",
     "Invitation",
     "JobTraining",
-    "MailSubscription",
-    "NoticeEvent",
+    "Message",
     "Organisation",
     "Pool",
     "PoolRun",
     "PriceRow",
     "PublishedResult",
     "QueueRow",
+    "Receiver",
     "ReplayEventRow",
     "RunRow",
     "SigningKey",
@@ -77,7 +76,6 @@ __all__ = [
     "TrainingPackage",
     "User",
     "Verification",
-    "Webhook",
     "WorkerProbeRow",
     "WorkerRow",
 ]

@@ -10,8 +10,8 @@ from sqlalchemy import select
 
 from finishline.rules.measurements import Canary, Figure, WorkerProbe
 from server.base.database import utc_now
-from server.base.models import MailSubscription, User
-from server.notices.announce import link_token
+from server.base.models import Receiver, User
+from server.notices.messages import link_token
 from tests.server.test_entries import FILES, Entries
 from tests.support.pages import BROWSER, HOSTILE
 from tests.support.processes import free_port, wait_for
@@ -165,8 +165,9 @@ def mail_token(client, name, purpose):
     """What the link of a mail carries."""
     database = services_of(client).database
     with database.write() as session:
-        subscription = MailSubscription(
+        receiver = Receiver(
             id=name,
+            channel="mail",
             user_id=session.scalars(select(User.id)).first() or 0,
             address="ada@example.org",
             mailbox="ada@example.org",
@@ -175,8 +176,8 @@ def mail_token(client, name, purpose):
             secret="s",
             created_at=utc_now(),
         )
-        session.add(subscription)
-        return link_token(subscription, purpose)
+        session.add(receiver)
+        return link_token(receiver, purpose)
 
 
 def paths_of(routes, prefix=""):

@@ -10,8 +10,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from server.base.database import Database
-from server.notices import fan_out as spread
-from server.notices.loop import NoticeLoop
+from server.notices import events
+from server.notices.outbox import NoticeLoop
 from tests.support.processes import wait_for
 from tests.support.services import services_of
 from tests.support.serving import serving
@@ -103,9 +103,7 @@ def make_loop(client, settings):
 
     yield make
     for loop in made:
-        if loop.is_running:
-            loop.stop()
-        loop._pool.shutdown(wait=True)
+        loop.stop()
 
 
 @dataclass
@@ -161,7 +159,7 @@ class Hooks:
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
     """Records are looked for without waiting for a burst to end."""
-    monkeypatch.setattr(spread, "RECORD_WAIT", timedelta(0))
+    monkeypatch.setattr(events, "RECORD_WAIT", timedelta(0))
 
 
 @pytest.fixture

@@ -14,8 +14,9 @@ import pytest
 from sqlalchemy import update
 
 from server.base.database import utc_now
-from server.base.models import Delivery, Webhook
-from tests.support.both_databases import database_url, on_sqlite  # noqa: F401
+from server.base.models import Message, Receiver
+from server.notices.outbox import claim
+from tests.support.both_databases import at_once, database_url, on_sqlite  # noqa: F401
 from tests.support.copies import serving
 from tests.support.processes import free_port, wait_for
 
@@ -26,7 +27,7 @@ PLAIN_WAITS = (5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 36_000.0)
 def let_time_pass(hooks):
     """The next try of whatever waits is due."""
     with hooks.database.write() as session:
-        session.execute(update(Delivery).values(due_at=utc_now() - timedelta(seconds=1)))
+        session.execute(update(Message).values(due_at=utc_now() - timedelta(seconds=1)))
 
 
 def figures(settings):
@@ -82,22 +83,15 @@ def test_a_receiver_that_fails_twice_and_then_works_gets_one_message(
 class TestOnOneDatabase:
     """What does not depend on which database it is."""
 
-    def test_a_replaced_secret_signs_beside_the_other_for_a_day(self, hooks, receiver, alice):
+    def test_only_the_latest_secret_signs(self, hooks, receiver, alice):
         hook = hooks.make(alice, receiver.url)
         address = f"/api/v1/webhooks/{hook['id']}/secret"
         fresh = hooks.client.post(address, headers=alice.headers).json()["secret"]
-        assert fresh != hook["secret"]
         hooks.ping(alice, hook)
         hooks.delivered(alice, hook)
-        with hooks.database.write() as session:
-            session.get_one(Webhook, hook["id"]).previous_until = utc_now() - timedelta(seconds=1)
-        hooks.ping(alice, hook)
-        hooks.run(lambda: len(receiver.posts) == 2)
 
-        both, after = receiver.posts
-        secrets = (fresh, hook["secret"])
-        assert [signed_by(secret, both) for secret in secrets] == [True, True]
-        assert [signed_by(secret, after) for secret in secrets] == [True, False]
+        assert signed_by(fresh, receiver.posts[0])
+        assert not signed_by(hook["secret"], receiver.posts[0])
 
     def test_one_that_fails_for_a_day_is_given_up_and_its_hook_switched_off(
         self, hooks, receiver, alice
@@ -110,7 +104,7 @@ class TestOnOneDatabase:
             waits.append(_seconds_until_due(hooks.tried(alice, hook, tries)))
             let_time_pass(hooks)
         with hooks.database.write() as session:
-            session.get_one(Webhook, hook["id"]).failing_since = utc_now() - timedelta(hours=25)
+            session.get_one(Receiver, hook["id"]).failing_since = utc_now() - timedelta(hours=25)
         given_up = hooks.tried(alice, hook, 8)
 
         assert sum(PLAIN_WAITS) == 99_305  # 27.6 hours.
@@ -152,21 +146,6 @@ class TestOnOneDatabase:
         waiting = hooks.tried(alice, hook, 1)
         assert _seconds_until_due(waiting) == pytest.approx(wait, abs=1)
 
-    def test_while_it_fails_a_webhook_gets_one_try_at_a_time(self, hooks, receiver, alice, replay):
-        hook = hooks.make(alice, receiver.url)
-        receiver.answers = [500]
-        replay.claim()
-        hooks.ping(alice, hook)
-        hooks.run(lambda: any(item["tries"] for item in hooks.log(alice, hook)))
-
-        first, second = sorted(hooks.log(alice, hook), key=lambda item: len(item["tries"]))
-        assert (first["tries"], len(second["tries"])) == ([], 1)
-        # Nobody has claimed it: it waits as long as the one that failed.
-        assert 4.5 <= _seconds_until_due(second, first) <= 5.5
-        assert len(receiver.posts) == 1
-        let_time_pass(hooks)
-        hooks.run(lambda: {item["state"] for item in hooks.log(alice, hook)} == {"delivered"})
-
     def test_a_failure_that_comes_late_takes_nothing_back(self, hooks, receiver, make_loop, alice):
         hook = hooks.make(alice, receiver.url)
         receiver.answers = [200, 500]  # The second post is answered first.
@@ -179,7 +158,7 @@ class TestOnOneDatabase:
         let_time_pass(hooks)  # So long that another server may try.
         hooks.delivered(alice, hook)
         late.set()
-        wait_for(lambda: not slow._under_way, seconds=20, what="the first answer")
+        wait_for(lambda: not slow._busy, seconds=20, what="the first answer")
 
         assert receiver.answers == []
         (delivered,) = hooks.log(alice, hook)
@@ -194,56 +173,55 @@ class TestOnOneDatabase:
         kept = hooks.delivered(alice, hook)["tries"][0]["answer"]
         assert kept == "\ufffd\ufffd<b>" + "x" * 495
 
-    def test_a_slow_receiver_holds_up_nobody(self, hooks, make_receiver, alice, bob):
-        slow, quick = make_receiver(), make_receiver()
-        slow.gate = threading.Event()
-        for number in range(12):
-            hooks.ping(alice, hooks.make(alice, f"{slow.url}/{number}"))
-        hooks.ping(bob, hooks.make(bob, quick.url))
-        try:
-            hooks.run(lambda: quick.posts and len(slow.posts) >= 3)
-            # Three of the eight places, however many webhooks one person has.
-            assert len(slow.posts) == 3
-        finally:
-            slow.gate.set()
-        hooks.run(lambda: len(slow.posts) == 12)
-
-    def test_messages_to_one_webhook_go_one_after_the_other(self, hooks, receiver, alice, replay):
-        hook = hooks.make(alice, receiver.url)
+    def test_messages_to_one_webhook_go_one_after_the_other(
+        self, hooks, receiver, make_receiver, alice, bob, replay
+    ):
+        hook, quick = hooks.make(alice, receiver.url), make_receiver()
         receiver.gate = threading.Event()
         replay.claim()
         hooks.ping(alice, hook)
+        hooks.ping(bob, hooks.make(bob, quick.url))
         try:
-            hooks.run(lambda: receiver.posts)
+            hooks.run(lambda: receiver.posts and quick.posts)
             for _ in range(3):
                 hooks.loop.run_once()
-            assert len(hooks.loop._under_way) == 1
+            assert len(receiver.posts) == 1
         finally:
             receiver.gate.set()
         hooks.run(lambda: len(receiver.posts) == 2)
 
-    def test_what_ended_long_ago_is_forgotten_with_its_event(
-        self, hooks, receiver, alice, row_counts
-    ):
+    def test_what_ended_long_ago_is_forgotten(self, hooks, receiver, alice, row_counts):
         hook = hooks.make(alice, receiver.url)
         hooks.ping(alice, hook)
         hooks.delivered(alice, hook)
         hooks.ping(alice, hook)
         with hooks.database.write() as session:
-            session.execute(update(Delivery).values(created_at=utc_now() - timedelta(days=31)))
+            session.execute(update(Message).values(created_at=utc_now() - timedelta(days=31)))
         hooks.loop._prune_at = utc_now()
         hooks.loop.run_once()
 
         counts = row_counts()
         # The one that waits is kept however old it is.
-        assert (counts["deliveries"], counts["notice_events"]) == (1, 1)
+        assert counts["outbox"] == 1
+
+
+def test_a_message_is_claimed_once(hooks, alice):
+    for number in range(6):
+        hooks.ping(alice, hooks.make(alice, f"http://127.0.0.1:1/{number}"))
+
+    def take():
+        with hooks.database.write_beside() as session:
+            return [each.id for each in claim(session, busy=(), limit=8)]
+
+    taken = [one for found in at_once(*[take] * 4) for one in found]
+    assert len(taken) == len(set(taken)) == 6
 
 
 def test_two_servers_never_send_one_message_twice(
     hooks, make_receiver, make_loop, alice, monkeypatch
 ):
     # One that was added while they sleep is sent without waiting for their next look.
-    monkeypatch.setattr("server.notices.loop.IDLE_SECONDS", 600.0)
+    monkeypatch.setattr("server.notices.outbox.IDLE_SECONDS", 600.0)
     receivers = [make_receiver() for _ in range(6)]
     made = [hooks.make(alice, one.url) for one in receivers]
     for hook in made:
@@ -277,12 +255,12 @@ def test_a_try_that_died_is_made_again_by_another_server(
         died.set()
         raise SystemExit("killed after the post, before its outcome was kept")
 
-    monkeypatch.setattr("server.notices.loop.settle", die)
+    monkeypatch.setattr("server.notices.outbox.settle", die)
     hooks.run(died.is_set)
     (waiting,) = hooks.log(alice, hook)
     assert (waiting["state"], waiting["tries"]) == ("waiting", [])
     monkeypatch.undo()
-    monkeypatch.setattr("server.notices.fan_out.RECORD_WAIT", timedelta(0))
+    monkeypatch.setattr("server.notices.events.RECORD_WAIT", timedelta(0))
     other = make_loop()
     other.run_once()
     assert len(receiver.posts) == 1  # It is somebody's until the claim runs out.

@@ -11,10 +11,9 @@ from sqlalchemy import func, select, update
 from finishline.rules.measurements import Canary, WorkerProbe
 from server.base.database import utc_now
 from server.base.events import StatusChanged, SubmissionWithdrawn, emit
-from server.base.models import Calibration, Delivery, NoticeEvent, Submission, Token, Webhook
-from server.notices.announce import ABOUT, watched_benchmark
-from server.notices.mailing import post_body
-from server.notices.views import KINDS
+from server.base.models import Calibration, Message, Receiver, Submission, Token
+from server.notices.events import ABOUT, KINDS, watched_benchmark
+from server.notices.messages import post_body
 from server.people import audit
 from server.verifications import calibrations
 from server.verifications.overdue import expire_leases
@@ -54,8 +53,8 @@ def test_a_submission_tells_its_owner_of_each_step(
     assert verified["timestamp"].endswith("+00:00")
     assert everybodys.kinds == ["verification.done"]
     assert others.posts == []
-    # What somebody was told of stays for the log; what nobody wanted is gone.
-    assert count(database, NoticeEvent) == 4
+    # What somebody was told of stays for the log; the look for a record is gone.
+    assert count(database, Message) == 5
 
 
 @on_sqlite
@@ -70,7 +69,7 @@ class TestOnOneDatabase:
         hooks.run(lambda: len(receiver.posts) == 2)
         replay.ask_again(olivia)
         replay.report(replay.claim().json(), make_report(replay.seeds(), seconds_per_epoch=0.1))
-        hooks.run(lambda: len(receiver.posts) == 3 and not count(hooks.database, _untold()))
+        hooks.run(lambda: len(receiver.posts) == 3 and not count(hooks.database, _waiting()))
 
         assert receiver.kinds == ["verification.done", "record.set", "verification.done"]
         record = receiver.posts[1].event["data"]
@@ -87,7 +86,7 @@ class TestOnOneDatabase:
         digits_submission.claim |= {"organisation": "Ex", "submitted_on": "2018-04-20"}
         assert submit(digits_submission, by=olivia).status_code == 201
 
-        assert count(hooks.database, NoticeEvent) == 0
+        assert count(hooks.database, Message) == 0
 
     def test_lost_failed_cancelled_and_what_follows(
         self, hooks, receiver, olivia, replay, walter, make_receiver
@@ -124,7 +123,7 @@ class TestOnOneDatabase:
         kinds = ("submission.rejected", "decision.published", "submission.verifying")
         hooks.make(alice, receiver.url, *kinds)
         replay.report(replay.claim().json(), make_report(replay.seeds(), qualities=FAR_BELOW))
-        assert count(hooks.database, Delivery) == 0
+        assert count(hooks.database, Message) == 0
         assert replay.decide(olivia, "publish").is_success
         hooks.run(lambda: len(receiver.posts) == 2)
 
@@ -159,11 +158,8 @@ class TestOnOneDatabase:
                 update(Token).where(Token.role == "organiser").values(revoked_at=utc_now())
             )
         replay.report(replay.claim().json(), make_report(replay.seeds()))
-        assert count(hooks.database, NoticeEvent) == 4  # One to see whether it took a record.
-        hooks.run(lambda: not count(hooks.database, _untold()))
 
-        # Nor is an event kept that is nobody's to deliver.
-        assert count(hooks.database, Delivery) == count(hooks.database, NoticeEvent) == 0
+        assert count(hooks.database, Message) == 0
 
     def test_a_disabled_user_is_told_of_nothing(self, hooks, receiver, alice, replay):
         hooks.make(alice, receiver.url)
@@ -171,9 +167,8 @@ class TestOnOneDatabase:
             owner = session.get_one(Submission, replay.submission_id).user
             owner.disabled_at = utc_now()
         replay.claim()
-        hooks.run(lambda: not count(hooks.database, _untold()))
 
-        assert count(hooks.database, Delivery) == 0
+        assert count(hooks.database, Message) == 0
 
     def test_what_is_rolled_back_was_never_told(self, hooks, receiver, alice, replay):
         hooks.make(alice, receiver.url)
@@ -190,10 +185,10 @@ class TestOnOneDatabase:
 
         with pytest.raises(ZeroDivisionError):
             reject_and_fail()
-        assert count(hooks.database, NoticeEvent) == 0
+        assert count(hooks.database, Message) == 0
         with hooks.database.write() as session:
             rejected(session)
-        assert count(hooks.database, NoticeEvent) == 1
+        assert count(hooks.database, Message) == 1
 
     def test_without_a_listener_a_submission_costs_one_question(
         self, alice, hooks, receiver, submit, digits_submission
@@ -208,7 +203,7 @@ class TestOnOneDatabase:
         made = hooks.make(alice, receiver.url)
         assert asked_by("again") == ["SELECT", "INSERT"]
         with hooks.database.write() as session:
-            hook = session.get_one(Webhook, made["id"])
+            hook = session.get_one(Receiver, made["id"])
             hook.disabled_at = utc_now()
         assert asked_by("and again") == ["SELECT"]
 
@@ -256,11 +251,11 @@ def test_every_kind_says_what_it_means():
 
 
 def is_about_notices(text):
-    return "webhooks" in text or "notice_events" in text
+    return "receivers" in text or "outbox" in text
 
 
-def _untold():
-    return select(NoticeEvent.id).where(NoticeEvent.spread_at.is_(None)).subquery()
+def _waiting():
+    return select(Message.id).where(Message.state == "waiting").subquery()
 
 
 def _calibration(submission):
@@ -286,8 +281,8 @@ def _tell_canaries(client, walter, *gflops):
         assert told.status_code == 200, told.text
 
 
-EVENT = NoticeEvent(
-    id="msg_1",
+EVENT = Message(
+    message_id="msg_1",
     kind="record.set",
     created_at=utc_now(),
     content={

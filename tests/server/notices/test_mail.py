@@ -12,11 +12,11 @@ from pydantic import SecretStr, ValidationError
 from sqlalchemy import func, select
 
 from server.base.database import utc_now
-from server.base.models import Delivery, MailSubscription, NoticeEvent, Submission
+from server.base.models import Message, Receiver, Submission
 from server.base.settings import MailServer, Settings, parse_smtp_url
-from server.notices import fan_out as spread
-from server.notices.mailing import compose, send_mail
-from server.notices.views import MailCreate
+from server.notices import events
+from server.notices.messages import compose_mail, send_mail
+from server.notices.subscriptions import MailCreate
 from tests.server.test_console import Console
 from tests.support.processes import free_port
 from tests.support.services import services_of
@@ -171,7 +171,7 @@ def test_a_refusal_for_good_is_not_tried_again_and_another_is(
 ):
     def deliveries():
         with database.read() as session:
-            found = session.execute(select(Delivery.state, Delivery.tries).order_by(Delivery.id))
+            found = session.execute(select(Message.state, Message.tries).order_by(Message.id))
             return [(state, tries) for state, tries in found]
 
     post.answers = ["550 no such person", "451 later"]
@@ -198,26 +198,20 @@ def test_nobody_can_have_a_stranger_flooded(
     assert refused.status_code == 409
     assert "within a day" in refused.text
 
-    monkeypatch.setattr(spread, "MAILS_PER_DAY", 1)
+    monkeypatch.setattr(events, "MAILS_PER_DAY", 1)
     kinds = ["verification.started", "verification.done", "submission.verified"]
     with database.write() as session:
         owner = session.get_one(Submission, replay.submission_id).user_id
         session.add(
-            MailSubscription(
-                id="m-1", user_id=owner, address="eve@example.org", mailbox="eve@example.org",
-                kinds=kinds, scope="own", secret="s", created_at=utc_now(), verified_at=utc_now(),
+            Receiver(
+                id="m-1", user_id=owner, channel="mail", address="eve@example.org",
+                mailbox="eve@example.org", kinds=kinds, scope="own", secret="s",
+                created_at=utc_now(), confirmed_at=utc_now(),
             )
         )  # fmt: skip
     replay.report(replay.claim().json(), make_report(replay.seeds()))
-    untold = select(func.count()).select_from(NoticeEvent).where(NoticeEvent.spread_at.is_(None))
-
-    def all_spread():
-        with database.read() as session:
-            return session.scalar(untold) == 0
-
-    hooks.run(all_spread)
     with database.read() as session:
-        of_eve = select(func.count()).select_from(Delivery).where(Delivery.mail_id == "m-1")
+        of_eve = select(func.count()).where(Message.receiver_id == "m-1")
         assert session.scalar(of_eve) == 1
 
 
@@ -256,18 +250,20 @@ def test_what_is_no_single_address_is_refused(address):
         MailCreate(address=address, kinds=["submission.verified"])
 
 
-def composed(text):
-    return compose(
-        sender="notices@finishline.example", receiver="ada@example.org", subject=text,
-        text=text.replace("\0", ""), message_id="msg_1.m-1", unsubscribe_url=None,
-    )  # fmt: skip
+def composed(model):
+    content = {"submission": {"id": "x", "benchmark": "digits", "model": model, "status": "fine"}}
+    message = Message(message_id="msg_1", kind="submission.verified", content=content)
+    receiver = Receiver(id="m-1", address="ada@example.org", secret="s")
+    return compose_mail(message, receiver, sender="notices@finishline.example", site="")
 
 
 def test_no_text_becomes_a_header():
-    mail = parsed(bytes(composed(HOSTILE)))
+    mail = parsed(bytes(composed(HOSTILE.replace("\0", ""))))
 
     assert mail["Bcc"] is None
-    assert mail["Subject"] == "small Bcc: victim@example.org <b>net"
+    assert (
+        mail["Subject"] == "[Finishline] digits: small Bcc: victim@example.org <b>net is verified"
+    )
     assert "Bcc: victim@example.org" in mail.get_content()
 
 

@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import func, select
 
-from server.base.models import AuditRecord, Webhook
+from server.base.models import AuditRecord, Receiver
 from server.notices.subscriptions import MOST_WEBHOOKS
 
 WEBHOOKS = "/api/v1/webhooks"
@@ -97,4 +97,4 @@ def test_nobody_has_more_than_so_many(client, alice, database):
 
     assert refused.status_code == 409
     with database.read() as session:
-        assert session.scalar(select(func.count()).select_from(Webhook)) == MOST_WEBHOOKS
+        assert session.scalar(select(func.count()).select_from(Receiver)) == MOST_WEBHOOKS

@@ -1,0 +1,290 @@
+"""The outbox: messages are claimed by one server, sent, and tried again for about a day.
+
+A claim is one UPDATE that only one server wins, and it puts the next try off. If the process dies,
+the same message is sent again with the same id. Nothing is sent within a transaction.
+"""
+
+import logging
+import random
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import ColumnElement, delete, func, select, update
+from sqlalchemy.orm import Session
+
+from finishline.periodic import PeriodicThread
+from finishline.rules.benchmarks.benchmark import Benchmark
+from server.base.code_version import VERSION
+from server.base.database import OUTAGES, Database, utc_now
+from server.base.errors import ContentError
+from server.base.events import NoticeWakeup
+from server.base.models import Message, Receiver
+from server.base.settings import Settings, parse_smtp_url
+from server.boards.service import list_records
+from server.notices.events import SWITCHED_OFF, announce_record, is_active, queue
+from server.notices.messages import compose_mail, post_body, send_mail
+from server.notices.webhooks import Answer, check_url, post, signature_headers
+from server.submissions.service import find_submission
+
+log = logging.getLogger(__name__)
+
+# Longer than a try may take: a message whose outcome is not stored by then is sent again.
+CLAIM = timedelta(seconds=60)
+RETRY_SECONDS = (5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 36_000.0)
+JITTER = 0.1
+LONGEST_WAIT_SECONDS = 86_400.0
+# A webhook that has failed for so long when a message is given up is disabled.
+FAILING = timedelta(days=1)
+GONE = 410
+TRIES_KEPT = 20
+THREADS = 8
+IDLE_SECONDS, SHORTEST_SECONDS, AWAY_SECONDS = 5.0, 0.02, 2.0
+KEEP, PRUNE_EVERY = timedelta(days=30), timedelta(hours=1)
+UNSYNCHRONISED = {"synchronize_session": False}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A message for this process to send, until another may."""
+
+    id: int
+    receiver_id: str | None
+    until: datetime
+
+
+def claim(session: Session, *, busy: Collection[str], limit: int) -> list[Claim]:
+    """Claim messages that are due: the first of each receiver, but of none that is busy."""
+    now = utc_now()
+    until, receiver = now + CLAIM, func.coalesce(Message.receiver_id, "")
+    first = (
+        select(func.min(Message.id))
+        .where(_is_due(now), receiver.not_in(busy))
+        .group_by(receiver)
+        .order_by(func.min(Message.due_at))
+        .limit(limit)
+    )
+    rows = session.execute(
+        # On PostgreSQL, whoever waited for another's claim looks once more whether it is due.
+        update(Message)
+        .where(Message.id.in_(first), _is_due(now))
+        .values(due_at=until)
+        .returning(Message.id, Message.receiver_id),
+        execution_options=UNSYNCHRONISED,
+    )
+    return [Claim(row.id, row.receiver_id, until) for row in rows]
+
+
+def _is_due(now: datetime) -> ColumnElement[bool]:
+    return (Message.state == "waiting") & (Message.due_at <= now)
+
+
+def settle(session: Session, claimed: Claim, answer: Answer) -> None:
+    """Store the outcome of a try. A failure counts only if no process has claimed it since."""
+    message = session.get(Message, claimed.id, with_for_update=True)
+    if message is None or message.state != "waiting" or message.receiver is None:
+        return
+    now, receiver = utc_now(), message.receiver
+    if not answer.is_success and message.due_at != claimed.until:
+        return
+    made = {
+        "at": now.isoformat(),
+        "status": answer.status,
+        "milliseconds": answer.milliseconds,
+        "answer": answer.text,
+        "error": answer.error,
+    }
+    message.tries = [*message.tries, made][-TRIES_KEPT:]
+    if answer.is_success:
+        message.state, message.ended_at, receiver.failing_since = "delivered", now, None
+        return
+    message.failures += 1
+    receiver.failing_since = receiver.failing_since or now
+    is_hook, since = receiver.channel == "webhook", receiver.failing_since
+    # A mail server that answers 5yz rejects a mail for good (RFC 5321).
+    is_final = not is_hook and answer.status is not None and answer.status >= 500
+    if is_hook and answer.status == GONE:
+        disable(session, receiver, "It returned 410 Gone.")
+    elif message.failures <= len(RETRY_SECONDS) and not is_final:
+        planned = RETRY_SECONDS[message.failures - 1]
+        # So that messages that failed together are not sent together again.
+        planned *= random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311
+        wanted = min(answer.retry_after_seconds or 0.0, LONGEST_WAIT_SECONDS)
+        message.due_at = now + timedelta(seconds=max(planned, wanted))
+    else:
+        message.state, message.ended_at = "failed", now
+        if is_hook and now - since >= FAILING:
+            disable(session, receiver, f"Deliveries have failed since {since:%Y-%m-%d %H:%M} UTC.")
+
+
+def disable(session: Session, hook: Receiver, why: str) -> None:
+    """Disable a webhook. Its messages are given up, and its owner's mail addresses are told."""
+    give_up(session, hook, why)
+    log.warning("webhook %s is disabled: %s", hook.id, why)
+    content = {
+        "webhook": {"id": hook.id, "url": hook.address, "why": why},
+        "links": {"api": f"/api/v1/webhooks/{hook.id}", "page": f"/console/notices/{hook.id}"},
+    }
+    own = (Receiver.user_id == hook.user_id, Receiver.channel == "mail", is_active())
+    queue(session, SWITCHED_OFF, content, session.scalars(select(Receiver).where(*own)).all())
+
+
+def give_up(session: Session, receiver: Receiver, why: str | None) -> None:
+    """End a receiver: its waiting messages are not sent."""
+    receiver.disabled_at, receiver.disabled_because = utc_now(), why
+    session.flush()
+    session.execute(
+        update(Message)
+        .where(Message.receiver_id == receiver.id, Message.state == "waiting")
+        .values(state="failed", ended_at=receiver.disabled_at)
+    )
+
+
+def prune(session: Session) -> None:
+    """Delete messages that ended long ago, and mail addresses that ended before them."""
+    before = utc_now() - KEEP
+    session.execute(
+        delete(Message).where(Message.created_at < before, Message.state != "waiting"),
+        execution_options=UNSYNCHRONISED,
+    )
+    left = select(Message.id).where(Message.receiver_id == Receiver.id)
+    session.execute(
+        delete(Receiver).where(
+            Receiver.channel == "mail", Receiver.disabled_at < before, ~left.exists()
+        ),
+        execution_options=UNSYNCHRONISED,
+    )
+
+
+def next_due(session: Session) -> datetime | None:
+    """Time of the next try; None if no message waits."""
+    return session.scalar(select(func.min(Message.due_at)).where(Message.state == "waiting"))
+
+
+def count_deliveries(session: Session) -> dict[tuple[str, str], int]:
+    """Count the stored messages by channel and state."""
+    by = (Receiver.channel, Message.state)
+    rows = session.execute(select(*by, func.count()).join(Message.receiver).group_by(*by))
+    return {(channel, state): count for channel, state, count in rows}
+
+
+def overdue_seconds(session: Session, *, now: datetime) -> float:
+    """Seconds since the oldest waiting try was due; 0 if none is late."""
+    due_at = next_due(session)
+    return 0.0 if due_at is None else max((now - due_at).total_seconds(), 0.0)
+
+
+class NoticeLoop:
+    """Thread that claims messages for a pool of threads that send them, until it is stopped."""
+
+    def __init__(
+        self, database: Database, benchmarks: Mapping[str, Benchmark], settings: Settings
+    ) -> None:
+        self._database = database
+        self._benchmarks = benchmarks
+        self._settings = settings
+        self._site = (settings.public_url or "").rstrip("/")
+        self._wake = database.state.of(NoticeWakeup)
+        # Receivers that are sent something: each gets one message at a time.
+        self._busy: set[str] = set()
+        self._prune_at = utc_now() + timedelta(minutes=1)
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="notice")
+        self._thread = PeriodicThread(
+            "notices", AWAY_SECONDS, self.run_once, self._wake, outages=OUTAGES
+        )
+
+    def start(self) -> None:
+        """Start the thread, with a round at once."""
+        self._thread.wake()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop after the tries under way."""
+        self._thread.stop()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def run_once(self) -> float:
+        """Start the messages that are due; returns the seconds until the next."""
+        now = utc_now()
+        if now >= self._prune_at:
+            self._prune_at = now + PRUNE_EVERY
+            with self._database.write() as session:
+                prune(session)
+        busy = frozenset(self._busy)
+        due_at = self._next_due()
+        if due_at is not None and due_at <= now and len(busy) < THREADS:
+            with self._database.write_beside() as session:
+                claimed = claim(session, busy=busy, limit=THREADS - len(busy))
+            for each in claimed:
+                self._busy.add(each.receiver_id or "")
+                self._pool.submit(self._try, each)
+            due_at = self._next_due()
+        # What is due still waits for a thread: the thread that ends wakes the loop.
+        seconds = 0.0 if due_at is None else (due_at - utc_now()).total_seconds()
+        return min(max(seconds, SHORTEST_SECONDS), IDLE_SECONDS) if seconds > 0 else IDLE_SECONDS
+
+    def _next_due(self) -> datetime | None:
+        with self._database.read() as session:
+            return next_due(session)
+
+    def _try(self, claimed: Claim) -> None:
+        try:
+            self._deliver(claimed)
+        except OUTAGES as error:
+            log.warning("message %s is sent again, its outcome is lost: %s", claimed.id, error)
+        except Exception:
+            log.exception("message %s is sent again, its outcome is lost", claimed.id)
+        finally:
+            self._busy.discard(claimed.receiver_id or "")
+            self._wake.set()
+
+    def _deliver(self, claimed: Claim) -> None:
+        with self._database.read() as session:
+            message = session.get(Message, claimed.id)
+            if message is None or message.state != "waiting":
+                return
+            receiver = message.receiver
+        if receiver is None:
+            self._check_record(claimed, message)
+            return
+        answer = (self._post if receiver.channel == "webhook" else self._mail)(message, receiver)
+        with self._database.write() as session:
+            settle(session, claimed, answer)
+        if not answer.is_success:
+            log.info("message %s failed: %s", claimed.id, answer.error or answer.status)
+
+    def _post(self, message: Message, hook: Receiver) -> Answer:
+        private_allowed = self._settings.webhook_private_addresses
+        try:
+            check_url(hook.address, private_allowed=private_allowed)
+        except ContentError as error:  # Its address may not be allowed any more.
+            return Answer(None, 0.0, error=error.detail)
+        body = post_body(hook.address, message, site=self._site)
+        headers = signature_headers(hook.secret, message.message_id, body, now=utc_now()) | {
+            "Content-Type": "application/json",
+            "User-Agent": f"Finishline/{VERSION}",
+        }
+        return post(hook.address, headers, body, private_allowed=private_allowed)
+
+    def _mail(self, message: Message, receiver: Receiver) -> Answer:
+        url, sender = self._settings.smtp_url, self._settings.mail_from
+        if url is None or sender is None:
+            return Answer(None, 0.0, error="This server sends no mail.")
+        mail = compose_mail(message, receiver, sender=sender, site=self._site)
+        return send_mail(parse_smtp_url(url.get_secret_value()), mail)
+
+    def _check_record(self, claimed: Claim, message: Message) -> None:
+        """Announce the record that a submission set, if it did, and forget the check."""
+        submission_id = str(message.content["submission"])
+        benchmark = self._benchmarks.get(str(message.content["benchmark"]))
+        with self._database.read() as session:
+            found = [] if benchmark is None else list_records(session, benchmark).divisions
+        held = [one for each in found for one in each.records if one.submission_id == submission_id]
+        with self._database.write() as session:
+            mine = (Message.id == claimed.id, Message.due_at == claimed.until)
+            checked = session.execute(delete(Message).where(*mine).returning(Message.id)).all()
+            if held and checked:
+                submission = find_submission(session, submission_id)
+                since = str(message.content["since"])
+                announce_record(session, submission, held[0], since=since)
