@@ -237,7 +237,7 @@ def work(
 
 def _why_no_packages(settings: Settings, host: Host) -> str | None:
     if host.hosts is not None:
-        return "packages are trained on one host, and this worker has several"
+        return "code submissions are trained on one host, and this worker has several"
     return "FINISHLINE_ENTRIES is off" if settings.entries == "off" else None
 
 

@@ -56,7 +56,7 @@ _NEXT_STEPS: dict[FailureKind, dict[FailureCode, str]] = {
         "report_refused": ELSEWHERE,
         "host_busy": "Look for other load on this host; another worker makes the attempt again.",
         "box_unavailable": (
-            "Look at the box of this worker; another worker makes the attempt again."
+            "Look at the sandbox of this worker; another worker makes the attempt again."
         ),
     },
     "time_limit": {

@@ -57,7 +57,7 @@ def count_runs(session: Session) -> dict[str, int]:
 
 
 def chunks_of(session: Session, calibration_id: str) -> list[Verification]:
-    """Chunks of sealed runs of a calibration, in the order they were planned."""
+    """Chunks of measured runs of a calibration, in the order they were planned."""
     return list(
         session.scalars(
             select(Verification)

@@ -97,7 +97,7 @@ def lens_rows(
 ) -> dict[str, BoardRow]:
     """The rows with their times and costs through the lens.
 
-    A measured row is seen by the curves of its sealed runs, any other by those of its own logs.
+    A measured row is seen by the curves of its measured runs, any other by those of its own logs.
     """
 
     def read(_: object = None) -> Curves:

@@ -409,7 +409,7 @@ def _spread(
 
 
 def _measured(row: Any, sealed: Sequence[Any]) -> dict[str, Any]:
-    """The figures of a measured row: of the sealed runs of its pool, not of its claim."""
+    """The figures of a measured row: of the measured runs of its pool, not of its claim."""
     times = [run.seconds for run in sealed if run.seconds is not None]
     # A package tells no epochs: its pool holds how often it was evaluated.
     counts_epochs = row.trained_with != "package"

@@ -28,7 +28,7 @@ def measured_runs(session: Session, *which: ColumnElement[bool]) -> defaultdict[
 def times_of_runs(session: Session, submission_ids: Sequence[str]) -> dict[str, list[float]]:
     """Seconds of the runs that reached the target, by submission.
 
-    Of a measured one they are the sealed runs that count, of any other those of its logs.
+    Of a measured one they are the measured runs that count, of any other those of its logs.
     """
     named = Submission.id.in_(submission_ids)
     found = dict(run_times(session, named, Submission.evidence != "measured"))

@@ -154,8 +154,8 @@ def _require_trainable(benchmark: Benchmark, batch_sizes: Sequence[int]) -> None
         name = benchmark.benchmark_id
         if benchmark.trainings is not None:
             raise ContentError(
-                f"The reference of {name} is a package, measured as an entry: finishline training "
-                f"submit {name}/reference"
+                f"The reference of {name} is a code submission.",
+                hint=f"Have it measured: finishline training submit {name}/reference.",
             )
         raise ContentError(f"{name} has no reference model to calibrate yet.")
     setting = benchmark.hyperparameters.get("batch_size")

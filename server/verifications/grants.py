@@ -58,7 +58,7 @@ def _running(session: Session, attempt_id: str, secret: str, fence: int) -> Atte
 
 def _policy(verification: Verification, benchmark: Benchmark) -> TrainingPolicy:
     if benchmark.trainings is None or not trains_packages(verification):
-        raise ConflictError(f"Verification {verification.id} trains no package.")
+        raise ConflictError(f"Verification {verification.id} trains no code submission.")
     return benchmark.trainings
 
 
@@ -72,7 +72,7 @@ def _content(session: Session, attempt: Attempt, name: str) -> PackageContent:
     own = [each for each in found if each.submission_id in sides]
     package = next(iter(own or found), None)
     if package is None:
-        raise NotFoundError(f"There is no package {name}.")
+        raise NotFoundError(f"There is no code submission {name}.")
     return PackageContent(
         files={each: str(text) for each, text in package.files.items()},
         module=str(package.manifest["module"]),

@@ -64,7 +64,7 @@ def refuse_held(session: Session, name: str) -> None:
     ).first()
     if row is not None and row.drift is not None:
         raise HeldError(
-            f"Worker {name} gets no work until its canary is back at its baseline: it is "
+            f"Worker {name} gets no work until its speed check is back at its baseline: it is "
             f"{row.drift}."
         )
     if row is not None and row.held is not None:

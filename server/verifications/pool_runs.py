@@ -53,7 +53,7 @@ def is_uncalibrated(benchmark: Benchmark, claim: Claim) -> bool:
 def counted_runs(
     verification: Verification, benchmark: Benchmark, report: ReplayReport, *, hardware_class: str
 ) -> list[SealedRun]:
-    """Sealed runs of a report that measure a time: no control, no repeat.
+    """Measured runs of a report that measure a time: no control, no repeat.
 
     There is no such run unless a worker of the class trained them that had not drifted.
     """

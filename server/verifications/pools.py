@@ -1,4 +1,4 @@
-"""Pools of sealed runs: add runs, measure the time, and derive the evidence of submissions."""
+"""Pools of measured runs: add runs, measure the time, and derive the evidence of submissions."""
 
 import secrets
 from collections.abc import Iterable
@@ -47,7 +47,7 @@ from server.verifications.pool_runs import SealedRun, Spreads, counted_runs, is_
 
 
 def keep_sealed_runs(session: Session, verification: Verification, report: ReplayReport) -> None:
-    """Add the sealed runs of a replay to its configuration's pool, and measure it again.
+    """Add the measured runs of a replay to its configuration's pool, and measure it again.
 
     The reference with its settings is a configuration, and so is a package. Only a worker of its
     own hardware class measures its time. A pool closed meanwhile gets no runs. The time is that of

@@ -68,7 +68,7 @@ def proof_parts(session: Session, verification: Verification) -> Table:
     if submission is None or not leaves_proof(verification):
         raise ConflictError(
             f"Verification {verification.id} is a {verification.kind}: only a replay, the "
-            "measurement of a package and a head-to-head with a package have a proof."
+            "measurement of code and a head-to-head with code have a proof."
         )
     kept = session.get(Evidence, verification.id)
     sha256 = kept.benchmark_sha256 if kept is not None else verification.benchmark_sha256

@@ -130,7 +130,7 @@ def measure_original(session: Session, event: OriginalReplaced) -> None:
 def end_withdrawn(session: Session, event: SubmissionWithdrawn) -> None:
     """Cancel the verifications that a withdrawal ends.
 
-    A replay that has started goes on: its sealed runs count.
+    A replay that has started goes on: its measured runs count.
     """
     for verification_id in event.verifications:
         verification = find_verification(session, verification_id)
@@ -216,7 +216,7 @@ def _wishes(wanted: VerificationCreate) -> dict[str, int]:
 def cancel(session: Session, caller: Caller, verification_id: str) -> Verification:
     """Cancel a verification without a verdict.
 
-    Running evidence goes on, so that nobody can cut its sealed runs short.
+    Running evidence goes on, so that nobody can cut its measured runs short.
     """
     verification = find_verification(session, verification_id)
     before, submission = {"state": verification.state}, verification.submission

@@ -157,7 +157,7 @@ def test_a_package_that_raises_is_told_in_a_sentence_with_its_last_lines(package
 
     ran = finishline("training", "run", str(package), "--runs", "1")
 
-    assert (ran.code, "entry_died: the package raised an error" in ran.out) == (3, True)
+    assert (ran.code, "entry_died: the code raised an error" in ran.out) == (3, True)
     assert "ValueError: no luck" in ran.out
 
 

@@ -188,7 +188,7 @@ def test_files_that_were_handed_in_are_one_entry(entries, package, sent, command
     ("how", "told"),
     [
         ({"quality": 97.0}, ("did_not_reach",)),
-        ({"failed": "entry_died"}, ("the package raised an error", "ValueError: no such thing")),
+        ({"failed": "entry_died"}, ("the code raised an error", "ValueError: no such thing")),
     ],
 )
 def test_a_package_without_a_time_ends_with_code_3(entries, package, command, how, told):

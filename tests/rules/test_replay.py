@@ -112,7 +112,7 @@ def test_a_seed_that_was_drawn_already_is_drawn_again(digits, monkeypatch):
         ({"kind": "inference"}, "inference result"),
         ({"dawnbench": {"author": "someone"}}, "has no hyperparameters"),
         ({"hyperparameters": {"width": 2.0, "dropout": 0.1}}, "no hyperparameter 'dropout'"),
-        ({"division": "open"}, "Send it as a package to have it measured"),
+        ({"division": "open"}, "Send it as a code submission to have it measured"),
     ],
 )
 def test_what_the_reference_cannot_train_is_not_planned(digits, changes, reason):

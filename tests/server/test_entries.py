@@ -182,7 +182,7 @@ def boxed_report(
         )
     if failed is None:
         return ReplayReport(runs=runs, system=WORKER_SYSTEM)
-    failure = entry_failure(failed, "the package raised an error")
+    failure = entry_failure(failed, "the code raised an error")
     last = replace(
         runs[0],
         status="failed",
@@ -366,7 +366,7 @@ def test_a_failure_of_the_package_costs_an_attempt_and_one_of_the_box_does_not(
     assert view["attempts"][0]["failure"]["code"] == code
     assert view["attempts"][0]["refunded"] is (attempts == 2)
     if state == "failed":
-        assert "the package raised an error" in view["reasons"][0]["message"]
+        assert "the code raised an error" in view["reasons"][0]["message"]
         shown = client.get(f"/api/v1/submissions/{entry_id}").json()
         assert (shown["status"], shown["evidence"]) == ("claimed", "claimed")
 

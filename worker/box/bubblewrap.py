@@ -32,8 +32,8 @@ BUBBLEWRAP_NEEDED = (
     "bubblewrap 0.8 is needed; on Debian 12, Ubuntu 24.04 and later: apt install bubblewrap"
 )
 ROOT_REFUSED = (
-    "worker runs as root, and this host does not let it start a box through a uid of its own; run "
-    "it as an ordinary user"
+    "worker runs as root, and this host does not let it start a sandbox through a uid of its own; "
+    "run it as an ordinary user"
 )
 NAMESPACES_REFUSED = (
     "namespaces are refused to ordinary users; in a container run the worker on the host instead, "

@@ -54,11 +54,11 @@ def check_box(backend: Backend = "bwrap") -> BoxState:
     except BoxUnavailableError as error:
         return BoxState("off", str(error))
     if leaks:
-        return BoxState("off", "a box leaks: " + "; ".join(LEAKS[name] for name in leaks))
+        return BoxState("off", "a sandbox leaks: " + "; ".join(LEAKS[name] for name in leaks))
     why = BACKENDS[backend].why_no_cgroup()
     if why is None:
         return BoxState("anyone")
-    return BoxState("known", f"no memory cgroup bounds the whole box: {why}")
+    return BoxState("known", f"no memory cgroup bounds the whole sandbox: {why}")
 
 
 def _probe(backend: Backend) -> list[str]:

@@ -73,7 +73,7 @@ def require_box(*, plain: bool = False) -> None:
     is_there = state.entries != "off"
     tell("box", **(PLAIN if plain and is_there else asdict(state)))
     if not is_there:
-        raise BoxUnavailableError(state.why or "this host has no box")
+        raise BoxUnavailableError(state.why or "this host has no sandbox")
 
 
 def _racer(
@@ -195,11 +195,13 @@ def _finished(say: Callable[..., None], seed: int, result: RaceResult) -> None:
 
 def _read_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m worker.box.local")
-    parser.add_argument("package", type=Path, help="the package's folder")
+    parser.add_argument("package", type=Path, help="the code submission's folder")
     parser.add_argument("benchmark", type=Path, help="the benchmark's TOML file")
-    parser.add_argument("--compare", type=Path, help="folder of a package to train in turn")
-    parser.add_argument("--plain", action="store_true", help="run packages without a box")
-    parser.add_argument("--plain-task", action="store_true", help="run the task without a box")
+    parser.add_argument("--compare", type=Path, help="folder of a code submission to train in turn")
+    parser.add_argument(
+        "--plain", action="store_true", help="run code submissions without a sandbox"
+    )
+    parser.add_argument("--plain-task", action="store_true", help="run the task without a sandbox")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--seed", type=int, help="seed of the first run; of the nonce if absent")
     parser.add_argument("--nonce", help="64 hex digits that data and seeds are drawn from")

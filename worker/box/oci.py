@@ -91,7 +91,9 @@ def launch(order: Order, folder: Path) -> Started:
             life.close()
         process.kill()
         said = process.communicate()[0].decode(errors="replace").strip().splitlines()
-        raise BoxUnavailableError(f"a box did not start: {said[-1] if said else 'no word of it'}")
+        raise BoxUnavailableError(
+            f"a sandbox did not start: {said[-1] if said else 'no word of it'}"
+        )
     pid, _ = _peer(life)
     return Started(process, channel, pid, _killer(process, pid), held=life)
 

@@ -39,8 +39,8 @@ SHARE_SECONDS = 0.5  # Between two readings, which cost the worker processor tim
 RaceStatus = Literal["reached", "not_reached", "failed", "cancelled"]
 # The runner's exit status, and the failure that it stands for.
 EXITS = {
-    3: ("entry_import_failed", "the package could not be imported"),
-    4: ("entry_died", "the package raised an error"),
+    3: ("entry_import_failed", "the code could not be imported"),
+    4: ("entry_died", "the code raised an error"),
     5: ("protocol_broken", "predict returned something else than predictions"),
 }
 
@@ -334,10 +334,10 @@ class _Runner:
     def _look(self) -> None:
         if self._over_memory is not None:
             used, most = self._over_memory >> 20, self._limits.memory_bytes >> 20
-            raise _StopError("memory_limit", f"the package held {used} of {most} MiB of memory")
+            raise _StopError("memory_limit", f"the code held {used} of {most} MiB of memory")
         if self._box.log_is_full:
             raise _StopError(
-                "log_limit", f"the package wrote more than {self._limits.log_bytes >> 10} KiB"
+                "log_limit", f"the code wrote more than {self._limits.log_bytes >> 10} KiB"
             )
         if self._stop():
             raise _StopError(None, "the run was cancelled")
@@ -346,7 +346,7 @@ class _Runner:
             if seconds > allowed:
                 raise _StopError(
                     "prepare_time_limit",
-                    f"the package used {seconds:.2f} s of the processor to prepare; "
+                    f"the code used {seconds:.2f} s of the processor to prepare; "
                     f"expected at most {allowed:g} s",
                 )
 
@@ -355,25 +355,25 @@ class _Runner:
         if self._started_at is None:
             return (
                 "prepare_time_limit",
-                f"the package was not ready after {limits.prepare_clock_seconds:g} s",
+                f"the code was not ready after {limits.prepare_clock_seconds:g} s",
             )
         if time.perf_counter() >= self._started_at + limits.run_seconds:
             return "run_time_limit", f"the run took more than {limits.run_seconds:g} s"
-        return "silence_time_limit", f"the package was silent for {limits.silence_seconds:g} s"
+        return "silence_time_limit", f"the code was silent for {limits.silence_seconds:g} s"
 
     def _death(self) -> tuple[str, str]:
         status = self._box.exit_status(wait_seconds=EXIT_SECONDS)
         self._look()
         if self._box.usage().was_killed:
             most = self._limits.memory_bytes >> 20
-            return "memory_limit", f"the package held more than {most} MiB of memory"
+            return "memory_limit", f"the code held more than {most} MiB of memory"
         if status is None:
-            return "entry_died", "the package closed its connection to the worker"
+            return "entry_died", "the code closed its connection to the worker"
         killed_by = self._box.killed_by()
         if killed_by is not None:
-            return "child_died", f"the box was ended from outside by {killed_by}"
+            return "child_died", f"the sandbox was ended from outside by {killed_by}"
         known = EXITS.get(status)
-        return known or ("entry_died", f"the package's process ended with exit status {status}")
+        return known or ("entry_died", f"the code's process ended with exit status {status}")
 
     def _stamp(self, phase: Phase, at: float) -> None:
         self._ledger = self._ledger.plus(phase, at - self._last)

@@ -13,7 +13,7 @@ SHIPPED_DATA = {"digits": {"digits.csv.gz": ("sklearn", "datasets/data/digits.cs
 def task_module(folder: Path, benchmark_id: str) -> TaskModule:
     """The task in a folder. Raises TaskError without a module, or without its data."""
     if not (folder / "task.py").is_file():
-        raise TaskError(f"benchmark {benchmark_id} has no task for packages")
+        raise TaskError(f"benchmark {benchmark_id} has no task for code submissions")
     return TaskModule(
         folder=folder.resolve(),
         packages=dict(requirements_of(["numpy"])),

@@ -41,7 +41,7 @@ class Box:
         except BaseException as error:
             self._remove_folder()
             if isinstance(error, OSError):
-                raise BoxUnavailableError(f"a box could not be started: {error}") from error
+                raise BoxUnavailableError(f"a sandbox could not be started: {error}") from error
             raise
         self.socket = self._started.channel
         self._process: subprocess.Popen[bytes] = self._started.process
@@ -108,7 +108,7 @@ class Box:
     def why_not_started(self) -> str:
         """The reason of a box that ended before the runner's first frame."""
         last = (self.log_tail().strip().splitlines() or [f"status {self._process.returncode}"])[-1]
-        return self._backend.reason_of(last) or f"a box did not start: {last}"
+        return self._backend.reason_of(last) or f"a sandbox did not start: {last}"
 
     def log_tail(self) -> str:
         """The last lines that the package wrote."""

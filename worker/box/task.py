@@ -158,7 +158,7 @@ class TaskBox:
         self._box.exit_status(wait_seconds=1.0)
         log, killed_by = self._box.log_tail(), self._box.killed_by()
         if killed_by is not None:
-            return TaskError(f"the task's box was ended from outside by {killed_by}", log=log)
+            return TaskError(f"the task's sandbox was ended from outside by {killed_by}", log=log)
         return _error_in(log)
 
 

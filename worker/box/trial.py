@@ -34,8 +34,8 @@ MOST_CONSTANTS = 16
 TASK = "task.py"
 EXPECTED = (
     "draw(nonce) with train, inputs (arrays by name), predictions (type, shape) and "
-    "score(predictions), which returns the quality on each half, in a box: numpy, files beside it, "
-    "no network, no writes, 10 s, 1 GiB"
+    "score(predictions), which returns the quality on each half, in a sandbox: numpy, files beside "
+    "it, no network, no writes, 10 s, 1 GiB"
 )
 _PLACE = re.compile(rf'File "{PACKAGE}/([\w./-]+)", line (\d+), in (\w+)')
 

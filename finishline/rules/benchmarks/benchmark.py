@@ -233,7 +233,7 @@ def _training_faults(benchmark: Benchmark) -> Iterator[Fault]:
     if benchmark.reach.name != "first_crossing":
         yield "target.reach", f"{benchmark.reach.name!r} with [trainings]", "'first_crossing'"
     if "open" not in benchmark.divisions:
-        expected = "open among them: packages are ranked there"
+        expected = "open among them: code submissions are ranked there"
         yield "divisions", "no open division with [trainings]", expected
 
 

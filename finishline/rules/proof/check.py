@@ -204,13 +204,13 @@ def _steps(proof: Proof) -> list[tuple[str, tuple[str, ...], str, Making]]:
     runs = "no report" if report is None else count_text(len(report.runs), "run")
     files = f"{count_text(len(proof.submission.logs), 'log')} and the claim"
     if proof.kind in CODE:
-        files = "the index of each package"
+        files = "the index of each code submission"
     points = count_text(len(proof.plan.control_points), "control point")
     seeds = count_text(len(draw.seeds), "seed")
     return [
         ("logs", EVERY, f"SHA-256 of {files}", _check_logs),
         ("score", ("replay",), "result scored again from the logs", _check_score),
-        ("package", CODE, "the files' names, sizes and hashes against each package's hash",
+        ("package", CODE, "the files' names, sizes and hashes against each code submission's hash",
          _check_package),
         ("seal", EVERY, f"{seeds} and nonce against the seal", _check_seal),
         ("seeds", EVERY, f"{count_text(draw.runs, 'run')} and seeds drawn again from the nonce",
@@ -218,7 +218,7 @@ def _steps(proof: Proof) -> list[tuple[str, tuple[str, ...], str, Making]]:
         ("calibration", ("replay",), "the runs of the reference that judged, against the seal",
          _check_beside),
         ("band", ("replay",), f"{points} computed again", _check_band),
-        ("runs", EVERY, f"every sealed seed reported, in order: {runs}", _check_runs),
+        ("runs", EVERY, f"every secret seed reported, in order: {runs}", _check_runs),
         ("times", EVERY, "seconds against the ledger of every evaluation", _check_times),
         ("posted", EVERY, "every evaluation as it was posted, by the server's clock",
          _check_posted),
@@ -403,7 +403,7 @@ def _check_seal(evidence: Evidence) -> None:
 
 
 def _check_seeds(evidence: Evidence) -> None:
-    """The nonce draws the sealed seeds, as many as there were runs."""
+    """The nonce draws the secret seeds, as many as there were runs."""
     _check_seal(evidence)
     if evidence.proof.kind in CODE:
         _check_beside(evidence)

@@ -115,12 +115,12 @@ class Spread:
 
 
 def dropped_at_each_end(runs: int) -> int:
-    """Number of sealed runs that the mean drops at each end: a tenth, at least one."""
+    """Number of measured runs that the mean drops at each end: a tenth, at least one."""
     return max(1, math.floor(runs / 10 + 0.5))
 
 
 def measured_seconds(times: Sequence[float | None]) -> float | None:
-    """The olympic mean of sealed runs in seconds, or None below three of them.
+    """The olympic mean of measured runs in seconds, or None below three of them.
 
     A run without a time missed the target or ran into its limit: it counts as infinite.
     """
@@ -132,7 +132,7 @@ def measured_seconds(times: Sequence[float | None]) -> float | None:
 def variance_of_mean(runs: int, *, dropped: int | None = None) -> float | None:
     """The variance of the olympic mean of so many normal figures, over that of one.
 
-    `dropped` are left out at each end, by default as many as of sealed runs. None below two runs,
+    `dropped` are left out at each end, by default as many as of measured runs. None below two runs,
     and where none is left. It is at most 2 % off from six runs on.
     Source: Huber, Robust Statistics, 3.3.
     """

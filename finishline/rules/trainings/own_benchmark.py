@@ -126,7 +126,7 @@ def _suits(benchmark: Benchmark, content: bytes) -> Iterator[RuleError]:
     if benchmark.trainings is None:
         yield BenchmarkError("missing", file=FILE, field="trainings", expected="a table")
     if benchmark.replay is not None:
-        expected = f"none: the package in {REFERENCE} is the reference"
+        expected = f"none: the code submission in {REFERENCE} is the reference"
         line, message = line_of(content, "replay"), "a module of the server's source"
         yield BenchmarkError(message, file=FILE, line=line, field="replay", expected=expected)
 

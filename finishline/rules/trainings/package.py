@@ -189,7 +189,7 @@ def _manifest_problems(
 ) -> Iterator[RuleError]:
     wrong = partial(PackageError, file=FILE)
     if benchmarks is not None and manifest.benchmark not in benchmarks:
-        expected = " or ".join(benchmarks) or "a benchmark that trains packages"
+        expected = " or ".join(benchmarks) or "a benchmark that trains code submissions"
         message = f"unknown benchmark {shown(manifest.benchmark)}"
         yield wrong(message, field="benchmark", expected=expected)
     if family_of(manifest.environment) is None:

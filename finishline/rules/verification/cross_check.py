@@ -92,7 +92,7 @@ def agree(benchmark: Benchmark, first: ReplayReport, second: ReplayReport) -> Ou
 def judge_cross_check(case: Case) -> Verdict:
     """Whether the run and the precision audit agree with the report that is checked."""
     if case.checked is None:
-        raise ValueError("a cross-check without a report to check")
+        raise ValueError("an independent rerun without a report to check")
     outcome = agree(case.benchmark, case.checked, case.report)
     audits = [report.precision for report in (case.checked, case.report)]
     found = {audit.lowest for audit in audits if audit is not None and audit.lowest is not None}
@@ -112,7 +112,7 @@ CROSS_CHECK = Purpose(
         endings={
             "verified": "Another owner's worker reproduced the run.",
             "rejected": "Another owner's worker did not reproduce the run.",
-            "": "The cross-check of {runs} is inconclusive.",
+            "": "The independent rerun of {runs} is inconclusive.",
         },
         name="cross-check",
     ),

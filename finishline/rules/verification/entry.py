@@ -37,7 +37,9 @@ def plan_entry(request: Request) -> list[Training]:
     """Plan the benchmark's runs, then its control, then a repeat of a deterministic package."""
     policy, claim = request.benchmark.trainings, request.claims[0]
     if policy is None or claim.package is None:
-        raise ValueError("an entry is planned for a package and a benchmark that trains packages")
+        raise ValueError(
+            "an entry is planned for a code submission and a benchmark that trains them"
+        )
     has_control = policy.control_quality is not None
     drawn = draw(request.entropy, runs=policy.runs + has_control)
     planned = trainings_of(drawn, PACKAGE_PREFIX + claim.package, {})
@@ -79,7 +81,7 @@ def _judge_reach(benchmark: Benchmark, trained: Sequence[ReplayRun], *, planned:
     if measured_seconds(times) is not None:
         return Reason("reached_target", "supports", message, numbers)
     if len(trained) < planned:
-        told = f"only {len(trained)} of {planned} runs were trained, for no fault of the package"
+        told = f"only {len(trained)} of {planned} runs were trained, for no fault of the code"
         return Reason("infrastructure", "leaves_open", told, numbers | {"planned": float(planned)})
     return Reason("did_not_reach", "rejects", message, numbers)
 
@@ -113,7 +115,7 @@ def _judge_control(benchmark: Benchmark, controls: Sequence[ReplayRun]) -> Reaso
     if policy is None or policy.control_quality is None:
         raise ValueError(f"{benchmark.benchmark_id} has no control")
     if not controls:
-        told = "the control was not trained, for no fault of the package"
+        told = "the control was not trained, for no fault of the code"
         return Reason("infrastructure", "leaves_open", told)
     needed = replace(target, value=policy.control_quality)
     found = [each.quality for run in controls for each in run.evaluations]
@@ -151,7 +153,7 @@ def _judge_repeat(made: Sequence[ReplayRun], *, repeat: int) -> Reason:
 def why_no_entry(benchmark: Benchmark, claims: Sequence[Claim]) -> str | None:
     """Reason why a claim cannot be measured as an entry; None if it can."""
     if benchmark.trainings is None:
-        return f"{benchmark.benchmark_id} trains no packages"
+        return f"{benchmark.benchmark_id} trains no code submissions"
     if claims[0].package is None:
         return "it is a claim with run logs. Request its replay instead (kind replay)"
     return None
@@ -228,7 +230,7 @@ def judge_ablation(case: Case) -> Verdict:
     effects = factor_effects(case.benchmark, case.trainings, case.report)
     reasons = [_reason(each, of=len(claim.factors)) for each in effects]
     if len(effects) < len(variants_of(claim.factors)) - 1:
-        told = "not every variant was trained, for no fault of the package"
+        told = "not every variant was trained, for no fault of the code"
         reasons.append(Reason("infrastructure", "leaves_open", told))
     return Verdict.of([*reasons, *note_disturbed(case.report), *open_unless_timed(case)])
 
@@ -258,11 +260,11 @@ def names_of(off: Variant, *, of: int) -> str:
 def why_no_ablation(benchmark: Benchmark, claims: Sequence[Claim]) -> str | None:
     """Reason why a claim has no factors to train apart; None if it has."""
     if benchmark.trainings is None:
-        return f"{benchmark.benchmark_id} trains no packages"
+        return f"{benchmark.benchmark_id} trains no code submissions"
     if claims[0].package is None:
-        return "it is a claim with run logs; factors are named in the training.toml of a package"
+        return "it is a claim with run logs; factors are named in the training.toml of code"
     if not claims[0].factors:
-        return "its training.toml names no [factors]. Name them and submit the package again"
+        return "its training.toml names no [factors]. Name them and submit the code again"
     return None
 
 
@@ -274,14 +276,14 @@ ABLATION = Purpose(
     why_not=why_no_ablation,
     unable="cannot have its factors measured",
     words=Words(
-        to_do="train with and without its factors the package in",
-        doing="Training with and without its factors the package in",
+        to_do="train with and without its factors the code in",
+        doing="Training with and without its factors the code in",
         endings={
             "verified": "Factors measured in {runs}, paired by seed and data.",
             "": "The effect of the factors is open after {runs}.",
         },
-        about="train a package without each of its factors, paired by seed and data",
-        subject="the package",
+        about="train a code submission without each of its factors, paired by seed and data",
+        subject="the code",
         name="factors",
     ),
     in_box=True,
@@ -294,15 +296,15 @@ ENTRY = Purpose(
     why_not=why_no_entry,
     unable="cannot be measured",
     words=Words(
-        to_do="train the package in",
-        doing="Training the package in",
+        to_do="train the code in",
+        doing="Training the code in",
         endings={
-            "verified": "Measured: {runs} of the package in a box, timed by the worker.",
-            "rejected": "Not measured: the package did not hold the target in {runs}.",
-            "": "Not measured: {runs} of the package left its time open.",
+            "verified": "Measured: {runs} of the code in a sandbox, timed by the worker.",
+            "rejected": "Not measured: the code did not hold the target in {runs}.",
+            "": "Not measured: {runs} of the code left its time open.",
         },
-        about="train its package in a box, and measure its time",
-        subject="the package",
+        about="train its code in a sandbox, and measure its time",
+        subject="the code",
         name="measurement",
     ),
     checks_claims="package",

@@ -45,7 +45,7 @@ def why_not_replayable(benchmark: Benchmark, claim: Claim) -> str | None:
     if claim.kind == "inference":
         return "it is an inference result. Request its latency instead (kind latency)"
     if claim.package is not None:
-        return "it is a training package. Request its measurement instead (kind entry)"
+        return "it is a code submission. Request its measurement instead (kind entry)"
     if benchmark.replay is None:
         return f"{benchmark.benchmark_id} has no reference model to replay yet"
     if claim.dawnbench is not None:
@@ -57,7 +57,7 @@ def why_not_replayable(benchmark: Benchmark, claim: Claim) -> str | None:
     if offered and claim.precision is not None and claim.precision not in offered:
         return f"it states {claim.precision}, and the reference trains in {', '.join(offered)}"
     if claim.division == "open" and claim.trained_with == "own":
-        return "it was trained with its own code. Send it as a package to have it measured"
+        return "it was trained with its own code. Send it as a code submission to have it measured"
     return None
 
 

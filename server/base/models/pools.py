@@ -1,4 +1,4 @@
-"""Configurations that were trained here: their sealed runs, and the time these measure."""
+"""Configurations that were trained here: their measured runs, and the time these measure."""
 
 from datetime import datetime
 from typing import Any
@@ -10,7 +10,7 @@ from server.base.models.base import Base
 
 
 class Pool(Base):
-    """The sealed runs of one configuration, over all its submitters.
+    """The measured runs of one configuration, over all its submitters.
 
     `configuration_sha256` is the key (rules/submissions/settings). `measured_seconds` is the
     olympic mean of its `runs`, since `measured_at`, with its interval: None below three runs, and
@@ -43,7 +43,7 @@ class Pool(Base):
 
 
 class PoolRun(Base):
-    """One sealed run of a pool: run `index` of its verification, as `attempt_id` trained it.
+    """One measured run of a pool: run `index` of its verification, as `attempt_id` trained it.
 
     `seconds` is None of a run that missed the target or its time limit: it counts as infinite.
     """

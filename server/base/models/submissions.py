@@ -35,7 +35,7 @@ class Submission(Base):
     the target in the replay that its status rests on, on its own hardware class.
 
     `evidence` and `check_word` say which time of it ranks and how far its claim was checked
-    (rules.ranking); the sealed runs of its configuration are in `pool_id`.
+    (rules.ranking); the measured runs of its configuration are in `pool_id`.
     `configuration_sha256` is the key of what is trained for it. One with that of an earlier live
     one is `duplicate_of` it: it is not trained and has no rank.
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Verification(Base):
-    """One set of sealed runs on a worker: plan first, verdict last, attempts in between.
+    """One set of measured runs on a worker: plan first, verdict last, attempts in between.
 
     A `replay` checks its submission. A `calibration` measures the reference for its calibration
     and has no submission. A `duel` holds its submission `against` another. A `latency` times the

@@ -260,7 +260,7 @@ def an_open_model_of_ones_own(scene):
     path = f"/api/v1/submissions/{sent}/verifications"
     asked = scene.client.post(path, json={}, headers=scene.olivia.headers)
     assert asked.status_code == 422
-    assert "Send it as a package to have it measured." in asked.text
+    assert "Send it as a code submission to have it measured." in asked.text
     return scene.unranked(sent)
 
 

@@ -98,7 +98,7 @@ def test_processor_time_of_preparing_is_the_cgroups(run_code, tmp_path, monkeypa
 
     assert result.code == "prepare_time_limit"
     assert result.message == (
-        "the package used 12.00 s of the processor to prepare; expected at most 10 s"
+        "the code used 12.00 s of the processor to prepare; expected at most 10 s"
     )
 
 
@@ -112,7 +112,7 @@ def test_a_box_that_the_kernel_killed_for_memory_is_told_so(run_code, tmp_path, 
     result = run_code(code)
 
     assert result.code == "memory_limit"
-    assert result.message == "the package held more than 256 MiB of memory"
+    assert result.message == "the code held more than 256 MiB of memory"
     assert result.peak_bytes == 99 << 20
 
 
@@ -127,5 +127,5 @@ def test_a_host_whose_boxes_have_cgroups_takes_anyone_and_another_the_known(tmp_
 
     assert told == [
         "anyone",
-        "known: no memory cgroup bounds the whole box: this kernel has none",
+        "known: no memory cgroup bounds the whole sandbox: this kernel has none",
     ]

@@ -134,5 +134,5 @@ def test_another_user_who_opens_the_socket_is_no_box(monkeypatch, tmp_path):
     monkeypatch.setattr(oci, "command", lambda *_, **__: stranger)
     monkeypatch.setattr(oci, "uid_of_boxes", lambda: os.geteuid() + 1)
 
-    with pytest.raises(BoxUnavailableError, match="a box did not start"):
+    with pytest.raises(BoxUnavailableError, match="a sandbox did not start"):
         oci.launch(ORDER, tmp_path)

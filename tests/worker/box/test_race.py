@@ -148,7 +148,7 @@ def test_a_box_that_something_outside_kills_is_the_hosts_failure(run_code):
     result = run_code(code, on_ask=lambda _ask: kill_boxes())
 
     assert (result.status, result.code) == ("failed", "child_died")
-    assert result.message == "the box was ended from outside by signal 9 (Killed)"
+    assert result.message == "the sandbox was ended from outside by signal 9 (Killed)"
 
 
 def test_a_package_without_a_box_dies_by_itself_of_its_own_signal(run_code):
@@ -156,7 +156,7 @@ def test_a_package_without_a_box_dies_by_itself_of_its_own_signal(run_code):
     result = run_code(code, backend="plain")
 
     assert (result.status, result.code) == ("failed", "entry_died")
-    assert result.message == "the package's process ended with exit status -9"
+    assert result.message == "the code's process ended with exit status -9"
 
 
 @pytest.mark.parametrize(
