@@ -26,6 +26,7 @@ from server.base.request_metrics import RequestMetrics
 from server.base.revision import require_current_schema
 from server.base.services import Services
 from server.base.settings import Settings, get_settings
+from server.base.signing import load_signer
 from server.benchmarks import added_endpoints as added_benchmarks
 from server.benchmarks import endpoints as benchmarks
 from server.benchmarks import phase_endpoints as phases
@@ -55,6 +56,7 @@ from server.people import endpoints as accounts
 from server.people import user_endpoints as users
 from server.people.accounts import find_signed_in
 from server.people.members import Membership
+from server.people.sessions import Sessions
 from server.reactions import connect_rooms
 from server.submissions import endpoints as submissions
 from server.submissions import quota_admin as quotas
@@ -135,6 +137,7 @@ def create_app(
             definitions.begin(session)
         move_what_waits(services.database, services.artifacts)
         services.artifacts.sweep(older_than_seconds=STALE_UPLOAD_SECONDS)
+        session_secret = load_signer(settings.signing_key_path).derive("console sessions")
     except BaseException:
         services.database.close()
         raise
@@ -184,6 +187,7 @@ def create_app(
         app.router.middleware_stack = Membership(app.router.middleware_stack, services)
     app.add_middleware(GZipMiddleware, compresslevel=GZIP_LEVEL, exclude_content_types=NOT_TEXT)
     _add_limits(app, services)
+    app.add_middleware(Sessions, key=session_secret, settings=settings)
     app.add_middleware(SecurityHeaders, private=settings.reads == "members")
     app.add_middleware(HeadAnswers)
     return app

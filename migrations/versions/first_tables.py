@@ -124,6 +124,7 @@ table(
     Column("quota", sa.JSON()),
     Column("issuer", sa.String(255)),
     Column("subject", sa.String(255)),
+    Column("session_number", sa.Integer(), nullable=False),
     UniqueConstraint("issuer", "subject"),
 )
 table(
@@ -259,13 +260,6 @@ table(
     Column("adopted_by", ForeignKey("users.id")),
     Column("adopted_because", sa.Text()),
     UniqueConstraint("benchmark_id", "version"),
-)
-table(
-    "console_sessions",
-    Column("id_sha256", sa.String(64), primary_key=True),
-    Column("token_id", ForeignKey("tokens.id"), nullable=False, index=True),
-    Column("created_at", sa.DateTime(timezone=True), nullable=False),
-    Column("last_seen_at", sa.DateTime(timezone=True), nullable=False),
 )
 table(
     "invitations",

@@ -3,6 +3,7 @@
 Replacing the file rotates the key, without a restart; the public keys of earlier ones stay listed.
 """
 
+import hmac
 import os
 import secrets
 from dataclasses import dataclass
@@ -32,6 +33,10 @@ class Signer:
     def sign(self, content: bytes) -> bytes:
         """The signature of some bytes; the same bytes always have the same one."""
         return self.key.sign(content)
+
+    def derive(self, purpose: str) -> str:
+        """A secret that whoever has the key can make again, and that tells nothing of it."""
+        return hmac.digest(self.key.private_bytes_raw(), purpose.encode(), "sha256").hex()
 
 
 def load_signer(path: Path) -> Signer:

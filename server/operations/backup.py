@@ -18,13 +18,14 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import cast
 
-from sqlalchemy import NullPool, create_engine, inspect, text
+from sqlalchemy import NullPool, create_engine, inspect, select, text
 
 from finishline.rules.errors import RuleError
 from finishline.rules.text import count_text, names_text
 from server.base.artifacts import ArtifactStore, sync
 from server.base.database import Database, utc_now
 from server.base.errors import ConflictError, ContentError, NotFoundError
+from server.base.models import User
 from server.base.revision import VERSIONS, newest_revision
 from server.base.services import Services
 from server.operations.copies import (
@@ -52,8 +53,6 @@ from server.verifications.proofs import current_signer
 
 KEY = "signing-key.pem"
 FILES = {"sqlite": "finishline.db", "postgresql": "finishline.dump"}
-SESSIONS = "console_sessions"
-LEFT_OUT = {SESSIONS: "users sign in again"}
 LOCK_TIMEOUT = "10s"
 MOST_PROBLEMS = 20
 SHA256 = re.compile("[0-9a-f]{64}")
@@ -100,7 +99,7 @@ def back_up(
         _copy_private(services.settings.signing_key_path, folder / KEY)
         manifest = sign_folder(
             folder, services, signer, moment, copied,
-            format=BACKUP_FORMAT, content=content, tables={}, left_out=LEFT_OUT,
+            format=BACKUP_FORMAT, content=content, tables={}, left_out={},
         )  # fmt: skip
         for each in folder.iterdir():
             each.chmod(0o600)
@@ -150,6 +149,11 @@ def restore(
         else:
             kept = root / f"replaced-{utc_now():%Y%m%dT%H%M%SZ}.dump" if filled else None
             _replace_postgresql(database, folder / FILES["postgresql"], kept)
+        # Whoever has signed out since the backup stays so.
+        with database.write() as session:
+            for user in session.scalars(select(User)):
+                user.end_sessions()
+        database.close()
         if is_other_key:
             os.link(key, key.with_name(f"{key.name}.replaced-{utc_now():%Y%m%dT%H%M%SZ}"))
         fresh.replace(key)
@@ -296,7 +300,7 @@ def _require_alone(database: Database) -> None:
 
 
 def _dump(database: Database, path: Path) -> Moment:
-    """Write the database as it is at one moment, without the sessions of browsers."""
+    """Write the database as it is at one moment."""
     path.touch(mode=0o600)
     if database.is_sqlite:
         return _dump_sqlite(database, path)
@@ -304,7 +308,7 @@ def _dump(database: Database, path: Path) -> Moment:
         moment = connection.scalar(text("SELECT pg_export_snapshot()"))
         _run_client(
             "pg_dump", database, "--format=custom", "--no-owner", "--no-privileges",
-            f"--snapshot={moment}", f"--exclude-table-data={SESSIONS}", f"--file={path}",
+            f"--snapshot={moment}", f"--file={path}",
         )  # fmt: skip
         return moment_of(connection, list_logs(connection))
 
@@ -316,8 +320,6 @@ def _dump_sqlite(database: Database, path: Path) -> Moment:
             cast(sqlite3.Connection, raw.driver_connection).backup(target)
             target.execute("PRAGMA journal_mode=DELETE")
             target.execute("PRAGMA secure_delete=ON")
-            with target:
-                target.execute(f"DELETE FROM {SESSIONS}")  # noqa: S608
             (found,) = target.execute("PRAGMA integrity_check").fetchone()
     finally:
         raw.close()

@@ -26,7 +26,7 @@ from server.base.request_context import SignedIn, signed_in
 from server.base.request_metrics import RequestMetrics
 from server.base.settings import Settings
 from server.people.accounts import ORGANISERS
-from server.people.sessions import HOST_PREFIX, NAME
+from server.people.sessions import session_key
 from server.people.sign_in_throttle import network_of
 
 REQUESTER = "finishline.requester"
@@ -66,21 +66,21 @@ EXPENSIVE_POSTS = frozenset({"/submit"})
 # Of one reader, who may be a class behind one address; then the reader is asked to wait.
 MOST_WAITING, WAIT_SECONDS = 100, 30.0
 BEARER = b"bearer "
-COOKIES = (f"{HOST_PREFIX}{NAME}=".encode(), f"{NAME}=".encode())
 
 
 @dataclass(frozen=True, slots=True)
 class Requester:
     """Sender of a request: its address, and the SHA-256 of the secret it carries, if any.
 
-    `role` and `user_id` are None until the secret is known to be good; the token of an attempt has
-    no user.
+    The secret is a bearer token, else the content of a cookie that this server signed. `role` and
+    `user_id` are None until it is known to be good; the token of an attempt has no user.
     """
 
     address: str
     secret_sha256: str | None
     role: str | None
     user_id: int | None = None
+    is_session: bool = False
 
     @property
     def key(self) -> str:
@@ -99,8 +99,8 @@ class Requester:
 
     @property
     def is_unproven(self) -> bool:
-        """Whether it carries a secret that has not proved good."""
-        return self.secret_sha256 is not None and self.role is None
+        """Whether it carries a token that has not proved good. A signed cookie is no guess."""
+        return self.secret_sha256 is not None and self.role is None and not self.is_session
 
 
 class KnownSecrets:
@@ -115,14 +115,15 @@ class KnownSecrets:
 
     def requester(self, scope: Scope) -> Requester:
         """Address and secret of a request."""
-        secret = _secret_of(scope)
+        token, key = _bearer_of(scope), session_key(scope)
+        secret = str(key).encode() if token is None and key is not None else token
         client = scope.get("client")
         address = network_of(client[0]) if client else "local"
         if secret is None:
             return Requester(address, None, None)
         digest = hashlib.sha256(secret).hexdigest()
         role, user_id = self._known.get(digest, (None, None))
-        return Requester(address, digest, role, user_id)
+        return Requester(address, digest, role, user_id, is_session=token is None)
 
     def note(self, digest: str, role: str, user_id: int | None = None) -> None:
         """Remember a secret that proved good."""
@@ -383,21 +384,9 @@ async def _takes(turn: asyncio.Semaphore) -> bool:
         return False
 
 
-def _secret_of(scope: Scope) -> bytes | None:
-    """The bearer token of a request, else its console cookie."""
-    cookie: bytes | None = None
+def _bearer_of(scope: Scope) -> bytes | None:
     for name, value in scope["headers"]:
         if name == b"authorization" and value[:7].lower() == BEARER:
             secret: bytes = value[7:].strip()
             return secret
-        if name == b"cookie":
-            cookie = value
-    return None if cookie is None else _session_of(cookie)
-
-
-def _session_of(cookie: bytes) -> bytes | None:
-    for part in cookie.split(b";"):
-        for prefix in COOKIES:
-            if part.strip().startswith(prefix):
-                return part.strip().removeprefix(prefix)
     return None

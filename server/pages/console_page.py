@@ -18,12 +18,10 @@ from server.base.services import Services, ServicesDep
 from server.base.viewer import Viewer
 from server.people.dependencies import Caller
 from server.people.sessions import (
-    NOTICE,
     Notice,
     SignedIn,
-    clear_cookie,
     leave_notice,
-    read_notice,
+    take_notice,
 )
 from server.people.signed_in import (
     AccountDep,
@@ -76,6 +74,7 @@ class Console:
         typed: Mapping[str, Any] | None = None,
         errors: Errors | None = None,
         refusal: ServerError | None = None,
+        notice: Notice | None = None,
         **context: Any,
     ) -> HTMLResponse:
         """Render a page; with `errors` or a `refusal` after a form changed nothing.
@@ -84,11 +83,10 @@ class Console:
         context become plain values.
         """
         status = refusal.status if refusal is not None else 422 if errors else 200
-        notice = read_notice(self.request, self.services.settings)
         page = render(
             f"console/{template}",
             account={"name": self.caller.name, "role": self.caller.role},
-            notice=notice,
+            notice=notice or take_notice(self.request),
             site=self.site,
             typed=dict(typed or {}),
             errors=errors or {},
@@ -98,10 +96,7 @@ class Console:
                 for name, value in context.items()
             },
         )
-        response = HTMLResponse(page, status_code=status)
-        if notice is not None:
-            clear_cookie(response, self.request, self.services.settings, NOTICE)
-        return response
+        return HTMLResponse(page, status_code=status)
 
     def submit(
         self,
@@ -112,7 +107,8 @@ class Console:
     ) -> Response:
         """Validate a form and make its change; show `page` again if either is refused.
 
-        `change` writes in one transaction and returns the address to go on to, and a notice.
+        `change` writes in one transaction and returns the address to go on to, and a notice. A
+        secret that was made is shown at once.
         """
         wanted, errors = read_form(form, fields)
         if wanted is None:
@@ -126,13 +122,14 @@ class Console:
                 address, notice = change(session)
         except ServerError as error:
             return page(refusal=error)
+        if notice.once_only is not None:
+            return page(notice=notice)
         return self.go_on(address, notice)
 
     def go_on(self, address: str, notice: Notice) -> RedirectResponse:
         """Redirect to the page that shows a form's change, with a notice to show once."""
-        response = RedirectResponse(address, status_code=303)
-        leave_notice(response, self.request, self.services.settings, notice)
-        return response
+        leave_notice(self.request, notice)
+        return RedirectResponse(address, status_code=303)
 
 
 def filled(fields: Mapping[str, str]) -> dict[str, str]:

@@ -11,19 +11,15 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from finishline.rules.text import count_text
 from server.base.errors import NotSignedInError
+from server.base.models import User
 from server.base.services import Services, ServicesDep
 from server.base.settings import Settings
-from server.people.accounts import find_holder
+from server.people.accounts import Holder, find_holder, note_use
 from server.people.sessions import (
-    NAME,
-    NOTICE,
-    clear_cookie,
+    begin_session,
     clear_mark,
-    end_session,
-    read_cookie,
     require_same_origin,
-    set_cookie,
-    start_session,
+    set_mark,
 )
 from server.people.sign_in_throttle import FailedSignIns
 from server.people.signed_in import (
@@ -75,7 +71,7 @@ def sign_in(request: Request, services: ServicesDep, sent: FieldsDep) -> Respons
     address = request.client.host if request.client is not None else "unknown"
     failed = services.of(FailedSignIns)
     try:
-        secret, name, role = _start(request, services, sent.get("token", "").strip())
+        holder = _holder(services, sent.get("token", "").strip())
     except NotSignedInError as error:
         wait = math.ceil(failed.seconds_to_wait(address))
         if wait > 0:
@@ -88,32 +84,33 @@ def sign_in(request: Request, services: ServicesDep, sent: FieldsDep) -> Respons
         return _page(
             services.settings, sent.get("next"), error=error.detail, status=401, headers=headers
         )
+    note_use(services.database, holder)
+    begin_session(request, holder)
     response = RedirectResponse(own_page(sent.get("next")), status_code=303)
-    set_cookie(response, request, services.settings, secret, user_name=name, role=role)
+    set_mark(response, request, services.settings, holder)
     return response
 
 
-def _start(request: Request, services: Services, token: str) -> tuple[str, str, str]:
+def _holder(services: Services, token: str) -> Holder:
     if not token:
         raise NotSignedInError("Type or paste your token; it begins with fl_.")
-    # A guessed token is refused here, before it waits for a turn to write.
     with services.database.read_columns() as connection:
-        find_holder(connection, token)
-    with services.database.write() as session:
-        earlier = read_cookie(request, services.settings)
-        return start_session(session, token, instead_of=earlier)
+        return find_holder(connection, token)
 
 
 @router.post("/console/sign-out")
 def sign_out(
     request: Request, services: ServicesDep, signed_in: SignedInDep, _form: FormDep
 ) -> RedirectResponse:
-    """End the session."""
-    with services.database.write() as session:
-        end_session(session, signed_in.secret)
+    """End the user's sessions in every browser; with a worker's token this one alone.
+
+    Such a token lies on the host of a stranger, who could sign its user out again and again.
+    """
+    if signed_in.caller.is_submitter:
+        with services.database.write() as session:
+            session.get_one(User, signed_in.caller.user_id).end_sessions()
+    request.session.clear()
     response = RedirectResponse(f"{SIGN_IN}?out=true", status_code=303)
-    for name in (NAME, NOTICE):
-        clear_cookie(response, request, services.settings, name)
     clear_mark(response, request, services.settings)
     return response
 

@@ -1,17 +1,19 @@
-"""Joining by a link: choose a name, then sign in with the first token, which is shown once."""
+"""Joining by a link: choose a name, and be signed in with the first token, which is shown once."""
 
 import logging
 import math
 from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.responses import HTMLResponse, Response
 
 from finishline.rules.text import count_text
 from server.base.errors import NotFoundError, ServerError, UsedUpError
 from server.base.models import Invitation
 from server.base.services import Services, ServicesDep
-from server.pages.console_page import Errors, filled, read_form
+from server.pages.console_account import account_page
+from server.pages.console_page import Console, Errors, filled, read_form
+from server.people.accounts import holder_of
 from server.people.invitations import (
     Joining,
     find_invitation,
@@ -19,21 +21,16 @@ from server.people.invitations import (
     join,
     require_open,
 )
-from server.people.sessions import (
-    Notice,
-    leave_notice,
-    read_cookie,
-    require_same_origin,
-    set_cookie,
-    start_session,
-)
+from server.people.sessions import Notice, begin_session, require_same_origin, set_mark
 from server.people.sign_in_throttle import FailedSignIns
-from server.people.signed_in import SOURCE, Fields, FieldsDep
+from server.people.signed_in import SOURCE, Fields, FieldsDep, get_signed_in
 from web.render import render
 
 log = logging.getLogger(__name__)
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/join/{code}"
+# The address of this page makes an account, so no referrer gives it to other sites.
+UNTOLD = {"Referrer-Policy": "same-origin", "Cache-Control": "no-store"}
 
 
 @router.get(ADDRESS)
@@ -48,7 +45,7 @@ def join_page(code: str, request: Request, services: ServicesDep) -> HTMLRespons
 
 @router.post(ADDRESS)
 def join_with(code: str, request: Request, services: ServicesDep, sent: FieldsDep) -> Response:
-    """Make the user and their session; on to their account, which shows the token once.
+    """Make the user and their session; the answer is their account, with the token, shown once.
 
     No session's token is asked for: the browser's Origin says who sent this.
     """
@@ -71,12 +68,13 @@ def join_with(code: str, request: Request, services: ServicesDep, sent: FieldsDe
 def _join(request: Request, services: Services, code: str, wanted: Joining) -> Response:
     with services.database.write() as session:
         made = join(session, code, wanted, source=SOURCE)
-        earlier = read_cookie(request, services.settings)
-        secret, name, role = start_session(session, made.secret, instead_of=earlier)
-    response = RedirectResponse("/account", status_code=303)
-    set_cookie(response, request, services.settings, secret, user_name=name, role=role)
-    told = f"Welcome, {name}. This is your first token: you sign in and submit with it."
-    leave_notice(response, request, services.settings, Notice(told, once_only=made.secret))
+    holder = holder_of(made.token)
+    begin_session(request, holder)
+    told = f"Welcome, {holder.name}. This is your first token: you sign in and submit with it."
+    console = Console(services, get_signed_in(request, services), request)
+    response = account_page(console, notice=Notice(told, once_only=made.secret))
+    response.headers.update(UNTOLD)
+    set_mark(response, request, services.settings, holder)
     return response
 
 
@@ -115,6 +113,4 @@ def _closed(code: str, error: ServerError) -> HTMLResponse:
 
 def _page(status: int, *, refusal: str | None = None, **context: Any) -> HTMLResponse:
     page = render("join.html", refusal=refusal, **context)
-    # The address of this page makes an account, so no referrer gives it to other sites.
-    headers = {"Referrer-Policy": "same-origin", "Cache-Control": "no-store"}
-    return HTMLResponse(page, status_code=status, headers=headers)
+    return HTMLResponse(page, status_code=status, headers=UNTOLD)

@@ -10,16 +10,16 @@ from server.base.addresses import site_address
 from server.base.errors import NotFoundError, NotSignedInError
 from server.base.services import Services, ServicesDep
 from server.pages.console_sign_in import own_page
+from server.people.accounts import holder_of
 from server.people.identities import sign_in_as
 from server.people.openid import Flow, Provider, authorization_url, claims_of_code
 from server.people.sessions import (
     HOST_PREFIX,
     Notice,
+    begin_session,
     is_secure,
     leave_notice,
-    read_cookie,
-    set_cookie,
-    start_session_of,
+    set_mark,
 )
 from server.people.signed_in import SIGN_IN, signed_in_or_none
 from web.render import render
@@ -109,18 +109,15 @@ def _sign_in(request: Request, services: Services, flow: Flow, code: str) -> Res
             connect_to=present.caller.user_id if present is not None else None,
             may_register=settings.self_registration,
         )
-        if present is None:
-            earlier = read_cookie(request, settings)
-            secret = start_session_of(session, token, instead_of=earlier)
-            words = f"Welcome, {token.user.name}. Make a token below to submit from a terminal."
-        else:
-            words = f"You can sign in with {settings.oidc_name} from now on."
-        name, role = token.user.name, token.role
+    holder = holder_of(token)
+    words = f"You can sign in with {settings.oidc_name} from now on."
     response = RedirectResponse("/account" if is_new else flow.following, status_code=303)
     if present is None:
-        set_cookie(response, request, settings, secret, user_name=name, role=role)
+        begin_session(request, holder)
+        set_mark(response, request, settings, holder)
+        words = f"Welcome, {holder.name}. Make a token below to submit from a terminal."
     if is_new or present is not None:
-        leave_notice(response, request, settings, Notice(words))
+        leave_notice(request, Notice(words))
     return response
 
 

@@ -26,7 +26,7 @@ from sqlalchemy.orm import Session
 from finishline.api.people import Role
 from server.base.database import Database, insert_missing, utc_now
 from server.base.errors import ConflictError, ContentError, NotSignedInError, no_such
-from server.base.models import ConsoleSession, Organisation, PublishedResult, Token, User
+from server.base.models import Organisation, PublishedResult, Token, User
 from server.base.request_context import SignedIn
 from server.people.audit import Actor, Subject, record
 from server.people.names import fault_in, skeletons
@@ -109,17 +109,16 @@ def is_within(role: str, other: str) -> bool:
     return role == other or 0 < RANK[role] < RANK[other]
 
 
-_TOKEN = select(Token).where(Token.token_sha256 == bindparam("sha256"))
-_TOKENS, _USERS, _SESSIONS = (cast(Table, each.__table__) for each in (Token, User, ConsoleSession))
+_TOKENS, _USERS = (cast(Table, each.__table__) for each in (Token, User))
 _HOLDERS = select(
     *(_TOKENS.c.id, _TOKENS.c.user_id, _USERS.c.name, _TOKENS.c.role, _USERS.c.role),
     _USERS.c.organisation_id,
     *(_TOKENS.c.expires_at, _TOKENS.c.revoked_at, _USERS.c.disabled_at),
-    _TOKENS.c.last_used_at,
+    *(_TOKENS.c.last_used_at, _USERS.c.session_number),
 ).join_from(_TOKENS, _USERS, _USERS.c.id == _TOKENS.c.user_id)
 _HOLDER = _HOLDERS.where(_TOKENS.c.token_sha256 == bindparam("sha256"))
-_SIGNED_IN = _HOLDERS.join(_SESSIONS, _SESSIONS.c.token_id == _TOKENS.c.id).where(
-    _SESSIONS.c.id_sha256 == bindparam("sha256")
+_SIGNED_IN = _HOLDERS.where(
+    _TOKENS.c.id == bindparam("token_id"), _USERS.c.session_number == bindparam("number")
 )
 USED_EVERY = timedelta(minutes=1)
 TOKEN_PREFIX = "fl_"  # noqa: S105  a prefix, so that leaked tokens can be searched for
@@ -146,7 +145,8 @@ class Holder(NamedTuple):
     expires_at: datetime | None
     revoked_at: datetime | None
     disabled_at: datetime | None
-    last_used_at: datetime | None = None
+    last_used_at: datetime | None
+    session_number: int
 
 
 def hash_token(secret: str) -> str:
@@ -220,39 +220,36 @@ def find_user_or_none(session: Session, name: str) -> User | None:
     return session.scalar(select(User).where(User.name == name))
 
 
-def find_token(session: Session, secret: str) -> Token:
-    """Find the valid token of a secret. Raises NotSignedInError with the reason if it has none."""
-    token = session.scalar(_TOKEN, {"sha256": hash_token(secret)})
-    if token is None:
-        raise _unknown()
-    require_valid(holder_of(token))
-    return token
-
-
 def find_holder(connection: Connection, secret: str) -> Holder:
     """Find the holder of a valid token. Raises NotSignedInError if it is not valid.
 
     Every request with a token needs this, so it reads only columns.
     """
     row = connection.execute(_HOLDER, {"sha256": hash_token(secret)}).one_or_none()
-    if row is None:
-        raise _unknown()
-    holder = Holder._make(row)
-    require_valid(holder)
-    return holder
+    return _valid_holder(row, "This token is not known here; ask an organiser for one.")
+
+
+def find_session_holder(connection: Connection, token_id: int, number: int) -> Holder:
+    """Find the holder of a session. Raises NotSignedInError once it or its token has ended."""
+    row = connection.execute(_SIGNED_IN, {"token_id": token_id, "number": number}).one_or_none()
+    return _valid_holder(row, "You are not signed in, or signed out elsewhere.")
 
 
 def find_signed_in(connection: Connection, sha256: str) -> SignedIn | None:
-    """Role and user of the valid token of a hash, or of the session of one; None without one."""
-    for query in (_HOLDER, _SIGNED_IN):
-        row = connection.execute(query, {"sha256": sha256}).one_or_none()
-        if row is None:
-            continue
-        holder = Holder._make(row)
-        with suppress(NotSignedInError):
-            require_valid(holder)
-            return SignedIn(sha256, holder.role, holder.user_id)
+    """Role and user of the valid token of a hash; None without one."""
+    row = connection.execute(_HOLDER, {"sha256": sha256}).one_or_none()
+    with suppress(NotSignedInError):
+        holder = _valid_holder(row, "")
+        return SignedIn(sha256, holder.role, holder.user_id)
     return None
+
+
+def _valid_holder(row: Any | None, unknown: str) -> Holder:
+    if row is None:
+        raise NotSignedInError(unknown)
+    holder = Holder._make(row)
+    require_valid(holder)
+    return holder
 
 
 def holder_of(token: Token) -> Holder:
@@ -269,6 +266,7 @@ def holder_of(token: Token) -> Holder:
         revoked_at=token.revoked_at,
         disabled_at=user.disabled_at,
         last_used_at=token.last_used_at,
+        session_number=user.session_number,
     )
 
 
@@ -284,10 +282,6 @@ def note_use(database: Database, holder: Holder) -> None:
             )
     except SQLAlchemyError as error:
         log.warning("the use of token %d was not recorded: %s", holder.token_id, error)
-
-
-def _unknown() -> NotSignedInError:
-    return NotSignedInError("This token is not known here; ask an organiser for one.")
 
 
 def require_valid(holder: Holder) -> None:

@@ -21,7 +21,6 @@ from server.base.models import (
     AuditRecord,
     BenchmarkPhases,
     Calibration,
-    ConsoleSession,
     Evidence,
     Invitation,
     Message,
@@ -164,10 +163,9 @@ def _rename(session: Session, user: User, names: Collection[str], former: str) -
 
 
 def _end_access(session: Session, user: User) -> None:
-    own = select(Token.id).where(Token.user_id == user.id)
+    user.end_sessions()
     receivers = select(Receiver.id).where(Receiver.user_id == user.id)
     for gone in (
-        delete(ConsoleSession).where(ConsoleSession.token_id.in_(own)),
         delete(Message).where(Message.receiver_id.in_(receivers)),
         delete(Receiver).where(Receiver.user_id == user.id),
     ):

@@ -1,20 +1,18 @@
-"""Console sessions: cookies, origin checks, sign-in and sign-out."""
+"""Console sessions: a signed cookie, who may send a form, and notices for the next page."""
 
-import secrets
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from urllib.parse import quote, unquote, urlsplit
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from urllib.parse import quote, urlsplit
 
 from fastapi import Request, Response
-from pydantic import TypeAdapter, ValidationError
-from sqlalchemy import delete
-from sqlalchemy.orm import Session
+from starlette.middleware.sessions import SessionMiddleware
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from server.base.database import utc_now
-from server.base.errors import NotAllowedError, NotSignedInError
-from server.base.models import ConsoleSession, Token
+from server.base.errors import NotAllowedError
 from server.base.settings import Settings
-from server.people.accounts import find_token, hash_token, holder_of, require_valid
+from server.people.accounts import Holder
 from server.people.dependencies import Caller
 
 NAME = "finishline_console"
@@ -22,8 +20,34 @@ NAME = "finishline_console"
 # a neighbour under the same domain can plant none.
 HOST_PREFIX = "__Host-"
 MARK = "finishline_signed_in"
-NOTICE = "finishline_notice"
-NOTICE_SECONDS = 600
+IDLE = timedelta(hours=12)
+LONGEST = timedelta(days=7)
+# How old the last page may be until the cookie is written again.
+SEEN_EVERY = timedelta(minutes=1)
+NOTICE = "notice"
+# A browser drops a cookie of more than 4096 bytes.
+LONGEST_NOTICE = 400
+
+
+class Sessions:
+    """Starlette's sessions, in a cookie that is for https alone where the request is.
+
+    The cookie is signed, and anybody who has it can read it: it holds no secret. It ends with the
+    browser, or with the times in it.
+    """
+
+    def __init__(self, app: ASGIApp, *, key: str, settings: Settings) -> None:
+        made = partial(SessionMiddleware, app, key, max_age=None, same_site="strict")
+        self._plain = made(session_cookie=NAME)
+        self._secure = made(session_cookie=HOST_PREFIX + NAME, https_only=True)
+        self._app = app
+        self._settings = settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self._app
+        if scope["type"] == "http":
+            app = self._secure if is_secure(Request(scope), self._settings) else self._plain
+        await app(scope, receive, send)
 
 
 def is_secure(request: Request, settings: Settings) -> bool:
@@ -33,55 +57,52 @@ def is_secure(request: Request, settings: Settings) -> bool:
     return request.url.scheme == "https"
 
 
-def cookie_name(request: Request, settings: Settings, name: str = NAME) -> str:
-    """Name of a cookie for this request."""
-    return f"{HOST_PREFIX}{name}" if is_secure(request, settings) else name
+@dataclass(frozen=True)
+class SignedIn:
+    """A signed-in browser."""
+
+    caller: Caller
+    ends_at: datetime
+    token_expires_at: datetime | None
 
 
-def read_cookie(request: Request, settings: Settings) -> str | None:
-    """Session secret in the request's cookie."""
-    return request.cookies.get(cookie_name(request, settings))
+def begin_session(request: Request, holder: Holder) -> None:
+    """Sign a browser in with a stored token. What its cookie held before is gone.
 
-
-def set_cookie(
-    response: Response,
-    request: Request,
-    settings: Settings,
-    secret: str,
-    *,
-    user_name: str,
-    role: str,
-) -> None:
-    """Set the session cookie until the browser closes; the server ends the session in time.
-
-    Role and name are in a cookie beside it that scripts read and that allows nothing: pages that
-    are the same for everybody show by it who is signed in. A notice of an earlier session goes.
+    Called after the transaction: a token that was rolled back must open nothing.
     """
-    response.set_cookie(
-        cookie_name(request, settings),
-        secret,
-        path="/",
-        secure=is_secure(request, settings),
-        httponly=True,
-        samesite="strict",
-    )
+    now = utc_now().timestamp()
+    request.session.clear()
+    request.session.update(token=holder.token_id, number=holder.session_number, began=now, seen=now)
+
+
+def session_key(scope: Scope) -> tuple[int, int] | None:
+    """The id of the token and the number of its user's sessions in a cookie that we signed."""
+    content = scope.get("session") or {}
+    return (content["token"], content["number"]) if "token" in content else None
+
+
+def ends_at(request: Request) -> datetime:
+    """Time at which a session ends without further pages."""
+    seen, began = (datetime.fromtimestamp(request.session[name], UTC) for name in ("seen", "began"))
+    return min(seen + IDLE, began + LONGEST)
+
+
+def note_page(request: Request) -> None:
+    """Prolong a session, at most once a minute."""
+    now = utc_now().timestamp()
+    if now - request.session["seen"] > SEEN_EVERY.total_seconds():
+        request.session["seen"] = now
+
+
+def set_mark(response: Response, request: Request, settings: Settings, holder: Holder) -> None:
+    """Set a cookie with role and name that scripts read and that allows nothing.
+
+    Pages that are the same for everybody show by it who is signed in.
+    """
+    mark = quote(f"{holder.role} {holder.name}", safe="")
     secure = is_secure(request, settings)
-    mark = quote(f"{role} {user_name}", safe="")
     response.set_cookie(MARK, mark, path="/", secure=secure, samesite="strict")
-    clear_cookie(response, request, settings, NOTICE)
-
-
-def clear_cookie(
-    response: Response, request: Request, settings: Settings, name: str = NAME
-) -> None:
-    """Delete a cookie, by default that of the session."""
-    response.delete_cookie(
-        cookie_name(request, settings, name),
-        path="/",
-        secure=is_secure(request, settings),
-        httponly=True,
-        samesite="strict",
-    )
 
 
 def clear_mark(response: Response, request: Request, settings: Settings) -> None:
@@ -89,6 +110,25 @@ def clear_mark(response: Response, request: Request, settings: Settings) -> None
     if MARK in request.cookies:
         secure = is_secure(request, settings)
         response.delete_cookie(MARK, path="/", secure=secure, samesite="strict")
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Message about a form's effect. `once_only` is a secret just made, shown with the answer."""
+
+    text: str
+    once_only: str | None = field(default=None, repr=False)
+
+
+def leave_notice(request: Request, notice: Notice) -> None:
+    """Put a notice for the next page into the session; its secret never."""
+    request.session[NOTICE] = notice.text[:LONGEST_NOTICE]
+
+
+def take_notice(request: Request) -> Notice | None:
+    """The notice that the last form left, once."""
+    text = request.session.pop(NOTICE, None)
+    return None if text is None else Notice(text)
 
 
 def require_same_origin(request: Request, settings: Settings) -> None:
@@ -119,119 +159,3 @@ def own_origins(request: Request, settings: Settings) -> set[str]:
         return own
     public = urlsplit(settings.public_url)
     return own | {f"{public.scheme}://{public.netloc}"}
-
-
-IDLE = timedelta(hours=12)
-LONGEST = timedelta(days=7)
-
-
-def find_session(session: Session, secret: str) -> ConsoleSession:
-    """Find the session of a browser. Raises NotSignedInError with the reason if it has ended."""
-    found = session.get(ConsoleSession, hash_token(secret))
-    if found is None:
-        raise NotSignedInError("You are not signed in, or signed out elsewhere.")
-    require_valid(holder_of(found.token))
-    if ends_at(found) <= utc_now():
-        raise NotSignedInError("This session has ended; sign in again.")
-    return found
-
-
-def ends_at(found: ConsoleSession) -> datetime:
-    """Time at which a session ends without further requests."""
-    return min(found.last_seen_at + IDLE, found.created_at + LONGEST)
-
-
-@dataclass(frozen=True)
-class Notice:
-    """Message about a form's effect, for the next page; `once_only` is a token just made."""
-
-    text: str
-    once_only: str | None = field(default=None, repr=False)
-
-
-_NOTICE = TypeAdapter(Notice)
-
-
-def leave_notice(response: Response, request: Request, settings: Settings, notice: Notice) -> None:
-    """Put a notice for the next page into a cookie, which a link of another site cannot set."""
-    response.set_cookie(
-        cookie_name(request, settings, NOTICE),
-        quote(_NOTICE.dump_json(notice), safe=""),
-        max_age=NOTICE_SECONDS,
-        path="/",
-        secure=is_secure(request, settings),
-        httponly=True,
-        samesite="strict",
-    )
-
-
-def read_notice(request: Request, settings: Settings) -> Notice | None:
-    """The notice that the last form left; the page that shows it clears the cookie."""
-    sent = request.cookies.get(cookie_name(request, settings, NOTICE))
-    try:
-        return None if sent is None else _NOTICE.validate_json(unquote(sent))
-    except ValidationError:
-        return None
-
-
-@dataclass(frozen=True)
-class SignedIn:
-    """Session of a browser. `secret` is the value of its cookie and is never logged or shown."""
-
-    secret: str = field(repr=False)
-    caller: Caller
-    ends_at: datetime
-    token_expires_at: datetime | None
-
-
-SECRET_BYTES = 32
-# How stale the last sign of life may be: a write for every page would be one too many.
-SEEN_EVERY = timedelta(minutes=1)
-
-
-def start_session(
-    session: Session, token_secret: str, *, instead_of: str | None
-) -> tuple[str, str, str]:
-    """Start a session for a token's owner, always with a fresh secret.
-
-    The browser's earlier session ends, as do all expired ones.
-    """
-    token = find_token(session, token_secret)
-    secret = start_session_of(session, token, instead_of=instead_of)
-    return secret, token.user.name, token.role
-
-
-def start_session_of(session: Session, token: Token, *, instead_of: str | None) -> str:
-    """Start a session of a valid token; returns its secret. The browser's earlier one ends."""
-    now = utc_now()
-    if instead_of is not None:
-        end_session(session, instead_of)
-    session.execute(
-        delete(ConsoleSession).where(
-            (ConsoleSession.last_seen_at <= now - IDLE)
-            | (ConsoleSession.created_at <= now - LONGEST)
-        )
-    )
-    secret = secrets.token_urlsafe(SECRET_BYTES)
-    token.last_used_at = now
-    session.add(
-        ConsoleSession(id_sha256=hash_token(secret), token=token, created_at=now, last_seen_at=now)
-    )
-    return secret
-
-
-def end_session(session: Session, secret: str) -> None:
-    """Delete a session, to sign out."""
-    session.execute(delete(ConsoleSession).where(ConsoleSession.id_sha256 == hash_token(secret)))
-
-
-def is_stale(found: ConsoleSession) -> bool:
-    """Whether a session's last-seen time is old enough to be written again."""
-    return found.last_seen_at <= utc_now() - SEEN_EVERY
-
-
-def note_seen(session: Session, secret: str) -> None:
-    """Update the last-seen time of a session, and of its token's last use."""
-    found = session.get(ConsoleSession, hash_token(secret))
-    if found is not None:
-        found.last_seen_at = found.token.last_used_at = utc_now()

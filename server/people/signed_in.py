@@ -6,21 +6,25 @@ from urllib.parse import quote, urlencode
 from fastapi import Depends, Request
 from starlette.exceptions import HTTPException
 
+from server.base.database import utc_now
 from server.base.errors import NotSignedInError
-from server.base.models import ConsoleSession
 from server.base.request_context import note_signed_in
 from server.base.services import Services, ServicesDep
 from server.base.viewer import ANYBODY, ORGANISER, Viewer
-from server.people.accounts import ORGANISERS, SUBMITTERS, find_holder, holder_of, note_use
+from server.people.accounts import (
+    ORGANISERS,
+    SUBMITTERS,
+    find_holder,
+    find_session_holder,
+    note_use,
+)
 from server.people.dependencies import READING, Caller, caller_of, require_one_of
 from server.people.sessions import (
     SignedIn,
     ends_at,
-    find_session,
-    is_stale,
-    note_seen,
-    read_cookie,
+    note_page,
     require_same_origin,
+    session_key,
 )
 
 SIGN_IN = "/console/sign-in"
@@ -30,29 +34,21 @@ Fields = dict[str, str]
 
 
 def signed_in_or_none(request: Request, services: Services) -> SignedIn | None:
-    """Session of this browser, or None."""
-    secret = read_cookie(request, services.settings)
-    if secret is None:
+    """Session of this browser, or None. Its token and user are looked up each time."""
+    key = session_key(request.scope)
+    if key is None or ends_at(request) <= utc_now():
         return None
     try:
-        with services.database.read() as session:
-            found = find_session(session, secret)
+        with services.database.read_columns() as connection:
+            holder = find_session_holder(connection, *key)
     except NotSignedInError:
         return None
-    note_signed_in(secret, found.token.role, found.token.user_id)
-    if is_stale(found):
-        with services.database.write_beside() as session:
-            note_seen(session, secret)
-    return _signed_in(found, secret)
-
-
-def _signed_in(found: ConsoleSession, secret: str) -> SignedIn:
-    token = found.token
+    note_signed_in(str(key), holder.role, holder.user_id)
+    note_use(services.database, holder)
     return SignedIn(
-        secret=secret,
-        caller=caller_of(holder_of(token), source=SOURCE),
-        ends_at=ends_at(found),
-        token_expires_at=token.expires_at,
+        caller=caller_of(holder, source=SOURCE),
+        ends_at=ends_at(request),
+        token_expires_at=holder.expires_at,
     )
 
 
@@ -61,6 +57,7 @@ def get_signed_in(request: Request, services: ServicesDep) -> SignedIn:
     found = signed_in_or_none(request, services)
     if found is None:
         raise sign_in_first(request)
+    note_page(request)
     return found
 
 

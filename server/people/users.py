@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, false, func, or_, select
+from sqlalchemy import ColumnElement, false, func, or_, select
 from sqlalchemy.orm import Session, joinedload
 
 from server.base.board_versions import raise_board_version
@@ -14,7 +14,7 @@ from server.base.errors import (
     no_such,
     problem,
 )
-from server.base.models import ConsoleSession, Organisation, Submission, Token, User
+from server.base.models import Organisation, Submission, Token, User
 from server.people.accounts import require_new_name, require_person
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
@@ -185,7 +185,7 @@ def change_user(session: Session, caller: Caller, name: str, change: UserChange)
     session.flush()
     session.refresh(user)
     if user.role != before["role"] or user.disabled_at is not None:
-        _end_sessions(session, user)
+        user.end_sessions()
     if _logged(user) != before or user.email != email:
         _record(session, caller, "user.update", user, before=before)
     return user
@@ -228,11 +228,6 @@ def _refuse_locking_oneself_out(caller: Caller, user: User, asked: dict[str, obj
     lowers = asked.get("role", user.role) != user.role or asked.get("disabled")
     if user.id == caller.user_id and lowers:
         raise ConflictError("Only another admin can change your own role and account.")
-
-
-def _end_sessions(session: Session, user: User) -> None:
-    tokens = select(Token.id).where(Token.user_id == user.id)
-    session.execute(delete(ConsoleSession).where(ConsoleSession.token_id.in_(tokens)))
 
 
 def _record(

@@ -200,9 +200,9 @@ def join(link, name):
             if answer.status_code not in (429, 503):
                 break
             time.sleep(1)
-        if answer.status_code != 303:
+        if answer.status_code != 200:
             raise SystemExit(f"{name} could not join: {answer.status_code} {answer.text[:500]}")
-        page = browser.get(f"{origin}/account").text
+        page = answer.text
     found = re.search(r">(fl_[\w-]{43})<", page)
     if found is None:
         raise SystemExit(f"{name} saw no token")

@@ -40,6 +40,8 @@ class Console:
     def done(self, path, **fields):
         """The page that a form that worked leads to."""
         answer = self.post(path, **fields)
+        if 'class="notice is-done"' in answer.text:  # With a secret, which no other page has.
+            return answer.text
         assert answer.status_code == 303, answer.text
         page = self.get(answer.headers["location"]).text
         assert 'class="notice is-done"' in page
@@ -325,13 +327,9 @@ def test_a_token_is_shown_once_and_ends_its_sessions_when_it_is_revoked(
         assert console.post(path, **fields | change).status_code == 422, change
     sent = {"user": "zoe", "role": "submitter", "expires_in_days": "30"}
     answer = console.post(path, **sent)
-    with database.read() as session:
-        stored = session.connection().exec_driver_sql("SELECT * FROM console_sessions").all()
-    page = console.get(path).text
-    secret = re.findall(r"fl_[\w-]{43}", page)[0]
-    assert secret not in str(stored) + answer.text + answer.headers["location"]
-    kept = answer.headers["set-cookie"]
-    assert ("HttpOnly" in kept, "SameSite=strict" in kept) == (True, True)
+    secret = re.findall(r"fl_[\w-]{43}", answer.text)[0]
+    assert secret not in str(answer.headers) + str(dict(client.cookies))
+    assert answer.headers["cache-control"] == "no-store"
     assert secret not in console.get(path).text
     token = client.get("/api/v1/me", headers={"Authorization": f"Bearer {secret}"})
     assert (token.json()["user"], token.json()["role"]) == ("zoe", "submitter")

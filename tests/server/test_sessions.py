@@ -1,23 +1,26 @@
 """Signing in to the console: sessions, their cookie and their end, and who may send a form."""
 
 import json
+from base64 import b64decode, b64encode
 from datetime import timedelta
-from urllib.parse import quote
 
 import pytest
+from fastapi import Request
 from fastapi.testclient import TestClient
+from itsdangerous import TimestampSigner
 from sqlalchemy import select
 
 from server.app import create_app
 from server.base.database import utc_now
-from server.base.models import ConsoleSession, Token
+from server.base.models import Token, User
+from server.people import sessions, signed_in
 from server.people.accounts import create_token
+from server.people.sessions import Notice, leave_notice
 from server.people.sign_in_throttle import MOST_ADDRESSES, FailedSignIns, network_of
 
 SIGN_IN = "/console/sign-in"
 ORIGIN = {"Origin": "http://testserver", "Accept": "text/html"}
 COOKIE = "finishline_console"
-NOTICE = "finishline_notice"
 
 
 @pytest.fixture
@@ -29,6 +32,13 @@ def settings(settings):
 def sign_in(client, secret, **more):
     fields = {"token": secret} | more
     return client.post(SIGN_IN, data=fields, headers=ORIGIN, follow_redirects=False)
+
+
+def cookie_in(answer, name):
+    """A cookie that an answer sets, and its flags."""
+    return next(
+        each.split("; ") for each in answer.headers.get_list("set-cookie") if f"{name}=" in each
+    )
 
 
 def opens(client, cookie=None):
@@ -54,19 +64,19 @@ def change(database):
     return write
 
 
-def test_a_token_opens_a_session_and_is_kept_nowhere(client, database, olivia, caplog):
+def test_a_token_opens_a_session_and_is_kept_nowhere(client, olivia, caplog):
     assert client.get(SIGN_IN).status_code == 200
     answer = sign_in(client, f" {olivia.secret}\n")
 
     assert (answer.status_code, answer.headers["location"]) == (303, "/console")
     assert answer.headers["cache-control"] == "no-store"
-    cookie, *flags = answer.headers.get_list("set-cookie")[0].split("; ")
-    name, secret = cookie.split("=", 1)
-    assert (name, len(secret)) == (COOKIE, 43)  # 32 random bytes in base64.
+    cookie, *flags = cookie_in(answer, "finishline_console")
+    name, content = cookie.split("=", 1)
+    assert name == COOKIE
     assert sorted(flag.lower() for flag in flags) == ["httponly", "path=/", "samesite=strict"]
-    with database.read() as session:
-        row = session.scalars(select(ConsoleSession)).one()
-    assert secret not in (row.id_sha256, str(vars(row)))
+    held = json.loads(b64decode(content.partition(".")[0]))
+    assert set(held) == {"token", "number", "began", "seen"}  # It is readable: no secret is in it.
+    assert {type(value) for value in held.values()} == {int, float}
     page = client.get("/account").text
     assert "olivia" in page
     assert olivia.secret not in page + caplog.text + str(answer.headers)
@@ -80,7 +90,7 @@ def test_a_name_that_opens_nothing_is_left_for_pages_that_are_the_same_for_every
     client, olivia
 ):
     answer = sign_in(client, olivia.secret)
-    mark, *flags = answer.headers.get_list("set-cookie")[1].split("; ")
+    mark, *flags = cookie_in(answer, "finishline_signed_in")
     assert mark == "finishline_signed_in=organiser%20olivia"
     assert sorted(flag.lower() for flag in flags) == ["path=/", "samesite=strict"]
     kept = [client.get(f"/benchmarks/{name}").text for name in ("digits", "digits")]
@@ -92,54 +102,109 @@ def test_a_name_that_opens_nothing_is_left_for_pages_that_are_the_same_for_every
     assert 'finishline_signed_in=""' in ended.headers["set-cookie"]
 
 
-def test_each_sign_in_has_an_id_of_its_own_and_ends_the_one_before(client, olivia):
-    client.cookies.set(COOKIE, "planted-by-somebody-else", domain="testserver.local")
+def signed(content, key="x" * 64):
+    """A cookie of this content, signed with another key than the server's."""
+    return TimestampSigner(key).sign(b64encode(json.dumps(content).encode())).decode()
+
+
+def test_each_sign_in_begins_anew(client, olivia, alice):
+    begun = client.get("/console/sign-in")
+    assert "set-cookie" not in begun.headers
+    sign_in(client, alice.secret)
+    client.post("/account/display-name", data={"display_name": "Al"}, headers=ORIGIN,
+                follow_redirects=False)  # fmt: skip
+    earlier = client.cookies[COOKIE]
     sign_in(client, olivia.secret)
-    first = client.cookies[COOKIE]
-    assert first != "planted-by-somebody-else"
+
+    assert client.cookies[COOKIE] != earlier
+    page = client.get("/account").text
+    assert ("<b>olivia</b>" in page, "Readers see you as Al" in page) == (True, False)
+
+
+def test_a_cookie_that_this_server_did_not_sign_opens_nothing(client, olivia, ada):
     sign_in(client, olivia.secret)
-    second = client.cookies[COOKIE]
+    cookie = client.cookies[COOKIE]
+    content, _, signature = cookie.partition(".")
+    held = json.loads(b64decode(content))
+    raised = b64encode(json.dumps(held | {"token": held["token"] + 1}).encode()).decode()
+    for forged in (
+        "planted", "", "null", content, signed(held), f"{raised}.{signature}", f"{cookie}x",
+    ):  # fmt: skip
+        assert not opens(client, forged), forged
+    assert opens(client, cookie)
 
-    assert [opens(client, cookie) for cookie in ("planted-by-somebody-else", first, second)] == [
-        False, False, True,
-    ]  # fmt: skip
+
+def test_a_session_is_of_its_user_and_number(client, olivia, database, change):
+    sign_in(client, olivia.secret)
+    for number in (-1, 0, 2**31 - 1):
+        change(User, session_number=number)
+        assert not opens(client)
 
 
-def test_signing_out_ends_the_session_on_the_server(client, olivia):
+def test_all_processes_of_a_server_know_a_session(client, settings, olivia):
+    sign_in(client, olivia.secret)
+    with TestClient(create_app(settings, dispatch=False)) as second:
+        assert opens(second, client.cookies[COOKIE])
+
+
+def test_signing_out_ends_the_sessions_of_every_browser(client, olivia, ada):
+    sign_in(client, olivia.secret)
+    elsewhere = client.cookies[COOKIE]
+    client.cookies.clear()
+    sign_in(client, ada.secret)
+    adas = client.cookies[COOKIE]
+    client.cookies.clear()
     sign_in(client, olivia.secret)
     cookie = client.cookies[COOKIE]
     answer = client.post("/console/sign-out", headers=ORIGIN, follow_redirects=False)
 
     assert answer.status_code == 303
-    assert f'{COOKIE}=""' in answer.headers["set-cookie"]
+    assert f"{COOKIE}=null" in answer.headers["set-cookie"]
     assert "You are signed out" in client.get(answer.headers["location"]).text
-    assert not opens(client, cookie)
+    assert [opens(client, each) for each in (cookie, elsewhere, adas)] == [False, False, True]
 
 
-def test_a_session_ends_with_its_time_and_with_its_token(client, olivia, database, change):
+def test_a_token_of_a_worker_signs_nobody_else_out(client, ada, olivia):
+    body = {"user": "olivia", "role": "worker"}
+    worker = client.post("/api/v1/tokens", json=body, headers=ada.headers).json()
     sign_in(client, olivia.secret)
-    now, old = utc_now(), timedelta(hours=12, seconds=1)
-    change(ConsoleSession, last_seen_at=now - old)
-    assert not opens(client)
-    change(ConsoleSession, last_seen_at=now - timedelta(hours=11), created_at=now)
-    assert opens(client)  # And this page was a sign of life.
-    with database.read() as session:
-        assert session.scalars(select(ConsoleSession)).one().last_seen_at >= now
-    change(ConsoleSession, created_at=now - timedelta(days=7, seconds=1))
-    assert not opens(client)
-    change(ConsoleSession, created_at=now)
+    cookie = client.cookies[COOKIE]
+    client.cookies.clear()
+    sign_in(client, worker["token"])
+    answer = client.post("/console/sign-out", headers=ORIGIN, follow_redirects=False)
+
+    assert (answer.status_code, COOKIE in client.cookies) == (303, False)
+    assert opens(client, cookie)
+
+
+def test_a_session_ends_with_its_time_and_with_its_token(client, olivia, change, monkeypatch):
+    begun = utc_now()
+
+    def opens_after(**passed):
+        monkeypatch.setattr(sessions, "utc_now", lambda: begun + timedelta(**passed))
+        monkeypatch.setattr(signed_in, "utc_now", lambda: begun + timedelta(**passed))
+        return opens(client)
+
+    sign_in(client, olivia.secret)
+    first = client.cookies[COOKIE]
+    assert not opens_after(hours=12, seconds=1)
+    for hours in range(11, 7 * 24, 11):  # Each page is a sign of life.
+        assert opens_after(hours=hours), hours
+    assert not opens_after(days=7, seconds=1)
+    client.cookies.set(COOKIE, first, domain="testserver.local", path="/")
+    now = utc_now()
     for ended in ({"revoked_at": now}, {"expires_at": now}):
         change(Token, **ended)
-        assert not opens(client)
+        assert not opens_after(seconds=1)
         assert sign_in(client, olivia.secret).status_code == 401
         change(Token, revoked_at=None, expires_at=None)
-        assert opens(client)
-    # A session whose time is over is gone with the next sign-in of anybody.
-    change(ConsoleSession, last_seen_at=now - old)
-    client.cookies.clear()
+        assert opens_after(seconds=1)
+
+
+def test_a_page_is_a_sign_of_life_once_a_minute(client, olivia):
     sign_in(client, olivia.secret)
-    with database.read() as session:
-        assert len(session.scalars(select(ConsoleSession)).all()) == 1
+
+    assert "set-cookie" not in client.get("/account").headers
 
 
 def test_a_sign_in_leads_to_a_page_of_ours_and_nowhere_else(client, olivia):
@@ -258,7 +323,7 @@ def test_over_https_the_cookie_is_for_https_and_this_host_alone(behind_tls, oliv
     fields = {"token": olivia.secret}
     answer = behind_tls.post(SIGN_IN, data=fields, headers=headers, follow_redirects=False)
 
-    cookie, *flags = answer.headers.get_list("set-cookie")[0].split("; ")
+    cookie, *flags = cookie_in(answer, "finishline_console")
     assert cookie.startswith("__Host-finishline_console=")
     assert sorted(flag.lower() for flag in flags) == [
         "httponly", "path=/", "samesite=strict", "secure",
@@ -277,8 +342,9 @@ def test_a_setting_makes_the_cookie_secure_behind_a_proxy(settings, database, ol
         headers = {"Origin": "https://testserver"}
         fields = {"token": olivia.secret}
         answer = plain.post(SIGN_IN, data=fields, headers=headers, follow_redirects=False)
-        assert answer.headers["set-cookie"].startswith("__Host-")
-        assert "Secure" in answer.headers["set-cookie"]
+        cookie, *flags = cookie_in(answer, COOKIE)
+        assert cookie.startswith("__Host-")
+        assert "secure" in flags
         assert plain.post(SIGN_IN, data=fields, headers=ORIGIN).status_code == 403
 
 
@@ -301,36 +367,35 @@ def test_half_a_character_in_a_form_is_no_error_of_the_server(client):
     assert client.post(SIGN_IN, content=half, headers=ORIGIN | kind).status_code == 401
 
 
-def notice_of(text):
-    return quote(json.dumps({"text": text, "once_only": None}), safe="")
-
-
-@pytest.mark.parametrize(
-    "sent", ["x", "%7B", "5", quote('{"text": 5}'), quote('{"text": "a", "once_only": [1]}')]
-)
-def test_a_wrong_notice_is_ignored(client, olivia, sent):
-    sign_in(client, olivia.secret)
-    client.cookies.set(NOTICE, sent)
-    page = client.get("/account")
-
-    assert (page.status_code, "notice is-done" in page.text) == (200, False)
+def rename(client, name):
+    form = {"display_name": name}
+    return client.post("/account/display-name", data=form, headers=ORIGIN, follow_redirects=False)
 
 
 def test_a_notice_is_shown_once(client, olivia):
     sign_in(client, olivia.secret)
-    client.cookies.set(NOTICE, notice_of("Made <b>it</b>."), domain="testserver.local", path="/")
+    assert rename(client, "O'Hara").status_code == 303
 
-    assert "<p>Made &lt;b&gt;it&lt;/b&gt;.</p>" in client.get("/account").text
+    assert "<p>Readers see you as O&#39;Hara.</p>" in client.get("/account").text
     assert "notice is-done" not in client.get("/account").text
 
 
 @pytest.mark.parametrize("signs_out", [True, False])
 def test_a_notice_ends_with_its_session(client, olivia, ada, signs_out):
     sign_in(client, olivia.secret)
-    client.cookies.set(NOTICE, notice_of("Made it."), domain="testserver.local", path="/")
+    rename(client, "Olive")
     if signs_out:
         client.post("/console/sign-out", headers=ORIGIN, follow_redirects=False)
-        assert NOTICE not in client.cookies
+        assert COOKIE not in client.cookies
     sign_in(client, ada.secret)
 
-    assert "Made it." not in client.get("/account").text
+    assert "Readers see you" not in client.get("/account").text
+
+
+def test_a_notice_fits_into_a_cookie(client, olivia):
+    sign_in(client, olivia.secret)
+    request = Request({"type": "http", "session": {}})
+    leave_notice(request, Notice("\u00e9" * 2000, once_only="fl_secret"))
+
+    assert len(signed(request.session)) < 3800
+    assert "fl_secret" not in str(request.session)

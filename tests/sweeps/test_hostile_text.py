@@ -46,7 +46,7 @@ def with_markup(answers):
 
 
 def of_type(answers, kind):
-    return {a: r for a, r in answers.items() if r.headers["content-type"].startswith(kind)}
+    return {a: r for a, r in answers.items() if r.headers.get("content-type", "").startswith(kind)}
 
 
 def test_no_text_becomes_markup(answers):

@@ -17,7 +17,6 @@ from server.base.models.benchmarks import (
 from server.base.models.notices import Message, Receiver
 from server.base.models.people import (
     AuditRecord,
-    ConsoleSession,
     Invitation,
     Organisation,
     Token,
@@ -55,7 +54,6 @@ __all__ = [
     "BoardChange",
     "Calibration",
     "CalibrationRunRow",
-    "ConsoleSession",
     "Evidence",
     "HardwareClassRow",
     "Invitation",

@@ -1,5 +1,6 @@
-"""Users with their quotas, organisations, tokens and sessions; the audit log of their actions."""
+"""Users with their quotas, organisations and tokens; the audit log of their actions."""
 
+import secrets
 from datetime import datetime
 from typing import Any
 
@@ -19,6 +20,11 @@ class Organisation(Base):
     created_at: Mapped[datetime]
 
 
+def draw_session_number() -> int:
+    """A number that no cookie has: one counted up would be known again after a restore."""
+    return secrets.randbelow(2**31)
+
+
 class User(Base):
     """Somebody who submits, organises or lends a worker.
 
@@ -27,7 +33,7 @@ class User(Base):
     `known_at`, go to workers without a memory cgroup too. Readers see the `display_name` in
     place of the name, where there is one. `quota` has the limits that an organiser set in place of
     the settings' ones, by measure; None in it is no limit. `issuer` and `subject` name the user at
-    an OpenID provider.
+    an OpenID provider. A browser's cookie repeats the `session_number`: another one ends them all.
     """
 
     __tablename__ = "users"
@@ -45,8 +51,13 @@ class User(Base):
     quota: Mapped[dict[str, int | None] | None] = mapped_column(JSON(none_as_null=True))
     issuer: Mapped[str | None] = mapped_column(String(255))
     subject: Mapped[str | None] = mapped_column(String(255))
+    session_number: Mapped[int] = mapped_column(default=draw_session_number)
 
     organisation: Mapped[Organisation | None] = relationship()
+
+    def end_sessions(self) -> None:
+        """Sign every browser out."""
+        self.session_number = draw_session_number()
 
 
 class Token(Base):
@@ -99,19 +110,6 @@ class Invitation(Base):
 
     maker: Mapped[User] = relationship(lazy="joined")
     organisation: Mapped[Organisation | None] = relationship(lazy="joined")
-
-
-class ConsoleSession(Base):
-    """A browser that is signed in with a token; only the SHA-256 of its random id is kept."""
-
-    __tablename__ = "console_sessions"
-
-    id_sha256: Mapped[str] = mapped_column(String(64), primary_key=True)
-    token_id: Mapped[int] = mapped_column(ForeignKey("tokens.id"), index=True)
-    created_at: Mapped[datetime]
-    last_seen_at: Mapped[datetime]
-
-    token: Mapped[Token] = relationship(lazy="joined")
 
 
 class AuditRecord(Base):

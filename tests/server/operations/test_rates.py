@@ -27,7 +27,6 @@ from server.operations.rates import (
     parse_rate,
     rate_limits,
 )
-from server.people.sessions import HOST_PREFIX, NAME
 from server.people.sign_in_throttle import network_of
 from tests.support.services import services_of
 
@@ -375,18 +374,11 @@ def scope_of(*headers, client=("198.51.100.7", 50000)):
 @pytest.mark.parametrize(
     ("headers", "secret"),
     [
-        # A secret is the bearer token, else the cookie.
         ([("authorization", "Bearer fl_secret")], SECRET),
         ([("authorization", "bearer  fl_secret ")], SECRET),
-        ([("cookie", f"{NAME}=fl_secret")], SECRET),
-        ([("cookie", f"theme=dark; {HOST_PREFIX}{NAME}=fl_secret; other=1")], SECRET),
-        ([("cookie", f"{NAME}=another"), ("authorization", "Bearer fl_secret")], SECRET),
-        ([("authorization", "Bearer fl_secret"), ("cookie", f"{NAME}=another")], SECRET),
         ([], None),
         ([("authorization", "Basic fl_secret")], None),
-        ([("cookie", "theme=dark")], None),
-        ([("cookie", f"{NAME}")], None),
-        ([("cookie", f"my_{NAME}=fl_secret")], None),
+        ([("cookie", "finishline_console=fl_secret")], None),
     ],
 )
 def test_requests_count_for_a_known_secret_else_for_their_address(headers, secret):
