@@ -257,11 +257,11 @@ def _add_limits(app: FastAPI, services: Services) -> None:
         for name in names:
             counter.labels(name)
     metrics.gauge(
-        "finishline_requests_waiting",
+        "requests_waiting",
         "Requests that wait for another to end.",
         lambda: slots.waiting,
     )
-    metrics.gauge("finishline_event_streams", "Live streams open.", lambda: streams.count)
+    metrics.gauge("event_streams", "Live streams open.", lambda: streams.count)
 
     def signed_in_of(sha256: str) -> SignedIn | None:
         with services.database.read_columns() as connection:

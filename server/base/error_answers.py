@@ -8,6 +8,7 @@ from http import HTTPStatus
 from secrets import randbelow
 from typing import Any
 
+from asgi_correlation_id import correlation_id
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response
@@ -30,7 +31,7 @@ from starlette.types import Receive, Scope, Send
 from finishline.rules.errors import RuleError
 from server.base.errors import BusyError, ServerError, UsedUpError, problem_of
 from server.base.paging import CURSOR_PATTERN
-from server.base.request_context import current_request_id, note_told
+from server.base.request_context import note_told
 from server.base.request_metrics import RequestMetrics
 from server.base.services import services_of
 from web.render import render
@@ -299,7 +300,7 @@ def answer(
             "status": status,
             "detail": detail,
             "hint": hint,
-            "request_id": current_request_id(),
+            "request_id": correlation_id.get(),
             "problems": problems,
         },
         status_code=status,

@@ -1,15 +1,14 @@
 """The request under way, as every log line of it names it."""
 
 import hashlib
-import os
 import re
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from starlette.types import Scope
+from asgi_correlation_id import correlation_id
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-REQUEST_ID = b"x-request-id"
 SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 ID_PARAMETERS = ("attempt_id", "verification_id", "submission_id")
 
@@ -25,12 +24,11 @@ class SignedIn:
 
 @dataclass
 class RequestContext:
-    """A request's id, and facts noted about it on the way; shared by all threads that serve it.
+    """Facts noted about a request on the way; shared by all threads that serve it.
 
     Ids in the address are read from the scope, because the router fills it in later.
     """
 
-    request_id: str
     scope: Scope
     signed_in: SignedIn | None = None
     # The moment at which its body was read. From then on it is answered, whoever goes away.
@@ -41,7 +39,7 @@ class RequestContext:
 
     def fields(self) -> dict[str, str | int]:
         """Fields of a log line of this request. Text of the address is taken in a safe shape."""
-        found: dict[str, str | int] = {"request_id": self.request_id}
+        found: dict[str, str | int] = {"request_id": correlation_id.get() or ""}
         parameters = self.scope.get("path_params") or {}
         for name in ID_PARAMETERS:
             value = parameters.get(name)
@@ -53,15 +51,20 @@ class RequestContext:
 CURRENT: ContextVar[RequestContext | None] = ContextVar("request", default=None)
 
 
-def begin_request(scope: Scope) -> RequestContext:
-    """Make a request the one under way.
+class InContext:
+    """Makes each request the one under way.
 
     A server runs each request in a context of its own, so nothing is undone at its end: a
-    line that the last resort logs about a failed one carries its id too.
+    line that the last resort logs about a failed one carries its facts too.
     """
-    context = RequestContext(_sent_id(scope) or os.urandom(8).hex(), scope)
-    CURRENT.set(context)
-    return context
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            CURRENT.set(RequestContext(scope))
+        await self._app(scope, receive, send)
 
 
 def note(**ids: str | int) -> None:
@@ -110,18 +113,3 @@ def signed_in() -> SignedIn | None:
     """Which secret of the request under way proved good, if any."""
     context = CURRENT.get()
     return None if context is None else context.signed_in
-
-
-def current_request_id() -> str | None:
-    """The id of the request under way, None outside of one."""
-    context = CURRENT.get()
-    return None if context is None else context.request_id
-
-
-def _sent_id(scope: Scope) -> str | None:
-    """The id that a proxy or a client gave the request, if it is one that may stand in a log."""
-    for name, value in scope["headers"]:
-        if name == REQUEST_ID:
-            text: str = value.decode("latin-1")
-            return text if SAFE_ID.fullmatch(text) else None
-    return None

@@ -6,7 +6,6 @@ whichever process made it.
 """
 
 import re
-import time
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import cast
@@ -15,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.base.board_versions import VersionReader
 from server.base.middleware import FOR_PAGES, by_name, is_known, is_open_to_pages, takes_gzip
-from server.base.request_metrics import RequestMetrics, route_template
+from server.base.request_metrics import RequestMetrics
 
 Headers = tuple[tuple[bytes, bytes], ...]
 Key = tuple[str, bytes, bool]
@@ -53,7 +52,6 @@ class Entry:
     """A cached board in one encoding."""
 
     hint: CacheHint
-    route: str
     headers: Headers
     body: bytes
 
@@ -91,15 +89,14 @@ class BoardCache:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = by_name(scope["headers"]) if scope["type"] == "http" else {}
-        key, began = _key(scope, headers), time.monotonic()
+        key = _key(scope, headers)
         if key is None:
             await self._app(scope, receive, send)
             return
         entry = await self._current(key)
         if entry is not None:
             status = await entry.send(scope, headers, send)
-            seconds = time.monotonic() - began
-            self._metrics.count("GET", entry.route, status=status, seconds=seconds)
+            self._metrics.cached_boards.labels(str(status)).inc()
             return
         made = await self._make(key, scope, receive, send)
         if made is not None:
@@ -134,7 +131,7 @@ class BoardCache:
                 begun, start = start, None
                 if not message.get("more_body", False):
                     headers = tuple(h for h in begun["headers"] if h[0] not in OF_ONE_RESPONSE)
-                    made = Entry(hint, route_template(asked), headers, message["body"])
+                    made = Entry(hint, headers, message["body"])
                     self._keep(key, made)
                     return
                 await send(begun)

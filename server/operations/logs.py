@@ -1,15 +1,13 @@
 """Log lines for people or as JSON, and the access line of each request."""
 
 import logging
-import time
 from datetime import UTC, datetime
 from typing import Any
 
 import orjson
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from prometheus_fastapi_instrumentator.metrics import Info
 
-from server.base.request_context import CURRENT, ID_PARAMETERS, REQUEST_ID, begin_request, is_told
-from server.base.request_metrics import OTHER, RequestMetrics, known_method, route_template
+from server.base.request_context import CURRENT, ID_PARAMETERS, is_told
 from server.base.settings import Settings
 
 IDS = ("request_id", "user_id", *ID_PARAMETERS)
@@ -106,63 +104,19 @@ log = logging.getLogger("server.access")
 
 # Asked every few seconds by machines: their lines would hide all others.
 PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
-EVENT_STREAM = b"text/event-stream"
 
 
-class Observed:
-    """Wraps an application, its last resort for errors included."""
-
-    def __init__(self, app: ASGIApp, metrics: RequestMetrics) -> None:
-        self._app = app
-        self._metrics = metrics
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        context = begin_request(scope)
-        id_header = (REQUEST_ID, context.request_id.encode())
-        status, sent_bytes, is_stream = 500, 0, False
-        began = time.perf_counter()
-
-        async def noted(message: Message) -> None:
-            nonlocal status, sent_bytes, is_stream
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                headers = message["headers"] = [*message.get("headers", ()), id_header]
-                is_stream = any(
-                    name == b"content-type" and value.startswith(EVENT_STREAM)
-                    for name, value in headers
-                )
-            else:
-                sent_bytes += len(message.get("body", b""))
-            await send(message)
-
-        metrics = self._metrics
-        metrics.in_progress += 1
-        try:
-            await self._app(scope, receive, noted)
-        finally:
-            metrics.in_progress -= 1
-            seconds = time.perf_counter() - began
-            # Methods that the route has not are counted together.
-            method = OTHER if status == 405 else known_method(scope)
-            route = route_template(scope)
-            # A refusal has no buckets: a scan of every address would leave some for each.
-            timed = None if is_stream or 400 <= status < 500 else seconds
-            metrics.count(method, route, status=status, seconds=timed)
-            _write_line(method, route, status=status, seconds=seconds, sent_bytes=sent_bytes)
-
-
-def _write_line(method: str, route: str, *, status: int, seconds: float, sent_bytes: int) -> None:
-    """The access line: never the address itself, which may carry anything after its '?'."""
-    level = logging.DEBUG if route in PROBES and status < 400 else logging.INFO
+def write_access_line(answered: Info) -> None:
+    """Write a line about a request: its route, and never its address, which may carry a secret."""
+    method, route, status = answered.method, answered.modified_handler, answered.modified_status
+    level = logging.DEBUG if route in PROBES and status < "4" else logging.INFO
     if log.isEnabledFor(level):
         fields = {
             "method": method,
             "route": route,
-            "status": status,
-            "seconds": round(seconds, 6),
-            "bytes": sent_bytes,
+            "status": int(status),
+            "seconds": round(answered.modified_duration, 6),
         }
-        log.log(level, "%s %s %d", method, route, status, extra=fields)
+        if answered.response is not None and "content-length" in answered.response.headers:
+            fields["bytes"] = int(answered.response.headers["content-length"])
+        log.log(level, "%s %s %s", method, route, status, extra=fields)
