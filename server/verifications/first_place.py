@@ -184,30 +184,35 @@ def find_first_place(rows: Sequence[Measured], meetings: Sequence[Meeting]) -> F
     """Follow the head-to-heads of a board, in the order they ended, from its first holder on.
 
     One counts if it was won against the holder of that moment: the last one, or if that one is gone
-    by now, the one before it that is there. A win over any other row moves nothing.
+    by now, the one before it that is there, or the first measured row if there is none. A win over
+    any other row moves nothing.
     """
     known = {row.submission_id: row for row in rows}
     in_order = sorted(rows, key=lambda row: (not row.is_reference, row.measured_at, row.seconds))
-    live = [row for row in in_order if row.is_live]
+    first_able = [row for row in in_order if row.may_hold][:1]
     if not in_order:
         return FirstPlace(rows=known)
     holdings = [_holding(in_order[0])]
     chain = [in_order[0].submission_id]
     for meeting in sorted(meetings, key=lambda each: each.ended_at or each.started_at):
-        there = [name for name in chain if name in known and known[name].may_hold]
-        if meeting.state != "won" or meeting.holder not in (chain[-1], *there[-1:]):
+        there = [known[name] for name in chain if name in known and known[name].may_hold]
+        present = [row.submission_id for row in (there or first_able)[-1:]]
+        if meeting.state != "won" or meeting.holder not in (chain[-1], *present):
             continue
+        if meeting.holder not in chain:
+            holdings.append(_holding(known[meeting.holder]))
         chain.append(meeting.challenger)
         if (winner := known.get(meeting.challenger)) is not None:
             holdings.append(_holding(winner, meeting))
     held = [known[each.submission_id] for each in holdings if each.submission_id in known]
-    able = [row for row in held if row.may_hold] or [row for row in live if row.may_hold][:1]
+    able = [row for row in held if row.may_hold] or first_able
     holder = able[-1] if able else None
-    if holder is not None and holdings[-1].submission_id != holder.submission_id:
-        holdings.append(_next_holding(holder, holdings, known))
     # A time that was contradicted never was a record.
     shown = {row.submission_id for row in rows if row.is_live or row.withdrawn_at is not None}
     holdings = [each for each in holdings if each.submission_id in shown]
+    last = holdings[-1].submission_id if holdings else None
+    if holder is not None and last != holder.submission_id:
+        holdings.append(_next_holding(holder, holdings, known))
     met: dict[str, list[Meeting]] = {}
     for meeting in meetings:
         if holder is not None and meeting.holder == holder.submission_id:

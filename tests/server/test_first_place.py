@@ -267,6 +267,7 @@ def test_one_on_another_class_moves_nothing(reference, row_of, queued, client):
     assert row(client, faster)["not_first"] == "lower mean, its head-to-head had no result"
     (again,) = queued()
     assert again.verification_id != job.verification_id
+    assert again.view()["duel"]["threshold"] == pytest.approx(0.01 / 12)
 
 
 def test_one_that_waits_is_planned_anew_where_the_holder_changes(
@@ -489,3 +490,37 @@ def test_a_win_counts_against_the_holder_of_its_moment(gone, meetings, holder):
     rows = [row_at("ref", reference=True), *(row_at(n, live=n not in gone) for n in names)]
     found = find_first_place(rows, [won(*each) for each in meetings])
     assert found.holder.submission_id == holder
+
+
+def test_without_a_reference_the_first_measured_row_is_the_first_holder():
+    found = find_first_place([row_at("bb", seconds=0.5), row_at("a")], [])
+    assert (found.holder.submission_id, found.challengers()) == ("a", ["bb"])
+
+
+def test_the_holder_returns_when_the_last_ones_after_it_have_ended():
+    """It held from the reference's day on, and again from the later of the two ends on."""
+    ends = {"a": DAY + timedelta(hours=6), "bb": DAY + timedelta(hours=4)}
+    rows = [
+        row_at("ref", reference=True),
+        *(row_at(name, live=False)._replace(withdrawn_at=end) for name, end in ends.items()),
+    ]
+    found = find_first_place(rows, [won("a", "ref", 1), won("bb", "a", 2)])
+    holdings = [(each.submission_id, each.ended, each.returned) for each in found.holdings]
+    assert holdings == [
+        ("ref", None, False), ("a", "withdrawn", False), ("bb", "withdrawn", False),
+        ("ref", None, True),
+    ]  # fmt: skip
+    assert found.holdings[-1].since == ends["a"]
+
+
+def test_a_time_that_was_contradicted_was_no_record():
+    rows = [row_at("ref", reference=True), row_at("a", live=False)]
+    found = find_first_place(rows, [won("a", "ref", 1)])
+    assert [each.submission_id for each in found.holdings] == ["ref"]
+
+
+def test_the_first_measured_row_that_follows_the_reference_can_be_beaten():
+    rows = [row_at("ref", live=False, reference=True), row_at("a"), row_at("bb")]
+    found = find_first_place(rows, [won("bb", "a", 1)])
+    assert found.holder.submission_id == "bb"
+    assert [each.submission_id for each in found.holdings] == ["a", "bb"]
