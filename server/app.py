@@ -38,17 +38,15 @@ from server.boards.encoding import GZIP_LEVEL
 from server.boards.service import Standings, place_of_new
 from server.notices import endpoints as notices
 from server.notices.outbox import NoticeLoop
+from server.operations import health, parquet
 from server.operations import metrics as metrics_page
-from server.operations import parquet
-from server.operations import readiness as health
 from server.operations import runs as run_export
 from server.operations.bodies import BodyLimit, BodyRoom
-from server.operations.checks import make_checks
 from server.operations.figures import CachedFigures
+from server.operations.health import Readiness, drained_before_stop, make_checks
 from server.operations.in_flight import InFlight, OpenResponses, Slots
 from server.operations.logs import configure_logging
 from server.operations.rates import OneAtATime, RateLimiting, rate_limits
-from server.operations.readiness import Readiness, drained_before_stop
 from server.pages import docs, submit
 from server.pages import endpoints as pages
 from server.people import audit_endpoints as audit

@@ -1,14 +1,21 @@
 """Figures of the whole service, from the database: the same from every server process."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import product
+from typing import Any
 
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    Metric,
+    SummaryMetricFamily,
+)
 from sqlalchemy import Float, cast, extract, func, select
 from sqlalchemy.orm import Session
-from sqlalchemy.sql.elements import ColumnElement
 
 from server.base.database import Database, utc_now
 from server.base.models import Attempt, BenchmarkDefinition, Submission, Verification, WorkerRow
@@ -127,30 +134,17 @@ def _queue(name: str, attempts: int, oldest: datetime, *, now: datetime, free: b
 
 
 FAILURES = frozenset({"submitter", "rules", "infrastructure", "time_limit"})
+OPEN = ("queued", "running")
+CHANNELS = ("webhook", "mail")
+DELIVERY_STATES = ("waiting", "delivered", "failed")
+CLASS = ("hardware_class",)
 SECONDS_PER_DAY = 86_400.0
 KEEP_SECONDS = 5.0
 LIMIT_SECONDS = 4.0
+Counts = Mapping[Any, float]
 
 
-@dataclass(frozen=True)
-class Figures:
-    """Counts by label. `attempts` by state and kind of failure, `replays` as count and seconds by
-    benchmark, `verdicts` by kind and outcome, `submissions` by kind and whether of an archive,
-    `deliveries` by channel and state.
-    """
-
-    workers: list[WorkerSeen]
-    queues: list[Queue]
-    attempts: dict[tuple[str, str], int]
-    past_lease_seconds: float
-    replays: dict[str, tuple[int, float]]
-    verdicts: dict[tuple[str, str], int]
-    submissions: dict[tuple[str, bool], int]
-    deliveries: dict[tuple[str, str], int]
-    delivery_overdue_seconds: float
-
-
-class CachedFigures(BackgroundValue[Figures]):
+class CachedFigures(BackgroundValue[list[Metric]]):
     """The figures as scrapes read them: any number of scrapes cost the database one reading.
 
     `are_away` is whether the last scrape went without them.
@@ -166,79 +160,149 @@ class CachedFigures(BackgroundValue[Figures]):
         self.are_away = False
 
 
-def read_figures(database: Database, *, alive_seconds: float) -> Figures:
-    """Everything at one moment. Raises errors of the database."""
+def gauge(name: str, text: str, values: float | Counts, labels: Sequence[str] = ()) -> Metric:
+    """A gauge: one value, or one for each tuple of labels."""
+    family = GaugeMetricFamily(f"finishline_{name}", text, labels=labels)
+    return _filled(family, values)
+
+
+def counter(name: str, text: str, values: float | Counts, labels: Sequence[str] = ()) -> Metric:
+    """A counter: one value, or one for each tuple of labels."""
+    family = CounterMetricFamily(f"finishline_{name}", text, labels=labels)
+    return _filled(family, values)
+
+
+def _filled(family: GaugeMetricFamily | CounterMetricFamily, values: float | Counts) -> Metric:
+    counts = values if isinstance(values, Mapping) else {(): values}
+    for labels, value in sorted(counts.items()):
+        family.add_metric(labels, value)
+    return family
+
+
+def read_figures(database: Database, *, alive_seconds: float) -> list[Metric]:
+    """Every figure of one moment. Raises errors of the database."""
     now = utc_now()
     with database.read(ORGANISER) as session:
         workers = read_workers(session, now=now, alive_seconds=alive_seconds)
-        return Figures(
-            workers=workers,
-            queues=read_queues(session, workers, now=now),
-            attempts=_attempts(session),
-            past_lease_seconds=_past_lease_seconds(session, now),
-            replays=_replays(session, is_sqlite=database.is_sqlite),
-            verdicts=_verdicts(session),
-            submissions=_submissions(session),
-            deliveries=count_deliveries(session),
-            delivery_overdue_seconds=overdue_seconds(session, now=now),
+        queues = read_queues(session, workers, now=now)
+        first_lease = select(func.min(Attempt.lease_expires_at)).where(Attempt.state == "running")
+        first = session.scalar(first_lease)
+        deliveries = count_deliveries(session)
+        verdicts = (
+            select(Verification.kind, Verification.outcome, func.count())
+            .where(Verification.outcome.is_not(None))
+            .group_by(Verification.kind, Verification.outcome)
         )
+        return [
+            gauge(
+                "queued_attempts",
+                "Attempts that wait for a worker of a hardware class, or for any.",
+                {(queue.hardware_class,): queue.attempts for queue in queues},
+                CLASS,
+            ),
+            gauge(
+                "oldest_queued_attempt_age_seconds",
+                "Age of the oldest attempt that waits; 0 if none does.",
+                {(queue.hardware_class,): queue.oldest_seconds for queue in queues},
+                CLASS,
+            ),
+            gauge(
+                "queued_beside_free_worker_age_seconds",
+                "Age of the oldest waiting attempt while a suitable worker is idle, else 0.",
+                {(queue.hardware_class,): queue.beside_free_seconds for queue in queues},
+                CLASS,
+            ),
+            gauge(
+                "workers",
+                "Workers by state: idle and busy ones get work; those in any other state get none.",
+                Counter((worker.hardware_class, worker.state) for worker in workers),
+                (*CLASS, "state"),
+            ),
+            *_of_attempts(session),
+            gauge(
+                "running_attempt_past_lease_seconds",
+                "How long ago the first lease of an attempt under way ran out; 0 if none did.",
+                0.0 if first is None else max((now - first).total_seconds(), 0.0),
+            ),
+            _of_replays(session, is_sqlite=database.is_sqlite),
+            counter(
+                "verdicts",
+                "Verifications that ended in an outcome, by kind of verification.",
+                {(kind, outcome): count for kind, outcome, count in session.execute(verdicts)},
+                ("kind", "outcome"),
+            ),
+            _of_submissions(session),
+            gauge(
+                "deliveries",
+                "Messages of the last 30 days by channel (webhook, mail) and state.",
+                {key: deliveries.get(key, 0) for key in product(CHANNELS, DELIVERY_STATES)},
+                ("channel", "state"),
+            ),
+            gauge(
+                "delivery_overdue_seconds",
+                "Delay of the most overdue retry of a message; 0 if none is late.",
+                overdue_seconds(session, now=now),
+            ),
+        ]
 
 
-def _attempts(session: Session) -> dict[tuple[str, str], int]:
+def _of_attempts(session: Session) -> list[Metric]:
     kind = Attempt.failure["kind"].as_string().label("failure_kind")
-    rows = session.execute(
-        select(Attempt.state, kind, func.count()).group_by(Attempt.state, "failure_kind")
-    )
-    counts: dict[tuple[str, str], int] = {}
-    for state, failure, count in rows:
-        key = (state, "none" if failure is None else failure if failure in FAILURES else "other")
-        counts[key] = counts.get(key, 0) + count
-    return counts
+    query = select(Attempt.state, kind, func.count()).group_by(Attempt.state, "failure_kind")
+    ended: Counter[tuple[str, str]] = Counter()
+    by_state: Counter[str] = Counter()
+    for state, failure, count in session.execute(query):
+        by_state[state] += count
+        if state not in OPEN:
+            named = "none" if failure is None else failure if failure in FAILURES else "other"
+            ended[state, named] += count
+    return [
+        gauge("running_attempts", "Attempts under way.", by_state["running"]),
+        counter(
+            "attempts_ended",
+            "Attempts that ended, by state and kind of failure (none if it did not fail).",
+            ended,
+            ("state", "failure"),
+        ),
+        counter(
+            "leases_lost",
+            "Attempts whose lease ran out because the worker went offline.",
+            by_state["lost"],
+        ),
+    ]
 
 
-def _past_lease_seconds(session: Session, now: datetime) -> float:
-    """Seconds since the first lease of an attempt under way ran out; 0 if none did."""
-    first = session.scalar(
-        select(func.min(Attempt.lease_expires_at)).where(Attempt.state == "running")
-    )
-    return 0.0 if first is None else max((now - first).total_seconds(), 0.0)
-
-
-def _replays(session: Session, *, is_sqlite: bool) -> dict[str, tuple[int, float]]:
-    """Of attempts that ended with a report, from claim to report."""
-    rows = session.execute(
-        select(
-            BenchmarkDefinition.benchmark_id,
-            func.count(),
-            func.sum(_seconds_taken(is_sqlite=is_sqlite)),
-        )
+def _of_replays(session: Session, *, is_sqlite: bool) -> Metric:
+    if is_sqlite:
+        days = func.julianday(Attempt.ended_at) - func.julianday(Attempt.started_at)
+        taken = cast(days * SECONDS_PER_DAY, Float)
+    else:
+        taken = cast(extract("epoch", Attempt.ended_at - Attempt.started_at), Float)
+    query = (
+        select(BenchmarkDefinition.benchmark_id, func.count(), func.sum(taken))
         .join(Verification, Verification.benchmark_sha256 == BenchmarkDefinition.sha256)
         .join(Attempt, Attempt.verification_id == Verification.id)
         .where(Attempt.state == "done", Attempt.started_at.is_not(None))
         .group_by(BenchmarkDefinition.benchmark_id)
     )
-    return {benchmark: (count, seconds) for benchmark, count, seconds in rows}
-
-
-def _seconds_taken(*, is_sqlite: bool) -> ColumnElement[float]:
-    if is_sqlite:
-        days = func.julianday(Attempt.ended_at) - func.julianday(Attempt.started_at)
-        return cast(days * SECONDS_PER_DAY, Float)
-    return cast(extract("epoch", Attempt.ended_at - Attempt.started_at), Float)
-
-
-def _verdicts(session: Session) -> dict[tuple[str, str], int]:
-    rows = session.execute(
-        select(Verification.kind, Verification.outcome, func.count())
-        .where(Verification.outcome.is_not(None))
-        .group_by(Verification.kind, Verification.outcome)
+    family = SummaryMetricFamily(
+        "finishline_replay_seconds",
+        "From claim to report of attempts that ended with one.",
+        labels=("benchmark",),
     )
-    return {(kind, str(outcome)): count for kind, outcome, count in rows}
+    for benchmark, count, seconds in session.execute(query):
+        family.add_metric((benchmark,), count_value=count, sum_value=seconds)
+    return family
 
 
-def _submissions(session: Session) -> dict[tuple[str, bool], int]:
+def _of_submissions(session: Session) -> Metric:
     by = (Submission.kind, Submission.evidence)
-    counts: Counter[tuple[str, bool]] = Counter()
+    counts: Counter[tuple[str, str]] = Counter()
     for kind, evidence, count in session.execute(select(*by, func.count()).group_by(*by)):
-        counts[kind, evidence == "published"] += count
-    return counts
+        counts[kind, str(evidence == "published").lower()] += count
+    return counter(
+        "submissions",
+        "Submissions, by kind; those of an archive were published elsewhere.",
+        counts,
+        ("kind", "archive"),
+    )

@@ -15,7 +15,7 @@ from server.app import create_app
 from server.base.database import Database, utc_now
 from server.base.models import Verification, WorkerRow
 from server.operations.figures import CachedFigures, WorkerSeen, is_free, read_figures
-from server.operations.readiness import Readiness
+from server.operations.health import Readiness
 from server.verifications.dispatch import Dispatcher
 from tests.support.both_databases import database_url, on_sqlite  # noqa: F401
 from tests.support.services import services_of

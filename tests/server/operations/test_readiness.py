@@ -22,19 +22,20 @@ from server.base.database import Database, utc_now
 from server.base.errors import UnavailableError
 from server.base.models import BenchmarkDefinition, Evidence, SigningKey, Verification, WorkerRow
 from server.base.revision import newest_revision
-from server.operations import checks, commands
-from server.operations.checks import (
+from server.operations import commands, health
+from server.operations.figures import CachedFigures
+from server.operations.health import (
     Check,
+    Readiness,
     Said,
     UnwellError,
     check_artifacts,
     check_clock,
     check_database,
     check_dispatch,
+    drained_before_stop,
 )
-from server.operations.figures import CachedFigures
 from server.operations.integrity import check_server, look_first
-from server.operations.readiness import Readiness, drained_before_stop
 from server.verifications import dispatch
 from server.verifications.dispatch import Dispatcher
 from tests.support.loops import in_loop
@@ -154,7 +155,7 @@ def test_a_postgresql_that_cannot_be_written_or_has_another_time_is_told(
     with pytest.raises(OperationalError), database.write() as session:
         session.execute(text(full))
     with monkeypatch.context() as patched:
-        patched.setattr(checks, "GROW", full)
+        patched.setattr(health, "GROW", full)
         with pytest.raises(UnwellError, match="disk is full"):
             check_database(database, revision)
     assert database.was_full
