@@ -8,10 +8,11 @@ from typing import Any, TypeVar
 import httpx2
 
 from finishline.cli.errors import CliError, ExitCode, UsageError, cli_errors
+from finishline.cli.options import ROOT
 from finishline.client.transport import TIMEOUT, Retries, Transport, segment
 from finishline.profiles import chosen_server
 
-__all__ = ["ServerClient", "View", "segment"]
+__all__ = ["ServerClient", "View", "connect", "segment"]
 
 View = dict[str, Any]
 Answer = TypeVar("Answer")
@@ -68,6 +69,11 @@ class ServerClient(Transport):
     def _attempt(self, retries: Retries, request: Callable[[], Answer]) -> Answer:
         with cli_errors():
             return super()._attempt(retries, request)
+
+
+def connect(*, timeout: httpx2.Timeout = TIMEOUT) -> ServerClient:
+    """A connection to the server that the flags of the root, or else a login, name."""
+    return ServerClient(ROOT.server, ROOT.token, timeout=timeout)
 
 
 class Fields(dict[str, Any]):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
@@ -29,10 +30,11 @@ from finishline.cli.errors import (
     refusal,
     server_missing,
 )
+from finishline.cli.options import ROOT
 from finishline.cli.screen import open_console
 from finishline.client.errors import told_besides
 from finishline.places import installed_server
-from finishline.profiles import ProfileError, chosen_profile
+from finishline.profiles import ProfileError
 from finishline.rules.errors import RuleError, StatisticsMissingError
 
 TERMINATED = 143  # 128 + SIGTERM.
@@ -79,12 +81,39 @@ SERVER_COMMANDS = (
 )  # fmt: skip
 
 
+# The flags of the root, with their parameters.
+FLAGS = {"--json": "as_json", "--url": "url", "--token": "token"}
+
+
+def split_flags(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The flags of the root in a command line, and its other words."""
+    flags, others = list[str](), list[str]()
+    left = iter(words)
+    for word in left:
+        if word == "--":
+            return flags, [*others, word, *left]
+        if word.partition("=")[0] not in FLAGS:
+            others.append(word)
+        elif word == "--json" or "=" in word:
+            flags.append(word)
+        else:
+            flags += [word, *islice(left, 1)]
+    return flags, others
+
+
 class Commands(TyperGroup):
     """The commands by name. Each is empty until its first use, when its module is imported."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
         self.commands = {name: TyperCommand(name) for name in (*SERVER_COMMANDS, *COMMANDS)}
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take the flags of the root, which may also follow the command."""
+        flags, words = split_flags(args)
+        rest: list[str] = super().parse_args(ctx, [*flags, *words])
+        ROOT.as_json, ROOT.url, ROOT.token = (ctx.params[name] for name in FLAGS.values())
+        return rest
 
     def list_commands(self, ctx: Any) -> list[str]:
         added = _of_the_server("commands").names
@@ -134,6 +163,7 @@ app = typer.Typer(
     cls=Commands,
     help="Submit training runs, replay them, rank measured times.",
     no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
 
@@ -146,11 +176,24 @@ def _show_version(asked: bool) -> None:
 
 @app.callback()
 def options(
+    as_json: Annotated[
+        bool, Option("--json", help="Write one JSON document to stdout and nothing else.")
+    ] = False,
+    url: Annotated[
+        str | None,
+        Option(help="Address of the server (default: FINISHLINE_URL, else that of the login)."),
+    ] = None,
+    token: Annotated[
+        str | None, Option(envvar="FINISHLINE_TOKEN", help="API token (fl_...).")
+    ] = None,
     version: Annotated[
         bool, Option("--version", help="Show the version.", is_eager=True, callback=_show_version)
     ] = False,
 ) -> None:
-    """Submit training runs, replay them, rank measured times."""
+    """Submit training runs, replay them, rank measured times.
+
+    --json, --url and --token may also follow the command.
+    """
 
 
 def main(arguments: Sequence[str] | None = None, command: typer.Typer = app) -> int:
@@ -162,8 +205,6 @@ def main(arguments: Sequence[str] | None = None, command: typer.Typer = app) -> 
     previous = signal.signal(signal.SIGTERM, _on_terminate)
     if os.environ.get("NO_COLOR"):
         os.environ["_TYPER_FORCE_DISABLE_TERMINAL"] = "1"  # For help, which Typer writes.
-    from_login = {} if given[:1] == ["login"] else _server_of_login()
-    os.environ |= from_login
     try:
         with cli_errors():
             code = int(_built(command)(given, prog_name="finishline", standalone_mode=False) or 0)
@@ -191,8 +232,6 @@ def main(arguments: Sequence[str] | None = None, command: typer.Typer = app) -> 
         return int(failure.exit_code)
     finally:
         signal.signal(signal.SIGTERM, previous)
-        for name in from_login:
-            del os.environ[name]
 
 
 @cache
@@ -229,17 +268,6 @@ def _cli_error(error: Exception) -> CliError:
         what = error.filename if error.filename is not None else "the output"
         return CliError(f"Cannot use {what} ({error.strerror or error}).")
     return CliError(str(error), exit_code=ExitCode.SERVER)
-
-
-def _server_of_login() -> dict[str, str]:
-    """The environment's address of the server where a login takes its place."""
-    if os.environ.get("FINISHLINE_URL"):
-        return {}
-    try:
-        profile = chosen_profile()
-    except ProfileError:
-        return {}  # A command that asks the server says so.
-    return {} if profile is None else {"FINISHLINE_URL": profile.url}
 
 
 def _on_terminate(number: int, frame: FrameType | None) -> None:

@@ -1,6 +1,8 @@
-"""The options that several commands share."""
+"""The flags of the root, and the options that several commands share."""
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,23 +11,36 @@ from typer import Argument, Option
 
 from finishline.cli.errors import ExitCode
 from finishline.cli.screen import open_screen
-from finishline.profiles import DEFAULT_URL
-
-__all__ = [
-    "DEFAULT_URL", "BenchmarksDir", "Data", "Function", "Json",
-    "Limit", "Named", "ServerToAsk", "Token", "Url", "shows", "with_options",
-]  # fmt: skip
+from finishline.profiles import DEFAULT_URL, ProfileError, chosen_profile
 
 Function = Callable[..., int]
 
-Url = Annotated[str, Option("--url", envvar="FINISHLINE_URL", help="Address of the server.")]
-ServerToAsk = Annotated[
-    str | None, Option("--url", help="Server to ask for the definition and the phase.")
-]
-Token = Annotated[
-    str | None, Option("--token", envvar="FINISHLINE_TOKEN", help="API token (fl_...).")
-]
-Json = Annotated[bool, Option("--json", help="Write one JSON document to stdout and nothing else.")]
+
+@dataclass
+class Root:
+    """The flags of the root, as the command in progress was called."""
+
+    as_json: bool = False
+    url: str | None = None
+    token: str | None = None
+
+    @property
+    def known_server(self) -> str | None:
+        """Address that --url, the environment or a login names."""
+        if named := self.url or os.environ.get("FINISHLINE_URL"):
+            return named
+        try:
+            profile = chosen_profile()
+        except ProfileError:
+            return None  # A command that asks the server says so.
+        return None if profile is None else profile.url
+
+    @property
+    def server(self) -> str:
+        return self.known_server or DEFAULT_URL
+
+
+ROOT = Root()
 BenchmarksDir = Annotated[
     Path | None,
     Option(
@@ -42,22 +57,19 @@ Limit = Annotated[int, Option("--limit", min=1, max=1000, help="How many to list
 Named = Annotated[str, Argument(help="Id of a benchmark, or its TOML file.")]
 
 
-def shows(function: Callable[..., ExitCode | None]) -> Function:
-    """Give a function a screen, and its command --json."""
+def shows(function: Callable[..., int | None]) -> Function:
+    """Give a function a screen."""
 
-    def run(*, as_json: bool, **given: Any) -> int:
-        return int(function(open_screen(as_json=as_json), **given) or ExitCode.OK)
+    def run(**given: Any) -> int:
+        return int(function(open_screen(as_json=ROOT.as_json), **given) or ExitCode.OK)
 
-    as_json = Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=Json)
-    return with_options(run, function, [as_json], given=1)
+    return declared(run, function, given=1)
 
 
-def with_options(
-    run: Function, function: Callable[..., Any], more: Sequence[Parameter], *, given: int
-) -> Function:
-    """Declare a command as its function, without the first parameters, and with more options."""
+def declared(run: Function, function: Callable[..., Any], *, given: int) -> Function:
+    """Declare a command as its function, without the first parameters."""
     takes = list(signature(function).parameters.values())[given:]
     own = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in takes]
-    vars(run)["__signature__"] = Signature([*own, *more])
+    vars(run)["__signature__"] = Signature(own)
     run.__name__, run.__doc__ = function.__name__, function.__doc__
     return run

@@ -12,10 +12,10 @@ import typer
 from rich.console import RenderableType
 from typer import Argument, Option
 
-from finishline.cli.client import ServerClient, View, segment
+from finishline.cli.client import ServerClient, View, connect, segment
 from finishline.cli.errors import ExitCode
 from finishline.cli.listings import TABLES, table_of
-from finishline.cli.options import DEFAULT_URL, Function, Json, Token, Url, with_options
+from finishline.cli.options import ROOT, Function, declared
 from finishline.cli.screen import open_screen
 
 REQUIRED = Parameter.empty
@@ -67,22 +67,17 @@ def _parameter(name: str, annotation: Any, default: Any) -> Parameter:
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-COMMON = (
-    _parameter("context", typer.Context, REQUIRED),
-    _parameter("url", Url, DEFAULT_URL),
-    _parameter("token", Token, None),
-    _parameter("as_json", Json, False),
-)
+CONTEXT = _parameter("context", typer.Context, REQUIRED)
 
 
-def asks_server(function: Callable[..., ExitCode | None]) -> Function:
-    """Give a function a connection and a screen, and its command --url, --token and --json."""
+def asks_server(function: Callable[..., int | None]) -> Function:
+    """Give a function a connection and a screen."""
 
-    def run(*, url: str, token: str | None, as_json: bool, **given: Any) -> int:
-        with ServerClient(url, token) as server:
-            return int(function(server, open_screen(as_json=as_json), **given) or ExitCode.OK)
+    def run(**given: Any) -> int:
+        with connect() as server:
+            return int(function(server, open_screen(as_json=ROOT.as_json), **given) or ExitCode.OK)
 
-    return with_options(run, function, COMMON[1:], given=2)
+    return declared(run, function, given=2)
 
 
 def read_rows(text: str, groups: Mapping[str, str], words: Words) -> dict[str, typer.Typer]:
@@ -122,16 +117,14 @@ def read_rows(text: str, groups: Mapping[str, str], words: Words) -> dict[str, t
 
 
 def _function(row: Row, takes: list[Parameter], words: Words) -> Function:
-    def run(
-        *, context: typer.Context, url: str, token: str | None, as_json: bool, **given: Any
-    ) -> int:
+    def run(*, context: typer.Context, **given: Any) -> int:
         if context.invoked_subcommand is None:
-            with ServerClient(url, token) as server:
+            with connect() as server:
                 view = _ask(server, row, given, words)
-                open_screen(as_json=as_json).answer(view, row.lines(view, given))
+                open_screen(as_json=ROOT.as_json).answer(view, row.lines(view, given))
         return int(ExitCode.OK)
 
-    vars(run)["__signature__"] = Signature([*takes, *COMMON])
+    vars(run)["__signature__"] = Signature([*takes, CONTEXT])
     run.__doc__ = " ".join(row.about.split())
     return run
 

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 import typer
 
 from finishline.cli.errors import CliError, ExitCode
-from finishline.cli.options import Json
+from finishline.cli.options import shows
 from finishline.cli.processes import child_events, python_module
-from finishline.cli.screen import Screen, open_screen
+from finishline.cli.screen import Screen
 from finishline.rules.text import count_text
 from server.commands.paths import DEFAULT_VAR, Var, VarPaths, lock_var
 
@@ -20,14 +20,15 @@ Backups = Annotated[
 ]
 
 
+@shows
 def backup(
+    screen: Screen,
     folder: Backups = None,
     keep: Annotated[
         int | None, typer.Option("--keep", min=1, help="Backups to keep (default: all).")
     ] = None,
     var: Var = DEFAULT_VAR,
-    as_json: Json = False,
-) -> int:
+) -> None:
     """Add a backup of a server of `finishline up`, which may go on running.
 
     It has the database, the run logs and the private signing key: keep it as secret as the server,
@@ -35,14 +36,14 @@ def backup(
     """
     paths = _paths_of(var)
     options = [] if keep is None else ["--keep", str(keep)]
-    screen = open_screen(as_json=as_json)
     command = ["backup", str(_folder(folder, paths)), *options]
     made = _administer(paths, command, screen, what="No backup was made")
     screen.answer(made, [f"Backed up to {made['path']}."])
-    return int(ExitCode.OK)
 
 
+@shows
 def restore(
+    screen: Screen,
     folder: Backups = None,
     at: Annotated[
         str | None, typer.Option("--at", metavar="NAME", help="Which backup (default: the latest).")
@@ -51,15 +52,13 @@ def restore(
         bool, typer.Option("--force", help="Replace data, which is kept under another name.")
     ] = False,
     var: Var = DEFAULT_VAR,
-    as_json: Json = False,
-) -> int:
+) -> None:
     """Restore a server of `finishline up` from a backup that you made.
 
     Stop the server first. Everything in the backup is checked before anything is changed.
     """
     paths = VarPaths(var.absolute())
     options = [*(["--at", at] if at is not None else []), *(["--force"] if force else [])]
-    screen = open_screen(as_json=as_json)
     command = ["restore", str(_folder(folder, paths)), *options]
     try:
         paths.root.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -74,10 +73,11 @@ def restore(
         made,
         [f"Restored {made['path']}. Next: finishline up --var {paths.root}"],
     )
-    return int(ExitCode.OK)
 
 
+@shows
 def rescore(
+    screen: Screen,
     benchmark: Annotated[
         str | None, typer.Option("--benchmark", help="Only submissions of this benchmark.")
     ] = None,
@@ -91,13 +91,11 @@ def rescore(
         ),
     ] = "stored",
     var: Var = DEFAULT_VAR,
-    as_json: Json = False,
 ) -> int:
     """Score the results of a server of `finishline up` again from their raw logs.
 
     Run it on the server's machine. A second run changes nothing.
     """
-    screen = open_screen(as_json=as_json)
     options = [
         *(["--benchmark", benchmark] if benchmark is not None else []),
         *(["--dry-run"] if dry_run else []),

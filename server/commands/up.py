@@ -16,9 +16,9 @@ import typer
 
 from finishline.cli.client import ServerClient
 from finishline.cli.errors import CliError, ExitCode, UsageError
-from finishline.cli.options import Json
+from finishline.cli.options import shows
 from finishline.cli.processes import python_module, require_training_packages
-from finishline.cli.screen import Screen, as_it_is, open_screen
+from finishline.cli.screen import Screen, as_it_is
 from server.commands.paths import (
     DEFAULT_VAR,
     BehindProxy,
@@ -75,7 +75,9 @@ class UpOptions:
     behind_proxy: bool = False
 
 
+@shows
 def up(
+    screen: Screen,
     host: Annotated[
         str, typer.Option("--host", envvar="FINISHLINE_HOST", help="Address to listen on.")
     ] = "127.0.0.1",
@@ -104,7 +106,6 @@ def up(
     once: Annotated[
         bool, typer.Option("--once", help="With --demo: stop everything after the verdict.")
     ] = False,
-    as_json: Json = False,
 ) -> int:
     """Start broker, server and workers on this machine, and keep them running.
 
@@ -113,7 +114,7 @@ def up(
     for wrong, sentence in (
         (once and not demo, "--once needs --demo: without it there is no verdict to wait for."),
         (demo and not worker, "--demo needs a worker. Remove --no-worker."),
-        (demo and as_json, "--demo has no JSON output."),
+        (demo and screen.as_json, "--demo has no JSON output."),
     ):
         if wrong:
             raise UsageError(sentence)
@@ -127,7 +128,7 @@ def up(
         once=once,
         behind_proxy=behind_proxy,
     )
-    return run_up(options, open_screen(as_json=as_json))
+    return run_up(options, screen)
 
 
 def run_up(options: UpOptions, screen: Screen) -> int:

@@ -1,6 +1,7 @@
 """The commands against a server that gives canned answers: outputs, exit codes, requests."""
 
 import json
+import sys
 
 import pytest
 
@@ -252,6 +253,23 @@ def test_class_has_the_name_of_the_server(standin, listed):
         name = name_of_class(server, system)
 
     assert name == ("lab-box" if listed else system["hardware_class"])
+
+
+def test_flags_of_the_root_stand_before_or_after_the_command(finishline, standin):
+    standin.answer("GET /api/v1/queue", {"classes": []})
+    given = (f"--url={standin.url}", "--token", "fl_a", "--json")
+    for arguments in ((*given, "queue"), ("queue", *given), ("--json", "queue", *given[:3])):
+        assert finishline(*arguments).json() == {"classes": []}
+        assert standin.asked.pop().headers["Authorization"] == "Bearer fl_a"
+    assert finishline("queue").out == "The queue is empty.\n"  # The flags end with their command.
+    assert finishline("--json", "frobnicate").error()["kind"] == "usage"
+
+
+def test_flags_behind_two_dashes_are_of_the_program(finishline, tmp_path):
+    show = "import sys; sys.exit(sys.argv[1:] != ['--json'])"
+    ran = finishline("run", "digits", "--runs", "1", "--out", str(tmp_path / "fresh"), "--",
+                     sys.executable, "-c", show, "--json")  # fmt: skip
+    assert (ran.code, "wrote no log" in ran.err) == (1, True)
 
 
 def test_verify_without_watching_answers_at_once(finishline, standin):

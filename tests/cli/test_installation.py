@@ -14,7 +14,7 @@ import typer
 from typer._click.exceptions import MissingParameter, NoArgsIsHelpError
 from typer.core import TyperGroup
 
-from finishline.cli.main import app
+from finishline.cli.main import app, split_flags
 
 HEAVY = (
     "alembic", "celery", "fastapi", "kombu", "numpy", "plotly", "pyarrow", "pydantic", "redis",
@@ -71,6 +71,7 @@ def parse(words):
     """Raises what the command itself would say of wrong words."""
     command = typer.main.get_command(app)
     context = typer.Context(command)
+    _, words = split_flags(words)
     while isinstance(command, TyperGroup) and words:
         first, *words = words
         if first.isupper() or first in ("...", "…"):
@@ -82,6 +83,11 @@ def parse(words):
         command = command.get_command(context, first)
         context = typer.Context(command, parent=context, info_name=first)
     command.parse_args(context, words)
+
+
+def test_each_command_has_a_short_flag_for_its_help(finishline):
+    for command in known_commands(typer.main.get_command(app)):
+        assert f"Usage: finishline {command} " in finishline(*command.split(), "-h").out
 
 
 @pytest.mark.parametrize("page", PAGES)

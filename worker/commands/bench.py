@@ -10,10 +10,10 @@ import typer
 from rich.console import RenderableType
 
 from finishline.cli.definitions import find_benchmark
-from finishline.cli.errors import CliError, ExitCode, UsageError
-from finishline.cli.options import BenchmarksDir, Json
+from finishline.cli.errors import CliError, UsageError
+from finishline.cli.options import BenchmarksDir, shows
 from finishline.cli.processes import python_module, require_training_packages
-from finishline.cli.screen import open_screen
+from finishline.cli.screen import Screen
 from finishline.devices import choose_device
 from finishline.rules.errors import RuleError
 from worker.commands.measuring import (
@@ -76,7 +76,9 @@ OF_GENERATION = ("--prompt-tokens", "--output-tokens", "--requests", "--no-kv-ca
 OF_A_MODEL = ("--precision", "--batch-sizes", "--phase", "--tokens", "--usd-per-hour", "--csv")
 
 
+@shows
 def bench(
+    screen: Screen,
     benchmark: Annotated[
         str | None, typer.Argument(help="A benchmark's id, or the path of its file.")
     ] = None,
@@ -111,8 +113,7 @@ def bench(
     out: Out = None,
     csv: Csv = None,
     benchmarks_dir: BenchmarksDir = None,
-    as_json: Json = False,
-) -> int:
+) -> None:
     """Measure training and inference on made-up data, and the roofs of this machine.
 
     With --model any model is measured, with random weights; nothing is downloaded. With --kernels
@@ -168,14 +169,12 @@ def bench(
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():
             raise IsADirectoryError(EISDIR, "it is a folder", str(path))
-    screen = open_screen(as_json=as_json)
     result = run_measurement(command, told=lambda doing: screen.say(f"{doing} ..."))
     if out is not None:
         out.write_text(json.dumps(result, indent=2) + "\n")
     if csv is not None:
         csv.write_text(results_csv(result))
     screen.answer(result, _shown(result))
-    return int(ExitCode.OK)
 
 
 def _command(module: str, chosen: Given, *names: str) -> list[str]:

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from finishline.cli.errors import ExitCode
-from finishline.cli.options import Json
-from finishline.cli.screen import open_screen
+from finishline.cli.options import shows
+from finishline.cli.screen import Screen
 from finishline.devices import (
     Accelerator,
     accelerators_of,
@@ -32,7 +32,9 @@ SLOWED = {
 }
 
 
+@shows
 def probe(
+    screen: Screen,
     device: Annotated[
         str | None,
         typer.Option(
@@ -41,7 +43,6 @@ def probe(
             help="cpu, cuda or cuda:NUMBER (default: all that CUDA_VISIBLE_DEVICES shows).",
         ),
     ] = None,
-    as_json: Json = False,
 ) -> int:
     """Say this machine's hardware class and accelerators, and what is wrong with them.
 
@@ -55,7 +56,7 @@ def probe(
     if not view["accelerators"]:
         lines.append("no accelerator")
     lines += [f"problem: {problem}" for problem in view["problems"]]
-    open_screen(as_json=as_json).answer(view, lines)
+    screen.answer(view, lines)
     return int(ExitCode.REFUSED if view["problems"] else ExitCode.OK)
 
 

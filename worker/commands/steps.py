@@ -7,10 +7,10 @@ from typing import Annotated, Any
 import typer
 
 from finishline.cli.definitions import find_benchmark
-from finishline.cli.errors import CliError, ExitCode, UsageError
-from finishline.cli.options import BenchmarksDir, Data, Json
+from finishline.cli.errors import CliError, UsageError
+from finishline.cli.options import BenchmarksDir, Data, shows
 from finishline.cli.processes import python_module, require_training_packages
-from finishline.cli.screen import Screen, open_screen
+from finishline.cli.screen import Screen
 from finishline.cli.tables import ABSENT, FittingTable, make_table
 from finishline.rules.submissions.claim import check_precision, check_settings
 from worker.commands.bench import Device
@@ -20,7 +20,9 @@ Name = Annotated[str, typer.Argument(help="A benchmark's id, or the path of its 
 Steps = Annotated[int, typer.Option("--steps", min=1, max=1000, help="Training steps to time.")]
 
 
+@shows
 def scale(
+    screen: Screen,
     benchmark: Name,
     processes: Annotated[
         str, typer.Option("--processes", help="Numbers of processes, as 1,2,4.")
@@ -33,8 +35,7 @@ def scale(
     device: Device = None,
     data: Data = Path("var/data"),
     benchmarks_dir: BenchmarksDir = None,
-    as_json: Json = False,
-) -> int:
+) -> None:
     """Time a reference's training steps in several processes, and their all-reduce."""
     require_training_packages("scale")
     counts = _read_processes(processes)
@@ -45,10 +46,8 @@ def scale(
     check_settings(definition, definition.divisions[0], {})
     options = ["--processes", *map(str, counts), "--steps", str(steps), "--data", str(data)]
     options += ["--strong"] if strong else []
-    screen = open_screen(as_json=as_json)
     result = _measure("worker.scaling", file, options, device, screen)
     screen.answer(result, [_points_table(result)])
-    return int(ExitCode.OK)
 
 
 def _measure(
@@ -81,15 +80,16 @@ def _points_table(result: dict[str, Any]) -> FittingTable:
     return table
 
 
+@shows
 def profile(
+    screen: Screen,
     benchmark: Name,
     out: Annotated[Path, typer.Option("--out", help="Folder for trace.json.")],
     steps: Steps = 20,
     device: Device = None,
     data: Data = Path("var/data"),
     benchmarks_dir: BenchmarksDir = None,
-    as_json: Json = False,
-) -> int:
+) -> None:
     """Time the parts of a reference's training step, and trace some steps."""
     require_training_packages("profile")
     file, definition = find_benchmark(benchmark, benchmarks_dir)
@@ -103,10 +103,8 @@ def profile(
             f"Cannot write in {out} ({error.strerror}); choose another folder."
         ) from error
     options = ["--steps", str(steps), "--out", str(out), "--data", str(data)]
-    screen = open_screen(as_json=as_json)
     result = _measure("worker.profiling", file, options, device, screen)
     screen.answer(result, [_parts_table(result), f"Wrote {out / 'trace.json'}."])
-    return int(ExitCode.OK)
 
 
 def _parts_table(result: dict[str, Any]) -> FittingTable:

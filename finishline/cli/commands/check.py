@@ -19,7 +19,7 @@ from finishline.cli.definitions import (
 )
 from finishline.cli.errors import CliError, ExitCode, UsageError, refusal
 from finishline.cli.listings import table_of
-from finishline.cli.options import BenchmarksDir, ServerToAsk, Token, shows
+from finishline.cli.options import ROOT, BenchmarksDir, shows
 from finishline.cli.records import find_in, problem_text
 from finishline.cli.screen import Screen, as_it_is
 from finishline.cli.tables import time_text
@@ -70,14 +70,13 @@ def check(
     benchmark: BenchmarkOption = None,
     division: DivisionOption = None,
     benchmarks_dir: BenchmarksDir = None,
-    url: ServerToAsk = None,
-    token: Token = None,
 ) -> ExitCode:
     """Check a submission, an archive or a benchmark definition by the server's rules.
 
     Nothing is sent. With --url the server provides definitions that are missing here, and says
     whether the benchmark takes submissions at present.
     """
+    url, token = ROOT.url, ROOT.token
     if path.suffix == ".toml":
         stated = read_definition(path)
         told = f"definition of {stated.benchmark_id}, target {stated.target.in_words}."

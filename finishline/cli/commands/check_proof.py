@@ -19,10 +19,10 @@ from finishline.cli.bundles import (
     keys_in,
     read_keys,
 )
-from finishline.cli.client import ServerClient, segment
+from finishline.cli.client import ServerClient, connect, segment
 from finishline.cli.errors import CliError, ExitCode, UsageError
 from finishline.cli.listings import table_of
-from finishline.cli.options import DEFAULT_URL, Limit, Token, Url, shows
+from finishline.cli.options import ROOT, Limit, shows
 from finishline.cli.rows import asks_server
 from finishline.cli.screen import Screen
 from finishline.cli.tables import make_table, status_text
@@ -60,8 +60,6 @@ def check_proof_of(
         Path | None, Option(help="Check an audit log instead, written by `audit-log --out`.")
     ] = None,
     head: Annotated[str | None, Option(help="Head of the log, noted earlier.")] = None,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
 ) -> ExitCode:
     """Check that a verdict follows from its evidence. A file is checked offline.
 
@@ -86,7 +84,7 @@ def check_proof_of(
         with Path(proof).open("rb") as file:
             content = file.read(BUNDLE_LIMIT_BYTES + 1)
     else:
-        content, listed = _fetch(url, token, proof, with_keys=key is None)
+        content, listed = _fetch(proof, with_keys=key is None)
         keys = keys or listed
     try:
         checked = check_bundle(content, keys)
@@ -114,10 +112,8 @@ def is_file(name: str) -> bool:
     return name.endswith(FILE_ENDINGS) or "/" in name or Path(name).is_file()
 
 
-def _fetch(
-    url: str, token: str | None, verification: str, *, with_keys: bool
-) -> tuple[bytes, list[bytes]]:
-    with ServerClient(url, token) as server:
+def _fetch(verification: str, *, with_keys: bool) -> tuple[bytes, list[bytes]]:
+    with connect() as server:
         path = f"/verifications/{segment(verification)}/proof"
         try:
             content = server.download(path, limit_bytes=BUNDLE_LIMIT_BYTES)
@@ -130,7 +126,8 @@ def _fetch(
         keys = keys_in(listed)
     except (ValueError, KeyError, TypeError) as error:
         raise CliError(
-            f"{url} did not return valid public keys ({error!r}).", exit_code=ExitCode.SERVER
+            f"{ROOT.server} did not return valid public keys ({error!r}).",
+            exit_code=ExitCode.SERVER,
         ) from error
     return content, keys
 

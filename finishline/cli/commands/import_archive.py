@@ -23,12 +23,12 @@ from rich.progress import track
 from rich.text import Text
 from typer import Argument, Option
 
-from finishline.cli.client import ServerClient
+from finishline.cli.client import ServerClient, connect
 from finishline.cli.definitions import read_benchmarks
 from finishline.cli.errors import INTERRUPTED, CliError, ExitCode, UsageError
-from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Json, Token, Url
+from finishline.cli.options import BenchmarksDir, shows
 from finishline.cli.records import commit_of, find_in, problem_text
-from finishline.cli.screen import as_it_is, open_screen
+from finishline.cli.screen import Screen, as_it_is
 from finishline.client.errors import NoAnswer, Problem, problems_of
 from finishline.client.transport import FilePart
 from finishline.rules.archive.files import COMMIT, Archive, source_name
@@ -63,12 +63,11 @@ EXAMPLES = {
 }
 
 
+@shows
 def import_archive(
+    screen: Screen,
     kind: Annotated[Kind, Argument(metavar="dawnbench|mlperf", help="Kind of archive.")],
     path: Annotated[Path, Argument(metavar="PATH", help="Path of the archive.")],
-    url: Url = DEFAULT_URL,
-    token: Token = None,
-    as_json: Json = False,
     dry_run: Annotated[
         bool, Option("--dry-run", help="List the uploads without sending them.")
     ] = False,
@@ -109,14 +108,17 @@ def import_archive(
     stopping = threading.Event()
     ended: CliError | None = None
     is_left = False
-    with noted_interrupts(stopping), ServerClient(url, token, timeout=TIMEOUT) as server:
+    with (
+        noted_interrupts(stopping),
+        connect(timeout=TIMEOUT) as server,
+    ):
         send: Callable[[Parcel], Outcome]
         send = Sender(server, found.archive, stopping, commit=commit).send
         if dry_run:
             send = partial(describe, archive=found.archive, benchmarks=benchmarks)
         day = None if published is None else published.date()
         planned: Iterable[Parcel | Unsent] = plan_import(found, benchmarks, published=day)
-        if not as_json and sys.stderr.isatty():
+        if not screen.as_json and sys.stderr.isatty():
             bar = Console(stderr=True)
             total = len(found.submissions)
             planned = track(planned, "Importing", total=total, console=bar, transient=True)
@@ -131,7 +133,7 @@ def import_archive(
     seconds = time.monotonic() - started
     document = _document(outcomes, left, seconds, dry_run=dry_run) | {"commit": commit}
     lines = [*_lines(outcomes, left, seconds, dry_run=dry_run), _source_line(commit)]
-    open_screen(as_json=as_json).answer(document, lines)
+    screen.answer(document, lines)
     if is_left:  # Else Python waits for the requests that were left.
         sys.stdout.flush()
         os._exit(INTERRUPTED)

@@ -13,11 +13,11 @@ import httpx2
 import typer
 from typer import Argument, Option
 
-from finishline.cli.client import ServerClient, segment
+from finishline.cli.client import ServerClient, connect, segment
 from finishline.cli.commands.check import remark_lines
 from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, UsageError
-from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Data, Named, Token, shows
+from finishline.cli.options import ROOT, BenchmarksDir, Data, Named, shows
 from finishline.cli.processes import (
     Training,
     read_settings,
@@ -77,14 +77,6 @@ def run(
         str | None, Option(envvar="FINISHLINE_DEVICE", help="cpu, cuda or cuda:NUMBER.")
     ] = None,
     data: Data = Path("var/data"),
-    url: Annotated[
-        str | None,
-        Option(
-            envvar="FINISHLINE_URL",
-            help="Server that names this hardware class and knows the benchmark's phase.",
-        ),
-    ] = None,
-    token: Token = None,
     benchmarks_dir: BenchmarksDir = None,
 ) -> None:
     """Train a benchmark's reference model, or a program of your own, and write a submission.
@@ -119,10 +111,10 @@ def run(
         data=data,
         precision=precision,
     )
-    is_known = url is not None or token is not None
+    is_known = ROOT.known_server is not None or ROOT.token is not None
     notice = None
     if is_known:
-        notice = _phase_notice(url or DEFAULT_URL, token, definition.benchmark_id)
+        notice = _phase_notice(ROOT.server, ROOT.token, definition.benchmark_id)
     if notice is not None and not screen.as_json:  # Its stderr has one document, of an error.
         typer.echo(notice, err=True)
     runs_made: list[dict[str, Any]]
@@ -131,7 +123,7 @@ def run(
         logs = logs_in(training.out)
     else:
         if is_known:
-            with ServerClient(url or DEFAULT_URL, token) as server:
+            with connect() as server:
                 name = name_of_class(server, local_system(choose_device(device)))
             training = replace(training, hardware_class=name)
         progress = train_shown(training, definition, screen)

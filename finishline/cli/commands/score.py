@@ -12,7 +12,7 @@ from typer import Argument, Option
 
 from finishline.cli.definitions import read_benchmarks, read_definition, with_server_definitions
 from finishline.cli.errors import CliError, UsageError
-from finishline.cli.options import Token, shows
+from finishline.cli.options import ROOT, shows
 from finishline.cli.records import csv_lines, find_in, json_line, record_table, summary_lines
 from finishline.cli.screen import Screen, open_console
 from finishline.rules.archive.score import Record, score_found
@@ -30,9 +30,6 @@ Definitions = Annotated[
         envvar="FINISHLINE_BENCHMARKS_DIR",
         help="Folder of benchmark definitions, or one definition file (*.toml).",
     ),
-]
-ServerOfDefinitions = Annotated[
-    str | None, Option("--url", help="Also use the definitions of this server.")
 ]
 Rcp = Annotated[
     Literal["pruned", "full"],
@@ -52,10 +49,11 @@ def score(
     rcp: Rcp = "pruned",
     as_format: As = "json",
     table: Summary = False,
-    url: ServerOfDefinitions = None,
-    token: Token = None,
 ) -> None:
-    """Score the submissions in published archives: one record each, with what is wrong with it."""
+    """Score the submissions in published archives: one record each, with what is wrong with it.
+
+    --url also uses the definitions of that server.
+    """
     if screen.as_json and (table or as_format != "json"):
         raise UsageError("--json writes no CSV and no table.")
     if benchmarks_dir is not None and benchmarks_dir.suffix == ".toml":
@@ -63,7 +61,7 @@ def score(
         known = read_benchmarks(None) | {definition.benchmark_id: definition}
     else:
         known = read_benchmarks(benchmarks_dir)
-    benchmarks = with_server_definitions(known, url, token)
+    benchmarks = with_server_definitions(known, ROOT.url, ROOT.token)
     found = [find_in(path) for path in paths]
     if not any(each.submissions for each in found):
         raise CliError(

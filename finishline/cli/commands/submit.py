@@ -8,7 +8,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from finishline.cli.answers import place_line, submission_lines, violation_lines
-from finishline.cli.client import ServerClient, View, segment
+from finishline.cli.client import ServerClient, View, connect, segment
 from finishline.cli.commands.check import (
     BenchmarkOption,
     DivisionOption,
@@ -19,7 +19,7 @@ from finishline.cli.commands.check import (
 )
 from finishline.cli.commands.training import open_package
 from finishline.cli.errors import CliError, UsageError
-from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Token, Url, shows
+from finishline.cli.options import ROOT, BenchmarksDir, shows
 from finishline.cli.rows import asks_server
 from finishline.cli.screen import Screen
 from finishline.client.errors import Problem
@@ -44,24 +44,27 @@ def submit(
         bool, Option("--dry-run", help="Check and score it on the server, and store nothing.")
     ] = False,
     benchmarks_dir: BenchmarksDir = None,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
 ) -> None:
     """Send logs or code to the server. The same files sent twice are one submission."""
     if is_code(path):
         if benchmark or division:
             raise UsageError(f"--benchmark, --division: expected for logs only; {path} is code.")
-        _submit_code(screen, path, url, token, dry_run=dry_run)
+        _submit_code(screen, path, dry_run=dry_run)
         return
     files = find_submission_files(path)
     remarks: tuple[Problem, ...] = ()
     with suppress(CliError, OSError):  # Of files that break a rule the server says which.
         scored = check_files(
-            files, benchmarks_dir, benchmark=benchmark, division=division, url=url, token=token
+            files,
+            benchmarks_dir,
+            benchmark=benchmark,
+            division=division,
+            url=ROOT.server,
+            token=ROOT.token,
         )
         remarks = remarks_on(scored)
     screen.say(*remark_lines(remarks))
-    with ServerClient(url, token) as server:
+    with connect() as server:
         try:
             view = send_submission(
                 server, path, benchmark=benchmark, division=division, dry_run=dry_run
@@ -73,9 +76,9 @@ def submit(
         screen.answer(document, [*submission_lines(view), page])
 
 
-def _submit_code(screen: Screen, path: Path, url: str, token: str | None, *, dry_run: bool) -> None:
+def _submit_code(screen: Screen, path: Path, *, dry_run: bool) -> None:
     package = open_package(path, benchmarks=None)
-    with ServerClient(url, token) as server:
+    with connect() as server:
         view, _ = send_package(server, package.files, dry_run=dry_run)
         last = "Nothing was sent. A worker would measure it."
         if not dry_run:

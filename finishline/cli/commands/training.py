@@ -9,9 +9,9 @@ import typer
 from rich.text import Text
 from typer import Argument, Option
 
-from finishline.cli.client import ServerClient, segment
+from finishline.cli.client import ServerClient, connect, segment
 from finishline.cli.errors import CliError, ExitCode, UsageError, require_server
-from finishline.cli.options import DEFAULT_URL, BenchmarksDir, Token, Url, shows
+from finishline.cli.options import BenchmarksDir, shows
 from finishline.cli.own_benchmarks import (
     broken,
     definition_file,
@@ -101,8 +101,6 @@ def run(
         ),
     ] = None,
     benchmarks_dir: BenchmarksDir = None,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
 ) -> ExitCode:
     """Train a code submission here, in the sandbox and by the clock of a worker."""
     require_server("training run")
@@ -117,7 +115,7 @@ def run(
     definition, task = read_task(tasks[name])
     if nonce is not None and not re.fullmatch("[0-9a-f]{64}", nonce):
         raise UsageError("--nonce: expected 64 hex digits.")
-    other = None if compare is None else _open_compared(compare, name, url, token)
+    other = None if compare is None else _open_compared(compare, name)
     count = runs or (3 if other is None else 5)
     require_seeds(seed, count, most=MAX_TRAINED_SEED)
     arguments = ["--runs", str(count)]
@@ -146,9 +144,9 @@ def run(
     return code
 
 
-def _open_compared(name: str, benchmark: str, url: str, token: str | None) -> Package:
+def _open_compared(name: str, benchmark: str) -> Package:
     if name.startswith(PACKAGE_PREFIX):
-        with ServerClient(url, token) as server:
+        with connect() as server:
             found = fetch_package(server, name)
     else:
         found = open_package(Path(name), benchmarks=None)
