@@ -3,13 +3,13 @@
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, get_args
 from urllib.parse import quote
 
-from sqlalchemy import ColumnElement, func, or_, select
+from sqlalchemy import ColumnElement, Text, cast, func, or_, select
 from sqlalchemy.orm import Session
 
 from server.base.database import before_commit, moment_text, utc_now
@@ -47,7 +47,7 @@ EventKind = Literal[
     "verification.cancelled", "record.set", "calibration.adopted", "decision.published",
     "worker.drifted", "worker.lost", "worker.paused", "worker.refused", "audit.head",
 ]  # fmt: skip
-KINDS = cast(tuple[EventKind, ...], get_args(EventKind))
+KINDS: tuple[EventKind, ...] = get_args(EventKind)
 ABOUT: dict[str, str] = {
     "submission.accepted": "A submission is stored and scored.",
     "submission.verifying": "Its first verification was requested.",
@@ -116,7 +116,7 @@ def announce(session: Session, kind: str, describe: Callable[[], Subject]) -> No
 def _write(session: Session) -> None:
     announced: list[Announced] = session.info.pop(ANNOUNCED, [])
     session.flush()
-    receivers = _active_receivers(session)
+    receivers = _find_receivers(session, {kind for kind, _ in announced})
     if not receivers:
         return
     sent_today: Counter[str] | None = None
@@ -133,8 +133,12 @@ def _write(session: Session) -> None:
         queue(session, kind, subject.content, wanted)
 
 
-def _active_receivers(session: Session) -> list[Receiver]:
-    """Receivers of users who are not disabled; of all events, while they are organisers."""
+def _find_receivers(session: Session, kinds: Iterable[str]) -> list[Receiver]:
+    """Receivers of any of the kinds, of users who are not disabled.
+
+    One of all events gets them while its user is an organiser.
+    """
+    asked = ("record.set" if kind == RECORD_CHECK else kind for kind in kinds)
     is_organiser = select(Token.id).where(
         Token.user_id == User.id,
         Token.role.in_(ORGANISERS),
@@ -142,9 +146,17 @@ def _active_receivers(session: Session) -> list[Receiver]:
         Token.revoked_at.is_(None),
         or_(Token.expires_at.is_(None), Token.expires_at > utc_now()),
     )
-    may_have_all = (Receiver.scope != ALL) | is_organiser.exists()
-    found = select(Receiver).join(User, User.id == Receiver.user_id)
-    return list(session.scalars(found.where(is_active(), User.disabled_at.is_(None), may_have_all)))
+    found = (
+        select(Receiver)
+        .join(User, User.id == Receiver.user_id)
+        .where(
+            is_active(),
+            User.disabled_at.is_(None),
+            or_(*(cast(Receiver.kinds, Text).contains(f'"{kind}"') for kind in asked)),
+            or_(Receiver.scope != ALL, is_organiser.exists()),
+        )
+    )
+    return list(session.scalars(found))
 
 
 def is_active() -> ColumnElement[bool]:

@@ -3,7 +3,6 @@
 import json
 from dataclasses import asdict
 from datetime import timedelta
-from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import func, select, update
@@ -12,7 +11,7 @@ from finishline.rules.measurements import Canary, WorkerProbe
 from server.base.database import utc_now
 from server.base.events import StatusChanged, SubmissionWithdrawn, emit
 from server.base.models import Calibration, Message, Receiver, Submission, Token
-from server.notices.events import ABOUT, KINDS, watched_benchmark
+from server.notices.events import ABOUT, KINDS
 from server.notices.messages import post_body
 from server.people import audit
 from server.verifications import calibrations
@@ -77,6 +76,22 @@ class TestOnOneDatabase:
         assert record["record"]["beaten"] is None
         board = replay.client.get("/api/v1/leaderboards/digits").json()["entries"]
         assert record["record"]["tta_seconds"] == pytest.approx(board[0]["measured_seconds"])
+
+    def test_watchers_get_nothing_of_what_is_under_embargo(
+        self, hooks, receiver, make_receiver, alice, bob, embargo, submit, digits_submission
+    ):
+        watchers, kind = make_receiver(), "submission.accepted"
+        hooks.make(alice, receiver.url, kind)
+        hooks.make(bob, watchers.url, kind, scope="benchmark", benchmark="digits")
+        embargo(timedelta(hours=1))
+        hidden = submit(digits_submission).json()["id"]
+        embargo(None)
+        shown = submit(digits_submission, batch_size=32).json()["id"]
+        hooks.run(lambda: len(receiver.posts) == 2 and watchers.posts)
+
+        assert [post.event["data"]["submission"]["id"] for post in watchers.posts] == [shown]
+        own = [post.event["data"]["submission"]["id"] for post in receiver.posts]
+        assert own == [hidden, shown]
 
     def test_nothing_is_told_of_what_was_published_elsewhere(
         self, hooks, receiver, olivia, submit, digits_submission
@@ -215,12 +230,6 @@ class TestOnOneDatabase:
         hooks.run(lambda: receiver.posts)
 
         assert receiver.kinds == ["submission.withdrawn"]
-
-
-def test_who_watches_a_benchmark_is_told_nothing_of_what_is_under_embargo():
-    for embargoed, watched in ((True, None), (False, "digits")):
-        submission = SimpleNamespace(embargoed=embargoed, benchmark_id="digits")
-        assert watched_benchmark(submission) == watched
 
 
 def test_everybody_may_keep_the_head_that_the_audit_log_had_at_the_end_of_a_day(
