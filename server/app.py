@@ -242,10 +242,10 @@ def _add_limits(app: FastAPI, services: Services) -> None:
     uploads = BodyRoom(
         "upload_bytes", settings.max_request_bytes, settings.max_upload_bytes_in_flight
     )
-    limits = rate_limits(settings)
+    rates = rate_limits(settings)
     # Every series is there from the start, so that a rate over it is never absent.
     for counter, names in (
-        (metrics.limited, limits),
+        (metrics.limited, rates.items),
         (
             metrics.shed,
             ("requests", "expensive_reads", usual.name, uploads.name, downloads.name, streams.name),
@@ -280,7 +280,7 @@ def _add_limits(app: FastAPI, services: Services) -> None:
     app.add_middleware(OneAtATime, metrics=metrics)
     app.add_middleware(
         RateLimiting,
-        limits=limits,
+        rates=rates,
         metrics=metrics,
         enforced=settings.rate_limits,
         find_signed_in=signed_in_of,

@@ -1,6 +1,6 @@
 """Rate limits: so many requests in a while for each account, or else for each address.
 
-Each server process counts for itself, in fixed windows. A crowd is for the proxy in front to limit.
+Each server process counts for itself. A crowd is for the proxy in front to limit.
 """
 
 import asyncio
@@ -9,12 +9,15 @@ import math
 import re
 import time
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from urllib.parse import parse_qs
 
+from limits import RateLimitItem, parse
+from limits.storage import MemoryStorage
+from limits.strategies import FixedWindowRateLimiter
 from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -39,9 +42,9 @@ WORDS = {
     "worker_posts": "posts of workers",
     FAILED: "requests with an unknown token",
 }
-SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
-# A full count starts anew: 100,000 addresses at once are a crowd, which no rate by address holds.
-MOST_KEYS = 100_000
+# A full count starts anew: so many addresses at once are a crowd, which the proxy in front limits.
+# The storage looks at every key a hundred times a second, so there are few.
+MOST_KEYS = 5000
 MOST_KNOWN = 20_000
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -137,38 +140,28 @@ class KnownSecrets:
         self._known.pop(digest, None)
 
 
-@dataclass
-class RateLimit:
-    """Rate limit: at most `amount` hits in each window of `seconds`, counted by key."""
+class Rates:
+    """Limits by name. A window begins with the first request of a key."""
 
-    amount: int
-    seconds: int
-    _window: int = 0
-    _hits: dict[str, int] = field(default_factory=dict)
+    def __init__(self, items: Mapping[str, RateLimitItem]) -> None:
+        self.items = items
+        self._storage = MemoryStorage()
+        self._windows = FixedWindowRateLimiter(self._storage)
 
-    def wait_seconds(self, key: str, *, count: bool) -> int:
-        """Seconds until the next window where the limit is used up, else 0; counts a hit."""
-        now = time.time()
-        window = int(now // self.seconds)
-        if window != self._window or len(self._hits) >= MOST_KEYS:
-            self._window, self._hits = window, {}
-        hits = self._hits.get(key, 0)
-        if hits >= self.amount:
-            return max(1, math.ceil((window + 1) * self.seconds - now))
-        if count:
-            self._hits[key] = hits + 1
-        return 0
+    def wait_seconds(self, name: str, key: str, *, count: bool = True) -> int:
+        """Seconds until the next window where a limit is used up, else 0; counts a hit."""
+        if len(self._storage.storage) >= MOST_KEYS:
+            self._storage.reset()
+        item, look = self.items[name], self._windows.hit if count else self._windows.test
+        if look(item, name, key):
+            return 0
+        left = self._windows.get_window_stats(item, name, key).reset_time - time.time()
+        return max(1, math.ceil(left))
 
 
-def parse_rate(text: str) -> RateLimit:
-    """Read a setting such as "120/minute"; the settings have checked its form."""
-    amount, _, unit = text.partition("/")
-    return RateLimit(int(amount), SECONDS[unit])
-
-
-def rate_limits(settings: Settings) -> dict[str, RateLimit]:
-    """The limits of the settings by name."""
-    return {name: parse_rate(getattr(settings, f"rate_{name}")) for name in WORDS}
+def rate_limits(settings: Settings) -> Rates:
+    """The limits of the settings, such as "120/minute"."""
+    return Rates({name: parse(getattr(settings, f"rate_{name}")) for name in WORDS})
 
 
 def limit_of(scope: Scope, role: str | None) -> str | None:
@@ -228,13 +221,13 @@ class RateLimiting:
         self,
         app: ASGIApp,
         *,
-        limits: dict[str, RateLimit],
+        rates: Rates,
         metrics: RequestMetrics,
         enforced: bool,
         find_signed_in: Callable[[str], SignedIn | None],
     ) -> None:
         self._app = app
-        self._limits = limits
+        self._rates = rates
         self._metrics = metrics
         self._enforced = enforced
         self._find_signed_in = find_signed_in
@@ -261,9 +254,9 @@ class RateLimiting:
             return name, 0
         guessed = 0
         if requester.is_unproven:
-            guessed = self._limits[FAILED].wait_seconds(requester.address, count=False)
+            guessed = self._rates.wait_seconds(FAILED, requester.address, count=False)
         key = requester.key_of_token if name == "worker_posts" else requester.key
-        seconds = self._limits[name].wait_seconds(key, count=True)
+        seconds = self._rates.wait_seconds(name, key)
         if not guessed or requester.secret_sha256 is None:
             return name, seconds
         if not seconds:
@@ -291,7 +284,7 @@ class RateLimiting:
                     self._known.note(digest, "worker")
                 elif status == 401:
                     self._known.forget(digest)
-                    self._limits[FAILED].wait_seconds(requester.address, count=True)
+                    self._rates.wait_seconds(FAILED, requester.address)
             await send(message)
 
         return noted
@@ -299,15 +292,14 @@ class RateLimiting:
     async def _refuse(
         self, name: str, seconds: int, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        limit = self._limits[name]
-        unit = next(unit for unit, length in SECONDS.items() if length == limit.seconds)
+        limit = self._rates.items[name]
         detail = (
-            f"Too many {WORDS[name]}: {limit.amount} per {unit} are allowed. Nothing was changed; "
-            f"try again in {seconds} s."
+            f"Too many {WORDS[name]}: {limit.amount} per {limit.GRANULARITY.name} are allowed. "
+            f"Nothing was changed; try again in {seconds} s."
         )
         headers = {
             "Retry-After": str(seconds),
-            "RateLimit-Policy": f'"{name}";q={limit.amount};w={limit.seconds}',
+            "RateLimit-Policy": f'"{name}";q={limit.amount};w={limit.get_expiry()}',
             "RateLimit": f'"{name}";r=0;t={seconds}',
             "Cache-Control": "no-store",
         }

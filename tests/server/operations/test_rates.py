@@ -2,9 +2,7 @@
 
 import asyncio
 import hashlib
-import time
 from collections import Counter
-from types import SimpleNamespace
 
 import pytest
 from fastapi.testclient import TestClient
@@ -20,11 +18,9 @@ from server.operations.rates import (
     REQUESTER,
     KnownSecrets,
     OneAtATime,
-    RateLimit,
     RateLimiting,
     Requester,
     limit_of,
-    parse_rate,
     rate_limits,
 )
 from server.people.sign_in_throttle import network_of
@@ -48,13 +44,6 @@ def settings(settings, request):
     )
 
 
-@pytest.fixture
-def within_one_hour(monkeypatch):
-    """The middle of an hour: where one ends, counting begins anew."""
-    middle = time.time() // 3600 * 3600 + 1800.0
-    monkeypatch.setattr("server.operations.rates.time", SimpleNamespace(time=lambda: middle))
-
-
 def read(client, **headers):
     return client.get("/api/v1/me", headers=headers).status_code
 
@@ -63,7 +52,6 @@ def read_openly(client, **headers):
     return client.get("/api/v1/prices", headers=headers)
 
 
-@pytest.mark.usefixtures("within_one_hour")
 def test_a_refusal_says_which_limit_and_when_again(client):
     assert [read_openly(client).status_code for _ in range(5)] == [200] * 5
     refused = read_openly(client)
@@ -89,7 +77,6 @@ def test_a_refusal_says_which_limit_and_when_again(client):
     assert 'finishline_requests_limited_total{limit="writes"} 0.0' in scraped
 
 
-@pytest.mark.usefixtures("within_one_hour")
 def test_a_good_token_has_limits_of_its_own_and_a_made_up_one_those_of_its_address(
     client, alice, bob
 ):
@@ -106,7 +93,6 @@ def test_a_good_token_has_limits_of_its_own_and_a_made_up_one_those_of_its_addre
     assert read_openly(client, **other).status_code == 429
 
 
-@pytest.mark.usefixtures("within_one_hour")
 def test_all_tokens_and_sessions_of_an_account_have_one_limit(client, alice, bob):
     made = [
         client.post("/api/v1/me/tokens", json={"label": f"{n}"}, headers=alice.headers).json()
@@ -122,7 +108,6 @@ def test_all_tokens_and_sessions_of_an_account_have_one_limit(client, alice, bob
     assert [read(client, **bob.headers) for _ in range(3)] == [200] * 3
 
 
-@pytest.mark.usefixtures("within_one_hour")
 def test_a_token_that_only_reads_what_is_public_is_known_too(client, alice):
     def list_submissions(**headers):
         return client.get("/api/v1/submissions", headers=headers).status_code
@@ -131,7 +116,6 @@ def test_a_token_that_only_reads_what_is_public_is_known_too(client, alice):
     assert [list_submissions() for _ in range(5)] == [200] * 4 + [429]
 
 
-@pytest.mark.usefixtures("within_one_hour")
 def test_a_made_up_token_beside_a_good_session_is_no_good_one(client, alice):
     """Else whoever is signed in would make up limits of their own, one set with each page."""
     origin = {"Origin": "http://testserver"}
@@ -148,7 +132,6 @@ def test_a_made_up_token_beside_a_good_session_is_no_good_one(client, alice):
 
 @pytest.mark.parametrize("settings", [{"rate_reads": "2400/minute"}], indirect=True)
 @pytest.mark.parametrize("seen_before", [True, False])
-@pytest.mark.usefixtures("within_one_hour")
 def test_tokens_that_are_not_known_are_refused_after_a_few_and_good_ones_are_not(
     client, alice, seen_before
 ):
@@ -162,7 +145,6 @@ def test_tokens_that_are_not_known_are_refused_after_a_few_and_good_ones_are_not
     assert read(client) == 401  # Without a token nothing was guessed.
 
 
-@pytest.mark.usefixtures("within_one_hour")
 def test_a_good_token_is_no_guess_while_the_database_is_away(client, alice, monkeypatch):
     for number in range(4):
         assert read(client, Authorization=f"Bearer fl_guess-{number}") == 401
@@ -176,7 +158,6 @@ def test_a_good_token_is_no_guess_while_the_database_is_away(client, alice, monk
     assert read(client, **alice.headers) == 503
 
 
-@pytest.mark.usefixtures("within_one_hour")
 def test_the_token_of_an_attempt_is_good_once_a_post_with_it_was_taken():
     """It is no user's token: what tells that it is good is that the attempt takes the post."""
     status = 200
@@ -184,10 +165,10 @@ def test_the_token_of_an_attempt_is_good_once_a_post_with_it_was_taken():
     async def attempt(request):
         return Response(status_code=status)
 
-    limits = rate_limits(Settings(rate_worker_posts="3/hour", rate_reads="3/hour"))
+    rates = rate_limits(Settings(rate_worker_posts="3/hour", rate_reads="3/hour"))
     app = RateLimiting(
         Starlette(routes=[Route("/api/v1/attempts/a/events", attempt, methods=["GET", "POST"])]),
-        limits=limits,
+        rates=rates,
         metrics=RequestMetrics(),
         enforced=True,
         find_signed_in=lambda _: None,
@@ -207,7 +188,6 @@ def test_the_token_of_an_attempt_is_good_once_a_post_with_it_was_taken():
     assert ask("GET", "fla_reads", times=4) == [200] * 3 + [429]
 
 
-@pytest.mark.usefixtures("within_one_hour")
 def test_writes_have_a_limit_of_their_own_and_workers_another(client, walter):
     writes = [client.post("/api/v1/tokens", json={}).status_code for _ in range(4)]
     assert writes == [401, 401, 401, 429]
@@ -344,26 +324,12 @@ def test_next_expensive_request_begins_with_the_response_of_the_one_before():
     assert begun == ["/x.csv"] * 2
 
 
-def test_a_window_counts_each_key_and_begins_anew(monkeypatch):
-    now = [615.5]
-    monkeypatch.setattr("server.operations.rates.time", SimpleNamespace(time=lambda: now[0]))
-    limit = parse_rate("4/minute")
-
-    def hit(key):
-        return limit.wait_seconds(key, count=True)
-
-    assert [hit("a") for _ in range(6)] == [0] * 4 + [45] * 2
-    assert limit.wait_seconds("b", count=False) == 0
-    now[0] = 660.0
-    assert [hit("a") for _ in range(5)] == [0] * 4 + [60]
-
-
 def test_a_count_holds_so_many_keys(monkeypatch):
     monkeypatch.setattr("server.operations.rates.MOST_KEYS", 8)
-    limit = RateLimit(4, 86_400)
+    rates = rate_limits(Settings(rate_reads="4/day"))
     for number in range(100):
-        assert limit.wait_seconds(f"key-{number}", count=True) == 0
-        assert len(limit._hits) <= 8
+        assert rates.wait_seconds("reads", f"key-{number}") == 0
+        assert len(rates._storage.storage) <= 8
 
 
 def scope_of(*headers, client=("198.51.100.7", 50000)):
