@@ -8,7 +8,7 @@ import re
 
 from tests.support.own_benchmarks import DEFINITION, own_files
 from tests.support.run_logs import SYSTEM
-from tests.support.world import PACKAGE, Worker
+from tests.support.world import PACKAGE, Worker, worker_of_organisers
 
 ENTRY = {
     "version": "v1.0",
@@ -126,7 +126,9 @@ def verifications(world, worker, text, known):
     worker.fail(text(f"{report} failure.message"), text(f"{report} failure.next_step"))
     duel = {"challenger": known["second"], "holder": known["submission_id"]}
     known["duel"] = world.post("/duels", duel | words(text, "POST /duels", "reason"))["id"]
-    worker.work()
+    organisers = worker_of_organisers(world, worker)
+    organisers.work()
+    organisers.sign_on(state="stopping")
     known["third"] = world.submit(by="bob", model="narrow", hyperparameters={"batch_size": 256})
     decision = words(text, "POST /verifications/{verification_id}/decide", "reason")
     path = f"/verifications/{known['rerun']}/decide"

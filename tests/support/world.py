@@ -297,3 +297,12 @@ class Worker:
         trained = {"kind": "phase", "phase": "train", "seconds": 0.0, "ledger": PREPARATION}
         events = [{"kind": "evaluation"} | each for each in evaluations]
         return run, [{"run": index} | event for event in (started, trained, *events)]
+
+
+def worker_of_organisers(world, like):
+    """A worker that an organiser owns: no other one trains head-to-heads or embargoed code."""
+    world.post("/users", {"name": "otto", "role": "organiser"}, by="ada")
+    made = world.post("/tokens", {"user": "otto", "role": "worker"}, by="ada")
+    world.secrets["otto"] = made["token"]
+    hardware_class = like.system["hardware_class"]
+    return Worker(world, "otto-1", by="otto", hardware_class=hardware_class).confirm()

@@ -17,7 +17,7 @@ from pyarrow import parquet
 from tests.support.addresses import addresses, walk
 from tests.support.run_logs import SYSTEM
 from tests.support.served import served
-from tests.support.world import PACKAGE, Worker
+from tests.support.world import PACKAGE, Worker, worker_of_organisers
 from tests.sweeps.conftest import populated
 
 pytestmark = pytest.mark.timeout(240)
@@ -146,15 +146,6 @@ def hidden(things):
         "pool_id": world.get(f"/submissions/{code}", by="bob")["pool_id"],
     }
     return things
-
-
-def worker_of_organisers(world, like):
-    """A worker that an organiser owns: no other one trains code under an embargo."""
-    world.post("/users", {"name": "otto", "role": "organiser"}, by="ada")
-    made = world.post("/tokens", {"user": "otto", "role": "worker"}, by="ada")
-    world.secrets["otto"] = made["token"]
-    hardware_class = like.system["hardware_class"]
-    return Worker(world, "otto-1", by="otto", hardware_class=hardware_class).confirm()
 
 
 def boards(things):
