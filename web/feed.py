@@ -122,12 +122,11 @@ def verdict_entry(benchmark: View, verdict: View) -> FeedEntry:
     """The verdict of a verification, with the reason that made it."""
     outcome = outcome_word(verdict).replace("_", " ")
     reason = verdict["reason"]
-    is_package = verdict.get("trained_with") == "package"
     return FeedEntry(
         subject=f"verdict {verdict['id']}",
         path=f"/verifications/{quote(verdict['id'])}",
         title=f"{benchmark['title']}: {entry_title(verdict)} by {byline(verdict)}, "
-        f"{kind_word(verdict) if is_package else verdict['kind']}: {outcome}",
+        f"{'replay' if verdict['kind'] == 'replay' else kind_word(verdict)}: {outcome}",
         summary=reason["message"] if reason is not None else f"The outcome is: {outcome}.",
         author="Finishline",
         updated=verdict["ended_at"],

@@ -279,7 +279,7 @@ class HelloThread:
                 log.error(self._state.refused)
                 return
             if self._heard:
-                log.warning("hello was not heard: %s", error)
+                log.warning("the sign-on was not heard: %s", error)
             self._heard = False
             return
         if not self._heard:

@@ -67,8 +67,8 @@ def proof_parts(session: Session, verification: Verification) -> Table:
     submission = verification.submission
     if submission is None or not leaves_proof(verification):
         raise ConflictError(
-            f"Verification {verification.id} is a {verification.kind}: only a replay, the "
-            "measurement of code and a head-to-head with code have a proof."
+            f"Verification {verification.id} is a {purpose_of(verification).words.name}: only a "
+            "replay, the measurement of code and a head-to-head with code have a proof."
         )
     kept = session.get(Evidence, verification.id)
     sha256 = kept.benchmark_sha256 if kept is not None else verification.benchmark_sha256

@@ -75,7 +75,7 @@ def record_probe(session: Session, probe: WorkerProbe, *, caller: Caller) -> Pro
     require_own_name(session, probe.worker, caller)
     worker = session.get(WorkerRow, probe.worker)
     if worker is None:
-        raise ConflictError(f"Worker {probe.worker!r} is not known; send its hello first.")
+        raise ConflictError(f"Worker {probe.worker!r} is not known; sign on first.")
     row = _row(probe, now=utc_now())
     session.add(row)
     session.flush()

@@ -161,7 +161,7 @@ def test_challenger_wins_after_ten_pairs(duel, two, train, client):
     assert [item["kind"] for item in listed] == ["duel", "duel"]
     proof = client.get(f"/api/v1/verifications/{first_id}/proof")
     assert proof.status_code == 409
-    assert "is a duel: only a replay, the measurement" in proof.json()["detail"]
+    assert "is a head-to-head: only a replay, the" in proof.json()["detail"]
 
 
 def test_who_is_not_ahead_after_five_pairs_has_lost(duel, two, train, ask, database):

@@ -255,11 +255,11 @@ def advice(benchmark: Benchmark, runs: ReferenceRuns, *, prediction_items: int) 
         yield "halves is false: the items that stop the clock also judge, so luck counts. Draw two."
     if items < FEWEST_ITEMS:
         yield (
-            f"{items:,} test items a half: 0.2 points below the target, 4.6 % of entries pass by "
-            "luck in 5 runs on 2,000 items, 0.9 % on 4,000. Draw at least 4,000."
+            f"{items:,} test items a half: 0.2 points below the target, 4.6 % of submissions pass "
+            "by luck in 5 runs on 2,000 items, 0.9 % on 4,000. Draw at least 4,000."
         )
     if policy.runs < FEWEST_RUNS:
-        yield f"{policy.runs} runs of an entry: with fewer than {FEWEST_RUNS} luck decides."
+        yield f"{policy.runs} runs of a submission: with fewer than {FEWEST_RUNS} luck decides."
     if runs.evaluation_share > LARGEST_SHARE:
         yield (
             f"Evaluations take {100 * runs.evaluation_share:.0f} % of the reference's time: a "
@@ -282,5 +282,5 @@ def advice(benchmark: Benchmark, runs: ReferenceRuns, *, prediction_items: int) 
     if verdict.outcome != "confirmed":
         yield (
             f"The mean of the second half, {verdict.mean:.2f}, misses the target by "
-            f"{verdict.missing:.2f}: such an entry is not measured. Ask later or lower the target."
+            f"{verdict.missing:.2f}: such code is not measured. Ask later or lower the target."
         )
