@@ -44,7 +44,7 @@ from server.operations import runs as run_export
 from server.operations.bodies import BodyLimit, BodyRoom
 from server.operations.figures import CachedFigures
 from server.operations.health import Readiness, drained_before_stop, make_checks
-from server.operations.in_flight import InFlight, OpenResponses, Slots
+from server.operations.in_flight import InFlight, OpenStreams, Slots
 from server.operations.logs import configure_logging
 from server.operations.rates import OneAtATime, RateLimiting, rate_limits
 from server.pages import docs, submit
@@ -97,7 +97,6 @@ FEATURES = (
 STALE_UPLOAD_SECONDS = 3600.0
 # A lock held for longer is a mistake: requests are then refused, and none waits forever.
 LOCK_SECONDS = 10.0
-MOST_DOWNLOADS, MOST_DOWNLOADS_EACH = 32, 8
 DESCRIPTION = (
     "Submit training runs, replay them on a worker, and rank measured times. "
     "Reads are public; writing takes a token: `Authorization: Bearer fl_...`. "
@@ -234,10 +233,9 @@ def _add_limits(app: FastAPI, services: Services) -> None:
     """Rates first, which cost little; then bodies; then the bound on requests in flight."""
     settings, metrics = services.settings, services.of(RequestMetrics)
     slots = Slots(settings.max_requests_in_work, wait_seconds=settings.max_wait_seconds)
-    streams = OpenResponses(
-        "event_streams", most=settings.max_event_streams, most_each=settings.max_event_streams_each
+    streams = OpenStreams(
+        most=settings.max_event_streams, most_each=settings.max_event_streams_each
     )
-    downloads = OpenResponses("downloads", most=MOST_DOWNLOADS, most_each=MOST_DOWNLOADS_EACH)
     usual = BodyRoom("bodies", settings.max_json_bytes, settings.max_body_bytes_in_flight)
     uploads = BodyRoom(
         "upload_bytes", settings.max_request_bytes, settings.max_upload_bytes_in_flight
@@ -248,7 +246,7 @@ def _add_limits(app: FastAPI, services: Services) -> None:
         (metrics.limited, rates.items),
         (
             metrics.shed,
-            ("requests", "expensive_reads", usual.name, uploads.name, downloads.name, streams.name),
+            ("requests", "expensive_reads", usual.name, uploads.name, streams.name),
         ),
         (metrics.quota_refusals, MEASURES),
     ):
@@ -265,7 +263,7 @@ def _add_limits(app: FastAPI, services: Services) -> None:
         with services.database.read_columns() as connection:
             return find_signed_in(connection, sha256)
 
-    app.add_middleware(InFlight, slots=slots, streams=streams, downloads=downloads, metrics=metrics)
+    app.add_middleware(InFlight, slots=slots, streams=streams, metrics=metrics)
     app.add_middleware(
         BodyLimit,
         usual=usual,

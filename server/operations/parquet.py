@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import is_dataclass
 from datetime import date, datetime
 from importlib.util import find_spec
-from tempfile import SpooledTemporaryFile
+from tempfile import TemporaryFile
 from typing import IO, Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from fastapi import APIRouter, Query, Request, Response
@@ -22,7 +22,6 @@ from server.base.artifacts import pieces
 from server.base.errors import NotInstalledError
 from server.base.models import RunRow, Submission
 from server.base.services import ServicesDep
-from server.base.settings import MIB
 from server.benchmarks.queries import find_benchmark
 from server.boards.encoding import Encoded, answer_board
 from server.boards.schemas import BoardQuery
@@ -32,7 +31,6 @@ from server.people.signed_in import ViewerDep
 
 MEDIA_TYPE = "application/vnd.apache.parquet"
 MOST_AT_ONCE = 1000
-IN_MEMORY_BYTES = 8 * MIB
 BINARY = {"schema": {"type": "string", "format": "binary"}}
 ANSWER: dict[int | str, dict[str, Any]] = {
     # Generators of clients know the general type alone.
@@ -105,7 +103,7 @@ def _write_runs(session: Session, benchmark_ids: Sequence[str]) -> IO[bytes]:
         .order_by(Submission.submitted_at.desc(), Submission.id.desc(), RunRow.index)
     )
     row_ids = list(session.scalars(query))
-    target = SpooledTemporaryFile(max_size=IN_MEMORY_BYTES)  # noqa: SIM115  the caller closes it
+    target = TemporaryFile()  # noqa: SIM115  the caller closes it
     try:
         with _writer(target, RunRecord) as writer:
             for records in _portions(session, row_ids):

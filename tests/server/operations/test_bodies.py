@@ -5,14 +5,13 @@ import asyncio
 import pytest
 import uvicorn
 from starlette.exceptions import HTTPException
-from starlette.responses import StreamingResponse
 from uvicorn.server import ServerState
 
 from server.base.request_metrics import RequestMetrics
-from server.operations import bodies, heads, in_flight
+from server.operations import bodies, heads
 from server.operations.bodies import BodyLimit, BodyRoom
 from server.operations.heads import MOST_HEAD_BYTES, BoundedHttpProtocol
-from server.operations.in_flight import InFlight, OpenResponses, Slots
+from server.operations.in_flight import InFlight, OpenStreams, Slots
 from server.operations.rates import REQUESTER, Requester
 from tests.support.loops import in_loop, run_async
 
@@ -250,6 +249,7 @@ async def test_every_request_of_a_connection_learns_that_its_client_left():
 
 
 EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8")]
+LIVE = "/api/v1/verifications/v/events"
 
 
 class LimitedServer:
@@ -263,8 +263,7 @@ class LimitedServer:
         self.limit = InFlight(
             self._any,
             slots=Slots(2, wait_seconds=wait_seconds, most_waiting=1),
-            streams=OpenResponses("event_streams", most=2, most_each=1),
-            downloads=OpenResponses("downloads", most=9, most_each=1),
+            streams=OpenStreams(most=2, most_each=1),
             metrics=self.metrics,
         )
 
@@ -473,34 +472,15 @@ async def test_live_streams_are_bounded_for_each_requester_and_in_all():
     server = LimitedServer()
     server.app = stream
     open_ones = [
-        asyncio.create_task(server.ask(address=f"192.0.2.{number}", read=never_read))
+        asyncio.create_task(server.ask(address=f"192.0.2.{number}", read=never_read, path=LIVE))
         for number in (1, 2)
     ]
     await until(lambda: server.limit.streams.count == 2)
-    status, headers = await server.ask(address="192.0.2.3")
+    status, headers = await server.ask(address="192.0.2.3", path=LIVE)
     assert (status, headers["retry-after"]) == (503, "2")
     assert server.shed("event_streams") == 1
     open_ones[0].cancel()
     await until(open_ones[0].done)
-    assert (await server.ask(address="192.0.2.2"))[0] == 503  # It has one open.
-    assert (await server.ask(address="192.0.2.3"))[0] == 200
+    assert (await server.ask(address="192.0.2.2", path=LIVE))[0] == 503  # It has one open.
+    assert (await server.ask(address="192.0.2.3", path=LIVE))[0] == 200
     open_ones[1].cancel()
-
-
-@in_loop
-async def test_a_download_without_a_reader_ends_and_too_many_are_refused(monkeypatch):
-    monkeypatch.setattr(in_flight, "SEND_SECONDS", 0.05)
-
-    async def download(scope, receive, send):
-        await StreamingResponse(iter([b"x", b"y", b"z"]))(scope, receive, send)
-
-    server = LimitedServer()
-    server.app = download
-    stuck = asyncio.create_task(server.ask(read=never_read))
-    await until(lambda: server.limit.downloads.count == 1)
-    assert (await server.ask())[0] == 503
-    assert server.shed("downloads") == 1
-    assert (await server.ask(address="192.0.2.9"))[0] == 200
-    await stuck
-    assert server.limit.downloads.count == 0
-    assert (await server.ask())[0] == 200
