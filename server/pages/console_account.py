@@ -167,7 +167,7 @@ def _submission_row(
 
 @router.post(TOKENS)
 def make(console: OwnerDep, form: FormDep) -> Response:
-    """Make a token for oneself; the next page shows it, once."""
+    """Make a token for oneself; the answer shows it, once."""
 
     def make_one(session: Session, wanted: OwnTokenCreate) -> Done:
         made = token_issue.make_own_token(session, console.caller, wanted)

@@ -29,7 +29,7 @@ def invitations_page(console: OrganiserDep) -> HTMLResponse:
 
 @router.post(ADDRESS)
 def make(request: Request, console: OrganiserDep, form: FormDep) -> Response:
-    """Make a link; the next page shows its address, once."""
+    """Make a link; the answer shows its address, once."""
     site = site_address(request, console.services.settings)
 
     def give(session: Session, wanted: InvitationCreate) -> Done:

@@ -55,7 +55,7 @@ def notices_page(console: SubmitterDep) -> HTMLResponse:
 
 @router.post(ADDRESS + "/webhooks")
 def add_webhook(console: SubmitterDep, form: FormDep) -> Response:
-    """Make a webhook; the next page shows its secret, once."""
+    """Make a webhook; the answer shows its secret, once."""
 
     def make(session: Session, wanted: WebhookCreate) -> Done:
         hook = subscriptions.make_webhook(session, console.services, console.caller, wanted)
@@ -112,7 +112,7 @@ def send_test(webhook_id: IdDep, console: SubmitterDep, _form: FormDep) -> Respo
 
 @router.post(ADDRESS + "/{webhook_id}/secret")
 def replace_secret(webhook_id: IdDep, console: SubmitterDep, _form: FormDep) -> Response:
-    """Make a fresh secret; the next page shows it, once."""
+    """Make a fresh secret; the answer shows it, once."""
 
     def replace(_session: Session, hook: Receiver) -> Notice:
         fresh = subscriptions.replace_secret(hook)

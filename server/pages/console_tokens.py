@@ -36,7 +36,7 @@ def tokens_page(request: Request, console: OrganiserDep) -> HTMLResponse:
 
 @router.post(ADDRESS)
 def make(console: OrganiserDep, form: FormDep) -> Response:
-    """Make a token; the next page shows it, once."""
+    """Make a token; the answer shows it, once."""
 
     def give(session: Session, wanted: TokenCreate) -> Done:
         made = token_issue.give_token(session, console.caller, wanted)
