@@ -1,156 +1,98 @@
-"""Authorization code flow with an OpenID provider: addresses, code exchange, id_token."""
+"""Sign-in with an OpenID provider, by the authorization code flow of Authlib's client."""
 
-import base64
-import hashlib
-import json
 import logging
-import secrets
-import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from functools import partial
-from threading import Lock
-from typing import Any
-from urllib.parse import urlencode
+from typing import TYPE_CHECKING, Any
 
-from pydantic import TypeAdapter
+from fastapi import Request, Response
 
 from server.base.errors import NotSignedInError, UnavailableError
 from server.base.settings import Settings
 
+if TYPE_CHECKING:
+    from authlib.integrations.starlette_client import StarletteOAuth2App
+
 log = logging.getLogger(__name__)
-TIMEOUT_SECONDS = 10.0
-KEPT_SECONDS = 3600.0
 GITHUB = "https://github.com"
-GITHUB_ADDRESSES = {
-    "issuer": GITHUB,
-    "authorization_endpoint": f"{GITHUB}/login/oauth/authorize",
-    "token_endpoint": f"{GITHUB}/login/oauth/access_token",
-    "userinfo_endpoint": "https://api.github.com/user",
+GITHUB_USER = "https://api.github.com/user"
+# Asymmetric alone: a key of the provider is public, so it proves nothing as a shared secret.
+ALGORITHMS = [f"{kind}{bits}" for kind in ("RS", "PS", "ES") for bits in (256, 384, 512)] + [
+    "EdDSA"
+]
+LEEWAY_SECONDS = 60
+ADDRESSES = ("authorization_endpoint", "token_endpoint", "jwks_uri")
+# What reading an answer of any other form raises.
+WRONG = (ValueError, TypeError, LookupError, RecursionError)
+CLIENT: dict[str, Any] = {
+    "code_challenge_method": "S256",
+    "token_endpoint_auth_method": "client_secret_post",
+    "timeout": 10.0,
 }
 UNREACHABLE = "The sign-in provider does not answer as expected. Try again, or use a token."
 
 
-@dataclass(frozen=True)
-class Flow:
-    """One sign-in under way, kept in a cookie of the browser that began it."""
-
-    following: str
-    links: bool = False
-    state: str = field(default_factory=lambda: secrets.token_urlsafe(24))
-    nonce: str = field(default_factory=lambda: secrets.token_urlsafe(24))
-    verifier: str = field(default_factory=lambda: secrets.token_urlsafe(48))
-
-    def cookie(self) -> str:
-        """The value of its cookie."""
-        return base64.urlsafe_b64encode(json.dumps(asdict(self)).encode()).decode()
-
-    @classmethod
-    def read(cls, cookie: str | None) -> "Flow | None":
-        """The flow of a cookie; None for one that is none."""
-        try:
-            return TypeAdapter(cls).validate_json(base64.urlsafe_b64decode(cookie or ""))
-        except ValueError:
-            return None
+async def redirect_to_provider(request: Request, settings: Settings, callback: str) -> Response:
+    """Redirect to where somebody signs in. State, nonce and verifier are in the session."""
+    client = await _client(settings)
+    redirect: Response = await client.authorize_redirect(request, callback)
+    return redirect
 
 
-class Provider:
-    """Addresses and keys of the provider, read at their first use and once an hour."""
+async def claims_of_answer(request: Request, settings: Settings) -> dict[str, Any]:
+    """Verified claims about whoever the provider sends back, with `iss` and `sub`."""
+    # At the first sign-in: loading these takes a third of a second.
+    from authlib.common.errors import AuthlibBaseError
+    from httpx2 import HTTPError
+    from joserfc.errors import JoseError
 
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._read: dict[str, tuple[float, Any]] = {}
-
-    def addresses(self, issuer: str) -> Mapping[str, str]:
-        """Its metadata. Raises UnavailableError, also where it names another issuer."""
-        if issuer == GITHUB:
-            return GITHUB_ADDRESSES
-        found = self._get(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
-        if found.get("issuer") != issuer:
-            raise UnavailableError(UNREACHABLE, cause=f"issuer {found.get('issuer')!r}")
-        addresses: Mapping[str, str] = found
-        return addresses
-
-    def keys(self, addresses: Mapping[str, str], *, fresh: bool = False) -> Any:
-        """Its public keys as a JWKS, read again if `fresh`."""
-        return self._get(addresses["jwks_uri"], fresh=fresh)
-
-    def _get(self, url: str, *, fresh: bool = False) -> Any:
-        with self._lock:
-            read_at, value = self._read.get(url, (0.0, None))
-            if value is None or fresh or read_at < time.monotonic() - KEPT_SECONDS:
-                value = _answer("GET", url)
-                self._read[url] = time.monotonic(), value
-            return value
-
-
-def authorization_url(provider: Provider, settings: Settings, flow: Flow, redirect_uri: str) -> str:
-    """Address at the provider where somebody signs in."""
-    challenge = hashlib.sha256(flow.verifier.encode()).digest()
-    query = {
-        "response_type": "code",
-        "client_id": settings.oidc_client_id,
-        "redirect_uri": redirect_uri,
-        "scope": settings.oidc_scopes,
-        "state": flow.state,
-        "nonce": flow.nonce,
-        "code_challenge": base64.urlsafe_b64encode(challenge).rstrip(b"=").decode(),
-        "code_challenge_method": "S256",
+    client = await _client(settings)
+    rules = {
+        "iss": {"essential": True, "value": settings.oidc_issuer},
+        "aud": {"essential": True, "value": settings.oidc_client_id},
     }
-    address = provider.addresses(settings.oidc_issuer or "")["authorization_endpoint"]
-    return f"{address}{'&' if '?' in address else '?'}{urlencode(query)}"
-
-
-def claims_of_code(
-    provider: Provider, settings: Settings, flow: Flow, code: str, redirect_uri: str
-) -> dict[str, Any]:
-    """Verified claims about whoever signed in, with `iss` and `sub`."""
-    issuer, client_id = settings.oidc_issuer or "", settings.oidc_client_id or ""
-    secret = settings.oidc_client_secret
-    addresses = provider.addresses(issuer)
-    sent = {
-        "grant_type": "authorization_code",
-        "code": code,
-        "redirect_uri": redirect_uri,
-        "client_id": client_id,
-        "client_secret": secret.get_secret_value() if secret is not None else "",
-        "code_verifier": flow.verifier,
-    }
-    answer = _answer("POST", addresses["token_endpoint"], data=sent)
-    if issuer == GITHUB:
-        return _github_claims(addresses, answer)
-    from server.people.id_tokens import verified_claims  # Loading it takes a tenth of a second.
-
-    return verified_claims(
-        str(answer.get("id_token") or ""),
-        partial(provider.keys, addresses),
-        issuer=issuer,
-        client_id=client_id,
-        nonce=flow.nonce,
-    )
-
-
-def _github_claims(addresses: Mapping[str, str], answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Claims of GitHub's user: it has no id_token, so they are read with the access token."""
-    bearer = {"Authorization": f"Bearer {answer.get('access_token')}"}
-    user = _answer("GET", addresses["userinfo_endpoint"], headers=bearer)
-    if not isinstance(user.get("id"), int):
-        raise NotSignedInError("GitHub names nobody for this sign-in. Begin again.")
-    return {"iss": GITHUB, "sub": str(user["id"]), "preferred_username": user.get("login")}
-
-
-def _answer(method: str, url: str, **options: Any) -> Any:
-    import httpx2  # At the first sign-in: loading it takes a fifth of a second.
-
-    headers = {"Accept": "application/json"} | options.pop("headers", {})
     try:
-        response = httpx2.request(method, url, timeout=TIMEOUT_SECONDS, headers=headers, **options)
-        value = response.json()
-    except (httpx2.HTTPError, ValueError) as error:
+        token = await client.authorize_access_token(
+            request, claims_options=rules, leeway=LEEWAY_SECONDS
+        )
+        if settings.oidc_issuer == GITHUB:
+            user = (await client.get(GITHUB_USER, token=token)).raise_for_status().json()
+            return {"iss": GITHUB, "sub": str(user["id"]), "preferred_username": user.get("login")}
+        return dict(token["userinfo"])
+    except HTTPError as error:
         raise UnavailableError(UNREACHABLE, cause=error) from error
-    if isinstance(value, dict) and "error" in value:
-        log.warning("the sign-in provider refused: %s", str(value["error"])[:100])
-        raise NotSignedInError("The provider refused this sign-in. Begin again.")
-    if response.is_error or not isinstance(value, dict):
-        raise UnavailableError(UNREACHABLE, cause=f"{url} {response.status_code}")
-    return value
+    except (AuthlibBaseError, JoseError, *WRONG) as error:
+        log.warning("a sign-in with the provider was refused: %s", str(error)[:200])
+        raise NotSignedInError("The provider's answer is not valid. Begin again.") from error
+
+
+async def _client(settings: Settings) -> "StarletteOAuth2App":
+    """A client with the provider's addresses as they are now.
+
+    Raises UnavailableError, also where the metadata names another issuer. Keys are read anew for
+    each sign-in too, so that one which the provider withdraws proves nothing.
+    """
+    from authlib.integrations.starlette_client import OAuth
+    from httpx2 import HTTPError
+
+    issuer, secret = settings.oidc_issuer or "", settings.oidc_client_secret
+    where = {"server_metadata_url": f"{issuer.rstrip('/')}/.well-known/openid-configuration"}
+    if issuer == GITHUB:
+        where = {
+            "authorize_url": f"{GITHUB}/login/oauth/authorize",
+            "access_token_url": f"{GITHUB}/login/oauth/access_token",
+        }
+    client: StarletteOAuth2App = OAuth().register(
+        "provider",
+        client_id=settings.oidc_client_id,
+        client_secret=secret.get_secret_value() if secret is not None else "",
+        client_kwargs=CLIENT | {"scope": settings.oidc_scopes},
+        **where,
+    )
+    try:
+        metadata = await client.load_server_metadata()
+    except (HTTPError, *WRONG) as error:
+        raise UnavailableError(UNREACHABLE, cause=error) from error
+    known = metadata.get("issuer") == issuer and all(metadata.get(name) for name in ADDRESSES)
+    if issuer != GITHUB and not known:
+        raise UnavailableError(UNREACHABLE, cause=f"issuer {metadata.get('issuer')!r}")
+    metadata["id_token_signing_alg_values_supported"] = ALGORITHMS
+    return client

@@ -44,7 +44,7 @@ FOREIGN = (
 
 # What some requests need, or some servers: each would make every start longer.
 LATER = (
-    "alembic", "boto3", "botocore", "celery", "fsspec", "httpcore2", "httpx2", "kombu",
+    "alembic", "authlib", "boto3", "botocore", "celery", "fsspec", "httpcore2", "httpx2", "kombu",
     "markdown_it", "numpy", "plotly", "pyarrow", "redis", "scipy",
 )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 import base64
 import time
+from datetime import timedelta
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
@@ -13,12 +14,13 @@ from joserfc.jwk import KeySet, OctKey, RSAKey
 from sqlalchemy import func, select
 
 from server.app import create_app
-from server.base.errors import NotSignedInError, UnavailableError
+from server.base.database import utc_now
 from server.base.models import AuditRecord, User
 from server.base.settings import Settings
+from server.pages import openid as pages
 from server.people import openid
-from server.people.id_tokens import verified_claims
 from tests.support.pages import ORIGIN
+from tests.support.services import services_of
 
 # The provider's own, of the library that it is built on.
 pytestmark = pytest.mark.filterwarnings("ignore:get_jwt_config:DeprecationWarning")
@@ -52,7 +54,7 @@ def come_in(client, issuer):
     def sign_in(subject, *, begin="", **claims):
         httpx2.put(f"{issuer}/users/{subject}", json=claims).raise_for_status()
         start = client.get(f"/console/sign-in/with{begin}", follow_redirects=False)
-        assert start.status_code == 303, start.text
+        assert start.status_code == 302, start.text
         chosen = httpx2.post(start.headers["location"], data={"sub": subject})
         return return_with(client, urlsplit(chosen.headers["location"]).query)
 
@@ -151,13 +153,20 @@ def test_a_code_of_another_browser_or_flow_signs_nobody_in(come_in, client, issu
     assert return_with(client, f"state={asked['state'][0]}&code=made-up").status_code == 401
     stranger = TestClient(client.app)
     assert return_with(stranger, query).status_code == 401
-    for content in (b'{"following": "/", "state": 1}', b"[" * 5000, b"7"):
-        cookie = base64.urlsafe_b64encode(content).decode()
-        stranger.cookies.set("finishline_sign_in", cookie)
-        assert return_with(stranger, query).status_code == 401
+    assert return_with(client, query).status_code == 401  # The state went with its use.
     assert users(database) == []
-    assert return_with(client, query).status_code == 303
-    assert return_with(client, query).status_code == 401  # The cookie went with its use.
+    assert come_in("s-1").status_code == 303
+    assert return_with(client, query).status_code == 401
+
+
+def test_a_sign_in_is_begun_less_than_ten_minutes_before(client, issuer, monkeypatch):
+    start = client.get("/console/sign-in/with", follow_redirects=False)
+    chosen = httpx2.post(start.headers["location"], data={"sub": "s-1"})
+    later = utc_now() + timedelta(minutes=11)
+    monkeypatch.setattr(pages, "utc_now", lambda: later)
+    answer = return_with(client, urlsplit(chosen.headers["location"]).query)
+
+    assert (answer.status_code, "too long ago" in answer.text) == (401, True)
 
 
 def test_a_disabled_user_is_not_signed_in(come_in, client, database, ada):
@@ -171,76 +180,134 @@ def test_a_disabled_user_is_not_signed_in(come_in, client, database, ada):
 
 
 KEY = RSAKey.generate_key(2048, parameters={"kid": "k"})
-OWN = {"issuer": "https://p.example", "jwks_uri": "https://p.example/keys"}
+OTHER_KEY = RSAKey.generate_key(2048, parameters={"kid": "k"})
+PUBLIC = KeySet([KEY]).as_dict(private=False)
 
 
-def id_token(key=KEY, alg="RS256", **changed):
-    now = int(time.time())
-    claims = {"iss": OWN["issuer"], "aud": "me", "sub": "s", "exp": now + 60, "iat": now}
-    claims |= {"nonce": "n"} | changed
+def id_token(key=KEY, alg="RS256", **claims):
     known = {name: value for name, value in claims.items() if value is not None}
     return jwt.encode({"alg": alg, "kid": "k"}, known, key, algorithms=[alg])
 
 
-def verify(token, keys=None):
-    known = KeySet([KEY]).as_dict(private=False) if keys is None else keys
+@pytest.fixture
+def answered(client, issuer, monkeypatch):
+    """Our answer to a provider that gives an id_token, keys and metadata as it likes."""
 
-    def read_keys(*, fresh=False):
-        return known
+    def sign_in(token=id_token, keys=PUBLIC, metadata=None, **changed):
+        asked = {}
+        own = {"issuer": issuer, "jwks_uri": f"{issuer}/keys", "token_endpoint": f"{issuer}/token",
+               "authorization_endpoint": f"{issuer}/begin"}  # fmt: skip
 
-    return verified_claims(token, read_keys, issuer=OWN["issuer"], client_id="me", nonce="n")
+        def provider(request):
+            if request.url.path == "/keys":
+                return httpx2.Response(200, json=keys)
+            if request.url.path == "/token":
+                assert parse_qs(request.content.decode())["code_verifier"]
+                now = int(time.time())
+                claims = {"iss": issuer, "aud": "finishline", "sub": "s", "exp": now + 60}
+                claims |= {"iat": now, "nonce": asked["nonce"][0]} | changed
+                answer = {"access_token": "a", "token_type": "Bearer"}
+                given = token(**claims)
+                return httpx2.Response(200, json=answer | ({"id_token": given} if given else {}))
+            return httpx2.Response(200, json=own | (metadata or {}))
+
+        monkeypatch.setitem(openid.CLIENT, "transport", httpx2.MockTransport(provider))
+        start = client.get("/console/sign-in/with", follow_redirects=False)
+        if start.status_code != 302:
+            return start.status_code
+        asked.update(parse_qs(urlsplit(start.headers["location"]).query))
+        return return_with(client, f"code=c&state={asked['state'][0]}").status_code
+
+    return sign_in
 
 
-def test_an_id_token_is_for_us_from_the_issuer_and_of_this_flow():
-    assert verify(id_token())["sub"] == "s"
-    assert verify(id_token(aud=["me", "other"], azp="me"))["sub"] == "s"
-    wrong = (
+SYMMETRIC = OctKey.import_key(KEY.as_dict(private=False)["n"])
+UNSAFE = {"id_token_signing_alg_values_supported": ["none", "HS256", "RS256"]}
+
+
+def unsigned(**claims):
+    head = base64.urlsafe_b64encode(b'{"alg":"none"}').decode().rstrip("=")
+    return f"{head}.{id_token(**claims).split('.')[1]}."
+
+
+def deep(**_claims):
+    return jws.serialize_compact({"alg": "RS256", "kid": "k"}, b'{"exp":' + b"[" * 20_000, KEY)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
         {"iss": "https://q.example"},
         {"aud": "other"},
-        {"aud": ["me", "other"]},
+        {"aud": ["finishline", "other"]},
         {"azp": "other"},
+        {"aud": "other", "azp": "finishline"},
         {"sub": None},
-        {"exp": int(time.time()) - 3600},
+        {"exp": 1_700_000_000},
+        {"exp": None},
+        {"iat": None},
         {"nonce": "m"},
         {"nonce": None},
-    )
-    for changed in wrong:
-        with pytest.raises(NotSignedInError):
-            verify(id_token(**changed))
-    other = RSAKey.generate_key(2048, parameters={"kid": "k"})
-    public = OctKey.import_key(KEY.as_dict(private=False)["n"])
-    unsigned = id_token().rpartition(".")[0] + "."
-    deep = jws.serialize_compact({"alg": "RS256", "kid": "k"}, b'{"exp":' + b"[" * 20_000, KEY)
-    for token in (id_token(other), id_token(public, "HS256"), unsigned, deep, "", "a.b.c"):
-        with pytest.raises(NotSignedInError):
-            verify(token)
-    for keys in ({}, {"keys": True}, {"keys": [{"kty": "EC"}]}):
-        with pytest.raises(NotSignedInError):
-            verify(id_token(), keys)
+        {"token": lambda **claims: id_token(OTHER_KEY, **claims)},
+        {"token": lambda **claims: id_token(SYMMETRIC, "HS256", **claims), "metadata": UNSAFE},
+        {"token": unsigned, "metadata": UNSAFE},
+        {"token": lambda **claims: id_token(**claims).rpartition(".")[0] + "."},
+        {"token": deep},
+        {"token": lambda **_: ""},
+        {"token": lambda **_: "a.b.c"},
+        {"keys": {}},
+        {"keys": {"keys": True}},
+        {"keys": {"keys": [{"kty": "EC"}]}},
+        {"keys": [1]},
+    ],
+)
+def test_an_id_token_is_for_us_from_the_issuer_and_of_this_flow(answered, database, wrong):
+    assert answered(**wrong) == 401
+    assert users(database) == []
 
 
-def test_metadata_of_another_issuer_is_refused(monkeypatch):
-    monkeypatch.setattr(openid, "_answer", lambda _method, _url: OWN)
-
-    with pytest.raises(UnavailableError):
-        openid.Provider().addresses("https://q.example")
+@pytest.mark.parametrize("sound", [{}, {"aud": ["finishline", "other"], "azp": "finishline"}])
+def test_a_sound_id_token_signs_in(answered, sound):
+    assert answered(**sound) == 303
 
 
-def test_github_is_known_by_its_number(monkeypatch, settings):
+@pytest.mark.parametrize(
+    "metadata", [{"issuer": "https://q.example"}, {"issuer": None}, {"jwks_uri": None}]
+)
+def test_metadata_of_another_issuer_is_refused(answered, metadata):
+    assert answered(metadata=metadata) == 503
+
+
+@pytest.mark.parametrize("answer", [b"", b"<html>", b"[]", b"7"])
+def test_a_provider_that_answers_something_else_is_unavailable(client, monkeypatch, answer):
+    transport = httpx2.MockTransport(lambda _: httpx2.Response(200, content=answer))
+    monkeypatch.setitem(openid.CLIENT, "transport", transport)
+
+    assert client.get("/console/sign-in/with", follow_redirects=False).status_code == 503
+
+
+def test_github_is_known_by_its_number(settings, monkeypatch):
     asked = []
 
-    def answer(method, url, **options):
-        asked.append((url, options))
-        return {"access_token": "t"} if method == "POST" else {"id": 7, "login": "octo"}
+    def github(request):
+        asked.append(request)
+        known = {"id": 7, "login": "octo"} if request.method == "GET" else {"access_token": "t"}
+        return httpx2.Response(200, json=known | {"token_type": "bearer"})
 
-    monkeypatch.setattr(openid, "_answer", answer)
+    monkeypatch.setitem(openid.CLIENT, "transport", httpx2.MockTransport(github))
     of_github = settings.model_copy(update={"oidc_issuer": openid.GITHUB})
-
-    claims = openid.claims_of_code(openid.Provider(), of_github, openid.Flow("/"), "c", "http://x")
-
-    assert claims == {"iss": openid.GITHUB, "sub": "7", "preferred_username": "octo"}
-    assert asked[0][1]["data"]["code_verifier"]
-    assert asked[1][1]["headers"] == {"Authorization": "Bearer t"}
+    with TestClient(create_app(of_github, dispatch=False)) as client:
+        start = client.get("/console/sign-in/with", follow_redirects=False)
+        assert start.headers["location"].startswith("https://github.com/login/oauth/authorize?")
+        state = parse_qs(urlsplit(start.headers["location"]).query)["state"][0]
+        assert return_with(client, f"code=c&state={state}").status_code == 303
+        with services_of(client).database.read() as session:
+            user = session.scalars(select(User)).one()
+    assert (user.name, user.issuer, user.subject) == ("octo", openid.GITHUB, "7")
+    exchange, read = asked
+    assert (exchange.url.path, read.url) == ("/login/oauth/access_token", openid.GITHUB_USER)
+    assert parse_qs(exchange.content.decode())["code_verifier"]
+    assert read.headers["authorization"] == "Bearer t"
 
 
 @pytest.mark.parametrize(
