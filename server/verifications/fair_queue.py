@@ -70,7 +70,6 @@ class FairQueue:
         self._last = dict(turns.last)
         self._count = turns.count
         self._organisers_in_a_row = turns.organisers_in_a_row
-        self._gone: set[str] = set()
         self._waiting: dict[Sharer, list[tuple[tuple[datetime, str], Waiting]]] = {}
         # By lane, its sharers by (last turn, age of the oldest). An entry may be out of date.
         self._order: dict[str, list[tuple[int, tuple[datetime, str], Sharer]]] = {
@@ -86,12 +85,6 @@ class FairQueue:
         """Another attempt waits."""
         heapq.heappush(self._waiting.setdefault(one.sharer, []), (one.age, one))
         self._line_up(one.sharer)
-
-    def drop(self, one: Waiting) -> None:
-        """Remove a waiting attempt without counting a turn."""
-        self._gone.add(one.attempt_id)
-        if one.sharer in self._waiting:
-            self._line_up(one.sharer)
 
     def take(self) -> Waiting | None:
         """The next to start, which waits no longer; None if nothing does."""
@@ -111,8 +104,6 @@ class FairQueue:
 
     def _line_up(self, sharer: Sharer) -> None:
         ones = self._waiting[sharer]
-        while ones and ones[0][1].attempt_id in self._gone:
-            heapq.heappop(ones)
         if ones:
             heapq.heappush(
                 self._order[_lane(sharer)], (self._last.get(sharer, 0), ones[0][0], sharer)

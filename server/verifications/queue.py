@@ -1,7 +1,7 @@
 """The queue: place and expected start of each attempt, and why a verification waits."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 
@@ -13,62 +13,53 @@ from finishline.rules.text import count_text
 from server.base.database import utc_now
 from server.base.models import Verification, WorkerRow
 from server.base.viewer import ORGANISER, seeing
-from server.verifications.forecast import Expected, Place, Plan, Situation, read_plan, worker_there
+from server.verifications.forecast import Forecast, Lines, read_lines
 from server.verifications.holds import Pause, read_pause
 from server.verifications.work import (
-    AttemptWork,
+    Queued,
     attempts_by_id,
     existing_verifications,
     is_anything_embargoed,
-    running_attempts,
-    waiting_mark,
 )
 
 SHOWN_PER_CLASS = 100
 
 
 @dataclass(frozen=True)
-class Lines:
-    """Queue of a hardware class: its length, how many the viewer may not see, and a page."""
-
-    count: int = 0
-    hidden: int = 0
-    listed: list[QueuedView] = field(default_factory=list)
-
-
-NO_LINES = Lines()
-
-
-@dataclass(frozen=True)
 class _Look:
-    """Snapshot of all workers ever seen, of the living ones, and of the queue."""
+    """Snapshot of all workers ever seen, of the living ones, and of the queue.
 
-    now: datetime
+    `visible` are the verifications that the viewer may see, None where nothing is hidden.
+    """
+
     workers: Sequence[WorkerRow]
     alive: Sequence[WorkerRow]
-    situation: Situation
-    plan: Plan
+    pause: Pause | None
+    forecast: Forecast
+    lines: Lines
     visible: set[str] | None
 
-    @property
-    def busy(self) -> set[str]:
-        """Names of the living workers with an attempt."""
-        running = {attempt.worker for attempt in self.situation.running}
-        return {row.name for row in self.alive if row.name in running or row.state == "busy"}
+    def places(self, wanted: str | None) -> list[tuple[int, Queued]]:
+        """The attempts of a line that the viewer may see, with their places from 1."""
+        return [
+            (position, one)
+            for position, one in enumerate(self.lines.get(wanted, ()), start=1)
+            if self.visible is None or one.verification_id in self.visible
+        ]
 
 
 def read_queue(session: Session, *, alive_seconds: float, shown: int | None = None) -> QueueView:
     """Read the queue of every hardware class that has a worker or an attempt waiting."""
-    look = _look(session, alive_seconds)
-    lines = _lines(session, look, shown)
-    classes = {row.hardware_class for row in look.workers} | {name for name in lines if name}
+    now = utc_now()
+    look = _look(session, now, alive_seconds)
+    classes = {row.hardware_class for row in look.workers} | {name for name in look.lines if name}
     return QueueView(
-        as_of=look.now,
-        waiting=sum(len(line) for line in look.plan.lines.values()),
-        paused=look.situation.pause,
+        as_of=now,
+        waiting=sum(map(len, look.lines.values())),
+        paused=look.pause,
         classes=[
-            _class_view(one, lines.get(one, NO_LINES), look)
-            for one in (*sorted(classes), *([None] if None in lines else []))
+            _class_view(session, look, name, look.places(name), shown=shown)
+            for name in (*sorted(classes), *([None] if None in look.lines else []))
         ],
     )
 
@@ -80,105 +71,77 @@ def read_place(
 
     None if it does not wait. The viewer must be allowed to see it.
     """
-    look = _look(session, alive_seconds)
-    place = look.plan.by_verification.get(verification_id)
-    if place is None:
-        return None
-    wanted = place.attempt.wanted
-    listed = _listed(session, [place])
-    if not listed:
-        return None
-    line = look.plan.lines[wanted]
-    lines = Lines(len(line), len(line) - len(_seen(line, look.visible)), listed)
-    return _class_view(wanted, lines, look), listed[0]
+    look = _look(session, utc_now(), alive_seconds)
+    for wanted in look.lines:
+        places = look.places(wanted)
+        own = [place for place in places if place[1].verification_id == verification_id]
+        if own:
+            view = _class_view(session, look, wanted, places, listed=own)
+            return (view, view.waiting[0]) if view.waiting else None
+    return None
 
 
-def _look(session: Session, alive_seconds: float) -> _Look:
-    now = utc_now()
+def _look(session: Session, now: datetime, alive_seconds: float) -> _Look:
     workers = list(session.scalars(select(WorkerRow).order_by(WorkerRow.name)))
-    alive = _alive(workers, now - timedelta(seconds=alive_seconds))
+    since = now - timedelta(seconds=alive_seconds)
+    alive = [row for row in workers if row.last_seen_at >= since and row.state != "stopping"]
     # Every attempt has its place and its length; those hidden from the viewer are only counted.
     with seeing(session, ORGANISER):
-        situation = Situation(
-            waiting=waiting_mark(session),
-            workers=tuple(worker_there(row) for row in alive),
-            running=tuple(running_attempts(session)),
-            pause=read_pause(session),
-        )
-        plan = read_plan(session, situation, now)
-        hides = bool(plan.lines) and is_anything_embargoed(session)
+        pause, lines = read_pause(session), read_lines(session)
+        forecast = Forecast(session, alive, pause=pause, now=now)
+        hides = bool(lines) and is_anything_embargoed(session)
     visible = existing_verifications(session) if hides else None
-    return _Look(now, workers, alive, situation, plan, visible)
+    return _Look(workers, alive, pause, forecast, lines, visible)
 
 
-def _alive(workers: Sequence[WorkerRow], since: datetime) -> list[WorkerRow]:
-    return [row for row in workers if row.last_seen_at >= since and row.state != "stopping"]
-
-
-def _lines(session: Session, look: _Look, shown: int | None) -> dict[str | None, Lines]:
-    seen = {name: _seen(line, look.visible) for name, line in look.plan.lines.items()}
-    first = {name: line[:shown] for name, line in seen.items()}
-    listed = _listed(session, [place for line in first.values() for place in line])
-    by_id = {item.verification_id: item for item in listed}
-    return {
-        name: Lines(
-            count=len(line),
-            hidden=len(line) - len(seen[name]),
-            listed=[
-                by_id[place.attempt.verification_id]
-                for place in first[name]
-                if place.attempt.verification_id in by_id
-            ],
-        )
-        for name, line in look.plan.lines.items()
-    }
-
-
-def _seen(line: Sequence[Place], visible: set[str] | None) -> Sequence[Place]:
-    if visible is None:
-        return line
-    return [place for place in line if place.attempt.verification_id in visible]
-
-
-def _listed(session: Session, places: Sequence[Place]) -> list[QueuedView]:
-    """Views of some places; attempts that are gone meanwhile are left out."""
-    attempts = attempts_by_id(session, [place.attempt.turn.attempt_id for place in places])
-    return [
-        _queued(attempts[place.attempt.turn.attempt_id], place.expected, place.position)
-        for place in places
-        if place.attempt.turn.attempt_id in attempts
-    ]
-
-
-def _class_view(hardware_class: str | None, lines: Lines, look: _Look) -> ClassQueueView:
+def _class_view(
+    session: Session,
+    look: _Look,
+    wanted: str | None,
+    places: Sequence[tuple[int, Queued]],
+    *,
+    shown: int | None = None,
+    listed: Sequence[tuple[int, Queued]] | None = None,
+) -> ClassQueueView:
     """View of a class's queue; None stands for attempts of any class, so every worker counts."""
-    here = [row for row in look.alive if hardware_class in (None, row.hardware_class)]
+    here = [row for row in look.alive if wanted in (None, row.hardware_class)]
     fit = [row for row in here if not row.drift and not row.held and row.confirmed_at is not None]
-    busy = look.busy
-    seen = [
-        row.last_seen_at for row in look.workers if hardware_class in (None, row.hardware_class)
-    ]
+    seen = [row.last_seen_at for row in look.workers if wanted in (None, row.hardware_class)]
+    count = len(look.lines.get(wanted, ()))
     return ClassQueueView(
-        hardware_class=hardware_class,
+        hardware_class=wanted,
         workers=len(fit),
-        free=sum(row.name not in busy for row in fit),
+        free=sum(row.state != "busy" for row in fit),
         out=sum(row.drift is not None for row in here),
         last_seen_at=max(seen, default=None),
         held=sum(row.held is not None for row in here),
-        waiting_count=lines.count,
-        waiting=lines.listed,
-        under_embargo=lines.hidden,
+        waiting_count=count,
+        waiting=_listed(session, look, wanted, places[:shown] if listed is None else listed),
+        under_embargo=count - len(places),
     )
 
 
-def _queued(attempt: AttemptWork, expected: Expected, position: int) -> QueuedView:
-    return QueuedView.of(
-        attempt,
-        attempt=attempt.number,
-        position=position,
-        expected_start=expected.start,
-        why_unknown=expected.why_unknown,
-    )
+def _listed(
+    session: Session, look: _Look, wanted: str | None, places: Sequence[tuple[int, Queued]]
+) -> list[QueuedView]:
+    """Views of some places; attempts that are gone meanwhile are left out."""
+    attempts = attempts_by_id(session, [one.turn.attempt_id for _, one in places])
+    views = []
+    for position, one in places:
+        attempt, expected = (
+            attempts.get(one.turn.attempt_id),
+            look.forecast.expect(wanted, position),
+        )
+        if attempt is not None:
+            view = QueuedView.of(
+                attempt,
+                attempt=attempt.number,
+                position=position,
+                expected_start=expected.start,
+                why_unknown=expected.why_unknown,
+            )
+            views.append(view)
+    return views
 
 
 def alive_workers(session: Session, *, alive_seconds: float) -> list[WorkerRow]:

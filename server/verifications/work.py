@@ -20,20 +20,11 @@ from server.base.standing import OPEN
 from server.verifications.fair_queue import Waiting
 
 
-@dataclass(frozen=True)
-class Work:
-    """Benchmark and kind of an attempt: its length depends on them."""
-
-    benchmark: str
-    kind: str
-
-
 @dataclass(frozen=True, slots=True)
 class Queued:
     """A queued attempt and the hardware class it waits for, None for any."""
 
     turn: Waiting
-    work: Work
     wanted: str | None
     sent_to: str | None = None
     verification_id: str = ""
@@ -63,11 +54,6 @@ class AttemptWork:
     model: str | None
     by_organiser: bool
 
-    @property
-    def work(self) -> Work:
-        """Benchmark and kind, which decide its length."""
-        return Work(self.benchmark, self.kind)
-
 
 @dataclass(frozen=True, slots=True)
 class WaitingMark:
@@ -91,31 +77,24 @@ def waiting_attempts(session: Session) -> list[Queued]:
         select(
             Attempt.id,
             Attempt.verification_id,
-            BenchmarkDefinition.benchmark_id,
-            Verification.kind,
             Attempt.hardware_class,
             Attempt.sent_to,
             Attempt.submitter_id,
             Attempt.by_organiser,
             Attempt.asked_at,
         )
-        .select_from(Attempt)
-        .join(Verification, Verification.id == Attempt.verification_id)
-        .join(BenchmarkDefinition, BenchmarkDefinition.sha256 == Verification.benchmark_sha256)
         .where(Attempt.state == "queued")
         .order_by(Attempt.asked_at, Attempt.id)
     )
     return [
         Queued(
             Waiting(attempt_id, sharer, by_organiser, asked_at),
-            Work(benchmark, kind),
             wanted,
             sent_to,
             verification_id,
         )
         for (
-            attempt_id, verification_id, benchmark, kind, wanted, sent_to, sharer, by_organiser,
-            asked_at,
+            attempt_id, verification_id, wanted, sent_to, sharer, by_organiser, asked_at,
         ) in session.execute(query)
     ]  # fmt: skip
 
@@ -168,18 +147,17 @@ def runs_under_way(session: Session, attempt_ids: list[str]) -> dict[str, int]:
     return {row.attempt_id: int(row.event["run"]) for row in rows}
 
 
-def recent_seconds(session: Session) -> list[tuple[Work, str, float]]:
-    """Seconds of the latest successful attempts, with their work and hardware class."""
+def recent_seconds(session: Session) -> list[tuple[str, float]]:
+    """Hardware class and seconds of the latest successful attempts."""
     query = (
-        _attempts()
-        .add_columns(WorkerRow.hardware_class.label("ran_on"))
+        select(WorkerRow.hardware_class, Attempt.started_at, Attempt.ended_at)
         .join(WorkerRow, WorkerRow.name == Attempt.worker)
         .where(Attempt.state == "done", Attempt.ended_at.is_not(None))
         .order_by(Attempt.ended_at.desc())
         .limit(RECENT_ATTEMPTS)
     )
     return [
-        (Work(row.benchmark, row.kind), row.ran_on, (row.ended_at - row.started_at).total_seconds())
+        (row.hardware_class, (row.ended_at - row.started_at).total_seconds())
         for row in session.execute(query)
         if row.started_at is not None
     ]

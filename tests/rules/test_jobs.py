@@ -211,16 +211,6 @@ def test_another_attempt_of_the_same_age_waits_for_the_others_turn():
     assert queue.take() == waiting("alice", ALICE, 0)
 
 
-def test_what_is_dropped_does_not_start_and_takes_no_turn():
-    own = [waiting(f"alice-{number}", ALICE, number) for number in range(3)]
-    queue = FairQueue([*own, waiting("bob", BOB, 5), waiting("carol", CAROL, 6)])
-    queue.drop(own[0])
-    queue.drop(own[2])
-    queue.drop(waiting("carol", CAROL, 6))
-    queue.drop(waiting("olivia", OLIVIA, 0))  # Who waits for nothing here.
-    assert [queue.take() for _ in range(3)] == [own[1], waiting("bob", BOB, 5), None]
-
-
 @given(queues())
 def test_everything_starts_once_and_the_oldest_of_each_first(ones):
     order = fair_order(ones)

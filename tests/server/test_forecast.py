@@ -1,23 +1,19 @@
-"""The forecast of the queue: places, expected starts on a line of minutes, and their cache."""
+"""The forecast of the queue: places, expected starts, and their cache."""
 
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from sqlalchemy import insert, select
 
+from server.base.database import utc_now
 from server.base.models import Attempt, User, Verification
 from server.base.viewer import ORGANISER
 from server.verifications import forecast as plan
-from server.verifications.fair_queue import Turns, Waiting, fair_order
-from server.verifications.forecast import (
-    Taker,
-    busy_taker,
-    expected_starts,
-    typical_seconds,
-)
+from server.verifications.fair_queue import Waiting, fair_order
+from server.verifications.forecast import ALL_PAUSED, NO_WORKER, NOTHING_ENDED
 from server.verifications.queue import read_place, read_queue
-from server.verifications.work import Queued, Work, waiting_attempts
+from server.verifications.work import waiting_attempts
+from tests.support.workers import say_hello
 
 ALIVE_SECONDS = 60.0
 
@@ -109,85 +105,43 @@ def test_a_change_of_the_queue_is_seen_at_once(replay, waiting, client, olivia, 
     assert paused.status_code == 200, paused.text
     assert "new cooling" in client.get(f"/verifications/{last}").text
     assert "Place in the queue" not in client.get(f"/verifications/{first}").text
-    assert plans == [31, 30, 30]
+    assert plans == [31, 30]
 
 
-NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
-REPLAY = Work("digits", "replay")
-TEN_MINUTES = {(REPLAY, "cpu"): 600.0, (REPLAY, "gpu"): 60.0}
+def test_starts_share_what_ended_lately(replay, waiting, client, database, walter):
+    say_hello(client, walter)
+    with database.write() as session:
+        for took, name in zip((60, 300, 600), ("a", "b", "c"), strict=True):
+            ended = utc_now()
+            done = {"state": "done", "worker": "walter-1", "ended_at": ended}
+            done |= {"started_at": ended - timedelta(seconds=took)}
+            like = waiting[replay.verification_id]
+            columns = {c.key: getattr(like, c.key) for c in Attempt.__table__.c}
+            session.execute(insert(Attempt), columns | {"id": name, "number": 10 + took} | done)
+
+    def starts():
+        (line,) = client.get("/api/v1/queue").json()["classes"]
+        now = datetime.fromisoformat(client.get("/api/v1/queue").json()["as_of"])
+        found = [datetime.fromisoformat(one["expected_start"]) for one in line["waiting"]]
+        return [round((each - now).total_seconds() / 60) for each in found[:4]]
+
+    assert starts() == [0, 5, 10, 15]
+    say_hello(client, walter, state="busy")
+    assert starts() == [5, 10, 15, 20]
+    say_hello(client, walter, worker="walter-2")
+    assert starts()[:3] == [0, 2, 5]
 
 
-def minutes(count):
-    return NOON + timedelta(minutes=count)
+def test_unknown_start_says_why(waiting, client, walter, olivia):
+    def reason(place):
+        (line,) = client.get("/api/v1/queue").json()["classes"]
+        return line["waiting"][place]["why_unknown"]
 
-
-def test_an_attempt_takes_the_median_of_those_before_it():
-    ended = [(REPLAY, "cpu", took) for took in (10.0, 100.0, 12.0)] + [(REPLAY, "gpu", 3.0)]
-    assert typical_seconds(ended) == {(REPLAY, "cpu"): 12.0, (REPLAY, "gpu"): 3.0}
-
-
-def queued(*wants, whose=1):
-    """What waits for each class, the oldest first."""
-    return [
-        Queued(Waiting(f"{whose}-{number}", whose, False, minutes(number)), work, wanted)
-        for number, (work, wanted) in enumerate(wants)
-    ]
-
-
-def foretell(waiting, takers, turns=None):
-    """The names of what waits, in the order it starts, and when."""
-    present = {taker.hardware_class for taker in takers}
-
-    def may_take(hardware_class, wanted):
-        return wanted in (None, hardware_class) or wanted not in present
-
-    placed = expected_starts(
-        waiting, takers, TEN_MINUTES, turns=turns or {}, may_take=may_take, now=NOON
+    assert reason(0) == NO_WORKER
+    say_hello(client, walter)
+    assert (reason(0), reason(1)) == (None, NOTHING_ENDED)
+    paused = client.post(
+        "/api/v1/workers/walter-1/pause", json={"reason": "dust"}, headers=olivia.headers
     )
-    return [(one.turn.attempt_id, expected) for one, expected in placed]
-
-
-def test_each_starts_on_whichever_worker_of_its_class_is_free_first():
-    busy = busy_taker(Taker("b", "cpu", NOON), REPLAY, since=minutes(-4), typical=TEN_MINUTES)
-    late = busy_taker(Taker("b", "cpu", NOON), REPLAY, since=minutes(-30), typical=TEN_MINUTES)
-    assert late.free_at == NOON  # What takes longer than usual may end at any moment.
-    takers = [Taker("a", "cpu", NOON), busy, Taker("g", "gpu", NOON)]
-    starts = foretell(queued(*[(REPLAY, "cpu")] * 4), takers)
-    # a takes the first, b is free at minute 6, a again at 10, b again at 16.
-    assert [each.start for _, each in starts] == [NOON, minutes(6), minutes(10), minutes(16)]
-
-
-def test_submitters_take_turns_and_who_had_one_waits():
-    waiting = [*queued(*[(REPLAY, "cpu")] * 3), *queued((REPLAY, "cpu"), whose=2)]
-    starts = foretell(waiting, [Taker("a", "cpu", NOON)])
-    assert [name for name, _ in starts] == ["1-0", "2-0", "1-1", "1-2"]
-    turns = {"cpu": Turns(last={(False, 1): 1}, count=1)}
-    starts = foretell(waiting, [Taker("a", "cpu", NOON)], turns)
-    assert [name for name, _ in starts] == ["2-0", "1-0", "1-1", "1-2"]
-    assert [each.start for _, each in starts] == [minutes(10 * place) for place in range(4)]
-
-
-def test_what_was_sent_has_had_its_turn_and_goes_first():
-    waiting = queued(*[(REPLAY, "cpu")] * 3)
-    waiting[2] = replace(waiting[2], sent_to="a")
-    starts = foretell(waiting, [Taker("a", "cpu", NOON)])
-    assert [name for name, _ in starts] == ["1-2", "1-0", "1-1"]
-
-
-def test_what_no_worker_of_its_class_can_take_goes_to_any():
-    takers = [Taker("g", "gpu", minutes(2))]
-    starts = foretell(queued((REPLAY, "tpu"), (REPLAY, None)), takers)
-    assert [each.start for _, each in starts] == [minutes(2), minutes(3)]
-
-
-def test_what_nobody_can_know_is_unknown_and_says_why():
-    duel = Work("digits", "duel")
-    first, second = foretell(queued((duel, "cpu"), (REPLAY, "cpu")), [Taker("a", "cpu", NOON)])
-    assert first[1].start == NOON
-    assert second[1].start is None
-    assert "no head-to-head of digits on cpu has ended yet" in (second[1].why_unknown or "")
-    ((_, alone),) = foretell(queued((REPLAY, "cpu")), [])
-    assert (alone.start, alone.why_unknown) == (
-        None,
-        "no worker that could take it is connected",
-    )
+    assert paused.status_code == 200, paused.text
+    assert reason(0) == ALL_PAUSED

@@ -33,7 +33,7 @@ def test_what_waits_has_its_place_and_an_expected_start(
     (item,) = one["waiting"]
     assert (item["verification_id"], item["position"], item["attempt"]) == (second, 1, 1)
     assert item["expected_start"] is None
-    assert "no replay of digits on cpu-test has ended yet" in item["why_unknown"]
+    assert "nothing has ended there yet" in item["why_unknown"]
 
     third = ask_another()
     replay.report(first, make_report(replay.seeds()))
