@@ -21,7 +21,7 @@ from server.base.database import state_of, utc_now
 from server.base.errors import ConflictError, no_such
 from server.base.models import PriceRow, Submission
 from server.benchmarks.views import PriceCreate, PriceEntry, PriceQuery, entry_of, price_view
-from server.people.audit import Subject, record
+from server.people.audit import Subject, record, record_new, set_columns
 from server.people.dependencies import Caller
 from web.names import accelerator_of_system
 
@@ -189,15 +189,7 @@ def add_price(session: Session, caller: Caller, wanted: PriceCreate) -> PriceRow
         raise ConflictError(f"This price is already in the price book, as number {known}.")
     row = _add(session, caller, wanted)
     raise_all_board_versions(session)
-    record(
-        session,
-        caller,
-        "price.add",
-        Subject("price", str(row.id)),
-        reason=wanted.note,
-        before=None,
-        after=_logged(row),
-    )
+    record_new(session, caller, "price.add", row, reason=wanted.note)
     return row
 
 
@@ -221,7 +213,7 @@ def import_prices(
             Subject("price", f"{added[0].id}-{added[-1].id}"),
             reason=None,
             before=None,
-            after={"prices": {str(row.id): _logged(row) for row in added}},
+            after={"prices": {str(row.id): set_columns(row) for row in added}},
         )
     return added, len(wanted) - len(added)
 
@@ -247,20 +239,6 @@ def _require_standing(session: Session, price_id: int) -> None:
 def _the_same(session: Session, wanted: PriceCreate) -> int | None:
     columns = (getattr(PriceRow, name) == value for name, value in wanted.model_dump().items())
     return session.scalar(select(PriceRow.id).where(*columns).limit(1))
-
-
-def _logged(row: PriceRow) -> dict[str, Any]:
-    return {
-        "provider": row.provider,
-        "instance": row.instance,
-        "region": row.region,
-        "pricing": row.pricing,
-        "usd_per_hour": row.usd_per_hour,
-        "effective_on": row.effective_on,
-        "source_url": row.source_url,
-        "supersedes": row.supersedes,
-        "hardware_class": row.hardware_class,
-    }
 
 
 NO_PRICES = PriceBook(())

@@ -28,7 +28,7 @@ from server.base.database import Database, insert_missing, utc_now
 from server.base.errors import ConflictError, ContentError, NotSignedInError, no_such
 from server.base.models import Organisation, PublishedResult, Token, User
 from server.base.request_context import SignedIn
-from server.people.audit import Actor, Subject, record
+from server.people.audit import Actor, record_new
 from server.people.names import fault_in, skeletons
 
 log = logging.getLogger(__name__)
@@ -325,39 +325,5 @@ def record_new_token(
     session: Session, actor: Actor, token: Token, *, new_user: bool = False
 ) -> None:
     """Write to the audit log that a token was made; its secret is not in it."""
-    after = logged(token) | ({"new_user": True} if new_user else {})
-    _record(session, actor, "token.create", token, before=None, after=after)
-
-
-def record_revocation(
-    session: Session, actor: Actor, token: Token, *, at: datetime, named: int
-) -> None:
-    """Revoke a token and write it to the audit log, with the token that was named for it."""
-    before = logged(token)
-    token.revoked_at = at
-    after = logged(token) | ({"revoked_with": named} if token.id != named else {})
-    _record(session, actor, "token.revoke", token, before=before, after=after)
-
-
-def _record(
-    session: Session,
-    actor: Actor,
-    action: str,
-    token: Token,
-    *,
-    before: dict[str, Any] | None,
-    after: dict[str, Any],
-) -> None:
-    subject = Subject("token", str(token.id))
-    record(session, actor, action, subject, reason=None, before=before, after=after)
-
-
-def logged(token: Token) -> dict[str, Any]:
-    """Fields of a token in the audit log."""
-    return {
-        "user": token.user.name,
-        "role": token.role,
-        "label": token.label,
-        "expires_at": token.expires_at,
-        "revoked_at": token.revoked_at,
-    }
+    more: dict[str, Any] = {"new_user": True} if new_user else {}
+    record_new(session, actor, "token.create", token, user=token.user.name, **more)

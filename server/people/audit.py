@@ -8,13 +8,13 @@ from typing import Any, Protocol
 
 import orjson
 from pydantic import BaseModel, Field
-from sqlalchemy import select, text, update
+from sqlalchemy import inspect, select, text, update
 from sqlalchemy.orm import Session
 
 from finishline.rules.proof.hash_chain import FIRST_PREVIOUS, HASHED, Head, record_sha256
 from server.base.database import moment_text, utc_now
 from server.base.events import AuditDayEnded, emit
-from server.base.models import AuditRecord
+from server.base.models import AuditRecord, Base, User
 
 Values = dict[str, Any]
 TRIGGER = "audit_log_refuses"
@@ -87,6 +87,84 @@ def record(
     session.flush()
     _tell_day_end(session, head, row["at"])
     return written
+
+
+# Columns whose values the log, which is never deleted, does not learn: only that there is one.
+PRIVATE = frozenset({"email", "issuer", "subject"})
+NOT_LOGGED = frozenset(
+    {"id", "created_at", "last_used_at", "token_sha256", "code_sha256", "session_number"}
+)
+
+
+@contextmanager
+def audited(
+    session: Session,
+    actor: Actor,
+    action: str,
+    row: Base,
+    *,
+    reason: str | None = None,
+    **more: Any,
+) -> Iterator[None]:
+    """Record the columns of a row that the block changes; without a change nothing.
+
+    `more` is added to the record's `after`.
+    """
+    session.flush()
+    before = _columns(row)
+    yield
+    session.flush()
+    after = _columns(row)
+    names = [name for name, value in after.items() if value != before[name]]
+    if names:
+        kept, fresh = (_shown({name: each[name] for name in names}) for each in (before, after))
+        record(
+            session, actor, action, subject_of(row), reason=reason, before=kept, after=fresh | more
+        )
+
+
+def record_new(
+    session: Session,
+    actor: Actor,
+    action: str,
+    row: Base,
+    *,
+    reason: str | None = None,
+    **more: Any,
+) -> None:
+    """Record a row just made, with the columns that are set."""
+    session.flush()
+    record(
+        session, actor, action, subject_of(row),
+        reason=reason, before=None, after=set_columns(row) | more,
+    )  # fmt: skip
+
+
+def subject_of(row: Base) -> Subject:
+    """The subject of a record about a row: users by name, others by key."""
+    key = (
+        row.name
+        if isinstance(row, User)
+        else "/".join(map(str, inspect(row).mapper.primary_key_from_instance(row)))
+    )
+    return Subject(row.__tablename__.removesuffix("s"), str(key))
+
+
+def set_columns(row: Base) -> Values:
+    """The columns of a row that are set, as the log has them."""
+    return _shown({name: value for name, value in _columns(row).items() if value is not None})
+
+
+def _columns(row: Base) -> Values:
+    names = (each.key for each in inspect(type(row)).column_attrs)
+    return {name: getattr(row, name) for name in names if name not in NOT_LOGGED}
+
+
+def _shown(values: Values) -> Values:
+    return {
+        f"has_{name}" if name in PRIVATE else name: value is not None if name in PRIVATE else value
+        for name, value in values.items()
+    }
 
 
 def _tell_day_end(session: Session, head: Head, now: datetime) -> None:

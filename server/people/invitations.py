@@ -4,7 +4,7 @@ import hmac
 import re
 import secrets
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel
 from sqlalchemy import select
@@ -30,7 +30,7 @@ from server.people.accounts import (
     record_new_token,
     require_new_name,
 )
-from server.people.audit import Subject, record
+from server.people.audit import audited, record_new
 from server.people.dependencies import Caller, caller_of
 from server.people.token_issue import may_give
 from server.people.users import find_organisation, set_display_name
@@ -88,8 +88,7 @@ def make_invitation(
         created_at=utc_now(),
     )
     session.add(made)
-    session.flush()
-    _record(session, caller, "invitation.create", made, before=None, after=_logged(made))
+    record_new(session, caller, "invitation.create", made)
     return made, f"{made.id}-{secret}"
 
 
@@ -146,9 +145,8 @@ def revoke_invitation(session: Session, caller: Caller, invitation_id: int) -> I
     if found is None or (found.made_by != caller.user_id and not caller.is_admin):
         raise no_such("invitation", invitation_id, of="You have no")
     if found.revoked_at is None:
-        found.revoked_at = utc_now()
-        after = {"revoked_at": found.revoked_at}
-        _record(session, caller, "invitation.revoke", found, before=None, after=after)
+        with audited(session, caller, "invitation.revoke", found):
+            found.revoked_at = utc_now()
     return found
 
 
@@ -208,7 +206,6 @@ def join(session: Session, code: str, wanted: Joining, *, source: str) -> NewTok
     session.add(user)
     session.flush()
     set_display_name(session, user, wanted.display_name)
-    found.uses += 1
     made = add_token(
         session,
         user,
@@ -218,8 +215,8 @@ def join(session: Session, code: str, wanted: Joining, *, source: str) -> NewTok
         made_with=found.made_with,
     )
     joined = caller_of(holder_of(made.token), source=source)
-    after = {"user": user.name, "role": user.role, "uses": found.uses}
-    _record(session, joined, "invitation.use", found, before=None, after=after)
+    with audited(session, joined, "invitation.use", found, user=user.name, role=user.role):
+        found.uses += 1
     record_new_token(session, joined, made.token, new_user=True)
     return made
 
@@ -242,21 +239,3 @@ def invitation_view(found: Invitation) -> InvitationView:
         made_by=found.maker.name,
         state=state_of(found),
     )
-
-
-def _logged(found: Invitation) -> dict[str, Any]:
-    names = ("role", "uses_allowed", "expires_at", "mail_domain", "organisation_id", "known")
-    return {name: getattr(found, name) for name in names}
-
-
-def _record(
-    session: Session,
-    actor: Caller,
-    action: str,
-    found: Invitation,
-    *,
-    before: dict[str, Any] | None,
-    after: dict[str, Any],
-) -> None:
-    subject = Subject("invitation", str(found.id))
-    record(session, actor, action, subject, reason=None, before=before, after=after)

@@ -1,6 +1,7 @@
 """Make, list and revoke tokens, with their lineage."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
 from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session
@@ -23,10 +24,9 @@ from server.people.accounts import (
     is_within,
     may_hold,
     record_new_token,
-    record_revocation,
     require_room,
 )
-from server.people.audit import Actor
+from server.people.audit import Actor, audited
 from server.people.dependencies import Caller
 from server.people.views import OwnTokenCreate, TokenCreate
 
@@ -49,7 +49,9 @@ def revoke_line(session: Session, actor: Actor, token_id: int) -> list[int]:
     ended = list(session.scalars(living))
     now = utc_now()
     for token in ended:
-        record_revocation(session, actor, token, at=now, named=token_id)
+        more: dict[str, Any] = {"revoked_with": token_id} if token.id != token_id else {}
+        with audited(session, actor, "token.revoke", token, user=token.user.name, **more):
+            token.revoked_at = now
     session.execute(
         update(Invitation)
         .where(Invitation.made_with.in_(ids), Invitation.revoked_at.is_(None))

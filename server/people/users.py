@@ -16,7 +16,7 @@ from server.base.errors import (
 )
 from server.base.models import Organisation, Submission, Token, User
 from server.people.accounts import require_new_name, require_person
-from server.people.audit import Subject, record
+from server.people.audit import audited, record_new
 from server.people.dependencies import Caller
 from server.people.views import OrganisationView, UserChange, UserCreate, UserView
 
@@ -128,7 +128,7 @@ def create_user(session: Session, caller: Caller, wanted: UserCreate) -> User:
     session.add(user)
     session.flush()
     set_display_name(session, user, wanted.display_name)
-    _record(session, caller, "user.create", user, before=None)
+    record_new(session, caller, "user.create", user)
     return user
 
 
@@ -152,10 +152,8 @@ def set_display_name(session: Session, user: User, display_name: str | None) -> 
 def change_me(session: Session, caller: Caller, display_name: str | None) -> None:
     """Change the caller's own display name. Raises ContentError, ConflictError."""
     user = session.get_one(User, caller.user_id)
-    before = _logged(user)
-    set_display_name(session, user, display_name)
-    if _logged(user) != before:
-        _record(session, caller, "user.update", user, before=before)
+    with audited(session, caller, "user.update", user):
+        set_display_name(session, user, display_name)
 
 
 def change_user(session: Session, caller: Caller, name: str, change: UserChange) -> User:
@@ -171,23 +169,20 @@ def change_user(session: Session, caller: Caller, name: str, change: UserChange)
             "Nothing to change. Give display_name, role, organisation, email or disabled."
         )
     _refuse_locking_oneself_out(caller, user, asked)
-    before, email = _logged(user), user.email
-    if "display_name" in asked:
-        set_display_name(session, user, change.display_name)
-    if "role" in asked:
-        user.role = change.role
-    if "organisation" in asked:
-        user.organisation_id = _organisation(session, change.organisation)
-    if "email" in asked:
-        user.email = change.email
-    if "disabled" in asked and change.disabled != (user.disabled_at is not None):
-        user.disabled_at = utc_now() if change.disabled else None
-    session.flush()
+    with audited(session, caller, "user.update", user):
+        if "display_name" in asked:
+            set_display_name(session, user, change.display_name)
+        if "role" in asked and change.role != user.role:
+            user.role = change.role
+            user.end_sessions()
+        if "organisation" in asked:
+            user.organisation_id = _organisation(session, change.organisation)
+        if "email" in asked:
+            user.email = change.email
+        if "disabled" in asked and change.disabled != (user.disabled_at is not None):
+            user.disabled_at = utc_now() if change.disabled else None
+            user.end_sessions()
     session.refresh(user)
-    if user.role != before["role"] or user.disabled_at is not None:
-        user.end_sessions()
-    if _logged(user) != before or user.email != email:
-        _record(session, caller, "user.update", user, before=before)
     return user
 
 
@@ -196,13 +191,9 @@ def change_known(session: Session, caller: Caller, name: str, *, known: bool) ->
     user = find_person(session, name)
     if known == (user.known_at is not None):
         return user
-    before = {"known_at": user.known_at}
-    user.known_at = utc_now() if known else None
     action = "user.approve" if known else "user.disapprove"
-    after = {"known_at": user.known_at}
-    record(
-        session, caller, action, Subject("user", user.name), reason=None, before=before, after=after
-    )
+    with audited(session, caller, action, user):
+        user.known_at = utc_now() if known else None
     return user
 
 
@@ -211,12 +202,7 @@ def create_organisation(session: Session, caller: Caller, name: str) -> Organisa
     require_new_name(session, name)
     made = Organisation(name=name, created_at=utc_now())
     session.add(made)
-    session.flush()
-    subject = Subject("organisation", str(made.id))
-    record(
-        session, caller, "organisation.create", subject,
-        reason=None, before=None, after={"name": name},
-    )  # fmt: skip
+    record_new(session, caller, "organisation.create", made)
     return made
 
 
@@ -228,21 +214,3 @@ def _refuse_locking_oneself_out(caller: Caller, user: User, asked: dict[str, obj
     lowers = asked.get("role", user.role) != user.role or asked.get("disabled")
     if user.id == caller.user_id and lowers:
         raise ConflictError("Only another admin can change your own role and account.")
-
-
-def _record(
-    session: Session, caller: Caller, action: str, user: User, *, before: dict[str, Any] | None
-) -> None:
-    subject = Subject("user", user.name)
-    record(session, caller, action, subject, reason=None, before=before, after=_logged(user))
-
-
-def _logged(user: User) -> dict[str, Any]:
-    """Fields of a user in the audit log: not the e-mail, since the log is never deleted."""
-    return {
-        "display_name": user.display_name,
-        "role": user.role,
-        "organisation": user.organisation.name if user.organisation is not None else None,
-        "has_email": user.email is not None,
-        "disabled_at": user.disabled_at,
-    }

@@ -88,12 +88,15 @@ def test_own_tokens_are_ended_by_their_owner_alone_and_each_change_is_logged(
     assert client.get(ME, headers=headers_of(made)).status_code == 401
 
     records = client.get("/api/v1/audit", headers=olivia.headers).json()["records"]
-    told = [(r["action"], r["subject_id"], r["actor"], r["after"]["label"]) for r in records]
+    told = [(r["action"], r["subject_id"], r["actor"], r["after"]["user"]) for r in records]
     assert told == [
-        ("token.revoke", str(number), "alice", "old laptop"),
-        ("token.create", str(number), "alice", "old laptop"),
+        ("token.revoke", str(number), "alice", "alice"),
+        ("token.create", str(number), "alice", "alice"),
     ]
-    assert records[0]["before"]["revoked_at"] is None
+    assert records[0]["before"] == {"revoked_at": None}
+    assert records[1]["after"] == {
+        "user_id": 1, "user": "alice", "role": "submitter", "label": "old laptop", "made_with": 1,
+    }  # fmt: skip
     assert made.json()["token"] not in str(records)
 
 
