@@ -19,7 +19,7 @@ from server.base.models import Submission, Verification
 from server.base.models.visibility import may_see
 from server.base.request_context import note
 from server.base.services import ServicesDep
-from server.base.standing import OPEN, find_verification, standing
+from server.base.standing import OPEN, standing
 from server.benchmarks.prices import BookCosts
 from server.benchmarks.queries import definition
 from server.people.audit import Subject, record
@@ -54,7 +54,7 @@ def withdraw(session: Session, caller: Caller, submission_id: str, reason: str) 
     raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
     emit(session, SubmissionWithdrawn(submission, cancelled))
     after = _logged(submission) | {
-        "cancelled": [name for name in cancelled if _is_cancelled(session, name)],
+        "cancelled": list(cancelled),
         "consequence": f"the row, {evidence_words(standing(submission))}, leaves the board; "
         "its measured runs stay",
     }
@@ -110,10 +110,6 @@ def _open_verifications(session: Session, submission_id: str) -> Sequence[str]:
     ends = ((Verification.state == "queued") & Verification.checks_id.is_(None)) | stops
     query = select(Verification.id).where(about, Verification.state.in_(OPEN), ends)
     return session.scalars(query.order_by(Verification.id)).all()
-
-
-def _is_cancelled(session: Session, verification_id: str) -> bool:
-    return find_verification(session, verification_id).state == "cancelled"
 
 
 def _logged(submission: Submission) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from server.verifications.free_workers import able_to_train, read_free_workers
 from server.verifications.jobs import why_over_limit
 from server.verifications.outcomes import NO_SECOND_WORKER
 from server.verifications.queries import find_attempt
-from server.verifications.reports import as_followed, pause_after, retry_or_give_up
+from server.verifications.reports import as_followed, retry_or_give_up
 from server.verifications.states import StateError, end_open, move
 
 LINES = 20
@@ -78,7 +78,6 @@ def expire_leases(database: Database, *, now: datetime | None = None) -> int:
         log.warning("%s", failure.message, extra=_ids(attempt))
         _announce_lost(session, attempt, why=failure.message)
         retry_or_give_up(session, attempt, failure)
-        pause_after(session, attempt, failure)
 
     return _end_each(database, _ids_of(database, silent), lose)
 

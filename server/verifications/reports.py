@@ -67,7 +67,8 @@ def finish_attempt(
     if attempt.state in ("done", "failed"):
         return attempt
     _require_own_name_in(session, attempt, report)
-    failure, refused = report.failure or _infrastructure_failure(report), None
+    died, refused = _infrastructure_run(report), None
+    failure = report.failure or (None if died is None else died.failure)
     if failure is None:
         check_report(
             report,
@@ -78,7 +79,12 @@ def finish_attempt(
         posted = posted_events(session, attempt)
         refused = why_refused(session, attempt, report, posted, slack_seconds=clock_slack_seconds)
         if refused is not None:
-            failure = _refusal(refused)
+            failure = Failure(
+                kind="infrastructure",
+                code=REFUSED,
+                message=f"the report was refused: {refused}",
+                next_step="nothing to do: another attempt is queued",
+            )
         elif _is_trained_again(attempt, report):
             failure = DISTURBED
     if failure is not None:
@@ -94,7 +100,6 @@ def finish_attempt(
     )
     if failure is not None:
         retry_or_give_up(session, attempt, failure)
-        pause_after(session, attempt, failure)
     else:
         keep_openings(verification, report)
         end_with_report(session, verification, report)
@@ -111,15 +116,6 @@ def require_believed(attempt: Attempt) -> None:
     failure = attempt.failure or {}
     if failure.get("code") == REFUSED:
         raise ContentError(f"{failure['message']}. The attempt has failed and is retried.")
-
-
-def _refusal(why: str) -> Failure:
-    return Failure(
-        kind="infrastructure",
-        code=REFUSED,
-        message=f"the report was refused: {why}",
-        next_step="nothing to do: another attempt is queued",
-    )
 
 
 def _is_trained_again(attempt: Attempt, report: ReplayReport) -> bool:
@@ -165,8 +161,13 @@ def _failed(attempt: Attempt) -> int:
 
 
 def retry_or_give_up(session: Session, attempt: Attempt, failure: Failure) -> None:
-    """Queue the next attempt after an infrastructure failure, or end the verification."""
+    """Queue the next attempt after an infrastructure failure, or end the verification.
+
+    Its owner's workers are paused if too many of their attempts failed.
+    """
     verification, is_spent = attempt.verification, _is_spent(attempt, failure)
+    if failure.kind == "infrastructure" and attempt.worker is not None:
+        pause_failing(session, attempt.worker)
     if failure.kind == "infrastructure" and not is_spent:
         queue_attempt(session, verification, "retry")
         return
@@ -184,22 +185,9 @@ def retry_or_give_up(session: Session, attempt: Attempt, failure: Failure) -> No
     )
 
 
-def pause_after(session: Session, attempt: Attempt, failure: Failure) -> None:
-    """Pause the workers of an attempt's owner if too many failed; last, as for the audit log."""
-    if failure.kind == "infrastructure" and attempt.worker is not None:
-        pause_failing(session, attempt.worker)
-
-
-def _infrastructure_failure(report: ReplayReport) -> Failure | None:
-    run = _infrastructure_run(report)
-    return None if run is None else run.failure
-
-
 def _infrastructure_run(report: ReplayReport) -> ReplayRun | None:
-    for run in report.runs:
-        if run.failure is not None and run.failure.kind == "infrastructure":
-            return run
-    return None
+    died = (run for run in report.runs if run.failure and run.failure.kind == "infrastructure")
+    return next(died, None)
 
 
 def _log_tail(report: ReplayReport) -> str | None:

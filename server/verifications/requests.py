@@ -57,10 +57,14 @@ def request_verification(
     reason: str | None,
     purpose: Purpose = REPLAY,
     wishes: Mapping[str, Any] | None = None,
+    reserved: float | None = None,
 ) -> Verification:
-    """Plan and seal a job about one submission, and queue its first attempt."""
-    # Read again: it may have been scored under another definition meanwhile.
-    refresh_to_check(session, submission)
+    """Plan and seal a job about one submission, and queue its first attempt.
+
+    `reserved` are the seconds of accelerators that are on the quota of who asks.
+    """
+    if submission.withdrawn_at is not None:
+        raise ConflictError(f"Submission {submission.id} is withdrawn and cannot be verified.")
     if submission.duplicate_of is not None:
         raise ConflictError(
             f"Submission {submission.id} is a duplicate of {submission.duplicate_of}. Request it "
@@ -87,7 +91,9 @@ def request_verification(
         raise ConflictError(f"Submission {submission.id} {purpose.unable}: {unable}.")
     if unable is not None:
         raise ContentError(f"Submission {submission.id} {purpose.unable}: {unable}.")
-    return queue_job(session, order)
+    verification = queue_job(session, order)
+    verification.gpu_seconds_reserved = reserved
+    return verification
 
 
 def verify_by_policy(session: Session, event: VerificationWanted) -> None:
@@ -95,16 +101,15 @@ def verify_by_policy(session: Session, event: VerificationWanted) -> None:
 
     A claim in a precision that nobody has calibrated yet waits for somebody to ask for it.
     """
-    if is_uncalibrated(session, event.submission):
-        return
-    verification = request_verification(
-        session,
-        event.submission,
-        requested_by=event.requested_by,
-        reason="by policy",
-        purpose=PURPOSES[kind_that_checks(event.submission)],
-    )
-    verification.gpu_seconds_reserved = event.reserved
+    if not is_uncalibrated(session, event.submission):
+        request_verification(
+            session,
+            event.submission,
+            requested_by=event.requested_by,
+            reason="by policy",
+            purpose=PURPOSES[kind_that_checks(event.submission)],
+            reserved=event.reserved,
+        )
 
 
 def measure_original(session: Session, event: OriginalReplaced) -> None:
@@ -117,33 +122,20 @@ def measure_original(session: Session, event: OriginalReplaced) -> None:
     charged = [each.gpu_seconds_reserved or 0.0 for each in event.original.verifications]
     # Where nothing can train it any more, it stays as it is claimed.
     with suppress(ServerError):
-        verification = request_verification(
+        request_verification(
             session,
             submission,
             requested_by=submission.user_id,
             reason="in place of the original",
             purpose=PURPOSES[kind_that_checks(submission)],
+            reserved=max(charged, default=0.0) or None,
         )
-        verification.gpu_seconds_reserved = max(charged, default=0.0) or None
 
 
 def end_withdrawn(session: Session, event: SubmissionWithdrawn) -> None:
-    """Cancel the verifications that a withdrawal ends.
-
-    A replay that has started goes on: its measured runs count.
-    """
+    """Cancel the verifications that a withdrawal ends."""
     for verification_id in event.verifications:
-        verification = find_verification(session, verification_id)
-        stops = verification.state == "queued" or verification.kind == DUEL.name
-        if verification.state in OPEN and stops:
-            move(session, verification, "cancel")
-
-
-def refresh_to_check(session: Session, submission: Submission) -> None:
-    """Lock and refresh a submission before it is verified."""
-    session.refresh(submission, ["status", "benchmark_sha256", "withdrawn_at", "duplicate_of"])
-    if submission.withdrawn_at is not None:
-        raise ConflictError(f"Submission {submission.id} is withdrawn and cannot be verified.")
+        move(session, find_verification(session, verification_id), "cancel")
 
 
 def _may_be_asked_for(name: str) -> str:
@@ -169,48 +161,6 @@ class VerificationCreate(Body):
     kind: AskedFor = "replay"
     reason: str | None = Field(default=None, max_length=2000)
     repeats: Annotated[int, Field(ge=FEWEST_REPEATS, le=MOST_REPEATS), NO_FLAG] = USUAL_REPEATS
-
-
-def ask_for_verification(
-    session: Session, caller: Caller, submission_id: str, wanted: VerificationCreate
-) -> Verification:
-    """Request a job about a submission. Written to the audit log."""
-    submission = find_submission(session, submission_id)
-    if wanted.kind == ABLATION.name:
-        _require_public_source(submission)
-    verification = request_verification(
-        session,
-        submission,
-        requested_by=caller.user_id,
-        reason=wanted.reason,
-        purpose=PURPOSES[wanted.kind],
-        wishes=_wishes(wanted),
-    )
-    record(
-        session,
-        caller,
-        "verification.request",
-        Subject("submission", submission_id),
-        reason=verification.reason,
-        before=None,
-        after={"verification": verification.id, "seal": verification.seal},
-    )
-    session.refresh(verification)
-    return verification
-
-
-def _require_public_source(submission: Submission) -> None:
-    """Raise ConflictError for a package whose factors nobody may read yet: the runs name them."""
-    package = submission.trained_package
-    if package is not None and not is_source_public(package):
-        raise ConflictError(
-            "The runs of an ablation name the factors, and this source is not public yet.",
-            hint="Ask for them after the first verdict, which publishes it.",
-        )
-
-
-def _wishes(wanted: VerificationCreate) -> dict[str, int]:
-    return {REPEATS: wanted.repeats}
 
 
 def cancel(session: Session, caller: Caller, verification_id: str) -> Verification:
@@ -249,39 +199,54 @@ def ask_as_caller(
     submission_id: str,
     wanted: VerificationCreate,
 ) -> Verification:
-    """Request a verification: of any submission as an organiser, else of one's own."""
-    if caller.is_organiser:
-        return ask_for_verification(session, caller, submission_id, wanted)
-    return ask_for_own_verification(session, settings, caller, submission_id, wanted)
+    """Request a verification: of any submission as an organiser, else of one's own.
 
-
-def ask_for_own_verification(
-    session: Session,
-    settings: Settings,
-    caller: Caller,
-    submission_id: str,
-    wanted: VerificationCreate,
-) -> Verification:
-    """Request the verification of one's own submission. Written to the audit log."""
-    submission = find_submission(session, submission_id)
-    if submission.user_id != caller.user_id:
-        if not may_see(viewer_for(caller), submission):
-            raise no_such("submission", submission_id)
-        raise NotAllowedError(
-            "This submission belongs to another user: only they or an organiser may request it."
+    Written to the audit log.
+    """
+    submission, reserved = find_submission(session, submission_id), None
+    wishes = {REPEATS: wanted.repeats}
+    if not caller.is_organiser:
+        if submission.user_id != caller.user_id:
+            if not may_see(viewer_for(caller), submission):
+                raise no_such("submission", submission_id)
+            raise NotAllowedError(
+                "This submission belongs to another user: only they or an organiser may request it."
+            )
+        _require_first(session, submission, wanted.kind)
+        reserved = reserve_replay(
+            session,
+            settings,
+            submission,
+            user_id=caller.user_id,
+            kind=wanted.kind,
+            wishes=wishes,
         )
-    _require_first(session, submission, wanted.kind)
-    reserved = reserve_replay(
+    package = submission.trained_package
+    if wanted.kind == ABLATION.name and package is not None and not is_source_public(package):
+        raise ConflictError(
+            "The runs of an ablation name the factors, and this source is not public yet.",
+            hint="Ask for them after the first verdict, which publishes it.",
+        )
+    verification = request_verification(
         session,
-        settings,
         submission,
-        user_id=caller.user_id,
-        kind=wanted.kind,
-        wishes=_wishes(wanted),
+        requested_by=caller.user_id,
+        reason=wanted.reason,
+        purpose=PURPOSES[wanted.kind],
+        wishes=wishes,
+        reserved=reserved,
     )
-    verification = ask_for_verification(session, caller, submission_id, wanted)
-    verification.gpu_seconds_reserved = reserved
+    record(
+        session,
+        caller,
+        "verification.request",
+        Subject("submission", submission_id),
+        reason=verification.reason,
+        before=None,
+        after={"verification": verification.id, "seal": verification.seal},
+    )
     session.flush()
+    session.refresh(verification)
     return verification
 
 
