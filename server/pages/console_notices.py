@@ -1,14 +1,14 @@
 """Notifications of a user: webhooks with their deliveries, and mail subscriptions."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path
+from fastapi import APIRouter, Depends, Path, Query
 from fastapi.responses import HTMLResponse, Response
 from sqlalchemy.orm import Session
 
-from server.base.models import Receiver
+from server.base.errors import ContentError
 from server.notices import subscriptions
 from server.notices.endpoints import delivery_view, webhook_view
 from server.notices.events import ABOUT, KINDS
@@ -35,7 +35,7 @@ SHOWN = 50
 OF_MAIL = ("id", "address", "kinds", "scope", "benchmark_id", "confirmed_at")
 USUAL = ("submission.verified", "submission.rejected", "submission.inconclusive", "record.set")
 IdDep = Annotated[str, Path(max_length=20)]
-NumberDep = Annotated[int, Path(ge=1, le=2**31 - 1)]
+NumberDep = Annotated[int, Query(ge=1, le=2**31 - 1)]
 
 
 def _of_submitters(console: AnyoneDep) -> Console:
@@ -99,70 +99,37 @@ def webhook_page(webhook_id: IdDep, console: SubmitterDep) -> HTMLResponse:
     return _webhook_page(console, webhook_id)
 
 
-@router.post(ADDRESS + "/{webhook_id}/test")
-def send_test(webhook_id: IdDep, console: SubmitterDep, _form: FormDep) -> Response:
-    """Send a test message."""
-
-    def ping(session: Session, hook: Receiver) -> Notice:
-        subscriptions.ping(session, hook)
-        return Notice("A test is queued; reload this page to see its outcome.")
-
-    return _change_webhook(console, webhook_id, ping)
-
-
-@router.post(ADDRESS + "/{webhook_id}/secret")
-def replace_secret(webhook_id: IdDep, console: SubmitterDep, _form: FormDep) -> Response:
-    """Make a fresh secret; the answer shows it, once."""
-
-    def replace(_session: Session, hook: Receiver) -> Notice:
-        fresh = subscriptions.replace_secret(hook)
-        return Notice("The new secret, which signs all posts from now on:", fresh)
-
-    return _change_webhook(console, webhook_id, replace)
-
-
-@router.post(ADDRESS + "/{webhook_id}/enable")
-def enable(webhook_id: IdDep, console: SubmitterDep, _form: FormDep) -> Response:
-    """Post to a webhook again."""
-
-    def switch_on(_session: Session, hook: Receiver) -> Notice:
-        subscriptions.switch_on(hook)
-        return Notice("The webhook is enabled.")
-
-    return _change_webhook(console, webhook_id, switch_on)
-
-
-@router.post(ADDRESS + "/{webhook_id}/deliveries/{delivery_id}/resend")
-def resend(
-    webhook_id: IdDep, delivery_id: NumberDep, console: SubmitterDep, _form: FormDep
+@router.post(ADDRESS + "/{webhook_id}")
+def change_webhook(
+    webhook_id: IdDep,
+    console: SubmitterDep,
+    _form: FormDep,
+    change: str = "",
+    delivery: NumberDep = 1,
 ) -> Response:
-    """Send a message again."""
+    """Test, enable or delete a webhook, replace its secret, or send a message again."""
 
-    def send(session: Session, hook: Receiver) -> Notice:
-        subscriptions.resend(session, hook, find_delivery(session, hook, delivery_id))
-        return Notice(f"Delivery {delivery_id} is queued again, with the same id.")
-
-    return _change_webhook(console, webhook_id, send)
-
-
-@router.post(ADDRESS + "/{webhook_id}/delete")
-def delete(webhook_id: IdDep, console: SubmitterDep, _form: FormDep) -> Response:
-    """Delete a webhook."""
-
-    def delete_it(session: Session) -> Done:
-        hook = find_webhook(session, console.caller, webhook_id)
-        subscriptions.delete_webhook(session, console.caller, hook)
-        return ADDRESS, Notice(f"Webhook {webhook_id} is deleted.")
-
-    return console.change(delete_it, partial(_webhook_page, console, webhook_id))
-
-
-def _change_webhook(
-    console: Console, webhook_id: str, change: Callable[[Session, Receiver], Notice]
-) -> Response:
     def carry_out(session: Session) -> Done:
-        told = change(session, find_webhook(session, console.caller, webhook_id))
-        return f"{ADDRESS}/{webhook_id}", told
+        hook = find_webhook(session, console.caller, webhook_id)
+        own = f"{ADDRESS}/{hook.id}"
+        if change == "test":
+            subscriptions.ping(session, hook)
+            return own, Notice("A test is queued; reload this page to see its outcome.")
+        if change == "secret":
+            fresh = subscriptions.replace_secret(hook)
+            return own, Notice("The new secret, which signs all posts from now on:", fresh)
+        if change == "enable":
+            subscriptions.switch_on(hook)
+            return own, Notice("The webhook is enabled.")
+        if change == "resend":
+            subscriptions.resend(session, hook, find_delivery(session, hook, delivery))
+            return own, Notice(f"Delivery {delivery} is queued again, with the same id.")
+        if change == "delete":
+            subscriptions.delete_webhook(session, console.caller, hook)
+            return ADDRESS, Notice(f"Webhook {webhook_id} is deleted.")
+        raise ContentError(
+            f"change is {change!r}, expected test, secret, enable, resend or delete."
+        )
 
     return console.change(carry_out, partial(_webhook_page, console, webhook_id))
 

@@ -220,7 +220,7 @@ def test_foreign_form_changes_nothing(changed, world, known, sessions):
             answer = world.client.post(route[5:].format(**known), headers=headers, **form)
             statuses[route] = answer.status_code
 
-    assert len(statuses) > 40
+    assert len(statuses) > 30
     assert {route: status for route, status in statuses.items() if status != 403} == {}
     assert world.get("/audit/head") == before
 
