@@ -1,6 +1,5 @@
 """Check that everything that was promised is still there and unchanged."""
 
-import argparse
 import hashlib
 import time
 from contextlib import closing
@@ -40,9 +39,6 @@ from server.verifications.proofs import SignedProof, current_signer, sign_proof
 
 # A file is in the store a moment before its row is in the database.
 YOUNG_SECONDS = 3600.0
-WHO_LOOK = ("check", "export", "backup")
-# With one of these, lost logs are known, or kept safe in another way.
-DO_WITHOUT = ("no_files", "keep_missing", "without_logs")
 LOOKED_AT = 20
 
 
@@ -205,20 +201,12 @@ def stored_files(store: ArtifactStore) -> dict[str, float]:
     }
 
 
-def look_first(services: Services, arguments: argparse.Namespace) -> None:
-    """Check before a command that the settings are those of the database's server.
-
-    `check`, `export` and `backup` sign, or list a key: with another server's database and a folder
-    of their own they would make one, list it among the server's for good, and call every log lost.
-    Raises RuntimeError.
-    """
-    asked = any(getattr(arguments, option, False) for option in DO_WITHOUT)
-    if arguments.command in WHO_LOOK and not asked:
-        require_its_logs(services)
-
-
 def require_its_logs(services: Services) -> None:
-    """Raises RuntimeError where a folder of logs has none of the first that the database names."""
+    """Raise RuntimeError where a folder of logs has none of the first that the database names.
+
+    `check`, `export` and `backup` sign, or list a key. With the database of another server they
+    would make a key, list it among that server's for good, and call every log lost.
+    """
     store = services.artifacts
     if store.bucket is not None:
         return

@@ -32,9 +32,9 @@ def run_admin(environment, *arguments):
             patch.setenv(name, value)
         get_settings.cache_clear()
         try:
-            code = main()
-        except SystemExit as refused:  # How argparse ends a command it does not understand.
-            code = int(refused.code or 0)
+            main()
+        except SystemExit as ended:
+            code = int(ended.code or 0)
         finally:
             get_settings.cache_clear()
             gc.set_threshold(*thresholds)

@@ -1,6 +1,5 @@
 """Exports of one moment, and every run of a benchmark as a flat record."""
 
-import argparse
 import csv
 import io
 import json
@@ -15,12 +14,13 @@ from sqlalchemy import select, text
 
 from finishline.cli.bundles import check_export, keys_in
 from finishline.rules.errors import RuleError
-from server.base.errors import ConflictError, ContentError
+from server.base.errors import ConflictError
 from server.base.models import Base, Submission, Verification
-from server.operations import commands, export, runs, selection
+from server.operations import export, runs, selection
 from server.operations.export import Wanted, export_everything
 from server.operations.selection import COLUMNS, LEFT_OUT
 from server.people.audit import Administrator, Subject, record
+from tests.support.admin import run_admin
 from tests.support.both_databases import database_url, on_sqlite  # noqa: F401
 from tests.support.services import services_of
 
@@ -195,18 +195,18 @@ def test_a_public_export_has_nothing_that_hangs_on_a_hidden_submission(full, tmp
 
 
 @on_sqlite
-def test_the_command_takes_one_place_and_says_what_came_of_it(full, tmp_path, capsys):
-    parser = argparse.ArgumentParser()
-    commands.add_commands(parser.add_subparsers(dest="command"))
-    for given in (["export"], ["export", "x", "--nightly", "y"]):
-        with pytest.raises(ContentError, match="one place"):
-            commands.run_command(services_of(full), parser.parse_args(given))
+def test_the_command_takes_one_place_and_says_what_came_of_it(full, settings, tmp_path):
+    environment = {
+        "FINISHLINE_DATABASE_URL": settings.database_url,
+        "FINISHLINE_ARTIFACTS_DIR": str(settings.artifacts_dir),
+    }
+    for given in ([], ["x", "--nightly", "y"], ["--nightly", "y", "--keep", "0"]):
+        assert run_admin(environment, "export", *given).code == 2
     path = str(tmp_path / "all")
-    assert commands.run_command(services_of(full), parser.parse_args(["export", path])) == 0
-    said = json.loads(capsys.readouterr().out)
+    made = run_admin(environment, "export", path)
+    assert made.code == 0, made.err
+    said = json.loads(made.out)
     assert (said["path"], said["logs"], said["missing_logs"]) == (path, 8, 0)
-    with pytest.raises(SystemExit):
-        parser.parse_args(["export", "--nightly", path, "--keep", "0"])
 
 
 # The database keeps these of a published result in another table.

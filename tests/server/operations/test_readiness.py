@@ -1,7 +1,5 @@
 """GET /healthz, GET /readyz and `python -m server.admin check`: faults and their names."""
 
-import argparse
-import dataclasses
 import logging
 import os
 import re
@@ -22,7 +20,7 @@ from server.base.database import Database, utc_now
 from server.base.errors import UnavailableError
 from server.base.models import BenchmarkDefinition, Evidence, SigningKey, Verification, WorkerRow
 from server.base.revision import newest_revision
-from server.operations import commands, health
+from server.operations import health
 from server.operations.figures import CachedFigures
 from server.operations.health import (
     Check,
@@ -35,9 +33,10 @@ from server.operations.health import (
     check_dispatch,
     drained_before_stop,
 )
-from server.operations.integrity import check_server, look_first
+from server.operations.integrity import check_server
 from server.verifications import dispatch
 from server.verifications.dispatch import Dispatcher
+from tests.support.admin import run_admin
 from tests.support.loops import in_loop
 from tests.support.processes import wait_for
 from tests.support.services import services_of
@@ -336,7 +335,13 @@ def test_a_draining_process_is_503(look, client):
     assert (answer.status_code, answer.json()["status"]) == (503, "draining")
 
 
-EVERYTHING = argparse.Namespace(command="check", no_files=False, no_proofs=False)
+def run_check(settings):
+    """Run the command of an administrator on a server's database and logs."""
+    environment = {
+        "FINISHLINE_DATABASE_URL": settings.database_url,
+        "FINISHLINE_ARTIFACTS_DIR": str(settings.artifacts_dir),
+    }
+    return run_admin(environment, "check")
 
 
 @pytest.fixture
@@ -347,17 +352,17 @@ def served(replay, make_report, client):
     return client
 
 
-def test_a_server_as_it_should_be_has_no_fault(served, settings, capsys):
+def test_a_server_as_it_should_be_has_no_fault(served, settings):
     fresh = settings.artifacts_dir / "ab" / ("ab" * 32)
     fresh.parent.mkdir(exist_ok=True)
     fresh.write_bytes(b"its row comes in a moment")
-    assert commands.run_command(services_of(served), EVERYTHING) == 0
-    answer = capsys.readouterr().out
-    assert '"files": 4, "proofs": 1' in answer
-    assert '"faults": 0, "orphans": 0' in answer
+    said = run_check(settings)
+    assert said.code == 0, said.err
+    assert '"files": 4, "proofs": 1' in said.out
+    assert '"faults": 0, "orphans": 0' in said.out
 
 
-def test_files_that_are_lost_changed_or_left_over_are_named(served, replay, settings, capsys):
+def test_files_that_are_lost_changed_or_left_over_are_named(served, replay, settings):
     runs = served.get(f"/api/v1/submissions/{replay.submission_id}").json()["runs"]
     lost, changed = (settings.artifacts_dir / each["log_sha256"][:2] / each["log_sha256"]
                      for each in runs[:2])  # fmt: skip
@@ -377,19 +382,24 @@ def test_files_that_are_lost_changed_or_left_over_are_named(served, replay, sett
     assert "its content has hash" in faults[changed.name]
     assert faults[changed.name].endswith(f"{submission} run_1.log")
     assert findings.orphans == [f"{orphan.name}: no row names this file"]
-    assert commands.run_command(services_of(served), EVERYTHING) == 1
-    assert f"fault: {lost.name}" in capsys.readouterr().err
+    said = run_check(settings)
+    assert said.code == 1
+    assert f"fault: {lost.name}" in said.err
 
 
 def test_a_folder_without_any_of_the_logs_is_named_before_a_key_is_made(served, tmp_path):
     services = services_of(served)
-    elsewhere = dataclasses.replace(services, artifacts=ArtifactStore(tmp_path / "elsewhere"))
-    for command in ("check", "export", "backup"):
-        with pytest.raises(RuntimeError, match=r"elsewhere: is FINISHLINE_ARTIFACTS_DIR"):
-            look_first(elsewhere, argparse.Namespace(command=command))
-        look_first(services, argparse.Namespace(command=command))
-    look_first(elsewhere, argparse.Namespace(command="export", keep_missing=True))
-    look_first(elsewhere, argparse.Namespace(command="restore"))
+    elsewhere = tmp_path / "elsewhere" / "artifacts"
+    environment = {
+        "FINISHLINE_DATABASE_URL": services.settings.database_url,
+        "FINISHLINE_ARTIFACTS_DIR": str(elsewhere),
+    }
+    copy = str(tmp_path / "copy")
+    for command in (["check"], ["export", copy], ["backup", copy]):
+        said = run_admin(environment, *command)
+        assert (said.code, "artifacts: is FINISHLINE_ARTIFACTS_DIR" in said.err) == (1, True)
+    assert not (elsewhere.parent / "signing-key.pem").exists()
+    assert run_admin(environment, "export", copy, "--keep-missing").code == 0
 
 
 def test_what_was_changed_in_the_database_is_named(served, replay):
