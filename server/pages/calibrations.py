@@ -13,7 +13,7 @@ from server.benchmarks.convergence import convergence_view
 from server.benchmarks.queries import definition, find_benchmark
 from server.benchmarks.views import benchmark_view
 from server.verifications import calibration_endpoints as views
-from server.verifications.calibration_views import CalibrationSummary
+from server.verifications.calibrations import CalibrationSummary
 from web.chart_parts import Figure
 from web.render import render
 from web.replay_chart import calibration_figure

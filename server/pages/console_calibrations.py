@@ -13,12 +13,10 @@ from server.pages.console_page import Console, Done, OrganiserDep, filled
 from server.people.sessions import Notice
 from server.people.signed_in import Fields, FormDep
 from server.verifications import calibration_endpoints as views
-from server.verifications.calibration_views import (
+from server.verifications.calibrations import (
     CalibrationAdopt,
     CalibrationContinue,
     CalibrationCreate,
-)
-from server.verifications.calibrations import (
     adopt_calibration,
     ask_for_calibration,
     end_calibration,

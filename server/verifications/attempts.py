@@ -1,9 +1,9 @@
-"""Leases of attempts: one worker leases an attempt, and each post renews its lease."""
+"""Attempts: a worker leases one, each post renews its lease, and its report ends it."""
 
 import secrets
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Literal
 
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
@@ -11,28 +11,58 @@ from sqlalchemy.orm import Session
 from finishline.rules.canonical import canonical
 from finishline.rules.errors import RuleError
 from finishline.rules.measurements import WorkerProbe
+from finishline.rules.text import count_text
+from finishline.rules.verification.judge import is_disturbed
 from finishline.rules.verification.messages import (
     BatchAnswer,
     ClaimRequest,
     EvaluationBatch,
+    Failure,
     Lease,
-    ReplayEvent,
     ReplayReport,
+    ReplayRun,
     WorkerHello,
 )
+from finishline.rules.verification.report_check import check_report
+from finishline.rules.verification.verdict import Reason
 from server.base.database import utc_now
 from server.base.errors import ConflictError, ContentError
-from server.base.models import Attempt, ReplayEventRow, Token, WorkerRow
+from server.base.events import DispatchWakeup, wake_after_commit
+from server.base.models import Attempt, ReplayEventRow, Token, Verification, WorkerRow
+from server.base.standing import purpose_of
 from server.people.accounts import hash_token
 from server.people.dependencies import Caller
-from server.verifications.holds import refuse_held
-from server.verifications.jobs import job_of, why_over_limit
+from server.verifications.calibrations import keep_runs
+from server.verifications.cross_checks import (
+    OVERTAKEN,
+    begin_cross_check,
+    end_cross_check,
+    is_overtaken,
+)
+from server.verifications.holds import FAILED, pause_failing, refuse_held
+from server.verifications.jobs import job_of, queue_attempt, trains_packages, why_over_limit
+from server.verifications.outcomes import end_comparison, end_evidence, judge_report
 from server.verifications.queries import find_attempt
-from server.verifications.states import move
-from server.verifications.workers import require_own_name, require_protocol
+from server.verifications.report_checks import (
+    keep_openings,
+    posted_events,
+    tell_of_refusal,
+    why_refused,
+)
+from server.verifications.states import end, end_open, move
+from server.verifications.workers import require_a_system, require_own_name, require_protocol
 
 TOKEN_PREFIX = "fla_"  # noqa: S105  a prefix, so that leaked tokens can be searched for
 LARGEST_SEQUENCE = 2**31 - 1
+LOG_TAIL_CHARACTERS = 4_000
+REFUSED: Literal["report_refused"] = "report_refused"
+DISTURBED = Failure(
+    kind="infrastructure",
+    code="host_busy",
+    message="other programs had the processor",
+    next_step="nothing to do: it is trained once more",
+)
+NONE_LEFT = "no attempt is left; request it again once the workers run"
 
 
 def lease_attempt(
@@ -109,7 +139,12 @@ def record_events(
         )
         for sequence, item in fresh.items()
     )
-    _follow(attempt, list(fresh.values()), now)
+    for event in fresh.values():
+        if event.kind == "run_started":
+            attempt.run_started_at = now
+        elif event.kind == "evaluation":
+            names = ("run", "epoch", "samples", "seconds", "quality")
+            attempt.last_evaluation = {name: getattr(event, name) for name in names}
     if why_over_limit(attempt, now=now) is not None:
         return BatchAnswer(proceed=False, reason="time_limit")
     return BatchAnswer(proceed=True)
@@ -160,20 +195,16 @@ def owned_attempt(session: Session, attempt_id: str, secret: str, fence: int) ->
 
 
 def _refuse_ended(session: Session, attempt: Attempt) -> None:
-    """Raise ConflictError if the account that claimed is disabled, or its token was revoked."""
+    """Raise ConflictError if the account that leased is disabled, or its token was revoked."""
     token = session.get(Token, attempt.claimed_by) if attempt.claimed_by is not None else None
     if token is None:
         return
-    if token.user.disabled_at is not None:
-        raise _unwanted(attempt, f"The account {token.user.name}", "disabled")
-    if token.revoked_at is not None:
-        raise _unwanted(attempt, f"The token of {token.user.name}", "revoked")
-
-
-def _unwanted(attempt: Attempt, whose: str, state: str) -> ConflictError:
-    return ConflictError(
-        f"{whose}, which claimed attempt {attempt.id}, is {state}. Stop this replay."
-    )
+    for whose, ended_at in (
+        (f"The account {token.user.name} is disabled", token.user.disabled_at),
+        (f"The token of {token.user.name} is revoked", token.revoked_at),
+    ):
+        if ended_at is not None:
+            raise ConflictError(f"{whose}, which leased attempt {attempt.id}. Stop this replay.")
 
 
 def fenced(attempt: Attempt) -> ConflictError:
@@ -181,21 +212,6 @@ def fenced(attempt: Attempt) -> ConflictError:
         f"Attempt {attempt.id} no longer belongs to this worker ({attempt.state}). Stop this "
         "replay."
     )
-
-
-def _follow(attempt: Attempt, events: list[ReplayEvent], now: datetime) -> None:
-    """Note the progress of an attempt: the start of its current run, and its latest evaluation."""
-    for event in events:
-        if event.kind == "run_started":
-            attempt.run_started_at = now
-        elif event.kind == "evaluation":
-            attempt.last_evaluation = last_evaluation_of(event)
-
-
-def last_evaluation_of(event: ReplayEvent) -> dict[str, Any]:
-    """Fields of an evaluation that are stored with its attempt."""
-    names = ("run", "epoch", "samples", "seconds", "quality")
-    return {name: getattr(event, name) for name in names}
 
 
 def refuse_unstorable(message: EvaluationBatch | ReplayReport | WorkerProbe | WorkerHello) -> None:
@@ -211,3 +227,177 @@ def refuse_unstorable(message: EvaluationBatch | ReplayReport | WorkerProbe | Wo
 
 def mark_worker(session: Session, name: str, state: str) -> None:
     session.execute(update(WorkerRow).where(WorkerRow.name == name).values(state=state))
+
+
+def finish_attempt(
+    session: Session,
+    attempt_id: str,
+    secret: str,
+    report: ReplayReport,
+    *,
+    fence: int,
+    clock_slack_seconds: float,
+) -> Attempt:
+    """End an attempt with its report: result and terminal state in this transaction.
+
+    The same report again gets the same answer. One that contradicts the stored events fails the
+    attempt, and so does the first one of a verification that other programs disturbed.
+    """
+    refuse_unstorable(report)
+    require_a_system(report.system)
+    attempt = owned_attempt(session, attempt_id, secret, fence)
+    verification = attempt.verification
+    if attempt.state in ("done", "failed"):
+        return attempt
+    _require_own_name_in(session, attempt, report)
+    died, refused = _infrastructure_run(report), None
+    failure = report.failure or (None if died is None else died.failure)
+    if failure is None:
+        check_report(
+            report,
+            seeds=verification.seeds,
+            stop_at="end" if verification.trainings[0].stop_at == "end" else "target",
+            two_clocks=not trains_packages(verification),
+        )
+        posted = posted_events(session, attempt)
+        refused = why_refused(session, attempt, report, posted, slack_seconds=clock_slack_seconds)
+        if refused is not None:
+            failure = Failure(
+                kind="infrastructure",
+                code=REFUSED,
+                message=f"the report was refused: {refused}",
+                next_step="nothing to do: another attempt is queued",
+            )
+        elif _is_trained_again(attempt, report):
+            failure = DISTURBED
+    if failure is not None:
+        failure = as_followed(attempt, failure)
+    is_right = failure is None or failure is DISTURBED
+    move(
+        session,
+        attempt,
+        "fail" if failure else "report",
+        failure=asdict(failure) if failure else None,
+        clock_slack_seconds=clock_slack_seconds if is_right else None,
+        log_tail=_log_tail(report) if failure else None,
+    )
+    if failure is not None:
+        retry_or_give_up(session, attempt, failure)
+    else:
+        keep_openings(verification, report)
+        end_with_report(session, verification, report)
+    if attempt.worker is not None:  # Last: a sign-on waits for this row.
+        mark_worker(session, attempt.worker, "idle")
+        wake_after_commit(session, DispatchWakeup)
+    if refused is not None:
+        tell_of_refusal(session, attempt, refused)
+    return attempt
+
+
+def require_believed(attempt: Attempt) -> None:
+    """Raise ContentError if an attempt failed because the server refused its report."""
+    failure = attempt.failure or {}
+    if failure.get("code") == REFUSED:
+        raise ContentError(f"{failure['message']}. The attempt has failed and is retried.")
+
+
+def _is_trained_again(attempt: Attempt, report: ReplayReport) -> bool:
+    """Whether other programs disturbed what measures a time, for the first time, and may again."""
+    others = (each.failure for each in attempt.verification.attempts if each is not attempt)
+    return (
+        purpose_of(attempt.verification).fills_pool
+        and is_disturbed(report)
+        and not any(failure and failure["code"] == DISTURBED.code for failure in others)
+        and not _is_spent(attempt, DISTURBED)
+    )
+
+
+def _require_own_name_in(session: Session, attempt: Attempt, report: ReplayReport) -> None:
+    """The name identifies the owner behind a verdict. The class decides if times are comparable."""
+    hardware_class = session.scalar(
+        select(WorkerRow.hardware_class).where(WorkerRow.name == attempt.worker)
+    )
+    told = (("worker", attempt.worker), ("hardware_class", hardware_class))
+    for field, known in told:
+        found = getattr(report.system, field)
+        if known is not None and found != known:
+            raise ContentError(
+                f"system.{field}: {found[:200]!r}; expected {known!r}, as this worker reported "
+                "in its hello."
+            )
+
+
+def as_followed(attempt: Attempt, failure: Failure) -> Failure:
+    """Failure of an attempt; its next step promises no further attempt after the last one."""
+    return replace(failure, next_step=NONE_LEFT) if _is_spent(attempt, failure) else failure
+
+
+def _is_spent(attempt: Attempt, failure: Failure) -> bool:
+    is_infrastructure = failure.kind == "infrastructure"
+    return is_infrastructure and _failed(attempt) >= attempt.verification.max_attempts
+
+
+def _failed(attempt: Attempt) -> int:
+    """Number of failed attempts, this one included; one that made room for others is none."""
+    others = (each for each in attempt.verification.attempts if each is not attempt)
+    return 1 + sum(each.state in FAILED for each in others)
+
+
+def retry_or_give_up(session: Session, attempt: Attempt, failure: Failure) -> None:
+    """Queue the next attempt after an infrastructure failure, or end the verification.
+
+    Its owner's workers are paused if too many of their attempts failed.
+    """
+    verification, is_spent = attempt.verification, _is_spent(attempt, failure)
+    if failure.kind == "infrastructure" and attempt.worker is not None:
+        pause_failing(session, attempt.worker)
+    if failure.kind == "infrastructure" and not is_spent:
+        queue_attempt(session, verification, "retry")
+        return
+    attempts = f"after {count_text(_failed(attempt), 'attempt')}"
+    next_step = failure.next_step[:1].lower() + failure.next_step[1:]
+    end_open(
+        session,
+        verification,
+        "fail",
+        Reason(
+            "infrastructure" if is_spent else "replay_failed",
+            "leaves_open",
+            f"{attempts}: {failure.message.rstrip('.')}; {next_step}",
+        ),
+    )
+
+
+def _infrastructure_run(report: ReplayReport) -> ReplayRun | None:
+    died = (run for run in report.runs if run.failure and run.failure.kind == "infrastructure")
+    return next(died, None)
+
+
+def _log_tail(report: ReplayReport) -> str | None:
+    """End of the log of the run that ended the attempt. No database stores a NUL in a text."""
+    failed = _infrastructure_run(report) or (report.runs[-1] if report.runs else None)
+    if failed is None or not failed.log_tail:
+        return None
+    return failed.log_tail[-LOG_TAIL_CHARACTERS:].replace("\0", "\ufffd")
+
+
+def end_with_report(session: Session, verification: Verification, report: ReplayReport) -> None:
+    """Judge a job by its report and its track. Raises RuleError unless the report fits the plan."""
+    verification.report = asdict(report)
+    if is_overtaken(session, verification):
+        end_open(session, verification, "fail", OVERTAKEN)
+        return
+    track, verdict = purpose_of(verification).track, judge_report(session, verification, report)
+    if verdict is None or track == "calibration":
+        keep_runs(session, verification, report)
+        end(session, verification, "report")
+    elif verification.checks_id is not None:
+        end_cross_check(session, verification, report, verdict)
+    elif track == "comparison":
+        end_comparison(session, verification, report, verdict)
+    else:
+        waits, why = begin_cross_check(session, verification, report, verdict)
+        if waits:
+            move(session, verification, "check")
+        else:
+            end_evidence(session, verification, report, verdict, why)

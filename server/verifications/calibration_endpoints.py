@@ -26,7 +26,7 @@ from server.benchmarks.calibrations import compare_calibrations as compare_runs
 from server.benchmarks.queries import definition
 from server.people.dependencies import OrganiserDep
 from server.verifications import calibrations
-from server.verifications.calibration_views import (
+from server.verifications.calibrations import (
     BatchSizeView,
     CalibrationAdopt,
     CalibrationComparison,

@@ -1,13 +1,16 @@
-"""Calibrations: start, continue, cancel, adopt; each request is in the audit log."""
+"""Calibrations: their bodies and views, and to start, continue, cancel and adopt one."""
 
 import secrets
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from datetime import datetime
+from typing import Annotated, Any
 
+from pydantic import Field
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from finishline.api.schema import Schema
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.measurements import PrecisionName
@@ -15,15 +18,17 @@ from finishline.rules.submissions.claim import check_precision, reference_of
 from finishline.rules.text import count_text
 from finishline.rules.verification.calibration import runs_sha256
 from finishline.rules.verification.job import Request
-from finishline.rules.verification.messages import ReplayReport
+from finishline.rules.verification.messages import ControlPoint, ReplayReport
 from finishline.rules.verification.purposes import CALIBRATION
 from server.base.database import utc_now
 from server.base.errors import ConflictError, ContentError
 from server.base.events import CalibrationAdopted, emit
+from server.base.forms import NO_FLAG, Body, Reason, example
 from server.base.models import Calibration, CalibrationRunRow, Verification
 from server.base.services import Services
 from server.base.standing import OPEN
 from server.benchmarks.calibrations import (
+    BandDifference,
     adopted_calibration,
     chunk_sizes,
     chunks_of,
@@ -36,9 +41,163 @@ from server.benchmarks.calibrations import (
 from server.benchmarks.queries import definition, find_benchmark, keep_definition
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
-from server.verifications.calibration_views import CalibrationContinue, CalibrationCreate
 from server.verifications.jobs import Order, new_id, queue_job
 from server.verifications.states import move
+
+BatchSize = Annotated[int, Field(ge=1, le=2**31 - 1), NO_FLAG]
+BatchSizes = Annotated[list[BatchSize], Field(max_length=16)]
+Runs = Annotated[int, Field(ge=1, le=200), NO_FLAG]
+
+
+class CalibrationCreate(Body):
+    """Batch sizes of a benchmark's reference to measure, runs at each, and the precision.
+
+    Without a precision it is the reference's own.
+    """
+
+    model_config = example(benchmark="digits", batch_sizes=[32, 64, 128], runs=20)
+
+    benchmark: str = Field(min_length=1, max_length=100)
+    batch_sizes: Annotated[BatchSizes, Field(min_length=1)]
+    runs: Runs
+    precision: PrecisionName | None = None
+    reason: Reason | None = None
+
+
+class CalibrationContinue(Body):
+    """Number of runs to reach in a calibration, and batch sizes to add."""
+
+    batch_sizes: BatchSizes | None = None
+    runs: Runs | None = None
+
+
+class CalibrationAdopt(Body):
+    """Reason to judge verifications by a calibration."""
+
+    reason: Reason
+
+
+class BatchSizeView(Schema):
+    """One batch size: its runs, also those not yet reported, and their epochs to the target."""
+
+    batch_size: int
+    planned: int
+    finished: int
+    under_way: int
+    reached: int
+    epochs: list[float]
+    mean: float | None
+    stdev: float | None
+    band: list[ControlPoint]
+
+
+class ChunkView(Schema):
+    """The measured runs of one verification of a calibration. `why` is a sentence if it failed."""
+
+    verification_id: str
+    batch_size: int
+    runs: int
+    state: str
+    why: str | None = None
+
+
+class CalibrationSummary(Schema):
+    """A calibration in one line. `version` counts per benchmark.
+
+    `precision` is None where the reference chooses by the device. An `outdated` one judges no
+    verification any more: the benchmark's definition has changed since, or is gone.
+    """
+
+    id: str
+    benchmark: str
+    benchmark_sha256: str
+    version: int
+    state: str
+    reason: str | None
+    requested_by: str
+    batch_sizes: list[int]
+    precision: str | None
+    runs: int
+    runs_planned: int
+    runs_finished: int
+    created_at: datetime
+    ended_at: datetime | None
+    adopted_at: datetime | None
+    adopted_by: str | None
+    adopted_because: str | None
+    outdated: bool
+
+
+class CalibrationView(CalibrationSummary):
+    """A calibration: each batch size, and the verifications its runs were made in.
+
+    `runs_sha256` is part of a verification's seal. `judges` is whether verifications that are
+    planned today for this definition are judged by it.
+    """
+
+    judges: bool
+    runs_sha256: str
+    sizes: list[BatchSizeView]
+    chunks: list[ChunkView]
+
+
+class CalibrationList(Schema):
+    """Calibrations, newest first."""
+
+    calibrations: list[CalibrationSummary]
+
+
+class CalibrationRunView(Schema):
+    """One run: its curve, on which system, and in which verification its seed was sealed."""
+
+    batch_size: int
+    seed: int
+    status: str
+    quality: list[float]
+    seconds: list[float]
+    verification_id: str
+    system: dict[str, Any]
+
+
+class CalibrationRuns(Schema):
+    """Every finished run of a calibration."""
+
+    id: str
+    benchmark: str
+    benchmark_sha256: str
+    version: int
+    runs_sha256: str
+    created_at: datetime
+    runs: list[CalibrationRunView]
+
+
+class SizeFigures(Schema):
+    """Epochs to the target at one batch size."""
+
+    runs: int
+    reached: int
+    mean: float | None
+    stdev: float | None
+
+
+class SizeComparisonView(Schema):
+    """Two calibrations at one batch size. `p_value` is Welch's, two-sided, on log epochs."""
+
+    batch_size: int
+    first: SizeFigures
+    second: SizeFigures
+    difference: float | None
+    p_value: float | None
+    band: list[BandDifference]
+
+
+class CalibrationComparison(Schema):
+    """Two calibrations. `second` is None for a comparison with the benchmark file's own runs."""
+
+    first: str
+    second: str | None
+    benchmark: str
+    sizes: list[SizeComparisonView]
 
 
 def ask_for_calibration(

@@ -16,12 +16,12 @@ from server.base.database import Database, utc_now
 from server.base.events import VerificationChanged, WorkerOut, emit
 from server.base.models import Attempt, ReplayEventRow, Verification
 from server.base.viewer import ORGANISER
+from server.verifications.attempts import as_followed, retry_or_give_up
 from server.verifications.cross_checks import has_other_owner
 from server.verifications.free_workers import able_to_train, read_free_workers
 from server.verifications.jobs import why_over_limit
 from server.verifications.outcomes import NO_SECOND_WORKER
 from server.verifications.queries import find_attempt
-from server.verifications.reports import as_followed, retry_or_give_up
 from server.verifications.states import StateError, end_open, move
 
 LINES = 20

@@ -30,7 +30,7 @@ from server.base.services import Services, ServicesDep
 from server.base.viewer import ORGANISER
 from server.people.dependencies import OrganiserDep, SecretDep, WorkerDep
 from server.people.signed_in import ViewerDep
-from server.verifications import attempts, holds, reports, worker_probes, worker_queries, workers
+from server.verifications import attempts, holds, worker_probes, worker_queries, workers
 from server.verifications.grants import task_file, training_grant
 from server.verifications.holds import HeldError, send_again_now
 from server.verifications.polls import LONGEST_WAIT_SECONDS, PollDesk, require_greeted
@@ -278,12 +278,12 @@ def post_report(
     """
     slack_seconds = services.settings.clock_slack_seconds
     with services.database.write() as session:
-        attempt = reports.finish_attempt(
+        attempt = attempts.finish_attempt(
             session, attempt_id, secret, body, fence=fence, clock_slack_seconds=slack_seconds
         )
         verification = attempt.verification
         answer = ReportAnswer.of(verification, verification_id=verification.id)
-    reports.require_believed(attempt)
+    attempts.require_believed(attempt)
     return answer
 
 
