@@ -38,7 +38,7 @@ from server.boards.encoding import GZIP_LEVEL
 from server.boards.service import Standings, place_of_new
 from server.notices import endpoints as notices
 from server.notices.outbox import NoticeLoop
-from server.operations import health, parquet
+from server.operations import health
 from server.operations import metrics as metrics_page
 from server.operations import runs as run_export
 from server.operations.bodies import BodyLimit, BodyRoom
@@ -81,7 +81,6 @@ FEATURES = (
     added_benchmarks,
     phases,
     run_export,
-    parquet,
     withdrawals,
     waivers,
     retirements,
