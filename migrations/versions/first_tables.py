@@ -490,10 +490,12 @@ table(
     Column("by_organiser", sa.Boolean(), nullable=False),
     Column("asked_at", sa.DateTime(timezone=True), nullable=False),
     Column("sent_to", sa.String(200)),
+    Column("is_apart", sa.Boolean(), nullable=False),
     UniqueConstraint("verification_id", "number"),
     Index(
         "ix_attempts_waiting",
-        *["state", "sent_to", "hardware_class", "by_organiser", "submitter_id", "asked_at"],
+        *["state", "sent_to", "is_apart", "hardware_class", "by_organiser", "submitter_id"],
+        *["asked_at"],
     ),
     Index(None, "state", "lease_expires_at"),
 )

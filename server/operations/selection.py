@@ -91,7 +91,7 @@ COLUMNS: Mapping[str, str] = {
     "attempts": (
         "id verification_id number state fence worker send_after created_at started_at "
         "ended_at failure run_started_at last_evaluation log_tail hardware_class submitter_id "
-        "by_organiser asked_at clock_slack_seconds"
+        "by_organiser asked_at is_apart clock_slack_seconds"
     ),
     "replay_events": "attempt_id sequence event created_at",
     "workers": (

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, or_, select, true
 from sqlalchemy.orm import Session
 
-from finishline.rules.verification.purposes import CROSS_CHECK, DUEL, PURPOSES
+from finishline.rules.verification.purposes import DUEL, PURPOSES
 from server.base.models import (
     Attempt,
     Submission,
@@ -130,13 +130,10 @@ def _taken(session: Session | Connection, now: datetime) -> set[str | None]:
     at_work = session.scalars(select(Attempt.worker).where(Attempt.state == "running"))
     under_way = session.scalars(
         select(Attempt.sent_to).where(
-            Attempt.state == "queued", Attempt.sent_to > "", Attempt.send_after > now
+            Attempt.state == "queued", Attempt.sent_to.is_not(None), Attempt.send_after > now
         )
     )
     return {*at_work, *under_way}
-
-
-APART = Verification.kind == CROSS_CHECK.name
 
 
 def draw_apart(session: Session, idle: FreeWorkers, attempt: Attempt) -> str | None:

@@ -65,9 +65,6 @@ def _run_seconds(attempt: Attempt) -> float:
     return attempt.verification.limit_seconds / attempt.verification.runs
 
 
-NOBODY_YET = ""
-
-
 @dataclass(frozen=True)
 class Order:
     """Job to queue: its purpose and request, the requester, and the rows that it is about."""
@@ -285,11 +282,6 @@ def trains_packages(verification: Verification) -> bool:
     return any(row.package.startswith(PACKAGE_PREFIX) for row in verification.trainings)
 
 
-def is_apart(verification: Verification) -> bool:
-    """Whether only some workers of its class may take a verification."""
-    return verification.kind == CROSS_CHECK.name
-
-
 def queue_attempt(session: Session, verification: Verification, event: Event) -> None:
     """Queue an attempt, whose worker is drawn after the commit. A retry keeps its place."""
     now = utc_now()
@@ -307,8 +299,7 @@ def queue_attempt(session: Session, verification: Verification, event: Event) ->
         submitter_id=submitter,
         by_organiser=submission is None or submitter != asker,
         asked_at=verification.created_at,
-        # The server looks for a worker of its own (free_workers).
-        sent_to=NOBODY_YET if is_apart(verification) else None,
+        is_apart=verification.kind == CROSS_CHECK.name,
     )
     move(session, attempt, "request")
     move(session, verification, event)

@@ -14,7 +14,7 @@ from server.people.dependencies import Caller
 from server.verifications.workers import require_own_name
 
 LONGEST_WAIT_SECONDS = 20.0
-LOOK_SECONDS = 0.1
+LOOK_SECONDS = 0.2
 
 
 def require_greeted(database: Database, name: str, caller: Caller) -> None:
@@ -58,7 +58,7 @@ class PollDesk:
         with self._database.read_columns() as connection:
             rows = connection.execute(
                 select(Attempt.sent_to, Attempt.id)
-                .where(Attempt.state == "queued", Attempt.sent_to > "")
+                .where(Attempt.state == "queued", Attempt.sent_to.is_not(None))
                 .order_by(Attempt.asked_at.desc())
             )
             return {name: attempt_id for name, attempt_id in rows if name is not None}

@@ -9,10 +9,9 @@ from sqlalchemy import ColumnElement, Connection, func, select, update
 from sqlalchemy.orm import Session
 
 from server.base.database import insert_missing, utc_now
-from server.base.models import Attempt, QueueRow, Verification
+from server.base.models import Attempt, QueueRow
 from server.verifications.fair_queue import FairQueue, Turns, Waiting
 from server.verifications.free_workers import (
-    APART,
     FreeWorkers,
     able_to_train,
     barred_owners,
@@ -97,14 +96,14 @@ def _draw_apart(session: Session, idle: FreeWorkers, now: datetime) -> list[tupl
     """Draw for independent reruns, which hold up verdicts, before all others."""
     waiting = session.scalars(
         select(Attempt)
-        .join(Verification)
-        .where(Attempt.state == "queued", APART, Attempt.send_after <= now)
+        .where(Attempt.state == "queued", Attempt.is_apart, Attempt.send_after <= now)
         .order_by(Attempt.asked_at, Attempt.id)
     ).all()
     chosen = []
     for attempt in waiting:
         worker = draw_apart(session, idle, attempt)
-        if worker is not None and _mark(session, attempt.id, worker, now):
+        if worker is not None:
+            _mark(session, attempt.id, worker, now)
             chosen.append((attempt.id, worker))
     return chosen
 
@@ -113,8 +112,12 @@ def _draw_again(session: Session, idle: FreeWorkers, now: datetime) -> list[tupl
     """Draw again for attempts that nobody leased. They had their turn, so they go first."""
     rows = session.execute(
         select(Attempt.id, Attempt.hardware_class)
-        .join(Verification)
-        .where(Attempt.state == "queued", Attempt.sent_to > "", ~APART, Attempt.send_after <= now)
+        .where(
+            Attempt.state == "queued",
+            Attempt.sent_to.is_not(None),
+            ~Attempt.is_apart,
+            Attempt.send_after <= now,
+        )
         .order_by(Attempt.asked_at, Attempt.id)
     ).all()
     chosen = []
@@ -126,7 +129,8 @@ def _draw_again(session: Session, idle: FreeWorkers, now: datetime) -> list[tupl
         ]
         for hardware_class in able[:1]:
             drawn = _draw(session, idle, hardware_class, [row.id])
-            if drawn is not None and _mark(session, *drawn, now):
+            if drawn is not None:
+                _mark(session, *drawn, now)
                 chosen.append(drawn)
     return chosen
 
@@ -143,8 +147,8 @@ def _by_turns(
         drawn = _draw(session, idle, hardware_class, [each for each, _ in _oldest(session, head)])
         if drawn is None:  # No free worker may take any of theirs.
             continue
-        if _mark(session, *drawn, now):
-            chosen.append(drawn)
+        _mark(session, *drawn, now)
+        chosen.append(drawn)
         following = _oldest(session, head)
         if following:
             queue.add(replace(one, asked_at=following[0][1]))
@@ -194,15 +198,13 @@ def _oldest(session: Session, head: Head) -> list[tuple[str, datetime]]:
 
 
 def _never_drawn() -> tuple[ColumnElement[bool], ...]:
-    return (Attempt.state == "queued", Attempt.sent_to.is_(None))
+    return (Attempt.state == "queued", Attempt.sent_to.is_(None), ~Attempt.is_apart)
 
 
-def _mark(session: Session, attempt_id: str, worker: str, now: datetime) -> bool:
-    """Store the worker of an attempt; False if it is leased, or another server was first."""
-    won = session.execute(
+def _mark(session: Session, attempt_id: str, worker: str, now: datetime) -> None:
+    """Store the worker of an attempt."""
+    session.execute(
         update(Attempt)
-        .where(Attempt.id == attempt_id, Attempt.state == "queued", Attempt.send_after <= now)
+        .where(Attempt.id == attempt_id)
         .values(sent_to=worker, send_after=now + DRAWN_AGAIN_AFTER)
-        .returning(Attempt.id)
-    ).first()
-    return won is not None
+    )

@@ -27,7 +27,8 @@ class Attempt(Base):
     one, `log_tail` the end of a failed run's output, or the last output heard of a lost attempt.
 
     It waits for `hardware_class`, None for any; for its place there see `fair_queue`.
-    `sent_to` is the worker that was drawn for it, which alone may claim it; None before that.
+    `sent_to` is the worker that was drawn for it, which alone may lease it; None before that. An
+    attempt that `is_apart` goes to workers of certain owners, before all others.
     """
 
     __tablename__ = "attempts"
@@ -36,7 +37,8 @@ class Attempt(Base):
         Index(None, "state", "lease_expires_at"),
         Index(
             "ix_attempts_waiting",
-            *("state", "sent_to", "hardware_class", "by_organiser", "submitter_id", "asked_at"),
+            *("state", "sent_to", "is_apart", "hardware_class", "by_organiser", "submitter_id"),
+            "asked_at",
         ),
     )
 
@@ -64,6 +66,7 @@ class Attempt(Base):
     by_organiser: Mapped[bool]
     asked_at: Mapped[datetime]
     sent_to: Mapped[str | None] = mapped_column(String(200))
+    is_apart: Mapped[bool] = mapped_column(default=False)
 
     verification: Mapped[Verification] = relationship(back_populates="attempts", lazy="joined")
 
