@@ -60,7 +60,7 @@ def rate(per_second: float | None) -> str:
 
 TRAIN = (
     Column("rank", "#", "r rank"),
-    Column("system", "System", "model"),
+    Column("system", "Entry", "model"),
     Column("tta", "Time, 95 %", "r"),
     Column("best", "× best", "r wide", ("tta_seconds",), is_chosen=True),
     Column("cost", "Cost", "r wide cost", ("cost_usd",), is_chosen=True),
@@ -79,7 +79,7 @@ TRAIN = (
 )
 INFERENCE = (
     Column("rank", "#", "r rank"),
-    Column("system", "System", "model"),
+    Column("system", "Entry", "model"),
     Column("latency", "Latency", "r", ("latency_ms",)),
     replace(
         _figure("measured_latency", "Measured", "measured_latency_ms", milliseconds),

@@ -162,7 +162,7 @@ def run_rows(verification: View, race: View) -> list[dict[str, Any]]:
                 if seeds and index < len(seeds)
                 else "–"
                 if seeds
-                else "sealed",
+                else "secret",
             }
         )
     return rows

@@ -63,7 +63,7 @@ def _measured(submission: View, place: View | None) -> str:
     else:
         text = "the reference was trained with these settings on our worker,"
     if place:
-        text += f" in {count_text(place['measured_runs'], 'sealed run')}"
+        text += f" in {count_text(place['measured_runs'], 'measured run')}"
     return f"{text.removesuffix(',')}. The time is ours."
 
 

@@ -233,7 +233,7 @@ def rank_steps(place: View, time: TimeFormat) -> list[RankStep]:
     """The steps from a submission's time to its place on the board."""
     return [
         RankStep("Evidence", _evidence(place)),
-        RankStep("Pool", _pool(place)),
+        RankStep("Measured runs", _measured_runs(place)),
         RankStep("Interval", _interval(place, time)),
         RankStep("Eligibility", _eligibility(place)),
         RankStep("Neighbours", _neighbours(place, time)),
@@ -248,11 +248,11 @@ def _evidence(place: View) -> str:
     return f"{evidence_words(place).capitalize()}. {basis}"
 
 
-def _pool(place: View) -> str:
+def _measured_runs(place: View) -> str:
     if not place.get("pool_id"):
         return "None: no measured run of this configuration was trained here."
     runs = place.get("pool_runs", 0)
-    text = f"{count_text(runs, 'sealed run')} counted."
+    text = f"{count_text(runs, 'measured run')} counted."
     if runs < 3:
         text += " Fewer than three give no measured time."
     return text

@@ -176,10 +176,10 @@ def _explain_packages(policy: TrainingPolicy) -> str:
 
 def _explain_replay(policy: ReplayPolicy) -> str:
     least, most = policy.min_runs, policy.max_runs
-    sealed = count_text(most, "measured run")
+    runs = count_text(most, "measured run")
     return (
         "A verification trains the reference in "
-        f"{sealed if least == most else f'{least} to {sealed}'} whose seeds the server drew. "
+        f"{runs if least == most else f'{least} to {runs}'} whose seeds the server drew. "
         "Every evaluation is compared with the band of calibrated runs, the claimed epochs with "
         "both. The time that ranks is the time of these runs. All tests together leave an honest "
         f"claim unverified at most {quality(100 * policy.alpha, 'percent')} of the time."
