@@ -94,7 +94,7 @@ def end_evidence(
     *,
     event: Event = "report",
 ) -> None:
-    """Store the verdict about a claim, and what was measured; `why` leaves the claim open."""
+    """Store the verdict about a claim, and its measured runs. `why` leaves the claim open."""
     submission = verification.submission
     if submission is None:
         raise ValueError(f"verification {verification.id} is evidence without a submission")
@@ -124,7 +124,7 @@ def end_comparison(
 
 
 def settle_submission(session: Session, event: VerificationChanged) -> None:
-    """Derive what a board shows of the submission that a verification checks.
+    """Derive the row of the submission that a verification checks.
 
     Its first verdict is published at once. A later one waits for a decision.
     """

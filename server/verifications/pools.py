@@ -247,7 +247,7 @@ def _interval(pool: Pool, runs: Iterable[PoolRun], spreads: Spreads) -> Interval
 
 
 def follow_evidence(session: Session, submission: Submission) -> None:
-    """Derive what a board shows of a submission from its verifications and its measured runs."""
+    """Derive the row of a submission from its verifications and its measured runs."""
     before, submission.status = submission.status, _status_of(session, submission)
     emit(session, StatusChanged(submission, submission.status, before=before))
     published = verdict_that_holds(session, submission)

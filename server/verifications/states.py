@@ -91,7 +91,8 @@ MOMENTS: dict[str, VerificationMoment] = {
 HINTS = {
     "lease": "Leave it.",
     "report": "Stop this replay.",
-    "cancel": "What runs ends by itself. Withdraw the submission to hide it.",
+    "fail": "Stop this replay.",
+    "cancel": "A replay that runs ends by itself. Withdraw the submission to hide it.",
 }
 
 
@@ -168,8 +169,5 @@ def _table_of(row: Verification | Attempt) -> Table:
 
 def _refusal(row: Verification | Attempt, event: Event) -> StateError:
     wanted = [source or "new" for source, name in _table_of(row) if name == event]
-    hint = HINTS.get(event)
-    return StateError(
-        f"{type(row).__name__} {row.id} is {row.state}. To {event} it, it has to be "
-        f"{' or '.join(wanted)}.{f' {hint}' if hint else ''}"
-    )
+    detail = f"{type(row).__name__} {row.id} is {row.state}. To {event} it, it has to be "
+    return StateError(f"{detail}{' or '.join(wanted)}.", hint=HINTS.get(event))
