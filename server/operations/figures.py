@@ -70,26 +70,22 @@ def read_workers(session: Session, *, now: datetime, alive_seconds: float) -> li
         )
     )
     paused = None if read_pause(session) is None else PAUSED
+
+    def state_of(state: str, *, drifted: bool, held: str | None, unconfirmed: bool) -> str:
+        if state == "stopping":
+            return state
+        well = "unconfirmed" if unconfirmed else state
+        return held or paused or ("drifted" if drifted else well)
+
     return [
         WorkerSeen(
             name,
-            _state(
-                "unconfirmed" if unconfirmed and state != "stopping" else state,
-                gone=gone,
-                drifted=drifted,
-                held=held or paused,
-            ),
+            "gone"
+            if gone
+            else state_of(state, drifted=drifted, held=held, unconfirmed=unconfirmed),
         )
         for name, state, gone, drifted, held, unconfirmed in rows
     ]
-
-
-def _state(state: str, *, gone: bool, drifted: bool, held: str | None) -> str:
-    if gone:
-        return "gone"
-    if state == "stopping":
-        return state
-    return held or ("drifted" if drifted else state)
 
 
 def read_queues(
@@ -100,25 +96,23 @@ def read_queues(
     An attempt for a class that no worker ever had waits for any: submitters make up endless names.
     """
     now = now or utc_now()
-    waiting: dict[str, tuple[int, datetime]] = {}
-    known = {worker.hardware_class for worker in workers}
-    for wanted, attempts, oldest in _queued_by_class(session):
-        name = wanted if wanted in known else ANY_CLASS
-        count, earliest = waiting.get(name, (0, oldest))
-        waiting[name] = (count + attempts, min(earliest, oldest))
-    return [
-        _queue(name, *waiting.get(name, (0, now)), now=now, free=is_free(name, workers))
-        for name in sorted(known | {ANY_CLASS})
-    ]
-
-
-def _queued_by_class(session: Session) -> Sequence[tuple[str | None, int, datetime]]:
-    rows = session.execute(
+    query = (
         select(Attempt.hardware_class, func.count(), func.min(Attempt.created_at))
         .where(Attempt.state == "queued")
         .group_by(Attempt.hardware_class)
     )
-    return [(row[0], row[1], row[2]) for row in rows]
+    waiting: dict[str, tuple[int, datetime]] = {}
+    known = {worker.hardware_class for worker in workers}
+    for wanted, attempts, oldest in session.execute(query):
+        name = wanted if wanted in known else ANY_CLASS
+        count, earliest = waiting.get(name, (0, oldest))
+        waiting[name] = (count + attempts, min(earliest, oldest))
+    queues = []
+    for name in sorted(known | {ANY_CLASS}):
+        attempts, oldest = waiting.get(name, (0, now))
+        age = max((now - oldest).total_seconds(), 0.0)
+        queues.append(Queue(name, attempts, age, age if is_free(name, workers) else 0.0))
+    return queues
 
 
 def is_free(hardware_class: str, workers: Sequence[WorkerSeen]) -> bool:
@@ -126,11 +120,6 @@ def is_free(hardware_class: str, workers: Sequence[WorkerSeen]) -> bool:
     fit = [worker for worker in workers if worker.state in TAKES_WORK]
     same = [worker for worker in fit if worker.hardware_class == hardware_class]
     return any(worker.state == "idle" for worker in same or fit)
-
-
-def _queue(name: str, attempts: int, oldest: datetime, *, now: datetime, free: bool) -> Queue:
-    age = max((now - oldest).total_seconds(), 0.0)
-    return Queue(name, attempts, age, age if free else 0.0)
 
 
 FAILURES = frozenset({"submitter", "rules", "infrastructure", "time_limit"})
