@@ -64,76 +64,43 @@ class BodyLimit:
             error = UnsupportedMediaError
             await refuse(scope, receive, send, error.status, error.title, NOT_COMPRESSED)
             return
-        body = Body(receive, room, stated_bytes(headers), self._note_full)
+        stated = stated_bytes(headers)
         try:
-            body.check_stated()
+            self._check(room, stated, room.held + stated)
         except HTTPException as refused:
             title = TooLargeError.title if refused.status_code == TooLargeError.status else "Busy"
             await refuse(
                 scope, receive, send, refused.status_code, title, refused.detail, refused.headers
             )
             return
+        began_at: float | None = None
+        received, is_whole = 0, False
+
+        async def receive_piece() -> Message:
+            """The next piece. Raises HTTPException: 408 too slow, 413 too large, 503 too many.
+
+            FastAPI lets an HTTPException through while it reads a body, and no other exception.
+            """
+            nonlocal began_at, received, is_whole
+            if is_whole:
+                return await receive()
+            began_at = time.monotonic() if began_at is None else began_at
+            message = await _next_piece(receive, received, began_at)
+            count = len(message.get("body", b""))
+            self._check(room, received + count, room.held + count)
+            received += count
+            room.held += count
+            is_whole = not message.get("more_body", False)
+            if is_whole:
+                note_read()
+            return message
+
         try:
-            await self._app(scope, body.receive, send)
+            await self._app(scope, receive_piece, send)
         finally:
-            body.let_go()
+            room.held -= received
 
-
-class Body:
-    """The body of one request, counted and timed.
-
-    FastAPI lets an HTTPException through while it reads a body, and no other exception.
-    """
-
-    def __init__(
-        self, receive: Receive, room: BodyRoom, stated: int, note_full: Callable[[str], None]
-    ) -> None:
-        self._receive = receive
-        self._room = room
-        self._stated = stated
-        self._note_full = note_full
-        self._began_at: float | None = None
-        self._received = 0
-        self._is_whole = False
-
-    def check_stated(self) -> None:
-        """Raise HTTPException 413 or 503 if a body of the stated length would not fit."""
-        self._check(self._stated, self._room.held + self._stated)
-
-    async def receive(self) -> Message:
-        """The next piece. Raises HTTPException: 408 too slow, 413 too large, 503 too many."""
-        if self._is_whole:
-            return await self._receive()
-        if self._began_at is None:
-            self._began_at = time.monotonic()
-        message = await self._next_piece(self._began_at)
-        count = len(message.get("body", b""))
-        self._check(self._received + count, self._room.held + count)
-        self._received += count
-        self._room.held += count
-        self._is_whole = not message.get("more_body", False)
-        if self._is_whole:
-            note_read()
-        return message
-
-    def let_go(self) -> None:
-        """Give back its bytes."""
-        self._room.held -= self._received
-        self._received = 0
-
-    async def _next_piece(self, began_at: float) -> Message:
-        try:
-            async with asyncio.timeout(SILENT_SECONDS):
-                message = await self._receive()
-        except TimeoutError as error:
-            raise _too_slow(f"nothing came for {SILENT_SECONDS:.0f} s") from error
-        seconds = time.monotonic() - began_at
-        if seconds > GRACE_SECONDS and self._received < seconds * SLOWEST_BYTES_PER_SECOND:
-            raise _too_slow(f"{self._received} bytes came in {seconds:.0f} s")
-        return message
-
-    def _check(self, size: int, together: int) -> None:
-        room = self._room
+    def _check(self, room: BodyRoom, size: int, together: int) -> None:
         if size > room.most_each:
             most = f"{room.most_each / MIB:g} MiB"
             raise HTTPException(
@@ -147,6 +114,18 @@ class Body:
                 f"Try again in {RETRY_SECONDS} s.",
                 headers={"Retry-After": str(RETRY_SECONDS), "Connection": "close"},
             )
+
+
+async def _next_piece(receive: Receive, received: int, began_at: float) -> Message:
+    try:
+        async with asyncio.timeout(SILENT_SECONDS):
+            message = await receive()
+    except TimeoutError as error:
+        raise _too_slow(f"nothing came for {SILENT_SECONDS:.0f} s") from error
+    seconds = time.monotonic() - began_at
+    if seconds > GRACE_SECONDS and received < seconds * SLOWEST_BYTES_PER_SECOND:
+        raise _too_slow(f"{received} bytes came in {seconds:.0f} s")
+    return message
 
 
 def stated_bytes(headers: Headers) -> int:
