@@ -70,7 +70,7 @@ def test_a_dawnbench_entry_cannot_be_verified(client, alice, olivia, row_counts)
     ("changes", "expected"),
     [
         ({"hyperparameters": {"dropout": 0.1}}, "no hyperparameter 'dropout'"),
-        ({}, "Send it as a package to have it measured."),
+        ({}, "Send it as a code submission to have it measured."),
     ],
 )
 def test_an_open_claim_that_the_reference_cannot_train_is_not_verified(
