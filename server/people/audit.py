@@ -142,12 +142,9 @@ def record_new(
 
 def subject_of(row: Base) -> Subject:
     """The subject of a record about a row: users by name, others by key."""
-    key = (
-        row.name
-        if isinstance(row, User)
-        else "/".join(map(str, inspect(row).mapper.primary_key_from_instance(row)))
-    )
-    return Subject(row.__tablename__.removesuffix("s"), str(key))
+    key = inspect(row).mapper.primary_key_from_instance(row)
+    name = row.name if isinstance(row, User) else "/".join(map(str, key))
+    return Subject(row.__tablename__.removesuffix("s"), name)
 
 
 def set_columns(row: Base) -> Values:

@@ -20,7 +20,7 @@ ALGORITHMS = [f"{kind}{bits}" for kind in ("RS", "PS", "ES") for bits in (256, 3
 ]
 LEEWAY_SECONDS = 60
 ADDRESSES = ("authorization_endpoint", "token_endpoint", "jwks_uri")
-# What reading an answer of any other form raises.
+# Errors of reading an answer of any other form.
 WRONG = (ValueError, TypeError, LookupError, RecursionError)
 CLIENT: dict[str, Any] = {
     "code_challenge_method": "S256",

@@ -67,7 +67,7 @@ class SignedIn:
 
 
 def begin_session(request: Request, holder: Holder) -> None:
-    """Sign a browser in with a stored token. What its cookie held before is gone.
+    """Sign a browser in with a stored token. The earlier content of its cookie is gone.
 
     Called after the transaction: a token that was rolled back must open nothing.
     """

@@ -164,7 +164,7 @@ class MeChange(Body):
 
 
 class UserFields(Body):
-    """What an organiser says of a user. Readers see the `display_name` in place of the name."""
+    """Fields that an organiser sets. Readers see the `display_name` in place of the name."""
 
     display_name: DisplayName | None = None
     role: Role = "submitter"
