@@ -296,7 +296,7 @@ class HelloThread:
         if answer.unconfirmed != self._unconfirmed:
             log.info(
                 "this worker is unconfirmed and is sent nothing; an organiser confirms it with "
-                f"`finishline workers confirm {shlex.quote(self._system.worker)}`"
+                f"`finishline admin worker set {shlex.quote(self._system.worker)} confirm`"
                 if answer.unconfirmed
                 else "an organiser confirmed this worker: it is sent attempts"
             )

@@ -54,6 +54,11 @@ def revoked_lines(view: View, given: Given) -> Iterator[str]:
         yield f"Also revoked: {count_text(len(others), 'token')} made with it: {', '.join(others)}."
 
 
+def approved_lines(view: View, given: Given) -> Iterator[str]:
+    known = "not known" if given["undo"] else "known"
+    yield f"{given['name']} is {known} to the organisers."
+
+
 def erased_lines(view: View, given: Given) -> Iterator[str]:
     yield f"{given['name']} is {view['name']} from now on."
 
@@ -66,8 +71,8 @@ def new_user_lines(view: View, given: Given) -> Iterator[RenderableType]:
     yield from user_lines(view, given)
     if given["role"] == "submitter":
         yield (
-            "Workers without a memory cgroup (`finishline workers` names them) train none of their "
-            "code submissions until an organiser who knows them approves:"
+            "Workers without a memory cgroup (`finishline admin worker list` names them) train "
+            "none of their code submissions until an organiser who knows them approves:"
         )
         yield as_it_is(f"finishline admin user approve {quote(given['name'])}")
 
@@ -129,19 +134,16 @@ def _held(what: str, *, by: str | None, since: str | None, why: str | None) -> T
     return Text(f"{what} by {by or 'somebody'} since {when} UTC: {why}", "yellow")
 
 
-def paused_worker_lines(view: View, given: Given) -> Iterator[str]:
-    if view["worker"].get("alive", True):
-        yield f"Worker {given['name']} is paused."
-    else:
-        yield (
-            f"Worker {given['name']} is not running; once started again, it leases nothing until "
-            "it is resumed."
-        )
-
-
-def resumed_worker_lines(view: View, given: Given) -> Iterator[str]:
+def ordered_worker_lines(view: View, given: Given) -> Iterator[str]:
     worker, state = view["worker"], "is resumed"
-    if not worker.get("alive", True):
+    alive = worker.get("alive", True)
+    if given["order"] == "confirm":
+        state = f"is confirmed for hardware class {worker['hardware_class']}"
+    elif given["order"] == "pause":
+        state = "is paused"
+        if not alive:
+            state = "is not running; once started again, it leases nothing until it is resumed"
+    elif not alive:
         state = "is resumed but not running: start it again on its machine"
     elif worker.get("drift"):
         state = "is resumed, and gets no work while its speed check is off its baseline"

@@ -102,7 +102,7 @@ def with_server_definitions(
     """
     if url is None or only in benchmarks:
         return benchmarks
-    from finishline.cli.client import ServerClient  # Loads what speaks HTTP.
+    from finishline.cli.client import ServerClient  # Loads the HTTP library.
 
     found = dict(benchmarks)
     with ServerClient(url, token) as server:

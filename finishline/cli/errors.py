@@ -75,7 +75,7 @@ class CliError(Exception):
 
 
 class UsageError(CliError):
-    """The command was asked for what it cannot do."""
+    """The command was called with wrong arguments."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, exit_code=ExitCode.USAGE)

@@ -59,17 +59,17 @@ TABLES = {
     "prices": Listing(
         ">id | provider | instance | region | class=hardware_class | kind=pricing:words"
         " | >$/hour=usd_per_hour:4 | from=effective_on | status=:price | source=source_url",
-        "No prices yet. Add one with `finishline prices add`.",
+        "No prices yet. Add one with `finishline admin price add`.",
         ("source", "kind", "class"),
     ),
     "webhooks": Listing(
         "id | scope=:scope | >events=kinds:count | state=:webhook | address=url",
-        "No webhooks yet. Make one with `finishline webhook add`.",
+        "No webhooks yet. Make one with `finishline account webhook add`.",
     ),
     "deliveries": Listing(
         ">id | event=kind | state | >tries=tries:count | response=tries:response"
         " | >ms=tries.-1.milliseconds:1 | next retry=due_at:minute",
-        "No deliveries yet. Send one with `finishline webhook test ID`.",
+        "No deliveries yet. Send one with `finishline account webhook test ID`.",
     ),
     "workers": Listing(
         "worker=name | hardware class=hardware_class | state | alive:yes"

@@ -30,6 +30,7 @@ from finishline.cli.errors import (
     refusal,
     server_missing,
 )
+from finishline.cli.names import PANELS, SERVER_ADMIN, renamed
 from finishline.cli.options import ROOT
 from finishline.cli.screen import open_console
 from finishline.client.errors import told_besides
@@ -38,49 +39,13 @@ from finishline.profiles import ProfileError
 from finishline.rules.errors import RuleError, StatisticsMissingError
 
 TERMINATED = 143  # 128 + SIGTERM.
+ANYTHING = {"ignore_unknown_options": True, "allow_extra_args": True}
 FAILURES = (
     CliError, ProfileError, RuleError, StatisticsMissingError, typer.TyperException, OSError,
     UnicodeEncodeError,
 )  # fmt: skip
-# Where each command is. Its module is imported when somebody asks for it.
-COMMANDS = {
-    "run": "run:run",
-    "check": "check:check",
-    "score": "score:score",
-    "submit": "submit:submit",
-    "verify": "verify:verify",
-    "calibrate": "calibration:calibrate",
-    "decide": "requests:COMMANDS",
-    "withdraw": "submit:withdraw",
-    "waive": "submit:waive",
-    "show": "requests:COMMANDS",
-    "leaderboard": "leaderboard:leaderboard",
-    "benchmarks": "requests:COMMANDS",
-    "login": "login:login",
-    "logout": "login:logout",
-    "convert": "convert:convert",
-    "invite": "lists:invite",
-    "import": "import_archive:import_archive",
-    "audit-log": "check_proof:audit_log",
-    "check-proof": "check_proof:check_proof_of",
-    "compare-verifications": "requests:COMMANDS",
-    "account": "requests:COMMANDS",
-    "admin": "requests:COMMANDS",
-    "benchmark": "benchmark:app",
-    "prices": "requests:COMMANDS",
-    "quota": "requests:COMMANDS",
-    "workers": "requests:COMMANDS",
-    "queue": "requests:COMMANDS",
-    "webhook": "requests:COMMANDS",
-    "calibration": "calibration:app",
-    "training": "entry:app",
-}
-# Commands of finishline-server, found by its entry points `finishline.commands`.
-SERVER_COMMANDS = (
-    "up", "service", "backup", "restore", "data", "bench", "scale", "profile", "probe",
-)  # fmt: skip
-
-
+COMMANDS = {name: place for panel in PANELS.values() for name, place in panel.items()}
+PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names}
 # The flags of the root, with their parameters.
 FLAGS = {"--json": "as_json", "--url": "url", "--token": "token"}
 
@@ -106,7 +71,7 @@ class Commands(TyperGroup):
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
-        self.commands = {name: TyperCommand(name) for name in (*SERVER_COMMANDS, *COMMANDS)}
+        self.commands = {name: TyperCommand(name) for name in COMMANDS}
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Take the flags of the root, which may also follow the command."""
@@ -116,27 +81,27 @@ class Commands(TyperGroup):
         return rest
 
     def list_commands(self, ctx: Any) -> list[str]:
-        added = _of_the_server("commands").names
-        return [name for name in self.commands if name in COMMANDS or name in added]
+        added = _of_the_server().names
+        return [name for name in self.commands if COMMANDS[name] or name in added]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """A command, None for an unknown name. Raises CliError without the server it needs."""
         return _load(cmd_name) if cmd_name in self.commands else None
 
 
-def _of_the_server(group: str) -> Any:
+def _of_the_server() -> Any:
     from importlib.metadata import entry_points  # Takes 40 ms, and reads every distribution.
 
-    return entry_points(group=f"finishline.{group}")
+    return entry_points(group="finishline.commands")
 
 
 @cache
 def _load(name: str) -> Any:
-    if name in COMMANDS:
+    added: Any = () if COMMANDS[name] and name != "admin" else _of_the_server()
+    if COMMANDS[name]:
         module, attribute = COMMANDS[name].split(":")
         found = getattr(import_module(f"finishline.cli.commands.{module}"), attribute)
     else:
-        added = _of_the_server("commands")
         if name not in added.names or installed_server() is None:
             raise server_missing(name)
         found = added[name].load()
@@ -147,15 +112,36 @@ def _load(name: str) -> Any:
         single.command(name)(found)
         found = single
     if name == "admin":
-        for each in _of_the_server("admin"):
-            found.command(each.name)(each.load())
-    for registered in found.registered_commands:
-        # Each paragraph is one line, so that the terminal wraps it.
-        paragraphs = (inspect.getdoc(registered.callback) or "").split("\n\n")
-        registered.help = "\n\n".join(" ".join(each.split()) for each in paragraphs)
-    command = typer.main.get_command(found)
-    command.name = name
+        _add_server_admin(found, added)
+    command: Any = typer.main.get_command(found)
+    command.name, command.rich_help_panel = name, PANEL_OF[name]
+    _explain(command, name)
     return command
+
+
+def _add_server_admin(admin: typer.Typer, added: Any) -> None:
+    if "admin" in added.names and installed_server() is not None:
+        of_server = added["admin"].load()
+        admin.registered_commands += of_server.registered_commands
+        admin.registered_groups += of_server.registered_groups
+        return
+    for name in SERVER_ADMIN:
+        admin.command(name, hidden=True, context_settings=ANYTHING)(_missing(f"admin {name}"))
+
+
+def _missing(name: str) -> Callable[[typer.Context], None]:
+    def refuse(context: typer.Context) -> None:
+        raise server_missing(name)
+
+    return refuse
+
+
+def _explain(command: Any, name: str) -> None:
+    """Make each paragraph of the help one line, so that the terminal wraps it."""
+    paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
+    command.help = "\n\n".join(" ".join(each.split()) for each in paragraphs)
+    for each, below in getattr(command, "commands", {}).items():
+        _explain(below, f"{name} {each}")
 
 
 app = typer.Typer(
@@ -224,6 +210,8 @@ def main(arguments: Sequence[str] | None = None, command: typer.Typer = app) -> 
         return _stop_writing()
     except FAILURES as error:
         failure, as_json = _cli_error(error), "--json" in given
+        if "No such command" in failure.message:
+            failure = renamed(split_flags(given)[1]) or failure
         # A call without a command shows the help instead of a message.
         if as_json or not isinstance(error, typer.TyperException) or error.format_message():
             _report(failure, as_json=as_json)

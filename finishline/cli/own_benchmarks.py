@@ -36,7 +36,7 @@ SUFFIX = ".example"
 def read_files(
     folder: Path, what: str, command: str, **limits: int
 ) -> tuple[dict[str, bytes], list[RuleError]]:
-    """The files of a package or a benchmark, and what is wrong with them. Raises CliError."""
+    """The files of a package or a benchmark, and their problems. Raises CliError."""
     if not folder.is_dir():
         raise UsageError(
             f"{folder} is no folder; expected a {what}. Make one with `finishline {command} init`."

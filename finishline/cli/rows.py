@@ -83,7 +83,7 @@ def asks_server(function: Callable[..., int | None]) -> Function:
 def read_rows(text: str, groups: Mapping[str, str], words: Words) -> dict[str, typer.Typer]:
     """The groups of a text, each with its commands, and the commands without a group.
 
-    A row is a call such as `admin token make USER --days`, its request with the answer such as
+    A row is a call such as `admin token add USER --days`, its request with the answer such as
     `POST /tokens -> tokens`, and the help. The path takes the values that it names. The others are
     the query or the body, if they were given. The answer is the name of lines or of a table, or a
     sentence.

@@ -276,7 +276,7 @@ class Client:
         return self._get(VerificationView, f"/verifications/{segment(verification_id)}")
 
     def proof(self, verification_id: str) -> bytes:
-        """The signed evidence of a verdict, as `finishline check-proof` reads it."""
+        """The signed evidence of a verdict, as `finishline proof` reads it."""
         path = f"/verifications/{segment(verification_id)}/proof"
         return self._transport.download(path, limit_bytes=LOG_LIMIT_BYTES)
 

@@ -59,18 +59,18 @@ class NotFoundError(ServerError):
 LISTED = {
     "attempt": "the page of its verification names its attempts",
     "calibration": "`finishline calibration list` or /calibrations lists them",
-    "delivery": "`finishline webhook deliveries ID` lists a webhook's",
-    "invitation": "`finishline admin invitation list` lists yours",
+    "delivery": "`finishline account webhook deliveries ID` lists a webhook's",
+    "invitation": "`finishline admin invite list` lists yours",
     "organisation": "`finishline admin organisation list` lists them; "
     "an admin adds one: `finishline admin organisation add`",
-    "price": "`finishline prices list` or /prices lists them",
-    "submission": "`finishline leaderboard BENCHMARK` or /submissions lists them",
-    "token": "`finishline account tokens` lists yours, "
+    "price": "`finishline admin price list` or /prices lists them",
+    "submission": "`finishline board BENCHMARK` or /submissions lists them",
+    "token": "`finishline account token list` lists yours, "
     "`finishline admin token list` those of others",
     "user": "`finishline admin user list` lists them",
     "verification": "`finishline show SUBMISSION` lists a submission's verifications",
-    "webhook": "`finishline webhook list` lists yours",
-    "worker": "`finishline workers` or /workers lists them",
+    "webhook": "`finishline account webhook list` lists yours",
+    "worker": "`finishline admin worker list` or /workers lists them",
 }
 LONGEST_NAME = 100
 

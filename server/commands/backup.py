@@ -1,4 +1,4 @@
-"""`finishline backup`, `restore`, `admin rescore`: a server of `finishline up`, by its folder."""
+"""`finishline admin backup`, `restore`, `export`, `rescore`: a server of `up`, by its folder."""
 
 import os
 from collections.abc import Mapping
@@ -13,13 +13,17 @@ from finishline.cli.processes import child_events, python_module
 from finishline.cli.screen import Screen
 from finishline.rules.text import count_text
 from server.commands.paths import DEFAULT_VAR, Var, VarPaths, lock_var
+from server.commands.service import app as service
 
+app = typer.Typer()
+app.add_typer(service, name="service")
 Backups = Annotated[
     Path | None,
     typer.Argument(help="Folder of backups (default: backups in the var folder)."),
 ]
 
 
+@app.command()
 @shows
 def backup(
     screen: Screen,
@@ -41,6 +45,7 @@ def backup(
     screen.answer(made, [f"Backed up to {made['path']}."])
 
 
+@app.command()
 @shows
 def restore(
     screen: Screen,
@@ -75,6 +80,24 @@ def restore(
     )
 
 
+@app.command()
+@shows
+def export(
+    screen: Screen,
+    path: Annotated[Path, typer.Argument(help="Folder to make, or NAME.tar for an archive.")],
+    public: Annotated[bool, typer.Option("--public", help="Public data only.")] = False,
+    var: Var = DEFAULT_VAR,
+) -> None:
+    """Write everything but secrets to a folder, for others to study and to check.
+
+    `finishline proof FOLDER` checks it offline.
+    """
+    command = ["export", str(path.absolute()), *(["--public"] if public else [])]
+    made = _administer(_paths_of(var), command, screen, what="Nothing was exported")
+    screen.answer(made, [f"Exported to {made['path']}."])
+
+
+@app.command()
 @shows
 def rescore(
     screen: Screen,

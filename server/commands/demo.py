@@ -13,7 +13,7 @@ from rich.text import Text
 
 from finishline.cli.answers import submission_lines, verdict_lines
 from finishline.cli.client import ServerClient, View, segment
-from finishline.cli.commands.leaderboard import leaderboard_lines
+from finishline.cli.commands.board import leaderboard_lines
 from finishline.cli.commands.run import train_shown
 from finishline.cli.commands.submit import send_submission
 from finishline.cli.commands.training import TEMPLATE

@@ -1,4 +1,4 @@
-"""`finishline service`: keep `finishline up` running with systemd."""
+"""`finishline admin service`: keep `finishline up` running with systemd."""
 
 import getpass
 import os
@@ -17,7 +17,7 @@ from finishline.cli.processes import python_module
 from finishline.cli.screen import as_it_is, open_screen
 from server.commands.paths import DEFAULT_VAR, BehindProxy, Var
 
-app = typer.Typer(help="A service of systemd: install, remove.", no_args_is_help=True)
+app = typer.Typer(help="Keeps `finishline up` running with systemd.", no_args_is_help=True)
 
 NAME = re.compile(r"[a-z][a-z0-9-]{0,63}")
 TEMPLATE = """[Unit]
@@ -43,7 +43,7 @@ User = Annotated[
 ]
 
 
-@app.command()
+@app.command("add")
 def install(
     var: Var = DEFAULT_VAR,
     host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
@@ -174,7 +174,7 @@ def require_systemd() -> None:
     """Raise CliError where no systemd runs."""
     if shutil.which("systemctl") is None:
         raise CliError(
-            "systemctl is not here, so nothing can be installed: `finishline service install "
+            "systemctl is not here, so nothing can be installed: `finishline admin service add "
             "--print` writes the unit for you to adapt.",
             exit_code=ExitCode.SERVER,
         )

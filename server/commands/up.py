@@ -288,7 +288,7 @@ def invitation(options: UpOptions, plan: Plan, workers: Sequence[LocalWorker]) -
         f"Finishline is up at {plan.url} (API at {plan.url}/docs/api, logs in {paths.logs}).",
         f"To submit: {export}{quote(str(token_path(paths, 'demo')))})",
         f"To manage users and organisations: {export}{quote(str(token_path(paths, 'admin')))})",
-        f"To keep it safe: finishline backup --var {quote(str(paths.root))}",
+        f"To keep it safe: finishline admin backup --var {quote(str(paths.root))}",
         *(f"Worker {each.name}: {each.words}" for each in workers),
     ]
     if not workers:

@@ -173,7 +173,7 @@ def find_backup(root: Path, name: str | None) -> Path:
     found = {each.name: each for each in dated_folders(root)} if root.is_dir() else {}
     if not found:
         raise NotFoundError(
-            f"No backup in {root}. Name a folder that `finishline backup` or "
+            f"No backup in {root}. Name a folder that `finishline admin backup` or "
             "`python -m server.admin backup` has written."
         )
     if name is not None and name not in found:

@@ -52,7 +52,7 @@ def audit_page(request: Request, console: OrganiserDep) -> HTMLResponse:
 
 @router.get(ADDRESS + "/log.json")
 def download(console: OrganiserDep) -> StreamingResponse:
-    """The whole log, oldest first, as `finishline audit-log --out` writes it."""
+    """The whole log, oldest first, as `finishline admin audit --out` writes it."""
     headers = {"Content-Disposition": 'attachment; filename="log.json"'}
     return StreamingResponse(
         _whole(console.services), media_type="application/json", headers=headers

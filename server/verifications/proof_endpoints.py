@@ -64,7 +64,7 @@ Format = Annotated[
 def get_proof(
     verification_id: str, services: ServicesDep, viewer: ViewerDep, kind: Format = "zip"
 ) -> Response:
-    """Download the signed evidence of a verdict. `finishline check-proof` checks it anywhere."""
+    """Download the signed evidence of a verdict. `finishline proof` checks it anywhere."""
     signed = sign_proof(services, verification_id, viewer)
     if kind == "dsse":
         return Response(signed.content, media_type=DSSE)

@@ -185,7 +185,7 @@ class Waits:
         if all(worker.confirmed_at is None for worker in workers):
             return (
                 "No connected worker is confirmed: an organiser confirms one with "
-                "'finishline workers confirm NAME' or on the console's page of workers."
+                "'finishline admin worker set NAME confirm' or on the console's page of workers."
             )
         if all(worker.drift is not None for worker in workers):
             return (

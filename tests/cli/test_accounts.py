@@ -28,18 +28,19 @@ def test_own_tokens_are_shown_made_and_revoked(finishline, standin):
           "token_id": 7, "label": None, "role": "submitter", "expires_at": None}  # fmt: skip
     standin.answer("GET /api/v1/me", me)
     standin.answer("GET /api/v1/me/tokens", {"tokens": [MADE]})
+    standin.answer("GET /api/v1/me/quota", ALICE)
     standin.answer("POST /api/v1/me/tokens", MADE | {"token": "fl_x"}, status=201)
     standin.answer("DELETE /api/v1/me/tokens/8", {"revoked": [8]})
 
-    shown = finishline("account", "show").out
+    shown = finishline("account").out
     assert "ann, Example Labs" in shown
     assert "role submitter; your account allows up to organiser" in shown
-    listed = finishline("account", "tokens").out
+    listed = finishline("account", "token", "list").out
     assert ("nightly" in listed, "2026-12-21 17:00" in listed) == (True, True)
-    made = finishline("account", "make", "--role", "submitter", "--days", "0.5")
+    made = finishline("account", "token", "add", "--role", "submitter", "--days", "0.5")
     assert made.out.splitlines()[0] == "fl_x"
     assert body_of(standin.asked[-1]) == {"role": "submitter", "expires_in_days": 0.5}
-    assert finishline("account", "revoke", "8", "--json").json() == {"revoked": [8]}
+    assert finishline("account", "token", "remove", "8", "--json").json() == {"revoked": [8]}
 
 
 def test_a_link_to_join_is_made_listed_and_revoked(finishline, standin):
@@ -50,12 +51,12 @@ def test_a_link_to_join_is_made_listed_and_revoked(finishline, standin):
     standin.answer("GET /api/v1/invitations", {"invitations": [link]})
     standin.answer("DELETE /api/v1/invitations/3", link | {"state": "revoked"})
 
-    made = finishline("invite", "--uses", "200", "--until", "2027-02-01")
+    made = finishline("admin", "invite", "add", "--uses", "200", "--until", "2027-02-01")
     assert made.out.splitlines() == ["https://tta.example/join/3-x"]
     sent = {"role": "submitter", "uses": 200, "last_day": "2027-02-01"}
     assert body_of(standin.asked[-1]) == sent
-    assert "1 of 200" in finishline("admin", "invitation", "list").out
-    assert finishline("admin", "invitation", "revoke", "3").out == "Link 3 is revoked.\n"
+    assert "1 of 200" in finishline("admin", "invite", "list").out
+    assert finishline("admin", "invite", "remove", "3").out == "Link 3 is revoked.\n"
 
 
 def test_an_admin_keeps_users_over_every_page_of_them(finishline, standin):
@@ -80,7 +81,7 @@ def test_an_admin_keeps_users_over_every_page_of_them(finishline, standin):
         ("set --disable", {"disabled": True}),
         ("set --enable", {"disabled": False}),
         ("approve", {"known": True}),
-        ("disapprove", {"known": False}),
+        ("approve --undo", {"known": False}),
     ):
         ran = finishline("admin", "user", *arguments.split(), "ann lee")
         assert (ran.code, body_of(standin.asked[-1])) == (0, sent)
@@ -101,10 +102,10 @@ def test_an_admin_keeps_organisations_and_tokens(finishline, standin):
     assert body_of(standin.asked[-1]) == {"name": "Labs"}
     assert "fl_" not in finishline("admin", "token", "list", "--user", "ann").out
     assert standin.asked[-1].path == "/api/v1/tokens?user=ann"
-    finishline("admin", "token", "make", "ann", "--role", "worker", "--days", "30")
+    finishline("admin", "token", "add", "ann", "--role", "worker", "--days", "30")
     sent = {"user": "ann", "role": "worker", "expires_in_days": 30.0}
     assert body_of(standin.asked[-1]) == sent
-    assert finishline("admin", "token", "revoke", "7").out == (
+    assert finishline("admin", "token", "remove", "7").out == (
         "Token 7 is revoked.\nAlso revoked: 2 tokens made with it: 9, 12.\n"
     )
 
@@ -145,19 +146,20 @@ ALICE = {"user": "al [x]", "quotas": USES}
 
 
 def test_quotas_are_shown_in_hours_and_set(finishline, standin):
+    standin.answer("GET /api/v1/me", {"user": "al [x]", "role": "submitter"})
     standin.answer("GET /api/v1/me/quota", ALICE)
     standin.answer("GET /api/v1/quotas/bob", ALICE)
     rows = [{"user": "bob", "quotas": {"submissions_per_day": 777}}]
     listed = {"defaults": {"gpu_seconds_per_month": 360000}, "overrides": rows}
     standin.answer("GET /api/v1/quotas", listed)
     for arguments, shown in (
-        ((), ("al [x]", "200", "2030-01-01 10:00Z", "1.50", "0.50", "no limit")),
-        (("show", "bob"), ("no limit",)),
-        (("list",), ("100.00", "777")),
+        ("account", ("200", "2030-01-01 10:00Z", "1.50", "0.50", "no limit")),
+        ("admin quota show bob", ("al [x]", "no limit")),
+        ("admin quota list", ("100.00", "777")),
     ):
-        out = finishline("quota", *arguments).out
+        out = finishline(*arguments.split()).out
         assert [word for word in shown if word not in out] == []
-    assert finishline("quota", "--json").json()["quotas"] == USES
+    assert finishline("account", "--json").json()["quotas"] == USES
 
     standin.answer("PUT /api/v1/quotas/al%20x", ALICE)
     for options, sent in (
@@ -165,11 +167,13 @@ def test_quotas_are_shown_in_hours_and_set(finishline, standin):
          {"submissions_per_day": 5, "gpu_seconds_per_month": 5400}),
         ("--submissions-per-day default", {"submissions_per_day": "default"}),
     ):  # fmt: skip
-        ran = finishline("quota", "set", "al x", "--reason", "r", *options.split())
+        ran = finishline("admin", "quota", "set", "al x", "--reason", "r", *options.split())
         assert (ran.code, body_of(standin.asked[-1])) == (0, sent | {"reason": "r"})
     asked = len(standin.asked)
     for options in ("--submissions-per-day x", "--gpu-hours-per-month -1"):
-        assert finishline("quota", "set", "bob", "--reason", "r", *options.split()).code == 2
+        assert (
+            finishline("admin", "quota", "set", "bob", "--reason", "r", *options.split()).code == 2
+        )
     assert len(standin.asked) == asked
 
 
@@ -186,7 +190,7 @@ DELIVERY = {
 
 def test_a_webhook_is_made_and_its_secret_shown(finishline, standin):
     standin.answer("POST /api/v1/webhooks", HOOK | {"secret": "whsec_x"}, status=201)
-    add = ("webhook", "add", "https://a.example", "--kind", "record.set")
+    add = ("account", "webhook", "add", "https://a.example", "--kind", "record.set")
     ran = finishline(*add, "--kind", "submission.verified")
 
     assert (ran.code, ran.out.splitlines()[0]) == (0, "whsec_x")
@@ -196,26 +200,29 @@ def test_a_webhook_is_made_and_its_secret_shown(finishline, standin):
     finishline(*add, "--benchmark", "digits")
     finishline(*add, "--all")
     assert [body_of(asked)["scope"] for asked in standin.asked] == ["own", "benchmark", "all"]
-    assert finishline("webhook", "add", "https://a.example").code == 2  # No kind.
+    assert finishline("account", "webhook", "add", "https://a.example").code == 2  # No kind.
 
 
 def test_webhooks_and_deliveries_are_listed_and_changed(finishline, standin):
     own = "/api/v1/webhooks/h1"
     standin.answer("GET /api/v1/webhooks", {"webhooks": [HOOK]})
-    listed = finishline("webhook", "list").out
+    listed = finishline("account", "webhook", "list").out
     assert ("https://hooks.example/[a]" in listed, "410 Gone." in listed) == (True, True)
     standin.answer(f"GET {own}/deliveries", {"deliveries": [DELIVERY]})
-    assert "No answer." in finishline("webhook", "deliveries", "h1", "--state", "waiting").out
+    assert (
+        "No answer."
+        in finishline("account", "webhook", "deliveries", "h1", "--state", "waiting").out
+    )
     assert standin.asked[-1].path == f"{own}/deliveries?state=waiting&limit=50"
     for words, request, answer in (
         ("test h1", f"POST {own}/test", DELIVERY),
         ("secret h1", f"POST {own}/secret", HOOK | {"secret": "whsec_y"}),
-        ("enable h1", f"POST {own}/enable", HOOK),
+        ("set h1 enable", f"POST {own}/enable", HOOK),
         ("resend h1 7", f"POST {own}/deliveries/7/resend", DELIVERY),
-        ("delete h1", f"DELETE {own}", None),
+        ("remove h1", f"DELETE {own}", None),
     ):
         standin.answer(request, answer)
-        assert finishline("webhook", *words.split()).code == 0, words
+        assert finishline("account", "webhook", *words.split()).code == 0, words
         assert f"{standin.asked[-1].method} {standin.asked[-1].path}" == request
 
 
@@ -233,21 +240,11 @@ HEADER = "provider,instance,region,usd_per_hour,effective_on,source_url"
 ROW = "cloud,gpu.8,north,12.5,2026-03-01,https://a.example"
 
 
-def test_prices_are_listed_and_added(finishline, standin):
+def test_prices_are_listed(finishline, standin):
     standin.answer("GET /api/v1/prices", {"prices": [PRICE, PRICE | {"pricing": "spot"}]})
-    ran = finishline("prices", "list", "--instance", "gpu.8", "--on", "2026-03-02")
+    ran = finishline("admin", "price", "list", "--instance", "gpu.8", "--on", "2026-03-02")
     assert standin.asked[0].path == "/api/v1/prices?instance=gpu.8&on=2026-03-02"
     assert ("cloud [x]" in ran.out, "superseded by 9" in ran.out) == (True, True)
-
-    standin.answer("POST /api/v1/prices", PRICE, status=201)
-    given = ("prices", "add", "cloud", "gpu.8", "north", "12.5", "--from", "2026-03-01")
-    ran = finishline(*given, "--source", "https://a.example")
-    assert (ran.code, ran.out) == (0, "Price 7 added: 12.5 USD per hour.\n")
-    sent = {name: value for name, value in SENT.items() if value is not None}
-    assert body_of(standin.asked[-1]) == sent
-    finishline(*given, "--source", "https://a.example", "--hardware-class", "cpu-2")
-    assert body_of(standin.asked[-1]) == sent | {"hardware_class": "cpu-2"}
-    assert finishline(*given).code == 2  # No source.
 
 
 OWNED = (
@@ -287,8 +284,8 @@ def test_csv_and_toml_are_imported_alike(finishline, standin, tmp_path):
         'usd_per_hour = 12.5\neffective_on = "2026-03-01"\nsource_url = "https://a.example"\n'
         "supersedes = 3\n"
     )
-    ran = finishline("prices", "import", str(table))
-    finishline("prices", "import", str(toml))
+    ran = finishline("admin", "price", "add", str(table))
+    finishline("admin", "price", "add", str(toml))
 
     assert (ran.code, ran.out) == (0, "2 prices added, 1 skipped as already known.\n")
     bodies = [json.loads(asked.body)["prices"] for asked in standin.asked]
@@ -329,7 +326,7 @@ def test_a_bad_file_is_refused_with_line_and_field_and_nothing_is_sent(
 ):
     path = tmp_path / name
     path.write_text(content)
-    ran = finishline("prices", "import", str(path))
+    ran = finishline("admin", "price", "add", str(path))
 
     assert (ran.code, ran.out, standin.asked) == (1, "", [])
     assert told in ran.err
@@ -365,19 +362,20 @@ def test_phases_are_shown_and_a_date_that_is_not_given_stays(finishline, standin
 
 
 @pytest.mark.parametrize(
-    ("more", "end", "told"),
-    [((), "withdrawal", "is withdrawn; its page stays"),
-     (("--undo",), "reinstatement", "ranks again")],
+    ("named", "end", "told"),
+    [(("submit", "--withdraw", "abc"), "withdrawal", "is withdrawn; its page stays"),
+     (("admin", "withdraw", "abc"), "withdrawal", "is withdrawn; its page stays"),
+     (("admin", "withdraw", "abc", "--undo"), "reinstatement", "ranks again")],
 )  # fmt: skip
 def test_a_submission_is_withdrawn_with_a_reason_and_comes_back_by_an_organiser(
-    more, end, told, finishline, standin
+    named, end, told, finishline, standin
 ):
     standin.answer(f"POST /api/v1/submissions/abc/{end}", {"id": "abc"})
-    ran = finishline("withdraw", "abc", "--reason", "wrong clock", *more, "--token", "fl_a")
+    ran = finishline(*named, "--reason", "wrong clock", "--token", "fl_a")
     assert ran.code == 0
     assert told in ran.out
     assert body_of(standin.asked[0]) == {"reason": "wrong clock"}
-    assert finishline("withdraw", "abc", *more).code == 2
+    assert finishline(*named).code == 2
 
 
 def test_check_tells_the_phase_of_a_server_that_is_asked(finishline, standin, tmp_path):

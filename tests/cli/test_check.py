@@ -422,7 +422,7 @@ def run_bare(folder, *arguments, program=PROGRAM):
 def test_what_needs_the_server_says_so_and_the_rest_explains_itself(tmp_path):
     each = PROGRAM.replace("sys.exit(main())", "print([main(a.split()) for a in sys.argv[1:]])")
     needing = ("up", "run digits", "bench digits")
-    helped = ("check", "submit", "show", "leaderboard", "verify", "check-proof")
+    helped = ("check", "submit", "show", "board", "verify", "proof")
     ran = run_bare(tmp_path, *needing, *(f"{name} --help" for name in helped), program=each)
 
     assert ran.stdout.splitlines()[-1] == str([4, 4, 4, 0, 0, 0, 0, 0, 0])

@@ -92,7 +92,7 @@ def test_what_cannot_be_unpacked_is_refused(content, why):
 def test_an_id_is_fetched_with_the_keys_and_its_failures_are_shown(finishline, standin):
     standin.answer("GET /api/v1/verifications/v1/proof", zip_of(("proof.dsse.json", b'{"a": 1}')))
     standin.answer("GET /api/v1/keys", KEYS)
-    ran = finishline("check-proof", "v1")
+    ran = finishline("proof", "v1")
 
     assert ran.code == 1
     assert ran.err == ""
@@ -109,7 +109,7 @@ def test_the_proof_of_another_verification_answers_nothing(finishline, standin):
     content = write_envelope(payload, key_id="x", signature=b"x")
     standin.answer("GET /api/v1/verifications/v1/proof", content)
     standin.answer("GET /api/v1/keys", KEYS)
-    ran = finishline("check-proof", "v1", "--json")
+    ran = finishline("proof", "v1", "--json")
 
     assert (ran.code, ran.out) == (4, "")
     assert "the proof of verification 'v2'; expected that of 'v1'" in ran.err
@@ -119,7 +119,7 @@ def test_a_document_of_the_wrong_kinds_is_shown_and_not_believed(finishline, tmp
     path = tmp_path / "proof.dsse.json"
     payload = canonical(statement_of({"verdict": [], "draw": 3}, []))
     path.write_bytes(write_envelope(payload, key_id="x", signature=b"x"))
-    view = finishline("check-proof", str(path), "--json")
+    view = finishline("proof", str(path), "--json")
 
     assert view.code == 1
     results = {check["name"]: check["result"] for check in view.json()["checks"]}
@@ -133,31 +133,31 @@ def test_a_server_without_keys_is_said(finishline, standin, keys):
     standin.answer("GET /api/v1/verifications/v1/proof", zip_of(("proof.dsse.json", b"{}")))
     standin.answer("GET /api/v1/keys", keys)
 
-    assert finishline("check-proof", "v1").code == 4
+    assert finishline("proof", "v1").code == 4
 
 
 def test_the_servers_refusal_is_passed_on(finishline, standin):
     standin.refuse("GET /api/v1/verifications/v1/proof", 409, "It is running.")
-    ran = finishline("check-proof", "v1")
+    ran = finishline("proof", "v1")
 
     assert (ran.code, ran.err) == (1, "error: It is running.\n")
-    assert finishline("check-proof", "v2").code == 6
+    assert finishline("proof", "v2").code == 6
 
 
 def test_an_answer_beyond_the_limit_is_not_read_to_its_end(finishline, standin, monkeypatch):
-    monkeypatch.setattr("finishline.cli.commands.check_proof.BUNDLE_LIMIT_BYTES", 10)
+    monkeypatch.setattr("finishline.cli.commands.proof.BUNDLE_LIMIT_BYTES", 10)
     standin.answer("GET /api/v1/verifications/v1/proof", b"PK" + bytes(100))
 
-    assert "larger than 10 bytes" in finishline("check-proof", "v1").err
+    assert "larger than 10 bytes" in finishline("proof", "v1").err
 
 
 def test_files_that_are_not_there_and_keys_that_are_none_are_named(finishline, tmp_path):
-    assert finishline("check-proof", str(tmp_path / "gone.zip")).code == 1
+    assert finishline("proof", str(tmp_path / "gone.zip")).code == 1
     (tmp_path / "proof.dsse.json").write_text("{}")
     for content in ("", "zz", "ab" * 31, "{", json.dumps({"keys": [{}]}), "\xff"):
         (tmp_path / "key").write_bytes(content.encode("latin-1"))
         key = str(tmp_path / "key")
-        ran = finishline("check-proof", str(tmp_path / "proof.dsse.json"), "--key", key)
+        ran = finishline("proof", str(tmp_path / "proof.dsse.json"), "--key", key)
         assert ran.code == 2, content
         assert "No public key in" in ran.err
 
@@ -369,7 +369,7 @@ def test_an_inference_board_has_its_own_columns(finishline, standin):
     ]  # fmt: skip
     board = {"kind": "inference", "entries": entries}
     standin.answer("GET /api/v1/leaderboards/cifar10", board)
-    ran = finishline("leaderboard", "cifar10", "--metric", "latency")
+    ran = finishline("board", "cifar10", "--metric", "latency")
     assert standin.asked[0].path == "/api/v1/leaderboards/cifar10?metric=latency&limit=50"
     header, row = ran.out.splitlines()[:2]
     assert header.split()[:2] == ["rank", "latency"]

@@ -1,4 +1,4 @@
-"""`finishline invite --from`: lists as spreadsheets write them, and what is wrong with them."""
+"""`finishline admin invite add --from`: lists as spreadsheets write them, and what is wrong."""
 
 import csv
 import io
@@ -18,7 +18,7 @@ def invited(standin, finishline, tmp_path):
     def invite(content, *options):
         path = tmp_path / "students.csv"
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return finishline("invite", "--from", str(path), *options)
+        return finishline("admin", "invite", "add", "--from", str(path), *options)
 
     return invite
 

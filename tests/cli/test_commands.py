@@ -100,7 +100,7 @@ def test_exit_codes_follow_the_servers_answer(finishline, standin, code, statuse
 @pytest.mark.parametrize("status", [200, 502])
 def test_answer_of_another_program_is_one_sentence(finishline, standin, status, body):
     standin.answer("GET /api/v1/benchmarks", body, status=status)
-    ran = finishline("benchmarks")
+    ran = finishline("board")
     assert (ran.code, ran.out, ran.err.count("\n")) == (4, "", 1)
 
 
@@ -126,7 +126,7 @@ def test_command_waits_as_long_as_the_server_says(finishline, standin, monkeypat
     for seconds, waited in (("2", [2.0] * 5), ("7200", [])):
         standin.later = seconds
         standin.refuse("GET /api/v1/benchmarks", 429, "Too many.")
-        ran = finishline("benchmarks")
+        ran = finishline("board")
         assert (ran.code, "Too many" in ran.err, waits) == (4, True, waited)
         waits.clear()
 
@@ -137,11 +137,11 @@ def test_proxy_does_not_hide_the_local_server(finishline, standin, monkeypatch):
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
     standin.answer("GET /api/v1/benchmarks", {"benchmarks": []})
-    assert finishline("benchmarks").code == 0
+    assert finishline("board").code == 0
 
 
 def test_no_server_is_exit_code_4_and_one_sentence(finishline):
-    ran = finishline("benchmarks", "--url", "http://127.0.0.1:1")
+    ran = finishline("board", "--url", "http://127.0.0.1:1")
     assert ran.code == 4
     assert ran.err.startswith("error: No response from http://127.0.0.1:1 ")
     assert "finishline up" in ran.err
@@ -149,15 +149,14 @@ def test_no_server_is_exit_code_4_and_one_sentence(finishline):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["show"], ["frobnicate"], ["show", "a", "b"], ["leaderboard", "x", "--limit", "many"],
-     ["admin", "token", "make", "ann", "--role", "king"], ["up", "--port", "70000"],
+    [["show"], ["frobnicate"], ["show", "a", "b"], ["board", "x", "--limit", "many"],
+     ["admin", "token", "add", "ann", "--role", "king"], ["up", "--port", "70000"],
      ["up", "--once"], ["up", "--demo", "--no-worker"], ["up", "season"],
-     ["verify", "s1", "--kind", "race"], ["benchmarks", "--url", "127.0.0.1:8000"],
+     ["verify", "s1", "--kind", "race"], ["board", "--url", "127.0.0.1:8000"],
      ["verify", "s1", "s2", "--kind", "latency", "--reason", "r"],
-     ["show", "\udc80"], ["admin", "user", "add", "\udc80"], ["account", "make", "--days", "inf"],
-     *(["prices", "add", "a", "b", "c", usd, "--from", "2026-01-01", "--source", "https://a"]
-       for usd in ("nan", "inf")),
-     *(["benchmarks", "--url", url] for url in ("ftp://server", "http://", "http://[::1"))],
+     ["show", "\udc80"], ["admin", "user", "add", "\udc80"],
+     ["account", "token", "add", "--days", "inf"], ["login"], ["account", "set", "ann"],
+     *(["board", "--url", url] for url in ("ftp://server", "http://", "http://[::1"))],
 )  # fmt: skip
 def test_wrong_usage_is_exit_code_2_without_a_traceback(finishline, arguments):
     ran = finishline(*arguments)
@@ -258,10 +257,13 @@ def test_class_has_the_name_of_the_server(standin, listed):
 def test_flags_of_the_root_stand_before_or_after_the_command(finishline, standin):
     standin.answer("GET /api/v1/queue", {"classes": []})
     given = (f"--url={standin.url}", "--token", "fl_a", "--json")
-    for arguments in ((*given, "queue"), ("queue", *given), ("--json", "queue", *given[:3])):
+    queue = ("admin", "queue", "list")
+    for arguments in ((*given, *queue), (*queue, *given), ("--json", *queue, *given[:3])):
         assert finishline(*arguments).json() == {"classes": []}
         assert standin.asked.pop().headers["Authorization"] == "Bearer fl_a"
-    assert finishline("queue").out == "The queue is empty.\n"  # The flags end with their command.
+    assert (
+        finishline("admin", "queue", "list").out == "The queue is empty.\n"
+    )  # The flags end with their command.
     assert finishline("--json", "frobnicate").error()["kind"] == "usage"
 
 
@@ -430,7 +432,7 @@ def test_leaderboard_passes_its_filters_on_and_ranks_as_the_server_did(finishlin
               missed | {"submission_id": "s4", "unranked_reason": "withdrawn"}]  # fmt: skip
     board = {"benchmark": "digits", "division": "open", "entries": [entry, *others]}
     standin.answer("GET /api/v1/leaderboards/digits", board)
-    ran = finishline("leaderboard", "digits", "--division", "open", "--q", "a b")
+    ran = finishline("board", "digits", "--division", "open", "--q", "a b")
     assert ran.code == 0
     assert standin.asked[0].path == "/api/v1/leaderboards/digits?division=open&q=a+b&limit=50"
     _, *rows, first_reason, second_reason = ran.out.splitlines()
@@ -438,8 +440,8 @@ def test_leaderboard_passes_its_filters_on_and_ranks_as_the_server_did(finishlin
     assert firsts == [["=1", "0.853", "s"], *[["–", "0.853", "s"]] * 3]
     assert first_reason == "not ranked, breaks a rule: s2, s3"
     assert second_reason == "not ranked, withdrawn: s4"
-    assert finishline("leaderboard", "digits", "--json").json() == board
-    first, *_ = finishline("leaderboard", "digits").out.splitlines()
+    assert finishline("board", "digits", "--json").json() == board
+    first, *_ = finishline("board", "digits").out.splitlines()
     assert first == "Division open; --division shows another."
 
 
@@ -451,12 +453,12 @@ def test_a_preview_is_asked_for_with_the_token_and_says_what_it_is(finishline, s
     previewed = board | {"preview": {"note": note, "hidden": ["s2"]}}
     standin.answer("GET /api/v1/leaderboards/digits/preview", previewed)
 
-    ran = finishline("leaderboard", "digits", "--preview", "--q", "a", "--token", "fl_o")
+    ran = finishline("board", "digits", "--preview", "--q", "a", "--token", "fl_o")
 
     assert standin.asked[0].path == "/api/v1/leaderboards/digits/preview?q=a&limit=50"
     assert standin.asked[0].headers["Authorization"] == "Bearer fl_o"
     assert ran.out.splitlines()[:2] == [note, "under embargo: s2"]
-    plain = finishline("leaderboard", "digits", "--token", "fl_o")
+    plain = finishline("board", "digits", "--token", "fl_o")
     assert "embargo" not in plain.out
 
 
@@ -470,14 +472,14 @@ def test_a_board_names_what_was_scored_by_other_rules(finishline, standin):
     standin.answer("GET /api/v1/leaderboards/digits", board)
     for kind in ("train", "inference"):
         board["kind"] = kind
-        *_, last = finishline("leaderboard", "digits").out.splitlines()
+        *_, last = finishline("board", "digits").out.splitlines()
         assert last == "other rules, not comparable (version 1, other target): s2, s4"
 
 
 def test_an_empty_board_says_whether_others_were_left_out(finishline, standin):
     standin.answer("GET /api/v1/leaderboards/digits", {"benchmark": "digits", "entries": []})
-    assert finishline("leaderboard", "digits").out.startswith("No submissions yet.")
-    rejected = finishline("leaderboard", "digits", "--status", "rejected").out
+    assert finishline("board", "digits").out.startswith("No submissions yet.")
+    rejected = finishline("board", "digits", "--status", "rejected").out
     assert rejected == "No submission matches the filters.\n"
 
 
@@ -490,7 +492,7 @@ def test_a_board_and_a_submission_say_how_they_are_known(finishline, standin):
     standin.answer("GET /api/v1/leaderboards/digits", board)
     standin.answer("GET /api/v1/submissions/s1", SUBMISSION | entry)
 
-    first, second = finishline("leaderboard", "digits").out.splitlines()[1:]
+    first, second = finishline("board", "digits").out.splitlines()[1:]
     assert first.split()[:3] == ["1", "2.750", "s"]
     assert "10 measured" in first
     assert second.split()[0] == "–"
@@ -516,10 +518,10 @@ def test_benchmarks_and_workers_of_every_page_are_listed(finishline, standin):
     others = [{"name": name, "system": {}} for name in "ab"]
     standin.answer("GET /api/v1/workers", {"workers": others, "next_cursor": "alive.b"})
     standin.answer("GET /api/v1/workers", {"workers": [worker], "next_cursor": None})
-    assert "top1Accuracy ≥ 97.50 %" in finishline("benchmarks").out
-    assert finishline("workers", "--json").json() == {"workers": [*others, worker]}
+    assert "top1Accuracy ≥ 97.50 %" in finishline("board").out
+    assert finishline("admin", "worker", "list", "--json").json() == {"workers": [*others, worker]}
     assert "cursor=alive.b" in standin.asked[2].path
-    listed = finishline("workers").out
+    listed = finishline("admin", "worker", "list").out
     assert "local   cpu" in listed
     assert listed.endswith("local paused by olga since 2026-01-01 00:00 UTC: new [fans]\n")
 
@@ -536,7 +538,7 @@ def test_benchmarks_and_workers_of_every_page_are_listed(finishline, standin):
 def test_workers_tell_whose_packages_they_train(entries, why, told, finishline, standin):
     box = {"entries": entries, "why": why, "environments": {"a-1": "ab", "b-2": "cd"}}
     standin.answer("GET /api/v1/workers", {"workers": [{"name": "w1", "box": box}]})
-    assert finishline("workers").out.splitlines()[-1] == told
+    assert finishline("admin", "worker", "list").out.splitlines()[-1] == told
 
 
 @pytest.mark.parametrize(
@@ -555,9 +557,9 @@ def test_what_a_worker_does_after_an_order_is_told_as_it_is(
     finishline, standin, order, worker, told
 ):
     standin.answer(f"POST /api/v1/workers/w%201/{order}", {"worker": worker})
-    assert finishline("workers", order, "w 1").code == (2 if order == "pause" else 0)
+    assert finishline("admin", "worker", "set", "w 1", order).code == (2 if order == "pause" else 0)
 
-    said = finishline("workers", order, "w 1", "--reason", "fans").out
+    said = finishline("admin", "worker", "set", "w 1", order, "--reason", "fans").out
     assert said.startswith("Worker w 1 ")
     assert told in said
     bodies = [json.loads(asked.body) for asked in standin.asked]
@@ -567,8 +569,11 @@ def test_what_a_worker_does_after_an_order_is_told_as_it_is(
 def test_the_queue_is_paused_resumed_and_shown(finishline, standin):
     for order in ("pause", "resume"):
         standin.answer(f"POST /api/v1/queue/{order}", {"classes": []})
-    assert "Every queue is paused" in finishline("queue", "pause", "--reason", "move").out
-    assert "Every queue is resumed" in finishline("queue", "resume").out
+    assert (
+        "Every queue is paused"
+        in finishline("admin", "queue", "set", "pause", "--reason", "move").out
+    )
+    assert "Every queue is resumed" in finishline("admin", "queue", "set", "resume").out
     assert [json.loads(asked.body) for asked in standin.asked] == [{"reason": "move"}, {}]
 
     item = {"position": 1, "verification_id": "v1", "kind": "replay", "benchmark": "digits",
@@ -577,11 +582,11 @@ def test_the_queue_is_paused_resumed_and_shown(finishline, standin):
     standin.answer("GET /api/v1/queue", {"classes": [{"hardware_class": "cpu", "waiting": [item]}]})
     pause = {"by": "olga", "since": "2026-01-01T00:00:00Z", "reason": "we move"}
     standin.answer("GET /api/v1/queue", {"paused": pause, "classes": []})
-    listed = finishline("queue").out
+    listed = finishline("admin", "queue", "list").out
     assert "v1" in listed
     assert "nobody knows" in listed
     assert "2026-01-01 00:00Z" in listed
-    assert finishline("queue").out.splitlines() == [
+    assert finishline("admin", "queue", "list").out.splitlines() == [
         "The queue is empty.",
         "every queue paused by olga since 2026-01-01 00:00 UTC: we move",
     ]
@@ -593,15 +598,19 @@ def test_the_queue_is_paused_resumed_and_shown(finishline, standin):
 def test_what_waits_under_embargo_is_counted(finishline, standin, count, told):
     waiting = {"hardware_class": "cpu", "waiting": [], "under_embargo": count}
     standin.answer("GET /api/v1/queue", {"classes": [waiting]})
-    assert finishline("queue").out.splitlines() == [told, "Nothing else is queued."]
+    assert finishline("admin", "queue", "list").out.splitlines() == [
+        told,
+        "Nothing else is queued.",
+    ]
 
 
 @pytest.mark.parametrize(
     ("command", "path"),
-    [("leaderboard digits", "/leaderboards/digits"), ("benchmarks", "/benchmarks"),
+    [("board digits", "/leaderboards/digits"), ("board", "/benchmarks"),
      ("calibration list", "/calibrations"), ("calibration show c1", "/calibrations/c1"),
-     ("calibration compare c1", "/calibrations/c1/compare"), ("prices list", "/prices"),
-     ("check-proof v1", "/verifications/v1/proof"), ("workers", "/workers"), ("queue", "/queue"),
+     ("calibration compare c1", "/calibrations/c1/compare"), ("admin price list", "/prices"),
+     ("proof v1", "/verifications/v1/proof"), ("admin worker list", "/workers"),
+     ("admin queue list", "/queue"),
      ("compare-verifications v1 v2", "/verifications/compare"), ("show s1", "/submissions/s1")],
 )  # fmt: skip
 def test_reads_send_the_token_which_a_server_for_members_needs(finishline, standin, command, path):

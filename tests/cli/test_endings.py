@@ -14,7 +14,7 @@ BENCHMARKS = "GET /api/v1/benchmarks"
 
 
 @pytest.mark.parametrize(
-    "command", [["--help"], ["--version"], ["benchmarks", "--json"], ["queue"]]
+    "command", [["--help"], ["--version"], ["board", "--json"], ["admin", "queue", "list"]]
 )
 def test_a_reader_that_has_seen_enough_is_no_failure(command, standin, monkeypatch):
     standin.answer(BENCHMARKS, {"benchmarks": []})
@@ -33,7 +33,7 @@ def test_a_full_disk_is_told_in_a_sentence(finishline, standin, monkeypatch):
     standin.answer(BENCHMARKS, {"benchmarks": []})
     with Path("/dev/full").open("w", buffering=1) as output:
         monkeypatch.setattr(sys, "stdout", output)
-        done = finishline("benchmarks", "--json")
+        done = finishline("board", "--json")
 
     assert (done.code, done.error()["message"]) == (
         1,
@@ -45,7 +45,7 @@ def test_a_command_without_outputs_does_its_work(finishline, standin, monkeypatc
     standin.answer(BENCHMARKS, {"benchmarks": []})
     monkeypatch.setattr(sys, "stdout", None)
     try:
-        done = finishline("benchmarks")
+        done = finishline("board")
     finally:
         sys.stdout.close()
 
@@ -69,7 +69,7 @@ sys.exit(7)
         "data check digits",
         "run digits",
         "training run package",
-        "backup --var .",
+        "admin backup --var .",
     ],
 )
 def test_prints_of_a_child_are_no_events(command, finishline, tmp_path, monkeypatch):
@@ -80,7 +80,7 @@ def test_prints_of_a_child_are_no_events(command, finishline, tmp_path, monkeypa
     assert finishline("benchmark", "init", "mine").code == 0
     assert finishline("training", "init", "package").code == 0
     spawn = processes.spawn
-    body = PRINTS.replace('{"seed": 1}', "") if command.startswith("backup") else PRINTS
+    body = PRINTS.replace('{"seed": 1}', "") if "backup" in command else PRINTS
     monkeypatch.setattr(
         processes, "spawn", lambda _, **given: spawn([sys.executable, "-c", body], **given)
     )
@@ -95,7 +95,7 @@ def test_an_interrupted_command_says_so(finishline, monkeypatch, capsys):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(ServerClient, "get", interrupt)
-    while_asking = finishline("benchmarks")
+    while_asking = finishline("board")
     monkeypatch.setattr(start, "import_module", interrupt)
 
     assert (while_asking.code, while_asking.err) == (130, "Interrupted by Ctrl-C.\n")
@@ -107,7 +107,7 @@ def test_a_server_of_another_kind_is_told_with_the_field_that_it_lacks(finishlin
     standin.answer(BENCHMARKS, {"message": "welcome"})
     standin.answer("GET /api/v1/calibrations", {"calibrations": [{"id": "c1"}]})
 
-    other, older = finishline("benchmarks"), finishline("calibration", "list")
+    other, older = finishline("board"), finishline("calibration", "list")
 
     assert (other.code, older.code) == (4, 4)
     assert f"Unexpected answer from {standin.url}: no field 'benchmarks'. Check --url" in other.err

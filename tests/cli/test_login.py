@@ -36,6 +36,7 @@ def say(monkeypatch, text):
 
 def log_in(command, standin, monkeypatch, *arguments, typed="fl_one"):
     standin.answer("GET /api/v1/me", ME)
+    standin.answer("GET /api/v1/me/quota", {"quotas": []})
     say(monkeypatch, f"{typed}\n")
     return command("login", standin.url, *arguments)
 
@@ -50,7 +51,7 @@ def test_a_login_is_what_later_commands_and_programs_use(command, standin, monke
     assert f"Logged in to {standin.url} as ada" in ran.out
     assert "fl_one" not in ran.out
 
-    assert command("account", "show", "--json").code == 0
+    assert command("account", "--json").code == 0
     assert tokens_sent(standin, "/api/v1/me") == ["Bearer fl_one"] * 2
     with Client() as client:
         assert client.url == standin.url
@@ -82,7 +83,7 @@ def test_a_keyring_keeps_the_token_where_there_is_one(command, standin, monkeypa
     assert "in the keyring" in ran.out
     assert list(ring.values()) == ["fl_one"]
     assert "fl_one" not in next(home.iterdir()).read_text()
-    assert command("account", "show", "--json").code == 0
+    assert command("account", "--json").code == 0
     assert tokens_sent(standin, "/api/v1/me")[-1] == "Bearer fl_one"
     assert command("logout").code == 0
     assert ring == {}
@@ -110,36 +111,36 @@ def test_profiles_are_chosen_by_the_environment_and_the_first_login_is_the_defau
     second = log_in(command, standin, monkeypatch, "--profile", "course", typed="fl_two")
     assert "FINISHLINE_PROFILE=course" in second.out
     assert "is set" not in second.out
-    command("account", "show", "--json")
+    command("account", "--json")
     monkeypatch.setenv("FINISHLINE_PROFILE", "course")
-    command("account", "show", "--json")
+    command("account", "--json")
     assert tokens_sent(standin, "/api/v1/me")[-2:] == ["Bearer fl_one", "Bearer fl_two"]
 
     monkeypatch.setenv("FINISHLINE_PROFILE", "lap")
-    unknown = command("account", "show", "--url", standin.url)
+    unknown = command("account", "--url", standin.url)
     assert unknown.code == 2
     assert "no profile 'lap'" in unknown.err
     assert "lab, course" in unknown.err
 
     third = log_in(command, standin, monkeypatch, typed="fl_three")
     assert "profile lap." in third.out
-    command("account", "show", "--json")
+    command("account", "--json")
     assert tokens_sent(standin, "/api/v1/me")[-1] == "Bearer fl_three"
 
 
 def test_the_environment_goes_before_a_login(command, standin, monkeypatch):
     log_in(command, standin, monkeypatch)
     monkeypatch.setenv("FINISHLINE_TOKEN", "fl_other")
-    command("account", "show", "--json")
+    command("account", "--json")
     assert tokens_sent(standin, "/api/v1/me")[-1] == "Bearer fl_other"
     monkeypatch.setenv("FINISHLINE_URL", "http://127.0.0.1:9")
-    assert "127.0.0.1:9" in command("queue").err
+    assert "127.0.0.1:9" in command("admin", "queue", "list").err
 
 
 def test_a_logins_token_goes_to_no_other_server(command, standin, monkeypatch):
     log_in(command, standin, monkeypatch)
     other = standin.url.replace("127.0.0.1", "localhost")
-    command("account", "show", "--json", "--url", other)
+    command("account", "--json", "--url", other)
     assert tokens_sent(standin, "/api/v1/me")[-1] is None
     with Client(other) as client:
         client._transport.get("/me")
@@ -157,7 +158,7 @@ def test_logging_out_forgets_the_token_and_leaves_the_other_login(
     assert "profile lab" in ran.out
     assert "stays valid" in ran.out
     assert "fl_one" not in next(home.iterdir()).read_text()
-    command("account", "show", "--json")
+    command("account", "--json")
     assert tokens_sent(standin, "/api/v1/me")[-1] == "Bearer fl_two"
     assert command("logout", "--profile", "lab").code == 2
     assert command("logout", "--profile", "course").code == 0
@@ -167,7 +168,7 @@ def test_logging_out_forgets_the_token_and_leaves_the_other_login(
 def test_a_file_of_logins_that_is_none_says_how_to_go_on(command, home):
     home.mkdir()
     (home / "profiles.json").write_text("[]")
-    ran = command("queue")
+    ran = command("admin", "queue", "list")
     assert ran.code == 2
     assert "profiles.json" in ran.err
     assert command("--version").code == 0

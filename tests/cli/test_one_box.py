@@ -86,7 +86,7 @@ def test_a_device_that_is_not_here_is_one_sentence_before_anything_starts(
 def test_a_service_is_printed_as_systemd_takes_it(finishline, tmp_path):
     odd = tmp_path / 'a "100 %" $folder'
     ran = finishline(
-        *("service", "install", "--print", "--var", str(odd), "--devices", "all"),
+        *("admin", "service", "add", "--print", "--var", str(odd), "--devices", "all"),
         *(["--user", "daemon"] if os.geteuid() == 0 else []),
     )
     assert ran.code == 0, ran.err
@@ -113,12 +113,12 @@ def test_a_service_is_written_enabled_started_and_removed_again(
     tool, finishline, tmp_path, own_unit
 ):
     calls = tool("systemctl", "")
-    ran = finishline("service", "install", "--var", str(tmp_path / "v"), "--port", "8080")
+    ran = finishline("admin", "service", "add", "--var", str(tmp_path / "v"), "--port", "8080")
     assert ran.code == 0, ran.err
     assert own_unit == tmp_path / "config/systemd/user/finishline.service"
     assert '"--port" "8080"' in own_unit.read_text()
     assert (tmp_path / "v").stat().st_mode & 0o777 == 0o700
-    assert finishline("service", "remove").code == 0
+    assert finishline("admin", "service", "remove").code == 0
     assert not own_unit.exists()
     assert calls.read_text().splitlines() == [
         "--user daemon-reload",
@@ -127,12 +127,12 @@ def test_a_service_is_written_enabled_started_and_removed_again(
         "--user disable --now finishline",
         "--user daemon-reload",
     ]
-    assert finishline("service", "remove").code == 6
+    assert finishline("admin", "service", "remove").code == 6
 
 
 def test_a_service_that_systemd_refuses_leaves_no_unit(tool, finishline, tmp_path, own_unit):
     tool("systemctl", "echo Failed to connect to bus >&2; exit 1")
-    ran = finishline("service", "install", "--var", str(tmp_path / "v"))
+    ran = finishline("admin", "service", "add", "--var", str(tmp_path / "v"))
     assert ran.code == 4
     assert "Failed to connect to bus" in ran.err
     assert not own_unit.exists()
@@ -148,7 +148,7 @@ def test_a_service_that_systemd_refuses_leaves_no_unit(tool, finishline, tmp_pat
 )
 def test_a_service_of_another_or_of_root_is_refused(finishline, monkeypatch, root, options, told):
     monkeypatch.setattr(os, "geteuid", lambda: 0 if root else 1000)
-    ran = finishline("service", "install", "--print", *options)
+    ran = finishline("admin", "service", "add", "--print", *options)
     assert ran.code == 2
     assert told in ran.err
 
@@ -165,24 +165,24 @@ def served(tmp_path_factory):
 
 
 def test_a_backup_is_restored_elsewhere_with_its_accounts(served, finishline, tmp_path):
-    made = finishline("backup", "--var", str(served), "--json")
+    made = finishline("admin", "backup", "--var", str(served), "--json")
     assert made.code == 0, made.err
     assert Path(json.loads(made.out)["path"]).parent == served / "backups"
 
     fresh = tmp_path / "fresh"
-    ran = finishline("restore", str(served / "backups"), "--var", str(fresh))
+    ran = finishline("admin", "restore", str(served / "backups"), "--var", str(fresh))
 
     assert ran.code == 0, ran.err
     assert f"finishline up --var {fresh}" in ran.out
     assert b"ada" in VarPaths(fresh).database.read_bytes()
-    again = finishline("restore", str(served / "backups"), "--var", str(fresh))
+    again = finishline("admin", "restore", str(served / "backups"), "--var", str(fresh))
     assert again.code == 1
     assert "only with --force" in again.err
 
 
 def test_a_backup_of_no_server_and_a_restore_of_no_backup_are_refused(finishline, tmp_path):
-    assert finishline("backup", "--var", str(tmp_path)).code == 6
-    ran = finishline("restore", str(tmp_path / "none"), "--var", str(tmp_path / "v"))
+    assert finishline("admin", "backup", "--var", str(tmp_path)).code == 6
+    ran = finishline("admin", "restore", str(tmp_path / "none"), "--var", str(tmp_path / "v"))
     assert (ran.code, f"No backup in {tmp_path / 'none'}" in ran.err) == (1, True)
     assert not VarPaths(tmp_path / "v").database.exists()
 
@@ -194,7 +194,7 @@ def test_a_backup_for_which_the_disk_is_too_small_leaves_nothing(
         "server.commands.backup.python_module",
         lambda *command: ["sh", "-c", 'ulimit -f 400; exec "$@"', "sh", *python_module(*command)],
     )
-    ran = finishline("backup", str(tmp_path / "b"), "--var", str(served))
+    ran = finishline("admin", "backup", str(tmp_path / "b"), "--var", str(served))
     assert (ran.code, len(ran.err.splitlines())) == (1, 1)
     assert [path.name for path in (tmp_path / "b").iterdir()] == [".lock"]
 
@@ -228,6 +228,6 @@ def test_a_server_that_runs_is_not_restored_over(served, finishline):
     from server.commands.paths import lock_var
 
     with lock_var(VarPaths(served), url="http://127.0.0.1:1"):
-        ran = finishline("restore", "--var", str(served), "--force")
+        ran = finishline("admin", "restore", "--var", str(served), "--force")
     assert ran.code == 4
     assert "already runs in" in ran.err

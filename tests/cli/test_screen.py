@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from finishline.cli.answers import queue_lines
-from finishline.cli.commands.leaderboard import leaderboard_lines
+from finishline.cli.commands.board import leaderboard_lines
 from finishline.cli.listings import table_of
 from finishline.cli.screen import Screen, as_it_is, open_console
 from finishline.cli.tables import cost_text, make_table, number_text, quality_text, seconds_text
@@ -35,7 +35,7 @@ def test_the_commands_that_up_prints_are_one_line_each_and_name_its_own_folder()
     for name in ("demo", "admin"):
         export = f"FINISHLINE_URL={plan.url} FINISHLINE_TOKEN=$(cat '{var}/tokens/{name}.token')"
         assert any(line.endswith(export) for line in lines)
-    assert any(line.endswith(f"finishline backup --var '{var}'") for line in lines)
+    assert any(line.endswith(f"finishline admin backup --var '{var}'") for line in lines)
     assert "Worker local: the processor" in lines
 
 
@@ -162,7 +162,7 @@ def test_a_wrong_call_is_told_in_sentences_with_the_help_of_its_command(
     assert ran.err.lower() == f"error: {said}\n".lower()
 
 
-@pytest.mark.parametrize("arguments", [[], ["admin"], ["prices"]])
+@pytest.mark.parametrize("arguments", [[], ["admin"], ["admin", "price"]])
 def test_no_command_is_answered_with_the_help_alone(finishline, arguments):
     ran = finishline(*arguments)
 
@@ -170,7 +170,7 @@ def test_no_command_is_answered_with_the_help_alone(finishline, arguments):
     assert "Usage: " + " ".join(["finishline", *arguments]) in ran.out
 
 
-@pytest.mark.parametrize("command", [["prices", "import"], ["check-proof", "--log"]])
+@pytest.mark.parametrize("command", [["admin", "price", "add"], ["proof", "--log"]])
 def test_of_a_file_that_is_not_there_its_name_is_told_once(finishline, command, tmp_path):
     ran = finishline(*command, str(tmp_path / "gone"))
 

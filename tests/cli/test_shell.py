@@ -41,7 +41,7 @@ def complete_in_bash(*words):
     ("words", "offered"),
     [
         (("finishline", "le"), {"leaderboard"}),
-        (("finishline", "leaderboard", "--div"), {"--division"}),
+        (("finishline", "board", "--div"), {"--division"}),
         (("finishline", "training", "run"), {"run", "run-again"}),
         (("finishline", "import", ""), {"dawnbench", "mlperf"}),
     ],

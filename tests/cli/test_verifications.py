@@ -324,8 +324,8 @@ def test_each_of_several_verifications_is_told_with_the_way_to_follow_and_cancel
     ["verify", "verify s1 --benchmark digits", "verify s1 --status verified", "verify s1 s2",
      "verify s1 s2 --reason x --watch", "verify --benchmark digits",
      "verify --head-to-head s1 s2 --dry-run", "verify --head-to-head s1",
-     "decide v1 maybe --reason x", "decide v1 keep", "check-proof",
-     "check-proof v1 --log log.json"],
+     "admin review v1 maybe --reason x", "admin review v1 keep", "proof",
+     "proof v1 --log log.json"],
 )  # fmt: skip
 def test_what_is_not_clear_is_wrong_usage(finishline, standin, arguments):
     ran = finishline(*arguments.split())
@@ -336,11 +336,11 @@ def test_what_is_not_clear_is_wrong_usage(finishline, standin, arguments):
 def test_a_decision_is_sent_with_its_reason(finishline, standin):
     view = {"id": "v1", "outcome": "rejected"}
     standin.answer("POST /api/v1/verifications/v1/decide", view)
-    ran = finishline("decide", "v1", "keep", "--reason", "throttled")
+    ran = finishline("admin", "review", "v1", "keep", "--reason", "throttled")
 
     assert (ran.code, ran.out) == (0, "The verdict of v1, rejected, is kept back: throttled\n")
     assert json.loads(standin.asked[0].body) == {"decision": "keep", "reason": "throttled"}
-    assert "is published" in finishline("decide", "v1", "publish", "--reason", "x").out
+    assert "is published" in finishline("admin", "review", "v1", "publish", "--reason", "x").out
 
 
 def test_two_verifications_are_shown_side_by_side(finishline, standin):
@@ -363,15 +363,15 @@ def test_the_whole_log_is_kept_in_a_file_page_by_page(finishline, standin, tmp_p
     standin.answer("GET /api/v1/audit", {"records": [record], "next_before": 2})
     standin.answer("GET /api/v1/audit", {"records": [record | {"id": 1}], "next_before": None})
     path = tmp_path / "log.json"
-    ran = finishline("audit-log", "--out", str(path), "--token", "fl_o")
+    ran = finishline("admin", "audit", "--out", str(path), "--token", "fl_o")
 
     assert ran.code == 0
     assert [item["id"] for item in json.loads(path.read_text())["records"]] == [1, 2]
     assert "before=2" in standin.asked[1].path
-    shown = finishline("audit-log", "--limit", "5")
+    shown = finishline("admin", "audit", "--limit", "5")
     assert "olivia [x]" in shown.out
     assert "token 7" in shown.out
-    assert finishline("audit-log", "--out", str(tmp_path / "no" / "log.json")).code == 1
+    assert finishline("admin", "audit", "--out", str(tmp_path / "no" / "log.json")).code == 1
 
 
 @pytest.mark.parametrize(
@@ -380,6 +380,6 @@ def test_the_whole_log_is_kept_in_a_file_page_by_page(finishline, standin, tmp_p
 def test_a_file_that_is_no_log_is_refused(finishline, tmp_path, content):
     path = tmp_path / "log.json"
     path.write_text(content)
-    ran = finishline("check-proof", "--log", str(path))
+    ran = finishline("proof", "--log", str(path))
 
     assert (ran.code, "No audit log in" in ran.err) == (1, True)

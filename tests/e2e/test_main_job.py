@@ -41,7 +41,7 @@ def test_code_is_measured_by_a_celery_task(stack, boxed, tmp_path):
     (row,) = [row for row in board if row["submission_id"] == sent["id"]]
     assert (row["evidence"], row["measured_runs"]) == ("measured", 5)
     assert row["rank"] is not None
-    assert run_cli("check-proof", verification, "--url", stack.url)["passed"] is True
+    assert run_cli("proof", verification, "--url", stack.url)["passed"] is True
     for waiting in stack.get("/verifications?state=queued")["verifications"]:
         stack.cancel(waiting["id"])  # It would train the reference beside later tests.
 

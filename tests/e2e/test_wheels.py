@@ -79,11 +79,11 @@ def test_a_participant_takes_part_in_a_server(participant, stack, trained, tmp_p
     )
     assert "Verdict: verified" in watched
     board = participant.run(
-        "finishline", "leaderboard", "digits", "--division", "closed", **of_participant
+        "finishline", "board", "digits", "--division", "closed", **of_participant
     )
     assert "digits" in board.lower()
 
-    participant.run("finishline", "check-proof", verification, **of_participant)
+    participant.run("finishline", "proof", verification, **of_participant)
 
 
 def test_a_server_from_the_wheels_shows_its_documents(stack):

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DatabaseError
 
-from finishline.cli.commands.check_proof import write_log
+from finishline.cli.commands.proof import write_log
 from finishline.cli.main import main
 from finishline.rules.proof.hash_chain import FIRST_PREVIOUS
 from server.people.audit import Administrator, Subject, record
@@ -149,23 +149,23 @@ def test_an_exported_log_is_checked_offline(database, log, tmp_path, capsys):
     records, path = log(), tmp_path / "log.json"
     write_log(path, records)
     head = records[-1]["sha256"]
-    assert main(["check-proof", "--log", str(path), "--head", head]) == 0
+    assert main(["proof", "--log", str(path), "--head", head]) == 0
     capsys.readouterr()
-    assert main(["check-proof", "--log", str(path), "--json"]) == 0
+    assert main(["proof", "--log", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {
         "whole": True, "records": 3, "head": {"id": 3, "sha256": head}, "redacted": 0,
         "problems": [],
     }  # fmt: skip
     write_log(path, records[:2])
-    assert main(["check-proof", "--log", str(path)]) == 0
+    assert main(["proof", "--log", str(path)]) == 0
     capsys.readouterr()
-    assert main(["check-proof", "--log", str(path), "--head", head, "--json"]) == 1
+    assert main(["proof", "--log", str(path), "--head", head, "--json"]) == 1
     cut_off = json.loads(capsys.readouterr().out)
     assert (cut_off["whole"], cut_off["records"], len(cut_off["problems"])) == (False, 2, 1)
-    assert main(["check-proof", "--log", str(path), "--head", head]) == 1
+    assert main(["proof", "--log", str(path), "--head", head]) == 1
     assert "is not in the log: the log was cut off" in capsys.readouterr().out
     write_log(path, [records[0], records[1] | {"reason": "another"}])
-    assert main(["check-proof", "--log", str(path)]) == 1
+    assert main(["proof", "--log", str(path)]) == 1
     assert "record 2.sha256: it was changed" in capsys.readouterr().out
 
 

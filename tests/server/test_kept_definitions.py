@@ -85,7 +85,7 @@ def test_it_is_shown_audited_and_scored_as_before(published, upgraded, tmp_path,
     proof, keys = tmp_path / "proof.zip", tmp_path / "keys.json"
     proof.write_bytes(upgraded.get(f"/api/v1/verifications/{replay}/proof").content)
     keys.write_bytes(upgraded.get("/api/v1/keys").content)
-    code = main(["check-proof", str(proof), "--key", str(keys)])
+    code = main(["proof", str(proof), "--key", str(keys)])
     assert code == 0, capsys.readouterr().out
     for current in (False, True):
         summary = rescore_submissions(services_of(upgraded), current=current, progress=print)

@@ -6,7 +6,7 @@ import pyarrow.parquet
 import pytest
 
 from finishline.cli.bundles import check_bundle, keys_in
-from finishline.cli.commands.check_proof import waiver_lines
+from finishline.cli.commands.proof import waiver_lines
 from server.base.models import Submission
 from server.submissions.rescoring import rescore_submissions
 from tests.support.pages import ORIGIN, sign_in

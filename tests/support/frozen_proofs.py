@@ -51,8 +51,8 @@ def answer_of(ask, path, key=KEYS):
 
     `ask` runs the command and returns its exit code and what it prints.
     """
-    code, told = ask("check-proof", path, "--key", key, "--json")
-    _, words = ask("check-proof", path, "--key", key)
+    code, told = ask("proof", path, "--key", key, "--json")
+    _, words = ask("proof", path, "--key", key)
     verdict = re.search(r"Verification .*?: (\w+)", " ".join(words.split()))
     checks = json.loads(told)["checks"]
     figures = {

@@ -1,4 +1,4 @@
-"""Frozen and new proofs through `finishline check-proof`: the sound pass, each tampered one fails.
+"""Frozen and new proofs through `finishline proof`: the sound pass, each tampered one fails.
 
 `python -m tests.support.make_proofs` made the files. A change of the code must not change what the
 command answers of them.
@@ -81,7 +81,7 @@ def test_verdict_of_earlier_rules_is_open(ask):
     path, key = EARLIER / "own-seeds.zip", EARLIER / "keys.json"
     answer = answer_of(ask, path, key)
     others = {name for name, result in answer["checks"].items() if result != "pass"}
-    _, told = ask("check-proof", path, "--key", key)
+    _, told = ask("proof", path, "--key", key)
 
     assert (answer["exit code"], answer["checks"]["verdict"], others) == (0, "open", {"verdict"})
     assert "judged by the rules of 0.3.0.dev0" in " ".join(told.split())
@@ -128,7 +128,7 @@ def signed_again(ask, tmp_path):
         proof.sign()
         (tmp_path / "proof.zip").write_bytes(proof.pack())
         (tmp_path / "key").write_text(load_signer(key).public_key)
-        return ask("check-proof", tmp_path / "proof.zip", "--key", tmp_path / "key")
+        return ask("proof", tmp_path / "proof.zip", "--key", tmp_path / "key")
 
     return change
 
@@ -209,7 +209,7 @@ def predicate_of(name):
 
 
 def test_page_lists_every_check_and_part(ask):
-    _, told = ask("check-proof", FOLDER / "sound" / "verified.zip", "--key", KEYS, "--json")
+    _, told = ask("proof", FOLDER / "sound" / "verified.zip", "--key", KEYS, "--json")
     page = (ROOT / "docs" / "verifying.md").read_text()
     rows = re.findall(r"^\| `?([a-z]+)`? \|", page, re.MULTILINE)
     parts = rows.index("part")
@@ -244,7 +244,7 @@ def test_failure_names_the_file_or_the_version_that_judged(ask, changed, tmp_pat
     def told(name):
         path = tmp_path / name
         path.write_bytes(changed[name])
-        _, words = ask("check-proof", path, "--key", KEYS)
+        _, words = ask("proof", path, "--key", KEYS)
         return " ".join(words.split())
 
     document = predicate_of("verified.zip")

@@ -170,7 +170,7 @@ def test_a_hello_brings_an_organisers_order_and_takes_it_back(say, caplog):
 def test_an_unconfirmed_worker_says_once_that_it_waits_for_an_organiser(say, system, caplog):
     told = [{"unconfirmed": True}, {"unconfirmed": True}, {"unconfirmed": False}, {}]
     say(*(httpx2.Response(200, json=each) for each in told))
-    command = f"finishline workers confirm {system.worker}"
+    command = f"finishline admin worker set {system.worker} confirm"
     assert [command in each for each in caplog.messages] == [True, False]
 
 

@@ -1,6 +1,6 @@
 // Checks a Finishline proof from its bytes alone, in a browser or in Node 20:
 //   const { ok, checks } = await verify(bytesOfTheZip, answerOfApiV1Keys);
-// The checks are those of the same names in `finishline check-proof`; scores, seeds and the verdict
+// The checks are those of the same names in `finishline proof`; scores, seeds and the verdict
 // are derived again by that command alone.
 
 const [PROOF_BYTES, FILE_BYTES, BUNDLE_BYTES] = [32, 64, 512].map((mib) => mib * 1024 * 1024); // unpacked

@@ -123,7 +123,7 @@ def _ask_phase(
 
     A server that does not answer is no fault of the submission's.
     """
-    from finishline.cli.client import ServerClient, segment  # Loads what speaks HTTP.
+    from finishline.cli.client import ServerClient, segment  # Loads the HTTP library.
 
     benchmark_id, own = scored.claim.benchmark_id, scored.result.benchmark_sha256
     try:

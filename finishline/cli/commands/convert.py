@@ -1,4 +1,4 @@
-"""`finishline convert`: run logs from what other programs wrote."""
+"""`finishline convert`: run logs from the files of other programs."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace

@@ -1,4 +1,4 @@
-"""`finishline invite`, `prices import` and the price of an owned system.
+"""`finishline admin invite add`, `admin price add` and the price of an owned system.
 
 Organisers keep lists in files: a class to invite, and a book of prices.
 """
@@ -254,7 +254,7 @@ def _unreadable(path: Path, error: Exception, expected: str) -> CliError:
 
 
 @asks_server
-def import_prices(
+def add_prices(
     server: ServerClient,
     screen: Screen,
     path: Annotated[Path, Argument(help="CSV with a header, or TOML (\\[\\[prices]]).")],

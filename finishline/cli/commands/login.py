@@ -56,7 +56,8 @@ def logout(screen: Screen, profile: ProfileName = None) -> None:
     document = {"profile": forgotten.name, "url": forgotten.url}
     line = (
         f"Logged out of {forgotten.url}, profile {forgotten.name}. The token stays valid there: "
-        "`finishline account tokens` lists yours, `finishline account revoke ID` ends one."
+        "`finishline account token list` lists yours, `finishline account token remove ID` ends "
+        "one."
     )
     screen.answer(document, [line])
 

@@ -222,7 +222,7 @@ def _run_own(
 
 
 def _run_once(command: list[str], environment: Mapping[str, str], *, as_json: bool) -> int:
-    """The exit code of a program. With `as_json` what it prints goes to standard error."""
+    """The exit code of a program. With `as_json` its output goes to standard error."""
     try:
         child = subprocess.Popen(command, env=environment, stdout=STDERR if as_json else None)
     except OSError as error:

@@ -50,7 +50,7 @@ def score(
     as_format: As = "json",
     table: Summary = False,
 ) -> None:
-    """Score the submissions in published archives: one record each, with what is wrong with it.
+    """Score the submissions in published archives: one record each, with its problems.
 
     --url also uses the definitions of that server.
     """

@@ -36,16 +36,30 @@ from finishline.client.files import (
 def submit(
     screen: Screen,
     path: Annotated[
-        Path, Argument(metavar="PATH", help="A submission's JSON, its folder, or a code folder.")
-    ],
+        Path | None,
+        Argument(metavar="PATH", help="A submission's JSON, its folder, or a code folder."),
+    ] = None,
     benchmark: BenchmarkOption = None,
     division: DivisionOption = None,
     dry_run: Annotated[
         bool, Option("--dry-run", help="Check and score it on the server, and store nothing.")
     ] = False,
+    withdraw: Annotated[
+        str | None,
+        Option(metavar="ID", help="Withdraw this submission of yours instead; its page stays."),
+    ] = None,
+    reason: Annotated[
+        str | None, Option(help="Why it is withdrawn; shown on the submission's page.")
+    ] = None,
     benchmarks_dir: BenchmarksDir = None,
 ) -> None:
     """Send logs or code to the server. The same files sent twice are one submission."""
+    if (path is None) == (withdraw is None) or (withdraw is None) != (reason is None):
+        raise UsageError("Pass a PATH, or --withdraw ID with a --reason.")
+    if path is None:
+        with connect() as server:
+            _withdraw(server, screen, str(withdraw), "withdrawal", str(reason))
+        return
     if is_code(path):
         if benchmark or division:
             raise UsageError(f"--benchmark, --division: expected for logs only; {path} is code.")
@@ -115,16 +129,19 @@ def send_submission(
 def withdraw(
     server: ServerClient,
     screen: Screen,
-    submission: Annotated[str, Argument(help="Id of a submission of yours.")],
+    submission: Annotated[str, Argument(help="Id of a submission.")],
     reason: Annotated[str, Option(help="Reason; shown on the submission's page.")],
     undo: Annotated[
         bool, Option("--undo", help="Reinstate the submission (organisers only).")
     ] = False,
 ) -> None:
     """Withdraw a submission from its board. Its page stays."""
-    path = f"/submissions/{segment(submission)}/{'reinstatement' if undo else 'withdrawal'}"
-    view = server.post(path, {"reason": reason})
-    told = "ranks again" if undo else "is withdrawn; its page stays, unranked"
+    _withdraw(server, screen, submission, "reinstatement" if undo else "withdrawal", reason)
+
+
+def _withdraw(server: ServerClient, screen: Screen, name: str, act: str, reason: str) -> None:
+    view = server.post(f"/submissions/{segment(name)}/{act}", {"reason": reason})
+    told = "is withdrawn; its page stays, unranked" if act == "withdrawal" else "ranks again"
     screen.answer(view, [f"Submission {view['id']} {told}."])
 
 

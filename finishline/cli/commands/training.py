@@ -65,7 +65,7 @@ def check(screen: Screen, path: PackagePath, benchmarks_dir: BenchmarksDir = Non
         f"{len(package.files)} files, {package.size_bytes} bytes, sha256 {package.sha256}",
         "A server checks besides: whether the code was handed in before, its parent, the "
         "quota, the phase of the benchmark, and whether a worker has the environment "
-        f"{package.manifest.environment} (`finishline workers` lists them).",
+        f"{package.manifest.environment} (`finishline admin worker list` lists them).",
         as_it_is(_next_step(path)),
     ]
     screen.answer(document, lines)

@@ -1,4 +1,4 @@
-"""`finishline leaderboard`: the ranking of a benchmark."""
+"""`finishline board`: the benchmarks of a server, and the ranking of one."""
 
 from collections.abc import Iterator
 from typing import Annotated
@@ -23,10 +23,10 @@ Metric = Annotated[
 
 
 @asks_server
-def leaderboard(
+def board(
     server: ServerClient,
     screen: Screen,
-    benchmark: Annotated[str, Argument(help="Id of a benchmark.")],
+    benchmark: Annotated[str | None, Argument(help="Id of a benchmark.")] = None,
     division: Annotated[Choice, Option(help="closed or open.")] = None,
     round_name: Annotated[
         Choice, Option("--round", help="open, or archive for published results.")
@@ -45,8 +45,12 @@ def leaderboard(
     ] = False,
     limit: Limit = 50,
 ) -> None:
-    """Show a benchmark's leaderboard."""
-    board = server.get(
+    """List the server's benchmarks, or show the leaderboard of one."""
+    if benchmark is None:
+        view = server.get("/benchmarks")
+        screen.answer(view, [table_of("benchmarks", view["benchmarks"])])
+        return
+    view = server.get(
         f"/leaderboards/{segment(benchmark)}{'/preview' if preview else ''}",
         division=division,
         round=round_name,
@@ -60,13 +64,13 @@ def leaderboard(
         withdrawn="show" if withdrawn else None,
     )
     filtered = any(choice is not None for choice in (division, metric, status, evidence, search))
-    chosen = Text(f"Division {board.get('division')}; --division shows another.")
+    chosen = Text(f"Division {view.get('division')}; --division shows another.")
     lines: list[RenderableType] = [
-        *_preview_lines(board),
-        *([chosen] if division is None and board.get("division") else []),
-        *leaderboard_lines(board, filtered=filtered),
+        *_preview_lines(view),
+        *([chosen] if division is None and view.get("division") else []),
+        *leaderboard_lines(view, filtered=filtered),
     ]
-    screen.answer(board, lines)
+    screen.answer(view, lines)
 
 
 def _preview_lines(board: View) -> Iterator[Text]:

@@ -1,4 +1,4 @@
-"""`finishline check-proof` and `audit-log`: check that a proof or a log is consistent."""
+"""`finishline proof` and `admin audit`: check that a proof or a log is consistent."""
 
 import json
 from collections.abc import Mapping
@@ -44,9 +44,9 @@ DERIVED = frozenset({"score", "band", "verdict"})
 
 
 @shows
-def check_proof_of(
+def proof(
     screen: Screen,
-    proof: Annotated[
+    name: Annotated[
         str | None,
         Argument(
             metavar="VERIFICATION|FILE|FOLDER",
@@ -57,45 +57,45 @@ def check_proof_of(
         Path | None, Option(help="The server's public key: hex, or the JSON of /api/v1/keys.")
     ] = None,
     log: Annotated[
-        Path | None, Option(help="Check an audit log instead, written by `audit-log --out`.")
+        Path | None, Option(help="Check an audit log instead, written by `admin audit --out`.")
     ] = None,
     head: Annotated[str | None, Option(help="Head of the log, noted earlier.")] = None,
 ) -> ExitCode:
     """Check that a verdict follows from its evidence. A file is checked offline.
 
     For a file, pass the server's public key with --key; for an id, proof and keys come from the
-    server. A server's export is checked file by file against what was signed. The exit code is 0 if
+    server. A server's export is checked file by file against signed hashes. The exit code is 0 if
     no check fails, else 1.
     """
-    if (proof is None) == (log is None):
+    if (name is None) == (log is None):
         raise UsageError("Pass a verification id, a proof file, or an audit log with --log.")
     if log is not None:
         return _check_log(log, head, screen)
-    assert proof is not None  # noqa: S101  exactly one of the two is given
+    assert name is not None  # noqa: S101  exactly one of the two is given
     keys = read_keys(key) if key is not None else []
-    if Path(proof).is_dir():
-        checked = check_export(Path(proof), keys)
+    if Path(name).is_dir():
+        checked = check_export(Path(name), keys)
         noted = str(_part(checked.document, "audit_head").get("sha256", "?"))[:64]
         made = str(checked.document.get("made_at"))[:40]
         told = f"Export of {made}, head of the audit log {noted}"
         return _answer(checked, Text(told), screen)
-    offline = is_file(proof)
+    offline = is_file(name)
     if offline:
-        with Path(proof).open("rb") as file:
+        with Path(name).open("rb") as file:
             content = file.read(BUNDLE_LIMIT_BYTES + 1)
     else:
-        content, listed = _fetch(proof, with_keys=key is None)
+        content, listed = _fetch(name, with_keys=key is None)
         keys = keys or listed
     try:
         checked = check_bundle(content, keys)
     except StatisticsMissingError as error:
         told = f"Nothing was checked. {error} {IN_BROWSER}"
         raise CliError(told, exit_code=ExitCode.SERVER) from error
-    given = _part(checked.document, "verification").get("id", proof)
-    if not offline and given != proof:  # However sound it is.
+    given = _part(checked.document, "verification").get("id", name)
+    if not offline and given != name:  # However sound it is.
         raise CliError(
             f"The server gave the proof of verification {str(given)[:60]!r}; expected that of "
-            f"{proof!r}.",
+            f"{name!r}.",
             exit_code=ExitCode.SERVER,
         )
     return _answer(checked, _headline(checked.document), screen)
@@ -208,12 +208,12 @@ def audit_log(
         records += page["records"]
     write_log(out, records[::-1])
     view = {"file": str(out), "records": len(records)}
-    told = f"{count_text(len(records), 'record')} in {out}; `finishline check-proof --log {out}`."
+    told = f"{count_text(len(records), 'record')} in {out}; `finishline proof --log {out}`."
     screen.answer(view, [told])
 
 
 def write_log(path: Path, records: list[Record]) -> None:
-    """Keep records in a file that `check-proof --log` reads."""
+    """Keep records in a file that `proof --log` reads."""
     path.write_text(json.dumps({"records": records}, ensure_ascii=False, indent=1) + "\n")
 
 
@@ -227,7 +227,7 @@ def _read_log(path: Path) -> list[Record]:
         why = getattr(error, "strerror", None) or error
         raise CliError(
             f"No audit log in {path} ({why}). Expected a file written by "
-            "`finishline audit-log --out`."
+            "`finishline admin audit --out`."
         ) from error
 
 
