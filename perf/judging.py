@@ -21,6 +21,7 @@ from typing import Any
 
 import httpx2
 
+from finishline.rules.verification.messages import WORKER_PROTOCOL
 from perf.harness import Bars, percentiles
 from perf.servers import (
     Server,
@@ -104,7 +105,7 @@ def prepare(
         greet_as_servers(database, worker)
         attempt = latest_attempt(database, verification)
         send_to(database, attempt, worker)
-        body = {"worker": worker, "hardware_class": "cpu-test"}
+        body = {"worker": worker, "protocol": WORKER_PROTOCOL}
         lease: dict[str, Any] = world.post(f"/attempts/{attempt}/claim", body, by="walter")
         with database.write() as session:  # Preparing all takes longer than a lease.
             leased = session.get_one(Attempt, attempt)

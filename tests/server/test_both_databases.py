@@ -288,7 +288,7 @@ def test_hellos_and_tokens_at_once_make_one_worker_and_one_user(
     client, olivia, walter, make_report, row_counts
 ):
     users = row_counts()["users"]
-    hello = {"system": vars(make_report([]).system), "state": "idle"}
+    hello = {"system": vars(make_report([]).system), "state": "idle", "protocol": 1}
     token = {"user": "carol", "role": "submitter"}
     hellos = [lambda: client.post("/api/v1/workers/hello", json=hello, headers=walter.headers)] * 3
     tokens = [lambda: client.post("/api/v1/tokens", json=token, headers=olivia.headers)] * 3
