@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import timedelta
 
@@ -155,12 +156,10 @@ def end_cross_check(
 
     If they differ, a worker of a third owner decides, and the contradicted worker is paused.
     """
-    run = report.runs[0]
-    checked = session.get(Verification, check.checks_id)
-    original = None if checked is None else report_of(checked)
-    assert checked is not None  # noqa: S101  a foreign key
+    checked = session.get_one(Verification, check.checks_id)
+    original = report_of(checked)
     assert original is not None  # noqa: S101  it is checked
-    first = next(item for item in original.runs if item.seed == run.seed)
+    first = next(item for item in original.runs if item.seed == report.runs[0].seed)
     end(session, check, "report", verdict)
     earlier = _earlier(session, checked, check)
     benchmark = definition(session, checked.benchmark_sha256)
@@ -168,14 +167,14 @@ def end_cross_check(
         _conclude_waiting(session, checked, original, NO_SECOND_WORKER)
     elif check.outcome == "verified":
         if earlier is not None:
-            take_out(session, earlier, checked, by=report)
+            take_out(session, earlier, checked)
         _conclude_waiting(session, checked, original, None)
     elif earlier is None and has_other_owner(
         session, checked, report.system.hardware_class, seeds=check.seeds
     ):
         _queue(session, checked, original, first.index)
     elif earlier is not None and agree(benchmark, earlier, report) == "verified":
-        _refuse_first(session, checked, original, by=report)
+        _refuse_first(session, checked, original)
     else:
         _conclude_waiting(session, checked, original, NOT_SETTLED)
 
@@ -206,15 +205,13 @@ def give_up_cross_check(session: Session, event: VerificationChanged) -> None:
                 move(session, each, "cancel")
     if check.checks_id is None or event.moment not in ("failed", "cancelled"):
         return
-    checked = session.get(Verification, check.checks_id)
-    original = None if checked is None else report_of(checked)
-    if checked is not None and original is not None and not is_overtaken(session, check):
+    checked = session.get_one(Verification, check.checks_id)
+    original = report_of(checked)
+    if original is not None and not is_overtaken(session, check):
         _conclude_waiting(session, checked, original, NO_SECOND_WORKER)
 
 
-def take_out(
-    session: Session, contradicted: ReplayReport, checked: Verification, *, by: ReplayReport
-) -> None:
+def take_out(session: Session, contradicted: ReplayReport, checked: Verification) -> None:
     """Pause a worker contradicted by two others; reopen verdicts that rest on it alone."""
     name = contradicted.system.worker
     why = f"two other owners' workers contradict it about verification {checked.id}"
@@ -248,11 +245,9 @@ def _conclude_waiting(
         end_evidence(session, checked, report, verdict, why, event="conclude")
 
 
-def _refuse_first(
-    session: Session, checked: Verification, report: ReplayReport, *, by: ReplayReport
-) -> None:
+def _refuse_first(session: Session, checked: Verification, report: ReplayReport) -> None:
     """Pause the first worker. Retry its waiting verification and reopen its published verdicts."""
-    take_out(session, report, checked, by=by)
+    take_out(session, report, checked)
     if checked.state == "checking":
         failure = Failure(
             kind="infrastructure",
@@ -284,10 +279,8 @@ def _open_again(session: Session, worker: str, why: str) -> list[str]:
         verification.decision, verification.decision_reason = KEEP, why
         follow_evidence(session, submission)
         opened.append(verification.id)
-        try:
+        with suppress(ServerError):  # It was withdrawn, or is being verified already.
             request_verification(
                 session, submission, requested_by=verification.requested_by, reason=why
             )
-        except ServerError:  # It was withdrawn, or is being verified already.
-            continue
     return opened
