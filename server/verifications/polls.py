@@ -38,21 +38,23 @@ class PollDesk:
 
     async def wait(self, name: str, seconds: float) -> str | None:
         """The attempt that waits for a worker; None if there is none within these seconds."""
-        give_up_at = time.monotonic() + seconds
+        since = time.monotonic()  # An earlier look may show an attempt that this worker has ended.
+        give_up_at = since + seconds
         while True:
             async with self._looking:
-                await self._look()
+                await self._look(since)
             if name in self._drawn or time.monotonic() >= give_up_at:
                 return self._drawn.get(name)
+            since = time.monotonic()
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def _look(self) -> None:
-        """Read who waits for whom, unless somebody just did."""
-        if time.monotonic() - self._looked_at < LOOK_SECONDS:
+    async def _look(self, since: float) -> None:
+        """Read who waits for whom, unless somebody began to after this moment."""
+        if self._looked_at >= since:
             return
+        self._looked_at = time.monotonic()
         with suppress(*OUTAGES):  # The dispatch loop logs them.
             self._drawn = await run_in_threadpool(self._read)
-        self._looked_at = time.monotonic()
 
     def _read(self) -> dict[str, str]:
         with self._database.read_columns() as connection:

@@ -57,4 +57,4 @@ def test_few_runs_and_one_half_are_told(benchmark):
 
     found = list(advice(replace(benchmark, trainings=policy), GOOD, prediction_items=4_000))
 
-    assert [each[:14] for each in found] == ["halves is fals", "3 runs of an e"]
+    assert [each[:14] for each in found] == ["halves is fals", "3 runs of a su"]

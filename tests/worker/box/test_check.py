@@ -35,7 +35,7 @@ def test_this_host_passes():
     state = check_box()
 
     assert state.entries in ("known", "anyone")
-    assert state.why is None or state.why.startswith("no memory cgroup bounds the whole box: ")
+    assert state.why is None or state.why.startswith("no memory cgroup bounds the whole sandbox: ")
 
 
 def test_a_package_without_a_box_is_told_so_though_its_task_has_one(monkeypatch, capsys):
@@ -129,6 +129,6 @@ def test_a_box_without_limits_is_off(monkeypatch, tmp_path):
     monkeypatch.setattr(check, "RUNNER", limitless)
 
     assert str(check_box()) == (
-        "off: a box leaks: it can start more processes than its limit; it can hold more memory "
+        "off: a sandbox leaks: it can start more processes than its limit; it can hold more memory "
         "than its limit"
     )
