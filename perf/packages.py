@@ -2,7 +2,7 @@
 
 `python -m perf.packages [--pairs 20] [--draws 20] [--references 40] [--shortcuts 3] [--carried 5]`
 trains the reference of digits as a package and as it is trusted in turns, on the benchmark's own
-split. Then it trains the example of `finishline training init` on draws, honest packages and cheats
+split. Then it trains the example of `finishline init` on draws, honest packages and cheats
 on controls, and teacher's reference, its shortcuts and a carried start on draws. Exits with 1 where
 a bar is missed.
 """

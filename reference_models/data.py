@@ -1,7 +1,7 @@
 """Files that references train on: their places below the data folder, sizes and published hashes.
 
 A training looks whether they are there before it prepares, by their sizes alone: it opens no data
-before the clock starts. `finishline data check` compares the hashes too.
+before the clock starts. `finishline benchmark fetch --check` compares the hashes too.
 """
 
 import hashlib
@@ -189,7 +189,7 @@ def how_to_get(reference: str, data_dir: Path) -> str:
     needs = NEEDS[reference]
     if needs.how:
         return needs.how.format(folder=data_dir / needs.folder)
-    return f"get it with `finishline data fetch {reference} --data {data_dir}`"
+    return f"get it with `finishline benchmark fetch {reference} --data {data_dir}`"
 
 
 def _look_at(file: DataFile, data_dir: Path, *, hashed: bool) -> Found:

@@ -78,7 +78,24 @@ class BenchError(RuntimeError):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    given = _parser().parse_args(arguments)
+    if given.benchmark is None:
+        return tell_result(lambda: measure_machine(given, measure_apart))
     return tell_result(lambda: run_bench(read_arguments(arguments), measure_apart))
+
+
+def measure_machine(given: argparse.Namespace, measure: Measure) -> dict[str, Any]:
+    """The roofs of this machine. Raises BenchError if they can't be measured."""
+    tell("doing", doing="roofs")
+    device = choose_device(given.device)
+    orders = {
+        "device": device,
+        "threads": max(1, given.threads),
+        "limit_seconds": ROOFS_SECONDS,
+        "seconds_each": min(ROOF_SECONDS_EACH, given.seconds),
+    }
+    found = require(measure(MODULES["roofs"], orders, ROOFS_SECONDS + START_SECONDS), "The machine")
+    return {**describe_machine(device, threads=orders["threads"]), "roofs": found["figures"]}
 
 
 def tell_result(measured: Callable[[], Mapping[str, Any]]) -> int:
@@ -212,17 +229,21 @@ def place_under_roofs(
     return asdict(point)
 
 
-def read_arguments(arguments: Sequence[str] | None = None) -> Bench:
-    """The command line, checked. Raises RuleError naming the benchmark's file and field."""
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m worker.bench")
-    parser.add_argument("benchmark", type=Path, help="the benchmark's TOML file")
+    parser.add_argument("benchmark", type=Path, nargs="?", help="TOML file (default: the roofs)")
     parser.add_argument(
         "--set", action="append", default=[], type=read_setting, metavar="NAME=VALUE"
     )
     parser.add_argument("--device", help="default: cuda:0 where there is one, else cpu")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=DEFAULT_SECONDS)
-    given = parser.parse_args(arguments)
+    return parser
+
+
+def read_arguments(arguments: Sequence[str] | None = None) -> Bench:
+    """The command line, checked. Raises RuleError naming the benchmark's file and field."""
+    given = _parser().parse_args(arguments)
     benchmark = load_benchmark(given.benchmark)
     replay = reference_of(benchmark)
     settings = dict(given.set)

@@ -15,8 +15,8 @@ _NEXT_STEPS: dict[FailureKind, dict[FailureCode, str]] = {
         "training_diverged": (
             "Check the learning rate of the submission; these settings do not train."
         ),
-        "entry_import_failed": "Read the end of the log, and try it with finishline training run.",
-        "entry_died": "Read the end of the log, and try it with finishline training run.",
+        "entry_import_failed": "Read the end of the log, and try it with finishline run.",
+        "entry_died": "Read the end of the log, and try it with finishline run.",
         "protocol_broken": "Return predictions of the type and shape that the task names.",
         "memory_limit": "Hold less memory; the benchmark page has the limit.",
         "log_limit": "Print less.",

@@ -3,5 +3,5 @@
 set -e
 cd "$(dirname "$0")"
 for package in [1-6]_*/; do
-    finishline training submit "$package"
+    finishline submit "$package"
 done

@@ -117,6 +117,11 @@ TABLES = {
         ">pair=number | >A challenger=challenger:run | >B holder=holder:run | >A/B=ratio:3"
         " | faster=winner"
     ),
+    "verifications": Listing(
+        "verification=id | kind | benchmark | submission=submission_id | state | outcome",
+        "No verifications yet. Request one with `finishline verify SUBMISSION`.",
+        ("kind",),
+    ),
     "replays": Listing(
         "submission=submission_id | verification=verification_id | >runs=runs_expected:1"
         " | >seconds=seconds_expected:1 | from=basis",
@@ -133,7 +138,7 @@ TABLES = {
         "calibration={id} | benchmark={benchmark} | version | state"
         " | runs={runs_finished}/{runs_planned} | sizes=batch_sizes:join | precision"
         " | adopted=adopted_at",
-        "No calibrations yet. Start one with `finishline calibrate`.",
+        "No calibrations yet. Start one with `finishline benchmark calibrate`.",
     ),
     "sizes": Listing(
         ">batch size=batch_size | >runs={finished}/{planned} | >reached | >epochs=mean:2"

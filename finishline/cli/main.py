@@ -30,7 +30,7 @@ from finishline.cli.errors import (
     refusal,
     server_missing,
 )
-from finishline.cli.names import PANELS, SERVER_ADMIN, renamed
+from finishline.cli.names import PANELS, SERVER_ADMIN, examples_of, renamed
 from finishline.cli.options import ROOT
 from finishline.cli.screen import open_console
 from finishline.client.errors import told_besides
@@ -140,6 +140,7 @@ def _explain(command: Any, name: str) -> None:
     """Make each paragraph of the help one line, so that the terminal wraps it."""
     paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
     command.help = "\n\n".join(" ".join(each.split()) for each in paragraphs)
+    command.epilog = examples_of(name)
     for each, below in getattr(command, "commands", {}).items():
         _explain(below, f"{name} {each}")
 

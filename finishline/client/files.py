@@ -57,7 +57,7 @@ def find_submission_files(path: Path) -> Upload:
     claim = path / CLAIM_NAME if path.is_dir() else path
     if not claim.is_file():
         if (path / FILE).is_file():
-            expected = "logs; code is checked by `finishline training check`"
+            expected = "logs; code is checked by `finishline check`"
             raise _refused(f"not there, but {FILE}", expected, file=claim)
         raise _refused("not there", "a submission's JSON, or its folder", file=claim)
     runs = _listed_runs(claim)

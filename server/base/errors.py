@@ -58,7 +58,7 @@ class NotFoundError(ServerError):
 # Where to look for the things of a kind, in the words of the command and of the pages.
 LISTED = {
     "attempt": "the page of its verification names its attempts",
-    "calibration": "`finishline calibration list` or /calibrations lists them",
+    "calibration": "`finishline benchmark calibrate list` or /calibrations lists them",
     "delivery": "`finishline account webhook deliveries ID` lists a webhook's",
     "invitation": "`finishline admin invite list` lists yours",
     "organisation": "`finishline admin organisation list` lists them; "

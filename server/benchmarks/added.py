@@ -106,5 +106,5 @@ def _refuse_frozen(session: Session, benchmark_id: str, now: datetime) -> None:
     if phases is not None and is_frozen(phases_of(phases), now):
         raise ConflictError(
             f"The rules of {benchmark_id} are frozen. Unfreeze them first: "
-            f"finishline benchmark phases {benchmark_id} --freezes none --unfreeze --reason WHY"
+            f"finishline benchmark phase {benchmark_id} --freezes none --unfreeze --reason WHY"
         )

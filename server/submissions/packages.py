@@ -189,5 +189,5 @@ def refuse_known(session: Session, caller: Caller, package: TrainingPackage) -> 
         raise ConflictError(
             f"This code was handed in before, as submission {known.submission_id} "
             f"(/submissions/{known.submission_id}).",
-            hint=f"More runs of it: finishline training run-again {package.package_sha256[:12]}.",
+            hint=f"More runs of it: finishline verify {package.package_sha256[:12]} --again.",
         )

@@ -314,7 +314,7 @@ def _require_trainable(benchmark: Benchmark, batch_sizes: Sequence[int]) -> None
         if benchmark.trainings is not None:
             raise ContentError(
                 f"The reference of {name} is a code submission.",
-                hint=f"Have it measured: finishline training submit {name}/reference.",
+                hint=f"Have it measured: finishline submit {name}/reference.",
             )
         raise ContentError(f"{name} has no reference model to calibrate yet.")
     setting = benchmark.hyperparameters.get("batch_size")

@@ -131,8 +131,8 @@ def is_uncalibrated(session: Session, submission: Submission) -> bool:
 def _why_uncalibrated(benchmark_id: str, precision: str) -> str:
     return (
         f"The reference of {benchmark_id} is not calibrated in {precision}, which trains along "
-        f"another curve. An organiser calibrates it with `finishline calibrate {benchmark_id} "
-        f"--precision {precision} --batch-sizes N --runs 20` and adopts that."
+        f"another curve. An organiser calibrates it with `finishline benchmark calibrate "
+        f"{benchmark_id} --precision {precision} --batch-sizes N --runs 20` and adopts that."
     )
 
 

@@ -1,4 +1,4 @@
-"""Training packages of digits, made of the example of `finishline training init`."""
+"""Training packages of digits, made of the example of `finishline init`."""
 
 from importlib.resources import files
 

@@ -349,7 +349,7 @@ FOUND = {
 def test_phases_are_shown_and_a_date_that_is_not_given_stays(finishline, standin):
     standin.answer(f"GET {PATH}", FOUND)
     standin.answer(f"POST {PATH}", FOUND["phases"], status=201)
-    phases = ("benchmark", "phases", "digits")
+    phases = ("benchmark", "phase", "digits")
     shown = finishline(*phases).out
     for word in ("Not open yet.", "2026-12-01 09:00Z", "the [winter] round", "olivia"):
         assert word in shown

@@ -233,7 +233,7 @@ def test_what_is_missing_is_named_once_with_its_path(tmp_path):
     package = tmp_path / "package"
     package.mkdir()
     (package / "training.toml").write_text("schema = 1")
-    with pytest.raises(Refused, match="code is checked by `finishline training check`"):
+    with pytest.raises(Refused, match="code is checked by `finishline check`"):
         find_submission_files(package)
 
 

@@ -503,7 +503,7 @@ def test_a_board_and_a_submission_say_how_they_are_known(finishline, standin):
     assert "verification v1: queued" in shown
     assert finishline("show", "s1", "--json").json() == SUBMISSION | entry
     assert finishline("show", "../tokens").code == 6
-    assert standin.asked[-1].path == "/api/v1/submissions/..%2Ftokens"
+    assert standin.asked[-1].path == "/api/v1/verifications/..%2Ftokens"
 
 
 def test_benchmarks_and_workers_of_every_page_are_listed(finishline, standin):
@@ -607,11 +607,14 @@ def test_what_waits_under_embargo_is_counted(finishline, standin, count, told):
 @pytest.mark.parametrize(
     ("command", "path"),
     [("board digits", "/leaderboards/digits"), ("board", "/benchmarks"),
-     ("calibration list", "/calibrations"), ("calibration show c1", "/calibrations/c1"),
-     ("calibration compare c1", "/calibrations/c1/compare"), ("admin price list", "/prices"),
+     ("benchmark calibrate list",
+     "/calibrations"), ("benchmark calibrate show c1", "/calibrations/c1"),
+     ("benchmark calibrate compare c1",
+     "/calibrations/c1/compare"), ("admin price list", "/prices"),
      ("proof v1", "/verifications/v1/proof"), ("admin worker list", "/workers"),
      ("admin queue list", "/queue"),
-     ("compare-verifications v1 v2", "/verifications/compare"), ("show s1", "/submissions/s1")],
+     ("compare v1 v2", "/verifications/compare"),
+     ("verify --list", "/verifications"), ("show s1", "/submissions/s1")],
 )  # fmt: skip
 def test_reads_send_the_token_which_a_server_for_members_needs(finishline, standin, command, path):
     standin.refuse(f"GET /api/v1{path}", 404, "nothing")

@@ -64,11 +64,11 @@ sys.exit(7)
 @pytest.mark.parametrize(
     "command",
     [
-        "bench digits",
+        "bench train digits",
         "benchmark check mine",
-        "data check digits",
+        "benchmark fetch digits --check",
         "run digits",
-        "training run package",
+        "run ./package",
         "admin backup --var .",
     ],
 )
@@ -78,7 +78,7 @@ def test_prints_of_a_child_are_no_events(command, finishline, tmp_path, monkeypa
     monkeypatch.setenv("FINISHLINE_BENCHMARKS_DIR", str(root / "benchmarks"))
     Path("finishline.db").touch()
     assert finishline("benchmark", "init", "mine").code == 0
-    assert finishline("training", "init", "package").code == 0
+    assert finishline("init", "package").code == 0
     spawn = processes.spawn
     body = PRINTS.replace('{"seed": 1}', "") if "backup" in command else PRINTS
     monkeypatch.setattr(
@@ -107,7 +107,7 @@ def test_a_server_of_another_kind_is_told_with_the_field_that_it_lacks(finishlin
     standin.answer(BENCHMARKS, {"message": "welcome"})
     standin.answer("GET /api/v1/calibrations", {"calibrations": [{"id": "c1"}]})
 
-    other, older = finishline("board"), finishline("calibration", "list")
+    other, older = finishline("board"), finishline("benchmark", "calibrate", "list")
 
     assert (other.code, older.code) == (4, 4)
     assert f"Unexpected answer from {standin.url}: no field 'benchmarks'. Check --url" in other.err

@@ -15,6 +15,7 @@ from typer._click.exceptions import MissingParameter, NoArgsIsHelpError
 from typer.core import TyperGroup
 
 from finishline.cli.main import app, split_flags
+from finishline.cli.names import RENAMED, examples_of
 
 HEAVY = (
     "alembic", "celery", "fastapi", "kombu", "numpy", "plotly", "pyarrow", "pydantic", "redis",
@@ -76,6 +77,8 @@ def parse(words):
         first, *words = words
         if first.isupper() or first in ("...", "…"):
             return
+        if type(command).__name__ == "OrBenchmark" and first not in command.commands:
+            first, words = "add", [first, *words]
         for name in first.split("|"):  # `training init|check|run` is three.
             assert name in command.commands, f"no command {name!r}"
         if "|" in first:
@@ -88,6 +91,53 @@ def parse(words):
 def test_each_command_has_a_short_flag_for_its_help(finishline):
     for command in known_commands(typer.main.get_command(app)):
         assert f"Usage: finishline {command} " in finishline(*command.split(), "-h").out
+
+
+def test_top_has_twenty_names_in_four_panels(finishline):
+    shown = finishline("--help").out
+    tree = typer.main.get_command(app)
+    panels = [tree.get_command(None, name).rich_help_panel for name in tree.list_commands(None)]
+
+    assert len(panels) == 20
+    assert set(panels) == {"Take part", "Read", "Organise", "Operate"}
+    assert all(f"─ {panel} ─" in shown for panel in panels)
+
+
+def test_each_command_has_two_examples_that_it_takes(finishline):
+    tree = typer.main.get_command(app)
+    for command in (*tree.list_commands(None), *known_commands(tree)):
+        if command == "admin price owned":  # It takes six amounts.
+            continue
+        title, *calls = examples_of(command).split("\n\n")
+        assert "\n Examples:" in finishline(*command.split(), "-h").out
+        assert (title, len(calls)) == ("Examples:", 2), command
+        for call in calls:
+            with suppress(NoArgsIsHelpError):
+                parse(shlex.split(call)[1:])
+
+
+@pytest.mark.parametrize(
+    ("typed", "new"),
+    [("leaderboard digits", "board"), ("training run-again abc", "verify --again"),
+     ("account make --days 3", "account token add"), ("workers", "admin worker list"),
+     ("admin user erase ann --yes", "admin user remove"),
+     ("data check x", "benchmark fetch --check")],
+)  # fmt: skip
+def test_an_earlier_name_answers_with_the_new_one(finishline, typed, new):
+    ran = finishline(*typed.split())
+    assert (ran.code, ran.out) == (2, "")
+    assert re.fullmatch(rf"error: `finishline [\w -]+` is now `finishline {new}`\.\n", ran.err)
+
+
+def test_every_new_name_is_a_command():
+    for line in RENAMED.replace("|", "\n").splitlines():
+        if line:
+            parse_known(line.partition(": ")[2].split())
+
+
+def parse_known(words):
+    with suppress(*UNFINISHED):
+        parse(words)
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -110,7 +160,7 @@ def test_documents_name_commands_programs_and_targets_that_are_there():
 
 def test_the_list_of_commands_has_every_command():
     table = PAGES["docs/cli.md"].partition("## Exit codes")[0]
-    # A row names its group once: `calibration list`, `show ID`.
+    # A row names its group once: `benchmark calibrate list`, `show ID`.
     rows = [re.findall(r"`([a-z][^`]*)`", row.split(" | ")[0]) for row in table.splitlines()]
     listed = set()
     for names in filter(None, rows):

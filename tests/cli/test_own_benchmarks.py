@@ -78,7 +78,7 @@ def test_the_folder_gives_the_id(folder, name, tmp_path, finishline):
     assert ran.json()["id"] == name
     for file in ("benchmark.toml", "reference/training.toml"):
         assert f'"{name}"' in (tmp_path / folder / file).read_text()
-    assert finishline("training", "check", str(tmp_path / folder / "reference")).code == 0
+    assert finishline("check", str(tmp_path / folder / "reference")).code == 0
 
 
 def test_a_changed_file_is_told_with_both_hashes_and_pinned_on_request(mine, finishline, standin):
@@ -233,17 +233,17 @@ def test_fetch_writes_the_task_and_the_data_for_home(
         path = fetched / ("mine.toml" if name == "benchmark.toml" else f"mine/{name}")
         assert path.read_bytes() == content
     package = tmp_path / "package"
-    assert finishline("training", "init", str(package)).code == 0
+    assert finishline("init", str(package)).code == 0
     manifest = package / "training.toml"
     manifest.write_text(manifest.read_text().replace('"digits"', '"mine"'))
-    assert finishline("training", "check", str(package)).code == 0
+    assert finishline("check", str(package)).code == 0
 
 
 def test_a_run_refuses_a_changed_task_and_an_id_that_leads_out_of_a_folder(
     mine, finishline, monkeypatch
 ):
     monkeypatch.setattr(processes, "spawn", lambda *_, **__: pytest.fail("started"))
-    run = ("training", "run", str(mine / "reference"), "--json")
+    run = ("run", str(mine / "reference"), "--json")
     task = (mine / "task.py").read_text()
     (mine / "task.py").write_text(task + "# changed\n")
     assert finishline(*run).error()["problems"][0]["file"] == "task.py"
@@ -257,10 +257,10 @@ def test_a_run_refuses_a_changed_task_and_an_id_that_leads_out_of_a_folder(
 
 def test_a_benchmark_beside_the_package_is_found_by_its_folder(finishline, tmp_path, monkeypatch):
     finishline("benchmark", "init", str(tmp_path / "other"))
-    finishline("training", "init", str(tmp_path / "package"))
+    finishline("init", str(tmp_path / "package"))
     manifest = tmp_path / "package" / "training.toml"
     manifest.write_text(manifest.read_text().replace('"digits"', '"other"'))
-    check = ("training", "check", str(tmp_path / "package"))
+    check = ("check", str(tmp_path / "package"))
 
     assert finishline(*check).code == 1
     monkeypatch.chdir(tmp_path)

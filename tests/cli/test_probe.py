@@ -1,4 +1,4 @@
-"""`finishline probe` beside a driver's tool that answers as real ones do."""
+"""`finishline worker probe` beside a driver's tool that answers as real ones do."""
 
 import json
 import sys
@@ -45,10 +45,10 @@ def driver(tmp_path, monkeypatch):
 
 @pytest.fixture
 def probed(capsys):
-    """Exit code and document of `finishline probe --json`."""
+    """Exit code and document of `finishline worker probe --json`."""
 
     def run(*options):
-        code = main(["probe", *options, "--json"])
+        code = main(["worker", "probe", *options, "--json"])
         return code, json.loads(capsys.readouterr().out)
 
     return run

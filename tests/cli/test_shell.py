@@ -42,7 +42,7 @@ def complete_in_bash(*words):
     [
         (("finishline", "le"), {"leaderboard"}),
         (("finishline", "board", "--div"), {"--division"}),
-        (("finishline", "training", "run"), {"run", "run-again"}),
+        (("finishline", "run", "run"), {"run", "run-again"}),
         (("finishline", "import", ""), {"dawnbench", "mlperf"}),
     ],
 )

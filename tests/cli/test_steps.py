@@ -1,4 +1,4 @@
-"""`finishline scale` and `profile` as a user runs them: real trainings of a few steps."""
+"""`finishline bench scale` and `profile` as a user runs them: real trainings of a few steps."""
 
 import json
 import time
@@ -54,7 +54,9 @@ def test_a_paused_step_moves_neither_the_measured_nor_the_predicted_step(monkeyp
 
 def test_two_processes_are_compared_with_one(finishline):
     """Under --weak each process has the whole batch; --strong is reckoned above."""
-    done = finishline("scale", "digits", "--processes", "1,2", "--weak", "--steps", "3", "--json")
+    done = finishline(
+        "bench", "scale", "digits", "--processes", "1,2", "--weak", "--steps", "3", "--json"
+    )
     assert done.code == 0, done.err
     document = json.loads(done.out)
     one, two = document["points"]
@@ -75,7 +77,7 @@ def test_two_processes_are_compared_with_one(finishline):
 
 def test_the_parts_of_a_step_add_up(finishline, tmp_path):
     out = str(tmp_path / "out")
-    done = finishline("profile", "digits", "--steps", "3", "--out", out, "--json")
+    done = finishline("bench", "profile", "digits", "--steps", "3", "--out", out, "--json")
     assert done.code == 0, done.err
     document = json.loads(done.out)
     parts = document["parts_seconds"]
@@ -124,5 +126,5 @@ def test_missing_data_is_said_before_anything_is_warmed_up(finishline, tmp_path)
         "profile", "cifar10", "--steps", "2", "--out", str(tmp_path / "x"), "--data", str(tmp_path)
     )
     assert done.code not in (0, None)
-    assert "finishline data fetch cifar10" in done.err
+    assert "finishline benchmark fetch cifar10" in done.err
     assert time.monotonic() - began < 30  # Compiling and warming up take more than that.

@@ -111,7 +111,7 @@ def test_a_bench_that_is_interrupted_leaves_no_process():
 def test_digits_is_measured_on_this_machine_in_one_document(finishline, tmp_path):
     out = tmp_path / "bench.json"
     given = ("--seconds", "0.1", "--set", "batch_size=32", "--device", "cpu", "--threads", "1")
-    done = finishline("bench", "digits", *given, "--out", str(out), "--json")
+    done = finishline("bench", "train", "digits", *given, "--out", str(out), "--json")
     assert done.code == 0, done.err
     document = json.loads(done.out)
     assert document == json.loads(out.read_text())

@@ -1,4 +1,4 @@
-"""`finishline training`: an example is made, checked and trained in a box on this machine."""
+"""`finishline run`: an example is made, checked and trained in a box on this machine."""
 
 import re
 
@@ -9,7 +9,7 @@ import pytest
 def package(tmp_path, finishline):
     """The example package."""
     folder = tmp_path / "mine"
-    assert finishline("training", "init", str(folder)).code == 0
+    assert finishline("init", str(folder)).code == 0
     return folder
 
 
@@ -17,7 +17,7 @@ def package(tmp_path, finishline):
 def other(package, finishline):
     """The example again, under another title."""
     folder = package.with_name("other")
-    finishline("training", "init", str(folder))
+    finishline("init", str(folder))
     manifest = folder / "training.toml"
     manifest.write_text(manifest.read_text().replace("Random cosine", "Other cosine"))
     return folder
@@ -28,7 +28,7 @@ def test_the_example_breaks_no_rule(package, finishline):
         (package / left_by_tools).parent.mkdir(exist_ok=True)
         (package / left_by_tools).write_bytes(b"\0")
 
-    ran = finishline("training", "check", str(package), "--json")
+    ran = finishline("check", str(package), "--json")
 
     assert ran.code == 0
     found = ran.json()
@@ -85,7 +85,7 @@ def test_a_bad_package_is_refused_with_its_file_and_the_expected(
 ):
     damage(package)
 
-    ran = finishline("training", "check", str(package), "--json")
+    ran = finishline("check", str(package), "--json")
 
     assert ran.code == 1
     problems = ran.error()["problems"]
@@ -95,7 +95,7 @@ def test_a_bad_package_is_refused_with_its_file_and_the_expected(
 
 def test_without_any_definition_a_server_decides_about_the_benchmark(package, tmp_path, finishline):
     nowhere = ("--benchmarks-dir", str(tmp_path / "none"))
-    ran = finishline("training", "check", str(package), *nowhere)
+    ran = finishline("check", str(package), *nowhere)
     assert (ran.code, "A server checks besides" in ran.out) == (0, True)
 
 
@@ -106,7 +106,7 @@ def test_the_example_reaches_the_target_in_a_box_and_without_one(package, finish
 
     def trained(nonce, *more):
         given = ("--runs", "2", "--seed", "3", "--nonce", nonce * 64, *more)
-        ran = finishline("training", "run", str(package), *given, "--json")
+        ran = finishline("run", str(package), *given, "--json")
         found = ran.json()
         assert (ran.code, found["nonce"]) == (0, nonce * 64), found
         for run in found["runs"]:
@@ -119,8 +119,8 @@ def test_the_example_reaches_the_target_in_a_box_and_without_one(package, finish
 
 @pytest.mark.usefixtures("boxed")
 def test_two_packages_are_compared_in_turn_on_equal_seeds_and_data(package, other, finishline):
-    given = ("--compare", str(other), "--runs", "2", "--nonce", "5" * 64)
-    ran = finishline("training", "run", str(package), *given, "--json")
+    given = ("--runs", "2", "--nonce", "5" * 64)
+    ran = finishline("compare", str(other), str(package), *given, "--json")
 
     assert ran.code == 0
     compared = ran.json()["compared_with"]
@@ -139,14 +139,16 @@ def test_wrong_usage_is_told_before_anything_is_trained(package, other, finishli
     manifest.write_text(manifest.read_text().replace('"digits"', '"teacher"'))
     for words, told in (
         (("init", str(package)), "Choose a new or empty folder"),
-        (("check", str(package / "none")), "expected a code submission"),
-        (("run", str(package), "--plain", "--compare", f"sha256:{'a' * 64}"), "a folder of yours"),
-        (("run", str(package), "--compare", str(other)), "it is for teacher; expected digits"),
+        (("run", str(package / "none"), "--plain"), "has no training.toml"),
+        (("run", str(package), "--out", "x"), "--out: expected for a benchmark"),
+        (("compare", f"sha256:{'a' * 64}", str(package), "--plain"), "a folder of yours"),
+        (("compare", str(package), "s1"), "s1 is not a folder"),
+        (("compare", str(other), str(package)), "is for teacher; expected digits"),
         (("run", str(package), "--seed", "4294967294"), "at most 4294967295"),
-        (("run", str(package), "--compare", "sha256:12"), "expected sha256: and 64 hex digits"),
-        (("run", str(package), "--compare", str(package), "--runs", "1"), "--runs of 2 or more"),
+        (("compare", "sha256:12", str(package)), "expected sha256: and 64 hex digits"),
+        (("compare", str(package), str(package), "--runs", "1"), "--runs"),
     ):
-        ran = finishline("training", *words)
+        ran = finishline(*words)
         assert (ran.code, told in ran.err) == (2, True), words
 
 
@@ -155,7 +157,7 @@ def test_a_package_that_raises_is_told_in_a_sentence_with_its_last_lines(package
     with (package / "train.py").open("a") as file:
         file.write("\n\ndef prepare(task):\n    raise ValueError('no luck')\n")
 
-    ran = finishline("training", "run", str(package), "--runs", "1")
+    ran = finishline("run", str(package), "--runs", "1")
 
     assert (ran.code, "entry_died: the code raised an error" in ran.out) == (3, True)
     assert "ValueError: no luck" in ran.out
@@ -167,7 +169,7 @@ def test_an_environment_that_is_not_here_is_named(package, finishline):
     text = re.sub(r"(?m)^environment.*", 'environment = "numpy-1.0"', manifest.read_text())
     manifest.write_text(text)
 
-    ran = finishline("training", "run", str(package))
+    ran = finishline("run", str(package))
 
     assert (ran.code, "environment numpy-1.0 is not installed here" in ran.err) == (1, True)
 
@@ -175,7 +177,7 @@ def test_an_environment_that_is_not_here_is_named(package, finishline):
 def test_a_task_of_ones_own_needs_no_box_with_its_package(tmp_path, finishline, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))  # There is no bubblewrap.
     finishline("benchmark", "init", str(tmp_path / "mine"))
-    given = ("training", "run", str(tmp_path / "mine" / "reference"), "--runs", "1", "--json")
+    given = ("run", str(tmp_path / "mine" / "reference"), "--runs", "1", "--json")
 
     without = finishline(*given)
     assert (without.code, "bubblewrap" in without.err) == (4, True)

@@ -32,7 +32,8 @@ GET = "GET /api/v1/calibrations/c1"
 def test_calibrate_asks_for_runs_at_each_batch_size(finishline, standin):
     standin.answer(POST, RUNNING, status=201)
     ran = finishline(
-        "calibrate", "digits", "--batch-sizes", "32,64", "--runs", "20", "--reason", "new torch",
+        "benchmark", "calibrate", "digits", "--batch-sizes", "32,64", "--runs", "20",
+        "--reason", "new torch",
         "--token", "fl_o",
     )  # fmt: skip
     assert ran.code == 0
@@ -51,7 +52,7 @@ def test_calibrate_asks_for_runs_at_each_batch_size(finishline, standin):
     "options", ["", "--runs 2", "--batch-sizes 64", "--batch-sizes 6x4 --runs 2"]
 )
 def test_calibrate_says_what_it_needs(options, finishline, standin):
-    ran = finishline("calibrate", "digits", *options.split())
+    ran = finishline("benchmark", "calibrate", "digits", *options.split())
     assert (ran.code, "--batch-sizes" in ran.err, standin.asked) == (2, True, [])
 
 
@@ -59,7 +60,15 @@ def test_calibrate_says_what_it_needs(options, finishline, standin):
 def test_watching_ends_with_the_calibration(state, code, finishline, standin):
     standin.answer(POST, DONE | {"state": state}, status=201)
     ran = finishline(
-        "calibrate", "digits", "--batch-sizes", "64", "--runs", "2", "--watch", "--json"
+        "benchmark",
+        "calibrate",
+        "digits",
+        "--batch-sizes",
+        "64",
+        "--runs",
+        "2",
+        "--watch",
+        "--json",
     )
     assert (ran.code, ran.json()["state"]) == (code, state)
 
@@ -67,19 +76,21 @@ def test_watching_ends_with_the_calibration(state, code, finishline, standin):
 def test_a_calibration_goes_on_with_more_runs(finishline, standin):
     standin.answer(GET, DONE)
     standin.answer(f"{POST}/c1/continue", RUNNING)
-    ran = finishline("calibrate", "digits", "--continue", "c1", "--runs", "40", "--json")
+    ran = finishline(
+        "benchmark", "calibrate", "digits", "--continue", "c1", "--runs", "40", "--json"
+    )
     assert (ran.code, ran.json()["state"]) == (0, "running")
     assert json.loads(standin.asked[1].body) == {"batch_sizes": None, "runs": 40}
-    other = finishline("calibrate", "cifar10", "--continue", "c1")
+    other = finishline("benchmark", "calibrate", "cifar10", "--continue", "c1")
     assert (other.code, len(standin.asked)) == (2, 3)
 
 
 def test_show_has_a_line_for_each_batch_size_and_says_what_judges(finishline, standin):
     for outdated in (True, False):
         standin.answer(GET, DONE | {"judges": True, "outdated": outdated})
-    earlier = finishline("calibration", "show", "c1").out
+    earlier = finishline("benchmark", "calibrate", "show", "c1").out
     assert "for an earlier definition: not used for new replays" in earlier
-    out = finishline("calibration", "show", "c1").out
+    out = finishline("benchmark", "calibrate", "show", "c1").out
     assert "2 of 2 runs, used for new replays" in out
     assert out.splitlines()[-1].split() == ["64", "2/2", "2", "8.25", "0.50", "–"]
 
@@ -93,12 +104,12 @@ def test_the_toml_holds_the_runs_that_went_to_their_end_and_what_made_them(finis
         "created_at": "2026-11-21T10:00:00Z",
     }  # fmt: skip
     standin.answer(f"{GET}/runs", answer)
-    out = finishline("calibration", "show", "c1", "--toml").out
+    out = finishline("benchmark", "calibrate", "show", "c1", "--toml").out
     assert tomllib.loads(out) == {
         "reference_runs": [{"batch_size": 64, "seed": 7, "quality": [50.0, 98.1234]}]
     }
     assert "# Made on x [evil], numpy 2.4, torch 2.13.0." in out
-    assert finishline("calibration", "show", "c1", "--runs", "--json").json() == answer
+    assert finishline("benchmark", "calibrate", "show", "c1", "--runs", "--json").json() == answer
 
 
 def test_list_compare_adopt_and_cancel(finishline, standin):
@@ -113,16 +124,18 @@ def test_list_compare_adopt_and_cancel(finishline, standin):
     standin.answer(f"{POST}/c1/adopt", DONE)
     standin.answer(f"{POST}/c1/cancel", DONE)
 
-    assert finishline("calibration", "list").out.splitlines()[-1].split()[:5] == [
+    assert finishline("benchmark", "calibrate", "list").out.splitlines()[-1].split()[:5] == [
         "c1", "digits", "3", "done", "2/2",
     ]  # fmt: skip
-    compared = finishline("calibration", "compare", "c1", "c2").out.splitlines()[-1].split()
+    compared = (
+        finishline("benchmark", "calibrate", "compare", "c1", "c2").out.splitlines()[-1].split()
+    )
     assert compared == ["64", "8.00", "8.50", "-0.50", "0.0123", "1.50"]
     assert standin.asked[-1].path.endswith("/c1/compare?with=c2")
-    assert finishline("calibration", "adopt", "c1", "--reason", "better").code == 0
+    assert finishline("benchmark", "calibrate", "adopt", "c1", "--reason", "better").code == 0
     assert json.loads(standin.asked[-1].body) == {"reason": "better"}
-    assert finishline("calibration", "cancel", "c1").code == 0
-    assert finishline("calibration", "adopt", "c1").code == 2
+    assert finishline("benchmark", "calibrate", "cancel", "c1").code == 0
+    assert finishline("benchmark", "calibrate", "adopt", "c1").code == 2
 
 
 RUN = {"run": 0, "seed": 7, "ending": "reached", "seconds": 0.832, "epochs": 8.0}
@@ -345,10 +358,10 @@ def test_a_decision_is_sent_with_its_reason(finishline, standin):
 
 def test_two_verifications_are_shown_side_by_side(finishline, standin):
     standin.answer("GET /api/v1/verifications/compare", COMPARISON)
-    ran = finishline("compare-verifications", "v1", "v2")
+    ran = finishline("compare", "v1", "v2")
 
     assert ran.code == 0
-    assert standin.asked[0].path.endswith("/compare?first=v1&second=v2")
+    assert standin.asked[1].path.endswith("/compare?first=v1&second=v2")
     rows = [line.split() for line in ran.out.splitlines()]
     assert ["outcome", "verified", "rejected"] in rows
     assert ["threads:", "1", "|", "2"] in rows

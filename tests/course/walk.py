@@ -183,10 +183,10 @@ def prepare_benchmark(organiser, folder):
     (folder / BENCHMARK / "reference" / "train.py").write_text(of_the_course())
     organiser.types("benchmark", "check", BENCHMARK, "--write")
     organiser.types("benchmark", "add", BENCHMARK)
-    organiser.types("training", "submit", f"{BENCHMARK}/reference")
+    organiser.types("submit", f"{BENCHMARK}/reference")
     closes = datetime.now(UTC) + timedelta(days=7)
     organiser.types(
-        *("benchmark", "phases", BENCHMARK, "--closes", f"{closes:%Y-%m-%dT%H:%MZ}"),
+        *("benchmark", "phase", BENCHMARK, "--closes", f"{closes:%Y-%m-%dT%H:%MZ}"),
         *("--reason", "end of term"),
     )
 

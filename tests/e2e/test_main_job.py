@@ -27,8 +27,8 @@ def made_by_celery(stack):
 
 def test_code_is_measured_by_a_celery_task(stack, boxed, tmp_path):
     folder = str(tmp_path / "mine")
-    run_cli("training", "init", folder)
-    sent = run_cli("training", "submit", folder, "--no-watch", *stack.access("demo"))
+    run_cli("init", folder)
+    sent = run_cli("submit", folder, "--no-watch", *stack.access("demo"))
     verification = sent["verifications"][0]["id"]
 
     ended = stack.wait_until_ended(verification)
@@ -47,10 +47,10 @@ def test_code_is_measured_by_a_celery_task(stack, boxed, tmp_path):
 
 
 def test_killed_worker_costs_one_attempt(stack, boxed, tmp_path):
-    run_cli("training", "init", str(tmp_path))
+    run_cli("init", str(tmp_path))
     program = tmp_path / "train.py"
     program.write_text(program.read_text() + "\n\nOTHER = 2\n")  # Another program, trained anew.
-    sent = run_cli("training", "submit", str(tmp_path), "--no-watch", *stack.access("demo"))
+    sent = run_cli("submit", str(tmp_path), "--no-watch", *stack.access("demo"))
     verification = sent["verifications"][0]["id"]
 
     def is_training():

@@ -115,9 +115,9 @@ def started(stack):
 
 
 def test_code_that_crashes_says_so_to_its_submitter(stack, boxed, tmp_path):
-    run_cli("training", "init", str(tmp_path))
+    run_cli("init", str(tmp_path))
     (tmp_path / "train.py").write_text("def prepare(task): ...\ndef train(*_): 1 / 0\n")
-    sent = run_cli("training", "submit", str(tmp_path), "--no-watch", *stack.access("demo"))
+    sent = run_cli("submit", str(tmp_path), "--no-watch", *stack.access("demo"))
     ended = stack.wait_until_ended(sent["verifications"][0]["id"])
     assert [each["failure"]["code"] for each in ended["attempts"]] == ["entry_died"]
     theirs = stack.get(f"/verifications/{ended['id']}", by="demo")
@@ -128,7 +128,7 @@ def test_code_that_crashes_says_so_to_its_submitter(stack, boxed, tmp_path):
 
 def test_two_runs_of_the_reference_are_measured_to_their_end(stack):
     options = ("--runs", "2", "--batch-sizes", "64", "--watch", *stack.access("organiser"))
-    out = finishline("calibrate", "digits", *options)
+    out = finishline("benchmark", "calibrate", "digits", *options)
 
     assert "2 of 2 runs trained" in out
     (listed,) = stack.get("/calibrations")["calibrations"]
@@ -142,10 +142,12 @@ def test_two_runs_of_the_reference_are_measured_to_their_end(stack):
     (size,) = stack.get(f"/calibrations/{listed['id']}")["sizes"]
     assert all(3 <= epochs <= 20 for epochs in size["epochs"])
     at = ("--url", stack.url)
-    tables = tomllib.loads(finishline("calibration", "show", listed["id"], "--toml", *at))
+    tables = tomllib.loads(
+        finishline("benchmark", "calibrate", "show", listed["id"], "--toml", *at)
+    )
     shipped = tables["reference_runs"]
     assert [(run["batch_size"], len(run["quality"])) for run in shipped] == [(64, 20)] * 2
-    finishline("calibration", "compare", listed["id"], *at)
+    finishline("benchmark", "calibrate", "compare", listed["id"], *at)
 
 
 def claim_batches_of_128(trained, folder, digits):

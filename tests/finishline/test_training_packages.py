@@ -42,12 +42,12 @@ def package(tmp_path):
 
 @pytest.fixture
 def command(site, alice, capsys):
-    """`finishline training` of a submitter."""
+    """`finishline run` of a submitter."""
 
     def run(*arguments):
         own = [] if "--token" in arguments else ["--token", alice.secret]
         try:
-            code = main(["training", *arguments, "--url", site, *own])
+            code = main(["run", *arguments, "--url", site, *own])
         except SystemExit as ended:
             code = ended.code
         said = capsys.readouterr()
@@ -177,7 +177,7 @@ def test_files_that_were_handed_in_are_one_entry(entries, package, sent, command
 
     assert (code, len(listed(entries))) == (0, 1)
     assert "Handed in before" in out
-    assert "finishline training run-again" in out
+    assert "finishline verify --again" in out
     # For another hardware class it is another request; nothing of that class trains here.
     code, _, err = command("submit", str(package), "--class", "gpu-of-nobody")
     assert code == 1

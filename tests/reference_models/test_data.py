@@ -90,7 +90,7 @@ def run(command, data_dir, capsys):
 def test_missing_files_are_fetched_and_are_as_published(tmp_path, capsys):
     code, answer, _ = run("check", tmp_path, capsys)
     assert (code, answer["whole"]) == (1, False)
-    assert f"finishline data fetch squad --data {tmp_path}" in answer["how"]
+    assert f"finishline benchmark fetch squad --data {tmp_path}" in answer["how"]
     assert states(tmp_path) == [("squad/train.json", "missing"), ("squad/glove.txt", "missing")]
 
     code, answer, _ = run("fetch", tmp_path, capsys)
@@ -151,7 +151,7 @@ def test_a_wrong_download_leaves_no_file(tmp_path, published, capsys, content, s
 
 @pytest.mark.usefixtures("published")
 def test_a_training_says_at_once_which_file_is_missing_and_how_to_get_it(tmp_path):
-    with pytest.raises(DataSetError, match=r"train\.json is missing .*finishline data fetch"):
+    with pytest.raises(DataSetError, match=r"train\.json is missing .*finishline benchmark fetch"):
         require_data("squad", tmp_path, {})
     (tmp_path / "squad").mkdir()
     (tmp_path / "squad/train.json").write_bytes(CONTENT)

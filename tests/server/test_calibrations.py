@@ -332,7 +332,7 @@ def test_a_precision_has_a_calibration_and_a_band_of_its_own(
     post(calibrated["id"], "adopt", {"reason": "of fp32"})
     refused = client.post(verify, headers=olivia.headers)
     assert refused.status_code == 422
-    assert "`finishline calibrate digits --precision bf16 " in refused.json()["detail"]
+    assert "`finishline benchmark calibrate digits --precision bf16 " in refused.json()["detail"]
 
     unknown = start(precision="fp64")
     assert (unknown.status_code, "fp32 or tf32 or bf16" in unknown.text) == (422, True)
@@ -502,7 +502,7 @@ def test_calibrations_are_listed_by_benchmark_with_their_state(calibration_id, c
     assert f'href="/calibrations/{calibration_id}"' in page
     assert "1 ● done 64 fp32 12 of 12 not adopted" in words
     none = words_of(client.get("/calibrations?benchmark=cifar10", headers=BROWSER).text)
-    assert "finishline calibrate cifar10" in none
+    assert "finishline benchmark calibrate cifar10" in none
 
 
 def test_two_verifications_stand_side_by_side(replay, client, olivia, make_report):

@@ -127,7 +127,7 @@ def test_the_type_of_a_problem_leads_to_its_explanation(client, method, path, ti
         ("POST", "/api/v1/invitations", {"content": "{}"}, "Content-Type: application/json"),
         ("POST", "/api/v1/invitations", {"json": []}, "Expected a JSON object"),
         ("POST", "/api/v1/invitations", {"json": {"last_day": "x"}}, "such as 2026-11-21"),
-        ("GET", "/api/v1/calibrations/x", {}, "`finishline calibration list`"),
+        ("GET", "/api/v1/calibrations/x", {}, "`finishline benchmark calibrate list`"),
         ("DELETE", "/api/v1/tokens/999", {}, "`finishline admin token list`"),
         ("GET", f"/api/v1/verifications/{'x' * 5_000}", {}, "`finishline show SUBMISSION`"),
     ],

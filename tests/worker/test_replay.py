@@ -186,7 +186,10 @@ def test_local_training_writes_a_submission_and_logs_that_read_back(tmp_path, ca
         ("digits.toml --set momentum=0.8", "closed division"),
         ("digits.toml --set batchsize=32", "unknown hyperparameter (did you mean 'batch_size'?)"),
         ("digits.toml --division mixed", "closed or open"),
-        ("cifar10.toml --device cpu --data-dir data", "finishline data fetch cifar10 --data data"),
+        (
+            "cifar10.toml --device cpu --data-dir data",
+            "finishline benchmark fetch cifar10 --data data",
+        ),
         ("digits.toml --device cpu --out /dev/null/out", "Cannot write in /dev/null/out"),
         ("absent.toml", "absent.toml"),
         ("digits.toml --device cuda", "no GPU can be used from here"),

@@ -1,7 +1,7 @@
-"""`finishline bench`: measure a reference, any model or single kernels on this machine."""
+"""`finishline bench`: measure this machine, and references, models or kernels on it."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from errno import EISDIR
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,70 +26,38 @@ from worker.commands.measuring import (
     results_csv,
     run_measurement,
 )
+from worker.commands.steps import Device, profile, scale
 from worker.kernel_rules import ON_PROCESSORS, read_kernels
 
 BENCH_SECONDS, KERNEL_SECONDS = 5.0, 1.0
 Given = Mapping[str, Any]
 
-Model = Annotated[
-    str | None,
-    typer.Option(metavar="SPEC", help="torchvision:NAME, hf:roberta or FILE.py:FUNCTION."),
+bench = typer.Typer(no_args_is_help=True, help="Measure this machine, and training on it.")
+bench.command("scale")(scale)
+bench.command("profile")(profile)
+Target = Annotated[
+    str,
+    typer.Argument(
+        metavar="BENCHMARK|SPEC",
+        help="Id or TOML of a benchmark; or torchvision:NAME, hf:roberta or FILE.py:FUNCTION.",
+    ),
 ]
-Kernels = Annotated[
-    Path | None, typer.Option(metavar="FILE.toml", help="Times the kernels of this list.")
-]
-Seconds = Annotated[
-    float | None,
-    typer.Option(min=0.1, max=600.0, help="Seconds of each measurement (default: 5; a kernel 1)."),
-]
+Seconds = Annotated[float, typer.Option(min=0.1, max=600.0, help="Seconds of each measurement.")]
 Threads = Annotated[int, typer.Option(min=1, max=1024, help="Processor threads to use.")]
-Device = Annotated[
-    str | None, typer.Option(help="cpu or cuda; by default cuda where there is one.")
-]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="A hyperparameter; repeat for several."),
-]
 Out = Annotated[Path | None, typer.Option(help="Also write the result to this file (JSON).")]
-Csv = Annotated[
-    Path | None, typer.Option("--csv", help="Also write a model's results to this file (CSV).")
+Precision = Annotated[
+    str | None, typer.Option(help="Of a model: fp32 (default), tf32, bf16, fp16 or fp8.")
 ]
-Scenario = Annotated[
-    str | None,
-    typer.Option(help="Generates tokens: single-stream, offline or server, as MLPerf names them."),
-]
-PromptTokens = Annotated[int | None, typer.Option(help="Tokens of a prompt (default: 32).")]
-OutputTokens = Annotated[int | None, typer.Option(help="Tokens made for each (default: 32).")]
-Requests = Annotated[int | None, typer.Option(help="Requests in all (default: 64).")]
-NoKvCache = Annotated[
-    bool, typer.Option("--no-kv-cache", help="Gives the whole text again for each token.")
-]
-Rate = Annotated[
-    float | None, typer.Option(help="Requests per second that arrive at a server (Poisson).")
-]
-P99Seconds = Annotated[
-    float | None, typer.Option(help="Bound of the latency's 99th percentile, for p99_met.")
-]
-
-OF_GENERATION = ("--prompt-tokens", "--output-tokens", "--requests", "--no-kv-cache", "--rate",
-                 "--p99-seconds", "--precision", "--batch-sizes")  # fmt: skip
-OF_A_MODEL = ("--precision", "--batch-sizes", "--phase", "--tokens", "--usd-per-hour", "--csv")
+BatchSizes = Annotated[str | None, typer.Option(help="Of a model, such as 1,8 (default).")]
 
 
+@bench.command()
 @shows
-def bench(
+def train(
     screen: Screen,
-    benchmark: Annotated[
-        str | None, typer.Argument(help="A benchmark's id, or the path of its file.")
-    ] = None,
-    model: Model = None,
-    kernels: Kernels = None,
-    precision: Annotated[
-        str | None, typer.Option(help="Of a model: fp32 (default), tf32, bf16, fp16 or fp8.")
-    ] = None,
-    batch_sizes: Annotated[
-        str | None, typer.Option(help="Of a model, such as 1,8 (default).")
-    ] = None,
+    target: Target,
+    precision: Precision = None,
+    batch_sizes: BatchSizes = None,
     phase: Annotated[
         str | None, typer.Option(help="Of a model: inference,training (default) or one of them.")
     ] = None,
@@ -99,71 +67,114 @@ def bench(
     usd_per_hour: Annotated[
         float | None, typer.Option(help="Price of this machine, for a model's samples per dollar.")
     ] = None,
-    scenario: Scenario = None,
-    prompt_tokens: PromptTokens = None,
-    output_tokens: OutputTokens = None,
-    requests: Requests = None,
-    no_kv_cache: NoKvCache = False,
-    rate: Rate = None,
-    p99_seconds: P99Seconds = None,
-    seconds: Seconds = None,
+    seconds: Seconds = BENCH_SECONDS,
     device: Device = None,
     threads: Threads = 1,
-    settings: Settings = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A benchmark's hyperparameter; repeat."),
+    ] = None,
     out: Out = None,
-    csv: Csv = None,
+    csv: Annotated[
+        Path | None, typer.Option(help="Also write a model's results to this file (CSV).")
+    ] = None,
     benchmarks_dir: BenchmarksDir = None,
 ) -> None:
-    """Measure training and inference on made-up data, and the roofs of this machine.
+    """Measure training and inference of a benchmark's reference, or of any model.
 
-    With --model any model is measured, with random weights; nothing is downloaded. With --kernels
-    single kernels are timed. With --scenario a model, or that of grammar, answers requests by
-    tokens.
+    Data are made up and weights random: nothing is downloaded. A benchmark is measured with the
+    peak throughput of this machine.
     """
-    given: Given = {
-        "--precision": precision,
-        "--batch-sizes": batch_sizes,
-        "--phase": phase,
-        "--tokens": tokens,
-        "--usd-per-hour": usd_per_hour,
-        "--prompt-tokens": prompt_tokens,
-        "--output-tokens": output_tokens,
-        "--requests": requests,
-        "--no-kv-cache": no_kv_cache or None,
-        "--rate": rate,
-        "--p99-seconds": p99_seconds,
-        "--csv": csv,
-        "--set": settings or None,
-    }
-    given = {name: value for name, value in given.items() if value is not None}
-    chosen = given | {"--threads": threads} | ({} if device is None else {"--device": device})
-    if kernels is not None and benchmark is None and model is None:
-        _refuse(given, "a list of kernels", takes=())
-        chosen["--device"] = check_kernels(kernels, device)
-        chosen["--seconds"] = seconds or KERNEL_SECONDS
-        command = _command("worker.kernel_bench", chosen, "--", str(kernels))
-    elif kernels is not None or (benchmark is None) == (model is None):
-        raise _usage(
-            "Name one of a benchmark, a model and a list of kernels: bench BENCHMARK, "
-            "bench --model SPEC, or bench --kernels FILE.toml."
-        )
-    elif scenario is not None:
-        _refuse(given, "a scenario", takes=OF_GENERATION)
-        if model is None and benchmark != "grammar":
-            raise _usage(f"{benchmark} generates nothing. Name grammar, or a model with --model.")
-        if seconds is not None:
-            raise _usage("--seconds does not go with a scenario. Choose --requests.")
-        chosen["--scenario"] = scenario
-        command = _command("worker.generation_bench", chosen, "--", model or "grammar")
-    elif model is None:
-        _refuse(given, "a benchmark", takes=("--set",))
-        file, _ = find_benchmark(str(benchmark), benchmarks_dir)
-        chosen["--seconds"] = seconds or BENCH_SECONDS
-        command = _command("worker.bench", chosen, str(file))
+    of_model = _given(
+        precision=precision, batch_sizes=batch_sizes, phase=phase, tokens=tokens,
+        usd_per_hour=usd_per_hour, csv=csv,
+    )  # fmt: skip
+    chosen = {"--threads": threads, "--seconds": seconds, **_given(device=device)}
+    if ":" in target and not Path(target).is_file():
+        _refuse(_given(set=settings), "a model")
+        command = _command("worker.model_bench", chosen | of_model, "--", target)
     else:
-        _refuse(given, "a model", takes=OF_A_MODEL)
-        chosen["--seconds"] = seconds or BENCH_SECONDS
-        command = _command("worker.model_bench", chosen, "--", model)
+        _refuse(of_model, "a benchmark")
+        file, _ = find_benchmark(target, benchmarks_dir)
+        command = _command("worker.bench", chosen | _given(set=settings), str(file))
+    _measure(screen, command, out, csv)
+
+
+@bench.command()
+@shows
+def kernels(
+    screen: Screen,
+    file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="List of kernels.")],
+    seconds: Seconds = KERNEL_SECONDS,
+    device: Device = None,
+    threads: Threads = 1,
+    out: Out = None,
+) -> None:
+    """Time single kernels of the shapes in a list: matmul, convolution, attention and others."""
+    chosen = {"--threads": threads, "--seconds": seconds, "--device": check_kernels(file, device)}
+    _measure(screen, _command("worker.kernel_bench", chosen, "--", str(file)), out)
+
+
+@bench.command()
+@shows
+def generate(
+    screen: Screen,
+    target: Annotated[
+        str, typer.Argument(metavar="grammar|SPEC", help="The benchmark grammar, or a model.")
+    ],
+    scenario: Annotated[
+        str, typer.Option(help="single-stream, offline or server, as MLPerf names them.")
+    ] = "offline",
+    prompt_tokens: Annotated[
+        int | None, typer.Option(help="Tokens of a prompt (default: 32).")
+    ] = None,
+    output_tokens: Annotated[
+        int | None, typer.Option(help="Tokens made for each (default: 32).")
+    ] = None,
+    requests: Annotated[int | None, typer.Option(help="Requests in all (default: 64).")] = None,
+    no_kv_cache: Annotated[
+        bool, typer.Option("--no-kv-cache", help="Gives the whole text again for each token.")
+    ] = False,
+    rate: Annotated[
+        float | None, typer.Option(help="Requests per second that arrive at a server (Poisson).")
+    ] = None,
+    p99_seconds: Annotated[
+        float | None, typer.Option(help="Bound of the latency's 99th percentile, for p99_met.")
+    ] = None,
+    precision: Precision = None,
+    batch_sizes: BatchSizes = None,
+    device: Device = None,
+    threads: Threads = 1,
+    out: Out = None,
+) -> None:
+    """Answer requests token by token: time to first token, time per token, tokens per second."""
+    if target != "grammar" and ":" not in target:
+        raise UsageError(
+            f"{target} generates nothing. Name grammar, or a model such as hf:roberta."
+        )
+    chosen = {"--threads": threads, "--scenario": scenario} | _given(
+        prompt_tokens=prompt_tokens, output_tokens=output_tokens, requests=requests,
+        no_kv_cache=no_kv_cache or None, rate=rate, p99_seconds=p99_seconds, precision=precision,
+        batch_sizes=batch_sizes, device=device,
+    )  # fmt: skip
+    _measure(screen, _command("worker.generation_bench", chosen, "--", target), out)
+
+
+@bench.command()
+@shows
+def machine(
+    screen: Screen,
+    seconds: Seconds = BENCH_SECONDS,
+    device: Device = None,
+    threads: Threads = 1,
+    out: Out = None,
+) -> None:
+    """Measure the peak throughput of this machine: arithmetic by precision, memory and copies."""
+    chosen = {"--threads": threads, "--seconds": seconds, **_given(device=device)}
+    _measure(screen, _command("worker.bench", chosen), out)
+
+
+def _measure(screen: Screen, command: list[str], out: Path | None, csv: Path | None = None) -> None:
     require_training_packages("bench")
     for path in filter(None, (out, csv)):  # Before anything is measured.
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -175,6 +186,12 @@ def bench(
     if csv is not None:
         csv.write_text(results_csv(result))
     screen.answer(result, _shown(result))
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    """Flags with their values, without those that were left out."""
+    named = {f"--{name.replace('_', '-')}": value for name, value in options.items()}
+    return {flag: value for flag, value in named.items() if value not in (None, [])}
 
 
 def _command(module: str, chosen: Given, *names: str) -> list[str]:
@@ -209,11 +226,9 @@ def check_kernels(file: Path, device: str | None) -> str:
     return chosen
 
 
-def _refuse(given: Given, form: str, *, takes: Sequence[str]) -> None:
-    """Raise CliError for an option that does not go with this form of the command."""
-    for name in given:
-        if name not in takes:
-            raise _usage(f"{name} does not go with {form}. Leave it out.")
+def _refuse(given: Given, target: str) -> None:
+    for flag in given:
+        raise UsageError(f"{flag} does not go with {target}. Leave it out.")
 
 
 def _shown(result: Mapping[str, Any]) -> list[RenderableType]:
@@ -226,7 +241,3 @@ def _shown(result: Mapping[str, Any]) -> list[RenderableType]:
     if "model" in result:
         return [model_table(result), *model_lines(result), *absences]
     return [bench_table(result)]
-
-
-def _usage(message: str) -> CliError:
-    return UsageError(message)

@@ -45,7 +45,8 @@ Row = tuple[str, str, str]
 
 def bench_table(result: Mapping[str, Any]) -> FittingTable:
     table = make_table("measure", "figure", "note", right=("figure",))
-    for row in (*_throughput(result), *_beside(result), *_roofs(result)):
+    measured = (*_throughput(result), *_beside(result)) if "benchmark" in result else ()
+    for row in (*measured, *_roofs(result)):
         table.add_row(*row)
     return table
 

@@ -1,4 +1,4 @@
-"""`finishline probe`: this machine as a worker names it, and what is wrong with its devices."""
+"""`finishline worker`: start one, or say how a worker would name this machine."""
 
 import re
 from collections.abc import Sequence
@@ -31,7 +31,47 @@ SLOWED = {
     0x80: "by its power supply",
 }
 
+worker = typer.Typer(help="Start a worker, or name this machine's hardware class.")
 
+
+@worker.callback(invoke_without_command=True)
+def start(
+    context: typer.Context,
+    pull: Annotated[
+        bool, typer.Option("--pull", help="Ask the server itself for work; needs no broker.")
+    ] = False,
+    max_attempts: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="End after this many attempts.")
+    ] = None,
+    exit_when_idle: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="End after this long without work.")
+    ] = None,
+    nnodes: Annotated[
+        int | None, typer.Option(min=2, metavar="N", help="Train over N hosts; this one leads.")
+    ] = None,
+    rdzv_endpoint: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="The first of several hosts.")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Train along with the first host.")
+    ] = False,
+) -> int:
+    """Start a worker with the settings of its environment, such as FINISHLINE_URL."""
+    if context.invoked_subcommand is not None:
+        return 0
+    from worker.__main__ import main  # Loads the broker's library.
+
+    values = {
+        "--max-attempts": max_attempts,
+        "--exit-when-idle": exit_when_idle,
+        "--nnodes": nnodes,
+        "--rdzv-endpoint": rdzv_endpoint,
+    }
+    words = [f"{flag}={value}" for flag, value in values.items() if value is not None]
+    return main([*words, *["--pull"] * pull, *["--follow"] * follow])
+
+
+@worker.command()
 @shows
 def probe(
     screen: Screen,

@@ -1,4 +1,4 @@
-"""`finishline scale` and `profile`: training steps in several processes, and their parts."""
+"""`finishline bench scale` and `profile`: training steps in several processes, and their parts."""
 
 import os
 from pathlib import Path
@@ -13,10 +13,12 @@ from finishline.cli.processes import python_module, require_training_packages
 from finishline.cli.screen import Screen
 from finishline.cli.tables import ABSENT, FittingTable, make_table
 from finishline.rules.submissions.claim import check_precision, check_settings
-from worker.commands.bench import Device
 from worker.commands.measuring import run_measurement
 
 Name = Annotated[str, typer.Argument(help="A benchmark's id, or the path of its file.")]
+Device = Annotated[
+    str | None, typer.Option(help="cpu or cuda; by default cuda where there is one.")
+]
 Steps = Annotated[int, typer.Option("--steps", min=1, max=1000, help="Training steps to time.")]
 
 
@@ -37,7 +39,7 @@ def scale(
     benchmarks_dir: BenchmarksDir = None,
 ) -> None:
     """Time a reference's training steps in several processes, and their all-reduce."""
-    require_training_packages("scale")
+    require_training_packages("bench scale")
     counts = _read_processes(processes)
     if strong == weak:
         raise UsageError("Choose one of --strong and --weak.")
@@ -91,7 +93,7 @@ def profile(
     benchmarks_dir: BenchmarksDir = None,
 ) -> None:
     """Time the parts of a reference's training step, and trace some steps."""
-    require_training_packages("profile")
+    require_training_packages("bench profile")
     file, definition = find_benchmark(benchmark, benchmarks_dir)
     check_precision(definition, None)
     check_settings(definition, definition.divisions[0], {})

@@ -6,17 +6,18 @@ from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any
 
-import typer
 from rich.console import RenderableType
 from rich.text import Text
 from typer import Argument, Option
 
-from finishline.cli.client import ServerClient, segment
+from finishline.cli.client import ServerClient, View, connect, segment
+from finishline.cli.commands.calibration import BENCHMARK
 from finishline.cli.commands.training import train_in_box
-from finishline.cli.definitions import download_definition, download_files
+from finishline.cli.data_sets import fetch_data
+from finishline.cli.definitions import download_definition, download_files, find_benchmark
 from finishline.cli.errors import CliError, ExitCode, UsageError, require_server
 from finishline.cli.listings import table_of
-from finishline.cli.options import BenchmarksDir, shows
+from finishline.cli.options import ROOT, BenchmarksDir, Data, shows
 from finishline.cli.own_benchmarks import (
     broken,
     definition_file,
@@ -41,23 +42,22 @@ from finishline.rules.trainings.own_benchmark import (
     with_hashes,
 )
 
-app = typer.Typer(
-    no_args_is_help=True, help="A benchmark: its phases, its files, and one of your own."
-)
+app = BENCHMARK
 NAMES = ("opens_at", "freezes_at", "closes_at", "embargo_until")
 NO_DATE = "none"
 Moment = str | None
+Id = Annotated[str, Argument(help="Id of a benchmark.")]
 TEMPLATE = "finishline.rules.trainings.benchmark_template"
 TEMPLATE_ID = "mine"
 BenchmarkPath = Annotated[Path, Argument(help="The benchmark's folder.", metavar="PATH")]
 
 
-@app.command("phases")
+@app.command("phase")
 @asks_server
 def phases(
     server: ServerClient,
     screen: Screen,
-    benchmark: Annotated[str, Argument(help="Id of a benchmark.")],
+    benchmark: Id,
     opens: Annotated[
         Moment, Option(metavar="MOMENT", help="Submissions open, such as 2026-12-01T09:00Z.")
     ] = None,
@@ -92,19 +92,64 @@ def phases(
     screen.answer(found, [told, *table])
 
 
-@app.command("fetch")
+@app.command("show")
 @asks_server
+def show_benchmark(server: ServerClient, screen: Screen, benchmark: Id) -> None:
+    """Show a benchmark: its target, its phase, and the settings that its reference takes."""
+    view = server.get(f"/benchmarks/{segment(benchmark)}")
+    screen.answer(view, [] if screen.as_json else benchmark_lines(server, view))
+
+
+def benchmark_lines(server: ServerClient, view: View) -> Iterator[RenderableType]:
+    yield table_of("benchmarks", [view])
+    yield Text(f"{view['title']}. {(view.get('phases') or {}).get('sentence', '')}")
+    _, definition = download_definition(server, view["id"])
+    for name, one in definition.hyperparameters.items():
+        yield f"{name}: {one.minimum:g} to {one.maximum:g}, reference {one.default:g}"
+
+
+@app.command("fetch")
+@shows
 def fetch(
+    screen: Screen,
+    benchmark: Id,
+    replace: Annotated[bool, Option("--replace", help="Overwrite a file that differs.")] = False,
+    only_check: Annotated[
+        bool, Option("--check", help="Download nothing; say which files of its data are here.")
+    ] = False,
+    data: Data = Path("var/data"),
+    benchmarks_dir: BenchmarksDir = None,
+) -> ExitCode:
+    """Download the data of a benchmark's reference, or the definition that only a server has.
+
+    The definition, its task and its files go into the folder of benchmarks here, for `run` and
+    `check`. --url, --replace and --benchmarks-dir ask for a server's definition. The exit code is 1
+    if the reference can't train with the data.
+    """
+    wants_definition = replace or ROOT.url is not None or benchmarks_dir is not None
+    if only_check or (not wants_definition and _has_reference(benchmark)):
+        act = "check" if only_check else "fetch"
+        return fetch_data(screen, act, benchmark, data, benchmarks_dir)
+    with connect() as server:
+        _fetch_definition(server, screen, benchmark, benchmarks_dir, replace=replace)
+    return ExitCode.OK
+
+
+def _has_reference(name: str) -> bool:
+    try:
+        return find_benchmark(name, None)[1].replay is not None
+    except CliError:
+        return False
+
+
+def _fetch_definition(
     server: ServerClient,
     screen: Screen,
-    benchmark: Annotated[str, Argument(help="Id of a benchmark of the server.")],
-    replace: Annotated[bool, Option("--replace", help="Overwrite a file that differs.")] = False,
-    benchmarks_dir: BenchmarksDir = None,
+    benchmark: str,
+    benchmarks_dir: Path | None,
+    *,
+    replace: bool,
 ) -> None:
-    """Download a server's definition, and its task and data, into the folder of benchmarks here.
-
-    `run`, `check` and `training run` read it.
-    """
     content, found = download_definition(server, benchmark)
     files = download_files(server, found)
     folder = benchmarks_dir or FETCHED
@@ -327,7 +372,7 @@ def add(
     reference = quote(f"{path}/reference")
     lines: list[RenderableType] = [
         as_it_is(f"{name} {done} ({own.benchmark.sha256[:12]}): {server.url}/benchmarks/{name}"),
-        as_it_is(f"Next, to measure its reference: finishline training submit {reference}"),
+        as_it_is(f"Next, to measure its reference: finishline submit {reference}"),
     ]
     if unpinned:
         lines.insert(0, _warning(f"Not sent, as not pinned: {', '.join(unpinned)}."))

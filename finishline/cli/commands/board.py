@@ -93,7 +93,7 @@ def leaderboard_lines(board: View, *, filtered: bool = False) -> Iterator[Render
             if filtered
             else "No submissions yet. Upload the first with `finishline submit PATH`. "
             "Organisers bring published results with "
-            "`finishline import`. `finishline benchmark phases ID` tells of an embargo.",
+            "`finishline import`. `finishline benchmark phase ID` tells of an embargo.",
             style="dim",
         )
     elif board.get("kind") == "inference":

@@ -1,9 +1,9 @@
-"""`finishline calibrate` and `calibration show`: measure a reference, and its runs as TOML."""
+"""`finishline benchmark calibrate`: measure a reference, and its runs as TOML."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.progress import (
@@ -15,6 +15,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 from typer import Argument, Option
+from typer.core import TyperGroup
 
 from finishline.cli.answers import calibration_lines
 from finishline.cli.client import ServerClient, View, segment
@@ -26,9 +27,15 @@ from finishline.rules.benchmarks.definition_tables import ReferenceRun
 from finishline.rules.text import count_text
 from finishline.rules.verification.calibration import reference_run_toml
 
-app = COMMANDS["calibration"]
 POLL_SECONDS = 1.0
 Show = Callable[[View], None]
+
+
+class OrBenchmark(TyperGroup):
+    """A group whose first word is a command, or the benchmark of a new calibration."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        return super().resolve_command(ctx, args if args[0] in self.commands else ["add", *args])
 
 
 @asks_server
@@ -49,6 +56,8 @@ def calibrate(
 ) -> ExitCode:
     """Train the reference to its end with secret seeds, many times (organisers only).
 
+    `benchmark calibrate digits ...` is the same as `benchmark calibrate add digits ...`.
+
     With --watch the exit code is 0 if every run was trained and 3 if some failed.
     """
     try:
@@ -65,7 +74,7 @@ def calibrate(
     if continued is None and (sizes is None or runs is None):
         raise UsageError(
             "A new calibration needs --batch-sizes and --runs, for example "
-            f"`finishline calibrate {benchmark} --batch-sizes 32,64 --runs 20`."
+            f"`finishline benchmark calibrate {benchmark} --batch-sizes 32,64 --runs 20`."
         )
     body: dict[str, object] = {"batch_sizes": sizes, "runs": runs}
     if continued is None:
@@ -116,7 +125,6 @@ def _progress(screen: Screen) -> Iterator[Show]:
         yield show
 
 
-@app.command("show")
 @asks_server
 def show_calibration(
     server: ServerClient,
@@ -156,3 +164,9 @@ def calibration_toml(view: View) -> Iterable[str]:
             yield "\n" + reference_run_toml(
                 ReferenceRun(batch_size=run["batch_size"], seed=run["seed"], quality=quality)
             )
+
+
+BENCHMARK, CALIBRATE = COMMANDS["benchmark"], COMMANDS["benchmark calibrate"]
+CALIBRATE.info.cls = OrBenchmark
+CALIBRATE.command("add")(calibrate)
+CALIBRATE.command("show")(show_calibration)

@@ -11,6 +11,7 @@ from rich.text import Text
 from typer import Argument, Option
 
 from finishline.cli.answers import inference_sentence, violation_lines
+from finishline.cli.commands.training import check_code
 from finishline.cli.definitions import (
     benchmark_named_in,
     read_benchmarks,
@@ -24,7 +25,7 @@ from finishline.cli.records import find_in, problem_text
 from finishline.cli.screen import Screen, as_it_is
 from finishline.cli.tables import time_text
 from finishline.client.errors import Problem, problems_of
-from finishline.client.files import CLAIM_NAME, Upload, content_of, find_submission_files
+from finishline.client.files import CLAIM_NAME, Upload, content_of, find_submission_files, is_code
 from finishline.rules.archive.find import task_and_kind
 from finishline.rules.archive.score import Found, score_found
 from finishline.rules.benchmarks.benchmark import Benchmark
@@ -37,7 +38,7 @@ Path_ = Annotated[
     Path,
     Argument(
         metavar="PATH",
-        help="A submission's JSON or folder, a published archive or log, or a definition (*.toml).",
+        help="A submission's JSON or folder, an archive or log, or a definition (*.toml).",
     ),
 ]
 BenchmarkOption = Annotated[
@@ -71,12 +72,15 @@ def check(
     division: DivisionOption = None,
     benchmarks_dir: BenchmarksDir = None,
 ) -> ExitCode:
-    """Check a submission, an archive or a benchmark definition by the server's rules.
+    """Check logs, code, an archive or a benchmark definition by the server's rules.
 
     Nothing is sent. With --url the server provides definitions that are missing here, and says
     whether the benchmark takes submissions at present.
     """
     url, token = ROOT.url, ROOT.token
+    if is_code(path):
+        check_code(screen, path, benchmarks_dir)
+        return ExitCode.OK
     if path.suffix == ".toml":
         stated = read_definition(path)
         told = f"definition of {stated.benchmark_id}, target {stated.target.in_words}."

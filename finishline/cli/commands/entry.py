@@ -1,59 +1,46 @@
-"""`finishline training submit`, `run-again` and `factors`: have code measured, and follow it."""
+"""Have a code submission measured by `submit` or `verify`, and follow it."""
 
 import re
-from typing import Annotated
+from pathlib import Path
 
 from rich.console import RenderableType
-from typer import Argument, Option
 
-from finishline.cli.answers import time_lines, verdict_lines
-from finishline.cli.client import ServerClient, View, segment
-from finishline.cli.commands.training import PackagePath, app, open_package
-from finishline.cli.commands.verify import request_verification
+from finishline.cli.answers import submission_lines, time_lines, verdict_lines
+from finishline.cli.client import ServerClient, View, connect, segment
+from finishline.cli.commands.training import open_package
 from finishline.cli.errors import CliError, ExitCode, UsageError
-from finishline.cli.rows import asks_server
 from finishline.cli.screen import Screen, as_it_is
 from finishline.cli.watching import verdict_code, watch_verification
 from finishline.client.files import send_package
-from finishline.rules.verification.entry import FEWEST_REPEATS, MOST_REPEATS, USUAL_REPEATS
+from finishline.rules.trainings.package import Package
 from finishline.rules.verification.purposes import ABLATION
 
-Watch = Annotated[
-    bool, Option("--watch/--no-watch", help="Follow the measurement until its verdict.")
-]
-Named = Annotated[
-    str,
-    Argument(
-        metavar="SHA256|SUBMISSION",
-        help="The beginning of a code submission's SHA-256, or the id of its submission.",
-    ),
-]
 HASH = re.compile(r"[0-9a-f]{6,64}")
 SHORT = 12
 
 
-@app.command("submit")
-@asks_server
-def submit(
+def submit_code(
+    screen: Screen, path: Path, *, hardware_class: str | None, watch: bool, dry_run: bool
+) -> ExitCode:
+    """Hand a code submission in: a worker trains it in a sandbox, and its time ranks."""
+    package = open_package(path, benchmarks=None)
+    with connect() as server:
+        if not dry_run:
+            return _hand_in(server, screen, package, hardware_class=hardware_class, watch=watch)
+        view, _ = send_package(server, package.files, dry_run=True)
+        told = "Nothing was sent. A worker would measure it."
+        screen.answer(view, [*submission_lines(view), told])
+    return ExitCode.OK
+
+
+def _hand_in(
     server: ServerClient,
     screen: Screen,
-    path: PackagePath,
-    hardware_class: Annotated[
-        str | None,
-        Option(
-            "--class",
-            "--hardware-class",
-            help="Hardware class to be measured on (default: of a worker with the environment).",
-        ),
-    ] = None,
-    watch: Watch = True,
+    package: Package,
+    *,
+    hardware_class: str | None,
+    watch: bool,
 ) -> ExitCode:
-    """Hand a code submission in: a worker trains it in a sandbox, and its time ranks.
-
-    It is checked first as `check` does. The same files sent twice are one entry. Their source is
-    published with the first verdict.
-    """
-    package = open_package(path, benchmarks=None)
     entry, repeated = send_package(server, package.files, hardware_class=hardware_class)
     told = "Handed in before" if repeated else "Handed in"
     screen.say(as_it_is(f"{told}: {package.manifest.title}, sha256 {package.sha256}"))
@@ -68,42 +55,29 @@ def submit(
         screen.answer(entry, [as_it_is(words), as_it_is(page)])
         return ExitCode.OK
     if repeated:
-        screen.say(f"More runs: finishline training run-again {package.sha256[:SHORT]}")
+        screen.say(f"More runs: finishline verify {package.sha256[:SHORT]} --again")
     ids = [str(each["id"]) for each in entry["verifications"] if each["kind"] == "entry"]
     if not ids:
         raise CliError(
             f"Submission {entry['id']} waits for no measurement; ask for one with "
-            f"`finishline training run-again {entry['id']}`.",
+            f"`finishline verify {entry['id']} --again`.",
             exit_code=ExitCode.NOT_VERIFIED,
         )
     measurement = server.get(f"/verifications/{segment(ids[-1])}")
     return _follow(server, str(entry["id"]), measurement, screen, watch=watch)
 
 
-@app.command("run-again")
-@asks_server
-def run_again(server: ServerClient, screen: Screen, name: Named, watch: Watch = True) -> ExitCode:
+def run_again(server: ServerClient, screen: Screen, name: str, *, watch: bool) -> ExitCode:
     """Ask for more runs of your code submission. They count together with the earlier ones."""
     entry_id = find_entry(server, name)
     measurement = request_verification(server, entry_id, kind="entry")
     return _follow(server, entry_id, measurement, screen, watch=watch)
 
 
-@app.command("factors")
-@asks_server
-def factors(
-    server: ServerClient,
-    screen: Screen,
-    name: Named,
-    repeats: Annotated[
-        int, Option(min=FEWEST_REPEATS, max=MOST_REPEATS, help="Runs of each variant.")
-    ] = USUAL_REPEATS,
-    watch: Watch = True,
+def run_ablations(
+    server: ServerClient, screen: Screen, name: str, *, repeats: int, watch: bool
 ) -> ExitCode:
-    """Train a code submission without each of its factors, paired by seed and data.
-
-    The runs count on your quota. They change neither its time nor its rank.
-    """
+    """Train a code submission without each of its ablations, paired by seed and data."""
     entry_id = find_entry(server, name)
     asked = request_verification(server, entry_id, kind=ABLATION.name, repeats=repeats)
     screen.say(f"{asked['runs_planned']} runs: {repeats} of each variant.")
@@ -163,3 +137,11 @@ def entry_code(measurement: View) -> ExitCode:
     if measurement.get("state") == "failed" and codes == {"infrastructure"}:
         return ExitCode.SERVER
     return verdict_code(measurement)
+
+
+def request_verification(
+    server: ServerClient, submission: str, *, kind: str = "replay", **wishes: object
+) -> View:
+    path = f"/submissions/{segment(submission)}/verifications"
+    view: View = server.post(path, {"kind": kind} | wishes)
+    return view

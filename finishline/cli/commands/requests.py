@@ -140,23 +140,19 @@ admin retire SUBMISSION --reason!
     The previous holder that can be trained follows. `finishline admin withdraw ID --undo` undoes
     it.
 
-show SUBMISSION
-    GET /submissions/{submission} -> shown_submission_lines
-    Show one submission with its runs and verifications.
-compare-verifications FIRST SECOND
-    GET /verifications/compare -> comparison_lines
-    Show two verifications of one submission side by side.
-
-calibration list --benchmark --limit=20
+benchmark list
+    GET /benchmarks -> benchmarks
+    List the server's benchmarks.
+benchmark calibrate list --benchmark --limit=20
     GET /calibrations -> calibrations
     List calibrations, newest first.
-calibration compare ID [WITH]
+benchmark calibrate compare ID [WITH]
     GET /calibrations/{id}/compare -> compared_calibrations_lines
     Compare two calibrations batch size by batch size.
-calibration adopt ID --reason!
+benchmark calibrate adopt ID --reason!
     POST /calibrations/{id}/adopt -> calibration_lines
     Use a calibration for replays planned from now on (organisers only).
-calibration cancel ID
+benchmark calibrate cancel ID
     POST /calibrations/{id}/cancel -> calibration_lines
     Cancel the remaining runs and keep the finished ones (organisers only).
 """
@@ -195,13 +191,11 @@ PARAMETERS = {
         Literal["publish", "keep"],
     ),
     "DELIVERY": argument("delivery", "Id of the delivery."),
-    "FIRST": argument("first", "Id of a verification."),
     "ID": argument("id", "Id, as the list shows it."),
     "HOOK_STATE": argument("state", "The change to make.", Literal["enable"]),
     "NAME": argument("name", "Name of the user or organisation."),
     "ORDER": argument("order", "The change to make.", Literal["confirm", "pause", "resume"]),
     "PAUSE": argument("pause", "Pause, or end the pause.", Literal["pause", "resume"]),
-    "SECOND": argument("second", "Id of another verification of the same submission."),
     "SUBMISSION": argument("submission", "Id of a submission."),
     "USER": argument("user", "Name of the user."),
     "VERIFICATION": argument("verification", "Id of a verification with a verdict."),
@@ -324,7 +318,8 @@ GROUPS = {
     "admin price": "The price book.",
     "admin worker": "Workers of the server.",
     "admin queue": "Waiting attempts.",
-    "calibration": "List, show, compare, adopt and cancel calibrations.",
+    "benchmark": "Benchmarks of a server, their phases, files and calibrations, and your own.",
+    "benchmark calibrate": "Measure how many epochs a reference needs (organisers).",
 }
 COMMANDS = read_rows(ROWS, GROUPS, Words(PARAMETERS, vars(answers), BODIES, PAGES))
 COMMANDS["account"].callback(invoke_without_command=True, no_args_is_help=False)(account)

@@ -15,9 +15,10 @@ from typer import Argument, Option
 
 from finishline.cli.client import ServerClient, connect, segment
 from finishline.cli.commands.check import remark_lines
+from finishline.cli.commands.training import Nonce, Plain, run_code
 from finishline.cli.definitions import find_benchmark
-from finishline.cli.errors import CliError, UsageError
-from finishline.cli.options import ROOT, BenchmarksDir, Data, Named, shows
+from finishline.cli.errors import CliError, ExitCode, UsageError
+from finishline.cli.options import ROOT, BenchmarksDir, Data, shows
 from finishline.cli.processes import (
     Training,
     read_settings,
@@ -29,7 +30,7 @@ from finishline.cli.processes import (
 from finishline.cli.screen import Screen
 from finishline.cli.watching import ReplayProgress, Target, replay_screen
 from finishline.client.errors import problems_of
-from finishline.client.files import CLAIM_NAME, content_of, find_submission_files
+from finishline.client.files import CLAIM_NAME, content_of, find_submission_files, is_code
 from finishline.definitions import folders_of
 from finishline.devices import choose_device, local_system
 from finishline.log.folder import UNSTATED, Submission, logs_in, renew_submission
@@ -52,7 +53,10 @@ SYSTEM_FIELDS = ("accelerator", "accelerator_count", "processor", "processor_cou
 @shows
 def run(
     screen: Screen,
-    benchmark: Named,
+    name: Annotated[
+        str,
+        Argument(metavar="PATH|BENCHMARK", help="Folder of code, or id or TOML of a benchmark."),
+    ],
     command: Annotated[
         list[str] | None,
         Argument(
@@ -77,19 +81,40 @@ def run(
         str | None, Option(envvar="FINISHLINE_DEVICE", help="cpu, cuda or cuda:NUMBER.")
     ] = None,
     data: Data = Path("var/data"),
+    nonce: Nonce = None,
+    plain: Plain = False,
     benchmarks_dir: BenchmarksDir = None,
-) -> None:
-    """Train a benchmark's reference model, or a program of your own, and write a submission.
+) -> ExitCode:
+    """Train code in a sandbox, a benchmark's reference, or a program of your own.
+
+    A PATH with a training.toml is code, trained as a worker trains it. The reference and a program
+    write a submission.
 
     The program gets FINISHLINE_SEED, FINISHLINE_RUN, FINISHLINE_BENCHMARK and FINISHLINE_OUT, and
     writes a log there, for one by finishline.log.
     """
+    if is_code(Path(name)) or (Path(name).is_dir() and "/" in name):
+        others = {"--out": out, "--set": settings, "--division": division, "COMMAND": command,
+                  "--precision": precision, "--device": device}  # fmt: skip
+        if given := [flag for flag, value in others.items() if value]:
+            raise UsageError(f"{', '.join(given)}: expected for a benchmark; {name} is code.")
+        return run_code(
+            screen,
+            Path(name),
+            runs=runs,
+            seed=seed,
+            nonce=nonce,
+            plain=plain,
+            benchmarks_dir=benchmarks_dir,
+        )
+    if nonce is not None or plain:
+        raise UsageError(f"--nonce, --plain: expected for code; {name} has no training.toml.")
     if not command:
         require_training_packages("run")
     chosen = read_settings(settings or [])
     if out is not None and (out / CLAIM_NAME).exists():
         raise UsageError(f"{out} already has a submission. Choose another folder, or remove it.")
-    file, definition = find_benchmark(benchmark, benchmarks_dir)
+    file, definition = find_benchmark(name, benchmarks_dir)
     count = runs or definition.runs.count
     require_seeds(seed, count, most=MAX_SEED if command else MAX_TRAINED_SEED)
     if not command:
@@ -124,12 +149,12 @@ def run(
     else:
         if is_known:
             with connect() as server:
-                name = name_of_class(server, local_system(choose_device(device)))
-            training = replace(training, hardware_class=name)
+                class_name = name_of_class(server, local_system(choose_device(device)))
+            training = replace(training, hardware_class=class_name)
         progress = train_shown(training, definition, screen)
         runs_made = [{"index": r.index, "status": r.status} for r in progress.runs.values()]
         made = find_submission_files(training.out).logs
-        logs = [training.out / name for name in made]
+        logs = [training.out / each for each in made]
         parsed = [
             parse_run_log(content_of(log), name=name, benchmark=definition)
             for name, log in made.items()
@@ -142,6 +167,7 @@ def run(
         "notice": notice,
     }
     screen.answer(document, [f"Wrote {training.out}. Next: finishline check {training.out}"])
+    return ExitCode.OK
 
 
 def name_of_class(server: ServerClient, system: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""`finishline submit`, `withdraw` and `waive`: a submission from its sending to its end."""
+"""`finishline submit`, `admin withdraw` and `admin waive`."""
 
 from contextlib import suppress
 from dataclasses import asdict
@@ -17,8 +17,8 @@ from finishline.cli.commands.check import (
     remarks_on,
     with_next_step,
 )
-from finishline.cli.commands.training import open_package
-from finishline.cli.errors import CliError, UsageError
+from finishline.cli.commands.entry import submit_code
+from finishline.cli.errors import CliError, ExitCode, UsageError
 from finishline.cli.options import ROOT, BenchmarksDir, shows
 from finishline.cli.rows import asks_server
 from finishline.cli.screen import Screen
@@ -28,7 +28,6 @@ from finishline.client.files import (
     form_parts,
     idempotency_key,
     is_code,
-    send_package,
 )
 
 
@@ -44,6 +43,16 @@ def submit(
     dry_run: Annotated[
         bool, Option("--dry-run", help="Check and score it on the server, and store nothing.")
     ] = False,
+    hardware_class: Annotated[
+        str | None,
+        Option(
+            "--class",
+            help="Hardware class to measure code on (default: of a worker with the environment).",
+        ),
+    ] = None,
+    watch: Annotated[
+        bool, Option("--watch/--no-watch", help="Follow the measurement of code to its verdict.")
+    ] = True,
     withdraw: Annotated[
         str | None,
         Option(metavar="ID", help="Withdraw this submission of yours instead; its page stays."),
@@ -52,19 +61,24 @@ def submit(
         str | None, Option(help="Why it is withdrawn; shown on the submission's page.")
     ] = None,
     benchmarks_dir: BenchmarksDir = None,
-) -> None:
-    """Send logs or code to the server. The same files sent twice are one submission."""
+) -> ExitCode:
+    """Send logs or code to the server. The same files sent twice are one submission.
+
+    Code, a folder with a training.toml, is checked as `check` does. Then a worker trains it in a
+    sandbox, and its time ranks. Its source is published with the first verdict.
+    """
     if (path is None) == (withdraw is None) or (withdraw is None) != (reason is None):
         raise UsageError("Pass a PATH, or --withdraw ID with a --reason.")
     if path is None:
         with connect() as server:
             _withdraw(server, screen, str(withdraw), "withdrawal", str(reason))
-        return
+        return ExitCode.OK
     if is_code(path):
         if benchmark or division:
             raise UsageError(f"--benchmark, --division: expected for logs only; {path} is code.")
-        _submit_code(screen, path, dry_run=dry_run)
-        return
+        return submit_code(
+            screen, path, hardware_class=hardware_class, watch=watch, dry_run=dry_run
+        )
     files = find_submission_files(path)
     remarks: tuple[Problem, ...] = ()
     with suppress(CliError, OSError):  # Of files that break a rule the server says which.
@@ -88,20 +102,7 @@ def submit(
         document = {**view, "remarks": [asdict(remark) for remark in remarks]}
         page = place_line(view) if dry_run else f"{server.url}/submissions/{view.get('id')}"
         screen.answer(document, [*submission_lines(view), page])
-
-
-def _submit_code(screen: Screen, path: Path, *, dry_run: bool) -> None:
-    package = open_package(path, benchmarks=None)
-    with connect() as server:
-        view, _ = send_package(server, package.files, dry_run=dry_run)
-        last = "Nothing was sent. A worker would measure it."
-        if not dry_run:
-            last = f"{server.url}/submissions/{view['id']}"
-        jobs = [
-            f"Follow it: finishline verify {each['id']} --watch"
-            for each in view.get("verifications") or ()
-        ]
-        screen.answer(view, [*submission_lines(view), *jobs, last])
+    return ExitCode.OK
 
 
 def send_submission(

@@ -1,17 +1,16 @@
-"""`finishline training init`, `check` and `run`: a code submission on this machine."""
+"""A code submission on this machine: `init`, and the code of `check`, `run` and `compare`."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich.text import Text
 from typer import Argument, Option
 
 from finishline.cli.client import ServerClient, connect, segment
 from finishline.cli.errors import CliError, ExitCode, UsageError, require_server
-from finishline.cli.options import BenchmarksDir, shows
+from finishline.cli.options import shows
 from finishline.cli.own_benchmarks import (
     broken,
     definition_file,
@@ -33,24 +32,21 @@ from finishline.rules.trainings.own_benchmark import FILE
 from finishline.rules.trainings.package import LARGEST_FILE_BYTES, Package, read_package
 from finishline.rules.verification.messages import PACKAGE_PREFIX
 
-app = typer.Typer(no_args_is_help=True, help="A code submission: make, check, run and submit it.")
 TEMPLATE = "finishline.rules.trainings.template"
 Run = Mapping[str, Any]
-PackagePath = Annotated[Path, Argument(help="The code submission's folder.", metavar="PATH")]
 
 
-@app.command("init")
 @shows
-def init(screen: Screen, path: PackagePath) -> None:
+def init(
+    screen: Screen, path: Annotated[Path, Argument(help="The folder to make.", metavar="DIR")]
+) -> None:
     """Write a running example code submission for the digits benchmark into a new folder."""
     written = write_template(TEMPLATE, path, lambda text: text)
     lines = [f"Wrote {', '.join(written)} to {path}.", _next_step(path)]
     screen.answer({"path": str(path), "files": written}, lines)
 
 
-@app.command("check")
-@shows
-def check(screen: Screen, path: PackagePath, benchmarks_dir: BenchmarksDir = None) -> None:
+def check_code(screen: Screen, path: Path, benchmarks_dir: Path | None) -> None:
     """List every problem of a code submission, with file and line. Offline; nothing is run."""
     # Without finishline-server there may be no definition here at all.
     package = open_package(path, benchmarks=find_tasks(benchmarks_dir, path) or None)
@@ -71,41 +67,32 @@ def check(screen: Screen, path: PackagePath, benchmarks_dir: BenchmarksDir = Non
     screen.answer(document, lines)
 
 
-@app.command("run")
-@shows
-def run(
+Nonce = Annotated[
+    str | None,
+    Option(help="64 hex digits that data and seeds are drawn from; repeats runs of code."),
+]
+Plain = Annotated[
+    bool,
+    Option("--plain", help="Train code without a sandbox, with all that you may do here."),
+]
+
+
+def run_code(
     screen: Screen,
-    path: PackagePath,
-    runs: Annotated[
-        int | None, Option(min=1, max=100, help="Trainings (default 3; 5 with --compare).")
-    ] = None,
-    seed: Annotated[
-        int | None, Option(min=0, help="Seed of the first run (default: by the nonce).")
-    ] = None,
-    nonce: Annotated[
-        str | None, Option(help="64 hex digits that data and seeds are drawn from; repeats runs.")
-    ] = None,
-    plain: Annotated[
-        bool,
-        Option(
-            "--plain",
-            help="Run it without a sandbox, and a task of your own, with all that you may do here.",
-        ),
-    ] = False,
-    compare: Annotated[
-        str | None,
-        Option(
-            metavar="PATH|sha256:...",
-            help="Another code submission, a folder or published, trained in turn on equal seeds "
-            "and data: prints the speed-up over it.",
-        ),
-    ] = None,
-    benchmarks_dir: BenchmarksDir = None,
+    path: Path,
+    *,
+    runs: int | None,
+    seed: int | None,
+    nonce: str | None,
+    plain: bool,
+    benchmarks_dir: Path | None,
+    compare: str | None = None,
 ) -> ExitCode:
-    """Train a code submission here, in the sandbox and by the clock of a worker."""
-    require_server("training run")
-    if compare is not None and runs == 1:
-        raise UsageError("--compare: expected --runs of 2 or more.")
+    """Train a code submission here, in the sandbox and by the clock of a worker.
+
+    With `compare` another one is trained in turn, on equal seeds and data.
+    """
+    require_server("run" if compare is None else "compare")
     if plain and compare is not None and compare.startswith(PACKAGE_PREFIX):
         expected = "expected a folder of yours: a code submission of others runs in a sandbox alone"
         raise UsageError(f"--plain with {compare[:20]}...: {expected}.")
@@ -151,9 +138,7 @@ def _open_compared(name: str, benchmark: str) -> Package:
     else:
         found = open_package(Path(name), benchmarks=None)
     if found.manifest.benchmark != benchmark:
-        raise UsageError(
-            f"--compare {name}: it is for {found.manifest.benchmark}; expected {benchmark}."
-        )
+        raise UsageError(f"{name} is for {found.manifest.benchmark}; expected {benchmark}.")
     return found
 
 
@@ -172,8 +157,8 @@ def open_package(path: Path, *, benchmarks: Iterable[str] | None) -> Package:
 def _next_step(path: Path) -> str:
     """The command to type next: only finishline-server trains a code submission on this machine."""
     if installed_server() is None:
-        return f"Next: finishline training submit {path}"
-    return f"Next: finishline training run {path}, then training submit {path}"
+        return f"Next: finishline submit {path}"
+    return f"Next: finishline run {path}, then finishline submit {path}"
 
 
 def train_in_box(
@@ -225,8 +210,8 @@ def _result_lines(
     else:
         yield Text(f"{len(reached)} of {len(finished)} runs reached the target.")
     if nonce is not None:
-        also = "" if compare is None else f"--compare {compare} "
-        yield as_it_is(f"Repeat these runs: finishline training run {path} {also}--nonce {nonce}")
+        again = f"run {path}" if compare is None else f"compare {compare} {path}"
+        yield as_it_is(f"Repeat these runs: finishline {again} --nonce {nonce}")
 
 
 def comparison(runs: Sequence[Run], compared: Package) -> dict[str, Any]:
@@ -270,7 +255,7 @@ def fetch_package(server: ServerClient, name: str) -> Package:
     """
     sha256 = name.removeprefix(PACKAGE_PREFIX)
     if not re.fullmatch("[0-9a-f]{64}", sha256):
-        raise UsageError(f"--compare {name}: expected sha256: and 64 hex digits.")
+        raise UsageError(f"{name}: expected sha256: and 64 hex digits.")
     found = server.get("/submissions", package=sha256, limit=1)["submissions"]
     if not found:
         raise CliError(

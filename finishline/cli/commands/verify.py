@@ -7,10 +7,13 @@ from typer import Argument, Option
 
 from finishline.cli.answers import batch_lines, verdict_lines
 from finishline.cli.client import ServerClient, View, segment
+from finishline.cli.commands.entry import request_verification, run_ablations, run_again
 from finishline.cli.errors import CliError, ExitCode, UsageError
+from finishline.cli.listings import table_of
 from finishline.cli.rows import asks_server
 from finishline.cli.screen import Screen
 from finishline.cli.watching import ENDED, verdict_code, watch_verification
+from finishline.rules.verification.entry import FEWEST_REPEATS, MOST_REPEATS, USUAL_REPEATS
 from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES
 
 KINDS = "; ".join(f"{name}: {PURPOSES[name].words.about}" for name in ASKED_FOR)
@@ -47,6 +50,19 @@ def verify(
             "--head-to-head", help="Train two submissions in turn: the challenger and the holder."
         ),
     ] = False,
+    again: Annotated[
+        bool, Option("--again", help="More runs of your code submission, by id or SHA-256.")
+    ] = False,
+    ablations: Annotated[
+        bool, Option("--ablations", help="Train code without each of its ablations, in pairs.")
+    ] = False,
+    repeats: Annotated[
+        int,
+        Option(
+            min=FEWEST_REPEATS, max=MOST_REPEATS, help="With --ablations: runs of each variant."
+        ),
+    ] = USUAL_REPEATS,
+    listed: Annotated[bool, Option("--list", help="List the newest verifications.")] = False,
 ) -> ExitCode:
     """Request a replay: the first one as the submission's owner, others as an organiser.
 
@@ -62,6 +78,16 @@ def verify(
     verifications. The exit code is then 0 with an answer, and 3 if it is inconclusive.
     """
     named = submissions or []
+    if listed:
+        view = server.get("/verifications", limit=100)
+        screen.answer(view, [table_of("verifications", view["verifications"])])
+        return ExitCode.OK
+    if again or ablations:
+        if len(named) != 1 or (again and ablations):
+            raise UsageError("Pass one submission with --again or --ablations.")
+        if again:
+            return run_again(server, screen, named[0], watch=watch)
+        return run_ablations(server, screen, named[0], repeats=repeats, watch=watch)
     if head_to_head:
         if len(named) != 2 or benchmark or status or dry_run or kind != "replay":
             raise UsageError("--head-to-head takes two submission ids, --watch and --reason.")
@@ -157,14 +183,6 @@ def _request_by_name(
             f"`finishline verify {name} --watch`.",
             exit_code=ExitCode.NOT_FOUND,
         ) from error
-
-
-def request_verification(
-    server: ServerClient, submission: str, *, kind: str = "replay", **wishes: object
-) -> View:
-    path = f"/submissions/{segment(submission)}/verifications"
-    view: View = server.post(path, {"kind": kind} | wishes)
-    return view
 
 
 def _meet(

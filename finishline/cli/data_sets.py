@@ -1,57 +1,27 @@
-"""`finishline data`: the files that a reference trains on, on this machine."""
+"""`finishline benchmark fetch`: the files that a reference trains on, on this machine."""
 
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, ExitCode
-from finishline.cli.options import BenchmarksDir, Data, Named, shows
 from finishline.cli.processes import child_events, python_module, require_training_packages
 from finishline.cli.screen import Screen
 from finishline.rules.submissions.claim import reference_of
 
-app = typer.Typer(help="Data sets on this machine: check, fetch.", no_args_is_help=True)
 SECONDS_BETWEEN_LINES = 2.0
 
 
-@app.command()
-@shows
-def check(
-    screen: Screen,
-    benchmark: Named,
-    data: Data = Path("var/data"),
-    benchmarks_dir: BenchmarksDir = None,
-) -> ExitCode:
-    """Say which files of a benchmark lie where, compare their hashes, and say how to get others.
-
-    The exit code is 1 if the reference could not train with them.
-    """
-    return _run("check", benchmark, data, benchmarks_dir, screen)
-
-
-@app.command()
-@shows
-def fetch(
-    screen: Screen,
-    benchmark: Named,
-    data: Data = Path("var/data"),
-    benchmarks_dir: BenchmarksDir = None,
-) -> ExitCode:
-    """Download the files that are missing, where their licence allows it.
+def fetch_data(screen: Screen, act: str, named: str, data: Path, folder: Path | None) -> ExitCode:
+    """Fetch the missing files, where their licence allows it, or only `check` those here.
 
     A download that stopped goes on where it was. Every file is compared with its published hash.
     """
-    return _run("fetch", benchmark, data, benchmarks_dir, screen)
-
-
-def _run(command: str, named: str, data: Path, folder: Path | None, screen: Screen) -> ExitCode:
-    require_training_packages(f"data {command}")
+    require_training_packages("benchmark fetch")
     _, benchmark = find_benchmark(named, folder)
-    arguments = [command, reference_of(benchmark).reference, "--data-dir", str(data.absolute())]
+    arguments = [act, reference_of(benchmark).reference, "--data-dir", str(data.absolute())]
     files, answer, said_at = [], {}, 0.0
     for event in child_events(python_module("worker.data_sets", *arguments)):
         kind = event.get("kind")
