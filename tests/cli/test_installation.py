@@ -119,7 +119,8 @@ def test_each_command_has_two_examples_that_it_takes(finishline):
 @pytest.mark.parametrize(
     ("typed", "new"),
     [("leaderboard digits", "board"), ("training run-again abc", "verify --again"),
-     ("account make --days 3", "account token add"), ("workers", "admin worker list"),
+     ("account make --days 3", "account token add"), ("bench digits", "bench train"),
+     ("workers", "admin worker list"),
      ("admin user erase ann --yes", "admin user remove"),
      ("data check x", "benchmark fetch --check")],
 )  # fmt: skip

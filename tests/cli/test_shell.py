@@ -40,9 +40,9 @@ def complete_in_bash(*words):
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
-        (("finishline", "le"), {"leaderboard"}),
+        (("finishline", "bo"), {"board"}),
         (("finishline", "board", "--div"), {"--division"}),
-        (("finishline", "run", "run"), {"run", "run-again"}),
+        (("finishline", "benchmark", "ca"), {"calibrate"}),
         (("finishline", "import", ""), {"dawnbench", "mlperf"}),
     ],
 )
