@@ -7,7 +7,7 @@ from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Argument, Option
+from typer import Option
 
 from finishline.cli.errors import ExitCode
 from finishline.cli.screen import open_screen
@@ -54,7 +54,6 @@ Data = Annotated[
     Path, Option("--data", envvar="FINISHLINE_DATA_DIR", help="Folder of the data sets.")
 ]
 Limit = Annotated[int, Option("--limit", min=1, max=1000, help="How many to list.")]
-Named = Annotated[str, Argument(help="Id of a benchmark, or its TOML file.")]
 
 
 def shows(function: Callable[..., int | None]) -> Function:
