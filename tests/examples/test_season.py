@@ -35,4 +35,4 @@ def test_the_script_submits_in_order(tmp_path):
 
     folders = sorted(path.name for path in SEASON.iterdir() if path.is_dir())
     said = (tmp_path / "said").read_text().splitlines()
-    assert said == [f"training submit {name}/" for name in folders]
+    assert said == [f"submit {name}/" for name in folders]

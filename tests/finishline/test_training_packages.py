@@ -42,12 +42,12 @@ def package(tmp_path):
 
 @pytest.fixture
 def command(site, alice, capsys):
-    """`finishline run` of a submitter."""
+    """A command of a submitter."""
 
     def run(*arguments):
         own = [] if "--token" in arguments else ["--token", alice.secret]
         try:
-            code = main(["run", *arguments, "--url", site, *own])
+            code = main([*arguments, "--url", site, *own])
         except SystemExit as ended:
             code = ended.code
         said = capsys.readouterr()
@@ -132,7 +132,9 @@ def test_more_runs_are_asked_for_by_hash_and_count_together(entries, sent, comma
     assert text.text == "WIDTH = 64\n"
 
     with measured_meanwhile(entries):
-        code, out, _ = command("run-again", made["package"]["sha256"][:12], "--json")
+        code, out, _ = command(
+            "verify", made["package"]["sha256"][:12], "--again", "--watch", "--json"
+        )
 
     again = json.loads(out)
     assert (code, again["id"], again["measured_runs"]) == (0, made["id"], 10)
@@ -202,7 +204,8 @@ def test_a_package_without_a_time_ends_with_code_3(entries, package, command, ho
 def test_refusals_have_codes_of_their_own(entries, package, command, walter):
     assert command("submit", str(package), "--token", walter.secret)[0] == 5
     assert command("submit", str(package / "none"))[0] == 2
-    assert command("run-again", "nothing")[0] == command("run-again", "0" * 64)[0] == 6
+    assert command("verify", "--again", "nothing")[0] == 6
+    assert command("verify", "--again", "0" * 64)[0] == 6
     (package / "json.py").write_text("")
     code, _, err = command("submit", str(package), "--json")
     assert (code, json.loads(err)["error"]["problems"][0]["file"]) == (1, "json.py")
