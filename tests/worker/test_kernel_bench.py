@@ -62,7 +62,7 @@ def small(tmp_path):
 
 @pytest.mark.nightly
 def test_kernels_are_measured_as_one_document(small, capfd):
-    given = ["--kernels", str(small), "--seconds", "0.1", "--device", "cpu"]
+    given = ["kernels", str(small), "--seconds", "0.1", "--device", "cpu"]
     assert main(["bench", *given, "--json"]) == 0
     found = json.loads(capfd.readouterr().out)
     rows = found["kernels"]
@@ -132,20 +132,12 @@ def test_an_accelerator_is_waited_for_before_and_after_each_call_of_a_kernel(mon
 )
 def test_a_bad_list_is_one_sentence(small, capfd, old, new, said):
     small.write_text(SMALL.replace(old, new))
-    assert main(["bench", "--kernels", str(small), "--device", "cpu"]) != 0
+    assert main(["bench", "kernels", str(small), "--device", "cpu"]) != 0
     found = capfd.readouterr().err
     assert said in found
     assert len(found.strip().splitlines()) == 1
 
 
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        (["digits"], "Name one of a benchmark, a model and a list of kernels"),
-        (["--precision", "bf16"], "--precision does not go with a list of kernels"),
-        (["--kernels", "gone.toml"], "Cannot read gone.toml"),
-    ],
-)
-def test_a_wrong_use_is_one_sentence(small, capfd, more, said):
-    assert main(["bench", "--kernels", str(small), *more]) != 0
-    assert said in capfd.readouterr().err
+def test_missing_list_is_one_sentence(capfd):
+    assert main(["bench", "kernels", "gone.toml"]) != 0
+    assert "Cannot read gone.toml" in capfd.readouterr().err

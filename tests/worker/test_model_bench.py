@@ -82,7 +82,7 @@ def test_a_model_is_measured_as_one_document(models, tmp_path, capfd):
     arguments = ["--batch-sizes", "4", "--phase", "training", "--seconds", "0.2"]
     arguments += ["--usd-per-hour", "2"]
     files = ["--out", str(out), "--csv", str(table)]
-    assert main(["bench", "--model", f"{models}:recurrent", *arguments, *files, "--json"]) == 0
+    assert main(["bench", "train", f"{models}:recurrent", *arguments, *files, "--json"]) == 0
     found = json.loads(capfd.readouterr().out)
     assert found == json.loads(out.read_text())
     assert (found["macs_per_sample"], found["flops_per_sample"]) == (RECURRENT, 2 * RECURRENT)
@@ -114,7 +114,6 @@ def test_a_model_is_measured_as_one_document(models, tmp_path, capfd):
         (["hf:FacebookAI/roberta-base"], "to be downloaded"),
         (["hf:unheard"], "expected hf:roberta"),
         (["gone.py:model"], "no Python file 'gone.py'"),
-        (["resnet50"], "torchvision:NAME, hf:roberta or FILE.py:FUNCTION"),
         (["FILE:broken"], "KeyError: 'no such layer'"),
         (["FILE:encoder", "--precision", "tf32", "--device", "cpu"], "no arithmetic in tf32"),
         (["FILE:encoder", "--precision", "fp8", "--device", "cpu"], "no arithmetic in fp8"),
@@ -124,12 +123,11 @@ def test_a_model_is_measured_as_one_document(models, tmp_path, capfd):
         (["FILE:encoder", "--usd-per-hour", "-1"], "-1 USD an hour"),
         (["FILE:encoder", "--device", "cuda:77"], "cuda:77"),
         (["FILE:encoder", "--set", "lr=1"], "--set does not go with a model"),
-        (["FILE:encoder", "digits"], "Name one of a benchmark, a model"),
     ],
 )
 def test_bad_input_is_one_sentence(models, arguments, said, capfd):
     given = [each.replace("FILE", models) if "FILE" in each else each for each in arguments]
-    assert main(["bench", "--model", *given, "--seconds", "0.2"]) != 0
+    assert main(["bench", "train", *given, "--seconds", "0.2"]) != 0
     found = capfd.readouterr()
     assert said in found.err
     assert len(found.err.strip().splitlines()) == 1
@@ -142,7 +140,7 @@ def test_a_name_that_is_no_function_is_refused(models, name):
 
 
 def test_options_of_a_model_are_refused_with_a_benchmark(capfd):
-    assert main(["bench", "digits", "--precision", "bf16"]) != 0
+    assert main(["bench", "train", "digits", "--precision", "bf16"]) != 0
     assert "--precision does not go with a benchmark" in capfd.readouterr().err
 
 
