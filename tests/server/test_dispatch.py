@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from sqlalchemy import select
 from sqlalchemy.exc import OperationalError
 
+from perf.dispatch import furthest_from_next
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.base.models import Attempt, WorkerRow
@@ -266,6 +268,26 @@ def test_a_lost_attempt_is_replaced_in_its_place_and_sent_in_the_same_round(
     assert broker.sent == [(replay.attempt_id, "w-1")]
     assert replay.attempt_id != first
     assert [a["state"] for a in replay.view()["attempts"]] == ["lost", "queued"]
+
+
+def test_a_disturbed_training_takes_its_submitters_next_turn_and_no_other(
+    replay, dispatcher, broker, hello, bob, ask_another, verification_of, make_report, database
+):
+    alices = [replay.verification_id, ask_another()]
+    bobs = [ask_another(bob) for _ in range(3)]
+    hello()
+    for share in (0.5, 1.0, 1.0, 1.0, 1.0, 1.0):
+        dispatcher.run_once()
+        attempt_id, _ = broker.sent[-1]
+        replay.verification_id = verification_of(attempt_id)
+        grant = replay.claim(attempt_id).json()
+        assert replay.report(grant, make_report(replay.seeds(), cpu_share=share)).is_success
+    with database.read() as session:
+        started = [verification_of(attempt_id) for attempt_id, _ in broker.sent]
+        attempts = session.scalars(select(Attempt)).unique().all()
+        assert furthest_from_next(attempts) == 0
+
+    assert started == [alices[0], bobs[0], alices[0], bobs[1], alices[1], bobs[2]]
 
 
 def test_the_loop_wakes_when_a_worker_is_free_and_when_something_waits(
