@@ -116,18 +116,3 @@ class BoardView(Schema):
     lens: LensView | None = None
     price: BoardPriceView | None = None
     other_rules: dict[str, str] = Field(default_factory=dict)
-
-
-class PreviewPart(Schema):
-    """Entries of a board under embargo: their ids on this page, and their number before filters."""
-
-    embargo_until: datetime | None
-    hidden: list[str]
-    hidden_total: int
-    note: str
-
-
-class PreviewView(BoardView):
-    """A page of a board as if nothing of it were under embargo."""
-
-    preview: PreviewPart

@@ -1,6 +1,4 @@
-"""Submissions compared pair by pair, and code submissions with their parents."""
-
-from pydantic import Field
+"""Submissions compared pair by pair."""
 
 from finishline.api.schema import Schema
 
@@ -56,53 +54,3 @@ class SubmissionComparison(Schema):
     benchmark: str
     submissions: list[ComparedView]
     pairs: list[ComparedPairView]
-
-
-class GainView(Schema):
-    """Seconds that a code submission gained on its parent, with a 95 % interval.
-
-    `ratio` is the parent's time over the code submission's. `pairs` counts runs on equal seeds and
-    data. None where the runs of two measurements were compared, `runs` and `parent_runs`.
-    """
-
-    seconds: float
-    low: float
-    high: float
-    ratio: float
-    pairs: int | None = None
-    runs: int
-    parent_runs: int
-
-
-class IdeaView(Named):
-    """A code submission whose source is public, with its measured time.
-
-    `parent` is the SHA-256 of the code submission that it is based on, if the source of that is
-    public too. `gain` is on that parent, measured on the same hardware class; None where a run
-    missed the target or a time is absent. `record_date` is when it took the record of its division.
-    """
-
-    sha256: str
-    title: str
-    factors: dict[str, str] = Field(default_factory=dict)
-    parent: str | None = None
-    seconds: float | None = None
-    low_seconds: float | None = None
-    high_seconds: float | None = None
-    runs: int = 0
-    gain: GainView | None = None
-    record_date: str | None = None
-
-
-class IdeaClassView(Schema):
-    """The code submissions that were measured on one hardware class, oldest first."""
-
-    hardware_class: str
-    packages: list[IdeaView]
-
-
-class IdeaList(Schema):
-    """The latest code submissions of a benchmark, by hardware class. Times compare within one."""
-
-    benchmark: str
-    classes: list[IdeaClassView]

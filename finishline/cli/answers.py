@@ -344,6 +344,8 @@ def verdict_lines(view: View) -> Iterator[RenderableType]:
                 f"{str(failure.get('message')).rstrip('.')}. {failure.get('next_step')}",
                 style="yellow",
             )
+            if attempt.get("log_tail"):
+                yield as_it_is(str(attempt["log_tail"]).rstrip())
 
 
 def batch_lines(view: View, url: str) -> Iterator[RenderableType]:

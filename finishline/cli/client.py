@@ -46,11 +46,11 @@ class ServerClient(Transport):
         token: str | None = None,
         *,
         timeout: httpx2.Timeout = TIMEOUT,
-        transport: httpx2.BaseTransport | None = None,
+        retries: Retries = WHEN_TOLD,
     ) -> None:
         try:
             token = chosen_server(url, token).token
-            super().__init__(url, token, timeout=timeout, transport=transport, retries=WHEN_TOLD)
+            super().__init__(url, token, timeout=timeout, retries=retries)
         except ValueError as error:
             raise UsageError(str(error)) from error
 
@@ -71,9 +71,9 @@ class ServerClient(Transport):
             return super()._attempt(retries, request)
 
 
-def connect(*, timeout: httpx2.Timeout = TIMEOUT) -> ServerClient:
+def connect(*, timeout: httpx2.Timeout = TIMEOUT, retries: Retries = WHEN_TOLD) -> ServerClient:
     """A connection to the server that the flags of the root, or else a login, name."""
-    return ServerClient(ROOT.server, ROOT.token, timeout=timeout)
+    return ServerClient(ROOT.server, ROOT.token, timeout=timeout, retries=retries)
 
 
 class Fields(dict[str, Any]):

@@ -248,6 +248,9 @@ def _table_of(event: ServerEvent) -> dict[str, Any]:
 
 
 def verdict_code(view: View) -> ExitCode:
-    """0 for a verified claim and for a head-to-head with an answer."""
+    """0 for a verified claim or a head-to-head with an answer, 4 if no worker could train."""
+    codes = {reason.get("code") for reason in view.get("reasons") or []}
+    if view.get("state") == "failed" and codes == {"infrastructure"}:
+        return ExitCode.SERVER
     answers = ("challenger_faster", "not_proven") if view.get("duel") else ("verified",)
     return ExitCode.OK if view.get("outcome") in answers else ExitCode.NOT_VERIFIED

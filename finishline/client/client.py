@@ -4,45 +4,30 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import partial, wraps
-from os import PathLike, fspath
-from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import httpx2
 from pydantic import BaseModel, ValidationError
 
 from finishline.api.benchmarks import BenchmarkList, BenchmarkView
-from finishline.api.boards import PreviewView
-from finishline.api.comparisons import IdeaList, SubmissionComparison
+from finishline.api.comparisons import SubmissionComparison
 from finishline.api.people import MeView, QuotaView
-from finishline.api.prices import PriceList, PriceView
 from finishline.api.submissions import (
     CurveView,
     RunExport,
-    RunRecord,
     SubmissionList,
     SubmissionView,
 )
 from finishline.api.verifications import VerificationView
-from finishline.api.workers import QueueView, WorkerList, WorkerView
-from finishline.client.board import Board
-from finishline.client.errors import Refused, Unavailable
-from finishline.client.files import (
-    Logs,
-    Source,
-    form_parts,
-    idempotency_key,
-    is_code,
-    package_files,
-    send_package,
-    upload_of,
-)
+from finishline.client.errors import Unavailable
+from finishline.client.files import Logs, Source, files_of_code, send_code, send_logs, upload_of
+from finishline.client.frames import Board, Runs
 from finishline.client.sse import ServerEvent, follow_events
 from finishline.client.transport import Progress, Retries, Transport, segment
 from finishline.profiles import DEFAULT_URL, chosen_server
 
 Model = TypeVar("Model", bound=BaseModel)
-PageType = TypeVar("PageType", SubmissionList, RunExport, WorkerList)
+PageType = TypeVar("PageType", SubmissionList, RunExport)
 
 LOG_LIMIT_BYTES = 1024**3
 ENDED = ("done", "failed", "cancelled")
@@ -92,79 +77,29 @@ class Client:
 
     def submit(
         self,
-        source: Source | None = None,
+        source: Source,
         *,
         logs: Logs | None = None,
-        benchmark: str | None = None,
-        division: str | None = None,
-        model: str | None = None,
-        framework: str | None = None,
-        system: Mapping[str, Any] | None = None,
-        hyperparameters: Mapping[str, float] | None = None,
-        precision: str | None = None,
-        trained_with: Literal["reference", "own"] | None = None,
-        tuning: Mapping[str, float] | None = None,
-        code_url: str | None = None,
-        notes: str | None = None,
-        progress: Progress | None = None,
-        key: str | None = None,
-    ) -> SubmissionView:
-        """Send a submission and return it as it was accepted.
-
-        `source` is a folder with a submission.json, the path of such a JSON or of a DAWNBench
-        entry, or the JSON as a mapping. Without it the JSON is made of the other fields. A folder
-        with a training.toml is sent as `submit_training` does, without other fields. `progress`
-        is called with the bytes sent and the bytes in all. The same content is one submission
-        however often it is sent, unless each time has a `key` of its own.
-        """
-        fields = {
-            "benchmark": benchmark,
-            "division": division,
-            "model": model,
-            "framework": framework,
-            "system": system,
-            "hyperparameters": hyperparameters,
-            "precision": precision,
-            "trained_with": trained_with,
-            "tuning": tuning,
-            "code_url": code_url,
-            "notes": notes,
-        }
-        if isinstance(source, str | PathLike) and is_code(Path(fspath(source))):
-            given = [name for name, value in (fields | {"logs": logs}).items() if value is not None]
-            if given:
-                raise Refused(f"{', '.join(given)}: expected of logs only; {source} is code.")
-            return self.submit_training(source, progress=progress, key=key)
-        upload = upload_of(source, logs, fields)
-        form = {} if source is None else {"benchmark": benchmark, "division": division}
-        accepted, _ = self._transport.post_form(
-            "/submissions",
-            files=form_parts(upload),
-            fields={name: value for name, value in form.items() if value is not None},
-            key=key or idempotency_key(upload, **form),
-            progress=progress,
-        )
-        return read_view(SubmissionView, accepted)
-
-    def submit_training(
-        self,
-        source: str | PathLike[str] | Mapping[str, bytes | str],
-        *,
         hardware_class: str | None = None,
         progress: Progress | None = None,
         key: str | None = None,
     ) -> SubmissionView:
-        """Hand a code submission in and return its submission. A worker measures its time.
+        """Send logs or code and return the submission as it was accepted.
 
-        `source` is the code submission's folder, or its files by name. It is measured on workers of
-        `hardware_class`, or of the one that has its environment. Its source is public with the
-        verdict. The same files are one entry however often they are sent.
-        `verify(..., kind="entry")` asks for more runs.
+        `source` is a folder with a submission.json or a training.toml, the path of such a JSON, the
+        JSON as a mapping with its `logs`, or the files of code by name. Code is measured on workers
+        of `hardware_class`, or of one with its environment. `progress` is called with the bytes
+        sent and the bytes in all. The same content is one submission however often it is sent,
+        unless each time has a `key` of its own.
         """
-        files = package_files(source)
-        accepted, _ = send_package(
-            self._transport, files, hardware_class=hardware_class, key=key, progress=progress
-        )
+        code = files_of_code(source)
+        if code is None:
+            upload = upload_of(source, logs)
+            accepted, _ = send_logs(self._transport, upload, key=key, progress=progress)
+        else:
+            accepted, _ = send_code(
+                self._transport, code, hardware_class=hardware_class, key=key, progress=progress
+            )
         return read_view(SubmissionView, accepted)
 
     def benchmarks(self) -> list[BenchmarkView]:
@@ -175,7 +110,7 @@ class Client:
         """One benchmark."""
         return self._get(BenchmarkView, f"/benchmarks/{segment(benchmark_id)}")
 
-    def leaderboard(self, benchmark_id: str, **filters: object) -> Board:
+    def board(self, benchmark_id: str, **filters: object) -> Board:
         """A benchmark's leaderboard: its first page, and on iteration all the others.
 
         With `limit`, `page` or `cursor` it is one page alone.
@@ -188,11 +123,6 @@ class Client:
         if not filters.keys().isdisjoint(("limit", "page", "cursor")):
             return board
         return board.followed_by(lambda cursor: self._get(Board, path, **filters, cursor=cursor))
-
-    def preview(self, benchmark_id: str, **filters: object) -> PreviewView:
-        """The same page as if the benchmark's embargo were over now. For organisers."""
-        path = f"/leaderboards/{segment(benchmark_id)}/preview"
-        return self._get(PreviewView, path, **filters)
 
     def submission(self, submission_id: str) -> SubmissionView:
         """A submission with its result, its runs and its verifications."""
@@ -209,11 +139,11 @@ class Client:
         for page in self._pages(SubmissionList, "/submissions", query):
             yield from page.submissions
 
-    def runs(self, benchmark_id: str, *, page_size: int = 1000) -> Iterator[RunRecord]:
+    def runs(self, benchmark_id: str, *, page_size: int = 1000) -> Runs:
         """Every run of a benchmark as a flat record, those of the newest submission first."""
         path = f"/benchmarks/{segment(benchmark_id)}/runs.json"
-        for page in self._pages(RunExport, path, {"limit": page_size}):
-            yield from page.runs
+        pages = self._pages(RunExport, path, {"limit": page_size})
+        return Runs(run for page in pages for run in page.runs)
 
     def curve(self, submission: SubmissionView | str, run: int) -> CurveView:
         """Every evaluation of a run (counted from 0)."""
@@ -229,28 +159,10 @@ class Client:
         ids = [item if isinstance(item, str) else item.id for item in submissions]
         return self._get(SubmissionComparison, "/compare", submissions=",".join(ids))
 
-    def ideas(self, benchmark_id: str) -> IdeaList:
-        """Code submissions of a benchmark with the seconds that each gained on its parent."""
-        return self._get(IdeaList, f"/benchmarks/{segment(benchmark_id)}/ideas")
-
     def withdraw(self, submission: SubmissionView | str, *, reason: str) -> SubmissionView:
         """Withdraw a submission: it stays visible without a rank. Allowed to its submitter."""
-        return self._change(submission, "withdrawal", {"reason": reason})
-
-    def reinstate(self, submission: SubmissionView | str, *, reason: str) -> SubmissionView:
-        """Let a withdrawn submission rank again. For organisers."""
-        return self._change(submission, "reinstatement", {"reason": reason})
-
-    def waive(self, submission: SubmissionView | str, rule: str, *, reason: str) -> SubmissionView:
-        """Waive a rule that a submission breaks, so that it may rank. For organisers."""
-        return self._change(submission, "waivers", {"rule": rule, "reason": reason})
-
-    def revoke_waiver(
-        self, submission: SubmissionView | str, rule: str, *, reason: str
-    ) -> SubmissionView:
-        """Take a waiver back: the rule counts again. For organisers."""
-        path = f"waivers/{segment(rule)}/revocation"
-        return self._change(submission, path, {"reason": reason})
+        changed = self._transport.post(f"{_path(submission)}/withdrawal", {"reason": reason})
+        return read_view(SubmissionView, changed)
 
     def verify(
         self,
@@ -310,35 +222,16 @@ class Client:
                 )
             self._pause(poll_seconds)
 
-    def workers(self) -> list[WorkerView]:
-        """Every worker that said hello, the latest first."""
-        pages = self._pages(WorkerList, "/workers", {"limit": 1000})
-        return [worker for page in pages for worker in page.workers]
-
-    def me(self) -> MeView:
+    def account(self) -> MeView:
         """Your user name, and role and expiry of your token."""
         return self._get(MeView, "/me")
-
-    def queue(self) -> QueueView:
-        """Queue of waiting attempts, by hardware class."""
-        return self._get(QueueView, "/queue")
 
     def quota(self) -> QuotaView:
         """Your quotas of submissions and replays, their use, and when there is room again."""
         return self._get(QuotaView, "/me/quota")
 
-    def prices(self, **filters: object) -> list[PriceView]:
-        """The price book. Filters: provider, instance, region, pricing, and `on` for one day."""
-        return self._get(PriceList, "/prices", **filters).prices
-
     def _get(self, kind: type[Model], path: str, **query: object) -> Model:
         return read_view(kind, self._transport.get(path, **query))
-
-    def _change(
-        self, submission: SubmissionView | str, path: str, body: Mapping[str, object]
-    ) -> SubmissionView:
-        changed = self._transport.post(f"{_path(submission)}/{path}", body)
-        return read_view(SubmissionView, changed)
 
     def _pages(
         self, kind: type[PageType], path: str, query: Mapping[str, object]

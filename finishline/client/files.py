@@ -3,12 +3,12 @@
 import hashlib
 import json
 import os
-import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from finishline.client.errors import Problem, Refused, problems_of, refusal
@@ -21,14 +21,9 @@ from finishline.rules.trainings.manifest import FILE, PackageError
 from finishline.rules.trainings.package import MOST_FILES, is_left_out, package_index
 
 if TYPE_CHECKING:
-    from finishline.client.transport import FilePart, Progress, Transport
+    from finishline.client.transport import Progress, Transport
 
 CLAIM_NAME = "submission.json"
-# Fields allowed with a submission's JSON, because a DAWNBench entry lacks them.
-FORM_FIELDS = ("benchmark", "division")
-UNSTATED = "not stated"
-DIVISION_LINE = re.compile(rb':::MLLOG .*"key": *"submission_division".*"value": *"(\w+)"')
-LOOKED_AT_BYTES = 64 * 1024
 
 Content = Path | bytes
 Source = str | PathLike[str] | Mapping[str, Any]
@@ -75,25 +70,19 @@ def is_code(path: Path) -> bool:
     return (path / FILE).is_file()
 
 
-def upload_of(source: Source | None, logs: Logs | None, fields: Mapping[str, Any]) -> Upload:
-    """Build the upload of a submission given in one of three ways. Raises Refused.
+def upload_of(source: Source, logs: Logs | None) -> Upload:
+    """Build the upload of a submission of logs. Raises Refused.
 
-    A path names its JSON or its folder, a mapping is its JSON, and without either the JSON is made
-    of `fields`. With a path its logs lie beside it. A JSON that lists no runs lists the `logs`.
+    A path names its JSON or its folder, with its logs beside the JSON. A mapping is the JSON. If it
+    lists no runs, it lists the `logs`.
     """
-    more = [name for name in fields if name not in FORM_FIELDS and fields[name] is not None]
-    if source is not None and more:
-        message, expected = "given beside a submission's JSON", "only in the submission's JSON"
-        raise _not_sent(", ".join(more), message, expected)
-    if source is not None and not isinstance(source, Mapping):
+    if not isinstance(source, Mapping):
         if logs is not None:
             expected = "the logs that the submission's JSON lists"
             raise _not_sent("logs", "logs beside a path", expected)
         return find_submission_files(Path(fspath(source)))
     named = _named_logs(logs or ())
-    claim = dict(source) if source is not None else _made_claim(fields, named)
-    if named:
-        claim.setdefault("runs", list(named))
+    claim = {"runs": list(named), **source} if named else dict(source)
     try:
         # In one order of its fields, so that one claim has one idempotency key.
         text = json.dumps(claim, sort_keys=True, ensure_ascii=False, allow_nan=False, indent=2)
@@ -113,30 +102,49 @@ def idempotency_key(upload: Upload, **form: str | None) -> str:
         whole.update(f"{name}\0".encode())
         whole.update(hashlib.sha256(content_of(content)).digest())
     for name, value in sorted(form.items()):
-        whole.update(f"\0{name}={value or ''}".encode())
+        whole.update(b"" if value is None else f"\0{name}={value}".encode())
     return whole.hexdigest()
 
 
-def form_parts(upload: Upload) -> "list[FilePart]":
+def send_logs(
+    transport: "Transport",
+    upload: Upload,
+    *,
+    form: Mapping[str, str | None] = MappingProxyType({}),
+    key: str | None = None,
+    progress: "Progress | None" = None,
+    dry_run: bool = False,
+) -> tuple[Any, bool]:
+    """Send logs: the view of their submission, and whether they were sent before.
+
+    `form` names the benchmark and the division of a DAWNBench entry.
+    """
     claim = (upload.claim_name, content_of(upload.claim), "application/json")
     logs = upload.logs.items()
-    return [
-        ("submission", claim),
-        *(("logs", (name, content_of(content), "text/plain")) for name, content in logs),
-    ]
+    return transport.post_form(
+        "/submissions" + ("?dry_run=true" if dry_run else ""),
+        files=[
+            ("submission", claim),
+            *(("logs", (name, content_of(content), "text/plain")) for name, content in logs),
+        ],
+        fields={name: value for name, value in form.items() if value is not None},
+        key=key or idempotency_key(upload, **form),
+        progress=progress,
+    )
 
 
-def package_files(source: str | PathLike[str] | Mapping[str, bytes | str]) -> dict[str, bytes]:
-    """The files of a code submission by name, of a folder or as given.
-
-    Raises Refused with every file that cannot be sent, OSError for a folder that cannot be read.
-    """
+def files_of_code(source: Source) -> dict[str, bytes] | None:
+    """The files of a code submission by name, None for a submission of logs. Raises Refused."""
     if isinstance(source, Mapping):
+        if FILE not in source:
+            return None
         return {
             name: content.encode() if isinstance(content, str) else content
             for name, content in source.items()
         }
     folder = Path(fspath(source))
+    if not is_code(folder):
+        return None
     files, problems = read_folder(folder)
     if problems:
         raise Refused(
@@ -145,7 +153,7 @@ def package_files(source: str | PathLike[str] | Mapping[str, bytes | str]) -> di
     return files
 
 
-def send_package(
+def send_code(
     transport: "Transport",
     files: Mapping[str, bytes],
     *,
@@ -154,9 +162,9 @@ def send_package(
     progress: "Progress | None" = None,
     dry_run: bool = False,
 ) -> tuple[Any, bool]:
-    """Hand a code submission in: the view of its submission, and whether it was sent before.
+    """Send code: the view of its submission, and whether it was sent before.
 
-    Without a `key` the same files for the same hardware class are one entry.
+    Without a `key` the same files for the same hardware class are one submission.
     """
     sha256 = sha256_of(package_index(files))
     return transport.post_form(
@@ -222,28 +230,6 @@ def _named_logs(logs: Logs) -> dict[str, Content]:
         if isinstance(log, Path) and not log.is_file():
             raise _not_sent("logs", f"{log} is not there", "run logs on this machine")
     return named
-
-
-def _made_claim(fields: Mapping[str, Any], logs: Mapping[str, Content]) -> dict[str, Any]:
-    """The claim of these fields. A division that is not given is that of the first log.
-
-    Raises Refused naming every field that is missing.
-    """
-    problems = [
-        Problem("missing", file=CLAIM_NAME, field=name, expected=f"{name}=...")
-        for name in ("benchmark", "model", "system")
-        if not fields.get(name)
-    ]
-    if not logs:
-        problems.append(Problem("missing", field="logs", expected="one log for each run"))
-    if problems:
-        raise Refused("The submission lacks required fields.", problems=problems)
-    claim = {name: value for name, value in fields.items() if value is not None}
-    # An MLLOG names its division near its beginning.
-    named = DIVISION_LINE.search(content_of(next(iter(logs.values())))[:LOOKED_AT_BYTES])
-    claim.setdefault("division", named[1].decode() if named else "open")
-    claim.setdefault("framework", UNSTATED)
-    return claim
 
 
 def _listed_runs(claim: Path) -> list[str] | None:

@@ -4,14 +4,15 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
-from finishline.api.prices import PriceList, PriceView
 from server.base.services import ServicesDep
 from server.benchmarks import prices
 from server.benchmarks.views import (
     PriceCreate,
+    PriceList,
     PriceQuery,
     PricesImport,
     PricesImported,
+    PriceView,
     price_view,
 )
 from server.people.dependencies import OrganiserDep

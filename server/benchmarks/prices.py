@@ -12,7 +12,6 @@ from typing import Any
 from sqlalchemy import Row, func, select
 from sqlalchemy.orm import Session
 
-from finishline.api.prices import PriceView
 from finishline.rules.benchmarks.accelerators import accelerators_of_cloud, are_of_cloud
 from finishline.rules.benchmarks.prices import Price, stated_price_usd_per_hour
 from server.base.board_versions import raise_all_board_versions
@@ -20,7 +19,14 @@ from server.base.csv_cells import csv_cell
 from server.base.database import state_of, utc_now
 from server.base.errors import ConflictError, no_such
 from server.base.models import PriceRow, Submission
-from server.benchmarks.views import PriceCreate, PriceEntry, PriceQuery, entry_of, price_view
+from server.benchmarks.views import (
+    PriceCreate,
+    PriceEntry,
+    PriceQuery,
+    PriceView,
+    entry_of,
+    price_view,
+)
 from server.people.audit import Subject, record, record_new, set_columns
 from server.people.dependencies import Caller
 from web.names import accelerator_of_system

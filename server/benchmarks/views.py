@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, StrictBool, WithJsonSchema, model_validator
@@ -10,7 +10,6 @@ from pydantic_core import PydanticCustomError
 
 from finishline.api.benchmarks import BenchmarkView, PhasesView, RunsView
 from finishline.api.benchmarks import Dates as DatesView
-from finishline.api.prices import PriceView
 from finishline.api.schema import Schema
 from finishline.rules.benchmarks.accelerators import Pricing
 from finishline.rules.benchmarks.benchmark import Benchmark
@@ -117,6 +116,35 @@ class PriceEntry:
 
     number: int
     price: Price
+
+
+class PriceView(Schema):
+    """An entry of the book. `superseded_by` names the entry that replaces it.
+
+    `ranks` is whether a cost may rest on it: it is no spot price and nothing supersedes it.
+    """
+
+    id: int
+    provider: str
+    instance: str
+    region: str
+    pricing: Pricing
+    usd_per_hour: float
+    effective_on: date
+    source_url: str
+    note: str | None
+    supersedes: int | None
+    hardware_class: str | None
+    superseded_by: int | None
+    ranks: bool
+    added_by: str
+    added_at: datetime
+
+
+class PriceList(Schema):
+    """Entries by provider, instance, region and kind, the latest of each first."""
+
+    prices: list[PriceView]
 
 
 class PriceCreate(Price):

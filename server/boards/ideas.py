@@ -4,10 +4,12 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
+from pydantic import Field
 from sqlalchemy import select
 from sqlalchemy.orm import Session, undefer
 
-from finishline.api.comparisons import GainView, IdeaClassView, IdeaList, IdeaView
+from finishline.api.comparisons import Named
+from finishline.api.schema import Schema
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.statistics.gaps import Gap
 from finishline.rules.verification.entry import factor_effects
@@ -25,6 +27,56 @@ from server.verifications.jobs import trainings_of
 
 MOST_PACKAGES = 500
 Times = Mapping[str, Sequence[float | None]]
+
+
+class GainView(Schema):
+    """Seconds that a code submission gained on its parent, with a 95 % interval.
+
+    `ratio` is the parent's time over the code submission's. `pairs` counts runs on equal seeds and
+    data. None where the runs of two measurements were compared, `runs` and `parent_runs`.
+    """
+
+    seconds: float
+    low: float
+    high: float
+    ratio: float
+    pairs: int | None = None
+    runs: int
+    parent_runs: int
+
+
+class IdeaView(Named):
+    """A code submission whose source is public, with its measured time.
+
+    `parent` is the SHA-256 of the code submission that it is based on, if the source of that is
+    public too. `gain` is on that parent, measured on the same hardware class; None where a run
+    missed the target or a time is absent. `record_date` is when it took the record of its division.
+    """
+
+    sha256: str
+    title: str
+    factors: dict[str, str] = Field(default_factory=dict)
+    parent: str | None = None
+    seconds: float | None = None
+    low_seconds: float | None = None
+    high_seconds: float | None = None
+    runs: int = 0
+    gain: GainView | None = None
+    record_date: str | None = None
+
+
+class IdeaClassView(Schema):
+    """The code submissions that were measured on one hardware class, oldest first."""
+
+    hardware_class: str
+    packages: list[IdeaView]
+
+
+class IdeaList(Schema):
+    """The latest code submissions of a benchmark, by hardware class. Times compare within one."""
+
+    benchmark: str
+    classes: list[IdeaClassView]
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,12 @@
 """What the boards' endpoints take, and what the live view of a training answers."""
 
+from datetime import datetime
 from typing import Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from finishline.api.boards import BoardView
 from finishline.api.comparisons import Named
 from finishline.api.schema import Schema
 from finishline.rules.ranking import KIND_OF_METRIC, Check, Evidence, Metric, Round
@@ -183,3 +185,18 @@ class RaceView(Schema):
     runs: list[RunSoFar]
     ghosts: list[GhostView]
     why_no_record: str | None
+
+
+class PreviewPart(Schema):
+    """Entries of a board under embargo: their ids on this page, and their number before filters."""
+
+    embargo_until: datetime | None
+    hidden: list[str]
+    hidden_total: int
+    note: str
+
+
+class PreviewView(BoardView):
+    """A page of a board as if nothing of it were under embargo."""
+
+    preview: PreviewPart

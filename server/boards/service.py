@@ -9,7 +9,6 @@ from typing import Any
 from sqlalchemy import select, true
 from sqlalchemy.orm import Session
 
-from finishline.api.boards import PreviewPart
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from server.base.board_versions import board_version
@@ -40,7 +39,7 @@ from server.boards.records import (
 from server.boards.results import board_results
 from server.boards.rows import standing_of_new
 from server.boards.run_times import times_of_runs
-from server.boards.schemas import BoardQuery
+from server.boards.schemas import BoardQuery, PreviewPart
 from server.boards.selection import facets_of, first_place, select_page
 
 # Names that other rooms use; they import this module and no other of the room.

@@ -14,10 +14,9 @@ from rich.text import Text
 from finishline.cli.answers import submission_lines, verdict_lines
 from finishline.cli.client import ServerClient, View, segment
 from finishline.cli.commands.board import leaderboard_lines
-from finishline.cli.commands.entry import request_verification
 from finishline.cli.commands.run import train_shown
-from finishline.cli.commands.submit import send_submission
 from finishline.cli.commands.training import TEMPLATE
+from finishline.cli.commands.verify import request_verification
 from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.main import main
@@ -25,7 +24,7 @@ from finishline.cli.own_benchmarks import write_template
 from finishline.cli.processes import Training
 from finishline.cli.screen import Screen, open_screen
 from finishline.cli.watching import watch_verification
-from finishline.client.files import send_package
+from finishline.client.files import find_submission_files, send_code, send_logs
 from finishline.rules.ranking import busy_words
 from finishline.rules.text import count_text
 from server.commands.paths import VarPaths
@@ -78,7 +77,7 @@ def _send_logs(server: ServerClient, screen: Screen, folder: Path) -> str:
     )
     train_shown(training, definition, screen)
     screen.say("", Text("2. Submit the logs", style="bold"))
-    submission = send_submission(server, folder)
+    submission, _ = send_logs(server, find_submission_files(folder))
     screen.say(*submission_lines(submission))
     # A second demo sends what the first one did: its submission is a duplicate.
     original = str(submission.get("duplicate_of") or submission["id"])
@@ -108,7 +107,7 @@ def _send_code(server: ServerClient, screen: Screen, folder: Path) -> str | None
     written = write_template(TEMPLATE, folder, lambda text: text)
     files = {name: (folder / name).read_bytes() for name in written}
     try:
-        entry, is_repeated = send_package(server, files)
+        entry, is_repeated = send_code(server, files)
     except CliError as why:
         screen.say(Text(f"  Not trained here: {why}", "yellow"))
         return None

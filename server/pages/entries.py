@@ -6,7 +6,6 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session, undefer
 
-from finishline.api.comparisons import IdeaView
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.definition_tables import REFERENCE
 from finishline.rules.statistics.aggregate import coefficient_of_variation_percent
@@ -19,7 +18,7 @@ from server.base.models.visibility import sees_source
 from server.base.standing import report_of
 from server.base.viewer import Viewer
 from server.benchmarks.queries import definition
-from server.boards.ideas import find_idea
+from server.boards.ideas import IdeaView, find_idea
 from server.submissions.sources import find_package, parent_of
 from server.submissions.views import package_view
 from server.verifications.views import factor_views

@@ -6,10 +6,9 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-from finishline.api.comparisons import IdeaClassView
 from server.base.services import ServicesDep
 from server.benchmarks.queries import find_benchmark
-from server.boards.ideas import MOST_PACKAGES, list_ideas
+from server.boards.ideas import MOST_PACKAGES, IdeaClassView, list_ideas
 from server.boards.lineage import Line, lines_of
 from server.boards.schemas import BoardQuery
 from server.pages.board_context import board_context

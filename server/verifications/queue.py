@@ -8,7 +8,6 @@ from functools import cached_property
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from finishline.api.workers import ClassQueueView, QueuedView, QueueView
 from finishline.rules.text import count_text
 from server.base.database import utc_now
 from server.base.models import Verification, WorkerRow
@@ -21,6 +20,7 @@ from server.verifications.work import (
     existing_verifications,
     is_anything_embargoed,
 )
+from server.verifications.worker_views import ClassQueueView, QueuedView, QueueView
 
 SHOWN_PER_CLASS = 100
 

@@ -9,7 +9,6 @@ from fastapi.concurrency import run_in_threadpool
 from pydantic import Field
 
 from finishline.api.schema import Schema
-from finishline.api.workers import ProbeView, QueueView, WorkerList
 from finishline.rules.measurements import ProbeAnswer, WorkerProbe
 from finishline.rules.verification.messages import (
     FENCE_HEADER,
@@ -41,6 +40,7 @@ from server.verifications.worker_queries import (
     WorkerDetail,
     read_worker,
 )
+from server.verifications.worker_views import ProbeView, QueueView, WorkerList
 
 LONGEST_REASON = 2000
 REASON = r"\S"

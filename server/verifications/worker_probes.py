@@ -8,7 +8,6 @@ from datetime import datetime
 from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session
 
-from finishline.api.workers import ProbeView
 from finishline.rules.measurements import Canary, ProbeAnswer, WorkerProbe
 from finishline.rules.verification.utilisation import TOLERANCE
 from server.base.database import moment_text, utc_now
@@ -18,6 +17,7 @@ from server.base.hardware_classes import register_class, roof_misfit
 from server.base.models import User, WorkerProbeRow, WorkerRow
 from server.people.audit import Actor, Subject, record
 from server.people.dependencies import Caller
+from server.verifications.worker_views import ProbeView
 from server.verifications.workers import find_worker, require_own_name
 
 HISTORY_LIMIT = 200

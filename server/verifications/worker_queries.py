@@ -11,7 +11,6 @@ from sqlalchemy import ColumnElement, and_, case, func, not_, or_, select
 from sqlalchemy.orm import Session
 
 from finishline.api.schema import Schema
-from finishline.api.workers import ProbeView, UnderWayView, WorkerList, WorkerView, WorkView
 from finishline.rules.verification.utilisation import roofline, samples_per_second
 from server.base.database import utc_now
 from server.base.errors import ContentError, no_such
@@ -20,6 +19,13 @@ from server.base.paging import EPOCH, MICROSECOND, cursor_of
 from server.base.standing import REPORT
 from server.verifications.work import AttemptWork, attempts_of, running_attempts, runs_under_way
 from server.verifications.worker_probes import latest_probes
+from server.verifications.worker_views import (
+    ProbeView,
+    UnderWayView,
+    WorkerList,
+    WorkerView,
+    WorkView,
+)
 
 
 class RoofView(Schema):

@@ -4,7 +4,6 @@ import json
 import signal
 import threading
 from contextlib import contextmanager
-from types import SimpleNamespace
 
 import httpx2
 import pytest
@@ -12,10 +11,10 @@ import pytest
 import finishline
 from finishline import Client
 from finishline.cli.client import ServerClient
-from finishline.cli.commands import entry
 from finishline.cli.commands.training import fetch_package
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.main import main
+from finishline.cli.watching import verdict_code
 from tests.server.test_entries import FILES, Entries
 from tests.support.processes import wait_for
 
@@ -95,7 +94,7 @@ def test_a_package_is_followed_to_its_time_its_rank_and_its_page(entries, packag
         code, out, err = command("submit", str(package))
     assert code == 0, out + err
 
-    assert "Handed in: Random features, sha256 " in out
+    assert "Submitted: Random features, sha256 " in out
     assert "ask 2" in out
     assert "Verdict: verified" in out
     *_, time, page = out.splitlines()
@@ -121,7 +120,7 @@ def test_submit_finds_out_that_a_folder_is_code(entries, package, alice, site, c
     assert "expected one of the two: logs or code" in capsys.readouterr().err
 
 
-def test_more_runs_are_asked_for_by_hash_and_count_together(entries, sent, command, site, capsys):
+def test_more_runs_count_together(entries, sent, command, site, capsys):
     made = sent()
     assert made["verification"]["state"] == "queued"
     with measured_meanwhile(entries):
@@ -132,13 +131,11 @@ def test_more_runs_are_asked_for_by_hash_and_count_together(entries, sent, comma
     assert text.text == "WIDTH = 64\n"
 
     with measured_meanwhile(entries):
-        code, out, _ = command(
-            "verify", made["package"]["sha256"][:12], "--again", "--watch", "--json"
-        )
+        code, out, _ = command("verify", made["id"], "--again", "--watch", "--json")
 
     again = json.loads(out)
-    assert (code, again["id"], again["measured_runs"]) == (0, made["id"], 10)
-    assert again["verification"]["id"] != made["verification"]["id"]
+    assert (code, again["submission_id"]) == (0, made["id"])
+    assert again["id"] != made["verification"]["id"]
 
     main(["show", made["id"], "--url", site])
     shown = capsys.readouterr().out
@@ -178,7 +175,7 @@ def test_files_that_were_handed_in_are_one_entry(entries, package, sent, command
     code, out, _ = command("submit", str(package), "--no-watch")
 
     assert (code, len(listed(entries))) == (0, 1)
-    assert "Handed in before" in out
+    assert "Submitted before" in out
     assert "--again" in out
     # For another hardware class it is another request; nothing of that class trains here.
     code, _, err = command("submit", str(package), "--class", "gpu-of-nobody")
@@ -246,31 +243,18 @@ def test_an_interrupted_command_says_how_to_follow_again(
     ],
 )
 def test_a_box_that_could_not_be_had_is_not_the_packages_fault(measurement, code):
-    assert entry.entry_code(measurement) == code
-
-
-def test_a_hash_of_several_entries_is_told_with_their_ids(entries, sent):
-    made = sent()
-    other = made | {"id": "other", "system": made["system"] | {"hardware_class": "gpu"}}
-    answers = {"/submissions": {"submissions": [made, other]}}
-    twice = SimpleNamespace(get=lambda path, **_: answers.get(path, {"user": "alice"}))
-
-    with pytest.raises(CliError, match=r"cpu-test\), other \(gpu\)") as refused:
-        entry.find_entry(twice, made["package"]["sha256"])
-    assert refused.value.exit_code is ExitCode.USAGE
+    assert verdict_code(measurement) == code
 
 
 def test_the_client_hands_in_a_folder_or_its_files(entries, package, site, alice):
     with Client(site, alice.secret, retries=0) as ada:
-        made = ada.submit_training(package)
+        made = ada.submit(package)
         files = dict(FILES) | {"parts/net.py": "WIDTH = 64\n"}
-        assert ada.submit_training(files).id == ada.submit(package).id == made.id
-        with pytest.raises(finishline.Refused, match="notes: expected of logs only"):
-            ada.submit(package, notes="mine")
+        assert ada.submit(files).id == ada.submit(str(package)).id == made.id
         assert made.package is not None
         assert [each.id for each in ada.submissions(package=made.package.sha256)] == [made.id]
         with pytest.raises(finishline.Conflict, match="handed in before"):
-            ada.submit_training(package, key="on purpose")
+            ada.submit(package, key="on purpose")
 
         entries.measure(made.id)
         ended = ada.wait(made.verifications[-1].id, timeout_seconds=0)
@@ -280,5 +264,5 @@ def test_the_client_hands_in_a_folder_or_its_files(entries, package, site, alice
 
         (package / "link.txt").symlink_to("/etc/passwd")
         with pytest.raises(finishline.Refused) as refused:
-            ada.submit_training(package)
+            ada.submit(package)
         assert refused.value.problems[0].file == "link.txt"

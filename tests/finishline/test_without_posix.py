@@ -80,8 +80,8 @@ def test_a_participant_needs_nothing_of_posix(run, site, alice, tmp_path):
     checked, sent, board, account, *_ = commands(
         "check mine",
         "submit mine --json",
-        "leaderboard digits --json",
-        "account show",
+        "board digits --json",
+        "account",
         "convert --from tfevents events --benchmark digits --out converted --quality val/acc",
         "logout",
     )
@@ -96,7 +96,7 @@ def test_a_participant_needs_nothing_of_posix(run, site, alice, tmp_path):
 def test_the_python_client_needs_nothing_of_posix(run, site):
     program = (
         f"from finishline import Client\nwith Client({site!r}) as client:\n"
-        "    print(client.leaderboard('digits').total)\n"
+        "    print(client.board('digits').total)\n"
     )
     assert run(WITHOUT + program) == "0\n"
 

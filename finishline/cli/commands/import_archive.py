@@ -1,19 +1,12 @@
 """`finishline import`: a published archive, sent to a running server."""
 
-import os
-import signal
 import sys
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, Any
 
 import httpx2
@@ -23,9 +16,9 @@ from rich.progress import track
 from rich.text import Text
 from typer import Argument, Option
 
-from finishline.cli.client import ServerClient, connect
+from finishline.cli.client import WHEN_TOLD, ServerClient, connect
 from finishline.cli.definitions import read_benchmarks
-from finishline.cli.errors import INTERRUPTED, CliError, ExitCode, UsageError
+from finishline.cli.errors import CliError, ExitCode, UsageError
 from finishline.cli.options import BenchmarksDir, shows
 from finishline.cli.records import commit_of, find_in, problem_text
 from finishline.cli.screen import Screen, as_it_is
@@ -47,12 +40,9 @@ from finishline.rules.logs.text import MAX_FILE_BYTES
 from finishline.rules.submissions.submission import score_submission
 from finishline.rules.text import count_text
 
-IN_FLIGHT = 4
-RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0)
+RETRIES = replace(WHEN_TOLD, count=4, only_told=False)
 # A server scores an upload before it responds.
 TIMEOUT = httpx2.Timeout(120.0, connect=5.0)
-STOPPING = b"Stopping: waiting for what is on its way; press Ctrl-C again to leave it.\n"
-LEFT = "interrupted before the server responded; it may be stored"
 # The server takes nothing at all, so the others need not be tried.
 FINAL = (ExitCode.NOT_ALLOWED, ExitCode.NOT_FOUND)
 MOST_WARNINGS = 3  # Of one submission, on the screen.
@@ -86,11 +76,11 @@ def import_archive(
         ),
     ] = None,
     benchmarks_dir: BenchmarksDir = None,
-) -> int:
+) -> ExitCode:
     """Send the submissions in a published archive to the server (organisers only).
 
     Stored submissions are skipped, so an interrupted import continues when it is run again.
-    Ctrl-C waits for the uploads in progress, then lists the outcome of each.
+    Ctrl-C ends it with the outcome of each.
     """
     if published is not None and kind is Kind.DAWNBENCH:
         raise CliError("--published is for MLPerf rounds; each DAWNBench entry has its own date.")
@@ -104,66 +94,34 @@ def import_archive(
     if not found.submissions:
         raise CliError(f"Nothing to import at {path}. Expected {EXAMPLES[kind]}.")
     started = time.monotonic()
-    done: dict[str, Outcome] = {}
-    stopping = threading.Event()
-    ended: CliError | None = None
-    is_left = False
-    with (
-        noted_interrupts(stopping),
-        connect(timeout=TIMEOUT) as server,
-    ):
-        send: Callable[[Parcel], Outcome]
-        send = Sender(server, found.archive, stopping, commit=commit).send
-        if dry_run:
-            send = partial(describe, archive=found.archive, benchmarks=benchmarks)
-        day = None if published is None else published.date()
-        planned: Iterable[Parcel | Unsent] = plan_import(found, benchmarks, published=day)
-        if not screen.as_json and sys.stderr.isatty():
-            bar = Console(stderr=True)
-            total = len(found.submissions)
-            planned = track(planned, "Importing", total=total, console=bar, transient=True)
-        try:
-            send_all(planned, send, done, stopping)
-        except CliError as error:
-            ended = error
-        except KeyboardInterrupt:
-            is_left = True
-    outcomes = [done[each.path] for each in found.submissions if each.path in done]
-    left = [each.path for each in found.submissions if each.path not in done]
-    seconds = time.monotonic() - started
-    document = _document(outcomes, left, seconds, dry_run=dry_run) | {"commit": commit}
-    lines = [*_lines(outcomes, left, seconds, dry_run=dry_run), _source_line(commit)]
-    screen.answer(document, lines)
-    if is_left:  # Else Python waits for the requests that were left.
-        sys.stdout.flush()
-        os._exit(INTERRUPTED)
-    if ended is not None:
-        raise ended
-    states = {outcome.state for outcome in outcomes}
-    if stopping.is_set():
-        return INTERRUPTED
-    if "failed" in states:
-        return int(ExitCode.SERVER)
-    return int(ExitCode.REFUSED if "refused" in states else ExitCode.OK)
-
-
-@contextmanager
-def noted_interrupts(stopping: threading.Event) -> Iterator[None]:
-    """Set the event at the first Ctrl-C in this block; the next is a KeyboardInterrupt."""
-
-    def take(_number: int, _frame: FrameType | None) -> None:
-        if stopping.is_set():
-            raise KeyboardInterrupt
-        stopping.set()
-        # A buffered write is not allowed here: one may have been interrupted.
-        with suppress(OSError, ValueError):
-            os.write(sys.stderr.fileno(), STOPPING)
-
-    previous = signal.signal(signal.SIGINT, take)
+    outcomes: list[Outcome] = []
+    day = None if published is None else published.date()
+    planned: Iterable[Parcel | Unsent] = plan_import(found, benchmarks, published=day)
+    if not screen.as_json and sys.stderr.isatty():
+        bar = Console(stderr=True)
+        total = len(found.submissions)
+        planned = track(planned, "Importing", total=total, console=bar, transient=True)
     try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
+        with connect(timeout=TIMEOUT, retries=RETRIES) as server:
+            for each in planned:
+                if isinstance(each, Unsent):
+                    outcome = _unsent(each)
+                elif dry_run:
+                    outcome = describe(each, found.archive, benchmarks)
+                else:
+                    outcome = send(server, each, found.archive, commit)
+                warnings = of_severity(each.problems, "warning")
+                outcomes.append(replace(outcome, warnings=warnings))
+    finally:  # An import that is interrupted or refused says how far it came.
+        left = [each.path for each in found.submissions[len(outcomes) :]]
+        seconds = time.monotonic() - started
+        document = _document(outcomes, left, seconds, dry_run=dry_run) | {"commit": commit}
+        lines = [*_lines(outcomes, left, seconds, dry_run=dry_run), _source_line(commit)]
+        screen.answer(document, lines)
+    states = {outcome.state for outcome in outcomes}
+    if "failed" in states:
+        return ExitCode.SERVER
+    return ExitCode.REFUSED if "refused" in states else ExitCode.OK
 
 
 @dataclass(frozen=True)
@@ -184,53 +142,9 @@ class Outcome:
     warnings: Sequence[Mapping[str, Any]] = ()
 
 
-def send_all(
-    planned: Iterable[Parcel | Unsent],
-    send: Callable[[Parcel], Outcome],
-    done: dict[str, Outcome],
-    stopping: threading.Event,
-) -> None:
-    """Send each submission, IN_FLIGHT at a time, and note the outcomes in `done` by path.
-
-    Begins no other one when it is stopping, and waits for those on their way. Raises CliError if
-    the server takes nothing at all, after every outcome.
-    """
-    ready = threading.Semaphore(2 * IN_FLIGHT)
-    refusals: list[CliError] = []
-    sent: list[Future[None]] = []
-
-    def attempt(parcel: Parcel) -> None:
-        failed = Outcome(parcel.path, "failed", len(parcel.logs), reason=LEFT)
-        try:
-            if not stopping.is_set():
-                done[parcel.path] = failed
-                warnings = of_severity(parcel.problems, "warning")
-                done[parcel.path] = replace(send(parcel), warnings=warnings)
-        except CliError as error:
-            done[parcel.path] = replace(failed, reason=error.message)
-            refusals.append(error)
-            stopping.set()
-        finally:
-            ready.release()
-
-    pool = ThreadPoolExecutor(IN_FLIGHT)
-    try:
-        for each in planned:
-            if isinstance(each, Parcel):
-                ready.acquire()
-                sent.append(pool.submit(attempt, each))
-            else:
-                state = "refused" if each.problems else "skipped"
-                problems = _as_problems(each.problems)
-                done[each.path] = Outcome(each.path, state, reason=each.reason, problems=problems)
-            if stopping.is_set():
-                break
-        for future in sent:
-            future.result()
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-    if refusals:
-        raise refusals[0]
+def _unsent(each: Unsent) -> Outcome:
+    state = "refused" if each.problems else "skipped"
+    return Outcome(each.path, state, reason=each.reason, problems=_as_problems(each.problems))
 
 
 def describe(parcel: Parcel, archive: Archive, benchmarks: Mapping[str, Benchmark]) -> Outcome:
@@ -253,78 +167,31 @@ def describe(parcel: Parcel, archive: Archive, benchmarks: Mapping[str, Benchmar
     return Outcome(parcel.path, "to_import", len(parcel.logs), eligible=eligible, claim=shown)
 
 
-class Sender:
-    """Sends submissions to one server; safe to use from several threads."""
-
-    def __init__(
-        self,
-        server: ServerClient,
-        archive: Archive,
-        stopping: threading.Event,
-        *,
-        commit: str | None = None,
-    ) -> None:
-        self._server = server
-        self._archive = archive
-        # Not part of the idempotency key: a later import may name the commit of stored submissions.
-        self._source = {} if commit is None else {"source_commit": commit}
-        self._stopping = stopping
-        self._unanswered = 0
-
-    def send(self, parcel: Parcel) -> Outcome:
-        """Send a submission. Raises CliError only if no other will be taken either."""
-        runs = len(parcel.logs)
-        try:
-            claim = parcel.claim_json(self._archive)
-            key = key_of(parcel, claim, self._archive)
-            body = (parcel.claim_name, claim, "application/json")
-            files: list[FilePart] = [("submission", body)]
-            for file in parcel.logs:
-                content = self._archive.small(file, limit=MAX_FILE_BYTES)
-                files.append(("logs", (file.name, content, "text/plain")))
-            fields = parcel.fields | self._source
-            view, repeated = self._patiently(
-                lambda: self._server.post_form("/submissions", files=files, fields=fields, key=key)
-            )
-        except CliError as error:
-            if error.exit_code in FINAL:
-                raise
-            if error.exit_code == ExitCode.SERVER:
-                return Outcome(parcel.path, "failed", runs, reason=error.message)
-            return _refused(parcel, error.message, error.problems)
-        except RuleError as error:
-            return _refused(parcel, "It cannot be read.", problems_of([error]))
-        except Exception as error:  # noqa: BLE001 - a fault of ours must not stop the others
-            return Outcome(parcel.path, "failed", runs, reason=f"{type(error).__name__}: {error}")
-        state = "already_there" if repeated else "imported"
-        eligible = (view.get("result") or {}).get("eligible")
-        return Outcome(parcel.path, state, runs, view.get("id"), eligible)
-
-    def _patiently(self, post: Callable[[], tuple[Any, bool]]) -> tuple[Any, bool]:
-        """Ask again after a while if the server does not answer, is busy or fails.
-
-        Once it has left several submissions unanswered each of the others is tried only once, and
-        none again when the import is stopping.
-        """
-        pauses = iter(RETRY_SECONDS if self._unanswered < IN_FLIGHT else ())
-        while True:
-            try:
-                answer = post()
-            except CliError as error:
-                pause = next(pauses, None)
-                if not isinstance(error.__cause__, NoAnswer):
-                    self._unanswered = 0
-                elif pause is None:
-                    self._unanswered += 1
-                if (
-                    error.exit_code != ExitCode.SERVER
-                    or pause is None
-                    or self._stopping.wait(pause)
-                ):
-                    raise
-            else:
-                self._unanswered = 0
-                return answer
+def send(server: ServerClient, parcel: Parcel, archive: Archive, commit: str | None) -> Outcome:
+    """Send a submission. Raises CliError if the server would take no other one either."""
+    runs = len(parcel.logs)
+    try:
+        claim = parcel.claim_json(archive)
+        key = key_of(parcel, claim, archive)
+        files: list[FilePart] = [("submission", (parcel.claim_name, claim, "application/json"))]
+        for file in parcel.logs:
+            content = archive.small(file, limit=MAX_FILE_BYTES)
+            files.append(("logs", (file.name, content, "text/plain")))
+        # Not part of the key: a later import may name the commit of stored submissions.
+        source = {} if commit is None else {"source_commit": commit}
+        fields = parcel.fields | source
+        view, repeated = server.post_form("/submissions", files=files, fields=fields, key=key)
+    except CliError as error:
+        if error.exit_code in FINAL or isinstance(error.__cause__, NoAnswer):
+            raise
+        if error.exit_code == ExitCode.SERVER:
+            return Outcome(parcel.path, "failed", runs, reason=error.message)
+        return _refused(parcel, error.message, error.problems)
+    except RuleError as error:
+        return _refused(parcel, "It cannot be read.", problems_of([error]))
+    state = "already_there" if repeated else "imported"
+    eligible = (view.get("result") or {}).get("eligible")
+    return Outcome(parcel.path, state, runs, view.get("id"), eligible)
 
 
 def _refused(parcel: Parcel, reason: str, problems: Iterable[Problem]) -> Outcome:
@@ -402,6 +269,6 @@ def _lines(
         )
     if left:
         yield Text(
-            f"{count_text(len(left), 'submission')} not sent: the import ended early. "
-            "Run it again to continue; stored submissions are not sent twice."
+            f"The import ended early. {count_text(len(left), 'submission')} not sent, and the "
+            "first of them may be stored. Run it again: no submission is stored twice."
         )

@@ -1,13 +1,21 @@
 """`finishline submit`, `admin withdraw` and `admin waive`."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
+from rich.console import RenderableType
 from typer import Argument, Option
 
-from finishline.cli.answers import place_line, submission_lines, violation_lines
+from finishline.cli.answers import (
+    place_line,
+    submission_lines,
+    time_lines,
+    verdict_lines,
+    violation_lines,
+)
 from finishline.cli.client import ServerClient, View, connect, segment
 from finishline.cli.commands.check import (
     BenchmarkOption,
@@ -17,18 +25,15 @@ from finishline.cli.commands.check import (
     remarks_on,
     with_next_step,
 )
-from finishline.cli.commands.entry import submit_code
+from finishline.cli.commands.training import open_package
 from finishline.cli.errors import CliError, ExitCode, UsageError
 from finishline.cli.options import ROOT, BenchmarksDir, shows
 from finishline.cli.rows import asks_server
-from finishline.cli.screen import Screen
+from finishline.cli.screen import Screen, as_it_is
+from finishline.cli.watching import verdict_code, watch_verification
 from finishline.client.errors import Problem
-from finishline.client.files import (
-    find_submission_files,
-    form_parts,
-    idempotency_key,
-    is_code,
-)
+from finishline.client.files import find_submission_files, is_code, send_code, send_logs
+from finishline.rules.verification.purposes import ENTRY
 
 
 @shows
@@ -73,57 +78,87 @@ def submit(
         with connect() as server:
             _withdraw(server, screen, str(withdraw), "withdrawal", str(reason))
         return ExitCode.OK
-    if is_code(path):
-        if benchmark or division:
-            raise UsageError(f"--benchmark, --division: expected for logs only; {path} is code.")
-        return submit_code(
-            screen, path, hardware_class=hardware_class, watch=watch, dry_run=dry_run
+    if not is_code(path):
+        form = {"benchmark": benchmark, "division": division}
+        return _submit_logs(screen, path, form, benchmarks_dir, dry_run=dry_run)
+    if benchmark or division:
+        raise UsageError(f"--benchmark, --division: expected for logs only; {path} is code.")
+    package = open_package(path, benchmarks=None)
+    with connect() as server:
+        entry, repeated = send_code(
+            server, package.files, hardware_class=hardware_class, dry_run=dry_run
         )
+        if dry_run:
+            told = "Nothing was sent. A worker would measure it."
+            screen.answer(entry, [*submission_lines(entry), told])
+            return ExitCode.OK
+        told = "Submitted before" if repeated else "Submitted"
+        screen.say(as_it_is(f"{told}: {package.manifest.title}, sha256 {package.sha256}"))
+        if repeated:
+            screen.say(f"More runs: finishline verify {entry['id']} --again")
+        return _follow(server, screen, entry, watch=watch)
+
+
+def _submit_logs(
+    screen: Screen,
+    path: Path,
+    form: Mapping[str, str | None],
+    benchmarks_dir: Path | None,
+    *,
+    dry_run: bool,
+) -> ExitCode:
     files = find_submission_files(path)
     remarks: tuple[Problem, ...] = ()
     with suppress(CliError, OSError):  # Of files that break a rule the server says which.
         scored = check_files(
             files,
             benchmarks_dir,
-            benchmark=benchmark,
-            division=division,
+            benchmark=form["benchmark"],
+            division=form["division"],
             url=ROOT.server,
             token=ROOT.token,
         )
         remarks = remarks_on(scored)
-    screen.say(*remark_lines(remarks))
     with connect() as server:
         try:
-            view = send_submission(
-                server, path, benchmark=benchmark, division=division, dry_run=dry_run
-            )
+            view, repeated = send_logs(server, files, form=form, dry_run=dry_run)
         except CliError as error:
             raise with_next_step(error) from error
         document = {**view, "remarks": [asdict(remark) for remark in remarks]}
         page = place_line(view) if dry_run else f"{server.url}/submissions/{view.get('id')}"
-        screen.answer(document, [*submission_lines(view), page])
+        lines = [*submission_lines(view), page, *remark_lines(remarks)]
+        if repeated and not dry_run:
+            lines.insert(0, f"Submitted before, as {view['id']}. Nothing changed.")
+        screen.answer(document, lines)
     return ExitCode.OK
 
 
-def send_submission(
-    server: ServerClient,
-    path: Path,
-    *,
-    benchmark: str | None = None,
-    division: str | None = None,
-    dry_run: bool = False,
-) -> View:
-    """The server's view of the submission at a path, or its preview. Raises CliError."""
-    files = find_submission_files(path)
-    fields = {"benchmark": benchmark, "division": division}
-    view: View
-    view, _ = server.post_form(
-        "/submissions" + ("?dry_run=true" if dry_run else ""),
-        files=form_parts(files),
-        fields={name: value for name, value in fields.items() if value is not None},
-        key=idempotency_key(files, **fields),
-    )
-    return view
+def _follow(server: ServerClient, screen: Screen, entry: View, *, watch: bool) -> ExitCode:
+    """Show the measurement of code until its verdict, unless the caller does not wait."""
+    page = as_it_is(f"{server.url}/submissions/{entry['id']}")
+    if original := entry.get("duplicate_of"):
+        words = (
+            f"It is a duplicate of submission {original}: the same program, but for names and "
+            "layout. Only the earlier one is trained and ranked. Change the program to have yours "
+            "measured."
+        )
+        screen.answer(entry, [as_it_is(words), page])
+        return ExitCode.OK
+    ids = [str(each["id"]) for each in entry["verifications"] if each["kind"] == ENTRY.name]
+    if not ids:
+        raise CliError(
+            f"Submission {entry['id']} waits for no measurement; ask for one with "
+            f"`finishline verify {entry['id']} --again`.",
+            exit_code=ExitCode.NOT_VERIFIED,
+        )
+    measurement = server.get(f"/verifications/{segment(ids[-1])}")
+    lines: list[RenderableType] = [f"Follow it: finishline verify {ids[-1]} --watch"]
+    if watch:
+        measurement = watch_verification(server, measurement, screen)
+        entry = server.get(f"/submissions/{segment(str(entry['id']))}")
+        lines = [*verdict_lines(measurement), *time_lines(entry)]
+    screen.answer(entry | {"verification": measurement}, [*lines, page])
+    return verdict_code(measurement) if watch else ExitCode.OK
 
 
 @asks_server

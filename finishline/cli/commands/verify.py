@@ -5,16 +5,15 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from finishline.cli.answers import batch_lines, verdict_lines
+from finishline.cli.answers import batch_lines, time_lines, verdict_lines
 from finishline.cli.client import ServerClient, View, segment
-from finishline.cli.commands.entry import request_verification, run_ablations, run_again
 from finishline.cli.errors import CliError, ExitCode, UsageError
 from finishline.cli.listings import table_of
 from finishline.cli.rows import asks_server
 from finishline.cli.screen import Screen
 from finishline.cli.watching import ENDED, verdict_code, watch_verification
 from finishline.rules.verification.entry import FEWEST_REPEATS, MOST_REPEATS, USUAL_REPEATS
-from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES
+from finishline.rules.verification.purposes import ABLATION, ASKED_FOR, ENTRY, PURPOSES
 
 KINDS = "; ".join(f"{name}: {PURPOSES[name].words.about}" for name in ASKED_FOR)
 
@@ -50,9 +49,7 @@ def verify(
             "--head-to-head", help="Train two submissions in turn: the challenger and the holder."
         ),
     ] = False,
-    again: Annotated[
-        bool, Option("--again", help="More runs of your code submission, by id or SHA-256.")
-    ] = False,
+    again: Annotated[bool, Option("--again", help="More runs of your code submission.")] = False,
     ablations: Annotated[
         bool, Option("--ablations", help="Train code without each of its ablations, in pairs.")
     ] = False,
@@ -78,42 +75,62 @@ def verify(
     verifications. The exit code is then 0 with an answer, and 3 if it is inconclusive.
     """
     named = submissions or []
+    acts = {"--list": listed, "--head-to-head": head_to_head, "--again": again,
+            "--ablations": ablations, "--benchmark": benchmark is not None}  # fmt: skip
+    chosen = [act for act, is_chosen in acts.items() if is_chosen]
+    several = benchmark is not None or dry_run or (len(named) > 1 and not head_to_head)
+    if len(chosen) > 1 or (chosen and kind != "replay"):
+        raise UsageError(f"Pass one of {', '.join(acts)}. --kind is for a single submission.")
     if listed:
         view = server.get("/verifications", limit=100)
         screen.answer(view, [table_of("verifications", view["verifications"])])
         return ExitCode.OK
-    if again or ablations:
-        if len(named) != 1 or (again and ablations):
-            raise UsageError("Pass one submission with --again or --ablations.")
-        if again:
-            return run_again(server, screen, named[0], watch=watch)
-        return run_ablations(server, screen, named[0], repeats=repeats, watch=watch)
-    if head_to_head:
-        if len(named) != 2 or benchmark or status or dry_run or kind != "replay":
-            raise UsageError("--head-to-head takes two submission ids, --watch and --reason.")
-        return _meet(server, screen, *named, watch=watch, reason=reason)
-    if bool(named) == (benchmark is not None) or (status is not None and benchmark is None):
-        raise UsageError("Pass submission ids, or --benchmark with an optional --status.")
-    several = benchmark is not None or dry_run or len(named) > 1
-    if several and kind != "replay":
-        raise UsageError(f"--kind {kind} is for one submission.")
-    if several and not reason:
-        raise UsageError("Verifying several submissions needs a --reason.")
-    if several and watch:
-        raise UsageError("--watch is for one submission.")
     if several:
-        wanted = {"benchmark": benchmark, "status": status} if benchmark else {}
-        body = {**wanted, **({"submissions": named} if named else {})}
-        batch = server.post("/verifications/batch", body | {"reason": reason, "dry_run": dry_run})
-        screen.answer(batch, batch_lines(batch, server.url))
-        return ExitCode.REFUSED if named and not batch["replays"] else ExitCode.OK
-    view = _find_latest(server, named[0], kind=kind) if watch else None
+        if watch or again or ablations or kind != "replay":
+            raise UsageError("--watch, --kind, --again and --ablations are for one submission.")
+        return _verify_several(server, screen, named, benchmark, status, reason, dry_run=dry_run)
+    if len(named) != 1 + head_to_head or status is not None:
+        raise UsageError(
+            "Pass the id of a submission, two with --head-to-head. --status goes with --benchmark."
+        )
+    view = None
+    if head_to_head:
+        sides = {"challenger": named[0], "holder": named[1], "reason": reason}
+        view = server.post("/duels", sides)
+    elif again or ablations:
+        wishes = {"repeats": repeats} if ablations else {}
+        kind = ABLATION.name if ablations else ENTRY.name
+        view = request_verification(server, named[0], kind=kind, reason=reason, **wishes)
+        screen.say(f"{view['runs_planned']} runs.")
+    elif watch:
+        view = _find_latest(server, named[0], kind=kind)
+        if view is not None and view.get("state") not in ENDED:
+            screen.say("A verification is already under way; following it.")
     if view is None:
         view = _request_by_name(server, named[0], kind=kind, reason=reason, watch=watch)
-    elif view.get("state") not in ENDED:
-        screen.say("A verification is already under way; following it.")
-    view = _follow(server, view, screen, watch=watch, what="Verification")
+    what = "Head-to-head" if head_to_head else "Verification"
+    view = _follow(server, view, screen, watch=watch, what=what)
     return verdict_code(view) if watch else ExitCode.OK
+
+
+def _verify_several(
+    server: ServerClient,
+    screen: Screen,
+    named: list[str],
+    benchmark: str | None,
+    status: str | None,
+    reason: str | None,
+    *,
+    dry_run: bool,
+) -> ExitCode:
+    if bool(named) == (benchmark is not None):
+        raise UsageError("Pass submission ids, or --benchmark with an optional --status.")
+    if not reason:
+        raise UsageError("Verifying several submissions needs a --reason.")
+    wanted = {"submissions": named} if named else {"benchmark": benchmark, "status": status}
+    batch = server.post("/verifications/batch", wanted | {"reason": reason, "dry_run": dry_run})
+    screen.answer(batch, batch_lines(batch, server.url))
+    return ExitCode.REFUSED if named and not batch["replays"] else ExitCode.OK
 
 
 def _follow(server: ServerClient, view: View, screen: Screen, *, watch: bool, what: str) -> View:
@@ -130,7 +147,10 @@ def _follow(server: ServerClient, view: View, screen: Screen, *, watch: bool, wh
         screen.say("More pairs are needed.")
         more = server.get(f"/verifications/{segment(following)}")
         view = watch_verification(server, more, screen)
-    screen.answer(view, verdict_lines(view))
+    lines = [*verdict_lines(view)]
+    if view.get("kind") == ENTRY.name and (submission := view.get("submission_id")):
+        lines += time_lines(server.get(f"/submissions/{segment(submission)}"))
+    screen.answer(view, lines)
     return view
 
 
@@ -160,6 +180,14 @@ def _get_if_there(server: ServerClient, path: str) -> View | None:
     return view
 
 
+def request_verification(
+    server: ServerClient, submission: str, *, kind: str = "replay", **wishes: object
+) -> View:
+    path = f"/submissions/{segment(submission)}/verifications"
+    view: View = server.post(path, {"kind": kind} | wishes)
+    return view
+
+
 def _request_by_name(
     server: ServerClient, name: str, *, kind: str, reason: str | None, watch: bool
 ) -> View:
@@ -183,18 +211,3 @@ def _request_by_name(
             f"`finishline verify {name} --watch`.",
             exit_code=ExitCode.NOT_FOUND,
         ) from error
-
-
-def _meet(
-    server: ServerClient,
-    screen: Screen,
-    challenger: str,
-    holder: str,
-    *,
-    watch: bool,
-    reason: str | None,
-) -> ExitCode:
-    """Request a head-to-head, and follow its pairs to the last verification."""
-    body = {"challenger": challenger, "holder": holder, "reason": reason}
-    view = _follow(server, server.post("/duels", body), screen, watch=watch, what="Head-to-head")
-    return verdict_code(view) if watch else ExitCode.OK

@@ -1,0 +1,65 @@
+"""Boards and runs as programs and notebooks use them: page after page, and as data frames."""
+
+from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
+from typing import Any, Self
+
+from pydantic import BaseModel, PrivateAttr
+
+from finishline.api.boards import BoardEntry, BoardView
+from finishline.api.submissions import RunRecord
+
+
+class Board(BoardView):
+    """A page of a leaderboard. Iterating goes on over the pages after it, unless one was chosen."""
+
+    _next_page: Callable[[str], "Board"] | None = PrivateAttr(default=None)
+
+    def followed_by(self, next_page: Callable[[str], "Board"]) -> Self:
+        """The same board, whose further pages are asked for by their cursors."""
+        self._next_page = next_page
+        return self
+
+    def __iter__(self) -> Iterator[BoardEntry]:  # type: ignore[override]  # Not over its fields.
+        page: Board = self
+        while True:
+            yield from page.entries
+            if self._next_page is None or page.next_cursor is None:
+                return
+            page = self._next_page(page.next_cursor)
+
+    def whole(self) -> "Board":
+        """The board with the entries of all its pages."""
+        return self.model_copy(update={"entries": list(self), "next_cursor": None})
+
+    def to_pandas(self) -> Any:
+        """A DataFrame with a row for each entry, by columns such as `system_name`."""
+        return _frame(BoardEntry, self)
+
+
+class Runs(Iterator[RunRecord]):
+    """The runs of a benchmark. Pages are asked for as they are needed."""
+
+    def __init__(self, runs: Iterator[RunRecord]) -> None:
+        self._runs = runs
+
+    def __next__(self) -> RunRecord:
+        return next(self._runs)
+
+    def to_pandas(self) -> Any:
+        """A DataFrame with a row for each run, by columns such as `system_name`."""
+        return _frame(RunRecord, self)
+
+
+def _frame(kind: type[BaseModel], items: Iterable[BaseModel]) -> Any:
+    """A DataFrame of the items. A table's fields are columns. Raises ImportError without pandas."""
+    try:
+        pandas = import_module("pandas")
+    except ImportError as error:
+        raise ImportError(
+            "to_pandas needs pandas; install it with `pip install 'finishline-tta[pandas]'`."
+        ) from error
+    rows = [item.model_dump() for item in items]
+    if not rows:
+        return pandas.DataFrame(columns=list(kind.model_fields))
+    return pandas.json_normalize(rows, sep="_")
