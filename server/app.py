@@ -50,8 +50,7 @@ from server.operations.rates import OneAtATime, RateLimiting, rate_limits
 from server.pages import docs, submit
 from server.pages import endpoints as pages
 from server.people import audit_endpoints as audit
-from server.people import endpoints as accounts
-from server.people import user_endpoints as users
+from server.people import erasure, invitations, me, tokens, users
 from server.people.accounts import find_signed_in
 from server.people.members import Membership
 from server.people.sessions import Sessions
@@ -75,8 +74,11 @@ API = "/api/v1"
 FEATURES = (
     workers,
     submissions,
-    accounts,
+    me,
+    tokens,
     users,
+    erasure,
+    invitations,
     benchmarks,
     added_benchmarks,
     phases,

@@ -1,131 +1,51 @@
 """A user's own account: role, submissions, quotas, and tokens to make and revoke."""
 
-from collections.abc import Mapping
-from functools import partial
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Path, Query
-from fastapi.responses import HTMLResponse, Response
+from fastapi import Query
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from server.base.database import utc_now
-from server.base.models import Pool, Submission, Token, User
+from server.base.models import Pool, Submission, User
 from server.base.paging import CURSOR_PATTERN
 from server.base.services import Services
 from server.base.standing import pending_verifications, standing
 from server.pages.board_times import times_of
-from server.pages.console_page import Console, Done, OwnerDep, filled
-from server.people import erasure, token_issue, users
-from server.people.accounts import (
-    ROLES,
-    is_expired,
-    is_within,
-    list_own_tokens,
-)
-from server.people.sessions import Notice
-from server.people.signed_in import FormDep
-from server.people.views import MeChange, OwnTokenCreate, me_view, token_view
+from server.pages.console_page import Console
+from server.pages.declared import Context, choices, page
+from server.people import erasure, me, tokens
+from server.people.accounts import ROLES, is_within
+from server.people.dependencies import Caller
 from server.submissions.quota_admin import quota_of
 from server.submissions.service import submissions_page
 
-router = APIRouter(include_in_schema=False)
-ADDRESS = "/account"
-TOKENS = ADDRESS + "/tokens"
 LATEST = 50
 CursorDep = Annotated[str | None, Query(pattern=CURSOR_PATTERN)]
-TokenId = Annotated[int, Path(ge=1, le=2**31 - 1)]
 
 
-@router.get(ADDRESS)
-def account(console: OwnerDep, before: CursorDep = None) -> HTMLResponse:
-    """A person's own submissions and tokens, and the form that makes one."""
-    return account_page(console, typed={"role": console.caller.role}, before=before)
-
-
+@page(me.CONSOLE, "account.html", role="submitter")
 def account_page(
-    console: Console,
-    *,
-    typed: Mapping[str, Any] | None = None,
-    before: str | None = None,
-    **wrong: Any,
-) -> HTMLResponse:
-    """The page, also after a form that was refused; its submissions are those `before` a cursor."""
-    caller = console.caller
-    with console.services.database.read(console.viewer) as session:
-        found, cursor = submissions_page(
-            session, user_id=caller.user_id, limit=LATEST, cursor=before
-        )
-        context: dict[str, Any] = {
-            "me": me_view(session.get_one(Token, caller.token_id)),
-            "submissions": _submission_rows(session, console.services, found),
-            "before": before,
-            "older": f"{ADDRESS}?{urlencode({'before': cursor})}#submissions" if cursor else None,
-            "tokens": [token_row(token) for token in list_own_tokens(session, caller.user_id)],
-            "asks_erasure_since": erasure.asked_at(session, caller.name),
-            "quota": quota_of(
-                session, console.services.settings, session.get_one(User, caller.user_id)
-            ),
-        }
-    return console.page(
-        "account.html",
-        typed=typed or {"role": caller.role},
-        **context,
-        own_token=caller.token_id,
-        roles=[(role, role) for role in ROLES if is_within(role, caller.role)],
-        may_change=caller.is_submitter,
-        provider=console.services.settings.oidc_issuer and console.services.settings.oidc_name,
-        session_ends_at=console.signed_in.ends_at.isoformat(),
-        **wrong,
-    )
-
-
-@router.post(ADDRESS + "/erasure")
-def ask_erasure(console: OwnerDep, _form: FormDep) -> Response:
-    """Ask the admins for one's erasure."""
-
-    def ask(session: Session) -> Done:
-        erasure.ask_erasure(session, console.caller)
-        return ADDRESS, Notice("The admins see that you ask to be erased.")
-
-    return console.change(ask, partial(account_page, console))
-
-
-@router.post(ADDRESS + "/display-name")
-def change_display_name(console: OwnerDep, form: FormDep) -> Response:
-    """Change the name that readers see; an empty field removes it."""
-
-    def change(session: Session, wanted: MeChange) -> Done:
-        users.change_me(session, console.caller, wanted.display_name)
-        shown = wanted.display_name or console.caller.name
-        return ADDRESS, Notice(f"Readers see you as {shown}.")
-
-    asked = {"display_name": filled(form).get("display_name")}
-    return console.submit(MeChange, asked, change, partial(account_page, console, typed=form))
-
-
-def token_row(token: Token) -> dict[str, Any]:
-    """A token without its secret, and whether it is still good."""
-    state = "valid"
-    if token.revoked_at is not None:
-        state = "revoked"
-    elif is_expired(token, utc_now()):
-        state = "expired"
-    return token_view(token).model_dump(mode="json") | {"state": state}
-
-
-def revoked_words(token_id: int, ended: list[int]) -> str:
-    """Say which tokens ended together."""
-    others = [str(each) for each in ended if each != token_id]
-    words = (
-        f"Token {token_id} is revoked"
-        if token_id in ended
-        else f"Token {token_id} had already ended"
-    )
-    if not others:
-        return f"{words}."
-    return f"{words}; also revoked: {len(others)} made with it: {', '.join(others)}."
+    session: Session, console: Console, caller: Caller, before: CursorDep = None
+) -> Context:
+    """A person's own submissions and tokens, and the form that makes one."""
+    services = console.services
+    found, cursor = submissions_page(session, user_id=caller.user_id, limit=LATEST, cursor=before)
+    return {
+        "typed": {"role": caller.role},
+        "me": me.get_me(session, caller),
+        "submissions": _submission_rows(session, services, found),
+        "before": before,
+        "older": f"{me.CONSOLE}?{urlencode({'before': cursor})}#submissions" if cursor else None,
+        "tokens": tokens.list_my_tokens(session, caller).tokens,
+        "asks_erasure_since": erasure.asked_at(session, caller.name),
+        "quota": quota_of(session, services.settings, session.get_one(User, caller.user_id)),
+        "own_token": caller.token_id,
+        "roles": choices([role for role in ROLES if is_within(role, caller.role)]),
+        "may_change": caller.is_submitter,
+        "provider": services.settings.oidc_issuer and services.settings.oidc_name,
+        "session_ends_at": console.signed_in.ends_at.isoformat(),
+    }
 
 
 def _submission_rows(
@@ -163,27 +83,3 @@ def _submission_row(
         "time": times(seconds),
         "submitted_at": submission.submitted_at.isoformat(),
     }
-
-
-@router.post(TOKENS)
-def make(console: OwnerDep, form: FormDep) -> Response:
-    """Make a token for oneself; the answer shows it, once."""
-
-    def make_one(session: Session, wanted: OwnTokenCreate) -> Done:
-        made = token_issue.make_own_token(session, console.caller, wanted)
-        told = f"Token {made.token.id}, role {made.token.role}, is made."
-        return ADDRESS, Notice(told, once_only=made.secret)
-
-    page = partial(account_page, console, typed=form)
-    return console.submit(OwnTokenCreate, filled(form), make_one, page)
-
-
-@router.post(TOKENS + "/{token_id}/revoke")
-def revoke(token_id: TokenId, console: OwnerDep, _form: FormDep) -> Response:
-    """End one of one's own tokens now."""
-
-    def end(session: Session) -> Done:
-        ended = token_issue.revoke_own_token(session, console.caller, token_id)
-        return ADDRESS, Notice(revoked_words(token_id, ended))
-
-    return console.change(end, partial(account_page, console))

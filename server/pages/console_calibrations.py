@@ -9,7 +9,8 @@ from fastapi.responses import HTMLResponse, Response
 from sqlalchemy.orm import Session
 
 from server.benchmarks import calibrations as queries
-from server.pages.console_page import Console, Done, OrganiserDep, filled
+from server.pages.console_page import Console, Done, OrganiserDep
+from server.people.declared import filled
 from server.people.sessions import Notice
 from server.people.signed_in import Fields, FormDep
 from server.verifications import calibration_endpoints as views

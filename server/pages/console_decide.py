@@ -24,8 +24,9 @@ from server.base.standing import standing as standing_of
 from server.boards.service import list_records
 from server.pages.board_times import times_of
 from server.pages.console_overview import pending_verdicts
-from server.pages.console_page import Console, Done, OrganiserDep, filled
+from server.pages.console_page import Console, Done, OrganiserDep
 from server.pages.queries import submission_context
+from server.people.declared import filled
 from server.people.sessions import Notice
 from server.people.signed_in import FormDep
 from server.verifications.pools import standing_if_published

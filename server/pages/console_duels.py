@@ -13,7 +13,8 @@ from finishline.rules.verification.duel import why_no_duel
 from server.base.models import Pool, Submission, Verification
 from server.base.standing import SHOWN, claim_of
 from server.benchmarks.queries import definition
-from server.pages.console_page import Console, Done, OrganiserDep, filled
+from server.pages.console_page import Console, Done, OrganiserDep
+from server.people.declared import filled
 from server.people.sessions import Notice
 from server.people.signed_in import FormDep
 from server.verifications.duels import DuelCreate, ask_for_duel, cost_of_duel

@@ -23,8 +23,9 @@ from server.notices.subscriptions import (
     list_mails,
     list_webhooks,
 )
-from server.pages.console_page import AnyoneDep, Console, Done, filled
+from server.pages.console_page import AnyoneDep, Console, Done
 from server.people.accounts import SUBMITTERS
+from server.people.declared import filled
 from server.people.dependencies import require_one_of
 from server.people.sessions import Notice
 from server.people.signed_in import Fields, FormDep

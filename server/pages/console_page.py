@@ -16,6 +16,7 @@ from server.base.error_answers import message_of
 from server.base.errors import ServerError
 from server.base.services import Services, ServicesDep
 from server.base.viewer import Viewer
+from server.people.declared import call, filled
 from server.people.dependencies import Caller
 from server.people.sessions import (
     Notice,
@@ -66,6 +67,11 @@ class Console:
     def viewer(self) -> Viewer:
         """The rows that the user may see."""
         return viewer_for(self.signed_in.caller)
+
+    def call(self, declared: Callable[..., Any], session: Session, given: Mapping[str, Any]) -> Any:
+        """Call a declared function with what was requested, and what of this visit it takes."""
+        supplied = {"session": session, "caller": self.caller, "services": self.services}
+        return call(declared, dict(given), **supplied, console=self)
 
     def page(
         self,
@@ -130,11 +136,6 @@ class Console:
         """Redirect to the page that shows a form's change, with a notice to show once."""
         leave_notice(self.request, notice)
         return RedirectResponse(address, status_code=303)
-
-
-def filled(fields: Mapping[str, str]) -> dict[str, str]:
-    """The fields somebody filled in, without blanks around them."""
-    return {name: value.strip() for name, value in fields.items() if value.strip()}
 
 
 def read_query(schema: type[T], request: Request) -> T:

@@ -12,7 +12,8 @@ from server.benchmarks.phase_queries import all_current_phases, phases_history
 from server.benchmarks.phases import set_phases
 from server.benchmarks.queries import find_benchmark
 from server.benchmarks.views import PhasesCreate, phases_set, phases_view
-from server.pages.console_page import Console, Done, OrganiserDep, filled, renamed
+from server.pages.console_page import Console, Done, OrganiserDep, renamed
+from server.people.declared import filled
 from server.people.sessions import Notice
 from server.people.signed_in import FormDep
 

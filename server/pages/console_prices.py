@@ -10,7 +10,8 @@ from sqlalchemy.orm import Session
 from server.base.database import utc_now
 from server.benchmarks.prices import add_price, find_price, list_prices
 from server.benchmarks.views import PriceCreate, PriceQuery, entry_of
-from server.pages.console_page import Console, Done, OrganiserDep, filled
+from server.pages.console_page import Console, Done, OrganiserDep
+from server.people.declared import filled
 from server.people.sessions import Notice
 from server.people.signed_in import FormDep
 

@@ -13,7 +13,8 @@ from sqlalchemy.orm import Session
 
 from server.base.models import User
 from server.base.viewer import ORGANISER
-from server.pages.console_page import Console, Done, OrganiserDep, filled
+from server.pages.console_page import Console, Done, OrganiserDep
+from server.people.declared import filled
 from server.people.sessions import Notice
 from server.people.signed_in import FormDep
 from server.submissions.quota_admin import QuotaSet, change_quota, quota_of, read_quotas

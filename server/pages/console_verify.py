@@ -12,7 +12,8 @@ from sqlalchemy.orm import Session
 from finishline.rules.text import count_text
 from server.base.errors import ServerError
 from server.pages.console_overview import under_way
-from server.pages.console_page import Console, Done, OrganiserDep, Page, filled, read_form, renamed
+from server.pages.console_page import Console, Done, OrganiserDep, Page, read_form, renamed
+from server.people.declared import filled
 from server.people.sessions import Notice
 from server.people.signed_in import FormDep
 from server.verifications.requests import cancel

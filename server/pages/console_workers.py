@@ -11,7 +11,8 @@ from sqlalchemy.orm import Session
 
 from server.base.errors import ConflictError
 from server.base.viewer import ORGANISER
-from server.pages.console_page import Console, Done, OrganiserDep, filled
+from server.pages.console_page import Console, Done, OrganiserDep
+from server.people.declared import filled
 from server.people.dependencies import Caller
 from server.people.sessions import Notice
 from server.people.signed_in import Fields, FormDep

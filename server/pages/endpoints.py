@@ -11,18 +11,17 @@ from server.pages import (
     console_calibrations,
     console_decide,
     console_duels,
-    console_invitations,
     console_notices,
     console_overview,
+    console_people,
     console_phases,
     console_preview,
     console_prices,
     console_quotas,
     console_sign_in,
-    console_tokens,
-    console_users,
     console_verify,
     console_workers,
+    declared,
     docs,
     feeds,
     home,
@@ -65,8 +64,6 @@ PAGES = (
     openid,
     submit,
     console_overview,
-    console_account,
-    console_invitations,
     console_notices,
     join,
     mail_links,
@@ -81,13 +78,13 @@ PAGES = (
     console_quotas,
     console_workers,
     console_audit,
-    console_tokens,
-    console_users,
     docs,
     install,
     well_known,
     static_files,
 )
+# Their pages and forms are declared, so their order in this list says nothing.
+DECLARED = (console_account, console_people)
 # Each is given to the application itself: when a router of routers is included, FastAPI analyses
 # every route of theirs to see whether its path is empty.
-ROUTERS = tuple(page.router for page in PAGES)
+ROUTERS = (*(page.router for page in PAGES), declared.routes())

@@ -11,9 +11,11 @@ from finishline.rules.text import count_text
 from server.base.errors import NotFoundError, ServerError, UsedUpError
 from server.base.models import Invitation
 from server.base.services import Services, ServicesDep
-from server.pages.console_account import account_page
-from server.pages.console_page import Console, Errors, filled, read_form
+from server.pages.console_page import Console, Errors, read_form
+from server.pages.declared import PAGES
+from server.people import me
 from server.people.accounts import holder_of
+from server.people.declared import filled
 from server.people.invitations import (
     Joining,
     find_invitation,
@@ -72,7 +74,7 @@ def _join(request: Request, services: Services, code: str, wanted: Joining) -> R
     begin_session(request, holder)
     told = f"Welcome, {holder.name}. This is your first token: you sign in and submit with it."
     console = Console(services, get_signed_in(request, services), request)
-    response = account_page(console, notice=Notice(told, once_only=made.secret))
+    response = PAGES[me.CONSOLE].show(console, {}, notice=Notice(told, once_only=made.secret))
     response.headers.update(UNTOLD)
     set_mark(response, request, services.settings, holder)
     return response

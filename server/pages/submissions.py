@@ -28,7 +28,7 @@ from server.benchmarks.queries import definition
 from server.benchmarks.views import benchmark_view
 from server.boards.service import count_numbered, held_record, read_ghosts
 from server.pages.actions import Role, actions_of
-from server.pages.console_page import filled, read_form
+from server.pages.console_page import read_form
 from server.pages.entries import entry_context, ranking_runs
 from server.pages.queries import (
     ranking_curves,
@@ -40,6 +40,7 @@ from server.pages.queries import (
 )
 from server.pages.verifications import GhostQuery, shown_verification
 from server.people.accounts import ORGANISERS, SUBMITTERS
+from server.people.declared import filled
 from server.people.dependencies import require_one_of
 from server.people.signed_in import (
     FormDep,

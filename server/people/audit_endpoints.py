@@ -2,14 +2,14 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import Query
+from sqlalchemy.orm import Session
 
 from finishline.api.schema import Schema
 from finishline.rules.proof.hash_chain import Head, check_chain
-from server.base.services import ServicesDep
 from server.people import audit
 from server.people.audit import AuditFilter
-from server.people.dependencies import OrganiserDep
+from server.people.declared import Routes
 
 
 class AuditRecordView(Schema):
@@ -49,13 +49,12 @@ class AuditCheck(Schema):
     problems: list[str]
 
 
-router = APIRouter(tags=["audit"])
+router = Routes(tags=["audit"])
 
 
-@router.get("/audit")
+@router.read("/audit", role="organiser")
 def list_audit(
-    services: ServicesDep,
-    _caller: OrganiserDep,
+    session: Session,
     before: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     actor: Annotated[str | None, Query(max_length=100)] = None,
@@ -64,24 +63,21 @@ def list_audit(
 ) -> AuditList:
     """List changes with actor and reason, newest first; by name, action and id of the subject."""
     only = AuditFilter(actor=actor, action=action, subject=subject)
-    with services.database.read() as session:
-        found = audit.list_records(session, before=before, limit=limit + 1, only=only)
-        views = [AuditRecordView(**audit.hashed_view(row)) for row in found[:limit]]
+    found = audit.list_records(session, before=before, limit=limit + 1, only=only)
+    views = [AuditRecordView(**audit.hashed_view(row)) for row in found[:limit]]
     return AuditList(records=views, next_before=views[-1].id if len(found) > limit else None)
 
 
-@router.get("/audit/head")
-def get_audit_head(services: ServicesDep) -> Head:
+@router.read("/audit/head")
+def get_audit_head(session: Session) -> Head:
     """Read the hash of the whole log. Note it: a log without it was changed since."""
-    with services.database.read() as session:
-        return audit.read_head(session)
+    return audit.read_head(session)
 
 
-@router.get("/audit/check")
-def check_audit(services: ServicesDep, _caller: OrganiserDep) -> AuditCheck:
+@router.read("/audit/check", role="organiser")
+def check_audit(session: Session) -> AuditCheck:
     """Check the log by deriving every hash again."""
-    with services.database.read() as session:
-        chain = check_chain(audit.all_records(session))
+    chain = check_chain(audit.all_records(session))
     return AuditCheck.of(
         chain,
         whole=not chain.problems,

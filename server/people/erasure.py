@@ -15,7 +15,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from server.base.board_versions import raise_all_board_versions
 from server.base.database import utc_now
-from server.base.errors import ConflictError
+from server.base.errors import ConflictError, ContentError
 from server.base.models import (
     Attempt,
     AuditRecord,
@@ -35,8 +35,12 @@ from server.base.models import (
 )
 from server.people.accounts import FORMER
 from server.people.audit import Subject, record, redact
+from server.people.declared import Form, Routes
 from server.people.dependencies import Caller
-from server.people.users import find_person
+from server.people.users import CONSOLE, ONE, find_person, get_user
+from server.people.views import UserErasure, UserView
+
+router = Routes(tags=["users"])
 
 ASKED = "user.ask-erasure"
 # Names and prose about what people did; the content of submissions is not among them.
@@ -69,6 +73,11 @@ def former_name(user_id: int) -> str:
     return f"former-{user_id}"
 
 
+@router.command(
+    None,
+    Form("/account/erasure", "The admins see that you ask to be erased.", page="/account"),
+    role="submitter",
+)
 def ask_erasure(session: Session, caller: Caller) -> None:
     """Note that a person asks for their erasure; an admin decides."""
     if asked_at(session, caller.name) is None:
@@ -93,18 +102,30 @@ def erasures_asked(session: Session) -> list[str]:
     return [name for name in dict.fromkeys(names) if not FORMER.fullmatch(name)]
 
 
-def erase_user(session: Session, caller: Caller, name: str) -> User:
-    """Erase a person. Their submissions stay under the new name.
-
-    Tokens, sessions, links, webhooks, mails, e-mail and the identity end.
-    """
-    user = find_person(session, name)
+@router.command(
+    "/users/{user_name}/erasure",
+    Form(
+        ONE + "/erase",
+        "This account is {0.name} from now on.",
+        page=ONE,
+        to=CONSOLE + "/{0.name}",
+        renamed={"name": "erased_name"},
+    ),
+    role="admin",
+)
+def erase_user(session: Session, caller: Caller, user_name: str, body: UserErasure) -> UserView:
+    """Erase a person: their name becomes former-17, their access ends. Results stay. For ever."""
+    if body.name != user_name:
+        raise ContentError(
+            f"Nothing was erased. To erase {user_name!r}, type the name {user_name!r} again."
+        )
+    user = find_person(session, user_name)
     former = former_name(user.id)
     if user.id == caller.user_id:
         raise ConflictError("Only another admin can erase your account.")
     if user.name == former:
-        raise ConflictError(f"{name} is erased already.")
-    names = (name, *_display_names(session, user))
+        raise ConflictError(f"{user_name} is erased already.")
+    names = (user_name, *_display_names(session, user))
     rename = _rename(session, user, names, former)
     words = (*names, *([user.email] if user.email else []))
     raise_all_board_versions(session)
@@ -115,12 +136,12 @@ def erase_user(session: Session, caller: Caller, name: str) -> User:
     session.flush()
     for column in COLUMNS:
         _rewrite(session, column, words, rename)
-    _rename_in_evidence(session, words, rename, {name: former})
+    _rename_in_evidence(session, words, rename, {user_name: former})
     changed = redact(session, rename)
     after = {"records": {str(number): sha256 for number, sha256 in changed.items()}}
     subject = Subject("user", former)
     record(session, caller, "user.erase", subject, reason=None, before=None, after=after)
-    return user
+    return get_user(session, caller, former)
 
 
 def _display_names(session: Session, user: User) -> set[str]:

@@ -4,12 +4,14 @@ import hmac
 import re
 import secrets
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Literal
+from typing import Annotated, Literal
 
+from fastapi import Path, Request
 from pydantic import BaseModel
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from server.base.addresses import site_address
 from server.base.database import utc_now
 from server.base.errors import (
     ConflictError,
@@ -20,6 +22,7 @@ from server.base.errors import (
     problem,
 )
 from server.base.models import Invitation, User, WorkerRow
+from server.base.services import services_of
 from server.people.accounts import (
     ORGANISERS,
     RANK,
@@ -31,17 +34,24 @@ from server.people.accounts import (
     require_new_name,
 )
 from server.people.audit import audited, record_new
+from server.people.declared import Form, Routes
 from server.people.dependencies import Caller, caller_of
-from server.people.token_issue import may_give
+from server.people.tokens import may_give
 from server.people.users import find_organisation, set_display_name
 from server.people.views import (
     LONGEST_LINK_DAYS,
     DisplayName,
     Email,
     InvitationCreate,
+    InvitationCreated,
+    InvitationList,
     InvitationView,
     UserName,
 )
+
+router = Routes(tags=["users"])
+InvitationId = Annotated[int, Path(ge=1, le=2**31 - 1)]
+CONSOLE = "/console/invitations"
 
 USUAL_DAYS = 7
 RECENTLY = timedelta(days=7)
@@ -64,35 +74,49 @@ class Joining(BaseModel):
     email: Email | None = None
 
 
-def make_invitation(
-    session: Session, caller: Caller, wanted: InvitationCreate
-) -> tuple[Invitation, str]:
-    """Make a link, and return it with its code, which is not stored."""
-    if wanted.role not in may_give(caller) or RANK[wanted.role] > RANK[caller.role]:
-        raise NotAllowedError(f"Your token makes no users of role {wanted.role}.")
-    if wanted.name is not None and wanted.uses > 1:
+def _made_words(made: InvitationCreated, **_given: object) -> str:
+    people = "1 person" if made.uses_allowed == 1 else f"{made.uses_allowed} people"
+    remark = f" {made.remark}" if made.remark is not None else ""
+    return f"Link {made.id} is made: {people} may join as {made.role}.{remark}"
+
+
+@router.command(
+    "/invitations", Form(CONSOLE, _made_words, once="link"), role="organiser", status=201
+)
+def create_invitation(
+    session: Session, caller: Caller, request: Request, body: InvitationCreate
+) -> InvitationCreated:
+    """Make a link by which one person joins, or a class. Its address is shown only once."""
+    if body.role not in may_give(caller) or RANK[body.role] > RANK[caller.role]:
+        raise NotAllowedError(f"Your token makes no users of role {body.role}.")
+    if body.name is not None and body.uses > 1:
         raise ContentError("A name is proposed to one person: leave it out, or allow one use.")
     secret = secrets.token_urlsafe(24)
     made = Invitation(
         code_sha256=hash_token(secret),
-        role=wanted.role,
+        role=body.role,
         uses=0,
-        uses_allowed=wanted.uses,
-        expires_at=_end_of(wanted.last_day),
-        mail_domain=wanted.mail_domain,
-        organisation_id=_organisation(session, caller, wanted.organisation),
-        name=wanted.name,
-        known=wanted.known,
+        uses_allowed=body.uses,
+        expires_at=_end_of(body.last_day),
+        mail_domain=body.mail_domain,
+        organisation_id=_organisation(session, caller, body.organisation),
+        name=body.name,
+        known=body.known,
         made_by=caller.user_id,
         made_with=caller.token_id,
         created_at=utc_now(),
     )
     session.add(made)
     record_new(session, caller, "invitation.create", made)
-    return made, f"{made.id}-{secret}"
+    site = site_address(request, services_of(request).settings)
+    return InvitationCreated(
+        **invitation_view(made).model_dump(),
+        link=f"{site}/join/{made.id}-{secret}",
+        remark=_remark_on(session, made),
+    )
 
 
-def remark_on(session: Session, made: Invitation) -> str | None:
+def _remark_on(session: Session, made: Invitation) -> str | None:
     """Warning that packages of those who join will wait for an organiser, one by one; else None."""
     if made.known or made.role != "submitter" or not _boxes_are_for_known_alone(session):
         return None
@@ -131,23 +155,32 @@ def _organisation(session: Session, caller: Caller, name: str | None) -> int | N
     return found
 
 
-def list_invitations(session: Session, caller: Caller) -> list[Invitation]:
-    """Links that a caller may revoke, newest first: their own, or all for an admin."""
+@router.read("/invitations", role="organiser")
+def list_invitations(session: Session, caller: Caller) -> InvitationList:
+    """List the links by which people join that the caller made, newest first; an admin sees all."""
     query = select(Invitation).order_by(Invitation.id.desc())
     if not caller.is_admin:
         query = query.where(Invitation.made_by == caller.user_id)
-    return list(session.scalars(query))
+    return InvitationList(invitations=[invitation_view(one) for one in session.scalars(query)])
 
 
-def revoke_invitation(session: Session, caller: Caller, invitation_id: int) -> Invitation:
-    """Revoke a link. Users who joined with it stay. Raises NotFoundError."""
+@router.command(
+    "/invitations/{invitation_id}",
+    Form(CONSOLE + "/{invitation_id}/revoke", "Link {0.id} is revoked.", page=CONSOLE),
+    role="organiser",
+    method="DELETE",
+)
+def revoke_invitation(
+    session: Session, caller: Caller, invitation_id: InvitationId
+) -> InvitationView:
+    """Revoke a link by which people join. Those who joined with it stay."""
     found = session.get(Invitation, invitation_id)
     if found is None or (found.made_by != caller.user_id and not caller.is_admin):
         raise no_such("invitation", invitation_id, of="You have no")
     if found.revoked_at is None:
         with audited(session, caller, "invitation.revoke", found):
             found.revoked_at = utc_now()
-    return found
+    return invitation_view(found)
 
 
 def state_of(found: Invitation) -> State:

@@ -1,8 +1,9 @@
 """Read and change users and organisations, for admins; read and approve users, for organisers."""
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
+from fastapi import Query
 from sqlalchemy import ColumnElement, false, func, or_, select
 from sqlalchemy.orm import Session, joinedload
 
@@ -17,8 +18,25 @@ from server.base.errors import (
 from server.base.models import Organisation, Submission, Token, User
 from server.people.accounts import require_new_name, require_person
 from server.people.audit import audited, record_new
+from server.people.declared import Form, Routes, filled
 from server.people.dependencies import Caller
-from server.people.views import OrganisationView, UserChange, UserCreate, UserView
+from server.people.signed_in import Fields
+from server.people.views import (
+    OrganisationCreate,
+    OrganisationList,
+    OrganisationView,
+    UserChange,
+    UserCreate,
+    UserKnown,
+    UserKnownChange,
+    UserList,
+    UserView,
+)
+
+router = Routes(tags=["users"])
+CONSOLE = "/console/users"
+ONE = CONSOLE + "/{user_name}"
+Search = Annotated[str | None, Query(max_length=100)]
 
 
 def find_user(session: Session, name: str) -> User:
@@ -36,30 +54,30 @@ def find_person(session: Session, name: str) -> User:
     return user
 
 
-def read_user(session: Session, name: str, *, by: Caller) -> UserView:
-    """Read a user by name, as an admin or organiser sees them. Raises NotFoundError."""
-    return _views(session, [find_user(session, name)], by=by)[0]
+@router.read("/users/{user_name}", role="organiser")
+def get_user(session: Session, caller: Caller, user_name: str) -> UserView:
+    """Read a user; the e-mail is for admins."""
+    return _views(session, [find_user(session, user_name)], by=caller)[0]
 
 
+@router.read("/users", role="organiser")
 def list_users(
     session: Session,
-    *,
-    by: Caller,
-    limit: int,
-    after: str | None = None,
-    search: str | None = None,
-) -> list[UserView]:
-    """List users by name, after `after`; with `search` those with it in their name.
-
-    An admin finds them by their e-mail too, which nobody else sees.
-    """
-    query = select(User).options(joinedload(User.organisation)).order_by(User.name).limit(limit)
+    caller: Caller,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 200,
+    after: Search = None,
+    q: Search = None,
+) -> UserList:
+    """List users by name, or those with `q` in their name. Of e-mails only admins see any."""
+    query = select(User).options(joinedload(User.organisation)).order_by(User.name)
     if after is not None:
         query = query.where(User.name > after)
-    if search:
-        by_email = _holds(User.email, search) if by.is_admin else false()
-        query = query.where(or_(_holds(User.name, search), by_email))
-    return _views(session, list(session.scalars(query)), by=by)
+    if q:
+        by_email = _holds(User.email, q) if caller.is_admin else false()
+        query = query.where(or_(_holds(User.name, q), by_email))
+    found = list(session.scalars(query.limit(limit + 1)))
+    following = found[limit - 1].name if len(found) > limit else None
+    return UserList(users=_views(session, found[:limit], by=caller), next_after=following)
 
 
 def _holds(column: Any, text: str) -> ColumnElement[bool]:
@@ -104,32 +122,40 @@ def find_organisation(session: Session, name: str) -> Organisation:
     return found
 
 
-def list_organisations(session: Session) -> list[OrganisationView]:
-    """List every organisation by name, with its number of users."""
+@router.read("/organisations", role="admin")
+def list_organisations(session: Session) -> OrganisationList:
+    """List every organisation by name."""
     query = (
         select(Organisation, func.count(User.id))
         .outerjoin(User, User.organisation_id == Organisation.id)
         .group_by(Organisation.id)
         .order_by(Organisation.name)
     )
-    return [OrganisationView.of(row, users=users) for row, users in session.execute(query)]
+    found = [OrganisationView.of(row, users=users) for row, users in session.execute(query)]
+    return OrganisationList(organisations=found)
 
 
-def create_user(session: Session, caller: Caller, wanted: UserCreate) -> User:
-    """Create a user without a token. Raises ConflictError, ContentError, NotFoundError."""
-    require_new_name(session, wanted.name)
+@router.command(
+    "/users",
+    Form(CONSOLE, "{0.name} is added.", to=CONSOLE + "/{0.name}"),
+    role="admin",
+    status=201,
+)
+def create_user(session: Session, caller: Caller, body: UserCreate) -> UserView:
+    """Create a user; tokens are made separately."""
+    require_new_name(session, body.name)
     user = User(
-        name=wanted.name,
-        role=wanted.role,
-        email=wanted.email,
-        organisation_id=_organisation(session, wanted.organisation),
+        name=body.name,
+        role=body.role,
+        email=body.email,
+        organisation_id=_organisation(session, body.organisation),
         created_at=utc_now(),
     )
     session.add(user)
     session.flush()
-    set_display_name(session, user, wanted.display_name)
+    set_display_name(session, user, body.display_name)
     record_new(session, caller, "user.create", user)
-    return user
+    return get_user(session, caller, user.name)
 
 
 def set_display_name(session: Session, user: User, display_name: str | None) -> None:
@@ -149,21 +175,28 @@ def set_display_name(session: Session, user: User, display_name: str | None) -> 
         raise_board_version(session, benchmark_id)
 
 
-def change_me(session: Session, caller: Caller, display_name: str | None) -> None:
-    """Change the caller's own display name. Raises ContentError, ConflictError."""
-    user = session.get_one(User, caller.user_id)
-    with audited(session, caller, "user.update", user):
-        set_display_name(session, user, display_name)
+def _changes(fields: Fields) -> dict[str, str | None]:
+    """The fields of a user's form: an empty one removes its value."""
+    given = filled(fields)
+    return {name: given.get(name) for name in ("display_name", "role", "organisation", "email")}
 
 
-def change_user(session: Session, caller: Caller, name: str, change: UserChange) -> User:
-    """Change the requested fields of a user. Nobody may lower or disable themselves.
+@router.command(
+    "/users/{user_name}",
+    Form(ONE, "{0.name} is changed.", read=_changes),
+    Form(ONE + "/disable", "{0.name} is disabled.", page=ONE, read=lambda _: {"disabled": True}),
+    Form(ONE + "/enable", "{0.name} is enabled.", page=ONE, read=lambda _: {"disabled": False}),
+    role="admin",
+    method="PATCH",
+)
+def change_user(session: Session, caller: Caller, user_name: str, body: UserChange) -> UserView:
+    """Change display name, role, organisation or e-mail, disable or enable. Omitted fields stay.
 
     Tokens above a lowered role are refused from then on, all tokens of a disabled user, and so are
     the sessions of either.
     """
-    user = find_person(session, name)
-    asked = change.model_dump(exclude_unset=True)
+    user = find_person(session, user_name)
+    asked = body.model_dump(exclude_unset=True)
     if not asked:
         raise ContentError(
             "Nothing to change. Give display_name, role, organisation, email or disabled."
@@ -171,39 +204,57 @@ def change_user(session: Session, caller: Caller, name: str, change: UserChange)
     _refuse_locking_oneself_out(caller, user, asked)
     with audited(session, caller, "user.update", user):
         if "display_name" in asked:
-            set_display_name(session, user, change.display_name)
-        if "role" in asked and change.role != user.role:
-            user.role = change.role
+            set_display_name(session, user, body.display_name)
+        if "role" in asked and body.role != user.role:
+            user.role = body.role
             user.end_sessions()
         if "organisation" in asked:
-            user.organisation_id = _organisation(session, change.organisation)
+            user.organisation_id = _organisation(session, body.organisation)
         if "email" in asked:
-            user.email = change.email
-        if "disabled" in asked and change.disabled != (user.disabled_at is not None):
-            user.disabled_at = utc_now() if change.disabled else None
+            user.email = body.email
+        if "disabled" in asked and body.disabled != (user.disabled_at is not None):
+            user.disabled_at = utc_now() if body.disabled else None
             user.end_sessions()
     session.refresh(user)
-    return user
+    return get_user(session, caller, user_name)
 
 
-def change_known(session: Session, caller: Caller, name: str, *, known: bool) -> User:
-    """Take a user as known to an organiser, or no longer. Raises NotFoundError."""
-    user = find_person(session, name)
-    if known == (user.known_at is not None):
-        return user
-    action = "user.approve" if known else "user.disapprove"
-    with audited(session, caller, action, user):
-        user.known_at = utc_now() if known else None
-    return user
+@router.command("/users/{user_name}/known", role="organiser", method="PUT")
+def change_known(
+    session: Session, caller: Caller, user_name: str, body: UserKnownChange
+) -> UserKnown:
+    """Approve a user, so that workers without a memory cgroup train their code, or revoke it.
+
+    Such a sandbox bounds less of the host's memory: approve only users whom you know.
+    """
+    user = find_person(session, user_name)
+    if body.known != (user.known_at is not None):
+        action = "user.approve" if body.known else "user.disapprove"
+        with audited(session, caller, action, user):
+            user.known_at = utc_now() if body.known else None
+    return UserKnown.of(user)
 
 
-def create_organisation(session: Session, caller: Caller, name: str) -> Organisation:
-    """Add an organisation. Raises ConflictError, ContentError."""
-    require_new_name(session, name)
-    made = Organisation(name=name, created_at=utc_now())
+@router.command(
+    "/organisations",
+    Form(
+        "/console/organisations",
+        "{0.name} is added.",
+        page=CONSOLE,
+        renamed={"name": "organisation_name"},
+    ),
+    role="admin",
+    status=201,
+)
+def create_organisation(
+    session: Session, caller: Caller, body: OrganisationCreate
+) -> OrganisationView:
+    """Add an organisation, for users to belong to."""
+    require_new_name(session, body.name)
+    made = Organisation(name=body.name, created_at=utc_now())
     session.add(made)
     record_new(session, caller, "organisation.create", made)
-    return made
+    return OrganisationView.of(made, users=0)
 
 
 def _organisation(session: Session, name: str | None) -> int | None:

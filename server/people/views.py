@@ -7,9 +7,11 @@ from pydantic import AfterValidator, ConfigDict, Field, StrictBool
 
 from finishline.api.people import MeView, Role
 from finishline.api.schema import Schema
+from server.base.database import utc_now
 from server.base.error_answers import DISPLAY_PATTERN, DOMAIN_PATTERN, EMAIL_PATTERN, NAME_PATTERN
 from server.base.forms import NO_FLAG, Body, example
 from server.base.models import Token
+from server.people.accounts import is_expired
 
 LONGEST_DAYS = 3650
 LONGEST_LINK_DAYS = 366
@@ -76,6 +78,7 @@ class TokenView(Schema):
     revoked_at: datetime | None
     last_used_at: datetime | None
     made_with: int | None
+    state: Literal["valid", "revoked", "expired"]
 
 
 class TokenCreated(TokenView):
@@ -270,7 +273,10 @@ class OrganisationList(Schema):
 
 def token_view(token: Token) -> TokenView:
     """View of a stored token."""
-    return TokenView.of(token, user=token.user.name)
+    state = "expired" if is_expired(token, utc_now()) else "valid"
+    if token.revoked_at is not None:
+        state = "revoked"
+    return TokenView.of(token, user=token.user.name, state=state)
 
 
 def me_view(token: Token) -> MeView:

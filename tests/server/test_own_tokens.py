@@ -8,7 +8,7 @@ import pytest
 from server.base.database import utc_now
 from server.base.errors import NotSignedInError
 from server.base.models import Token
-from server.people import token_issue
+from server.people import tokens as tokens_room
 from server.people.accounts import find_holder
 from server.people.dependencies import caller_of
 from server.people.views import OwnTokenCreate
@@ -185,22 +185,23 @@ def test_a_token_that_is_made_while_its_maker_is_revoked_ends_too(client, tokens
     def revoke():
         made.wait(10)
         with database.write() as session:
-            revoked.extend(token_issue.revoke_own_token(session, caller, caller.token_id))
+            ended = tokens_room.revoke_my_token(session, caller, caller.token_id)
+            revoked.extend(ended.revoked)
 
     thread = threading.Thread(target=revoke)
     thread.start()
     with database.write() as session:
-        fresh = token_issue.make_own_token(session, caller, OwnTokenCreate(role="submitter"))
+        fresh = tokens_room.create_my_token(session, caller, OwnTokenCreate(role="submitter"))
         made.set()
         thread.join(0.3)  # It waits for this transaction.
-        secret, number = fresh.secret, fresh.token.id
+        secret, number = fresh.token, fresh.id
     thread.join(10)
     assert revoked == [caller.token_id, number]
     assert tokens.status(secret) == 401
 
     # The other way round: the token was good when the request came, and no more.
     with database.write() as session, pytest.raises(NotSignedInError, match="was revoked"):
-        token_issue.make_own_token(session, caller, OwnTokenCreate(role="submitter"))
+        tokens_room.create_my_token(session, caller, OwnTokenCreate(role="submitter"))
 
 
 def _caller(database, secret):

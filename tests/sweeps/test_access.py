@@ -29,9 +29,9 @@ CHANGES = {
     "/api/v1/verifications/{verification_id}/decide": {"decision": "keep", "reason": "a test"},
     "/api/v1/submissions/{submission_id}/waivers": {"rule": "no_seed", "reason": "a test"},
     "/api/v1/calibrations/{calibration_id}/continue": None,
-    "/api/v1/users/{name}": {"disabled": True},
-    "/api/v1/users/{name}/erasure": {"name": "nothing"},
-    "/api/v1/users/{name}/known": {"known": True},
+    "/api/v1/users/{user_name}": {"disabled": True},
+    "/api/v1/users/{user_name}/erasure": {"name": "nothing"},
+    "/api/v1/users/{user_name}/known": {"known": True},
     "/api/v1/quotas/{name}": {"submissions_per_day": 5, "reason": "a test"},
 }
 

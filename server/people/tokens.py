@@ -1,8 +1,9 @@
 """Make, list and revoke tokens, with their lineage."""
 
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 
+from fastapi import Path, Query
 from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session
 
@@ -14,21 +15,46 @@ from server.base.errors import (
     no_such,
 )
 from server.base.models import Invitation, Token, User
+from server.people import accounts
 from server.people.accounts import (
     ROLES,
     NewToken,
     add_token,
-    create_token,
     find_own_token,
     find_user_or_none,
     is_within,
+    list_own_tokens,
     may_hold,
     record_new_token,
     require_room,
 )
 from server.people.audit import Actor, audited
+from server.people.declared import Form, Routes
 from server.people.dependencies import Caller
-from server.people.views import OwnTokenCreate, TokenCreate
+from server.people.views import (
+    OwnTokenCreate,
+    TokenCreate,
+    TokenCreated,
+    TokenList,
+    TokensRevoked,
+    token_view,
+)
+
+router = Routes(tags=["accounts"])
+TokenId = Annotated[int, Path(ge=1, le=2**31 - 1)]
+CONSOLE, ACCOUNT = "/console/tokens", "/account"
+MADE = "Token {0.id} of {0.user}, role {0.role}, is made."
+
+
+def revoked_words(made: TokensRevoked, token_id: int) -> str:
+    """Say which tokens ended together."""
+    others = [str(each) for each in made.revoked if each != token_id]
+    words = f"Token {token_id} is revoked"
+    if token_id not in made.revoked:
+        words = f"Token {token_id} had already ended"
+    if not others:
+        return f"{words}."
+    return f"{words}; also revoked: {len(others)} made with it: {', '.join(others)}."
 
 
 def require_maker(session: Session, token_id: int) -> Token:
@@ -76,43 +102,77 @@ def may_give(caller: Caller) -> tuple[str, ...]:
     return ROLES if caller.is_admin else ORGANISERS_GIVE
 
 
-def give_token(session: Session, caller: Caller, wanted: TokenCreate) -> NewToken:
-    """Make a token for any user. An unknown user is made with its role."""
-    _require_may_give(caller, wanted.role)
+@router.command(
+    "/tokens",
+    Form(CONSOLE, MADE, once="token"),
+    role="organiser",
+    status=201,
+)
+def create_token(session: Session, caller: Caller, body: TokenCreate) -> TokenCreated:
+    """Make a token for any user. One of an organiser or admin needs an admin. Shown only once."""
+    _require_may_give(caller, body.role)
     require_maker(session, caller.token_id)
-    user = find_user_or_none(session, wanted.user)
+    user = find_user_or_none(session, body.user)
     if user is not None:
-        _require_may_get(caller, user, wanted.role)
-    expires_in = _lifetime(wanted.expires_in_days)
-    made = create_token(session, user_name=wanted.user, role=wanted.role, expires_in=expires_in)
-    made.token.label = wanted.label
+        _require_may_get(caller, user, body.role)
+    days = body.expires_in_days
+    expires_in = timedelta(days=days) if days is not None else None
+    made = accounts.create_token(
+        session, user_name=body.user, role=body.role, expires_in=expires_in
+    )
+    made.token.label = body.label
     made.token.made_with = caller.token_id
     record_new_token(session, caller, made.token, new_user=made.new_user)
-    return made
+    return _created(made)
 
 
-def list_visible_tokens(
-    session: Session, caller: Caller, *, user_name: str | None = None
-) -> list[Token]:
-    """Tokens that a caller may revoke, newest first: all for an admin."""
+def _created(made: NewToken) -> TokenCreated:
+    return TokenCreated(**token_view(made.token).model_dump(), token=made.secret)
+
+
+@router.read("/tokens", role="organiser")
+def list_tokens(
+    session: Session, caller: Caller, user: Annotated[str | None, Query(max_length=100)] = None
+) -> TokenList:
+    """List the tokens that the caller may revoke, without their secrets, newest first."""
     query = select(Token).join(Token.user).order_by(Token.id.desc())
     if not caller.is_admin:
         visible = Token.role.in_(ORGANISERS_GIVE) & User.role.in_(ORGANISERS_GIVE)
         query = query.where(or_(visible, Token.user_id == caller.user_id))
-    if user_name is not None:
-        query = query.where(User.name == user_name)
-    return list(session.scalars(query))
+    if user is not None:
+        query = query.where(User.name == user)
+    return TokenList(tokens=[token_view(token) for token in session.scalars(query)])
 
 
-def revoke_token(session: Session, caller: Caller, token_id: int) -> list[int]:
-    """Revoke another user's token and all that descend from it; returns the ids of all revoked."""
-    return revoke_line(session, caller, _others_token(session, caller, token_id).id)
+@router.command(
+    "/tokens/{token_id}",
+    Form(CONSOLE + "/{token_id}/revoke", revoked_words, page=CONSOLE),
+    role="organiser",
+    method="DELETE",
+)
+def revoke_token(session: Session, caller: Caller, token_id: TokenId) -> TokensRevoked:
+    """Revoke a token, and every token that was made with it."""
+    token = _others_token(session, caller, token_id)
+    return TokensRevoked(revoked=revoke_line(session, caller, token.id))
 
 
-def make_own_token(session: Session, caller: Caller, wanted: OwnTokenCreate) -> NewToken:
-    """Make a token for oneself, within the one in use."""
+@router.read("/me/tokens", role="user")
+def list_my_tokens(session: Session, caller: Caller) -> TokenList:
+    """List my tokens without their secrets, newest first."""
+    found = list_own_tokens(session, caller.user_id)
+    return TokenList(tokens=[token_view(token) for token in found])
+
+
+@router.command(
+    "/me/tokens",
+    Form(ACCOUNT + "/tokens", MADE, page=ACCOUNT, once="token"),
+    role="submitter",
+    status=201,
+)
+def create_my_token(session: Session, caller: Caller, body: OwnTokenCreate) -> TokenCreated:
+    """Make a token for myself, no wider than the one of this request. Its secret is shown once."""
     held = require_maker(session, caller.token_id)
-    role = wanted.role or held.role
+    role = body.role or held.role
     if not is_within(role, held.role):
         raise NotAllowedError(f"A token of role {held.role} cannot make one of role {role}.")
     require_room(session, held.user)
@@ -120,21 +180,24 @@ def make_own_token(session: Session, caller: Caller, wanted: OwnTokenCreate) -> 
         session,
         held.user,
         role=role,
-        label=wanted.label,
-        expires_at=_own_expiry(held, wanted.expires_in_days),
+        label=body.label,
+        expires_at=_own_expiry(held, body.expires_in_days),
         made_with=held.id,
     )
     record_new_token(session, caller, made.token)
-    return made
+    return _created(made)
 
 
-def revoke_own_token(session: Session, caller: Caller, token_id: int) -> list[int]:
-    """Revoke one of one's own tokens and all that descend from it, and return their ids."""
-    return revoke_line(session, caller, find_own_token(session, caller.user_id, token_id).id)
-
-
-def _lifetime(days: float | None) -> timedelta | None:
-    return timedelta(days=days) if days is not None else None
+@router.command(
+    "/me/tokens/{token_id}",
+    Form(ACCOUNT + "/tokens/{token_id}/revoke", revoked_words, page=ACCOUNT),
+    role="submitter",
+    method="DELETE",
+)
+def revoke_my_token(session: Session, caller: Caller, token_id: TokenId) -> TokensRevoked:
+    """Revoke one of my tokens, and every token that was made with it."""
+    found = find_own_token(session, caller.user_id, token_id)
+    return TokensRevoked(revoked=revoke_line(session, caller, found.id))
 
 
 def _require_may_give(caller: Caller, role: str) -> None:

@@ -1,0 +1,119 @@
+"""Pages of the console declared once, with the forms of the changes that are made on them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from inspect import signature
+from typing import Any, TypeVar
+
+from fastapi import APIRouter
+from fastapi.responses import HTMLResponse, Response
+
+from server.base.errors import ServerError
+from server.pages.console_page import (
+    AdminDep,
+    AnyoneDep,
+    Console,
+    OrganiserDep,
+    OwnerDep,
+    read_form,
+    renamed,
+)
+from server.people.declared import CHANGES, Change, Role, by_name, endpoint, requested
+from server.people.sessions import Notice
+from server.people.signed_in import FormDep
+
+CONSOLES: dict[Role, Any] = {
+    "user": AnyoneDep,
+    "submitter": OwnerDep,
+    "organiser": OrganiserDep,
+    "admin": AdminDep,
+}
+Context = dict[str, Any]
+Declared = TypeVar("Declared", bound=Callable[..., Context])
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page: its template, and the function of a session that returns what it shows."""
+
+    template: str
+    role: Role
+    find: Callable[..., Context]
+
+    def show(self, console: Console, given: Context, **shown: Any) -> HTMLResponse:
+        """Render it. Of `given` it takes its own arguments; the others have their defaults."""
+        takes = signature(self.find).parameters
+        own = {name: value for name, value in given.items() if name in takes}
+        with console.services.database.read(console.viewer) as session:
+            context = console.call(self.find, session, own)
+        return console.page(self.template, **(context | shown))
+
+
+PAGES: dict[str, Page] = {}
+
+
+def page(address: str, template: str, *, role: Role) -> Callable[[Declared], Declared]:
+    """Declare a page: a function of a session, a caller or console, and the page's query.
+
+    It returns what the template shows. `typed` are the values that its forms propose.
+    """
+
+    def declare(find: Declared) -> Declared:
+        PAGES[address] = Page(template, role, find)
+        return find
+
+    return declare
+
+
+def choices(names: Sequence[str], *, none: bool = False) -> list[tuple[str, str]]:
+    """Names as a form's choices, after an empty one if there may be none."""
+    return [*([("", "none")] if none else []), *((name, name) for name in names)]
+
+
+def routes() -> APIRouter:
+    """The routes of every declared page, and of every form of a change."""
+    router = APIRouter(include_in_schema=False)
+    for address, shown in sorted(PAGES.items()):  # "{" comes after letters: "/new" before "/{id}".
+        router.add_api_route(address, _get(shown), response_class=HTMLResponse)
+    for change in sorted(CHANGES, key=lambda change: change.form.address):
+        router.add_api_route(change.form.address, _post(change), methods=["POST"])
+    return router
+
+
+def _get(shown: Page) -> Any:
+    def look(_console: Console, **given: Any) -> HTMLResponse:
+        return shown.show(_console, given)
+
+    console = by_name("_console", CONSOLES[shown.role])
+    return endpoint(look, [console, *requested(shown.find)], HTMLResponse, shown.find)
+
+
+def _post(change: Change) -> Any:
+    form = change.form
+    around = PAGES[form.page or form.address]
+
+    def send(_console: Console, _sent: dict[str, str], **given: Any) -> Response:
+        def again(**shown: Any) -> HTMLResponse:
+            return around.show(_console, given, typed=_sent, **shown)
+
+        arguments = dict(given)
+        if change.body is not None:
+            plain = {form.renamed.get(name, name): name for name in change.body.model_fields}
+            fields = {plain.get(name, name): text for name, text in _sent.items()}
+            body, errors = read_form(change.body, form.read(fields))
+            if body is None:
+                return renamed(again, **form.renamed)(errors=errors)
+            arguments["body"] = body
+        try:
+            with _console.services.database.write() as session:
+                made = _console.call(change.make, session, arguments)
+        except ServerError as error:
+            return again(refusal=error)
+        words = form.words(made, arguments)
+        if form.once is not None:
+            return again(notice=Notice(words, once_only=getattr(made, form.once)))
+        return _console.go_on(form.next_page(made, arguments), Notice(words))
+
+    takes = [by_name("_console", CONSOLES[change.role]), by_name("_sent", FormDep)]
+    takes += [each for each in requested(change.make) if each.name != "body"]
+    return endpoint(send, takes, Response, change.make)
