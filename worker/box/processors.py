@@ -10,11 +10,12 @@ import ctypes
 import os
 import platform
 import random
+import socket
 import struct
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 SHORTEST_SLICE_NS = 100_000
@@ -26,30 +27,52 @@ SAMPLE_SECONDS = 0.05
 IDLE = slice(3, 5)  # Of a processor's line in /proc/stat: idle, and waiting for a disk.
 
 
-def quiet_processors(count: int) -> frozenset[int]:
-    """The least busy processors of this process, each on a core of its own while there are cores.
+@contextmanager
+def quiet_processors(count: int) -> Iterator[frozenset[int]]:
+    """Take the least busy processors, each on a core of its own while there are cores.
 
-    All of them where there are no more than `count`.
+    Other runs on this host pass over them until the block ends, while they have others to take. All
+    processors of this process where there are no more than `count`.
     """
     own = os.sched_getaffinity(0)
     if len(own) <= count:
-        return frozenset(own)
+        yield frozenset(own)
+        return
     before = _idle_ticks()
     time.sleep(SAMPLE_SECONDS)
     after = _idle_ticks()
     idle = {one: after.get(one, 0) - before.get(one, 0) for one in own}
-    return choose(idle, {one: _core(one) for one in own}, count)
+    ordered = in_order(idle, {one: _core(one) for one in own})
+    with ExitStack() as stack:
+        taken: list[int] = []
+        for one in ordered:
+            if len(taken) < count and _take(one, stack):
+                taken.append(one)
+        others = [one for one in ordered if one not in taken]
+        yield frozenset([*taken, *others][:count])
 
 
-def choose(idle: Mapping[int, int], cores: Mapping[int, str], count: int) -> frozenset[int]:
-    """Choose processors by their idle ticks and the names of their cores; by lot among equals."""
+def in_order(idle: Mapping[int, int], cores: Mapping[int, str]) -> list[int]:
+    """Order processors by their idle ticks and the names of their cores; by lot among equals."""
     of_core = defaultdict[str, list[int]](list)
     for one in sorted(idle, key=lambda one: (-idle[one], random.random())):  # noqa: S311
         of_core[cores[one]].append(one)
     turns = {one: turn for members in of_core.values() for turn, one in enumerate(members)}
     idle_of_core = {core: sum(idle[one] for one in members) for core, members in of_core.items()}
-    ordered = sorted(turns, key=lambda one: (turns[one], -idle_of_core[cores[one]]))
-    return frozenset(ordered[:count])
+    return sorted(turns, key=lambda one: (turns[one], -idle_of_core[cores[one]]))
+
+
+def _take(processor: int, stack: ExitStack) -> bool:
+    """Bind a socket to the processor's name, which one run of this host has at a time.
+
+    The kernel frees the name with the process, whatever ends it.
+    """
+    name = stack.enter_context(socket.socket(socket.AF_UNIX))
+    try:
+        name.bind(f"\0finishline-processor-{processor}")
+    except OSError:
+        return False
+    return True
 
 
 @contextmanager

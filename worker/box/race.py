@@ -122,8 +122,11 @@ def race(
     each ask in order, by the thread that scores. Raises BoxUnavailableError if no box can be
     started, and an error of `score` or `on_ask`.
     """
-    order = replace(order, processors=quiet_processors(order.limits.threads))
-    with Box(order) as box, Scorer(ended=box.stop) as scorer:
+    with (
+        quiet_processors(order.limits.threads) as processors,
+        Box(replace(order, processors=processors)) as box,
+        Scorer(ended=box.stop) as scorer,
+    ):
         runner = _Runner(box, course, scorer, on_start=on_start, on_ask=on_ask, stop=stop)
         with (
             waking_first(),

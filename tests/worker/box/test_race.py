@@ -2,6 +2,7 @@
 
 import os
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 
 import psutil
@@ -12,7 +13,7 @@ from fuzz.box_channel import DEADLINE_SECONDS, LATE_SECONDS, FakeBox, converse
 from tests.worker.box.conftest import LIMITS, kill_boxes
 from worker.box import protocol, race
 from worker.box.order import RUNNER, BoxUnavailableError
-from worker.box.processors import choose
+from worker.box.processors import in_order, quiet_processors
 from worker.box.protocol import Limits
 
 
@@ -86,11 +87,24 @@ def test_package_has_the_processors_of_its_threads(run_code, backend, threads):
 def test_quiet_processors_are_on_cores_of_their_own():
     idle = {0: 5, 1: 5, 2: 5, 3: 0, 4: 4, 5: 4}
     cores = {0: "0-1", 1: "0-1", 2: "2-3", 3: "2-3", 4: "4-5", 5: "4-5"}
+    ordered = in_order(idle, cores)
 
-    assert choose(idle, cores, 1) <= {0, 1}
-    assert len(choose(idle, cores, 3) & {0, 1}) == 1
-    assert choose(idle, cores, 3) - {0, 1} in ({2, 4}, {2, 5})
-    assert 3 not in choose(idle, cores, 5)
+    assert ordered[0] in {0, 1}
+    assert len({*ordered[:3]} & {0, 1}) == 1
+    assert {*ordered[:3]} - {0, 1} in ({2, 4}, {2, 5})
+    assert ordered[5] == 3
+
+
+def test_runs_at_the_same_time_have_processors_of_their_own():
+    """Two workers of a host that start in one moment see the same processor idle."""
+    own = os.sched_getaffinity(0)
+    for _ in range(3):
+        with ExitStack() as stack:
+            found = [stack.enter_context(quiet_processors(1)) for _ in own]
+            more = stack.enter_context(quiet_processors(1))
+
+        assert frozenset().union(*found) == own
+        assert len(more) == 1
 
 
 def test_nothing_of_the_worker_comes_between_the_word_of_the_start_and_the_clock(
