@@ -22,8 +22,8 @@ INTEGRATIONS_VENV := .venv-integrations
 CLIENT_VENV := .venv-client
 AUDIT := $(AUDIT_VENV)/bin/pip-audit
 ROOMS := finishline migrations reference_models server web worker
-PROGRAMS := archives boards box dispatch harness_cost hellos overload packages server_start statistics \
-	submission_writes
+PROGRAMS := archives boards box dispatch harness_cost hellos neighbours overload packages server_start \
+	statistics submission_writes threads
 VISION_STAMP := $(VISION_VENV)/.installed
 # Threads of torch wait for each other in circles where processes share the processors. A test commits
 # a dozen times, so its files lie in memory where there is such a folder. The sandbox, another user, reads them.

@@ -145,8 +145,11 @@ def plain_app() -> Starlette:
     return Starlette(routes=[Route("/", answer), Route("/healthz", answer)])
 
 
-def fill_board(database: Database, count: int) -> None:
-    """Fill a migrated database with a board as it would be after scoring."""
+def fill_board(database: Database, count: int, *, evaluations: int = 8) -> None:
+    """Fill a migrated database with a board as it would be after scoring.
+
+    Each run has so many evaluations.
+    """
     random, folder = Random(7), Settings().benchmarks_dir
     benchmark = load_benchmarks(folder)[BENCHMARK]
     with database.write() as session:
@@ -156,7 +159,9 @@ def fill_board(database: Database, count: int) -> None:
         session.flush()
         rows = [submission_row(number, benchmark, user.id, random) for number in range(count)]
         session.execute(insert(Submission), rows)
-        session.execute(insert(RunRow), [run for row in rows for run in run_rows(row, random)])
+        session.execute(
+            insert(RunRow), [run for row in rows for run in run_rows(row, random, evaluations)]
+        )
         raise_board_version(session, BENCHMARK)
     if not database.is_sqlite:
         with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as c:
@@ -201,9 +206,10 @@ def submission_row(
     }  # fmt: skip
 
 
-def run_rows(row: dict[str, Any], random: Random) -> list[dict[str, Any]]:
-    """The runs of a submission, with a curve of eight evaluations."""
-    curve = [[float(j), j * 1.0, 12.0 * j, 1152 * j] for j in range(1, 9)]
+def run_rows(row: dict[str, Any], random: Random, evaluations: int) -> list[dict[str, Any]]:
+    """The runs of a submission, with a curve that ends at 96 %."""
+    rise = 96 / evaluations
+    curve = [[float(j), j * 1.0, rise * j, 1152 * j] for j in range(1, evaluations + 1)]
     return [
         {
             "submission_id": row["id"], "index": index, "file": f"run_{index}.log",

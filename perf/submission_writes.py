@@ -83,9 +83,9 @@ class Requests:
         """The next request, of whom a token belongs to."""
         number = next(self._numbers)
         claim = claim_of(self._runs) | {"notes": f"training {number}"}
-        parts = [_part("submission", "submission.json", json.dumps(claim).encode())]
+        parts = [part("submission", "submission.json", json.dumps(claim).encode())]
         for index, log in enumerate(self._logs):
-            parts.append(_part("logs", f"run_{index}.log", log.training(number)))
+            parts.append(part("logs", f"run_{index}.log", log.training(number)))
         body = b"".join(parts) + f"--{BOUNDARY}--\r\n".encode()
         head = (
             "POST /api/v1/submissions HTTP/1.1\r\nHost: 127.0.0.1\r\n"
@@ -107,7 +107,8 @@ def _make_log(index: int, qualities: Sequence[float]) -> bytes:
     )
 
 
-def _part(field_name: str, file: str, content: bytes) -> bytes:
+def part(field_name: str, file: str, content: bytes) -> bytes:
+    """A file of a form as bytes."""
     head = (
         f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="{field_name}"; filename="{file}"'
         "\r\nContent-Type: application/octet-stream\r\n\r\n"

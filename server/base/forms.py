@@ -1,7 +1,6 @@
 """Bodies of requests, and multipart forms: read one, its files by their names, and its texts."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from datetime import date
 from typing import Annotated, Any, TypeVar
 
@@ -16,7 +15,6 @@ from finishline.api.schema import Schema
 from finishline.rules.table import read_day
 from server.base.errors import ContentError, TooLargeError, UnsupportedMediaError
 
-TURN = "finishline.turn"
 MAX_TEXT_PART_BYTES = 256 * 1024
 SUBMISSION = (
     "A submission has either parts 'files', training.toml among them, or one part 'submission', a "
@@ -89,18 +87,14 @@ async def with_form(
     *,
     max_files: int,
     parts: str = SUBMISSION,
-    in_turn: Callable[[FormData], bool] | None = None,
 ) -> T:
     """Result of `use`, called in a thread with a multipart form, whose files are closed after it.
 
-    A form that is `in_turn` waits for others of its sender. `parts` is a sentence that names the
-    parts. Raises UnsupportedMediaError, TooLargeError or BusyError.
+    `parts` is a sentence that names the parts. Raises UnsupportedMediaError or TooLargeError.
     """
     form = await _read_form(request, max_files=max_files, parts=parts)
     try:
-        waits = in_turn is not None and in_turn(form)
-        async with request.scope.get(TURN, nullcontext)() if waits else nullcontext():
-            return await run_in_threadpool(use, form)
+        return await run_in_threadpool(use, form)
     finally:
         await form.close()
 

@@ -10,9 +10,8 @@ import re
 import time
 from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from urllib.parse import parse_qs
 
 from limits import RateLimitItem, parse
@@ -24,7 +23,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from server.base.database import OUTAGES
 from server.base.error_answers import refuse
 from server.base.errors import BusyError
-from server.base.forms import TURN
 from server.base.request_context import SignedIn, signed_in
 from server.base.request_metrics import RequestMetrics
 from server.base.settings import Settings
@@ -64,8 +62,8 @@ EXPENSIVE_WITHIN = "/charts/"
 # Of a board: another clock, target or price. It is made anew from every curve.
 BOARD = re.compile(r"/(?:api/v1/leaderboards|benchmarks)/[^/]+")
 EXPENSIVE_PARAMETERS = frozenset({"clock", "target", "price", "prices_on"})
-# Code that is checked is parsed. The API waits for its turn once it knows that it is code.
-EXPENSIVE_POSTS = frozenset({"/submit"})
+# Submissions, dry runs too: logs are scored and code is parsed.
+EXPENSIVE_POSTS = frozenset({"/submit", "/submit/send", "/api/v1/submissions"})
 # Of one reader, who may be a class behind one address; then the reader is asked to wait.
 MOST_WAITING, WAIT_SECONDS = 100, 30.0
 BEARER = b"bearer "
@@ -91,7 +89,7 @@ class Requester:
 
         A made-up token for each request, or a new one of one's own, brings no fresh limit.
         """
-        return self.key_of_token if self.user_id is None else f"account:{self.user_id}"
+        return self.key_of_token if self.user_id is None else account_key(self.user_id)
 
     @property
     def key_of_token(self) -> str:
@@ -104,6 +102,11 @@ class Requester:
     def is_unproven(self) -> bool:
         """Whether it carries a token that has not proved good. A signed cookie is no guess."""
         return self.secret_sha256 is not None and self.role is None and not self.is_session
+
+
+def account_key(user_id: int) -> str:
+    """Key of an account, whichever of its tokens a request carries."""
+    return f"account:{user_id}"
 
 
 class KnownSecrets:
@@ -307,9 +310,10 @@ class RateLimiting:
 
 
 class OneAtATime:
-    """Work on one expensive request of each reader at a time: the next one waits for it.
+    """Work on one expensive request of each requester at a time: the next one waits for it.
 
-    A request that waits holds no thread and no slot. Responses may be read at the same time.
+    A request that waits holds no thread and no slot. Bodies may come, and responses may be read, at
+    the same time.
     """
 
     def __init__(self, app: ASGIApp, *, metrics: RequestMetrics) -> None:
@@ -319,45 +323,69 @@ class OneAtATime:
         self._asked: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or REQUESTER not in scope:
+        if scope["type"] != "http" or REQUESTER not in scope or not is_one_at_a_time(scope):
             await self._app(scope, receive, send)
             return
-        scope[TURN] = partial(self._turn, scope[REQUESTER].key)
-        if not is_one_at_a_time(scope):
-            await self._app(scope, receive, send)
-            return
-        try:
-            async with scope[TURN]() as end:
+        async with AsyncExitStack() as stack:
 
-                async def begun(message: Message) -> None:
-                    end()  # The next one begins with this response.
-                    await send(message)
+            async def receive_in_turn() -> Message:
+                """Return a piece of the body, the last one when the turn has come."""
+                message = await receive()
+                is_whole = message["type"] == "http.request" and not message.get("more_body", False)
+                if is_whole and not _is_organisers():
+                    await stack.enter_async_context(self._turn(_key_of(scope)))
+                return message
 
-                await self._app(scope, receive, begun)
-        except BusyError as busy:
-            headers = {"Retry-After": str(busy.retry_seconds), "Cache-Control": "no-store"}
-            await refuse(scope, receive, send, busy.status, busy.title, busy.detail, headers)
+            async def send_after_turn(message: Message) -> None:
+                """Send a piece of the response. The next request begins with its first one."""
+                await stack.aclose()
+                await send(message)
+
+            if scope["method"] == "POST":
+                await self._app(scope, receive_in_turn, send_after_turn)
+                return
+            try:
+                await stack.enter_async_context(self._turn(_key_of(scope)))
+            except BusyError as busy:
+                headers = {"Retry-After": str(busy.retry_seconds), "Cache-Control": "no-store"}
+                await refuse(scope, receive, send, busy.status, busy.title, busy.detail, headers)
+                return
+            await self._app(scope, receive, send_after_turn)
 
     @asynccontextmanager
-    async def _turn(self, key: str) -> AsyncIterator[Callable[[], None]]:
-        """Wait for a reader's turn; yields what ends it early. Raises BusyError."""
+    async def _turn(self, key: str) -> AsyncIterator[None]:
+        """Wait for a requester's turn, and have it. Raises BusyError."""
         turn = self._turns.setdefault(key, asyncio.Semaphore())
         self._asked[key] += 1
         try:
             if self._asked[key] > MOST_WAITING or not await _takes(turn):
                 self._metrics.shed.labels("expensive_reads").inc()
                 raise BusyError(
-                    f"Too many {WORDS['expensive_reads']}, or code to check, at once: the server "
+                    f"Too many {WORDS['expensive_reads']}, or submissions, at once: the server "
                     "works on one of yours at a time. Nothing was changed; try again in "
                     f"{BusyError.retry_seconds} s."
                 )
-            with ExitStack() as release:
-                release.callback(turn.release)
-                yield release.close
+            try:
+                yield
+            finally:
+                turn.release()
         finally:
             self._asked[key] -= 1
             if not self._asked[key]:
                 del self._asked[key], self._turns[key]
+
+
+def _is_organisers() -> bool:
+    """Whether an organiser has signed in with the request. An import sends several at once."""
+    proved = signed_in()
+    return proved is not None and proved.role in ORGANISERS
+
+
+def _key_of(scope: Scope) -> str:
+    """Key of a requester: the account that the request has signed in with, if it has by now."""
+    proved = signed_in()
+    requester: Requester = scope[REQUESTER]
+    return requester.key if proved is None else account_key(proved.user_id)
 
 
 def is_one_at_a_time(scope: Scope) -> bool:

@@ -42,7 +42,7 @@ from server.submissions.service import (
     submissions_page,
 )
 from server.submissions.sources import find_package, read_source
-from server.submissions.upload import is_code, read_upload
+from server.submissions.upload import read_upload
 from server.submissions.views import (
     EXAMPLE_CLAIM,
     curve_view,
@@ -153,7 +153,7 @@ async def create_submission(
     or code that were handed in before, 429 without room in a quota.
     """
     most = max(services.settings.max_log_files, MOST_FILES) + 1
-    read = partial(with_form, request, max_files=most, in_turn=is_code)
+    read = partial(with_form, request, max_files=most)
     if dry_run:
         return await read(partial(_preview, services, caller))
     view, repeated = await read(partial(_accept, services, caller, key=idempotency_key))

@@ -48,14 +48,19 @@ def test_one_address_takes_logs_and_code(digits_submission, client, database, wa
         assert (answer.status_code, answer.json()["problems"][0]["field"]) == (422, field)
 
 
-def test_code_waits_for_its_turn_and_logs_do_not(
-    monkeypatch, digits_submission, submit, client, alice
+@pytest.mark.parametrize("dry_run", ["true", "false"])
+def test_a_submission_is_refused_where_too_many_of_its_account_wait(
+    monkeypatch, digits_submission, client, alice, olivia, dry_run
 ):
     monkeypatch.setattr("server.operations.rates.MOST_WAITING", 0)
-    code = [("files", part) for part in FILES.items()]
-    busy = client.post(SUBMISSIONS, files=code, headers=alice.headers)
-    assert (busy.status_code, busy.headers["retry-after"]) == (429, "2")
-    assert submit(digits_submission).status_code == 201
+    for parts in (digits_submission.files(), [("files", part) for part in FILES.items()]):
+        busy = client.post(
+            SUBMISSIONS, params={"dry_run": dry_run}, files=parts, headers=alice.headers
+        )
+        assert (busy.status_code, busy.headers["retry-after"]) == (429, "2")
+        assert "works on one of yours at a time" in busy.json()["detail"]
+    imported = {"params": {"dry_run": dry_run}, "headers": olivia.headers}
+    assert client.post(SUBMISSIONS, files=digits_submission.files(), **imported).is_success
 
 
 def test_trainings_moved_to_submissions(client):
