@@ -37,7 +37,7 @@ from server.benchmarks.queries import load_definitions
 from server.boards import endpoints as boards
 from server.boards.encoding import GZIP_LEVEL
 from server.boards.service import Standings, place_of_new
-from server.notices import endpoints as notices
+from server.notices import subscriptions as notices
 from server.notices.outbox import NoticeLoop
 from server.operations import health
 from server.operations import metrics as metrics_page

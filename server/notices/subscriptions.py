@@ -1,84 +1,69 @@
 """Subscriptions: webhooks and mail addresses that a user adds, tests and ends."""
 
 import secrets
+from collections.abc import Mapping
 from datetime import timedelta
-from email.errors import MessageError
-from email.headerregistry import Address
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from fastapi import Path, Query
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from server.base.database import utc_now
 from server.base.errors import ConflictError, NotAllowedError, NotFoundError, no_such
 from server.base.events import NoticeWakeup, wake_after_commit
-from server.base.forms import Body, example
 from server.base.models import Message, Receiver
 from server.base.services import Services
 from server.benchmarks.queries import find_benchmark
-from server.notices.events import ALL, API, CONFIRM, KINDS, TEST, EventKind, is_active, queue
+from server.notices.events import ALL, API, CONFIRM, KINDS, TEST, is_active, queue
+from server.notices.outbox import give_up
+from server.notices.views import (
+    DeliveryList,
+    DeliveryView,
+    MailCreate,
+    Wanted,
+    WebhookCreate,
+    WebhookCreated,
+    WebhookList,
+    WebhookView,
+    delivery_view,
+    webhook_view,
+)
 from server.notices.webhooks import check_url, new_secret
 from server.people.audit import Subject, record
+from server.people.declared import Form, Routes, filled
 from server.people.dependencies import Caller
+from server.people.signed_in import Fields
 
+router = Routes(tags=["notices"])
+CONSOLE = "/console/notices"
+ONE = CONSOLE + "/{webhook_id}"
+WebhookId = Annotated[str, Path(max_length=20)]
+DeliveryId = Annotated[int, Path(ge=1, le=2**31 - 1)]
 MOST_WEBHOOKS, MOST_ADDRESSES = 20, 5
 # Limits on unwanted mail to addresses that somebody else entered: to one mailbox, from one user.
 CONFIRMATIONS_PER_DAY, CONFIRMATIONS_BY_USER = 3, 10
-SHAPE = r"^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+$"
 
 
-def _mail_address(address: str) -> str:
-    """Parse an address as mail programs do. Raises ValueError."""
-    try:
-        Address(addr_spec=address)
-    except (ValueError, MessageError) as error:
-        raise ValueError("expected one address, as in ada@example.org") from error
-    return address
+def _wanted(fields: Fields) -> Mapping[str, Any]:
+    """Read a form: each ticked box is a kind; a benchmark counts only in the scope "benchmark"."""
+    given = filled(fields)
+    names = [
+        "url",
+        "address",
+        "scope",
+        *(["benchmark"] if given.get("scope") == "benchmark" else []),
+    ]
+    return {name: given[name] for name in names if name in given} | {
+        "kinds": [kind for kind in KINDS if kind in given]
+    }
 
 
-MailAddress = Annotated[str, Field(max_length=254, pattern=SHAPE), AfterValidator(_mail_address)]
-
-
-class Wanted(Body):
-    """Filter of events: of one's own submissions, of a benchmark, or all (organisers only)."""
-
-    kinds: list[EventKind] = Field(
-        min_length=1, max_length=len(KINDS), description="Each once, in any order."
-    )
-    scope: Literal["own", "benchmark", "all"] = "own"
-    benchmark: str | None = Field(
-        default=None, max_length=100, description="For the scope benchmark."
-    )
-
-    @model_validator(mode="after")
-    def _names_its_benchmark(self) -> Self:
-        if (self.scope == "benchmark") != (self.benchmark is not None):
-            raise ValueError("expected a benchmark with the scope benchmark, and only with it")
-        return self
-
-
-class WebhookCreate(Wanted):
-    """Webhook to create: its URL and its events."""
-
-    model_config = example(
-        url="https://hooks.example.org/finishline",
-        kinds=["submission.verified", "submission.rejected"],
-        scope="own",
-    )
-
-    url: str = Field(min_length=1, max_length=2000)
-
-
-class MailCreate(Wanted):
-    """Mail subscription to create: its address and its events."""
-
-    address: MailAddress
-
-
-def list_webhooks(session: Session, caller: Caller) -> list[Receiver]:
-    """List the caller's webhooks, newest first."""
-    return _list_own(session, caller, "webhook")
+@router.read("/webhooks", role="submitter")
+def get_webhooks(session: Session, caller: Caller) -> WebhookList:
+    """List your webhooks, newest first, without their secrets."""
+    found = _list_own(session, caller, "webhook")
+    return WebhookList(webhooks=[webhook_view(hook) for hook in found])
 
 
 def list_mails(session: Session, caller: Caller) -> list[Receiver]:
@@ -100,6 +85,12 @@ def find_webhook(session: Session, caller: Caller, webhook_id: str) -> Receiver:
     return hook
 
 
+@router.read("/webhooks/{webhook_id}", role="submitter")
+def get_webhook(session: Session, caller: Caller, webhook_id: WebhookId) -> WebhookView:
+    """Read one of your webhooks."""
+    return webhook_view(find_webhook(session, caller, webhook_id))
+
+
 def find_mail(session: Session, caller: Caller, mail_id: str) -> Receiver:
     """Find an address of the caller's. Raises NotFoundError, also for somebody else's."""
     found = [each for each in list_mails(session, caller) if each.id == mail_id]
@@ -108,14 +99,21 @@ def find_mail(session: Session, caller: Caller, mail_id: str) -> Receiver:
     return found[0]
 
 
-def list_deliveries(
-    session: Session, hook: Receiver, *, state: str | None, limit: int
-) -> list[Message]:
-    """List the latest messages to a webhook, newest first."""
+@router.read("/webhooks/{webhook_id}/deliveries", role="submitter")
+def get_deliveries(
+    session: Session,
+    caller: Caller,
+    webhook_id: WebhookId,
+    state: Annotated[Literal["waiting", "delivered", "failed"] | None, Query()] = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+) -> DeliveryList:
+    """List a webhook's deliveries within 30 days, newest first, with the outcome of each try."""
+    hook = find_webhook(session, caller, webhook_id)
     query = select(Message).where(Message.receiver_id == hook.id)
     if state is not None:
         query = query.where(Message.state == state)
-    return list(session.scalars(query.order_by(Message.id.desc()).limit(limit)))
+    found = session.scalars(query.order_by(Message.id.desc()).limit(limit))
+    return DeliveryList(deliveries=[delivery_view(each) for each in found])
 
 
 def find_delivery(session: Session, hook: Receiver, delivery_id: int) -> Message:
@@ -151,17 +149,29 @@ def _make(
     return made
 
 
-def make_webhook(
-    session: Session, services: Services, caller: Caller, wanted: WebhookCreate
-) -> Receiver:
-    """Create a webhook of the caller's, with a secret that its response shows once."""
-    if len(list_webhooks(session, caller)) >= MOST_WEBHOOKS:
+@router.command(
+    "/webhooks",
+    Form(
+        CONSOLE + "/webhooks",
+        "Webhook {0.id} is made. This secret signs its posts:",
+        page=CONSOLE,
+        once="secret",
+        read=_wanted,
+    ),
+    role="submitter",
+    status=201,
+)
+def create_webhook(
+    session: Session, services: Services, caller: Caller, body: WebhookCreate
+) -> WebhookCreated:
+    """Create a webhook. The secret that signs its messages is only in this response."""
+    if len(_list_own(session, caller, "webhook")) >= MOST_WEBHOOKS:
         raise ConflictError(f"You have {MOST_WEBHOOKS} webhooks; delete one first.")
-    check_url(wanted.url, private_allowed=services.settings.webhook_private_addresses)
-    own = {"channel": "webhook", "address": wanted.url, "confirmed_at": utc_now()}
-    hook = _make(session, services, caller, wanted, secret=new_secret(), **own)
+    check_url(body.url, private_allowed=services.settings.webhook_private_addresses)
+    own = {"channel": "webhook", "address": body.url, "confirmed_at": utc_now()}
+    hook = _make(session, services, caller, body, secret=new_secret(), **own)
     _record(session, caller, "webhook.create", hook)
-    return hook
+    return WebhookCreated.of(webhook_view(hook), secret=hook.secret)
 
 
 def _record(session: Session, caller: Caller, action: str, hook: Receiver) -> None:
@@ -174,36 +184,83 @@ def _record(session: Session, caller: Caller, action: str, hook: Receiver) -> No
     record(session, caller, action, subject, reason=None, before=before, after=after)
 
 
-def replace_secret(hook: Receiver) -> str:
-    """Generate a new secret, which signs from now on."""
+@router.command(
+    "/webhooks/{webhook_id}/secret",
+    Form(
+        ONE + "/secret",
+        "The new secret, which signs all posts from now on:",
+        page=ONE,
+        once="secret",
+    ),
+    role="submitter",
+)
+def replace_secret(session: Session, caller: Caller, webhook_id: WebhookId) -> WebhookCreated:
+    """Replace the secret of a webhook. From now on only the new one signs."""
+    hook = find_webhook(session, caller, webhook_id)
     hook.secret = new_secret()
-    return hook.secret
+    return WebhookCreated.of(webhook_view(hook), secret=hook.secret)
 
 
-def switch_on(hook: Receiver) -> None:
-    """Enable a disabled webhook."""
+@router.command(
+    "/webhooks/{webhook_id}/enable",
+    Form(ONE + "/enable", "The webhook is enabled.", page=ONE),
+    role="submitter",
+)
+def enable_webhook(session: Session, caller: Caller, webhook_id: WebhookId) -> WebhookView:
+    """Enable a webhook that was disabled."""
+    hook = find_webhook(session, caller, webhook_id)
     hook.disabled_at = hook.disabled_because = hook.failing_since = None
+    return webhook_view(hook)
 
 
-def delete_webhook(session: Session, caller: Caller, hook: Receiver) -> None:
-    """Delete a webhook with its messages; a try under way is finished."""
+@router.command(
+    "/webhooks/{webhook_id}",
+    Form(ONE + "/delete", "Webhook {webhook_id} is deleted.", page=ONE, to=CONSOLE),
+    role="submitter",
+    method="DELETE",
+    status=204,
+)
+def delete_webhook(session: Session, caller: Caller, webhook_id: WebhookId) -> None:
+    """Delete a webhook and the log of its deliveries."""
+    hook = find_webhook(session, caller, webhook_id)
     session.execute(delete(Message).where(Message.receiver_id == hook.id))
     session.delete(hook)
     _record(session, caller, "webhook.delete", hook)
 
 
-def ping(session: Session, hook: Receiver) -> Message:
-    """Send a test message. Raises ConflictError while one is queued, or if it is disabled."""
+@router.command(
+    "/webhooks/{webhook_id}/test",
+    Form(ONE + "/test", "A test is queued; reload this page to see its outcome.", page=ONE),
+    role="submitter",
+    status=202,
+)
+def send_test(session: Session, caller: Caller, webhook_id: WebhookId) -> DeliveryView:
+    """Send a message of type webhook.test; the log of deliveries shows its outcome."""
+    hook = find_webhook(session, caller, webhook_id)
     _require_on(hook)
     waiting = (Message.state == "waiting", Message.kind == TEST)
     if session.scalar(select(Message.id).where(Message.receiver_id == hook.id, *waiting)):
         raise ConflictError("A test of this webhook is already queued; wait for it.")
     content = {"webhook": {"id": hook.id}, "links": {"api": f"{API}/webhooks/{hook.id}"}}
-    return queue(session, TEST, content, [hook])[0]
+    return delivery_view(queue(session, TEST, content, [hook])[0])
 
 
-def resend(session: Session, hook: Receiver, message: Message) -> Message:
-    """Retry an ended message from the start, with the same id, whatever its outcome."""
+@router.command(
+    "/webhooks/{webhook_id}/deliveries/{delivery_id}/resend",
+    Form(
+        ONE + "/deliveries/{delivery_id}/resend",
+        "Delivery {delivery_id} is queued again, with the same id.",
+        page=ONE,
+    ),
+    role="submitter",
+    status=202,
+)
+def resend_delivery(
+    session: Session, caller: Caller, webhook_id: WebhookId, delivery_id: DeliveryId
+) -> DeliveryView:
+    """Send a message again, with the same id."""
+    hook = find_webhook(session, caller, webhook_id)
+    message = find_delivery(session, hook, delivery_id)
     _require_on(hook)
     if message.state == "waiting":
         raise ConflictError(
@@ -213,7 +270,7 @@ def resend(session: Session, hook: Receiver, message: Message) -> Message:
     message.state, message.ended_at = "waiting", None
     message.failures, message.due_at = 0, utc_now()
     wake_after_commit(session, NoticeWakeup)
-    return message
+    return delivery_view(message)
 
 
 def _require_on(hook: Receiver) -> None:
@@ -223,7 +280,18 @@ def _require_on(hook: Receiver) -> None:
         )
 
 
-def subscribe(session: Session, services: Services, caller: Caller, wanted: MailCreate) -> Receiver:
+def _subscribed_words(made: Receiver, body: MailCreate) -> str:
+    if made.confirmed_at is None:
+        return f"A mail was sent to {made.address}; open its link to receive notices."
+    return f"Notices go to {made.address}."
+
+
+@router.command(
+    None,
+    Form(CONSOLE + "/mails", _subscribed_words, page=CONSOLE, read=_wanted),
+    role="submitter",
+)
+def subscribe(session: Session, services: Services, caller: Caller, body: MailCreate) -> Receiver:
     """Create a mail subscription. Unless confirmed before, its address gets a mail to confirm it.
 
     Raises ConflictError if this server sends no mail, or for too many addresses or mails.
@@ -232,20 +300,34 @@ def subscribe(session: Session, services: Services, caller: Caller, wanted: Mail
         raise ConflictError("This server sends no mail; use a webhook for the same events.")
     if len(list_mails(session, caller)) >= MOST_ADDRESSES:
         raise ConflictError(f"You have {MOST_ADDRESSES} mail subscriptions; end one first.")
-    same = (Receiver.user_id == caller.user_id, Receiver.address == wanted.address)
+    same = (Receiver.user_id == caller.user_id, Receiver.address == body.address)
     was_confirmed = select(Receiver.id).where(*same, Receiver.channel == "mail", is_active())
     own = {
         "channel": "mail",
-        "address": wanted.address,
-        "mailbox": mailbox_of(wanted.address),
+        "address": body.address,
+        "mailbox": mailbox_of(body.address),
         "secret": secrets.token_hex(32),
         "confirmed_at": utc_now() if session.scalar(was_confirmed.limit(1)) else None,
     }
-    made = _make(session, services, caller, wanted, **own)
+    made = _make(session, services, caller, body, **own)
     if made.confirmed_at is None:
         _require_few_confirmations(session, made)
         queue(session, CONFIRM, {}, [made])
     return made
+
+
+@router.command(
+    None,
+    Form(
+        CONSOLE + "/mails/{mail_id}/end", "{0.address} gets no more of these notices.", page=CONSOLE
+    ),
+    role="submitter",
+)
+def end_mail(session: Session, caller: Caller, mail_id: WebhookId) -> Receiver:
+    """Write no more to an address."""
+    found = find_mail(session, caller, mail_id)
+    give_up(session, found, None)
+    return found
 
 
 def mailbox_of(address: str) -> str:

@@ -24,7 +24,7 @@ LATEST = 50
 CursorDep = Annotated[str | None, Query(pattern=CURSOR_PATTERN)]
 
 
-@page(me.CONSOLE, "account.html", role="submitter")
+@page(me.CONSOLE, "account.html", role="user")
 def account_page(
     session: Session, console: Console, caller: Caller, before: CursorDep = None
 ) -> Context:

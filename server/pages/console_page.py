@@ -25,10 +25,10 @@ from server.people.sessions import (
     take_notice,
 )
 from server.people.signed_in import (
-    AccountDep,
     AdminConsoleDep,
     ConsoleDep,
     SignedInDep,
+    SubmitterConsoleDep,
     viewer_for,
 )
 from web.render import render
@@ -198,11 +198,13 @@ def _of_admins(services: ServicesDep, signed_in: AdminConsoleDep, request: Reque
     return Console(services, signed_in, request)
 
 
-def _of_owners(services: ServicesDep, signed_in: AccountDep, request: Request) -> Console:
+def _of_submitters(
+    services: ServicesDep, signed_in: SubmitterConsoleDep, request: Request
+) -> Console:
     return Console(services, signed_in, request)
 
 
 AnyoneDep = Annotated[Console, Depends(_of_anyone)]
 OrganiserDep = Annotated[Console, Depends(_of_organisers)]
 AdminDep = Annotated[Console, Depends(_of_admins)]
-OwnerDep = Annotated[Console, Depends(_of_owners)]
+SubmitterDep = Annotated[Console, Depends(_of_submitters)]

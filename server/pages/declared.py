@@ -14,7 +14,7 @@ from server.pages.console_page import (
     AnyoneDep,
     Console,
     OrganiserDep,
-    OwnerDep,
+    SubmitterDep,
     read_form,
     renamed,
 )
@@ -24,7 +24,7 @@ from server.people.signed_in import FormDep
 
 CONSOLES: dict[Role, Any] = {
     "user": AnyoneDep,
-    "submitter": OwnerDep,
+    "submitter": SubmitterDep,
     "organiser": OrganiserDep,
     "admin": AdminDep,
 }

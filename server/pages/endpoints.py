@@ -64,7 +64,6 @@ PAGES = (
     openid,
     submit,
     console_overview,
-    console_notices,
     join,
     mail_links,
     console_verify,
@@ -84,7 +83,7 @@ PAGES = (
     static_files,
 )
 # Their pages and forms are declared, so their order in this list says nothing.
-DECLARED = (console_account, console_people)
+DECLARED = (console_account, console_notices, console_people)
 # Each is given to the application itself: when a router of routers is included, FastAPI analyses
 # every route of theirs to see whether its path is empty.
 ROUTERS = (*(page.router for page in PAGES), declared.routes())

@@ -12,8 +12,7 @@ from finishline.rules.trainings.package import MOST_FILES
 from server.base.errors import ContentError, ServerError, problem_of
 from server.base.forms import with_form
 from server.pages.chosen_files import EXPECTED, chosen_form
-from server.pages.console_notices import SubmitterDep
-from server.pages.console_page import Console
+from server.pages.console_page import Console, SubmitterDep
 from server.people.sessions import require_same_origin
 from server.people.signed_in import FormDep
 from server.submissions.accept import accept

@@ -18,7 +18,7 @@ from server.people.accounts import (
     find_session_holder,
     note_use,
 )
-from server.people.dependencies import READING, Caller, caller_of, require_one_of
+from server.people.dependencies import Caller, caller_of, require_one_of
 from server.people.sessions import (
     SignedIn,
     ends_at,
@@ -88,16 +88,15 @@ def get_admin(signed_in: SignedInDep) -> SignedIn:
     return signed_in
 
 
-def get_token_owner(request: Request, signed_in: SignedInDep) -> SignedIn:
-    """Require a signed-in user; for a change one whose token is not a worker's."""
-    if request.method not in READING:
-        require_one_of(signed_in.caller, SUBMITTERS)
+def get_submitter(signed_in: SignedInDep) -> SignedIn:
+    """Require a signed-in user whose token is not a worker's."""
+    require_one_of(signed_in.caller, SUBMITTERS)
     return signed_in
 
 
 ConsoleDep = Annotated[SignedIn, Depends(get_organiser)]
 AdminConsoleDep = Annotated[SignedIn, Depends(get_admin)]
-AccountDep = Annotated[SignedIn, Depends(get_token_owner)]
+SubmitterConsoleDep = Annotated[SignedIn, Depends(get_submitter)]
 
 
 async def read_fields(request: Request) -> Fields:
