@@ -1,5 +1,6 @@
 """Database engine, one a process, and its transactions: opened and committed at the edge only."""
 
+import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -30,7 +31,6 @@ from sqlalchemy.orm import DeclarativeBase, Mapper, Session, object_mapper
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from server.base.viewer import ANYBODY, VIEWER, Viewer
-from server.base.write_turns import WriteTurns, serve_alone
 
 # Of a database that is away, or that has no connection free.
 OUTAGES = (DBAPIError, PoolTimeoutError)
@@ -117,8 +117,8 @@ def to_json(value: Any) -> str:
 class Database:
     """The engine, and sessions that read or write.
 
-    SQLite takes one writer at a time: they take turns (server.write_turns), so that none of them
-    waits in the database's own busy loop, and a write transaction starts as one.
+    SQLite takes one writer at a time. The threads of this process wait for one lock. A command
+    beside the server waits in SQLite's own busy loop.
     """
 
     def __init__(self, url: str, *, lock_seconds: float | None = None) -> None:
@@ -129,7 +129,7 @@ class Database:
         self.url = make_url(url)
         self._lock_seconds = lock_seconds
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
-        self._take_turn = WriteTurns(self._file()).take if self.is_sqlite else nullcontext
+        self._turn = Lock() if self.is_sqlite else nullcontext()
         if self.is_sqlite and self.url.database and not self.url.database.startswith("file:"):
             Path(self.url.database).parent.mkdir(parents=True, exist_ok=True)
         # Whether PostgreSQL has refused a write for want of room, until somebody finds room again.
@@ -224,7 +224,7 @@ class Database:
 
         It decides by one conditional statement, and changes no other row that `write` decides by.
         """
-        with self._take_turn(), self._session({}) as session:
+        with self._turn, self._session({}) as session:
             session.connection(execution_options={"finishline_write": True})
             yield session
             for call in session.info.pop(BEFORE_COMMIT, ()):
@@ -262,7 +262,7 @@ class Database:
         """Become the only server process of a SQLite file. Raises RuntimeError beside another."""
         path = self._file()
         if path is not None and self._served is None:
-            self._served = serve_alone(path)
+            self._served = _serve_alone(path)
 
     def close(self) -> None:
         """Close every pooled connection."""
@@ -270,6 +270,23 @@ class Database:
         if self._served is not None:
             os.close(self._served)
             self._served = None
+
+
+def _serve_alone(path: str) -> int:
+    """Hold a file of SQLite for this server until the descriptor is closed, or the process ends.
+
+    Raises RuntimeError if another server process holds it.
+    """
+    file = os.open(f"{path}-server", os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(file)
+        raise RuntimeError(
+            f"another server process has {path}, and SQLite has one. Hint: stop that one, or use "
+            "PostgreSQL for several processes."
+        ) from None
+    return file
 
 
 def _untie(session: Session) -> None:

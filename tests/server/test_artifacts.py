@@ -1,7 +1,6 @@
 """Storage that outlasts a loss of power, a full disk, an absent database and writers at once."""
 
 import errno
-import fcntl
 import hashlib
 import io
 import os
@@ -18,15 +17,12 @@ from sqlalchemy import text
 from sqlalchemy.exc import InternalError, OperationalError, ProgrammingError
 
 import server.app
-import server.base.write_turns
 from server.app import create_app
 from server.base.artifacts import HELD_BYTES, ArtifactStore
 from server.base.database import Database
-from server.base.write_turns import NEXT, TURN
 from server.operations.copies import copy_logs
 from server.people.accounts import create_token
 from tests.server.conftest import list_stored_files
-from tests.support.processes import wait_for
 
 
 @pytest.fixture
@@ -414,23 +410,6 @@ def write(database, number=0):
         session.execute(text("INSERT INTO written VALUES (:number)"), {"number": number})
 
 
-def test_whoever_has_written_lets_those_who_wait_write_first(path, monkeypatch):
-    # Two databases of one file share nothing but the file, as two processes do.
-    monkeypatch.setattr(server.base.write_turns, "PATIENCE_SECONDS", 60.0)
-    database, other = Database(f"sqlite:///{path}"), Database(f"sqlite:///{path}")
-    for number in range(5):
-        with database.write():
-            waiting = threading.Thread(target=write, args=(other,))
-            waiting.start()
-            wait_for(lambda: is_locked(f"{path}{NEXT}"), seconds=60.0, what="its wait", pause=0.001)
-        with database.write() as session:
-            written = session.scalar(text("SELECT count(*) FROM written"))
-        waiting.join()
-        assert written == number + 1
-    database.close()
-    other.close()
-
-
 def test_nothing_that_two_processes_write_on_and_on_is_lost(path):
     def write_on():
         database = Database(f"sqlite:///{path}")
@@ -449,43 +428,16 @@ def test_nothing_that_two_processes_write_on_and_on_is_lost(path):
     database.close()
 
 
-@pytest.mark.parametrize("lock", ["held", "a folder"])
-def test_who_waits_too_long_or_finds_no_file_to_lock_goes_without(path, monkeypatch, lock):
-    monkeypatch.setattr(server.base.write_turns, "PATIENCE_SECONDS", 0.01)
-    database, turn = Database(f"sqlite:///{path}"), Path(f"{path}{TURN}")
-    if lock == "a folder":  # No file can be opened under this name.
-        turn.unlink()
-        turn.mkdir()
-        write(database)
-    else:
-        with turn.open("rb") as held:
-            fcntl.flock(held, fcntl.LOCK_EX)
-            write(database)
-
-    assert count(database) == 1
-    database.close()
-
-
 def test_a_turn_ends_with_a_write_that_fails(path):
     database, other = Database(f"sqlite:///{path}"), Database(f"sqlite:///{path}")
     with pytest.raises(ZeroDivisionError), database.write():
         raise ZeroDivisionError
-    with Path(f"{path}{TURN}").open("rb") as held:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    write(database)
     write(other)
 
-    assert count(other) == 1
+    assert count(other) == 2
     database.close()
     other.close()
-
-
-def is_locked(path):
-    with Path(path).open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
 
 
 def count(database):
