@@ -2,81 +2,75 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
-from fastapi.responses import HTMLResponse
+from fastapi import Query
 from sqlalchemy.orm import Session
 
 from server.base.models import Calibration
-from server.base.services import Services, ServicesDep
+from server.base.services import Services
 from server.benchmarks import calibrations as queries
 from server.benchmarks.convergence import convergence_view
 from server.benchmarks.queries import definition, find_benchmark
 from server.benchmarks.views import benchmark_view
+from server.pages.declared import Context, plain, public_page
 from server.verifications import calibration_endpoints as views
 from server.verifications.calibrations import CalibrationSummary
 from web.chart_parts import Figure
-from web.render import render
 from web.replay_chart import calibration_figure
 
-router = APIRouter(include_in_schema=False)
 LATEST = 100
 FILE = "file"
 BenchmarkQuery = Annotated[str | None, Query(max_length=100)]
 WithQuery = Annotated[str | None, Query(alias="with", max_length=20)]
 
 
-@router.get("/calibrations", response_class=HTMLResponse)
-def calibrations_page(services: ServicesDep, benchmark: BenchmarkQuery = None) -> str:
+@public_page("/calibrations", "calibrations.html", to_all=True)
+def calibrations_page(
+    session: Session, services: Services, benchmark: BenchmarkQuery = None
+) -> Context:
     """Every calibration, benchmark by benchmark, the newest first."""
-    chosen = find_benchmark(services.benchmarks, benchmark) if benchmark else None
-    with services.database.read() as session:
-        summaries = _summaries(session, benchmark or None, services.benchmarks)
-        judging = queries.judging_ids(session)
-    names = list(dict.fromkeys(each.benchmark for each in summaries))
-    return render(
-        "calibrations.html",
-        boards=[
+    offered = services.benchmarks
+    chosen = find_benchmark(offered, benchmark) if benchmark else None
+    summaries = _summaries(session, benchmark or None, offered)
+    judging = queries.judging_ids(session)
+    return {
+        "boards": [
             {
                 "id": name,
-                "title": services.benchmarks[name].title if name in services.benchmarks else name,
+                "title": offered[name].title if name in offered else name,
                 "calibrations": [
-                    each.model_dump(mode="json") | {"judges": each.id in judging}
+                    plain(each) | {"judges": each.id in judging}
                     for each in summaries
                     if each.benchmark == name
                 ],
             }
-            for name in names
+            for name in dict.fromkeys(each.benchmark for each in summaries)
         ],
-        chosen={"id": chosen.benchmark_id, "title": chosen.title} if chosen is not None else None,
-    )
+        "chosen": chosen and {"id": chosen.benchmark_id, "title": chosen.title},
+    }
 
 
-@router.get("/calibrations/{calibration_id}", response_class=HTMLResponse)
-def calibration_page(calibration_id: str, services: ServicesDep, other: WithQuery = None) -> str:
+@public_page("/calibrations/{calibration_id}", "calibration.html", to_all=True)
+def calibration_page(
+    session: Session, services: Services, calibration_id: str, other: WithQuery = None
+) -> Context:
     """A calibration: its progress, its measurements, and its effect if adopted.
 
     It is compared with the calibration that `other` names, by default with the adopted one of its
     precision, then of the reference's own, and without any with the runs of the benchmark's file.
     """
-    with services.database.read() as session:
-        calibration = queries.find_calibration(session, calibration_id)
-        sha256 = calibration.benchmark_sha256
-        judging = queries.adopted_calibration(session, sha256, calibration.precision)
-        second = _second(session, calibration, judging, other)
-        benchmark = definition(session, calibration.benchmark_sha256)
-        own = _summaries(session, calibration.benchmark_id, services.benchmarks)
-        shown = views.calibration_view(session, calibration, services.benchmarks)
-        comparison = views.comparison_view(session, calibration, second)
-        bands = _bands(session, services, calibration)
-    return render(
-        "calibration.html",
-        calibration=shown.model_dump(mode="json"),
-        comparison=comparison.model_dump(mode="json"),
-        bands=bands,
-        benchmark=benchmark_view(benchmark).model_dump(mode="json"),
-        judging=judging.id if judging is not None else None,
-        others=[each.model_dump(mode="json") for each in own if each.id != calibration_id],
-    )
+    calibration = queries.find_calibration(session, calibration_id)
+    sha256 = calibration.benchmark_sha256
+    judging = queries.adopted_calibration(session, sha256, calibration.precision)
+    second = _second(session, calibration, judging, other)
+    own = _summaries(session, calibration.benchmark_id, services.benchmarks)
+    return {
+        "calibration": views.calibration_view(session, calibration, services.benchmarks),
+        "comparison": views.comparison_view(session, calibration, second),
+        "bands": _bands(session, services, calibration),
+        "benchmark": benchmark_view(definition(session, sha256)),
+        "judging": judging and judging.id,
+        "others": [each for each in own if each.id != calibration_id],
+    }
 
 
 def _bands(session: Session, services: Services, calibration: Calibration) -> Figure:
@@ -109,15 +103,11 @@ def _second(
     return None if is_own else queries.adopted_calibration(session, calibration.benchmark_sha256)
 
 
-@router.get("/benchmarks/{benchmark_id}/convergence", response_class=HTMLResponse)
-def convergence_page(benchmark_id: str, services: ServicesDep) -> str:
+@public_page("/benchmarks/{benchmark_id}/convergence", "convergence.html", to_all=True)
+def convergence_page(session: Session, services: Services, benchmark_id: str) -> Context:
     """The reference's convergence, and the submissions on it."""
     benchmark = find_benchmark(services.benchmarks, benchmark_id)
-    with services.database.read() as session:
-        convergence = convergence_view(session, benchmark)
-    shown = benchmark_view(benchmark)
-    return render(
-        "convergence.html",
-        benchmark=shown.model_dump(mode="json"),
-        convergence=convergence.model_dump(mode="json"),
-    )
+    return {
+        "benchmark": benchmark_view(benchmark),
+        "convergence": convergence_view(session, benchmark),
+    }

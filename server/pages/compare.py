@@ -3,20 +3,21 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import islice
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Response
-from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi import Query, Response
+from fastapi.responses import RedirectResponse
 from sqlalchemy.orm import Session
 
 from finishline.rules.ranking import is_entry
 from finishline.rules.statistics.aggregate import coefficient_of_variation_percent
 from server.base.models import Submission, Verification
-from server.base.services import Services, ServicesDep
+from server.base.services import Services
 from server.base.standing import find_verification
 from server.benchmarks.queries import count_submissions
 from server.boards.service import FEWEST, MOST, compare_submissions, query_of
 from server.pages.board_times import times_of
+from server.pages.declared import Context, public_page
 from server.pages.queries import (
     measured_beside,
     ranking_curves,
@@ -25,14 +26,11 @@ from server.pages.queries import (
     title_of,
 )
 from server.pages.standings import places_of
-from server.people.signed_in import ViewerDep
 from server.verifications.reruns import compare_verifications
 from server.verifications.views import view
 from web.compare import compare_link
 from web.formats import SECONDS
-from web.render import render
 
-Context = dict[str, Any]
 MOST_OFFERED = 300
 MOST_BOARDS = 8
 MOST_READ = 20  # Ids beyond these are not looked up: they are too many anyway.
@@ -177,7 +175,6 @@ def _of_measured(context: Context, runs: Sequence[Context]) -> Context:
     return {"result": shown["result"] | result}
 
 
-router = APIRouter(include_in_schema=False)
 IdsDep = Annotated[list[str] | None, Query(max_length=100)]
 RowsDep = Annotated[Literal["all", "different"], Query()]
 
@@ -190,40 +187,32 @@ def boards_to_compare(session: Session, services: Services) -> list[tuple[str, s
     return [(name, services.benchmarks[name].title, count) for name, count in most]
 
 
-@router.get("/compare", response_class=HTMLResponse)
+@public_page("/compare", "compare.html")
 def compare_page(
-    services: ServicesDep, viewer: ViewerDep, ids: IdsDep = None, rows: RowsDep = "all"
-) -> Response:
+    session: Session, services: Services, ids: IdsDep = None, rows: RowsDep = "all"
+) -> Context | Response:
     """A comparison, or the form with its problem. Repeated `ids` redirect to one joined address."""
     wanted = read_ids(ids or ())
     more = {"rows": rows} if rows != "all" else {}
     if wanted and ids != [",".join(wanted)]:
         return RedirectResponse(compare_link(wanted, **more), status_code=303)
-    with services.database.read(viewer) as session:
-        status, context = comparison_context(session, services, wanted)
-        context |= board_beside(session, services, wanted)
-        context["boards"] = [] if wanted else boards_to_compare(session, services)
-    return HTMLResponse(render("compare.html", **context, rows=rows), status_code=status)
+    status, context = comparison_context(session, services, wanted)
+    context |= board_beside(session, services, wanted)
+    boards = [] if wanted else boards_to_compare(session, services)
+    return context | {"status": status, "boards": boards, "rows": rows}
 
 
-@router.get("/verifications/compare", response_class=HTMLResponse)
+@public_page("/verifications/compare", "verification_comparison.html")
 def verification_comparison_page(
-    first: str, second: str, services: ServicesDep, viewer: ViewerDep
-) -> str:
+    session: Session, services: Services, first: str, second: str
+) -> Context:
     """Two verdicts with their replays, systems and statistically significant differences."""
     alive = services.settings.worker_alive_seconds
-    with services.database.read(viewer) as session:
-        comparison = compare_verifications(session, first, second)
-        context = submission_context(session, services, comparison.submission_id)
-        sides = [
-            view(session, find_verification(session, each), alive_seconds=alive, with_report=False)
-            for each in (first, second)
-        ]
-    return render(
-        "verification_comparison.html",
-        comparison=comparison.model_dump(mode="json"),
-        submission=context["submission"],
-        benchmark=context["benchmark"],
-        time=context["time"],
-        sides=[side.model_dump(mode="json") for side in sides],
-    )
+    comparison = compare_verifications(session, first, second)
+    context = submission_context(session, services, comparison.submission_id)
+    sides = [
+        view(session, find_verification(session, each), alive_seconds=alive, with_report=False)
+        for each in (first, second)
+    ]
+    own = {name: context[name] for name in ("submission", "benchmark", "time")}
+    return own | {"comparison": comparison, "sides": sides}

@@ -1,14 +1,17 @@
-"""Pages of the console declared once, with the forms of the changes that are made on them."""
+"""Pages declared once, and the forms of the changes that are made on those of the console."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from inspect import signature
-from typing import Any, TypeVar
+from inspect import Parameter, signature
+from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 from fastapi.responses import HTMLResponse, Response
+from pydantic import BaseModel
 
 from server.base.errors import ServerError
+from server.base.services import Services, ServicesDep
+from server.base.viewer import ANYBODY, Viewer
 from server.pages.console_page import (
     AdminDep,
     AnyoneDep,
@@ -18,9 +21,10 @@ from server.pages.console_page import (
     read_form,
     renamed,
 )
-from server.people.declared import CHANGES, Change, Role, by_name, endpoint, requested
+from server.people.declared import CHANGES, Change, Role, by_name, call, endpoint, requested
 from server.people.sessions import Notice
-from server.people.signed_in import FormDep
+from server.people.signed_in import FormDep, ViewerDep
+from web.render import render
 
 CONSOLES: dict[Role, Any] = {
     "user": AnyoneDep,
@@ -28,17 +32,29 @@ CONSOLES: dict[Role, Any] = {
     "organiser": OrganiserDep,
     "admin": AdminDep,
 }
+# What a page shows. A response of its own is sent as it is.
 Context = dict[str, Any]
-Declared = TypeVar("Declared", bound=Callable[..., Context])
+Declared = TypeVar("Declared", bound=Callable[..., Context | Response])
+
+
+def plain(value: Any) -> Any:
+    """A value for a template: models become dictionaries, wherever they are in lists of it."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if isinstance(value, list):
+        return [plain(each) for each in value]
+    if isinstance(value, dict):
+        return {name: plain(each) for name, each in value.items()}
+    return value
 
 
 @dataclass(frozen=True)
 class Page:
-    """A page: its template, and the function of a session that returns what it shows."""
+    """A page of the console: its template, and the function that returns what it shows."""
 
     template: str
     role: Role
-    find: Callable[..., Context]
+    find: Callable[..., Any]
 
     def show(self, console: Console, given: Context, **shown: Any) -> HTMLResponse:
         """Render it. Of `given` it takes its own arguments; the others have their defaults."""
@@ -50,6 +66,14 @@ class Page:
 
 
 PAGES: dict[str, Page] = {}
+PUBLIC: dict[str, Any] = {}
+
+
+async def _anybody() -> Viewer:
+    return ANYBODY
+
+
+AnybodyDep = Annotated[Viewer, Depends(_anybody)]
 
 
 def page(address: str, template: str, *, role: Role) -> Callable[[Declared], Declared]:
@@ -65,6 +89,37 @@ def page(address: str, template: str, *, role: Role) -> Callable[[Declared], Dec
     return declare
 
 
+def public_page(
+    address: str, template: str, *, to_all: bool = False
+) -> Callable[[Declared], Declared]:
+    """Declare a page that anybody may open: a function of a session and the page's query.
+
+    It shows a viewer what they may see, or with `to_all` to everybody the same.
+    """
+
+    def declare(find: Declared) -> Declared:
+        PUBLIC[address] = _open(
+            template, find, by_name("_viewer", AnybodyDep if to_all else ViewerDep)
+        )
+        return find
+
+    return declare
+
+
+def _open(template: str, find: Callable[..., Any], viewer: Parameter) -> Any:
+    def look(_services: Services, _viewer: Viewer, **given: Any) -> Response:
+        with _services.database.read(_viewer) as session:
+            found = call(find, given, session=session, services=_services, viewer=_viewer)
+        if isinstance(found, Response):
+            return found
+        status = found.pop("status", 200)
+        return HTMLResponse(render(template, **plain(found)), status_code=status)
+
+    return endpoint(
+        look, [by_name("_services", ServicesDep), viewer, *requested(find)], Response, find
+    )
+
+
 def choices(names: Sequence[str], *, none: bool = False) -> list[tuple[str, str]]:
     """Names as a form's choices, after an empty one if there may be none."""
     return [*([("", "none")] if none else []), *((name, name) for name in names)]
@@ -73,8 +128,9 @@ def choices(names: Sequence[str], *, none: bool = False) -> list[tuple[str, str]
 def routes() -> APIRouter:
     """The routes of every declared page, and of every form of a change."""
     router = APIRouter(include_in_schema=False)
-    for address, shown in sorted(PAGES.items()):  # "{" comes after letters: "/new" before "/{id}".
-        router.add_api_route(address, _get(shown), response_class=HTMLResponse)
+    every = PUBLIC | {address: _get(shown) for address, shown in PAGES.items()}
+    for address, look in sorted(every.items()):  # "{" comes after letters: "/new" before "/{id}".
+        router.add_api_route(address, look, response_class=HTMLResponse)
     for change in sorted(CHANGES, key=lambda change: change.form.address):
         router.add_api_route(change.form.address, _post(change), methods=["POST"])
     return router

@@ -9,12 +9,14 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
 from fastapi.staticfiles import StaticFiles
+from sqlalchemy.orm import Session
 
 from server.base.errors import NotFoundError
 from server.base.services import ServicesDep
 from server.benchmarks.prices import list_prices
 from server.benchmarks.views import PriceQuery
 from server.pages.console_page import read_query
+from server.pages.declared import Context, public_page
 from server.pages.static_files import asset_answer
 from web.documents import INDEX, Document, Documents, read_documents
 from web.render import render
@@ -105,16 +107,13 @@ def _view(document: Document) -> dict[str, Any]:
     }
 
 
-@router.get("/prices", response_class=HTMLResponse)
-def prices_page(request: Request, services: ServicesDep) -> str:
+@public_page("/prices", "prices.html", to_all=True)
+def prices_page(session: Session, request: Request) -> Context:
     """Price book: prices of instances with their dates and sources."""
     query = read_query(PriceQuery, request)
     filters = query.model_dump(mode="json", exclude_none=True)
-    with services.database.read() as session:
-        prices = list_prices(session, query)
-    return render(
-        "prices.html",
-        prices=[price.model_dump(mode="json") for price in prices],
-        filters=filters,
-        query=f"?{urlencode(filters)}" if filters else "",
-    )
+    return {
+        "prices": list_prices(session, query),
+        "filters": filters,
+        "query": f"?{urlencode(filters)}" if filters else "",
+    }

@@ -44,21 +44,11 @@ from server.pages import (
 )
 
 PAGES = (
-    home,
     boards,
-    # Before the charts of boards, whose addresses take any name.
-    calibrations,
     board_charts,
-    ideas,
-    lists,
     submissions,
-    runs,
-    compare,
-    packages,
-    rounds,
     verifications,
     proofs,
-    workers,
     feeds,
     console_sign_in,
     openid,
@@ -78,12 +68,14 @@ PAGES = (
     console_workers,
     console_audit,
     docs,
-    install,
     well_known,
     static_files,
 )
 # Their pages and forms are declared, so their order in this list says nothing.
-DECLARED = (console_account, console_notices, console_people)
+DECLARED = (
+    calibrations, compare, console_account, console_notices, console_people, home, ideas, install,
+    lists, packages, rounds, runs, workers,
+)  # fmt: skip
 # Each is given to the application itself: when a router of routers is included, FastAPI analyses
 # every route of theirs to see whether its path is empty.
-ROUTERS = (*(page.router for page in PAGES), declared.routes())
+ROUTERS = (declared.routes(), *(page.router for page in PAGES))

@@ -4,27 +4,25 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
-from fastapi.responses import HTMLResponse
+from fastapi import Query
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking import Evidence, Round
 from server.base.board_versions import cached_for_board
-from server.base.services import Services, ServicesDep
+from server.base.services import Services
 from server.base.standing import find_verification
 from server.benchmarks.queries import NO_SUBMISSIONS, Counts, count_submissions
 from server.boards.service import Standing, read_race, standing_by_benchmark
 from server.pages.board_times import times_fitting
+from server.pages.declared import Context, public_page
 from server.pages.entries import untimed_runs
 from server.pages.round_views import round_views
 from server.verifications.queries import LiveLine, VerdictLine, latest_verdicts, live_verifications
 from server.verifications.views import view
 from web.formats import SECONDS, TimeFormat
 from web.race import Picture, verification_picture
-from web.render import render
 
-router = APIRouter(include_in_schema=False)
 LATEST = 6
 RACES = ("replay", "entry")
 EVIDENCE_OF_ROUND: dict[Round | None, tuple[Evidence, ...]] = {
@@ -35,27 +33,25 @@ EVIDENCE_OF_ROUND: dict[Round | None, tuple[Evidence, ...]] = {
 RoundQuery = Annotated[str | None, Query(max_length=40)]
 
 
-@router.get("/", response_class=HTMLResponse)
-def home(services: ServicesDep, round: RoundQuery = None) -> str:  # noqa: A002  the field's word
+@public_page("/", "home.html", to_all=True)
+def home(session: Session, services: Services, round: RoundQuery = None) -> Context:  # noqa: A002  the field's word
     """The race under way or the last one, counts, records by round, and the latest verdicts."""
-    with services.database.read() as session:
-        counts = count_submissions(session, services.benchmarks)
-        live, live_count = live_verifications(session, limit=LATEST)
-        verdicts = latest_verdicts(session, limit=LATEST)
-        running = [one for one in live if one.run is not None]
-        rows = _rows(session, services, counts)
-        times = {row["id"]: row["time"] for row in rows if row["round"] != "archive"}
-        return render(
-            "home.html",
-            benchmarks=rows,
-            units={name: one.target.unit for name, one in services.benchmarks.items()},
-            round=round,
-            counts=_totals(counts.values()),
-            race=_race(session, times, [*running, *verdicts]),
-            live=[line.model_dump(mode="json") for line in live],
-            live_count=live_count,
-            verdicts=[line.model_dump(mode="json") for line in verdicts],
-        )
+    counts = count_submissions(session, services.benchmarks)
+    live, live_count = live_verifications(session, limit=LATEST)
+    verdicts = latest_verdicts(session, limit=LATEST)
+    running = [one for one in live if one.run is not None]
+    rows = _rows(session, services, counts)
+    times = {row["id"]: row["time"] for row in rows if row["round"] != "archive"}
+    return {
+        "benchmarks": rows,
+        "units": {name: one.target.unit for name, one in services.benchmarks.items()},
+        "round": round,
+        "counts": _totals(counts.values()),
+        "race": _race(session, times, [*running, *verdicts]),
+        "live": live,
+        "live_count": live_count,
+        "verdicts": verdicts,
+    }
 
 
 def _rows(session: Session, services: Services, counts: dict[str, Counts]) -> list[dict[str, Any]]:
@@ -105,7 +101,7 @@ def _race(
     """The first verification that has evaluations to draw; None where no training was replayed."""
     for line in lines:
         if line.kind in RACES and (picture := _picture(session, times, line)) is not None:
-            return {"line": line.model_dump(mode="json"), "picture": picture}
+            return {"line": line, "picture": picture}
     return None
 
 

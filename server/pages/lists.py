@@ -6,17 +6,16 @@ from functools import cache, partial
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode
 
-from fastapi import APIRouter, Query, Request
-from fastapi.responses import HTMLResponse
+from fastapi import Query, Request
 from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session
 
 from server.base.models import DISPLAY_NAME, SUBMITTER, PublishedResult, Submission, User
 from server.base.paging import Page
-from server.base.services import Services, ServicesDep
+from server.base.services import Services
 from server.pages.board_times import times_of
-from server.pages.console_page import OrganiserDep, read_query
-from server.people.signed_in import ViewerDep
+from server.pages.console_page import read_query
+from server.pages.declared import Context, page, public_page
 from server.submissions.listing import (
     ListQuery,
     SubmissionQuery,
@@ -26,44 +25,31 @@ from server.submissions.listing import (
 )
 from web.formats import TimeFormat
 from web.names import accelerator_of_system, named, row_name
-from web.render import render
 
-router = APIRouter(include_in_schema=False)
-Context = dict[str, Any]
 # Of the latest submissions: a search is no report.
 MOST_SEARCHED = 2_000
 MOST_FOUND = 10
 CONSOLE = "/console/submissions"
 
 
-@router.get("/submissions", response_class=HTMLResponse)
-def submissions_page(request: Request, services: ServicesDep, viewer: ViewerDep) -> str:
+@public_page("/submissions", "submissions.html")
+def submissions_page(session: Session, services: Services, request: Request) -> Context:
     """Every submission that a viewer may see, newest first."""
     wanted = read_query(SubmissionQuery, request)
-    with services.database.read(viewer) as session:
-        page = list_submissions(session, wanted)
-        context = _context(session, services, page, wanted, "/submissions")
-    return render("submissions.html", **context)
+    found = list_submissions(session, wanted)
+    return _context(session, services, found, wanted, request.url.path)
 
 
-@router.get(CONSOLE)
-def console_submissions(request: Request, console: OrganiserDep) -> HTMLResponse:
-    """The same list with buttons that act on marked rows."""
-    wanted = read_query(SubmissionQuery, request)
-    with console.services.database.read(console.viewer) as session:
-        page = list_submissions(session, wanted)
-        context = _context(session, console.services, page, wanted, CONSOLE)
-    return console.page("submissions.html", **context)
+# The same list with buttons that act on marked rows.
+page(CONSOLE, "submissions.html", role="organiser")(submissions_page)
 
 
-@router.get("/verifications", response_class=HTMLResponse)
-def verifications_page(request: Request, services: ServicesDep, viewer: ViewerDep) -> str:
+@public_page("/verifications", "verifications.html")
+def verifications_page(session: Session, services: Services, request: Request) -> Context:
     """Every verification that a viewer may see, newest first."""
     wanted = read_query(VerificationQuery, request)
-    with services.database.read(viewer) as session:
-        page = list_verifications(session, wanted)
-        context = _context(session, services, page, wanted, "/verifications")
-    return render("verifications.html", **context)
+    found = list_verifications(session, wanted)
+    return _context(session, services, found, wanted, request.url.path)
 
 
 def _context(
@@ -103,24 +89,21 @@ def _row(times: Callable[[str, str, str], TimeFormat], row: Any) -> Context:
 Words = Annotated[str, Query(max_length=100)]
 
 
-@router.get("/search", response_class=HTMLResponse)
-def search_page(services: ServicesDep, viewer: ViewerDep, q: Words = "") -> str:
+@public_page("/search", "search.html")
+def search_page(session: Session, services: Services, q: Words = "") -> Context:
     """Benchmarks, submitters, accelerators, systems and submissions whose names have the words."""
     words = " ".join(q.split())
-    found: dict[str, list[tuple[str, str]]] = {}
-    near: list[str] = []
-    if words:
-        with services.database.read(viewer) as session:
-            names = _names(session, services)
-            found = {
-                group: [each for each in members if words.casefold() in each[0].casefold()]
-                for group, members in names.items()
-            }
-            found["Submissions"] = _submissions(session, words)
-        if not any(found.values()):
-            near = near_names(words, [each[0] for members in names.values() for each in members])
+    if not words:
+        return {"words": words, "groups": {}, "near": []}
+    names = _names(session, services)
+    found = {
+        group: [each for each in members if words.casefold() in each[0].casefold()]
+        for group, members in names.items()
+    }
+    found["Submissions"] = _submissions(session, words)
     groups = {name: members[:MOST_FOUND] for name, members in found.items() if members}
-    return render("search.html", words=words, groups=groups, near=near)
+    every = () if groups else [each[0] for members in names.values() for each in members]
+    return {"words": words, "groups": groups, "near": near_names(words, every)}
 
 
 def near_names(words: str, names: Iterable[str]) -> list[str]:

@@ -2,48 +2,41 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Response
-from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi import Path, Response
+from fastapi.responses import RedirectResponse
 from sqlalchemy.orm import Session
 
 from server.base.errors import NotFoundError
 from server.base.models import Submission, TrainingPackage
-from server.base.services import ServicesDep
+from server.base.services import Services
 from server.base.viewer import Viewer
+from server.pages.declared import Context, public_page
 from server.pages.queries import title_of
-from server.people.signed_in import ViewerDep
 from server.submissions.package_difference import FileDifference, difference
 from server.submissions.sources import find_source
 from web.formats import visible
-from web.render import render
 
-router = APIRouter(include_in_schema=False)
 HashesPath = Annotated[str, Path(pattern=r"^[0-9a-f]{64}(\.\.[0-9a-f]{64})?$")]
 
 
-@router.get("/packages/{hashes}", response_class=HTMLResponse)
-def package_page(hashes: HashesPath, services: ServicesDep, viewer: ViewerDep) -> Response:
+@public_page("/packages/{hashes}", "package_difference.html")
+def package_page(
+    session: Session, services: Services, viewer: Viewer, hashes: HashesPath
+) -> Context | Response:
     """Lead to a published code submission by its hash; compare two, named as in A..B."""
-    if ".." in hashes:
-        return HTMLResponse(_difference_page(hashes, services, viewer))
-    with services.database.read(viewer) as session:
-        submission_id = _source(session, viewer, hashes).submission_id
-    return RedirectResponse(f"/submissions/{submission_id}?tab=system", status_code=303)
-
-
-def _difference_page(pair: str, services: ServicesDep, viewer: Viewer) -> str:
-    with services.database.read(viewer) as session:
-        old, new = (_source(session, viewer, sha256) for sha256 in pair.split(".."))
-        files = [_shown(each) for each in difference(old.files, new.files)]
-        sides = [_side(session, package) for package in (old, new)]
-    return render(
-        "package_difference.html",
-        pair=pair,
-        old=sides[0],
-        new=sides[1],
-        files=files,
-        benchmark_title=title_of(services, sides[1]["benchmark"]),
-    )
+    found = [_source(session, viewer, sha256) for sha256 in hashes.split("..")]
+    if len(found) == 1:
+        address = f"/submissions/{found[0].submission_id}?tab=system"
+        return RedirectResponse(address, status_code=303)
+    old, new = found
+    side = _side(session, new)
+    return {
+        "pair": hashes,
+        "old": _side(session, old),
+        "new": side,
+        "files": [_shown(each) for each in difference(old.files, new.files)],
+        "benchmark_title": title_of(services, side["benchmark"]),
+    }
 
 
 def _source(session: Session, viewer: Viewer, sha256: str) -> TrainingPackage:

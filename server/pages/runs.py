@@ -1,22 +1,20 @@
 """A run of a submission: its curve, its seconds by phase, and its log by numbered lines."""
 
 from contextlib import closing
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, BinaryIO
 
-from fastapi import APIRouter, Path, Query
-from fastapi.responses import HTMLResponse
+from fastapi import Path, Query
+from sqlalchemy.orm import Session
 
 from finishline.api.submissions import RunView
 from server.base.errors import LostFileError
-from server.base.services import ServicesDep
+from server.base.services import Services
+from server.pages.declared import Context, public_page
 from server.pages.queries import sampled_curve, submission_context
-from server.people.signed_in import ViewerDep
 from server.submissions.service import find_run
 from web.formats import visible
 from web.race import runs_picture
-from web.render import render
 
-router = APIRouter(include_in_schema=False)
 MOST_EVALUATIONS = 2_000
 # The whole log is there to download: a page shows a part, and cuts lines that nobody reads.
 LINES = 500
@@ -26,34 +24,30 @@ Index = Annotated[int, Path(ge=0, le=10_000)]
 PageQuery = Annotated[int, Query(ge=1, le=MOST_PAGES)]
 
 
-@router.get("/submissions/{submission_id}/runs/{index}", response_class=HTMLResponse)
+@public_page("/submissions/{submission_id}/runs/{index}", "run.html")
 def run_page(
-    submission_id: str, index: Index, services: ServicesDep, viewer: ViewerDep, page: PageQuery = 1
-) -> str:
+    session: Session, services: Services, submission_id: str, index: Index, page: PageQuery = 1
+) -> Context:
     """A run with a page of its log, each line with an anchor."""
-    with services.database.read(viewer) as session:
-        run = find_run(session, submission_id, index)
-        context: dict[str, Any] = submission_context(session, services, submission_id)
-        curve = {"file": run.file, "curve": sampled_curve(run.curve, MOST_EVALUATIONS)}
-        shown = RunView.of(run).model_dump(mode="json")
-        sha256 = run.log_sha256
+    run = find_run(session, submission_id, index)
+    context = submission_context(session, services, submission_id)
+    curve = {"file": run.file, "curve": sampled_curve(run.curve, MOST_EVALUATIONS)}
     try:
-        log = services.artifacts.open(sha256)
+        log = services.artifacts.open(run.log_sha256)
     except OSError as error:
-        raise LostFileError(sha256) from error
+        raise LostFileError(run.log_sha256) from error
+    first = (page - 1) * LINES + 1
     with closing(log):
-        lines, goes_on = read_lines(log, first=(page - 1) * LINES + 1, count=LINES)
-    return render(
-        "run.html",
-        **context,
-        run=shown,
-        picture=runs_picture([curve], context["benchmark"]["target"], (), context["time"]),
-        first=(page - 1) * LINES + 1,
-        lines=lines,
-        page=page,
-        goes_on=goes_on and page < MOST_PAGES,
-        is_cut=goes_on and page == MOST_PAGES,
-    )
+        lines, goes_on = read_lines(log, first=first, count=LINES)
+    return context | {
+        "run": RunView.of(run),
+        "picture": runs_picture([curve], context["benchmark"]["target"], (), context["time"]),
+        "first": first,
+        "lines": lines,
+        "page": page,
+        "goes_on": goes_on and page < MOST_PAGES,
+        "is_cut": goes_on and page == MOST_PAGES,
+    }
 
 
 def read_lines(log: BinaryIO, *, first: int, count: int) -> tuple[list[str], bool]:

@@ -2,11 +2,10 @@
 
 from urllib.parse import urlencode
 
-from fastapi import APIRouter
-from fastapi.responses import HTMLResponse
+from sqlalchemy.orm import Session
 
-from server.base.services import ServicesDep
-from server.people.signed_in import ViewerDep
+from server.base.services import Services
+from server.pages.declared import Context, public_page
 from server.verifications.queue import SHOWN_PER_CLASS, read_queue
 from server.verifications.worker_endpoints import CursorDep
 from server.verifications.worker_probes import canary_readings, probe_history
@@ -16,46 +15,26 @@ from server.verifications.worker_queries import (
     list_workers,
     read_worker,
 )
-from web.render import render
-
-router = APIRouter(include_in_schema=False)
 
 
-@router.get("/workers", response_class=HTMLResponse)
-def workers_page(services: ServicesDep, viewer: ViewerDep, cursor: CursorDep = None) -> str:
+@public_page("/workers", "workers.html")
+def workers_page(session: Session, services: Services, cursor: CursorDep = None) -> Context:
     """A page of workers, and the attempts that wait in each queue."""
     alive_seconds = services.settings.worker_alive_seconds
-    with services.database.read(viewer) as session:
-        page = list_workers(
-            session, alive_seconds=alive_seconds, limit=SHOWN_PER_PAGE, cursor=cursor
-        )
-        counts = count_workers(session, alive_seconds=alive_seconds)
-        queue = read_queue(session, alive_seconds=alive_seconds, shown=SHOWN_PER_CLASS)
-        readings = canary_readings(session, [worker.name for worker in page.workers])
+    page = list_workers(session, alive_seconds=alive_seconds, limit=SHOWN_PER_PAGE, cursor=cursor)
     following = page.next_cursor
-    return render(
-        "workers.html",
-        workers=[worker.model_dump(mode="json") for worker in page.workers],
-        counts=counts,
-        first=None if cursor is None else "/workers",
-        following=None if following is None else f"/workers?{urlencode({'cursor': following})}",
-        queue=queue.model_dump(mode="json"),
-        readings={
-            name: [probe.model_dump(mode="json") for probe in probes]
-            for name, probes in readings.items()
-        },
-    )
+    return {
+        "workers": page.workers,
+        "counts": count_workers(session, alive_seconds=alive_seconds),
+        "first": None if cursor is None else "/workers",
+        "following": following and f"/workers?{urlencode({'cursor': following})}",
+        "queue": read_queue(session, alive_seconds=alive_seconds, shown=SHOWN_PER_CLASS),
+        "readings": canary_readings(session, [worker.name for worker in page.workers]),
+    }
 
 
-@router.get("/workers/{name:path}", response_class=HTMLResponse)
-def worker_page(name: str, services: ServicesDep, viewer: ViewerDep) -> str:
+@public_page("/workers/{name:path}", "worker.html")
+def worker_page(session: Session, services: Services, name: str) -> Context:
     """One worker: its attempts, its speed check over time, its roofs."""
-    alive_seconds = services.settings.worker_alive_seconds
-    with services.database.read(viewer) as session:
-        detail = read_worker(session, name, alive_seconds=alive_seconds)
-        probes = probe_history(session, name)
-    return render(
-        "worker.html",
-        **detail.model_dump(mode="json"),
-        probes=[probe.model_dump(mode="json") for probe in probes],
-    )
+    detail = read_worker(session, name, alive_seconds=services.settings.worker_alive_seconds)
+    return {**dict(detail), "probes": probe_history(session, name)}

@@ -30,7 +30,7 @@ CALLERS: dict[Role, Any] = {
     "worker": WorkerDep,
 }
 # Arguments of a declared function that no request carries.
-SUPPLIED = ("session", "caller", "services", "console")
+SUPPLIED = ("session", "caller", "services", "console", "viewer")
 Declared = TypeVar("Declared", bound=Callable[..., Any])
 Given = dict[str, Any]
 
@@ -161,7 +161,9 @@ def _reading(find: Callable[..., Any], role: Role | None) -> Any:
     def look_up(_services: Any, _reader: Any, **given: Any) -> Any:
         viewer = _reader if role is None else viewer_for(_reader)
         with _services.database.read(viewer) as session:
-            return call(find, given, session=session, caller=_reader, services=_services)
+            return call(
+                find, given, session=session, caller=_reader, viewer=viewer, services=_services
+            )
 
     reader = by_name("_reader", ViewerDep if role is None else CALLERS[role])
     own = [by_name("_services", ServicesDep), reader]
