@@ -104,7 +104,7 @@ def forget_profile(name: str | None) -> Profile:
     if name is None:
         chosen = chosen_profile()
         if chosen is None:
-            raise ProfileError("Nobody is logged in here.")
+            raise ProfileError("Nobody is logged in here. Log in with `finishline login URL`.")
         name = chosen.name
     url = _table_of(name, kept)["url"]
     del kept["profiles"][name]

@@ -188,8 +188,9 @@ def read_keys(path: Path) -> list[bytes]:
             text = file.read(KEY_FILE_LIMIT_BYTES).decode()
         return keys_in(json.loads(text)) if text.lstrip().startswith("{") else [_key(text.strip())]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        why = getattr(error, "strerror", None) or error
         raise UsageError(
-            f"No public key in {path} ({error}): expected 64 hex digits, or the JSON of "
+            f"No public key in {path} ({why}): expected 64 hex digits, or the JSON of "
             "GET /api/v1/keys."
         ) from error
 

@@ -3,12 +3,14 @@
 import sys
 import time
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import Any, TypeVar
 
 import httpx2
 
 from finishline.cli.errors import CliError, ExitCode, UsageError, cli_errors
 from finishline.cli.options import ROOT
+from finishline.client.errors import Unavailable
 from finishline.client.transport import TIMEOUT, Retries, Transport, segment
 from finishline.profiles import chosen_server
 
@@ -28,6 +30,7 @@ def _wait(seconds: float) -> None:
 # Python raises these, and no subclass, where an answer has for example a text for a number.
 OF_OTHER_TYPES = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 WHEN_TOLD = Retries(count=5, pause=_wait, only_told=True)
+VERSION_HEADER = "Finishline-Version"
 
 
 class ServerClient(Transport):
@@ -56,15 +59,27 @@ class ServerClient(Transport):
 
     def __exit__(self, *raised: Any) -> None:
         super().__exit__(*raised)
-        if type(raised[1]) in OF_OTHER_TYPES and self._has_answered:
-            raise unexpected(self.url, f"it can't be read ({raised[1]!r})") from raised[1]
+        wrong = raised[1]
+        if type(wrong) in OF_OTHER_TYPES and self._has_answered:
+            what = f"no field {wrong}" if isinstance(wrong, KeyError) else repr(wrong)
+            raise CliError(
+                f"Unexpected answer from {self.url}: {what}. Check --url, and that the server is "
+                "as new as this command (`finishline --version`).",
+                exit_code=ExitCode.SERVER,
+            ) from wrong
+
+    def _require_success(self, answer: httpx2.Response) -> None:
+        """Raise the error that a response reports, or that another program sent it."""
+        is_ours = VERSION_HEADER in answer.headers
+        # A proxy answers for a server that is down.
+        if not is_ours and answer.status_code < HTTPStatus.INTERNAL_SERVER_ERROR:
+            told = f"{self.url} is not a Finishline server: its answer has no {VERSION_HEADER}."
+            raise Unavailable(told, status=HTTPStatus.OK)
+        super()._require_success(answer)
 
     def _document(self, answer: httpx2.Response) -> Any:
         self._has_answered = True
-        found = super()._document(answer)
-        return (
-            None if found is None else _checked(found if isinstance(found, dict) else {}, self.url)
-        )
+        return super()._document(answer)
 
     def _attempt(self, retries: Retries, request: Callable[[], Answer]) -> Answer:
         with cli_errors():
@@ -74,30 +89,3 @@ class ServerClient(Transport):
 def connect(*, timeout: httpx2.Timeout = TIMEOUT, retries: Retries = WHEN_TOLD) -> ServerClient:
     """A connection to the server that the flags of the root, or else a login, name."""
     return ServerClient(ROOT.server, ROOT.token, timeout=timeout, retries=retries)
-
-
-class Fields(dict[str, Any]):
-    """A table of an answer; to ask for a field that is not in it is a CliError."""
-
-    url = ""
-
-    def __missing__(self, name: str) -> Any:
-        raise unexpected(self.url, f"no field {name!r}")
-
-
-def unexpected(url: str, what: str) -> CliError:
-    return CliError(
-        f"Unexpected answer from {url}: {what}. Check --url, and that the server is as new as this "
-        "command (`finishline --version`).",
-        exit_code=ExitCode.SERVER,
-    )
-
-
-def _checked(value: Any, url: str) -> Any:
-    if isinstance(value, list):
-        return [_checked(each, url) for each in value]
-    if not isinstance(value, dict):
-        return value
-    fields = Fields({name: _checked(each, url) for name, each in value.items()})
-    fields.url = url
-    return fields

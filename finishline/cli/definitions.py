@@ -32,7 +32,8 @@ def read_benchmarks(given: Path | None, *, wanted: str | None = None) -> dict[st
         for folder in folders_of(given):
             found |= load_benchmarks(folder)
     except OSError as error:
-        raise _unreadable(error) from error
+        hint = "point --benchmarks-dir at the benchmark definitions"
+        raise _unreadable(error, hint) from error
     return found if wanted in found else shipped_definitions() | found
 
 
@@ -40,14 +41,11 @@ def read_definition(path: Path) -> Benchmark:
     try:
         return load_benchmark(path)
     except OSError as error:
-        raise _unreadable(error) from error
+        raise _unreadable(error, "expected the TOML file of a benchmark") from error
 
 
-def _unreadable(error: OSError) -> CliError:
-    return UsageError(
-        f"Cannot read {error.filename} ({error.strerror}); "
-        "point --benchmarks-dir at the benchmark definitions."
-    )
+def _unreadable(error: OSError, hint: str) -> CliError:
+    return UsageError(f"Cannot read {error.filename} ({error.strerror}); {hint}.")
 
 
 def find_benchmark(name: str, given: Path | None) -> tuple[Path, Benchmark]:
@@ -55,6 +53,11 @@ def find_benchmark(name: str, given: Path | None) -> tuple[Path, Benchmark]:
     folders = folders_of(given)
     places = [Path(name)] if name.endswith(".toml") else [each / f"{name}.toml" for each in folders]
     path = next((place for place in places if place.is_file()), None)
+    if path is None and name.endswith(".toml"):
+        raise CliError(
+            f"There is no file {name}; expected the TOML file of a benchmark, or its id.",
+            exit_code=ExitCode.NOT_FOUND,
+        )
     if path is None:
         known = known_ids(folders)
         where = f"in {' and '.join(map(str, folders))}" if folders else "on this machine"

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from enum import IntEnum
-from http import HTTPStatus
 from typing import Any
 
 from finishline.client.errors import (
@@ -81,24 +80,24 @@ class UsageError(CliError):
         super().__init__(message, exit_code=ExitCode.USAGE)
 
 
+# The next step after an error, where the server cannot know it.
+HINTS: dict[type[FinishlineError], str] = {
+    NotSignedIn: "Log in with `finishline login URL`, or set FINISHLINE_TOKEN to a valid token.",
+    NotAllowed: "`finishline account` shows your role.",
+    NoAnswer: "Name a running server with `finishline login URL`, --url or FINISHLINE_URL, or "
+    "start one with `finishline up`.",
+    Unavailable: "Check --url, and that the server runs.",
+}
+
+
 @contextmanager
 def cli_errors() -> Iterator[None]:
     """Turn the client's exceptions into CliErrors, with the next step at a terminal."""
     try:
         yield
     except FinishlineError as error:
-        message, whole = error.detail, error.detail.removesuffix(".")
-        if error.status == HTTPStatus.UNAUTHORIZED:
-            message += (
-                " Log in with `finishline login URL`, or set FINISHLINE_TOKEN to a valid token."
-            )
-        elif isinstance(error, NoAnswer):
-            message = (
-                f"{whole}; name a running server with `finishline login URL`, --url or "
-                "FINISHLINE_URL, or start one with `finishline up`."
-            )
-        elif isinstance(error, Unavailable) and error.status == HTTPStatus.OK:
-            message = f"{whole}; check --url."
+        hint = HINTS.get(type(error))
+        message = f"{error.detail.removesuffix('.')}. {hint}" if hint else error.detail
         code = EXIT_CODES.get(type(error), ExitCode.REFUSED)
         raise CliError(message, exit_code=code, problems=error.problems) from error
 

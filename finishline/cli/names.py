@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from finishline.cli.errors import UsageError
+from finishline.rules.text import near_miss
 
 # Each panel of the help, with its commands and where they are. A command without a place comes
 # with finishline-server, by its entry point `finishline.commands`.
@@ -55,17 +56,22 @@ training run-again: verify --again | training factors: verify --ablations | trai
 calibrate: benchmark calibrate | calibration: benchmark calibrate | compare-verifications: compare
 benchmark phases: benchmark phase | data check: benchmark fetch --check
 data fetch: benchmark fetch | data: benchmark fetch | probe: worker probe | scale: bench scale
-profile: bench profile | bench: bench train
+profile: bench profile | bench: bench train | duel: verify --head-to-head
 webhook enable: account webhook set ID enable | webhook: account webhook
 """
 
 
 def renamed(words: list[str]) -> UsageError | None:
-    """Name the successor of an earlier name that the words begin with."""
+    """Name the successor of an earlier name that the words begin with, or nearly do."""
     names = (each.strip() for line in RENAMED.splitlines() for each in line.split("|"))
     new = dict(each.split(": ") for each in names if each)
+    now = [name for panel in PANELS.values() for name in panel]
     for count in (3, 2, 1):
-        if (old := " ".join(words[:count])) in new:
+        old: str | None = " ".join(words[:count])
+        if old not in new and words and words[0] not in now:
+            known = [name for name in new if name.count(" ") == count - 1]
+            old = near_miss(" ".join(words[:count]), [*now, *known])
+        if old is not None and old in new:
             return UsageError(f"`finishline {old}` is now `finishline {new[old]}`.")
     return None
 

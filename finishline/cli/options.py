@@ -36,6 +36,10 @@ class Root:
         return None if profile is None else profile.url
 
     @property
+    def is_server_known(self) -> bool:
+        return self.known_server is not None or self.token is not None
+
+    @property
     def server(self) -> str:
         return self.known_server or DEFAULT_URL
 

@@ -128,6 +128,7 @@ class Transport:
             headers=headers,
             timeout=timeout,
             transport=transport,
+            verify=self.url.startswith("https:"),  # To load certificates takes 30 ms.
             # A proxy in the environment cannot reach this machine's own loopback address.
             trust_env=not _is_loopback(httpx2.URL(self.url).host),
         )
@@ -186,9 +187,7 @@ class Transport:
         def read() -> bytes:
             content = bytearray()
             with self._transport_errors(), self._http.stream("GET", API + path) as answer:
-                if answer.is_error or answer.is_redirect:
-                    answer.read()
-                    raise error_of(answer)
+                self._require_success(answer)
                 for chunk in answer.iter_bytes():
                     content += chunk
                     if len(content) > limit_bytes:
@@ -209,9 +208,7 @@ class Transport:
             self._transport_errors(),
             self._http.stream("GET", API + path, headers=headers) as answer,
         ):
-            if answer.is_error or answer.is_redirect:
-                answer.read()
-                raise error_of(answer)
+            self._require_success(answer)
             yield answer.iter_bytes()
 
     def _attempt(self, retries: Retries, request: Callable[[], Answer]) -> Answer:
@@ -231,9 +228,14 @@ class Transport:
                 total_bytes = int(asked.headers.get("Content-Length", 0))
                 asked.stream = _CountedStream(asked.stream, total_bytes, progress)
             answer = self._http.send(asked)
-        if answer.is_error or answer.is_redirect:
-            raise error_of(answer)
+        self._require_success(answer)
         return answer
+
+    def _require_success(self, answer: httpx2.Response) -> None:
+        """Raise the error that a response reports."""
+        if answer.is_error or answer.is_redirect:
+            answer.read()
+            raise error_of(answer)
 
     def _document(self, answer: httpx2.Response) -> Any:
         """The JSON of an answer, None if it is empty."""

@@ -7,6 +7,8 @@ from fastapi import Request
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from server.base.code_version import VERSION
+
 # A page may load from, and send to, this server alone; nothing inline.
 CONTENT_SECURITY_POLICY = "; ".join(
     (
@@ -22,6 +24,8 @@ CONTENT_SECURITY_POLICY = "; ".join(
         "frame-ancestors 'none'",
     )
 )
+# By it the command tells a server of another program.
+VERSION_HEADER = "Finishline-Version"
 EVENT_STREAM = "/events"
 STATIC = "/static/"
 NO_PAGES = ("application/json", "application/problem+json", "text/csv")
@@ -47,11 +51,12 @@ class SecurityHeaders:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                _name_once(MutableHeaders(scope=message), "Vary")
-                if self._private and not scope["path"].startswith(STATIC):
-                    _keep_private(MutableHeaders(scope=message))
-            if message["type"] == "http.response.start" and message["status"] != 304:
                 headers = MutableHeaders(scope=message)
+                headers[VERSION_HEADER] = VERSION
+                _name_once(headers, "Vary")
+                if self._private and not scope["path"].startswith(STATIC):
+                    _keep_private(headers)
+            if message["type"] == "http.response.start" and message["status"] != 304:
                 headers.setdefault("X-Content-Type-Options", "nosniff")
                 if not headers.get("content-type", "").startswith(NO_PAGES):
                     headers.setdefault("Referrer-Policy", "same-origin")

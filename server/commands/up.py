@@ -13,6 +13,7 @@ from shlex import quote
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from finishline.cli.client import ServerClient
 from finishline.cli.errors import CliError, ExitCode, UsageError
@@ -49,6 +50,10 @@ BOOTSTRAPPED = {
     "organiser": ("organiser", "organiser"),
     "demo": ("demo", "submitter"),
 }
+NO_BUBBLEWRAP = (
+    "bubblewrap is not installed, so the workers here train no code submissions. On Debian and "
+    "Ubuntu: apt install bubblewrap"
+)
 OWNER_OF_WORKERS = "worker"
 # A busy machine takes a minute to import the modules for an account.
 ADMINISTER_SECONDS = 180.0
@@ -137,6 +142,8 @@ def run_up(options: UpOptions, screen: Screen) -> int:
     if options.devices is not None:
         require_training_packages("up")
         workers = choose_workers(options.devices)
+        if os.environ.get("FINISHLINE_BOX", "bwrap") == "bwrap" and shutil.which("bwrap") is None:
+            screen.say(Text(f"warning: {NO_BUBBLEWRAP}", "yellow"))
     broker_executable()  # A machine without one is told before a folder is made.
     os.umask(0o077)
     paths = prepare_var(options.var)

@@ -41,6 +41,7 @@ def test_a_log_that_ends_without_run_stop_is_told(finishline, standin, tmp_path)
 
     assert (ran.code, ran.json()["result"]["reached"]) == (0, 2)
     own, *cut_off = ran.json()["remarks"]
+    assert "never ranks" in own["message"]
     assert finishline("check", str(whole), "--json").json()["remarks"] == [own]
     assert [(remark["file"], remark["field"]) for remark in cut_off] == [
         ("run_1.log", "run_stop"),

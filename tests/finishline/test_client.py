@@ -46,6 +46,8 @@ def test_the_command_and_the_client_send_one_submission(ada, folder, alice, caps
     made = ada.submit(folder)
     code = main(["submit", str(folder), "--url", ada.url, "--token", alice.secret, "--json"])
     assert (code, json.loads(capsys.readouterr().out)["id"]) == (0, made.id)
+    assert main(["submit", str(folder), "--url", ada.url, "--token", alice.secret]) == 0
+    assert capsys.readouterr().out.startswith(f"Submitted before, as {made.id}. Nothing changed.")
 
 
 def test_a_mapping_and_logs_are_a_submission(ada, folder, digits_submission):

@@ -6,10 +6,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 @contextmanager
-def serving(respond, context=None):
+def serving(respond, context=None, *, version="0.3.0"):
     """Answer each request by `respond(request, body)`; yields the address.
 
-    It returns the status, the headers and the content of the answer. A `context` is for TLS.
+    It returns the status, the headers and the content of the answer. A `context` is for TLS. A
+    server of another program has no `version`.
     """
 
     class Handler(BaseHTTPRequestHandler):
@@ -19,7 +20,8 @@ def serving(respond, context=None):
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             status, headers, content = respond(self, body)
             self.send_response(status)
-            for name, value in {**headers, "Content-Length": str(len(content))}.items():
+            named = {} if version is None else {"Finishline-Version": version}
+            for name, value in {**named, **headers, "Content-Length": str(len(content))}.items():
                 self.send_header(name, value)
             self.end_headers()
             with suppress(OSError):  # Whoever asked may have read enough.

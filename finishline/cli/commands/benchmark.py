@@ -375,5 +375,5 @@ def add(
         as_it_is(f"Next, to measure its reference: finishline submit {reference}"),
     ]
     if unpinned:
-        lines.insert(0, _warning(f"Not sent, as not pinned: {', '.join(unpinned)}."))
+        lines.append(_warning(f"Not sent, as not pinned: {', '.join(unpinned)}."))
     screen.answer(found | {"changed": not same}, lines)

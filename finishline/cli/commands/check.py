@@ -56,10 +56,13 @@ FETCH = (
     "or check against the server with `finishline check --url`."
 )
 NAME_IT = "Name it with --benchmark, such as --benchmark cifar10."
-OWN_IN_CLOSED = Problem(
-    "Trained with your own code in the closed division: a replay compares its epochs with the "
-    "reference's, and a network or optimiser of your own is contradicted. Log such runs with "
-    'division="open"; send a code submission to have the time measured.'
+NEVER_RANKS = (
+    "Trained with your own code: no worker can train it from its logs, so this submission never "
+    "ranks. Send the code to have its time measured; `finishline init` writes an example."
+)
+OWN_IN_CLOSED = (
+    " In the closed division a replay compares its epochs with the reference's, and a network or "
+    'optimiser of your own is contradicted: log such runs with division="open".'
 )
 STYLES = {"error": "bold red", "warning": "yellow"}
 
@@ -183,9 +186,10 @@ def check_files(
 
 def remarks_on(scored: ScoredSubmission) -> tuple[Problem, ...]:
     remarks = [*find_cut_off(scored.scored_runs), *find_shared(scored.runs)]
-    claim = scored.claim
-    is_own = (claim.trained_with, claim.division, claim.dawnbench) == ("own", "closed", None)
-    return (*([OWN_IN_CLOSED] if is_own and scored.scored_runs else []), *problems_of(remarks))
+    claim, own = scored.claim, list[Problem]()
+    if (claim.trained_with, claim.dawnbench) == ("own", None) and scored.scored_runs:
+        own = [Problem(NEVER_RANKS + (OWN_IN_CLOSED if claim.division == "closed" else ""))]
+    return (*own, *problems_of(remarks))
 
 
 def remark_lines(remarks: Sequence[Problem]) -> list[Text]:

@@ -135,8 +135,8 @@ def invite(
         _invite_class(server, file, body, screen)
         return
     view = server.post("/invitations", body | {"uses": uses})
-    _warn(view, screen)
     screen.answer(view, [as_it_is(view["link"])])
+    _warn(view, screen)
 
 
 def _invite_class(
@@ -154,12 +154,12 @@ def _invite_class(
     for name, email in students:
         named = {} if name is None else {"name": name}
         view = server.post("/invitations", {**body, **named})
-        if not made:
-            _warn(view, screen)
         made.append({"name": name, "email": email, "link": view["link"]})
         if not screen.as_json:
             table.writerow((name, email, view["link"]))
             sys.stdout.flush()
+        if len(made) == 1:
+            _warn(view, screen)
     if screen.as_json:
         screen.answer({"invitations": made, "left_out": notes}, [])
 

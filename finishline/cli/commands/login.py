@@ -11,6 +11,7 @@ from finishline.cli.client import ServerClient
 from finishline.cli.errors import UsageError
 from finishline.cli.options import shows
 from finishline.cli.screen import Screen
+from finishline.client.transport import checked_url
 from finishline.profiles import default_name, forget_profile, keep_profile
 
 ProfileName = Annotated[
@@ -31,6 +32,10 @@ def login(
     system's keyring if the package keyring finds one, else into a file that only you can read.
     """
     name = profile or os.environ.get("FINISHLINE_PROFILE") or "default"
+    try:  # Before the token is asked for.
+        checked_url(url)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
     token = _read_token()
     with ServerClient(url, token) as server:
         view = server.get("/me")

@@ -9,13 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import httpx2
-import typer
+from rich.text import Text
 from typer import Argument, Option
 
-from finishline.cli.client import ServerClient, connect, segment
+from finishline.cli.client import ServerClient, connect
 from finishline.cli.commands.check import remark_lines
-from finishline.cli.commands.training import Nonce, Plain, run_code
+from finishline.cli.commands.training import Nonce, Plain, run_code, tell_phase
 from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, ExitCode, UsageError
 from finishline.cli.options import ROOT, BenchmarksDir, Data, shows
@@ -136,18 +135,14 @@ def run(
         data=data,
         precision=precision,
     )
-    is_known = ROOT.known_server is not None or ROOT.token is not None
-    notice = None
-    if is_known:
-        notice = _phase_notice(ROOT.server, ROOT.token, definition.benchmark_id)
-    if notice is not None and not screen.as_json:  # Its stderr has one document, of an error.
-        typer.echo(notice, err=True)
+    notice = tell_phase(screen, definition.benchmark_id)
     runs_made: list[dict[str, Any]]
+    remarks: list[Text] = []
     if command:
         runs_made = [*_run_own(training, definition, command, chosen, benchmarks_dir, screen)]
         logs = logs_in(training.out)
     else:
-        if is_known:
+        if ROOT.is_server_known:
             with connect() as server:
                 class_name = name_of_class(server, local_system(choose_device(device)))
             training = replace(training, hardware_class=class_name)
@@ -159,14 +154,15 @@ def run(
             parse_run_log(content_of(log), name=name, benchmark=definition)
             for name, log in made.items()
         ]
-        screen.say(*remark_lines(problems_of(find_shared(parsed))))
+        remarks = remark_lines(problems_of(find_shared(parsed)))
     document = {
         "submission": str(training.out / CLAIM_NAME),
         "logs": [str(path) for path in logs],
         "runs": runs_made,
         "notice": notice,
     }
-    screen.answer(document, [f"Wrote {training.out}. Next: finishline check {training.out}"])
+    next_step = f"Wrote {training.out}. Next: finishline check {training.out}"
+    screen.answer(document, [next_step, *remarks])
     return ExitCode.OK
 
 
@@ -180,19 +176,6 @@ def name_of_class(server: ServerClient, system: Mapping[str, Any]) -> str:
     wanted = [system[name] for name in SYSTEM_FIELDS]
     names = [str(each["name"]) for each in listed if [each.get(n) for n in SYSTEM_FIELDS] == wanted]
     return own if own in names or not names else names[0]
-
-
-def _phase_notice(url: str, token: str | None, benchmark_id: str) -> str | None:
-    """Whether a server takes no submissions now, or does not answer, as a sentence."""
-    try:
-        with ServerClient(url, token, timeout=httpx2.Timeout(5.0)) as server:
-            phases = dict(server.get(f"/benchmarks/{segment(benchmark_id)}").get("phases") or {})
-    except CliError as error:
-        return f"The phase of {benchmark_id} is not known: {error.message}"
-    if phases.get("takes_submissions", True):
-        return None
-    told = f"{benchmark_id} takes no submissions at {url} now. {phases.get('sentence', '')}"
-    return f"warning: {told}".strip()
 
 
 def _run_own(

@@ -5,12 +5,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import httpx2
+import typer
 from rich.text import Text
 from typer import Argument, Option
 
 from finishline.cli.client import ServerClient, connect, segment
 from finishline.cli.errors import CliError, ExitCode, UsageError, require_server
-from finishline.cli.options import shows
+from finishline.cli.options import ROOT, shows
 from finishline.cli.own_benchmarks import (
     broken,
     definition_file,
@@ -32,6 +34,7 @@ from finishline.rules.trainings.own_benchmark import FILE
 from finishline.rules.trainings.package import LARGEST_FILE_BYTES, Package, read_package
 from finishline.rules.verification.messages import PACKAGE_PREFIX
 
+PHASE_TIMEOUT = httpx2.Timeout(5.0)
 TEMPLATE = "finishline.rules.trainings.template"
 Run = Mapping[str, Any]
 
@@ -105,6 +108,7 @@ def run_code(
     other = None if compare is None else _open_compared(compare, name)
     count = runs or (3 if other is None else 5)
     require_seeds(seed, count, most=MAX_TRAINED_SEED)
+    notice = None if compare is not None else tell_phase(screen, name)
     arguments = ["--runs", str(count)]
     arguments += ["--seed", str(seed)] if seed is not None else []
     arguments += ["--nonce", nonce] if nonce is not None else []
@@ -123,12 +127,33 @@ def run_code(
     drawn = drawn or nonce
     own = [each for each in finished if not each["compared"]]
     document: dict[str, Any] = {"nonce": drawn, "package_sha256": package.sha256, "runs": own}
+    document |= {"notice": notice} if compare is None else {}
     lines = list(_result_lines(own, drawn, path, compare))
     if other is not None:
         document |= comparison(finished, other)
         lines.insert(1, comparison_line(document))
     screen.answer(document, lines)
     return code
+
+
+def tell_phase(screen: Screen, benchmark_id: str) -> str | None:
+    """Say that a known server takes no submissions of a benchmark now, or does not answer."""
+    if not ROOT.is_server_known:
+        return None
+    try:
+        with connect(timeout=PHASE_TIMEOUT) as server:
+            found = server.get(f"/benchmarks/{segment(benchmark_id)}")
+            phases = dict(found.get("phases") or {})
+    except CliError as error:
+        notice = f"The phase of {benchmark_id} is not known: {error.message}"
+    else:
+        if phases.get("takes_submissions", True):
+            return None
+        told = f"{benchmark_id} takes no submissions at {server.url} now."
+        notice = f"warning: {told} {phases.get('sentence', '')}".strip()
+    if not screen.as_json:  # Its stderr has one document, of an error.
+        typer.echo(notice, err=True)
+    return notice
 
 
 def _open_compared(name: str, benchmark: str) -> Package:
