@@ -21,7 +21,7 @@ from server.base.broker import Broker
 from server.base.code_version import VERSION
 from server.base.database import Database
 from server.base.error_answers import ERROR_ANSWERS, NamedMethods, add_error_handlers
-from server.base.middleware import HeadAnswers, SecurityHeaders
+from server.base.middleware import HeadAnswers, JsonTwins, SecurityHeaders
 from server.base.request_context import SignedIn
 from server.base.request_metrics import RequestMetrics
 from server.base.revision import require_current_schema
@@ -189,6 +189,7 @@ def create_app(
     app.add_middleware(Sessions, key=session_secret, settings=settings)
     app.add_middleware(SecurityHeaders, private=settings.reads == "members")
     app.add_middleware(HeadAnswers)
+    app.add_middleware(JsonTwins, routes=[each for one in FEATURES for each in one.router.routes])
     return app
 
 

@@ -1,10 +1,12 @@
-"""Headers of every response, answers to HEAD, and conditional requests."""
+"""Headers of every response, answers to HEAD, JSON of pages, and conditional requests."""
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 
 from fastapi import Request
 from starlette.datastructures import MutableHeaders
+from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.base.code_version import VERSION
@@ -134,6 +136,53 @@ class HeadAnswers:
             await send(message)
 
         await self._app(dict(scope, method="GET"), receive, without_body)
+
+
+API = "/api/v1"
+BOARD = re.compile(r"/benchmarks/([^/]+)")
+
+
+class JsonTwins:
+    """Answer as the API does at the address of a page, where JSON is asked for.
+
+    A reader asks by "Accept: application/json", or by .json after the address. The page of a
+    benchmark is its board. `routes` are those of the API, by their paths below it.
+    """
+
+    def __init__(self, app: ASGIApp, *, routes: Sequence[BaseRoute]) -> None:
+        self._app = app
+        self._routes = routes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_read = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
+        twin = self._twin(scope) if is_read and not scope["path"].startswith(API) else None
+        if twin is None:
+            await self._app(scope, receive, send)
+            return
+
+        async def varied(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).add_vary_header("Accept")
+            await send(message)
+
+        wants_json = scope["path"].endswith(".json") or asks_for_json(scope)
+        await self._app(twin if wants_json else scope, receive, varied)
+
+    def _twin(self, scope: Scope) -> Scope | None:
+        """The request of the same thing to the API; None where the API has no such address."""
+        path = scope["path"].removesuffix(".json")
+        if (board := BOARD.fullmatch(path)) is not None:
+            path = f"/leaderboards/{board[1]}"
+        below = dict(scope, path=path, method="GET")
+        if not any(route.matches(below)[0] is Match.FULL for route in self._routes):
+            return None
+        return dict(scope, path=API + path, raw_path=(API + path).encode())
+
+
+def asks_for_json(scope: Scope) -> bool:
+    """Whether a request names JSON among the types that it accepts, and no page."""
+    accept = by_name(scope["headers"]).get(b"accept", b"")
+    return b"application/json" in accept and b"text/html" not in accept
 
 
 Headers = Sequence[tuple[bytes, bytes]]
