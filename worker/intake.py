@@ -31,6 +31,8 @@ BROKER_RETRIES = 60
 SOCKET_SECONDS = 15.0
 WAIT_SECONDS = 20.0
 PAUSE_SECONDS = 1.0
+# What kombu raises for an entry of a queue that is no message, and took from the queue before.
+NO_MESSAGE = (ValueError, TypeError, LookupError)
 
 
 def make_app(broker_url: str, *, name: str, make_attempt: MakeAttempt) -> Celery:
@@ -91,6 +93,7 @@ def run_celery(
             without_mingle=True,
             without_heartbeat=True,
         )
+        worker.consumer.channel_errors += NO_MESSAGE
         with limits:
             worker.start()
     finally:

@@ -95,6 +95,19 @@ def test_worker_hears_again_when_broker_dropped_it(
 
 
 @pytest.mark.nightly
+def test_what_is_no_message_in_its_queue_ends_no_worker(
+    start_worker, send, fake_server, make_job, broker_url
+):
+    with redis.Redis(unix_socket_path=broker_url.removeprefix("redis+socket://")) as broker:
+        start_worker()
+        for entry in ("no JSON", b"\xff", "[1]", "{}", "7"):
+            broker.rpush(queue_of("grace"), entry)
+            fake_server.wait_for(lambda: not broker.llen(queue_of("grace")), seconds=60)
+    send(make_job("climb"))
+    fake_server.wait_for(lambda: len(fake_server.bodies("report")) == 1, seconds=60)
+
+
+@pytest.mark.nightly
 def test_an_account_of_its_own_is_all_that_a_worker_needs(
     start_worker, send, fake_server, make_job, broker_url
 ):
