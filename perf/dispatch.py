@@ -46,8 +46,7 @@ from perf.servers import (
 from server.base.database import Database, utc_now
 from server.base.models import Attempt, Base, JobTraining, RunRow, Submission, User, Verification
 from server.commands.services import broker_executable
-from server.verifications.fair_queue import Turns, Waiting, fair_order
-from server.verifications.queue_order import anything_to_send, take_due
+from server.verifications.choose import NO_TURNS, anything_to_send, fair_order, take_due
 from tests.support.processes import free_port, stop, wait_for
 from tests.support.run_logs import STARTED_AT_MS, make_run_log
 
@@ -314,20 +313,14 @@ def furthest_from_next(attempts: Sequence[Any]) -> int:
         (each for each in attempts if each.started_at is not None),
         key=lambda each: each.started_at,
     )
-    waiting = {
-        each.id: Waiting(each.id, each.submitter_id, each.by_organiser, each.asked_at)
-        for each in attempts
-    }
-    later = {each.id: each.created_at for each in attempts}
-    turns, furthest = Turns(), 0
-    for count, one in enumerate(started, start=1):
+    waiting = {each.id: each for each in attempts}
+    turns, furthest = NO_TURNS, 0
+    for one in started:
         line = fair_order(
-            (each for name, each in waiting.items() if later[name] <= one.started_at), turns
+            (each for each in waiting.values() if each.created_at <= one.started_at), turns
         )
-        taken = waiting.pop(one.id)
-        furthest = max(furthest, line.index(taken))
-        in_a_row = turns.organisers_in_a_row + 1 if one.by_organiser else 0
-        turns = Turns({**turns.last, taken.sharer: count}, count, in_a_row)
+        furthest = max(furthest, line.index(waiting.pop(one.id)))
+        turns = turns.after(one, one.started_at)
     return furthest
 
 
@@ -337,10 +330,10 @@ def report_round(installation: Installation) -> None:
     for _ in range(ROUNDS):
         with installation.database.read() as session:
             before = time.thread_time()
-            anything_to_send(session, alive_seconds=20.0)
+            anything_to_send(session)
             looks.append(time.thread_time() - before)
             before = time.thread_time()
-            take_due(session, alive_seconds=20.0)
+            take_due(session)
             choices.append(time.thread_time() - before)
             session.rollback()
     look, choose = (1000 * statistics.median(figures) for figures in (looks, choices))

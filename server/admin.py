@@ -48,7 +48,7 @@ from server.people.accounts import (
 from server.people.audit import Administrator
 from server.reactions import connect_rooms
 from server.submissions.rescoring import rescore_submissions
-from server.verifications.worker_probes import confirm_worker as confirm
+from server.verifications.workers import confirm_worker as confirm
 
 Known = Annotated[
     bool, Option("--known", help="Its user's packages go to workers without a memory cgroup too.")

@@ -66,8 +66,7 @@ from server.verifications import endpoints as verifications
 from server.verifications import proof_endpoints as proofs
 from server.verifications import retirements
 from server.verifications import worker_endpoints as workers
-from server.verifications.dispatch import Dispatcher
-from server.verifications.polls import PollDesk
+from server.verifications.dispatch import Dispatcher, PollDesk
 from server.verifications.settle import BoardSettler
 
 API = "/api/v1"
@@ -151,7 +150,7 @@ def create_app(
     services.put(PollDesk(services.database))
     phase_watch = services.put(PhaseWatch(services.database, definitions, settings))
     notice_loop = NoticeLoop(services.database, services.benchmarks, settings)
-    services.put(CachedFigures(services.database, settings))
+    services.put(CachedFigures(services.database))
     services.put(named_methods())
 
     @asynccontextmanager

@@ -105,7 +105,8 @@ def class_sentence(one: View) -> str:
 def expected_text(item: View, now: datetime | None = None) -> str:
     """Expected start of a waiting item: "in about 3 minutes", or why it is unknown."""
     if item["expected_start"] is None:
-        return f"unknown: {item['why_unknown']}"
+        why = item["why_unknown"]
+        return f"unknown: {why[:1].lower()}{why[1:]}"
     seconds = (moment(item["expected_start"]) - (now or datetime.now(UTC))).total_seconds()
     if seconds < SOON_SECONDS:
         return "at any moment"

@@ -95,14 +95,11 @@ table(
     Column("created_at", sa.DateTime(timezone=True), nullable=False),
 )
 table(
-    "queues",
-    Column("hardware_class", sa.String(200), primary_key=True),
-    Column("turn", sa.BigInteger(), nullable=False),
-    Column("organisers_in_a_row", sa.Integer(), nullable=False),
-    Column("turns", sa.JSON(), nullable=False),
-    Column("paused_at", sa.DateTime(timezone=True)),
-    Column("paused_by", sa.String(100)),
-    Column("paused_because", sa.Text()),
+    "pauses",
+    Column("what", sa.String(10), primary_key=True),
+    Column("paused_at", sa.DateTime(timezone=True), nullable=False),
+    Column("paused_by", sa.String(100), nullable=False),
+    Column("paused_because", sa.Text(), nullable=False),
 )
 table(
     "signing_keys",
@@ -492,11 +489,8 @@ table(
     Column("sent_to", sa.String(200)),
     Column("is_apart", sa.Boolean(), nullable=False),
     UniqueConstraint("verification_id", "number"),
-    Index(
-        "ix_attempts_waiting",
-        *["state", "sent_to", "is_apart", "hardware_class", "by_organiser", "submitter_id"],
-        *["asked_at"],
-    ),
+    Index(None, "sent_to", "send_after"),
+    Index(None, "state", "asked_at"),
     Index(None, "state", "lease_expires_at"),
 )
 table(

@@ -68,6 +68,7 @@ class Services:
 
     def __post_init__(self) -> None:
         self.put(self)
+        self.put(self.settings)
 
     def of(self, kind: type[Kind]) -> Kind:
         """A room's object of a type, as `RoomState.of`."""

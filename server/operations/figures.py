@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from itertools import product
 from typing import Any
@@ -18,28 +18,13 @@ from sqlalchemy import Float, cast, extract, func, select
 from sqlalchemy.orm import Session
 
 from server.base.database import Database, utc_now
+from server.base.fleet import Fleet, state_word
 from server.base.models import Attempt, BenchmarkDefinition, Submission, Verification, WorkerRow
-from server.base.settings import Settings
 from server.base.viewer import ORGANISER
 from server.notices.outbox import count_deliveries, overdue_seconds
 from server.operations.background_value import BackgroundValue
-from server.verifications.holds import read_pause
-from server.verifications.workers import PAUSED
 
 ANY_CLASS = "any"
-TAKES_WORK = ("idle", "busy")
-
-
-@dataclass(frozen=True)
-class WorkerSeen:
-    """A worker's hardware class and how it is: idle, busy, stopping, drifted, held,
-    unconfirmed or gone.
-
-    A worker is held where it is "paused", itself or with everything.
-    """
-
-    hardware_class: str
-    state: str
 
 
 @dataclass(frozen=True)
@@ -56,53 +41,30 @@ class Queue:
     beside_free_seconds: float
 
 
-def read_workers(session: Session, *, now: datetime, alive_seconds: float) -> list[WorkerSeen]:
-    """Every worker that ever said hello."""
-    since = now - timedelta(seconds=alive_seconds)
-    rows = session.execute(
-        select(
-            WorkerRow.hardware_class,
-            WorkerRow.state,
-            WorkerRow.last_seen_at < since,
-            WorkerRow.drift.is_not(None),
-            WorkerRow.held,
-            WorkerRow.confirmed_at.is_(None),
-        )
-    )
-    paused = None if read_pause(session) is None else PAUSED
+def state_of(fleet: Fleet, worker: WorkerRow) -> str:
+    """How a worker is: idle, busy, stopping, drifted, paused, unconfirmed or gone.
 
-    def state_of(state: str, *, drifted: bool, held: str | None, unconfirmed: bool) -> str:
-        if state == "stopping":
-            return state
-        well = "unconfirmed" if unconfirmed else state
-        return held or paused or ("drifted" if drifted else well)
-
-    return [
-        WorkerSeen(
-            name,
-            "gone"
-            if gone
-            else state_of(state, drifted=drifted, held=held, unconfirmed=unconfirmed),
-        )
-        for name, state, gone, drifted, held, unconfirmed in rows
-    ]
+    It is paused where it is paused itself, or everything is.
+    """
+    if worker.last_seen_at < fleet.since:
+        return "gone"
+    word = state_word(worker)
+    return "paused" if fleet.pause and word != "stopping" else word
 
 
-def read_queues(
-    session: Session, workers: Sequence[WorkerSeen], *, now: datetime | None = None
-) -> list[Queue]:
+def read_queues(session: Session, fleet: Fleet) -> list[Queue]:
     """The queue of every class that some worker has or had, and of all workers.
 
     An attempt for a class that no worker ever had waits for any: submitters make up endless names.
     """
-    now = now or utc_now()
+    now = utc_now()
     query = (
         select(Attempt.hardware_class, func.count(), func.min(Attempt.created_at))
         .where(Attempt.state == "queued")
         .group_by(Attempt.hardware_class)
     )
     waiting: dict[str, tuple[int, datetime]] = {}
-    known = {worker.hardware_class for worker in workers}
+    known = {worker.hardware_class for worker in fleet.workers}
     for wanted, attempts, oldest in session.execute(query):
         name = wanted if wanted in known else ANY_CLASS
         count, earliest = waiting.get(name, (0, oldest))
@@ -111,15 +73,14 @@ def read_queues(
     for name in sorted(known | {ANY_CLASS}):
         attempts, oldest = waiting.get(name, (0, now))
         age = max((now - oldest).total_seconds(), 0.0)
-        queues.append(Queue(name, attempts, age, age if is_free(name, workers) else 0.0))
+        queues.append(Queue(name, attempts, age, age if is_free(name, fleet) else 0.0))
     return queues
 
 
-def is_free(hardware_class: str, workers: Sequence[WorkerSeen]) -> bool:
-    """Whether a worker that would be sent this is idle: one of its class, if any of it works."""
-    fit = [worker for worker in workers if worker.state in TAKES_WORK]
-    same = [worker for worker in fit if worker.hardware_class == hardware_class]
-    return any(worker.state == "idle" for worker in same or fit)
+def is_free(hardware_class: str, fleet: Fleet) -> bool:
+    """Whether a worker that is given work and may take this is idle."""
+    able = set(fleet.takers(hardware_class)) & set(fleet.open)
+    return any(worker.state == "idle" for worker in able)
 
 
 FAILURES = frozenset({"submitter", "rules", "infrastructure", "time_limit"})
@@ -139,9 +100,9 @@ class CachedFigures(BackgroundValue[list[Metric]]):
     `are_away` is whether the last scrape went without them.
     """
 
-    def __init__(self, database: Database, settings: Settings) -> None:
+    def __init__(self, database: Database) -> None:
         super().__init__(
-            partial(read_figures, database, alive_seconds=settings.worker_alive_seconds),
+            partial(read_figures, database),
             name="figures",
             keep_seconds=KEEP_SECONDS,
             limit_seconds=LIMIT_SECONDS,
@@ -168,12 +129,12 @@ def _filled(family: GaugeMetricFamily | CounterMetricFamily, values: float | Cou
     return family
 
 
-def read_figures(database: Database, *, alive_seconds: float) -> list[Metric]:
+def read_figures(database: Database) -> list[Metric]:
     """Every figure of one moment. Raises errors of the database."""
     now = utc_now()
     with database.read(ORGANISER) as session:
-        workers = read_workers(session, now=now, alive_seconds=alive_seconds)
-        queues = read_queues(session, workers, now=now)
+        fleet = Fleet.read(session)
+        queues = read_queues(session, fleet)
         first_lease = select(func.min(Attempt.lease_expires_at)).where(Attempt.state == "running")
         first = session.scalar(first_lease)
         deliveries = count_deliveries(session)
@@ -204,7 +165,7 @@ def read_figures(database: Database, *, alive_seconds: float) -> list[Metric]:
             gauge(
                 "workers",
                 "Workers by state: idle and busy ones get work; those in any other state get none.",
-                Counter((worker.hardware_class, worker.state) for worker in workers),
+                Counter((each.hardware_class, state_of(fleet, each)) for each in fleet.workers),
                 (*CLASS, "state"),
             ),
             *_of_attempts(session),

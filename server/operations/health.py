@@ -25,13 +25,14 @@ from sqlalchemy.orm import Session
 from finishline.api.schema import Schema
 from server.base.artifacts import ArtifactStore
 from server.base.code_version import VERSION
-from server.base.database import Database, utc_now
+from server.base.database import Database
+from server.base.fleet import Fleet
 from server.base.services import Services, ServicesDep
 from server.base.settings import MIB, Settings
 from server.base.viewer import ORGANISER
 from server.benchmarks.phase_watch import RulingDefinitions
 from server.operations.background_value import BackgroundValue
-from server.operations.figures import read_queues, read_workers
+from server.operations.figures import read_queues
 from server.verifications.dispatch import Dispatcher
 
 log = logging.getLogger(__name__)
@@ -122,7 +123,7 @@ def make_checks(
         Check("broker", partial(check_broker, dispatcher), needed=False),
         Check("dispatch", partial(check_dispatch, dispatcher), needed=False),
         Check("clock", partial(check_clock, dispatcher), needed=False),
-        Check("queue", partial(check_queue, database, settings), needed=False),
+        Check("queue", partial(check_queue, database), needed=False),
         Check("definitions", partial(check_definitions, definitions), needed=False),
     ]
 
@@ -216,11 +217,11 @@ def check_clock(dispatcher: Dispatcher) -> Said:
     return Said("This machine and the database have the same time.")
 
 
-def check_queue(database: Database, settings: Settings) -> Said:
+def check_queue(database: Database) -> Said:
     """Check that no attempt waits for long beside a worker that could take it."""
     with database.read(ORGANISER) as session:
-        workers = read_workers(session, now=utc_now(), alive_seconds=settings.worker_alive_seconds)
-        queues = read_queues(session, workers)
+        fleet = Fleet.read(session)
+        queues = read_queues(session, fleet)
     queued = sum(queue.attempts for queue in queues)
     stuck_seconds = max(queue.beside_free_seconds for queue in queues)
     if stuck_seconds > STUCK_SECONDS:
@@ -228,7 +229,7 @@ def check_queue(database: Database, settings: Settings) -> Said:
             f"An attempt waits for {stuck_seconds:.0f} s beside an idle worker.", "degraded"
         )
     oldest_seconds = max(queue.oldest_seconds for queue in queues)
-    idle = sum(worker.state == "idle" for worker in workers)
+    idle = sum(worker.state == "idle" for worker in fleet.open)
     return Said(
         f"Attempts waiting: {queued}, the oldest for {oldest_seconds:.0f} s; idle workers: {idle}."
     )

@@ -138,7 +138,7 @@ LEFT_OUT: Mapping[str, str] = {
     "workers.held_at": FOR_ONE_SERVER,
     "workers.held_by": FOR_ONE_SERVER,
     "workers.held_because": FOR_ONE_SERVER,
-    "queues": FOR_ONE_SERVER,
+    "pauses": FOR_ONE_SERVER,
     "receivers": "reaches a person, and has a secret of one server",
     "outbox": FOR_ONE_SERVER,
 }

@@ -207,11 +207,10 @@ def verification_comparison_page(
     session: Session, services: Services, first: str, second: str
 ) -> Context:
     """Two verdicts with their replays, systems and statistically significant differences."""
-    alive = services.settings.worker_alive_seconds
     comparison = compare_verifications(session, first, second)
     context = submission_context(session, services, comparison.submission_id)
     sides = [
-        view(session, find_verification(session, each), alive_seconds=alive, with_report=False)
+        view(session, find_verification(session, each), with_report=False)
         for each in (first, second)
     ]
     own = {name: context[name] for name in ("submission", "benchmark", "time")}

@@ -55,7 +55,6 @@ def ask(console: OrganiserDep, form: FormDep) -> Response:
 
 
 def _page(console: Console, typed: Mapping[str, Any], **wrong: Any) -> HTMLResponse:
-    alive = console.services.settings.worker_alive_seconds
     with console.services.database.read(console.viewer) as session:
         found = session.scalars(
             select(Verification)
@@ -64,7 +63,7 @@ def _page(console: Console, typed: Mapping[str, Any], **wrong: Any) -> HTMLRespo
             .limit(LATEST)
             .options(*SHOWN)
         )
-        duels = [view(session, item, alive_seconds=alive, with_report=False) for item in found]
+        duels = [view(session, item, with_report=False) for item in found]
         challenger = _known(session, typed.get("challenger"))
         sides = [challenger, _known(session, typed.get("holder"))]
         offered = [] if challenger is None else _opponents(session, challenger)

@@ -59,7 +59,7 @@ def _pending_row(verification: Verification, submission: Submission) -> Row:
     }
 
 
-def under_way(session: Session, *, alive_seconds: float) -> list[Row]:
+def under_way(session: Session) -> list[Row]:
     """Queued and running verifications, the latest first, each with the model of its sides."""
     rows = session.scalars(
         select(Verification)
@@ -68,21 +68,21 @@ def under_way(session: Session, *, alive_seconds: float) -> list[Row]:
         .limit(MOST)
         .options(*LISTED)
     )
-    waits = Waits(session, alive_seconds=alive_seconds)
+    waits = Waits(session)
     found = []
     for row in rows:
-        shown = view(session, row, alive_seconds=alive_seconds, with_report=False, waits=waits)
+        shown = view(session, row, with_report=False, waits=waits)
         models = [side.model for side in (row.submission, row.against) if side is not None]
         found.append(shown.model_dump(mode="json") | {"model": " against ".join(models)})
     return found
 
 
-def workers_out(session: Session, *, alive_seconds: float) -> list[Row]:
+def workers_out(session: Session) -> list[Row]:
     """Workers of the last days that are given nothing: off their baseline, or gone silent."""
     since = utc_now() - LATELY
     return [
         worker.model_dump(mode="json")
-        for worker in list_workers(session, alive_seconds=alive_seconds).workers
+        for worker in list_workers(session).workers
         if (worker.drift is not None or not worker.alive)
         and worker.state != "stopping"
         and worker.last_seen_at >= since
@@ -148,12 +148,11 @@ def overview(console: AnyoneDep) -> Response:
     if console.caller.role not in ORGANISERS:
         return RedirectResponse("/account", status_code=303)
     services = console.services
-    alive = services.settings.worker_alive_seconds
     with services.database.read(console.viewer) as session:
         context: dict[str, Any] = {
             "pending": pending_verdicts(session),
-            "under_way": under_way(session, alive_seconds=alive),
-            "out": workers_out(session, alive_seconds=alive),
+            "under_way": under_way(session),
+            "out": workers_out(session),
             "failed": failed_attempts(session),
             "calibrations": open_calibrations(session, services.benchmarks),
         }

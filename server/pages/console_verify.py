@@ -89,7 +89,7 @@ def _by_own_fields(console: Console, typed: Typed) -> Page:
 def _form(console: Console, typed: Typed, **wrong: Any) -> HTMLResponse:
     services = console.services
     with services.database.read(console.viewer) as session:
-        listed = under_way(session, alive_seconds=services.settings.worker_alive_seconds)
+        listed = under_way(session)
     return console.page(
         "verify.html",
         typed={"kind": "replay"} | typed,

@@ -16,10 +16,10 @@ from server.people.declared import filled
 from server.people.dependencies import Caller
 from server.people.sessions import Notice
 from server.people.signed_in import Fields, FormDep
-from server.verifications import holds
+from server.verifications import workers
 from server.verifications.queue import read_queue
 from server.verifications.worker_endpoints import LONGEST_REASON, REASON, CursorDep
-from server.verifications.worker_probes import confirm_worker, set_baseline_anew
+from server.verifications.worker_probes import set_baseline_anew
 from server.verifications.worker_queries import SHOWN_PER_PAGE, list_workers
 
 router = APIRouter(include_in_schema=False)
@@ -66,33 +66,30 @@ def _carry_out(session: Session, caller: Caller, wanted: Order) -> str:
     if wanted.what.startswith(WORKER):
         name = wanted.what.removeprefix(WORKER)
         if wanted.action == "confirm":
-            confirm_worker(session, caller, name, reason=wanted.reason)
+            workers.confirm_worker(session, caller, name, reason=wanted.reason)
         elif wanted.action == "baseline":
             set_baseline_anew(session, caller, name)
         elif wanted.action == "resume":
-            holds.resume_worker(session, caller, name, reason=wanted.reason)
+            workers.resume_worker(session, caller, name, reason=wanted.reason)
         else:
-            holds.pause_worker(session, caller, name, reason=wanted.reason)
+            workers.pause_worker(session, caller, name, reason=wanted.reason)
         return f"worker {name}"
     if wanted.action in ("confirm", "baseline"):
         verb = "start a baseline" if wanted.action == "baseline" else wanted.action
         raise ConflictError(f"A queue cannot {verb}: choose a worker, or pause the queue.")
     if wanted.action == "pause":
-        holds.pause_everything(session, caller, reason=wanted.reason)
+        workers.pause_everything(session, caller, reason=wanted.reason)
     else:
-        holds.resume_everything(session, caller, reason=wanted.reason)
+        workers.resume_everything(session, caller, reason=wanted.reason)
     return "every queue"
 
 
 def _page(
     console: Console, typed: Fields, *, cursor: str | None = None, **wrong: Any
 ) -> HTMLResponse:
-    alive_seconds = console.services.settings.worker_alive_seconds
     with console.services.database.read(ORGANISER) as session:
-        page = list_workers(
-            session, alive_seconds=alive_seconds, limit=SHOWN_PER_PAGE, cursor=cursor
-        )
-        queue = read_queue(session, alive_seconds=alive_seconds, shown=1)
+        page = list_workers(session, limit=SHOWN_PER_PAGE, cursor=cursor)
+        queue = read_queue(session, shown=1)
     names = [worker.name for worker in page.workers]
     chosen = typed.get("what", "")
     if chosen.startswith(WORKER) and chosen.removeprefix(WORKER) not in names:

@@ -113,7 +113,7 @@ def _picture(
     def draw() -> Picture | None:
         verification = find_verification(session, line.id)
         race = read_race(session, line.id).model_dump(mode="json")
-        shown = view(session, verification, alive_seconds=0.0, with_report=False, with_band=False)
+        shown = view(session, verification, with_report=False, with_band=False)
         time = times.get(line.benchmark, SECONDS)
         untimed = untimed_runs(verification)
         return verification_picture(shown.model_dump(mode="json"), race, time, untimed)

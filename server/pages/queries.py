@@ -85,10 +85,9 @@ def submission_with_checks(session: Session, services: Services, submission_id: 
     The published one is there however old it is; a submission may be verified without end.
     """
     context = submission_context(session, services, submission_id)
-    alive = services.settings.worker_alive_seconds
     submission = find_submission(session, submission_id)
     views = [
-        view(session, verification, alive_seconds=alive, with_report=False, with_band=False)
+        view(session, verification, with_report=False, with_band=False)
         for verification in latest_of(session, submission, most=MOST_CHECKS)
     ]
     return context | {"checks": [each.model_dump(mode="json") for each in views]}
@@ -165,8 +164,7 @@ def title_of(services: Services, benchmark_id: str) -> str:
 def verification_shown(session: Session, services: Services, verification_id: str) -> Context:
     """A verification as the API answers it. Raises NotFoundError."""
     verification = find_verification(session, verification_id)
-    alive = services.settings.worker_alive_seconds
-    return view(session, verification, alive_seconds=alive).model_dump(mode="json")
+    return view(session, verification).model_dump(mode="json")
 
 
 def verification_context(session: Session, services: Services, verification_id: str) -> Context:

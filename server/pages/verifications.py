@@ -99,8 +99,7 @@ def _place(session: Session, services: Services, verification: Context) -> Conte
     """Place of a verification in its queue, and its hardware class; None if it does not wait."""
     if verification["state"] != "queued":
         return None
-    alive_seconds = services.settings.worker_alive_seconds
-    found = read_place(session, verification["id"], alive_seconds=alive_seconds)
+    found = read_place(session, verification["id"])
     if found is None:
         return None
     one, item = (part.model_dump(mode="json") for part in found)

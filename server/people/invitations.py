@@ -21,7 +21,8 @@ from server.base.errors import (
     no_such,
     problem,
 )
-from server.base.models import Invitation, User, WorkerRow
+from server.base.fleet import Fleet
+from server.base.models import Invitation, User
 from server.base.services import services_of
 from server.people.accounts import (
     ORGANISERS,
@@ -54,7 +55,6 @@ InvitationId = Annotated[int, Path(ge=1, le=2**31 - 1)]
 CONSOLE = "/console/invitations"
 
 USUAL_DAYS = 7
-RECENTLY = timedelta(days=7)
 UNKNOWN = (
     "The workers here have no memory cgroup, so they train no code of those who join until an "
     "organiser approves each of them. If you know who joins, revoke this link and make one for "
@@ -124,11 +124,8 @@ def _remark_on(session: Session, made: Invitation) -> str | None:
 
 
 def _boxes_are_for_known_alone(session: Session) -> bool:
-    statement = select(WorkerRow.box).where(
-        WorkerRow.confirmed_at.is_not(None),
-        WorkerRow.last_seen_at >= utc_now() - RECENTLY,
-    )
-    words = {(box or {}).get("entries", "off") for box in session.scalars(statement)}
+    boxes = [worker.box or {} for worker in Fleet.read(session).recent]
+    words = {box.get("entries", "off") for box in boxes}
     return "known" in words and "anyone" not in words
 
 

@@ -3,7 +3,6 @@
 import lzma
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import select
@@ -14,8 +13,8 @@ from finishline.rules.errors import SubmissionError
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.trainings.manifest import FILE, PackageError
 from finishline.rules.trainings.package import Package, read_package
-from server.base.database import utc_now
 from server.base.errors import ConflictError, ContentError
+from server.base.fleet import Fleet
 from server.base.models import Submission, TrainingPackage, User, WorkerRow
 from server.base.models.visibility import is_source_public
 from server.base.services import Services
@@ -24,8 +23,6 @@ from server.people.dependencies import Caller
 from server.submissions.rows import system_of_worker
 from server.submissions.upload import CodeUpload
 
-# A worker that was not heard for so long may not come back: nothing is accepted to wait for it.
-RECENTLY = timedelta(days=7)
 DIVISION = "open"
 
 
@@ -135,15 +132,7 @@ def takes_packages_of(box: Mapping[str, Any], user: User, *, owner: int | None) 
 
 
 def _workers(session: Session) -> Iterator[WorkerRow]:
-    statement = (
-        select(WorkerRow)
-        .where(
-            WorkerRow.confirmed_at.is_not(None),
-            WorkerRow.last_seen_at >= utc_now() - RECENTLY,
-        )
-        .order_by(WorkerRow.last_seen_at.desc())
-    )
-    for worker in session.scalars(statement):
+    for worker in Fleet.read(session).recent:
         if (worker.box or {}).get("entries", "off") != "off":
             yield worker
 

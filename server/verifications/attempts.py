@@ -33,13 +33,13 @@ from server.base.standing import purpose_of
 from server.people.accounts import hash_token
 from server.people.dependencies import Caller
 from server.verifications.calibrations import keep_runs
+from server.verifications.choose import FAILED
 from server.verifications.cross_checks import (
     OVERTAKEN,
     begin_cross_check,
     end_cross_check,
     is_overtaken,
 )
-from server.verifications.holds import FAILED, pause_failing, refuse_held
 from server.verifications.jobs import job_of, queue_attempt, trains_packages, why_over_limit
 from server.verifications.outcomes import end_comparison, end_evidence, judge_report
 from server.verifications.queries import find_attempt
@@ -50,7 +50,13 @@ from server.verifications.report_checks import (
     why_refused,
 )
 from server.verifications.states import end, end_open, move
-from server.verifications.workers import require_a_system, require_own_name, require_protocol
+from server.verifications.workers import (
+    pause_failing,
+    refuse_held,
+    require_a_system,
+    require_own_name,
+    require_protocol,
+)
 
 TOKEN_PREFIX = "fla_"  # noqa: S105  a prefix, so that leaked tokens can be searched for
 LARGEST_SEQUENCE = 2**31 - 1

@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from datetime import timedelta
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -16,9 +15,9 @@ from finishline.rules.verification.judge import is_excused
 from finishline.rules.verification.messages import Failure, ReplayReport
 from finishline.rules.verification.purposes import CROSS_CHECK, REPLAY
 from finishline.rules.verification.verdict import Reason, Verdict
-from server.base.database import utc_now
 from server.base.errors import ServerError
 from server.base.events import VerificationChanged
+from server.base.fleet import Fleet
 from server.base.models import Attempt, Verification, WorkerRow
 from server.base.standing import (
     KEEP,
@@ -29,15 +28,14 @@ from server.base.standing import (
     report_of,
 )
 from server.benchmarks.queries import definition
-from server.verifications.free_workers import owners_at
-from server.verifications.holds import pause_by_server
+from server.verifications.choose import owners_at
 from server.verifications.jobs import Order, queue_attempt, queue_job
 from server.verifications.outcomes import NO_SECOND_WORKER, end_evidence, judge_report
 from server.verifications.pools import follow_evidence, take_out_runs
 from server.verifications.queries import is_of_latest_report
 from server.verifications.requests import request_verification
 from server.verifications.states import end, move
-from server.verifications.workers import is_organisers_worker
+from server.verifications.workers import is_organisers_worker, pause_by_server
 
 ORGANISERS_SHARE = 10  # One run in so many of an organisers' worker.
 
@@ -71,7 +69,6 @@ OVERTAKEN = Reason(
     "leaves_open",
     "the report that it checks was refused; its runs are made again",
 )
-ALIVE = timedelta(seconds=60)
 
 
 def begin_cross_check(
@@ -110,16 +107,10 @@ def has_other_owner(
     """Whether another owner has a worker of the class, not held, that could cross-check."""
     session.flush()
     barred = owners_at(session, verification.id, seeds=seeds)
-    owners = session.scalars(
-        select(WorkerRow.user_id).where(
-            WorkerRow.hardware_class == hardware_class,
-            WorkerRow.confirmed_at.is_not(None),
-            WorkerRow.held.is_(None),
-            WorkerRow.state != "stopping",
-            WorkerRow.last_seen_at >= utc_now() - ALIVE,
-        )
+    return any(
+        worker.hardware_class == hardware_class and not worker.held and worker.user_id not in barred
+        for worker in Fleet.read(session).fit
     )
-    return any(owner not in barred for owner in owners)
 
 
 def _queue(session: Session, verification: Verification, report: ReplayReport, index: int) -> None:
@@ -217,7 +208,7 @@ def take_out(session: Session, contradicted: ReplayReport, checked: Verification
     why = f"two other owners' workers contradict it about verification {checked.id}"
     if session.get(WorkerRow, name) is not None:
         opened = _open_again(session, name, why)
-        pause_by_server(session, name, by="cross-check", why=why, beside={"opened again": opened})
+        pause_by_server(session, name, by="cross-check", why=why, opened_again=opened)
 
 
 def _earlier(session: Session, checked: Verification, check: Verification) -> ReplayReport | None:

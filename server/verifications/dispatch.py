@@ -10,28 +10,35 @@ A lease is a time of the server that granted it. A process whose clock differs f
 would expire the leases of all others, so it leaves expiry to them.
 """
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
+from fastapi.concurrency import run_in_threadpool
 from sqlalchemy import ColumnElement, exists, func, select
 
 from finishline.periodic import PeriodicThread
 from server.base.broker import Broker
 from server.base.database import OUTAGES, Database, utc_now
+from server.base.errors import NotFoundError
 from server.base.events import DispatchWakeup
 from server.base.models import Attempt, Board
 from server.base.settings import Settings
-from server.verifications.overdue import (
+from server.base.viewer import ORGANISER
+from server.people.dependencies import Caller
+from server.verifications.choose import Drawn, anything_to_send, take_due
+from server.verifications.settle import AGAIN_SECONDS
+from server.verifications.sweep import (
     end_overdue,
     end_unmade_cross_checks,
     end_waited,
     expire_leases,
 )
-from server.verifications.queue_order import Drawn, anything_to_send, take_due
-from server.verifications.settle import AGAIN_SECONDS
+from server.verifications.workers import require_own_name
 
 log = logging.getLogger(__name__)
 
@@ -162,12 +169,11 @@ class Dispatcher:
 
     def _draw(self) -> list[Drawn]:
         """Draw workers for the attempts that are due. Only reads if no worker is free."""
-        alive_seconds = self._settings.worker_alive_seconds
-        with self._database.read_columns() as connection:
-            if not anything_to_send(connection, alive_seconds=alive_seconds):
+        with self._database.read(ORGANISER) as session:
+            if not anything_to_send(session):
                 return []
         with self._database.write() as session:
-            return take_due(session, alive_seconds=alive_seconds)
+            return take_due(session)
 
     def _send(self, drawn: Drawn) -> bool:
         named = {"attempt_id": drawn.attempt_id}
@@ -195,3 +201,56 @@ def seconds_ahead(there: datetime, *, since: datetime, until: datetime) -> float
     if there < since:
         return (since - there).total_seconds()
     return min((until - there).total_seconds(), 0.0)
+
+
+LONGEST_WAIT_SECONDS = 20.0
+LOOK_SECONDS = 0.2
+
+
+def require_greeted(database: Database, name: str, caller: Caller) -> None:
+    """Raise NotFoundError for a worker before its first sign-on, NotAllowedError for another's."""
+    with database.read() as session:
+        if not require_own_name(session, name, caller):
+            raise NotFoundError(f"There is no worker {name!r}: expected its sign-on first.")
+
+
+class PollDesk:
+    """Attempts that wait for a worker's lease: one look at the database serves all long polls.
+
+    Belongs to the thread of the event loop.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._drawn: dict[str, str] = {}
+        self._looked_at = float("-inf")
+        self._looking = asyncio.Lock()
+
+    async def wait(self, name: str, seconds: float) -> str | None:
+        """The attempt that waits for a worker; None if there is none within these seconds."""
+        since = time.monotonic()  # An earlier look may show an attempt that this worker has ended.
+        give_up_at = since + seconds
+        while True:
+            async with self._looking:
+                await self._look(since)
+            if name in self._drawn or time.monotonic() >= give_up_at:
+                return self._drawn.get(name)
+            since = time.monotonic()
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _look(self, since: float) -> None:
+        """Read who waits for whom, unless somebody began to after this moment."""
+        if self._looked_at >= since:
+            return
+        self._looked_at = time.monotonic()
+        with suppress(*OUTAGES):  # The dispatch loop logs them.
+            self._drawn = await run_in_threadpool(self._read)
+
+    def _read(self) -> dict[str, str]:
+        with self._database.read_columns() as connection:
+            rows = connection.execute(
+                select(Attempt.sent_to, Attempt.id)
+                .where(Attempt.state == "queued", Attempt.sent_to.is_not(None))
+                .order_by(Attempt.asked_at.desc())
+            )
+            return {name: attempt_id for name, attempt_id in rows if name is not None}

@@ -1,25 +1,19 @@
 """Endpoints of verifications: request, read, cancel, watch, decide; head-to-heads and pools."""
 
-import logging
 from collections.abc import AsyncIterator
-from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Header, Query
 from fastapi.sse import EventSourceResponse, ServerSentEvent
-from sqlalchemy.orm import Session
 
 from finishline.api.schema import Schema
 from finishline.api.verifications import VerificationView
-from server.base.database import OUTAGES
-from server.base.models import Verification
 from server.base.request_context import note
-from server.base.services import Services, ServicesDep
+from server.base.services import ServicesDep
 from server.base.standing import find_verification
 from server.people.dependencies import OrganiserDep, SubmitterDep
 from server.people.signed_in import ViewerDep
-from server.verifications import duels, queries, reruns, views
-from server.verifications.event_stream import Feeds, parse_position, read_news
+from server.verifications import duels, live, queries, reruns, views
 from server.verifications.queue import Waits
 from server.verifications.requests import VerificationCreate, ask_as_caller, cancel
 from server.verifications.rerun_views import (
@@ -31,18 +25,12 @@ from server.verifications.rerun_views import (
 from server.verifications.reruns import compare_verifications
 
 router = APIRouter(tags=["verifications"])
-log = logging.getLogger(__name__)
 
 
 class VerificationList(Schema):
     """Verifications, newest first, without their reports."""
 
     verifications: list[VerificationView]
-
-
-def _view(services: Services, session: Session, verification: Verification) -> VerificationView:
-    alive_seconds = services.settings.worker_alive_seconds
-    return views.view(session, verification, alive_seconds=alive_seconds)
 
 
 @router.post("/submissions/{submission_id}/verifications", status_code=201)
@@ -61,7 +49,7 @@ def request_verification(
     with services.database.write() as session:
         verification = ask_as_caller(session, services.settings, caller, submission_id, asked)
         note(verification_id=verification.id)
-        return _view(services, session, verification)
+        return views.view(session, verification)
 
 
 @router.get("/verifications")
@@ -72,15 +60,12 @@ def list_verifications(
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
 ) -> VerificationList:
     """Verifications, newest first, without their reports."""
-    alive = services.settings.worker_alive_seconds
     with services.database.read(viewer) as session:
         found = queries.list_verifications(session, state=state, limit=limit)
-        waits = Waits(session, alive_seconds=alive)
+        waits = Waits(session)
         return VerificationList(
             verifications=[
-                views.view(
-                    session, verification, alive_seconds=alive, with_report=False, waits=waits
-                )
+                views.view(session, verification, with_report=False, waits=waits)
                 for verification in found
             ]
         )
@@ -102,7 +87,7 @@ def get_verification(
     """Read a verification: its attempts, its verdict with every reason, its report."""
     with services.database.read(viewer) as session:
         verification = find_verification(session, verification_id)
-        return _view(services, session, verification)
+        return views.view(session, verification)
 
 
 @router.post("/verifications/{verification_id}/cancel")
@@ -112,10 +97,7 @@ def cancel_verification(
     """Cancel a verification without a verdict. A running replay finishes first, for its pool."""
     with services.database.write() as session:
         verification = cancel(session, caller, verification_id)
-        return _view(services, session, verification)
-
-
-RETRY_MILLISECONDS = 1000  # How soon a browser connects again when the server went away.
+        return views.view(session, verification)
 
 
 def existing_verification(verification_id: str, services: ServicesDep, viewer: ViewerDep) -> str:
@@ -132,28 +114,9 @@ async def watch_verification(
     last_event_id: Annotated[str | None, Header()] = None,
 ) -> AsyncIterator[ServerSentEvent]:
     """Follow a verification: `state` at each change, `replay` for each event, `end` at the end."""
-    position = parse_position(last_event_id)
-    shown: dict[str, Any] | None = None
-    read = partial(read_news, services, viewer, verification_id)
-    with services.of(Feeds).follow((verification_id, viewer), read) as follower:
-        while True:
-            try:
-                news = await follower.next(position)
-            except OUTAGES as error:  # Its reader comes again, and is told when.
-                log.warning("a live stream of %s ends: %s", verification_id, error)
-                return
-            if news.state != shown:
-                shown = news.state
-                yield ServerSentEvent(
-                    event="state", data=shown, id=str(position), retry=RETRY_MILLISECONDS
-                )
-            fresh = [item for item in news.replay if item[0] > position]
-            for place, event in fresh:
-                position = place
-                yield ServerSentEvent(event="replay", data=event, id=str(place))
-            if news.full is not None and not fresh:
-                yield ServerSentEvent(event="end", data=news.full, id=str(position))
-                return
+    position = live.parse_position(last_event_id)
+    async for event in live.watch(services, viewer, verification_id, position):
+        yield event
 
 
 @router.post("/verifications/batch")
@@ -172,7 +135,7 @@ def decide_verification(
     """Publish the verdict of a rerun, or keep the published one; with the reason."""
     with services.database.write() as session:
         verification = reruns.decide(session, caller, verification_id, body)
-        return _view(services, session, verification)
+        return views.view(session, verification)
 
 
 @router.post("/duels", status_code=201)
@@ -187,4 +150,4 @@ def request_duel(
     with services.database.write() as session:
         verification = duels.ask_for_duel(session, services.settings, caller, body)
         session.refresh(verification)
-        return _view(services, session, verification)
+        return views.view(session, verification)

@@ -1,212 +1,254 @@
-"""The queue: place and expected start of each attempt, and why a verification waits."""
+"""The queue: who waits for which hardware class, when it may start, and why it waits."""
 
+import statistics
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
+from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
 from finishline.rules.text import count_text
 from server.base.database import utc_now
-from server.base.models import Verification, WorkerRow
-from server.base.viewer import ORGANISER, seeing
-from server.verifications.forecast import Forecast, Lines, read_lines
-from server.verifications.holds import Pause, read_pause
-from server.verifications.work import (
-    Queued,
-    attempts_by_id,
-    existing_verifications,
-    is_anything_embargoed,
+from server.base.fleet import Fleet
+from server.base.models import (
+    Attempt,
+    BenchmarkDefinition,
+    ReplayEventRow,
+    Submission,
+    Verification,
+    WorkerRow,
 )
+from server.base.standing import OPEN
+from server.base.viewer import ORGANISER, seeing
+from server.verifications.choose import fair_order, read_turns
 from server.verifications.worker_views import ClassQueueView, QueuedView, QueueView
 
 SHOWN_PER_CLASS = 100
+RECENT_ATTEMPTS = 200
+NOTHING_ENDED = "Nothing has ended there yet that could tell how long those before it take."
 
 
-@dataclass(frozen=True)
-class _Look:
-    """Snapshot of all workers ever seen, of the living ones, and of the queue.
-
-    `visible` are the verifications that the viewer may see, None where nothing is hidden.
-    """
-
-    workers: Sequence[WorkerRow]
-    alive: Sequence[WorkerRow]
-    pause: Pause | None
-    forecast: Forecast
-    lines: Lines
-    visible: set[str] | None
-
-    def places(self, wanted: str | None) -> list[tuple[int, Queued]]:
-        """The attempts of a line that the viewer may see, with their places from 1."""
-        return [
-            (position, one)
-            for position, one in enumerate(self.lines.get(wanted, ()), start=1)
-            if self.visible is None or one.verification_id in self.visible
-        ]
-
-
-def read_queue(session: Session, *, alive_seconds: float, shown: int | None = None) -> QueueView:
+def read_queue(session: Session, *, shown: int | None = None) -> QueueView:
     """Read the queue of every hardware class that has a worker or an attempt waiting."""
-    now = utc_now()
-    look = _look(session, now, alive_seconds)
-    classes = {row.hardware_class for row in look.workers} | {name for name in look.lines if name}
+    queue = _Queue(session)
+    classes = {row.hardware_class for row in queue.fleet.workers}
+    classes |= {name for name in queue.lines if name is not None}
     return QueueView(
-        as_of=now,
-        waiting=sum(map(len, look.lines.values())),
-        paused=look.pause,
+        as_of=queue.now,
+        waiting=sum(map(len, queue.lines.values())),
+        paused=queue.fleet.pause,
         classes=[
-            _class_view(session, look, name, look.places(name), shown=shown)
-            for name in (*sorted(classes), *([None] if None in look.lines else []))
+            queue.view(name, shown=shown)
+            for name in (*sorted(classes), *([None] if None in queue.lines else []))
         ],
     )
 
 
-def read_place(
-    session: Session, verification_id: str, *, alive_seconds: float
-) -> tuple[ClassQueueView, QueuedView] | None:
+def read_place(session: Session, verification_id: str) -> tuple[ClassQueueView, QueuedView] | None:
     """Place of a verification in the queue of its hardware class, which lists it alone.
 
     None if it does not wait. The viewer must be allowed to see it.
     """
-    look = _look(session, utc_now(), alive_seconds)
-    for wanted in look.lines:
-        places = look.places(wanted)
-        own = [place for place in places if place[1].verification_id == verification_id]
-        if own:
-            view = _class_view(session, look, wanted, places, listed=own)
+    queue = _Queue(session)
+    for wanted, line in queue.lines.items():
+        if any(row.verification_id == verification_id for row in line):
+            view = queue.view(wanted, only=verification_id)
             return (view, view.waiting[0]) if view.waiting else None
     return None
 
 
-def _look(session: Session, now: datetime, alive_seconds: float) -> _Look:
-    workers = list(session.scalars(select(WorkerRow).order_by(WorkerRow.name)))
-    since = now - timedelta(seconds=alive_seconds)
-    alive = [row for row in workers if row.last_seen_at >= since and row.state != "stopping"]
-    # Every attempt has its place and its length; those hidden from the viewer are only counted.
-    with seeing(session, ORGANISER):
-        pause, lines = read_pause(session), read_lines(session)
-        forecast = Forecast(session, alive, pause=pause, now=now)
-        hides = bool(lines) and is_anything_embargoed(session)
-    visible = existing_verifications(session) if hides else None
-    return _Look(workers, alive, pause, forecast, lines, visible)
+class _Queue:
+    """All that waits, in the order in which it should start, as one viewer may see it.
 
+    An attempt that the viewer may not see has its place, and is only counted.
+    """
 
-def _class_view(
-    session: Session,
-    look: _Look,
-    wanted: str | None,
-    places: Sequence[tuple[int, Queued]],
-    *,
-    shown: int | None = None,
-    listed: Sequence[tuple[int, Queued]] | None = None,
-) -> ClassQueueView:
-    """View of a class's queue; None stands for attempts of any class, so every worker counts."""
-    here = [row for row in look.alive if wanted in (None, row.hardware_class)]
-    fit = [row for row in here if not row.drift and not row.held and row.confirmed_at is not None]
-    seen = [row.last_seen_at for row in look.workers if wanted in (None, row.hardware_class)]
-    count = len(look.lines.get(wanted, ()))
-    return ClassQueueView(
-        hardware_class=wanted,
-        workers=len(fit),
-        free=sum(row.state != "busy" for row in fit),
-        out=sum(row.drift is not None for row in here),
-        last_seen_at=max(seen, default=None),
-        held=sum(row.held is not None for row in here),
-        waiting_count=count,
-        waiting=_listed(session, look, wanted, places[:shown] if listed is None else listed),
-        under_embargo=count - len(places),
-    )
+    def __init__(self, session: Session) -> None:
+        self.session, self.now = session, utc_now()
+        with seeing(session, ORGANISER):
+            self.fleet = Fleet.read(session)
+            self.lines = _read_lines(session)
+        is_open = Verification.state.in_(OPEN)
+        self._visible = set(session.scalars(select(Verification.id).where(is_open)))
 
-
-def _listed(
-    session: Session, look: _Look, wanted: str | None, places: Sequence[tuple[int, Queued]]
-) -> list[QueuedView]:
-    """Views of some places; attempts that are gone meanwhile are left out."""
-    attempts = attempts_by_id(session, [one.turn.attempt_id for _, one in places])
-    views = []
-    for position, one in places:
-        attempt, expected = (
-            attempts.get(one.turn.attempt_id),
-            look.forecast.expect(wanted, position),
+    @cached_property
+    def _seconds(self) -> defaultdict[str, list[float]]:
+        """How long the attempts took that ended lately, by the hardware class of their worker."""
+        query = (
+            select(WorkerRow.hardware_class, Attempt.started_at, Attempt.ended_at)
+            .join(WorkerRow, WorkerRow.name == Attempt.worker)
+            .where(Attempt.state == "done", Attempt.started_at.is_not(None))
+            .order_by(Attempt.ended_at.desc())
+            .limit(RECENT_ATTEMPTS)
         )
-        if attempt is not None:
-            view = QueuedView.of(
-                attempt,
-                attempt=attempt.number,
-                position=position,
-                expected_start=expected.start,
-                why_unknown=expected.why_unknown,
-            )
-            views.append(view)
-    return views
+        found: defaultdict[str, list[float]] = defaultdict(list)
+        for row in self.session.execute(query):
+            found[row.hardware_class].append((row.ended_at - row.started_at).total_seconds())
+        return found
+
+    def view(
+        self, wanted: str | None, *, shown: int | None = None, only: str | None = None
+    ) -> ClassQueueView:
+        """View of a class's queue; None stands for attempts of any class, so all workers count.
+
+        It lists the first so many that are `shown`, or only one verification's.
+        """
+        line = self.lines.get(wanted, [])
+        places = [
+            (position, row)
+            for position, row in enumerate(line, start=1)
+            if row.verification_id in self._visible
+        ]
+        listed = [place for place in places if only in (None, place[1].verification_id)]
+        known = [row for row in self.fleet.workers if wanted in (None, row.hardware_class)]
+        alive = [row for row in self.fleet.alive if row in known]
+        fit = [row for row in self.fleet.fit if row in known and row.held is None]
+        return ClassQueueView(
+            hardware_class=wanted,
+            workers=len(fit),
+            free=sum(row.state != "busy" for row in fit),
+            out=sum(row.drift is not None for row in alive),
+            last_seen_at=max((row.last_seen_at for row in known), default=None),
+            held=sum(row.held is not None for row in alive),
+            waiting_count=len(line),
+            waiting=self._listed(wanted, listed[:shown]),
+            under_embargo=len(line) - len(places),
+        )
+
+    def _listed(self, wanted: str | None, places: Sequence[tuple[int, Any]]) -> list[QueuedView]:
+        """Views of some places; attempts that are gone meanwhile are left out."""
+        ids = [row.id for _, row in places]
+        attempts = {row.id: row for row in read_attempts(self.session, Attempt.id.in_(ids))}
+        views = []
+        for position, one in places:
+            if one.id in attempts:
+                start, why = self._expect(wanted, position)
+                place = {"position": position, "expected_start": start, "why_unknown": why}
+                views.append(QueuedView.of(attempts[one.id], **place))
+        return views
+
+    def _expect(self, wanted: str | None, position: int) -> tuple[datetime | None, str | None]:
+        """When the attempt at a place of a line starts; None, and why, if nothing can tell.
+
+        That is when those before it have ended: their number times the median of those that
+        ended lately, shared by the workers that may take it.
+        """
+        open_ = set(self.fleet.open)
+        able = [row for row in self.fleet.takers(wanted) if row in open_]
+        if not able:
+            return None, self.fleet.why_none(wanted)
+        behind = position - sum(row.state != "busy" for row in able)
+        if behind <= 0:
+            return self.now, None
+        took = [
+            each for name in {row.hardware_class for row in able} for each in self._seconds[name]
+        ]
+        if not took:
+            return None, NOTHING_ENDED
+        return self.now + timedelta(seconds=behind * statistics.median(took) / len(able)), None
 
 
-def alive_workers(session: Session, *, alive_seconds: float) -> list[WorkerRow]:
-    """Workers that said hello lately and are not stopping."""
-    since = utc_now() - timedelta(seconds=alive_seconds)
-    return list(
-        session.scalars(
-            select(WorkerRow).where(WorkerRow.last_seen_at >= since, WorkerRow.state != "stopping")
+def _read_lines(session: Session) -> dict[str | None, list[Any]]:
+    """All queued attempts by the class that they want, in the order in which they should start."""
+    query = (
+        select(
+            Attempt.id, Attempt.verification_id, Attempt.hardware_class, Attempt.sent_to,
+            Attempt.submitter_id, Attempt.by_organiser, Attempt.asked_at,
+        )
+        .where(Attempt.state == "queued")
+        .order_by(Attempt.asked_at, Attempt.id)
+    )  # fmt: skip
+    by_class = defaultdict(list)
+    for row in session.execute(query):
+        by_class[row.hardware_class].append(row)
+    lines = {}
+    for wanted, rows in by_class.items():
+        drawn = [row for row in rows if row.sent_to is not None]  # They had their turns.
+        rest = [row for row in rows if row.sent_to is None]
+        lines[wanted] = [*drawn, *fair_order(rest, read_turns(session, wanted))]
+    return lines
+
+
+def read_attempts(session: Session, *which: ColumnElement[bool]) -> Sequence[Any]:
+    """Read attempts and the work that is shown: never a report or a curve. Oldest first."""
+    query = (
+        select(
+            Attempt.id,
+            Attempt.number.label("attempt"),
+            Attempt.state,
+            Attempt.worker,
+            Attempt.created_at.label("queued_at"),
+            Attempt.started_at,
+            Attempt.ended_at,
+            Attempt.failure,
+            Attempt.asked_at,
+            Attempt.by_organiser,
+            Attempt.verification_id,
+            Verification.kind,
+            Verification.runs,
+            Verification.submission_id,
+            BenchmarkDefinition.benchmark_id.label("benchmark"),
+            Submission.model,
+        )
+        .select_from(Attempt)
+        .join(Verification, Verification.id == Attempt.verification_id)
+        .join(BenchmarkDefinition, BenchmarkDefinition.sha256 == Verification.benchmark_sha256)
+        .outerjoin(Submission, Submission.id == Verification.submission_id)
+        .where(*which)
+        .order_by(Attempt.started_at)
+    )
+    return session.execute(query).all()
+
+
+def runs_under_way(session: Session, attempt_ids: Sequence[str]) -> dict[str, int]:
+    """Current run (from 0) of each attempt, from the last event received."""
+    latest = (
+        select(ReplayEventRow.attempt_id, func.max(ReplayEventRow.sequence).label("sequence"))
+        .where(ReplayEventRow.attempt_id.in_(attempt_ids))
+        .group_by(ReplayEventRow.attempt_id)
+        .subquery()
+    )
+    rows = session.scalars(
+        select(ReplayEventRow).join(
+            latest,
+            (ReplayEventRow.attempt_id == latest.c.attempt_id)
+            & (ReplayEventRow.sequence == latest.c.sequence),
         )
     )
+    return {row.attempt_id: int(row.event["run"]) for row in rows}
 
 
 class Waits:
     """Reasons why verifications are still queued, each fact about the queue read once for all."""
 
-    def __init__(self, session: Session, *, alive_seconds: float) -> None:
-        self._session, self._alive_seconds = session, alive_seconds
+    def __init__(self, session: Session) -> None:
+        self._session = session
 
     @cached_property
-    def _workers(self) -> Sequence[WorkerRow]:
-        return alive_workers(self._session, alive_seconds=self._alive_seconds)
-
-    @cached_property
-    def _pause(self) -> Pause | None:
-        return read_pause(self._session)
+    def _fleet(self) -> Fleet:
+        return Fleet.read(self._session)
 
     @cached_property
     def _others(self) -> int:
-        return _queued_beside(self._session)
+        """Number of other queued verifications."""
+        queued = select(func.count()).select_from(Verification)
+        with seeing(self._session, ORGANISER):
+            count = self._session.scalar(queued.where(Verification.state == "queued")) or 0
+        return max(count - 1, 0)
 
     def reason(self, verification: Verification) -> str | None:
         """Reason why a verification is still queued and the remedy; None unless it is queued."""
         if verification.state != "queued":
             return None
-        workers = self._workers
-        if not workers:
-            return (
-                "No worker is connected: start one with 'finishline up' on this machine or "
-                "'python -m worker' on another."
-            )
-        if all(worker.confirmed_at is None for worker in workers):
-            return (
-                "No connected worker is confirmed: an organiser confirms one with "
-                "'finishline admin worker set NAME confirm' or on the console's page of workers."
-            )
-        if all(worker.drift is not None for worker in workers):
-            return (
-                "Every connected worker is off its baseline speed and gets no work; the page of "
-                "the workers shows by how much. They measure again once a minute."
-            )
-        if self._pause is not None:
-            return f"Nothing starts: {self._pause.sentence}."
-        if all(worker.held is not None for worker in workers):
-            return "Every connected worker is paused; the page of the workers shows by whom."
-        others = self._others
+        why = self._fleet.why_none(verification.attempts[-1].hardware_class)
+        if why is not None:
+            return why
+        workers = self._fleet.alive
         busy = sum(worker.state == "busy" for worker in workers)
-        if others == 0 and busy < len(workers):
+        if self._others == 0 and busy < len(workers):
             return "A worker is about to lease it."
-        queue = "Next in line" if others == 0 else f"In line with {others} more"
+        queue = f"In line with {self._others} more" if self._others else "Next in line"
         return f"{queue}; {busy} of {count_text(len(workers), 'worker')} busy."
-
-
-def _queued_beside(session: Session) -> int:
-    """Number of other queued attempts, by an index: excluding this one would read every row."""
-    queued = select(func.count()).select_from(Verification).where(Verification.state == "queued")
-    with seeing(session, ORGANISER):
-        count = session.scalar(queued) or 0
-    return max(count - 1, 0)

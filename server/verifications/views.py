@@ -63,7 +63,6 @@ def view(
     session: Session,
     verification: Verification,
     *,
-    alive_seconds: float,
     with_report: bool = True,
     with_band: bool = True,
     benchmark: Benchmark | None = None,
@@ -78,7 +77,7 @@ def view(
     return VerificationView.of(
         verification,
         benchmark=benchmark.benchmark_id,
-        waiting_for=(waits or Waits(session, alive_seconds=alive_seconds)).reason(verification),
+        waiting_for=(waits or Waits(session)).reason(verification),
         nonce=verification.nonce if ended else None,
         runs_planned=verification.runs,
         seeds=verification.seeds if ended else None,

@@ -29,10 +29,9 @@ from server.base.services import Services, ServicesDep
 from server.base.viewer import ORGANISER
 from server.people.dependencies import OrganiserDep, SecretDep, WorkerDep
 from server.people.signed_in import ViewerDep
-from server.verifications import attempts, holds, worker_probes, worker_queries, workers
+from server.verifications import attempts, worker_probes, worker_queries, workers
+from server.verifications.dispatch import LONGEST_WAIT_SECONDS, PollDesk, require_greeted
 from server.verifications.grants import task_file, training_grant
-from server.verifications.holds import HeldError, send_again_now
-from server.verifications.polls import LONGEST_WAIT_SECONDS, PollDesk, require_greeted
 from server.verifications.queue import SHOWN_PER_CLASS, read_queue
 from server.verifications.worker_queries import (
     LONGEST_CURSOR,
@@ -41,6 +40,7 @@ from server.verifications.worker_queries import (
     read_worker,
 )
 from server.verifications.worker_views import ProbeView, QueueView, WorkerList
+from server.verifications.workers import HeldError, send_again_now
 
 LONGEST_REASON = 2000
 REASON = r"\S"
@@ -120,7 +120,6 @@ def list_workers(
     with services.database.read(viewer) as session:
         return worker_queries.list_workers(
             session,
-            alive_seconds=services.settings.worker_alive_seconds,
             limit=limit,
             cursor=cursor,
         )
@@ -135,8 +134,7 @@ def get_queue(
     Each class lists its next `limit` attempts to start.
     """
     with services.database.read(viewer) as session:
-        alive_seconds = services.settings.worker_alive_seconds
-        return read_queue(session, alive_seconds=alive_seconds, shown=limit)
+        return read_queue(session, shown=limit)
 
 
 @router.post("/workers/hello")
@@ -174,8 +172,7 @@ def post_probe(body: WorkerProbe, services: ServicesDep, caller: WorkerDep) -> P
 def get_worker(name: str, services: ServicesDep, viewer: ViewerDep) -> WorkerDetail:
     """Read a worker: its current attempt, its latest attempts, and its roofline."""
     with services.database.read(viewer) as session:
-        alive_seconds = services.settings.worker_alive_seconds
-        return worker_queries.read_worker(session, name, alive_seconds=alive_seconds)
+        return worker_queries.read_worker(session, name)
 
 
 @router.get("/workers/{name}/probes")
@@ -198,7 +195,7 @@ def confirm_worker(
 ) -> WorkerDetail:
     """Confirm a worker for its hardware class, so that it gets attempts. 409 if it is confirmed."""
     with services.database.write() as session:
-        worker_probes.confirm_worker(session, caller, name, reason=body.reason)
+        workers.confirm_worker(session, caller, name, reason=body.reason)
     return _view_worker(services, name)
 
 
@@ -293,7 +290,7 @@ def pause_worker(
 ) -> WorkerDetail:
     """Pause a worker until it is resumed. It finishes its current attempt."""
     with services.database.write() as session:
-        holds.pause_worker(session, caller, name, reason=body.reason)
+        workers.pause_worker(session, caller, name, reason=body.reason)
     return _view_worker(services, name)
 
 
@@ -303,7 +300,7 @@ def resume_worker(
 ) -> WorkerDetail:
     """Resume a worker. 409 if it is not paused."""
     with services.database.write() as session:
-        holds.resume_worker(session, caller, name, reason=body.reason)
+        workers.resume_worker(session, caller, name, reason=body.reason)
     return _view_worker(services, name)
 
 
@@ -311,7 +308,7 @@ def resume_worker(
 def pause_queue(body: Hold, services: ServicesDep, caller: OrganiserDep) -> QueueView:
     """Pause the queue of every hardware class. Running attempts go on."""
     with services.database.write() as session:
-        holds.pause_everything(session, caller, reason=body.reason)
+        workers.pause_everything(session, caller, reason=body.reason)
     return _view_queue(services)
 
 
@@ -319,16 +316,15 @@ def pause_queue(body: Hold, services: ServicesDep, caller: OrganiserDep) -> Queu
 def resume_queue(body: Resume, services: ServicesDep, caller: OrganiserDep) -> QueueView:
     """End the pause. 409 if there is none."""
     with services.database.write() as session:
-        holds.resume_everything(session, caller, reason=body.reason)
+        workers.resume_everything(session, caller, reason=body.reason)
     return _view_queue(services)
 
 
 def _view_worker(services: Services, name: str) -> WorkerDetail:
     with services.database.read() as session:
-        return read_worker(session, name, alive_seconds=services.settings.worker_alive_seconds)
+        return read_worker(session, name)
 
 
 def _view_queue(services: Services) -> QueueView:
-    alive_seconds = services.settings.worker_alive_seconds
     with services.database.read() as session:
-        return read_queue(session, alive_seconds=alive_seconds, shown=SHOWN_PER_CLASS)
+        return read_queue(session, shown=SHOWN_PER_CLASS)

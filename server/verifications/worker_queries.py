@@ -1,10 +1,10 @@
-"""Read workers: their state, their attempts and their rooflines."""
+"""Read workers: their state, their probes, their attempts and their rooflines."""
 
 import re
 import statistics
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, and_, case, func, not_, or_, select
@@ -12,13 +12,13 @@ from sqlalchemy.orm import Session
 
 from finishline.api.schema import Schema
 from finishline.rules.verification.utilisation import roofline, samples_per_second
-from server.base.database import utc_now
-from server.base.errors import ContentError, no_such
+from server.base.errors import ContentError
+from server.base.fleet import alive_since, is_alive, state_word
 from server.base.models import Attempt, BenchmarkDefinition, Submission, Verification, WorkerRow
 from server.base.paging import EPOCH, MICROSECOND, cursor_of
 from server.base.standing import REPORT
-from server.verifications.work import AttemptWork, attempts_of, running_attempts, runs_under_way
-from server.verifications.worker_probes import latest_probes
+from server.verifications.queue import read_attempts, runs_under_way
+from server.verifications.worker_probes import HAS_FIGURES, IS_CANARY, read_probes
 from server.verifications.worker_views import (
     ProbeView,
     UnderWayView,
@@ -26,6 +26,16 @@ from server.verifications.worker_views import (
     WorkerView,
     WorkView,
 )
+from server.verifications.workers import find_worker
+
+LATEST_ATTEMPTS = 20
+POINTS = 30
+TERA, GIGA = 1e12, 1e9
+ARITHMETIC = ("gemm", "convolution")
+ALIVE = "alive"
+SHOWN_PER_PAGE = 100
+LONGEST_CURSOR = 300
+CURSOR = re.compile(rf"({ALIVE}|[0-9]{{1,16}})\.(.+)", re.ASCII)
 
 
 class RoofView(Schema):
@@ -83,16 +93,122 @@ class WorkerDetail(Schema):
     roofline: RooflineView
 
 
-POINTS = 30
-TERA, GIGA = 1e12, 1e9
-ARITHMETIC = ("gemm", "convolution")
+@dataclass(frozen=True)
+class WorkerCounts:
+    """Number of workers that ever said hello, of the living, and of those at work."""
+
+    total: int
+    alive: int
+    at_work: int
 
 
-def worker_roofline(session: Session, name: str) -> RooflineView:
-    """Roofline of a worker's latest attempts."""
-    probe = latest_probes(session, [name], with_figures=True).get(name)
-    roofs = _roofs(probe)
-    copy = probe.figures.get("copy") if probe is not None else None
+def list_workers(
+    session: Session, *, limit: int | None = None, cursor: str | None = None
+) -> WorkerList:
+    """List a page of workers: the living by name, then the last heard first.
+
+    In this order no hello moves a worker to another page.
+    """
+    alive = is_alive(alive_since(session))
+    query = select(WorkerRow).order_by(
+        case((alive, 0), else_=1),
+        case((alive, WorkerRow.name)),
+        WorkerRow.last_seen_at.desc(),
+        WorkerRow.name,
+    )
+    if cursor is not None:
+        query = query.where(_is_after(cursor, alive))
+    rows = session.scalars(query.limit(None if limit is None else limit + 1)).all()
+    views = _views(session, rows[:limit])
+    following = None
+    if len(rows) > len(views):
+        last = views[-1]
+        following = cursor_of(last.last_seen_at, last.name)
+        following = f"{ALIVE}.{last.name}" if last.alive else following
+    return WorkerList(workers=views, next_cursor=following)
+
+
+def _is_after(cursor: str, alive: ColumnElement[bool]) -> ColumnElement[bool]:
+    found = CURSOR.fullmatch(cursor) if cursor.isprintable() else None
+    if found is None:
+        raise ContentError("Invalid cursor. Pass the next_cursor of the previous page.")
+    moment, name = found.groups()
+    if moment == ALIVE:
+        return or_(not_(alive), WorkerRow.name > name)
+    heard_at = EPOCH + int(moment) * MICROSECOND
+    later = and_(WorkerRow.last_seen_at == heard_at, WorkerRow.name > name)
+    return and_(not_(alive), or_(WorkerRow.last_seen_at < heard_at, later))
+
+
+def count_workers(session: Session) -> WorkerCounts:
+    """Count the workers: all, the living, and those of them that are at work."""
+    alive = is_alive(alive_since(session))
+    at_work = (Attempt.state == "running", Attempt.worker == WorkerRow.name)
+    row = session.execute(
+        select(
+            func.count(),
+            func.count(case((alive, 1))),
+            func.count(case((alive & select(Attempt.id).where(*at_work).exists(), 1))),
+        ).select_from(WorkerRow)
+    ).one()
+    return WorkerCounts(*row)
+
+
+def read_worker(session: Session, name: str) -> WorkerDetail:
+    """Read a worker with its latest attempts and its roofline. Raises NotFoundError."""
+    (worker,) = _views(session, [find_worker(session, name)])
+    own = select(Attempt.id).where(Attempt.worker == name).order_by(Attempt.started_at.desc())
+    ids = session.scalars(own.limit(LATEST_ATTEMPTS)).all()
+    attempts = [
+        AttemptAtWorkerView.of(
+            row,
+            seconds=(row.ended_at - row.started_at).total_seconds() if row.ended_at else None,
+            failure=row.failure["message"] if row.failure else None,
+        )
+        for row in reversed(read_attempts(session, Attempt.id.in_(ids)))
+    ]
+    return WorkerDetail(
+        worker=worker, attempts=attempts, roofline=_roofline_of(session, name, worker.probe)
+    )
+
+
+def _views(session: Session, rows: Sequence[WorkerRow]) -> list[WorkerView]:
+    names, since = [row.name for row in rows], alive_since(session)
+    roofs = read_probes(session, names, HAS_FIGURES)
+    canaries = read_probes(session, names, IS_CANARY)
+    running = read_attempts(session, Attempt.state == "running", Attempt.worker.in_(names))
+    runs = runs_under_way(session, [attempt.id for attempt in running])
+    under_way = {
+        attempt.worker: UnderWayView.of(
+            attempt, run=runs[attempt.id] + 1 if attempt.id in runs else None
+        )
+        for attempt in running
+    }
+    return [
+        WorkerView.of(
+            row,
+            state=state_word(row),
+            alive=row.last_seen_at >= since and row.state != "stopping",
+            under_way=under_way.get(row.name),
+            probe=next(iter(roofs.get(row.name, [])), None),
+            canary=next(iter(canaries.get(row.name, [])), None),
+            box=row.box or None,
+        )
+        for row in rows
+    ]
+
+
+def _roofline_of(session: Session, name: str, probe: ProbeView | None) -> RooflineView:
+    """Roofline of a worker's latest attempts, under the roofs that it measured last."""
+    figures = probe.figures if probe is not None else {}
+    roofs = [
+        RoofView(precision=found.partition("_")[2], tflops=figure.value, how=figure.how)
+        for found, figure in figures.items()
+        if found.partition("_")[0] in ARITHMETIC and figure.value is not None
+    ]
+    roofs.sort(key=lambda roof: -roof.tflops)
+    best = {roof.precision: roof for roof in reversed(roofs)}
+    bandwidth = figures["copy"].value if "copy" in figures else None
     rows = session.execute(
         select(
             Verification.id,
@@ -108,39 +224,29 @@ def worker_roofline(session: Session, name: str) -> RooflineView:
         .order_by(Attempt.ended_at.desc())
         .limit(POINTS)
     )
-    bandwidth = copy.value if copy is not None else None
-    points = (_point(row, roofs, bandwidth) for row in rows)
+    points = (_point(row, best, bandwidth) for row in rows)
     return RooflineView(
         worker=name,
-        roofs=roofs,
+        roofs=[roof for roof in roofs if best[roof.precision] is roof],
         copy_gb_per_second=bandwidth,
         points=[point for point in points if point is not None],
     )
 
 
-def _roofs(probe: ProbeView | None) -> list[RoofView]:
-    best: dict[str, RoofView] = {}
-    for name, figure in probe.figures.items() if probe is not None else ():
-        what, _, precision = name.partition("_")
-        if what not in ARITHMETIC or figure.value is None:
-            continue
-        if precision not in best or figure.value > best[precision].tflops:
-            best[precision] = RoofView(precision=precision, tflops=figure.value, how=figure.how)
-    return sorted(best.values(), key=lambda roof: -roof.tflops)
-
-
-def _point(row: Any, roofs: list[RoofView], bandwidth: float | None) -> RooflinePointView | None:
+def _point(
+    row: Any, best: dict[str, RoofView], bandwidth: float | None
+) -> RooflinePointView | None:
     report = REPORT.validate_python(row.report)
     work = report.work
     rates = [rate for run in report.runs if (rate := samples_per_second(run)) is not None]
     if work is None or not work.step_bytes or not rates:
         return None
     precision = report.precision.lowest if report.precision is not None else None
-    roof = next((roof.tflops for roof in roofs if roof.precision == precision), None)
+    roof = best.get(precision or "")
     found = roofline(
         work,
         seconds_per_step=statistics.median(work.batch_size / rate for rate in rates),
-        roof_flops=roof * TERA if roof is not None else None,
+        roof_flops=roof.tflops * TERA if roof is not None else None,
         bytes_per_second=bandwidth * GIGA if bandwidth is not None else None,
     )
     attainable = found.attainable_flops
@@ -154,170 +260,4 @@ def _point(row: Any, roofs: list[RoofView], bandwidth: float | None) -> Roofline
         attainable_tflops=attainable / TERA if attainable is not None else None,
         share_of_attainable=found.of_attainable,
         bound=found.bound,
-    )
-
-
-LATEST_ATTEMPTS = 20
-UNCONFIRMED = "unconfirmed"
-
-
-@dataclass(frozen=True)
-class WorkerCounts:
-    """Number of workers that ever said hello, of the living, and of those at work."""
-
-    total: int
-    alive: int
-    at_work: int
-
-
-def list_workers(
-    session: Session, *, alive_seconds: float, limit: int | None = None, cursor: str | None = None
-) -> WorkerList:
-    """List a page of workers: the living by name, then the last heard first.
-
-    In this order no hello moves a worker to another page.
-    """
-    since = utc_now() - timedelta(seconds=alive_seconds)
-    alive = is_alive(since)
-    query = select(WorkerRow).order_by(
-        case((alive, 0), else_=1),
-        case((alive, WorkerRow.name)),
-        WorkerRow.last_seen_at.desc(),
-        WorkerRow.name,
-    )
-    if cursor is not None:
-        query = query.where(_is_after(cursor, alive))
-    rows = session.scalars(query.limit(None if limit is None else limit + 1)).all()
-    page = rows[:limit]
-    views = _views(session, page, since)
-    more = len(rows) > len(page)
-    return WorkerList(
-        workers=views, next_cursor=_cursor_of(page[-1], views[-1].alive) if more else None
-    )
-
-
-def is_alive(since: datetime) -> ColumnElement[bool]:
-    """Whether a worker was heard since then, and is not stopping."""
-    return and_(WorkerRow.last_seen_at >= since, WorkerRow.state != "stopping")
-
-
-ALIVE = "alive"
-SHOWN_PER_PAGE = 100
-LONGEST_CURSOR = 300
-CURSOR = re.compile(rf"({ALIVE}|[0-9]{{1,16}})\.(.+)", re.ASCII)
-
-
-def _cursor_of(row: WorkerRow, alive: bool) -> str:
-    return f"{ALIVE}.{row.name}" if alive else cursor_of(row.last_seen_at, row.name)
-
-
-def _is_after(cursor: str, alive: ColumnElement[bool]) -> ColumnElement[bool]:
-    found = CURSOR.fullmatch(cursor) if cursor.isprintable() else None
-    if found is None:
-        raise ContentError("Invalid cursor. Pass the next_cursor of the previous page.")
-    moment, name = found.groups()
-    if moment == ALIVE:
-        return or_(not_(alive), WorkerRow.name > name)
-    heard_at = EPOCH + int(moment) * MICROSECOND
-    later = and_(WorkerRow.last_seen_at == heard_at, WorkerRow.name > name)
-    return and_(not_(alive), or_(WorkerRow.last_seen_at < heard_at, later))
-
-
-def count_workers(session: Session, *, alive_seconds: float) -> WorkerCounts:
-    """Count the workers: all, the living, and those of them that are at work."""
-    alive = is_alive(utc_now() - timedelta(seconds=alive_seconds))
-    at_work = (Attempt.state == "running", Attempt.worker == WorkerRow.name)
-    row = session.execute(
-        select(
-            func.count(),
-            func.count(case((alive, 1))),
-            func.count(case((alive & select(Attempt.id).where(*at_work).exists(), 1))),
-        ).select_from(WorkerRow)
-    ).one()
-    return WorkerCounts(*row)
-
-
-def _views(session: Session, rows: Sequence[WorkerRow], since: datetime) -> list[WorkerView]:
-    names = [row.name for row in rows]
-    roofs = latest_probes(session, names, with_figures=True)
-    canaries = latest_probes(session, names, with_figures=False)
-    at = under_way(session, names)
-    return [
-        worker_view(
-            row,
-            since=since,
-            probe=roofs.get(row.name),
-            canary=canaries.get(row.name),
-            under_way=at.get(row.name),
-        )
-        for row in rows
-    ]
-
-
-def read_worker(session: Session, name: str, *, alive_seconds: float) -> WorkerDetail:
-    """Read a worker with its latest attempts and its roofline. Raises NotFoundError."""
-    row = session.get(WorkerRow, name)
-    if row is None:
-        raise no_such("worker", name)
-    (worker,) = _views(session, [row], utc_now() - timedelta(seconds=alive_seconds))
-    return WorkerDetail(
-        worker=worker,
-        attempts=[_attempt(one) for one in attempts_of(session, name, limit=LATEST_ATTEMPTS)],
-        roofline=worker_roofline(session, name),
-    )
-
-
-def under_way(session: Session, names: Collection[str]) -> dict[str, UnderWayView]:
-    """Current attempt of each named worker that has one."""
-    running = running_attempts(session, Attempt.worker.in_(names))
-    runs = runs_under_way(session, [attempt.attempt_id for attempt in running])
-    return {
-        attempt.worker: UnderWayView.of(
-            attempt,
-            attempt=attempt.number,
-            run=runs[attempt.attempt_id] + 1 if attempt.attempt_id in runs else None,
-        )
-        for attempt in running
-        if attempt.worker is not None
-    }
-
-
-def worker_view(
-    row: WorkerRow,
-    *,
-    since: datetime,
-    probe: ProbeView | None,
-    canary: ProbeView | None,
-    under_way: UnderWayView | None = None,
-) -> WorkerView:
-    """View of a stored worker; it is not alive if last heard before `since`."""
-    stopping = row.state == "stopping"
-    return WorkerView.of(
-        row,
-        state=_state(row),
-        alive=row.last_seen_at >= since and not stopping,
-        under_way=under_way,
-        probe=probe,
-        canary=canary,
-        box=row.box or None,
-    )
-
-
-def _state(row: WorkerRow) -> str:
-    """State to show: an organiser's hold overrides the worker's own state, except "stopping"."""
-    if row.state == "stopping":
-        return row.state
-    if row.held is None and row.confirmed_at is None:
-        return UNCONFIRMED
-    return row.held or ("drifted" if row.drift is not None else row.state)
-
-
-def _attempt(attempt: AttemptWork) -> AttemptAtWorkerView:
-    ended, started = attempt.ended_at, attempt.started_at
-    return AttemptAtWorkerView.of(
-        attempt,
-        attempt=attempt.number,
-        started_at=started,
-        seconds=(ended - started).total_seconds() if ended and started else None,
-        failure=attempt.failure["message"] if attempt.failure else None,
     )

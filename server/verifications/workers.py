@@ -1,11 +1,11 @@
-"""Workers: their hellos, their owners, and whose word is the organisers'."""
+"""Workers: their sign-ons, names and owners, their confirmation, and their pauses."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import func, or_, select, update
 from sqlalchemy.orm import Session
 
 from finishline.rules.verification.messages import (
@@ -14,7 +14,7 @@ from finishline.rules.verification.messages import (
     WorkerHello,
     WorkerSystem,
 )
-from server.base.database import insert_missing, to_json, utc_now, wait_to_write
+from server.base.database import to_json, utc_now, wait_to_write
 from server.base.errors import (
     ConflictError,
     ContentError,
@@ -22,16 +22,23 @@ from server.base.errors import (
     UpgradeError,
     no_such,
 )
-from server.base.events import DispatchWakeup, wake_after_commit
-from server.base.hardware_classes import refuse_misfit
-from server.base.models import HardwareClassRow, User, WorkerRow
-from server.people.accounts import ORGANISERS
+from server.base.events import DispatchWakeup, WorkerOut, emit, wake_after_commit
+from server.base.fleet import EVERYTHING, Fleet, read_pause
+from server.base.hardware_classes import refuse_misfit, register_class
+from server.base.models import (
+    Attempt,
+    AuditRecord,
+    HardwareClassRow,
+    PauseRow,
+    User,
+    WorkerRow,
+)
+from server.people.audit import Actor, Administrator, Subject, audited, record
 from server.people.dependencies import Caller
 from server.people.names import fault_in, skeletons
+from server.verifications.choose import FAILED
 
 PAUSED = "paused"
-
-
 LONGEST_NAME = 200
 LARGEST_COUNT = 10**7
 MOST_WORKERS_EACH = 100
@@ -39,6 +46,8 @@ MOST_WORKERS_EACH = 100
 FORGOTTEN_AFTER = timedelta(days=1)
 # Everybody who asks for the workers is sent all of it.
 LARGEST_SYSTEM_BYTES = 16 * 1024
+MOST_FAILED = 3
+OF_LAST = 10
 
 
 def greet(session: Session, hello: WorkerHello, *, caller: Caller) -> HelloAnswer:
@@ -53,30 +62,22 @@ def greet(session: Session, hello: WorkerHello, *, caller: Caller) -> HelloAnswe
     if hardware_class is not None:
         refuse_misfit(hardware_class, system)
     is_new = not require_own_name(session, name, caller)
-    seen = {
-        "user_id": caller.user_id,
-        "hardware_class": hello.system.hardware_class,
-        "state": hello.state,
-        "system": system,
-        "last_seen_at": utc_now(),
-        "box": asdict(hello.box),
-        "polls": hello.polls,
-    }
-    if is_new:
-        _reserve(session, hello, seen, caller)
-    worker = find_worker(session, name)
+    worker = _reserve(session, hello.system, caller) if is_new else find_worker(session, name)
     if hello.state == "idle" and (is_new or worker.state != "idle"):
         wake_after_commit(session, DispatchWakeup)
     if worker.hardware_class != hello.system.hardware_class:
         worker.confirmed_at = worker.confirmed_by = None
-    for column, value in seen.items():
-        setattr(worker, column, value)
-    confirmed = worker.confirmed_at is not None
-    no_roof = hardware_class is not None and hardware_class.roof is None
-    return replace(
-        order_for(worker),
-        roof_wanted=no_roof and confirmed,
-        unconfirmed=not confirmed,
+    worker.user_id, worker.last_seen_at = caller.user_id, utc_now()
+    worker.hardware_class, worker.system = hello.system.hardware_class, system
+    worker.state, worker.polls, worker.box = hello.state, hello.polls, asdict(hello.box)
+    is_confirmed = worker.confirmed_at is not None
+    has_no_roof = hardware_class is not None and hardware_class.roof is None
+    held = worker.held
+    return HelloAnswer(
+        order="work" if held is None else "pause",
+        why=held and f"{held} by {worker.held_by}: {worker.held_because}",
+        roof_wanted=has_no_roof and is_confirmed,
+        unconfirmed=not is_confirmed,
     )
 
 
@@ -90,14 +91,42 @@ def require_protocol(protocol: int) -> None:
         )
 
 
-def _reserve(session: Session, hello: WorkerHello, seen: dict[str, Any], caller: Caller) -> None:
-    name = hello.system.worker
+def _reserve(session: Session, system: WorkerSystem, caller: Caller) -> WorkerRow:
+    """Take a name for a user, who may have so many. One transaction at a time does."""
     wait_to_write(session)
-    _require_room(session, caller)
-    _require_like_no_other(session, name, caller)
-    first = {"first_seen_at": utc_now()} | _confirmation_beside(session, hello.system, caller)
-    insert_missing(session, WorkerRow, name=name, **first, **seen)
-    require_own_name(session, name, caller)
+    if require_own_name(session, system.worker, caller):  # Another one has been first.
+        return find_worker(session, system.worker)
+    own = (
+        WorkerRow.user_id == caller.user_id,
+        WorkerRow.last_seen_at > utc_now() - FORGOTTEN_AFTER,
+    )
+    if session.scalars(select(func.count()).where(*own)).one() >= MOST_WORKERS_EACH:
+        raise ConflictError(
+            f"{caller.name} has {MOST_WORKERS_EACH} workers of the last 24 hours, which is as many "
+            "as one user may have: start this one under one of their names "
+            "(FINISHLINE_WORKER_NAME), or with a token of another user."
+        )
+    fault = fault_in(system.worker)
+    if "/" in system.worker or system.worker in (".", ".."):
+        fault = fault or "has a slash or only dots, which no address can hold"
+    if fault:
+        raise ContentError(f"The worker's name {system.worker!r} {fault} (FINISHLINE_WORKER_NAME).")
+    shapes = skeletons(system.worker)
+    others = select(WorkerRow.name).where(WorkerRow.user_id != caller.user_id)
+    for other in session.scalars(others):
+        if not shapes.isdisjoint(skeletons(other)):
+            raise NotAllowedError(
+                f"Worker {system.worker!r} looks like another user's, {other!r}: give this worker "
+                "another FINISHLINE_WORKER_NAME."
+            )
+    worker = WorkerRow(
+        name=system.worker,
+        hardware_class=system.hardware_class,
+        first_seen_at=utc_now(),
+        **_confirmation_beside(session, system, caller),
+    )
+    session.add(worker)
+    return worker
 
 
 def _confirmation_beside(session: Session, system: WorkerSystem, caller: Caller) -> dict[str, Any]:
@@ -139,40 +168,6 @@ def require_own_name(session: Session, name: str, caller: Caller) -> bool:
     return row is not None
 
 
-def _require_room(session: Session, caller: Caller) -> None:
-    """Raise ConflictError if a user has too many names; each is a queue and a row."""
-    since = utc_now() - FORGOTTEN_AFTER
-    own = select(func.count()).where(
-        WorkerRow.user_id == caller.user_id, WorkerRow.last_seen_at > since
-    )
-    if session.scalars(own).one() >= MOST_WORKERS_EACH:
-        raise ConflictError(
-            f"{caller.name} has {MOST_WORKERS_EACH} workers of the last 24 hours, which is as many "
-            "as one user may have: start this one under one of their names "
-            "(FINISHLINE_WORKER_NAME), or with a token of another user."
-        )
-
-
-def _require_like_no_other(session: Session, name: str, caller: Caller) -> None:
-    fault = fault_in(name) or (
-        "has a slash or only dots, which no address can hold" if _breaks_paths(name) else None
-    )
-    if fault:
-        raise ContentError(f"The worker's name {name!r} {fault} (FINISHLINE_WORKER_NAME).")
-    shapes = skeletons(name)
-    others = select(WorkerRow.name).where(WorkerRow.user_id != caller.user_id)
-    for other in session.scalars(others):
-        if not shapes.isdisjoint(skeletons(other)):
-            raise NotAllowedError(
-                f"Worker {name!r} looks like another user's, {other!r}: give this worker another "
-                "FINISHLINE_WORKER_NAME."
-            )
-
-
-def _breaks_paths(name: str) -> bool:
-    return "/" in name or name in (".", "..")
-
-
 def require_a_system(system: WorkerSystem) -> None:
     """Raise ContentError for an impossible system: quotas are charged by its accelerators."""
     _require_a_line("system.hardware_class", system.hardware_class)
@@ -189,31 +184,10 @@ def _require_a_line(field: str, text: str) -> None:
         raise ContentError(f"{field}: expected 1 to {LONGEST_NAME} printable characters.")
 
 
-def owner_of(session: Session, worker_name: str) -> int | None:
-    """Find the user a worker belongs to; None for a worker that never said hello."""
-    return session.scalar(select(WorkerRow.user_id).where(WorkerRow.name == worker_name))
-
-
-def is_organisers_worker(session: Session, worker_name: str) -> bool:
-    """Whether an organiser owns a worker, or the server process itself confirmed it.
-
-    A confirmation without a user is one of `python -m server.admin`.
-    """
-    row = session.execute(
-        select(User.role, WorkerRow.confirmed_at, WorkerRow.confirmed_by)
-        .select_from(WorkerRow)
-        .outerjoin(User, User.id == WorkerRow.user_id)
-        .where(WorkerRow.name == worker_name)
-    ).first()
-    if row is None:
-        return False
-    return is_organisers(row)
-
-
-def is_organisers(row: Any) -> bool:
-    """Whether a worker counts as the organisers', by its owner's role and its confirmation."""
-    by_server = row.confirmed_at is not None and row.confirmed_by is None
-    return by_server or row.role in ORGANISERS
+def is_organisers_worker(session: Session, name: str) -> bool:
+    """Whether a worker is the organisers', as `Fleet.is_organisers` says."""
+    worker = session.get(WorkerRow, name)
+    return worker is not None and Fleet.read(session).is_organisers(worker)
 
 
 def find_worker(session: Session, name: str) -> WorkerRow:
@@ -224,10 +198,140 @@ def find_worker(session: Session, name: str) -> WorkerRow:
     return worker
 
 
-def order_for(worker: WorkerRow) -> HelloAnswer:
-    """Order of an organiser for a worker: to pause, or to work."""
-    if worker.held is None:
-        return HelloAnswer()
-    return HelloAnswer(
-        order="pause", why=f"{worker.held} by {worker.held_by}: {worker.held_because}"
+def confirm_worker(
+    session: Session, actor: Actor, name: str, *, reason: str | None, owner: str | None = None
+) -> None:
+    """Confirm a worker, so that it gets attempts, and register its hardware class if that is new.
+
+    Without a user the actor is the server's own administration, whose worker counts as the
+    organisers', also one that a user confirmed before. It names the `owner` it expects.
+    """
+    worker = find_worker(session, name)
+    is_confirmed = worker.confirmed_at is not None
+    if is_confirmed and (actor.user_id is not None or worker.confirmed_by is None):
+        raise ConflictError(f"Worker {name} is confirmed already.")
+    user = session.get(User, worker.user_id) if worker.user_id is not None else None
+    if owner is not None and (user is None or user.name != owner):
+        raise ConflictError(f"Worker {name} is not {owner}'s: give yours another name.")
+    register_class(session, worker, origin=f"worker {name}, confirmed by {actor.name}"[:200])
+    more = {"hardware_class": worker.hardware_class}
+    with audited(session, actor, "worker.confirm", worker, reason=reason, **more):
+        worker.confirmed_at, worker.confirmed_by = utc_now(), actor.user_id
+    wake_after_commit(session, DispatchWakeup)
+
+
+class HeldError(ConflictError):
+    """This worker is held: another one may claim the attempt."""
+
+
+def refuse_held(session: Session, name: str) -> None:
+    """Raise HeldError if a worker is off its baseline or paused, or everything is paused."""
+    worker, pause = session.get(WorkerRow, name), read_pause(session)
+    if worker is not None and worker.drift is not None:
+        raise HeldError(
+            f"Worker {name} gets no work until its speed check is back at its baseline: it is "
+            f"{worker.drift}."
+        )
+    if worker is not None and worker.held is not None:
+        by, why = worker.held_by, worker.held_because
+        raise HeldError(f"Worker {name} is {worker.held} by {by}: {why}.")
+    if pause is not None:
+        raise HeldError(f"Nothing starts: {pause.sentence}.")
+
+
+def send_again_now(session: Session, attempt_id: str) -> None:
+    """Mark an attempt to be resent to another worker at once, or when a pause ends."""
+    session.execute(
+        update(Attempt)
+        .where(Attempt.id == attempt_id, Attempt.state == "queued", Attempt.sent_to.is_not(None))
+        .values(send_after=utc_now())
     )
+    wake_after_commit(session, DispatchWakeup)
+
+
+def pause_worker(session: Session, actor: Actor, name: str, *, reason: str, **more: object) -> None:
+    """Pause a worker; its next hello returns the order. Raises NotFoundError.
+
+    `more` are further changes, for the audit log.
+    """
+    worker = find_worker(session, name)
+    with audited(session, actor, "worker.pause", worker, reason=reason, **more):
+        worker.held, worker.held_by, worker.held_because = PAUSED, actor.name, reason
+        worker.held_at = utc_now()
+
+
+def pause_by_server(session: Session, name: str, *, by: str, why: str, **more: object) -> None:
+    """Pause a worker until an organiser resumes it; notifies the organisers and its owner.
+
+    `by` names the rule behind it.
+    """
+    pause_worker(session, Administrator(by), name, reason=why, **more)
+    emit(session, WorkerOut(name, "paused", why=why))
+
+
+def resume_worker(session: Session, caller: Caller, name: str, *, reason: str | None) -> None:
+    """Let a worker take work again. Raises NotFoundError, ConflictError if it is not paused."""
+    worker = find_worker(session, name)
+    if worker.held is None:
+        raise ConflictError(f"Worker {name} is not paused.")
+    with audited(session, caller, "worker.resume", worker, reason=reason):
+        worker.held = worker.held_at = worker.held_by = worker.held_because = None
+    wake_after_commit(session, DispatchWakeup)
+
+
+def pause_everything(session: Session, caller: Caller, *, reason: str) -> None:
+    """Stop attempts from starting; running ones go on."""
+    pause = session.get(PauseRow, EVERYTHING) or PauseRow(what=EVERYTHING)
+    before = {"paused": pause.paused_at is not None}
+    pause.paused_at, pause.paused_by, pause.paused_because = utc_now(), caller.name, reason
+    session.add(pause)
+    subject, after = Subject("queue", EVERYTHING), {"paused": True}
+    record(session, caller, "queue.pause", subject, reason=reason, before=before, after=after)
+
+
+def resume_everything(session: Session, caller: Caller, *, reason: str | None) -> None:
+    """End the pause of everything. Raises ConflictError without one."""
+    pause = session.get(PauseRow, EVERYTHING)
+    if pause is None:
+        raise ConflictError("The queue is not paused.")
+    session.delete(pause)
+    wake_after_commit(session, DispatchWakeup)
+    subject, before, after = Subject("queue", EVERYTHING), {"paused": True}, {"paused": False}
+    record(session, caller, "queue.resume", subject, reason=reason, before=before, after=after)
+
+
+def pause_failing(session: Session, worker_name: str) -> None:
+    """Pause all workers of a worker's owner if three of their last ten attempts failed.
+
+    Only attempts since an organiser last resumed one of them count. Failures are those that say
+    nothing about the claim. A right report from a busy host is none. Organisers' own workers are
+    not paused.
+    """
+    owner = session.scalar(select(WorkerRow.user_id).where(WorkerRow.name == worker_name))
+    if owner is None or is_organisers_worker(session, worker_name):
+        return
+    owned = select(WorkerRow.name).where(WorkerRow.user_id == owner)
+    resumed = (
+        select(func.max(AuditRecord.at))
+        .where(AuditRecord.action == "worker.resume", AuditRecord.subject_id.in_(owned))
+        .scalar_subquery()
+    )
+    session.flush()
+    last = session.scalars(
+        select(Attempt.failure)
+        .where(
+            Attempt.worker.in_(owned),
+            Attempt.state.in_((*FAILED, "done")),
+            or_(Attempt.state != "failed", Attempt.clock_slack_seconds.is_(None)),
+            or_(resumed.is_(None), Attempt.ended_at > resumed),
+        )
+        .order_by(Attempt.ended_at.desc())
+        .limit(OF_LAST)
+    ).all()
+    failed = sum(bool(each) and each["kind"] == "infrastructure" for each in last)
+    if failed < MOST_FAILED:
+        return
+    why = f"{failed} of the last {len(last)} attempts of its owner's workers failed"
+    for name in session.scalars(owned).all():
+        if session.get_one(WorkerRow, name).held is None:
+            pause_by_server(session, name, by="failures", why=why)

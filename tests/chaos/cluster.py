@@ -21,7 +21,7 @@ from server.base.schema import migrate
 from server.commands.services import broker_executable
 from server.people.accounts import create_token
 from server.people.audit import Administrator
-from server.verifications.worker_probes import confirm_worker
+from server.verifications.workers import confirm_worker
 from tests.support.processes import asking, free_port, wait_for
 
 ROOT = Path(__file__).parents[2]

@@ -1,7 +1,7 @@
 """Jobs: their purposes, their turn in the queue, and the runs that they streamed."""
 
 import hashlib
-from collections import Counter
+from collections import Counter, namedtuple
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -17,12 +17,12 @@ from finishline.rules.verification.job import Request
 from finishline.rules.verification.messages import Failure
 from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES
 from finishline.rules.verification.replay import draw_replay, plan_replay
-from server.verifications.fair_queue import (
+from server.verifications.choose import (
+    NO_TURNS,
     ORGANISERS_IN_A_ROW,
-    FairQueue,
     Turns,
-    Waiting,
     fair_order,
+    sharer_of,
 )
 from server.verifications.jobs import build_job, draw_of_trainings
 from server.verifications.pool_runs import sealed_runs
@@ -147,12 +147,16 @@ NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 ALICE, BOB, CAROL, OLIVIA = 1, 2, 3, 9
 
 
+Row = namedtuple("Row", ("id", "submitter_id", "by_organiser", "asked_at"))
+
+
 def waiting(name, submitter, minute, *, by_organiser=False):
-    return Waiting(name, submitter, by_organiser, NOON + timedelta(minutes=minute))
+    asked_at = NOON + timedelta(minutes=minute)
+    return Row(id=name, submitter_id=submitter, by_organiser=by_organiser, asked_at=asked_at)
 
 
 def names(order):
-    return [one.attempt_id for one in order]
+    return [one.id for one in order]
 
 
 @st.composite
@@ -167,6 +171,10 @@ def queues(draw):
     ]
 
 
+def at(minute):
+    return NOON + timedelta(minutes=minute)
+
+
 GREEDY = [waiting(f"greedy-{number}", ALICE, number) for number in range(5)]
 OWN = [waiting("alice", ALICE, -60), waiting("bob", BOB, -59)]
 RERUNS = [waiting(f"rerun-{number}", OLIVIA, number, by_organiser=True) for number in range(7)]
@@ -178,17 +186,17 @@ AFTER_THREE = Turns(organisers_in_a_row=ORGANISERS_IN_A_ROW)
     [
         # A greedy submitter and two others take turns.
         ([*GREEDY, waiting("bob", BOB, 60), waiting("carol-1", CAROL, 61),
-          waiting("carol-2", CAROL, 62)], Turns(),
+          waiting("carol-2", CAROL, 62)], NO_TURNS,
          "greedy-0 bob carol-1 greedy-1 carol-2 greedy-2 greedy-3 greedy-4"),
         # Who had a turn waits for who had none.
         ([*OWN, waiting("carol", CAROL, 2)],
-         Turns(last={(False, ALICE): 7, (False, BOB): 6}, count=7), "carol bob alice"),
+         Turns({(False, ALICE): at(7), (False, BOB): at(6)}), "carol bob alice"),
         # Organisers go first, three in a row at most.
-        ([*OWN, *RERUNS], Turns(),
+        ([*OWN, *RERUNS], NO_TURNS,
          "rerun-0 rerun-1 rerun-2 alice rerun-3 rerun-4 rerun-5 bob rerun-6"),
         ([*OWN, *RERUNS[:1]], AFTER_THREE, "alice rerun-0 bob"),
         # A rerun costs its submitter no turn.
-        ([waiting("rerun", ALICE, 5, by_organiser=True), *OWN], Turns(), "rerun alice bob"),
+        ([waiting("rerun", ALICE, 5, by_organiser=True), *OWN], NO_TURNS, "rerun alice bob"),
     ],
 )  # fmt: skip
 def test_submitters_take_turns_and_organisers_go_first(ones, turns, order):
@@ -196,27 +204,18 @@ def test_submitters_take_turns_and_organisers_go_first(ones, turns, order):
 
 
 def test_a_newcomer_is_next_however_much_waits():
-    queue = FairQueue(waiting(f"a-{number}", ALICE, number) for number in range(1000))
-    assert queue.take() == waiting("a-0", ALICE, 0)
-    queue.add(waiting("bob", BOB, 5000))
-    assert queue.take() == waiting("bob", BOB, 5000)
-
-
-def test_another_attempt_of_the_same_age_waits_for_the_others_turn():
-    """One place in the queue stands for all that a submitter asked for at once."""
-    queue = FairQueue([waiting("alice", ALICE, 0), waiting("bob", BOB, 1)])
-    assert queue.take() == waiting("alice", ALICE, 0)
-    queue.add(waiting("alice", ALICE, 0))
-    assert queue.take() == waiting("bob", BOB, 1)
-    assert queue.take() == waiting("alice", ALICE, 0)
+    greedy = [waiting(f"a-{number}", ALICE, number) for number in range(1000)]
+    turns = NO_TURNS.after(greedy[0], NOON)
+    newcomer = waiting("bob", BOB, 5000)
+    assert fair_order([*greedy[1:], newcomer], turns)[0] == newcomer
 
 
 @given(queues())
 def test_everything_starts_once_and_the_oldest_of_each_first(ones):
     order = fair_order(ones)
     assert sorted(names(order)) == sorted(names(ones))
-    for sharer in {one.sharer for one in ones}:
-        ages = [one.age for one in order if one.sharer == sharer]
+    for sharer in map(sharer_of, ones):
+        ages = [(one.asked_at, one.id) for one in order if sharer_of(one) == sharer]
         assert ages == sorted(ages)
 
 
@@ -230,7 +229,7 @@ def test_the_order_does_not_depend_on_how_it_is_read(ones, random):
 @given(queues())
 def test_between_two_turns_of_one_nobody_else_has_two(ones):
     for lane in (True, False):
-        order = [one.submitter for one in fair_order(ones) if one.by_organiser == lane]
+        order = [one.submitter_id for one in fair_order(ones) if one.by_organiser == lane]
         for start, submitter in enumerate(order):
             left = Counter(order[start + 1 :])
             until = order.index(submitter, start + 1) if left[submitter] else start + 1
@@ -249,13 +248,14 @@ def test_while_a_submitter_waits_organisers_have_at_most_three_in_a_row(ones):
             raise AssertionError("two of submitters' own while an organiser's waits")
 
 
-@given(queues(), st.integers(0, 40))
-def test_stopping_and_going_on_from_the_turns_is_the_same_order(ones, cut):
-    whole = fair_order(ones)
-    queue = FairQueue(ones)
-    first = [one for one in (queue.take() for _ in range(cut)) if one is not None]
-    rest = [one for one in ones if one not in first]
-    assert first + fair_order(rest, queue.turns()) == whole
+@given(queues())
+def test_taking_one_after_another_from_the_turns_is_the_same_order(ones):
+    left, turns, order = list(ones), NO_TURNS, []
+    while left:
+        order.append(fair_order(left, turns)[0])
+        left.remove(order[-1])
+        turns = turns.after(order[-1], at(len(order)))
+    assert order == fair_order(ones)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from server.base.database import utc_now
 from server.base.models import Attempt, ReplayEventRow, Token, Verification
 from server.base.request_context import CURRENT
 from server.operations import bodies
-from server.verifications.overdue import end_overdue, expire_leases
+from server.verifications.sweep import end_overdue, expire_leases
 from tests.support.build import claim_headers
 from tests.support.workers import say_hello, send_to
 

@@ -17,7 +17,7 @@ from server.base.database import utc_now
 from server.base.models import (
     PoolRun,
 )
-from server.verifications.overdue import end_overdue, expire_leases
+from server.verifications.sweep import end_overdue, expire_leases
 from tests.server.test_cross_checks import (  # noqa: F401  fixtures
     SLOW,
     checks_of,

@@ -7,9 +7,8 @@ import pytest
 from finishline.rules.verification.messages import Node
 from server.base.errors import ConflictError
 from server.people.audit import Administrator
-from server.verifications.queue_order import take_due
-from server.verifications.worker_probes import confirm_worker
-from server.verifications.workers import is_organisers_worker
+from server.verifications.choose import take_due
+from server.verifications.workers import confirm_worker, is_organisers_worker
 from tests.support.pages import BROWSER
 
 WORKERS, CLASSES = "/api/v1/workers", "/api/v1/hardware-classes"
@@ -46,7 +45,7 @@ def probe(client, walter):
 def test_an_unconfirmed_worker_is_sent_nothing(replay, hello, confirm, client):
     def sent():
         with replay.database.write() as session:
-            return [one.worker for one in take_due(session, alive_seconds=20.0)]
+            return [one.worker for one in take_due(session)]
 
     assert hello().status_code == 200
     assert sent() == []

@@ -11,7 +11,7 @@ from finishline.rules.verification.duel import SIDES
 from finishline.rules.verification.job import in_turn
 from finishline.rules.verification.messages import Failure
 from server.base.models import BenchmarkDefinition, Pool, Submission, User, Verification, WorkerRow
-from server.verifications.queue_order import take_due
+from server.verifications.choose import take_due
 from tests.support.build import seal_of
 from tests.support.workers import say_hello
 
@@ -122,7 +122,7 @@ def test_only_an_organisers_worker_of_its_class_trains_it(
         worker = session.get_one(WorkerRow, "walter-1")
         worker.confirmed_by = None if of_an_organiser else worker.user_id
     with database.write() as session:
-        assert [one.worker for one in take_due(session, alive_seconds=60.0)] == drawn
+        assert [one.worker for one in take_due(session)] == drawn
 
 
 def test_challenger_wins_after_ten_pairs(duel, two, train, client):

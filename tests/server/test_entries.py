@@ -21,7 +21,7 @@ from server.base.database import Database
 from server.base.models import Attempt, PoolRun, TrainingPackage, Verification
 from server.operations.export import export_everything
 from server.submissions.rescoring import rescore_submissions
-from server.verifications.queue_order import take_due
+from server.verifications.choose import take_due
 from tests.server.test_console import Console
 from tests.support.build import Person, claim_headers
 from tests.support.pages import words_of
@@ -102,7 +102,7 @@ class Entries:
     def sent(self):
         """The workers that one round of the dispatch sends waiting attempts to."""
         with self.database.write() as session:
-            return [each.worker for each in take_due(session, alive_seconds=60.0)]
+            return [each.worker for each in take_due(session)]
 
     def lease(self, submission_id):
         """Claim the waiting attempt of an entry, as the worker it was sent to."""

@@ -9,8 +9,8 @@ from sqlalchemy import select, update
 from server.base.database import utc_now
 from server.base.models import PoolRun, RunRow, WorkerRow
 from server.submissions.rescoring import rescore_submissions
-from server.verifications.overdue import expire_leases
 from server.verifications.pools import take_out_runs
+from server.verifications.sweep import expire_leases
 from tests.support.run_logs import curve_of
 from tests.support.services import services_of
 from tests.support.streams import stream_report, streamed

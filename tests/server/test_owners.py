@@ -8,9 +8,9 @@ from sqlalchemy import select
 
 from server.base.database import utc_now
 from server.base.models import Attempt, User, WorkerRow
-from server.verifications.overdue import expire_leases
-from server.verifications.queue_order import take_due
-from server.verifications.workers import is_organisers_worker, owner_of
+from server.verifications.choose import take_due
+from server.verifications.sweep import expire_leases
+from server.verifications.workers import is_organisers_worker
 from tests.support.workers import WORKER_SYSTEM
 
 
@@ -23,8 +23,6 @@ def test_a_worker_of_an_organiser_is_the_organisers(hello, make_person, database
         assert is_organisers_worker(session, "hers")
         assert not is_organisers_worker(session, "walter-1")
         assert not is_organisers_worker(session, "never seen")
-        assert owner_of(session, "hers") != owner_of(session, "walter-1") is not None
-        assert owner_of(session, "never seen") is None
         worker = session.get_one(WorkerRow, "walter-1")
         # One that a user confirmed stays its owner's.
         worker.confirmed_at, worker.confirmed_by = utc_now(), worker.user_id
@@ -49,7 +47,7 @@ def drawn(replay):
     found = set()
     for _ in range(20):
         with replay.database.write() as session:
-            found.update(one.worker for one in take_due(session, alive_seconds=20.0))
+            found.update(one.worker for one in take_due(session))
             attempt = session.get_one(Attempt, replay.attempt_id)
             attempt.sent_to, attempt.send_after = None, attempt.created_at
     return found
@@ -208,7 +206,7 @@ def sent(database):
 
     def choose():
         with database.write() as session:
-            return [one.worker for one in take_due(session, alive_seconds=20.0)]
+            return [one.worker for one in take_due(session)]
 
     return choose
 

@@ -2,7 +2,7 @@
 
 import threading
 
-from server.verifications.queue_order import take_due
+from server.verifications.choose import take_due
 from tests.support.processes import wait_for
 
 
@@ -13,7 +13,7 @@ def ask(client, person, name="walter-1", wait=0):
 
 def drawn(database):
     with database.write() as session:
-        return take_due(session, alive_seconds=60.0)
+        return take_due(session)
 
 
 def test_poll_names_the_attempt_until_it_is_leased(replay, hello, client, walter, database):

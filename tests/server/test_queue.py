@@ -4,7 +4,6 @@ from dataclasses import asdict, replace
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import select
 
 from finishline.rules.measurements import (
     Canary,
@@ -14,9 +13,6 @@ from finishline.rules.measurements import (
     WorkerProbe,
 )
 from server.base.database import utc_now
-from server.base.models import User
-from server.verifications.fair_queue import Turns
-from server.verifications.queue_order import keep_turns, read_turns
 
 QUEUE = "/api/v1/queue"
 
@@ -33,7 +29,7 @@ def test_what_waits_has_its_place_and_an_expected_start(
     (item,) = one["waiting"]
     assert (item["verification_id"], item["position"], item["attempt"]) == (second, 1, 1)
     assert item["expected_start"] is None
-    assert "nothing has ended there yet" in item["why_unknown"]
+    assert "Nothing has ended there yet" in item["why_unknown"]
 
     third = ask_another()
     replay.report(first, make_report(replay.seeds()))
@@ -107,19 +103,3 @@ def test_an_empty_queue_and_no_worker_say_what_to_do(client):
     page = client.get("/workers").text
     assert "python -m worker" in page
     assert "The queue is empty." in page
-
-
-def test_a_queue_remembers_its_own_turns_and_no_other_queues(database, make_person):
-    for name in ("alice", "olivia"):
-        make_person(name, "organiser")
-    with database.write() as session:
-        alice, olivia = session.scalars(select(User.id).order_by(User.name))
-        first = Turns({(False, alice): 4, (True, olivia): 6}, count=6, organisers_in_a_row=1)
-        later = Turns({(False, alice): 7, (True, olivia): 6}, count=7)
-        assert read_turns(session, "cpu") == Turns()
-        keep_turns(session, "cpu", first)
-        assert read_turns(session, "cpu") == first
-        keep_turns(session, "cpu", later)
-    with database.read() as session:
-        assert read_turns(session, "cpu") == later
-        assert read_turns(session, "gpu") == Turns()

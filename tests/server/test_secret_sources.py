@@ -4,7 +4,7 @@ from sqlalchemy import update
 
 from server.base.models import Attempt, Submission, WorkerRow
 from server.operations.export import export_everything
-from server.verifications.queue_order import take_due
+from server.verifications.choose import take_due
 from tests.server.test_entries import (  # noqa: F401  a fixture
     FILES,
     MANIFEST,
@@ -61,7 +61,7 @@ def test_code_under_an_embargo_goes_to_organisers_workers_alone(entries, alice, 
             again = {"sent_to": None, "send_after": Attempt.created_at}
             session.execute(update(Attempt).values(again))
             session.flush()
-            return len(take_due(session, alive_seconds=60))
+            return len(take_due(session))
 
     assert due(embargoed=True, confirmed_by=WorkerRow.user_id) == 0
     assert due(embargoed=True, confirmed_by=None) == 1

@@ -18,13 +18,13 @@ from server.base.models import Attempt, Pool, PoolRun, Submission, Verification,
 from server.base.standing import SHOWN
 from server.base.viewer import ORGANISER
 from server.verifications import states
-from server.verifications.overdue import (
+from server.verifications.choose import take_due
+from server.verifications.sweep import (
     end_overdue,
     end_unmade_cross_checks,
     end_waited,
     expire_leases,
 )
-from server.verifications.queue_order import take_due
 from tests.support.both_databases import database_url  # noqa: F401
 from tests.support.build import Replay
 from tests.support.workers import say_hello
@@ -67,7 +67,7 @@ class Scene:
         """Let the server draw a worker for what is due, and each of them take it."""
         with self.database.write() as session:
             session.execute(update(WorkerRow).values(state="idle", last_seen_at=utc_now()))
-            drawn = take_due(session, alive_seconds=60)
+            drawn = take_due(session)
         for attempt_id, worker in ((each.attempt_id, each.worker) for each in drawn):
             person = self.people[worker.split("-")[0]]
             replay = Replay(self.client, self.database, person, self.submission_id, "")

@@ -11,7 +11,7 @@ from server.app import create_app
 from server.base.database import utc_now
 from server.base.error_answers import METHODS
 from server.base.forms import SUBMISSION
-from server.verifications.overdue import expire_leases
+from server.verifications.sweep import expire_leases
 from tests.server.conftest import without_place
 from tests.server.test_entries import FILES, Entries
 from tests.support.build import CURVE, ENTRY, send_entry

@@ -17,8 +17,8 @@ from finishline.rules.measurements import (
 from finishline.rules.verification.messages import ReplayReport
 from server.base.database import utc_now
 from server.base.models import Submission, WorkerRow
+from server.verifications.choose import take_due
 from server.verifications.proofs import submission_part
-from server.verifications.queue_order import take_due
 from tests.support.workers import WORKER_SYSTEM
 
 WORKERS = "/api/v1/workers"
@@ -249,10 +249,10 @@ def test_a_drifted_worker_is_given_no_attempt(replay, baseline, tell, database):
     assert replay.claim().status_code == 409
     assert "Every connected worker is off its baseline speed" in replay.view()["waiting_for"]
     with database.write() as session:
-        assert take_due(session, alive_seconds=60) == []
+        assert take_due(session) == []
     tell(100.0)
     with database.write() as session:
-        assert len(take_due(session, alive_seconds=60)) == 1
+        assert len(take_due(session)) == 1
     assert replay.claim().status_code == 200
 
 

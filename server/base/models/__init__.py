@@ -4,7 +4,7 @@ Curves and reports are large, so they are read only where they are asked for (`d
 """
 
 import server.base.models.visibility  # noqa: F401  so that its conditions hold wherever rows are read
-from server.base.models.attempts import Attempt, QueueRow, ReplayEventRow
+from server.base.models.attempts import Attempt, PauseRow, ReplayEventRow
 from server.base.models.base import Base
 from server.base.models.benchmarks import (
     BenchmarkDefinition,
@@ -60,11 +60,11 @@ __all__ = [
     "JobTraining",
     "Message",
     "Organisation",
+    "PauseRow",
     "Pool",
     "PoolRun",
     "PriceRow",
     "PublishedResult",
-    "QueueRow",
     "Receiver",
     "ReplayEventRow",
     "RunRow",

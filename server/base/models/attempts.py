@@ -4,7 +4,6 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
-    BigInteger,
     ForeignKey,
     Index,
     Integer,
@@ -26,7 +25,8 @@ class Attempt(Base):
     `run_started_at` is when the run under way was announced, `last_evaluation` the latest event of
     one, `log_tail` the end of a failed run's output, or the last output heard of a lost attempt.
 
-    It waits for `hardware_class`, None for any; for its place there see `fair_queue`.
+    It waits for `hardware_class`, None for any; for its place there see
+    `server.verifications.choose`.
     `sent_to` is the worker that was drawn for it, which alone may lease it; None before that. An
     attempt that `is_apart` goes to workers of certain owners, before all others.
     """
@@ -35,11 +35,8 @@ class Attempt(Base):
     __table_args__ = (
         UniqueConstraint("verification_id", "number"),
         Index(None, "state", "lease_expires_at"),
-        Index(
-            "ix_attempts_waiting",
-            *("state", "sent_to", "is_apart", "hardware_class", "by_organiser", "submitter_id"),
-            "asked_at",
-        ),
+        Index(None, "state", "asked_at"),
+        Index(None, "sent_to", "send_after"),
     )
 
     id: Mapped[str] = mapped_column(String(20), primary_key=True)
@@ -82,19 +79,12 @@ class ReplayEventRow(Base):
     created_at: Mapped[datetime]
 
 
-class QueueRow(Base):
-    """The queue of a hardware class and its last turn; EVERY_QUEUE has the pause of all of them.
+class PauseRow(Base):
+    """The pause of everything: by a user, named, for a reason. While it is there nothing starts."""
 
-    `turns` lists for each submitter whether an organiser asked, their id, and their last turn.
-    A pause is by a user, named, since `paused_at`, for a reason. Nothing starts meanwhile.
-    """
+    __tablename__ = "pauses"
 
-    __tablename__ = "queues"
-
-    hardware_class: Mapped[str] = mapped_column(String(200), primary_key=True)
-    turn: Mapped[int] = mapped_column(BigInteger, default=0)
-    organisers_in_a_row: Mapped[int] = mapped_column(default=0)
-    turns: Mapped[list[Any]] = mapped_column(default=list)
-    paused_at: Mapped[datetime | None]
-    paused_by: Mapped[str | None] = mapped_column(String(100))
-    paused_because: Mapped[str | None] = mapped_column(Text)
+    what: Mapped[str] = mapped_column(String(10), primary_key=True)
+    paused_at: Mapped[datetime]
+    paused_by: Mapped[str] = mapped_column(String(100))
+    paused_because: Mapped[str] = mapped_column(Text)

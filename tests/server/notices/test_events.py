@@ -15,7 +15,7 @@ from server.notices.events import ABOUT, KINDS
 from server.notices.messages import post_body
 from server.people import audit
 from server.verifications import calibrations
-from server.verifications.overdue import expire_leases
+from server.verifications.sweep import expire_leases
 from tests.support.both_databases import database_url, on_sqlite  # noqa: F401
 from tests.support.statements import statements_of
 from tests.support.workers import say_hello

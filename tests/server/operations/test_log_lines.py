@@ -11,7 +11,7 @@ import pytest
 from server.base.database import Database, utc_now
 from server.base.request_context import CURRENT, RequestContext, note_told
 from server.operations.logs import FORMATTERS, configure_logging, is_first_telling
-from server.verifications.overdue import expire_leases
+from server.verifications.sweep import expire_leases
 
 LOGGERS = ("server", "finishline", "web", "uvicorn", "uvicorn.error", "uvicorn.access", "celery")
 
@@ -61,7 +61,7 @@ def test_ids_of_what_it_is_about_are_in_every_line(replay, written, database):
 
     replay.change(grant["attempt_id"], lease_expires_at=utc_now() - timedelta(hours=1))
     expire_leases(database)
-    (lost,) = lines_of(written(), "server.verifications.overdue")
+    (lost,) = lines_of(written(), "server.verifications.sweep")
     named = {name: lost[name] for name in ("attempt_id", "verification_id", "submission_id")}
     assert named == {
         "attempt_id": grant["attempt_id"],

@@ -8,7 +8,7 @@ from sqlalchemy import select, update
 from server.base.database import utc_now
 from server.base.models import Attempt, Submission, Verification
 from server.submissions.quotas import Spent, _room_at
-from server.verifications.overdue import expire_leases
+from server.verifications.sweep import expire_leases
 from tests.support.workers import say_hello, send_to
 
 
