@@ -47,28 +47,8 @@ def secret_lines(view: View, given: Given) -> Iterator[str]:
     yield f"Store it now: it is not shown again (id {view.get('id')})."
 
 
-def revoked_lines(view: View, given: Given) -> Iterator[str]:
-    token, ended = given["id"], [str(each) for each in view["revoked"]]
-    yield f"Token {token} {'is revoked' if token in ended else 'had already ended'}."
-    if others := [each for each in ended if each != token]:
-        yield f"Also revoked: {count_text(len(others), 'token')} made with it: {', '.join(others)}."
-
-
-def approved_lines(view: View, given: Given) -> Iterator[str]:
-    known = "not known" if given["undo"] else "known"
-    yield f"{given['name']} is {known} to the organisers."
-
-
-def erased_lines(view: View, given: Given) -> Iterator[str]:
-    yield f"{given['name']} is {view['name']} from now on."
-
-
-def user_lines(view: View, given: Given) -> Iterator[RenderableType]:
-    yield table_of("users", [view])
-
-
 def new_user_lines(view: View, given: Given) -> Iterator[RenderableType]:
-    yield from user_lines(view, given)
+    yield table_of("users", [view])
     if given["role"] == "submitter":
         yield (
             "Workers without a memory cgroup (`finishline admin worker list` names them) train "
@@ -134,20 +114,8 @@ def _held(what: str, *, by: str | None, since: str | None, why: str | None) -> T
     return Text(f"{what} by {by or 'somebody'} since {when} UTC: {why}", "yellow")
 
 
-def ordered_worker_lines(view: View, given: Given) -> Iterator[str]:
-    worker, state = view["worker"], "is resumed"
-    alive = worker.get("alive", True)
-    if given["order"] == "confirm":
-        state = f"is confirmed for hardware class {worker['hardware_class']}"
-    elif given["order"] == "pause":
-        state = "is paused"
-        if not alive:
-            state = "is not running; once started again, it leases nothing until it is resumed"
-    elif not alive:
-        state = "is resumed but not running: start it again on its machine"
-    elif worker.get("drift"):
-        state = "is resumed, and gets no work while its speed check is off its baseline"
-    yield f"Worker {given['name']} {state}."
+def worker_lines(view: View, given: Given) -> Iterator[RenderableType]:
+    yield from workers_lines({"workers": [view["worker"]]}, given)
 
 
 def queue_lines(view: View, given: Given) -> Iterator[RenderableType]:
@@ -186,15 +154,6 @@ def calibration_lines(view: View, given: Given) -> Iterator[RenderableType]:
     for why in dict.fromkeys(chunk.get("why") for chunk in view.get("chunks", ())):
         if why:
             yield Text(f"Failed {why}", style="red")
-
-
-def compared_calibrations_lines(view: View, given: Given) -> Iterator[RenderableType]:
-    yield table_of("compared sizes", view["sizes"])
-
-
-def decision_lines(view: View, given: Given) -> Iterator[str]:
-    published = "is published" if given["decision"] == "publish" else "is kept back"
-    yield f"The verdict of {view['id']}, {view['outcome']}, {published}: {given['reason']}"
 
 
 def comparison_lines(view: View, given: Given) -> Iterator[RenderableType]:

@@ -104,6 +104,12 @@ TABLES = {
         " | submission=submission_id",
         spare=("cost of 10,000",),
     ),
+    "scores": Listing(
+        "path:path | benchmark | >time=:scored_time"
+        " | >normalised=normalised_seconds:seconds | >CV=cv_percent:2 % | >reached=:reached"
+        " | problems=:problems",
+        spare=("normalised", "benchmark", "CV"),
+    ),
     "runs": Listing(
         "run log=file | seed | >TTA=tta_seconds:seconds | >epochs=epochs_to_target:1"
         " | >best=best_quality:4"
@@ -225,6 +231,25 @@ def _run(run: View | None) -> str:
     return or_dash((run or {}).get("ending")) if seconds is None else seconds_text(seconds)
 
 
+def _scored_time(record: View) -> str:
+    """The time of a scored training, or the latency of an inference."""
+    if record.get("latency_ms") is not None:
+        return number_text(record["latency_ms"], digits=3, unit=" ms")
+    return seconds_text(record.get("tta_seconds", record.get("olympic_mean_seconds")))
+
+
+def _reached(record: View) -> str:
+    if record.get("n_runs"):
+        return f"{sum(run['converged'] for run in record['runs'])}/{record['n_runs']}"
+    reached = record.get("reached")
+    return ABSENT if reached is None else "yes" if reached else "no"
+
+
+def _problems(record: View) -> str:
+    counts = {kind: record[f"{kind}s"] for kind in ("error", "warning")}
+    return ", ".join(count_text(count, kind) for kind, count in counts.items() if count)
+
+
 FORMATS: dict[str, Callable[[Any], RenderableType]] = {
     "": or_dash,
     "access": _access,
@@ -244,16 +269,20 @@ FORMATS: dict[str, Callable[[Any], RenderableType]] = {
     "join": lambda items: ", ".join(map(str, items or ())),
     "minute": minute,
     "name": _name,
+    "path": lambda path: Text(path, overflow="fold"),
     "percent": lambda ratio: number_text(None if ratio is None else 100 * ratio, unit=" %"),
     "place": lambda entry: or_dash(place_words(entry)),
     "points": lambda band: count_text(len(band), "point") if band else ABSENT,
     "price": _price,
+    "problems": _problems,
+    "reached": _reached,
     "response": lambda tries: or_dash(
         tries and (tries[-1].get("status") or tries[-1].get("error"))
     ),
     "run": _run,
     "runs": _runs,
     "scope": lambda hook: or_dash(hook.get("benchmark") or hook.get("scope")),
+    "scored_time": _scored_time,
     "seconds": seconds_text,
     "some": lambda value: or_dash(value or None),
     "start": lambda item: (

@@ -13,12 +13,11 @@ from typing import Any
 from urllib.parse import quote
 
 import orjson
-from rich.table import Column
-from rich.text import Text
+from rich.console import RenderableType
 
 from finishline.cli.errors import CliError
+from finishline.cli.listings import table_of
 from finishline.cli.screen import open_console
-from finishline.cli.tables import ABSENT, FittingTable, number_text, seconds_text
 from finishline.rules.archive.files import (
     COMMIT,
     COMPRESSED,
@@ -170,7 +169,6 @@ COLUMNS = (
     "rcp_message", "rcp_factor", "cv_percent", "reached_fraction", "global_batch_size", "eligible",
     "runs_reached", "runs_started", "errors", "warnings", "first_problem",
 )  # fmt: skip
-SEVERITIES = ("error", "warning")
 FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -249,16 +247,8 @@ def _whole(text: Any) -> int | None:
     return int(text) if str(text).isdecimal() else None
 
 
-def record_table(records: Iterable[Record]) -> FittingTable:
-    names = ("submission", "benchmark", "time", "normalised", "CV", "reached", "problems")
-    figures = ("time", "normalised", "CV", "reached")
-    columns = [
-        Column(n, justify="right" if n in figures else "left", overflow="fold") for n in names
-    ]
-    table = FittingTable(columns, spare=("normalised", "benchmark", "CV"), readable=30)
-    for record in records:
-        table.add_row(*_row(record))
-    return table
+def record_table(records: Iterable[Record]) -> RenderableType:
+    return table_of("scores", map(_flat, records))
 
 
 def problem_text(problem: Mapping[str, Any]) -> str:
@@ -272,27 +262,8 @@ def problem_text(problem: Mapping[str, Any]) -> str:
     return f"{problem['severity']}: {place}: {problem['message']}{expected} [{problem['code']}]"
 
 
-def _row(record: Record) -> list[Text]:
-    flat = _flat(record)
-    seconds = flat.get("tta_seconds", flat.get("olympic_mean_seconds"))
-    latency = flat.get("latency_ms")
-    time = seconds_text(seconds) if latency is None else number_text(latency, digits=3, unit=" ms")
-    reached = flat.get("reached")
-    if flat.get("n_runs"):
-        reached = f"{sum(run['converged'] for run in record['runs'])}/{flat['n_runs']}"
-    cells = (
-        record["path"],
-        flat.get("benchmark") or ABSENT,
-        time,
-        seconds_text(flat.get("normalised_seconds")),
-        number_text(flat.get("cv_percent"), digits=2, unit=" %"),
-        {True: "yes", False: "no", None: ABSENT}.get(reached, reached),
-        ", ".join(count_text(flat[f"{kind}s"], kind) for kind in SEVERITIES if flat[f"{kind}s"]),
-    )
-    return [Text(str(cell)) for cell in cells]
-
-
 def _flat(record: Record) -> Record:
+    """The record without tables in it: a row of the CSV, or of a table for people."""
     problems = record["problems"]
     rcp = record.get("rcp") or {}
     return record | {

@@ -20,7 +20,9 @@ from finishline.cli.screen import open_screen
 
 REQUIRED = Parameter.empty
 # A call, its request with the answer, and the help.
-ROW = re.compile(r"^(\S.*(?:\n {8}.*)?)\n +([A-Z]+) (\S+)\s+-> (.+)\n((?: +.*\n)+)", re.MULTILINE)
+ROW = re.compile(
+    r"^(\S.*(?:\n {8}.*)?)\n +([A-Z]+) (\S+(?: \| \S+)?)\s+-> (.+)\n((?: +.*\n)+)", re.MULTILINE
+)
 
 Given = Mapping[str, Any]
 Lines = Callable[[View, Given], Iterable[RenderableType]]
@@ -85,8 +87,8 @@ def read_rows(text: str, groups: Mapping[str, str], words: Words) -> dict[str, t
 
     A row is a call such as `admin token add USER --days`, its request with the answer such as
     `POST /tokens -> tokens`, and the help. The path takes the values that it names. The others are
-    the query or the body, if they were given. The answer is the name of lines or of a table, or a
-    sentence.
+    the query or the body, if they were given. A path behind a bar is for --undo. The answer is the
+    name of lines or of a table, or a sentence.
     """
     rows = {}
     if left := ROW.sub("", text).strip():
@@ -130,12 +132,14 @@ def _function(row: Row, takes: list[Parameter], words: Words) -> Function:
 
 
 def _ask(server: ServerClient, row: Row, given: Given, words: Words) -> View:
-    named = {name: given[name] for _, name, _, _ in Formatter().parse(row.path) if name}
-    path = row.path.format_map({name: segment(str(value)) for name, value in named.items()})
+    path, _, undoing = row.path.partition(" | ")
+    path = undoing if undoing and given["undo"] else path
+    named = {name: given[name] for _, name, _, _ in Formatter().parse(path) if name}
+    path = path.format_map({name: segment(str(value)) for name, value in named.items()})
     body = words.bodies.get(row.name)
     # A name that Python reserves, such as `with`, ends in an underscore.
     present = {name.rstrip("_"): value for name, value in given.items() if value is not None}
-    rest = body(given) if body else {k: v for k, v in present.items() if k not in named}
+    rest = body(given) if body else {k: v for k, v in present.items() if k not in {*named, "undo"}}
     if row.name in words.pages:
         return _every_page(server, path, rest, words.pages[row.name])
     if row.method == "GET":
@@ -158,7 +162,13 @@ def _every_page(server: ServerClient, path: str, query: Given, field: str) -> Vi
 
 
 def _lines_by(answer: str) -> Lines:
-    """Show a table, or a sentence with fields of the answer and of the command."""
-    if answer in TABLES:
-        return lambda view, given: [table_of(answer, view[answer])]
-    return lambda view, given: [answer.format_map(ChainMap(dict(given), view))]
+    """Show a table, or a sentence with fields of the command and of the answer, its `view`.
+
+    A table is of the field with its name, or `from` another field, `from .` of the answer itself.
+    """
+    table, _, field = answer.partition(" from ")
+    if table not in TABLES:
+        return lambda view, given: [answer.format_map(ChainMap(dict(given), view, {"view": view}))]
+    if field == ".":
+        return lambda view, given: [table_of(table, [view])]
+    return lambda view, given: [table_of(table, view[field or table])]

@@ -115,7 +115,7 @@ READABLE = 11  # Characters of a name. Fewer are a column of dots.
 WIDE = (
     "model", "system", "submitter", "processor", "compared", "reason", "reasons",
     "provider", "instance", "region", "source", "label",
-    "organisation", "e-mail", "address", "target", "divisions", "starts",
+    "organisation", "e-mail", "path", "address", "target", "divisions", "starts",
 )  # fmt: skip
 
 
@@ -123,13 +123,12 @@ WIDE = (
 class FittingTable:
     """A table without lines that leaves columns out until the others fit.
 
-    Columns that may wrap give way first, down to `readable` characters. Then the columns of
-    `spare` are left out, the first one first.
+    Columns that may wrap give way first, down to READABLE characters. Then the columns of `spare`
+    are left out, the first one first.
     """
 
     columns: Sequence[Column]
     spare: Sequence[str] = ()
-    readable: int = READABLE
     rows: list[tuple[Any, ...]] = field(default_factory=list)
 
     def add_row(self, *cells: Any) -> None:
@@ -156,7 +155,7 @@ class FittingTable:
         """The least width at which a column says something."""
         column = self.columns[place]
         longest = max((cell_len(str(row[place])) for row in self.rows), default=0)
-        least = longest if column.no_wrap else min(longest, self.readable)
+        least = longest if column.no_wrap else min(longest, READABLE)
         return max(cell_len(str(column.header)), least)
 
 

@@ -1,15 +1,12 @@
 """A training while it runs, here or on a worker: bars in a terminal, elsewhere lines."""
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
 from finishline.cli.client import ServerClient, segment
@@ -43,11 +40,10 @@ class Target:
 
 @dataclass
 class RunProgress:
-    """One run so far. `phase_since` is a reading of the monotonic clock."""
+    """One run so far."""
 
     index: int
     phase: str | None = None
-    phase_since: float = 0.0
     epoch: float | None = None
     seconds: float | None = None
     quality: float | None = None
@@ -67,7 +63,6 @@ class ReplayProgress:
 
     target: Target
     bands: Mapping[int, Band] = field(default_factory=dict)
-    runs_planned: int | None = None
     names: Mapping[int, str] = field(default_factory=dict)
     step: str = "epoch"
     attempt: int | None = None
@@ -81,7 +76,7 @@ class ReplayProgress:
         index, kind = int(event["run"]), event.get("kind")
         run = self.runs.setdefault(index, RunProgress(index))
         if kind == "phase":
-            run.phase, run.phase_since = event.get("phase"), time.monotonic()
+            run.phase = event.get("phase")
         elif kind == "run_finished":
             run.status = event.get("status")
         elif kind == "evaluation" and event.get("quality") is not None:
@@ -89,6 +84,9 @@ class ReplayProgress:
             run.epoch, run.seconds = event.get("epoch"), event.get("seconds")
             run.quality, run.band = float(event["quality"]), self.bands.get(run.evaluations)
         return run
+
+    def name_of(self, run: RunProgress) -> str:
+        return f"run {run.index + 1} {self.names.get(run.index, '')}".rstrip()
 
 
 def read_target(view: View) -> Target:
@@ -113,13 +111,20 @@ def replay_screen(screen: Screen, progress: ReplayProgress) -> Iterator[Show]:
     if screen.as_json or not screen.console.is_terminal:
         yield lambda event: _say(screen, progress, event)
         return
-    with Live(
-        get_renderable=lambda: bars(progress), console=screen.console, refresh_per_second=10
-    ) as live:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(BAR_WIDTH),
+        TextColumn("{task.fields[line]}"),
+    )
+    with Progress(*columns, console=screen.console) as bars:
+        tasks: dict[int, TaskID] = {}
 
         def show(event: View) -> None:
-            progress.take_event(event)
-            live.refresh()
+            run = progress.take_event(event)
+            if run.index not in tasks:
+                tasks[run.index] = bars.add_task(progress.name_of(run), total=1.0, line="")
+            way = progress.target.fraction_of_way(run.quality)
+            bars.update(tasks[run.index], completed=way, line=line_of(run, progress).markup)
 
         yield show
 
@@ -128,22 +133,8 @@ def _say(screen: Screen, progress: ReplayProgress, event: View) -> None:
     run = progress.take_event(event)
     prepares = event.get("phase") in PREPARING and run.epoch is None
     if prepares or event.get("kind") in ("evaluation", "run_finished"):
-        name = f"run {run.index + 1} {progress.names.get(run.index, '')}".rstrip()
         line = line_of(run, progress) if run.status is None else ending_of(run)
-        screen.say(Text(f"  {name}  ").append_text(line))
-
-
-def bars(progress: ReplayProgress) -> Table:
-    """One bar for each run, filled by how near its quality is to the target."""
-    table = Table.grid(padding=(0, 2, 0, 0))
-    planned = max(progress.runs_planned or 0, 1 + max(progress.runs, default=-1))
-    for index in range(planned):
-        run = progress.runs.get(index, RunProgress(index))
-        way = progress.target.fraction_of_way(run.quality)
-        bar = ProgressBar(total=1.0, completed=way, width=BAR_WIDTH)
-        name = f"  run {index + 1}/{planned} {progress.names.get(index, '')}".rstrip()
-        table.add_row(name, bar, line_of(run, progress))
-    return table
+        screen.say(Text(f"  {progress.name_of(run)}  ").append_text(line))
 
 
 def line_of(run: RunProgress, progress: ReplayProgress) -> Text:
@@ -154,10 +145,7 @@ def line_of(run: RunProgress, progress: ReplayProgress) -> Text:
     if run.status is not None:
         return text.append("  ").append_text(ending_of(run))
     if run.epoch is None:
-        # How long the phase before the first evaluation takes, once that is worth reading.
-        words = PREPARING.get(run.phase or "", run.phase or "waiting")
-        seconds = int(time.monotonic() - run.phase_since) if run.phase else 0
-        return text.append(f"{words}, {seconds} s" if seconds else words, style="dim")
+        return text.append(PREPARING.get(run.phase or "", run.phase or "waiting"), style="dim")
     if run.band is not None and run.quality is not None:
         lower, upper = run.band
         if run.quality < lower:
@@ -214,7 +202,6 @@ def _watch(
                     int(point["index"]): (float(point["lower"]), float(point["upper"]))
                     for point in state.get("control_points") or []
                 }
-                progress.runs_planned = state.get("runs_planned")
                 progress.names = _names_of_runs(state)
                 if (sentence := state.get("waiting_for")) and sentence not in said:
                     said.add(sentence)

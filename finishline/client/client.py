@@ -23,7 +23,7 @@ from finishline.client.errors import Unavailable
 from finishline.client.files import Logs, Source, files_of_code, send_code, send_logs, upload_of
 from finishline.client.frames import Board, Runs
 from finishline.client.sse import ServerEvent, follow_events
-from finishline.client.transport import Progress, Retries, Transport, segment
+from finishline.client.transport import Retries, Transport, segment
 from finishline.profiles import DEFAULT_URL, chosen_server
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -81,25 +81,19 @@ class Client:
         *,
         logs: Logs | None = None,
         hardware_class: str | None = None,
-        progress: Progress | None = None,
-        key: str | None = None,
     ) -> SubmissionView:
         """Send logs or code and return the submission as it was accepted.
 
         `source` is a folder with a submission.json or a training.toml, the path of such a JSON, the
         JSON as a mapping with its `logs`, or the files of code by name. Code is measured on workers
-        of `hardware_class`, or of one with its environment. `progress` is called with the bytes
-        sent and the bytes in all. The same content is one submission however often it is sent,
-        unless each time has a `key` of its own.
+        of `hardware_class`, or of one with its environment. The same content is one submission
+        however often it is sent.
         """
         code = files_of_code(source)
         if code is None:
-            upload = upload_of(source, logs)
-            accepted, _ = send_logs(self._transport, upload, key=key, progress=progress)
+            accepted, _ = send_logs(self._transport, upload_of(source, logs))
         else:
-            accepted, _ = send_code(
-                self._transport, code, hardware_class=hardware_class, key=key, progress=progress
-            )
+            accepted, _ = send_code(self._transport, code, hardware_class=hardware_class)
         return read_view(SubmissionView, accepted)
 
     def benchmarks(self) -> list[BenchmarkView]:

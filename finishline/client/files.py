@@ -21,7 +21,7 @@ from finishline.rules.trainings.manifest import FILE, PackageError
 from finishline.rules.trainings.package import MOST_FILES, is_left_out, package_index
 
 if TYPE_CHECKING:
-    from finishline.client.transport import Progress, Transport
+    from finishline.client.transport import Transport
 
 CLAIM_NAME = "submission.json"
 
@@ -111,8 +111,6 @@ def send_logs(
     upload: Upload,
     *,
     form: Mapping[str, str | None] = MappingProxyType({}),
-    key: str | None = None,
-    progress: "Progress | None" = None,
     dry_run: bool = False,
 ) -> tuple[Any, bool]:
     """Send logs: the view of their submission, and whether they were sent before.
@@ -128,8 +126,7 @@ def send_logs(
             *(("logs", (name, content_of(content), "text/plain")) for name, content in logs),
         ],
         fields={name: value for name, value in form.items() if value is not None},
-        key=key or idempotency_key(upload, **form),
-        progress=progress,
+        key=idempotency_key(upload, **form),
     )
 
 
@@ -158,21 +155,18 @@ def send_code(
     files: Mapping[str, bytes],
     *,
     hardware_class: str | None = None,
-    key: str | None = None,
-    progress: "Progress | None" = None,
     dry_run: bool = False,
 ) -> tuple[Any, bool]:
     """Send code: the view of its submission, and whether it was sent before.
 
-    Without a `key` the same files for the same hardware class are one submission.
+    The same files for the same hardware class are one submission.
     """
     sha256 = sha256_of(package_index(files))
     return transport.post_form(
         "/submissions" + ("?dry_run=true" if dry_run else ""),
         files=[("files", (name, content, "text/plain")) for name, content in files.items()],
         fields={} if hardware_class is None else {"hardware_class": hardware_class},
-        key=key or hashlib.sha256(f"{sha256} {hardware_class or ''}".encode()).hexdigest(),
-        progress=progress,
+        key=hashlib.sha256(f"{sha256} {hardware_class or ''}".encode()).hexdigest(),
     )
 
 

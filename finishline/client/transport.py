@@ -25,7 +25,7 @@ from finishline.client.errors import (
 # A worker imports this module alone of the client.
 __all__ = [
     "NEVER", "TIMEOUT", "Conflict", "FilePart", "FinishlineError", "NotAllowed", "NotSignedIn",
-    "Progress", "Retries", "Transport", "checked_url", "is_temporary",
+    "Retries", "Transport", "checked_url", "is_temporary",
     "segment",
 ]  # fmt: skip
 
@@ -34,7 +34,6 @@ API = "/api/v1"
 # and short for a person who waits.
 TIMEOUT = httpx2.Timeout(30.0, connect=5.0)
 
-Progress = Callable[[int, int], None]  # Bytes sent, and bytes in all.
 FilePart = tuple[str, tuple[str, Any, str]]
 Answer = TypeVar("Answer")
 
@@ -166,17 +165,16 @@ class Transport:
         files: Iterable[FilePart],
         fields: Mapping[str, str],
         key: str | None,
-        progress: Progress | None = None,
     ) -> tuple[Any, bool]:
         """The JSON that answers a multipart form, and whether it had been answered before.
 
-        Under an idempotency key it is tried again. Each try tells `progress` from the start.
+        Under an idempotency key it is tried again.
         """
         headers = {} if key is None else {"Idempotency-Key": key}
         request: dict[str, Any] = {"files": list(files), "data": dict(fields), "headers": headers}
 
         def send() -> tuple[Any, bool]:
-            answer = self._request("POST", API + path, progress, **request)
+            answer = self._request("POST", API + path, **request)
             return self._document(answer), answer.headers.get("Idempotent-Replayed") == "true"
 
         return self._attempt(self._retries.when_told() if key is None else self._retries, send)
@@ -219,15 +217,9 @@ class Transport:
             retries, lambda: self._document(self._request(method, path, **request))
         )
 
-    def _request(
-        self, method: str, path: str, progress: Progress | None = None, **request: Any
-    ) -> httpx2.Response:
+    def _request(self, method: str, path: str, **request: Any) -> httpx2.Response:
         with self._transport_errors():
-            asked = self._http.build_request(method, path, **request)
-            if progress is not None and isinstance(asked.stream, httpx2.SyncByteStream):
-                total_bytes = int(asked.headers.get("Content-Length", 0))
-                asked.stream = _CountedStream(asked.stream, total_bytes, progress)
-            answer = self._http.send(asked)
+            answer = self._http.request(method, path, **request)
         self._require_success(answer)
         return answer
 
@@ -256,20 +248,6 @@ class Transport:
         except httpx2.RequestError as error:  # A body that cannot be decoded, too.
             reason = str(error) or type(error).__name__
             raise NoAnswer(f"No response from {self.url} ({reason}).") from error
-
-
-class _CountedStream(httpx2.SyncByteStream):
-    """A body that says how much of it has been taken."""
-
-    def __init__(self, content: httpx2.SyncByteStream, total: int, progress: Progress) -> None:
-        self._content, self._total, self._progress = content, total, progress
-
-    def __iter__(self) -> Iterator[bytes]:
-        sent_bytes = 0
-        for piece in self._content:
-            yield piece
-            sent_bytes += len(piece)
-            self._progress(sent_bytes, self._total)
 
 
 def checked_url(url: str) -> str:

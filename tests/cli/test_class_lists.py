@@ -34,8 +34,7 @@ def rows(ran):
         "name,email\nJürgen Müller,j@uni.example\n",
         "\ufeffE-Mail;Name;Group\r\nj@uni.example;Jürgen Müller;3\r\n",
         "Name\tMail\nJürgen Müller\tj@uni.example\n".encode("cp1252"),
-        "Jürgen Müller,j@uni.example\n",
-        "j@uni.example;Jürgen Müller\n\n",
+        "Group;Student;Mail\n;;\n3;Jürgen Müller;j@uni.example\n\n",
     ],
 )
 def test_a_list_of_any_spreadsheet_is_read(content, invited, standin):
@@ -75,4 +74,5 @@ def test_nobody_is_invited_from_a_list_with_a_fault(content, line, field, invite
 
 def test_an_empty_list_and_a_name_beside_a_list_are_refused(invited):
     assert "names 0 people" in invited("name,email\n").err
+    assert "neither name nor address" in invited("Ann,a@u.example\nBo,b@u.example\n").err
     assert invited("Ann\n", "--name", "Ann").code == 2

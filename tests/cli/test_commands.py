@@ -541,29 +541,16 @@ def test_workers_tell_whose_packages_they_train(entries, why, told, finishline, 
     assert finishline("admin", "worker", "list").out.splitlines()[-1] == told
 
 
-@pytest.mark.parametrize(
-    ("order", "worker", "told"),
-    [
-        ("resume", {"alive": True, "drift": None}, "is resumed"),
-        ("resume", {"alive": False}, "is resumed but not running: start it again"),
-        ("resume", {"alive": True, "drift": "8 % slow"}, "gets no work while its speed check"),
-        ("pause", {"alive": False}, "once started again, it leases nothing until it is resumed"),
-        ("pause", {"alive": True}, "is paused"),
-        ("pause", {}, "is paused"),
-        ("resume", {}, "is resumed"),
-    ],
-)
-def test_what_a_worker_does_after_an_order_is_told_as_it_is(
-    finishline, standin, order, worker, told
-):
-    standin.answer(f"POST /api/v1/workers/w%201/{order}", {"worker": worker})
-    assert finishline("admin", "worker", "set", "w 1", order).code == (2 if order == "pause" else 0)
-
-    said = finishline("admin", "worker", "set", "w 1", order, "--reason", "fans").out
-    assert said.startswith("Worker w 1 ")
-    assert told in said
-    bodies = [json.loads(asked.body) for asked in standin.asked]
-    assert bodies == [*([] if order == "pause" else [{}]), {"reason": "fans"}]
+def test_a_worker_is_shown_after_an_order(finishline, standin):
+    paused = {"name": "w 1", "state": "paused", "held": "paused", "held_by": "olga",
+              "held_at": "2026-01-01T00:00:00Z", "held_because": "fans"}  # fmt: skip
+    for order in ("pause", "resume"):
+        standin.answer(f"POST /api/v1/workers/w%201/{order}", {"worker": paused})
+    assert finishline("admin", "worker", "set", "w 1", "pause").code == 2  # Without a reason.
+    said = finishline("admin", "worker", "set", "w 1", "pause", "--reason", "fans").out
+    assert said.endswith("w 1 paused by olga since 2026-01-01 00:00 UTC: fans\n")
+    assert finishline("admin", "worker", "set", "w 1", "resume").code == 0
+    assert [json.loads(asked.body) for asked in standin.asked] == [{"reason": "fans"}, {}]
 
 
 def test_the_queue_is_paused_resumed_and_shown(finishline, standin):

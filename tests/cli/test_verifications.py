@@ -351,7 +351,7 @@ def test_a_decision_is_sent_with_its_reason(finishline, standin):
     standin.answer("POST /api/v1/verifications/v1/decide", view)
     ran = finishline("admin", "review", "v1", "keep", "--reason", "throttled")
 
-    assert (ran.code, ran.out) == (0, "The verdict of v1, rejected, is kept back: throttled\n")
+    assert (ran.code, ran.out) == (0, "Verdict of v1, rejected: keep. throttled\n")
     assert json.loads(standin.asked[0].body) == {"decision": "keep", "reason": "throttled"}
     assert "is published" in finishline("admin", "review", "v1", "publish", "--reason", "x").out
 

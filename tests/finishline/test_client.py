@@ -22,24 +22,16 @@ def ada(site, alice):
 
 
 def test_a_folder_is_one_submission_however_it_is_sent(ada, folder):
-    sent = []
-    made = ada.submit(folder, progress=lambda done, total: sent.append((done, total)))
+    made = ada.submit(folder)
     assert (made.benchmark, made.status, len(made.runs)) == ("digits", "claimed", 3)
     assert isinstance(made.result, ResultView)
     assert made.result.reached == 3
-    assert sent[-1][0] == sent[-1][1] > sum(file.stat().st_size for file in folder.glob("*.log"))
 
     again = [ada.submit(str(folder / "submission.json")), ada.submit(folder)]
     assert {each.id for each in again} == {made.id}
+    claim = json.loads((folder / "submission.json").read_text()) | {"notes": "other"}
     with pytest.raises(finishline.Conflict, match=f"of submission {made.id}"):
-        ada.submit(folder, key="on purpose")
-
-
-def test_a_key_is_of_one_request(ada, folder):
-    ada.submit(folder, key="on purpose")
-    claim = json.loads((folder / "submission.json").read_text())
-    with pytest.raises(finishline.Conflict, match="with other content"):
-        ada.submit(claim | {"notes": "other"}, logs=sorted(folder.glob("*.log")), key="on purpose")
+        ada.submit(claim, logs=sorted(folder.glob("*.log")))
 
 
 def test_the_command_and_the_client_send_one_submission(ada, folder, alice, capsys):

@@ -1,19 +1,10 @@
 """`finishline benchmark calibrate`: measure a reference, and its runs as TOML."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-)
 from typer import Argument, Option
 from typer.core import TyperGroup
 
@@ -28,7 +19,6 @@ from finishline.rules.text import count_text
 from finishline.rules.verification.calibration import reference_run_toml
 
 POLL_SECONDS = 1.0
-Show = Callable[[View], None]
 
 
 class OrBenchmark(TyperGroup):
@@ -87,42 +77,23 @@ def calibrate(
             raise UsageError(f"Calibration {continued} belongs to {found}, not to {benchmark}.")
         view = server.post(f"{path}/continue", body)
     if watch:
-        with _progress(screen) as show:
-            show(view)
-            while view["state"] == "running":
-                time.sleep(POLL_SECONDS)
-                view = server.get(f"/calibrations/{segment(str(view['id']))}")
-                show(view)
+        view = _wait(server, screen, view)
     screen.answer(view, calibration_lines(view, {}))
     return ExitCode.OK if view["state"] == "done" or not watch else ExitCode.NOT_VERIFIED
 
 
-@contextmanager
-def _progress(screen: Screen) -> Iterator[Show]:
-    if screen.as_json or not screen.console.is_terminal:
-        said: set[int] = set()
-
-        def say(view: View) -> None:
-            trained = sum(int(each["finished"]) + int(each["under_way"]) for each in view["sizes"])
-            if trained not in said:
-                said.add(trained)
-                screen.say(f"  {trained} of {count_text(view['runs_planned'], 'run')} trained")
-
-        yield say
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TimeElapsedColumn(), console=screen.console) as progress:
-        bars: dict[int, TaskID] = {}
-
-        def show(view: View) -> None:
-            for size in view["sizes"]:
-                number, planned = size["batch_size"], size["planned"]
-                if number not in bars:
-                    bars[number] = progress.add_task(f"batch size {number}", total=planned)
-                trained = size["finished"] + size["under_way"]
-                progress.update(bars[number], completed=trained, total=planned)
-
-        yield show
+def _wait(server: ServerClient, screen: Screen, view: View) -> View:
+    """Say how many runs are trained until the calibration ends; its last view."""
+    said = None
+    while True:
+        trained = sum(int(each["finished"]) + int(each["under_way"]) for each in view["sizes"])
+        if trained != said:
+            said = trained
+            screen.say(f"  {trained} of {count_text(view['runs_planned'], 'run')} trained")
+        if view["state"] != "running":
+            return view
+        time.sleep(POLL_SECONDS)
+        view = server.get(f"/calibrations/{segment(str(view['id']))}")
 
 
 @asks_server

@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
@@ -24,45 +24,87 @@ from finishline.cli.screen import Screen, as_it_is
 from finishline.client.errors import Problem
 from finishline.rules.benchmarks.prices import Price
 from finishline.rules.errors import RuleError
-from finishline.rules.text import count_text, did_you_mean, parse_toml, refuse_utf16
+from finishline.rules.text import count_text, refuse_utf16
 
-CLASS_LIMIT_BYTES, PRICES_LIMIT_BYTES = 1024 * 1024, 16 * 1024 * 1024
+LIMIT_BYTES = 16 * 1024 * 1024
 MOST_PEOPLE = 2000
 DELIMITERS = ",;\t"
-NAMES = {"name", "full name", "student", "user", "login"}
-EMAILS = {"email", "e-mail", "mail", "e-mail address", "email address"}
+NAMES = ("name", "full name", "student", "user", "login")
+EMAILS = ("email", "e-mail", "mail", "e-mail address", "email address")
 EMAIL = re.compile(r"[^@\s,;]+@[^@\s,;]+\.[^@\s,;]+")
 NOT_IN_A_NAME = re.compile(r"[^\w.@ -]+")
 LONGEST_NAME = 100
 NUMBERS = {"usd_per_hour": float, "supersedes": int}
 HOURS_PER_YEAR = 8760
-HEADER = "provider,instance,region,usd_per_hour,..."
+
+
+def read_table(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    """The rows of a CSV by its header, each with its line, without empty cells and rows.
+
+    Spreadsheets put commas, semicolons or tabs between cells. Raises CliError, or RuleError with
+    the line that is wrong.
+    """
+    try:
+        if path.stat().st_size > LIMIT_BYTES:
+            raise ValueError(f"more than {LIMIT_BYTES} bytes")
+        content = path.read_bytes()
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise CliError(f"Cannot read {path} ({why}). Expected a CSV with a header.") from error
+    refuse_utf16(content, file=path.name)
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = content.decode("cp1252", errors="replace")  # As spreadsheets of Windows save CSV.
+    delimiter = max(DELIMITERS, key=text.partition("\n")[0].count)
+    # strict: a quote that is never closed would take the rest of the file for one cell.
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    try:
+        header = [name.strip().casefold() for name in next(reader, [])]
+        twice = next((name for name in header if name and header.count(name) > 1), None)
+        if not header or twice:
+            found = f"{twice!r} twice" if twice else "no header"
+            raise RuleError(found, file=path.name, line=1, expected="a name for each column")
+        for cells in reader:
+            found_cells = [cell.strip() for cell in cells]
+            if not any(found_cells):
+                continue
+            if len(cells) != len(header):
+                raise RuleError(
+                    count_text(len(cells), "cell"), file=path.name, line=reader.line_num,
+                    expected=f"{len(header)}, one for each column of the header",
+                )  # fmt: skip
+            named = zip(header, found_cells, strict=True)
+            yield reader.line_num, {name: cell for name, cell in named if cell}
+    except csv.Error as error:
+        line = reader.line_num
+        raise RuleError(str(error), file=path.name, line=line, expected="CSV") from error
 
 
 Student = tuple[str | None, str | None]  # A name to propose and a mail address, or one of them.
 
 
 def read_class(path: Path, *, domain: str | None = None) -> tuple[list[Student], list[str]]:
-    """Read the people of a list, and say which lines were left out.
+    """Read the people of a list by its columns `name` and `email`, and say who was left out.
 
-    With a header the columns `name` and `email` count, without one a column with @ is the address.
     Raises CliError with every wrong line. Nobody is invited then.
     """
     students: list[Student] = []
     notes, problems = [], []
     seen: dict[str, int] = {}
-    for line, table in _people(path):
-        email = table.get("email")
+    for line, row in read_table(path):
+        email = next((row[column] for column in EMAILS if column in row), None)
+        named = next((row[column] for column in NAMES if column in row), "")
         # A name as accounts have one: other characters become spaces.
-        plain = " ".join(NOT_IN_A_NAME.sub(" ", table.get("name", "")).split()).lstrip(".")
+        plain = " ".join(NOT_IN_A_NAME.sub(" ", named).split()).lstrip(".")
         name = plain[:LONGEST_NAME].strip() or None
         if email is not None and not EMAIL.fullmatch(email):
             problems.append(Problem(f"{email!r}", path.name, line, "email", "one mail address"))
         elif email and domain and not email.lower().endswith(f"@{domain.lower()}"):
             problems.append(Problem(f"{email!r}", path.name, line, "email", f"one at {domain}"))
         elif email is None and name is None:
-            told = "neither name nor address"
-            problems.append(Problem(told, path.name, line, None, "one of them"))
+            expected = "a value in a column name or email"
+            problems.append(Problem("neither name nor address", path.name, line, None, expected))
         elif (key := (email or name or "").casefold()) in seen:
             notes.append(f"line {line} repeats line {seen[key]} ({email or name})")
         else:
@@ -72,34 +114,6 @@ def read_class(path: Path, *, domain: str | None = None) -> tuple[list[Student],
         why = "" if problems else f" It names {len(students)} people; expected 1 to {MOST_PEOPLE}."
         raise CliError(f"Nobody was invited from {path}.{why}", problems=problems)
     return students, notes
-
-
-def _people(path: Path) -> Iterator[tuple[int, Mapping[str, str]]]:
-    try:
-        content = _content(path, CLASS_LIMIT_BYTES)
-        try:
-            text = content.decode("utf-8-sig")
-        except UnicodeDecodeError:
-            text = content.decode("cp1252")  # As spreadsheets of Windows save CSV.
-        delimiter = max(DELIMITERS, key=text.partition("\n")[0].count)
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-        columns: list[str] | None = None
-        for cells in reader:
-            found = [cell.strip() for cell in cells]
-            if not any(found):
-                continue
-            if columns is None:
-                words = [cell.casefold() for cell in found]
-                columns = ["name" if w in NAMES else "email" if w in EMAILS else "" for w in words]
-                if "@" not in "".join(found) and any(columns):
-                    continue  # The header.
-                columns = ["email" if "@" in cell else "" for cell in found]
-                if "" in columns:
-                    columns[columns.index("")] = "name"
-            named = zip(columns, found, strict=False)
-            yield reader.line_num, {key: cell for key, cell in named if key and cell}
-    except (OSError, ValueError, csv.Error) as error:
-        raise _unreadable(path, error, "a CSV with columns name and email") from error
 
 
 @asks_server
@@ -171,47 +185,14 @@ def _warn(view: View, screen: Screen) -> None:
 
 
 def read_prices(path: Path) -> list[Price]:
-    """The prices in a file: CSV with a header, or TOML with [[prices]].
-
-    Raises CliError, or RuleError with the place of a price that is wrong.
-    """
-    try:
-        text = _content(path, PRICES_LIMIT_BYTES).decode("utf-8-sig")
-    except RuleError:
-        raise
-    except (OSError, ValueError) as error:
-        raise _unreadable(path, error, "a CSV with a header, or TOML") from error
-    if path.suffix.lower() == ".toml":
-        prices = list(_toml_prices(text, path.name))
-    else:
-        prices = list(_csv_prices(text, path.name))
+    """The prices in a CSV. Raises CliError, or RuleError with the place of a wrong price."""
+    prices = []
+    for line, row in read_table(path):
+        table = {name: _value(name, cell) for name, cell in row.items()}
+        prices.append(Price.read(table, file=path.name, line=line))
     if not prices:
         raise RuleError("no prices", file=path.name, expected="at least one price")
     return prices
-
-
-def _csv_prices(text: str, file: str) -> Iterator[Price]:
-    # strict: a quote that is never closed would take the rest of the file for one cell.
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    try:
-        header = [name.strip() for name in next(reader, [])]
-        twice = sorted({name for name in header if header.count(name) > 1})
-        if not header or twice:
-            found = f"{twice[0]!r} twice" if twice else "no header"
-            raise RuleError(found, file=file, line=1, expected=HEADER)
-        for cells in reader:
-            if not any(cell.strip() for cell in cells):
-                continue
-            if len(cells) != len(header):
-                raise RuleError(
-                    count_text(len(cells), "cell"), file=file, line=reader.line_num,
-                    expected=f"{len(header)}, one for each column of the header",
-                )  # fmt: skip
-            named = zip(header, (cell.strip() for cell in cells), strict=True)
-            table = {name: _value(name, cell) for name, cell in named if cell}
-            yield Price.read(table, file=file, line=reader.line_num)
-    except csv.Error as error:
-        raise RuleError(str(error), file=file, line=reader.line_num, expected="CSV") from error
 
 
 def _value(name: str, cell: str) -> object:
@@ -223,41 +204,11 @@ def _value(name: str, cell: str) -> object:
     return cell if isinstance(number, float) and not math.isfinite(number) else number
 
 
-def _toml_prices(text: str, file: str) -> Iterator[Price]:
-    table = parse_toml(text.encode(), file=file, most_bytes=PRICES_LIMIT_BYTES)
-    for name in table:
-        if name != "prices":
-            message = f"unknown field{did_you_mean(name, ['prices'])}"
-            expected = "[[prices]] and nothing else"
-            raise RuleError(message, file=file, field=name, expected=expected)
-    rows: Any = table.get("prices", [])
-    if not isinstance(rows, list):
-        raise RuleError("not a list of tables", file=file, field="prices", expected="[[prices]]")
-    for number, row in enumerate(rows, start=1):
-        path = f"prices[{number}]"
-        if not isinstance(row, Mapping):
-            raise RuleError("not a table", file=file, field=path, expected="[[prices]]")
-        yield Price.read(row, file=file, path=path)
-
-
-def _content(path: Path, limit_bytes: int) -> bytes:
-    if path.stat().st_size > limit_bytes:
-        raise ValueError(f"more than {limit_bytes} bytes")
-    content = path.read_bytes()
-    refuse_utf16(content, file=path.name)
-    return content
-
-
-def _unreadable(path: Path, error: Exception, expected: str) -> CliError:
-    why = getattr(error, "strerror", None) or error
-    return CliError(f"Cannot read {path} ({why}). Expected {expected}.")
-
-
 @asks_server
 def add_prices(
     server: ServerClient,
     screen: Screen,
-    path: Annotated[Path, Argument(help="CSV with a header, or TOML (\\[\\[prices]]).")],
+    path: Annotated[Path, Argument(help="CSV with a header.")],
 ) -> None:
     """Add the prices of a file if all are valid (organisers only). Known prices are skipped."""
     bodies = [price.model_dump(mode="json") for price in read_prices(path)]

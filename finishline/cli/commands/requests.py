@@ -10,7 +10,6 @@ from finishline.cli import answers
 from finishline.cli.client import ServerClient
 from finishline.cli.commands.lists import add_prices, invite, owned
 from finishline.cli.commands.proof import audit_log
-from finishline.cli.commands.submit import waive, withdraw
 from finishline.cli.errors import UsageError
 from finishline.cli.rows import (
     REQUIRED,
@@ -35,7 +34,7 @@ account token add --role --label --days
     POST /me/tokens -> secret_lines
     Make a token for yourself, with at most your token's rights. It is shown only once.
 account token remove ID
-    DELETE /me/tokens/{id} -> revoked_lines
+    DELETE /me/tokens/{id} -> Revoked tokens: {revoked}.
     Revoke one of your tokens and every token made with it.
 
 account webhook list
@@ -72,14 +71,14 @@ admin user add NAME --role=submitter --organisation --email --display-name
     Add a user. Make their tokens with `finishline admin token add`.
 admin user set NAME --role --organisation --email --display-name
         --no-organisation --no-email --no-display-name --disable/--enable
-    PATCH /users/{name} -> user_lines
+    PATCH /users/{name} -> users from .
     Change a user's role, organisation, e-mail, display name or access. Omitted options stay.
 admin user approve NAME --undo
-    PUT /users/{name}/known -> approved_lines
+    PUT /users/{name}/known -> users from .
     Let workers without a memory cgroup train a user's code submissions (organisers).
     Such a sandbox bounds less of its host's memory: approve only users whom you know.
 admin user remove NAME --yes
-    POST /users/{name}/erasure -> erased_lines
+    POST /users/{name}/erasure -> {name} is {view[name]} from now on.
     Replace a person's name by former-17 wherever it stands, and end their access.
     Their submissions stay under that name.
 admin organisation list
@@ -95,7 +94,7 @@ admin token add USER --role=submitter --label --days
     POST /tokens -> secret_lines
     Make a token for a user. It is shown only once.
 admin token remove ID
-    DELETE /tokens/{id} -> revoked_lines
+    DELETE /tokens/{id} -> Revoked tokens: {revoked}.
     Revoke a token and every token made with it.
 admin invite list
     GET /invitations -> invitations
@@ -121,7 +120,7 @@ admin worker list
     GET /workers -> workers_lines
     List the workers that have reported to the server.
 admin worker set WORKER ORDER --reason
-    POST /workers/{name}/{order} -> ordered_worker_lines
+    POST /workers/{name}/{order} -> worker_lines
     Confirm a worker's hardware class, so that it gets attempts, or pause or resume the worker.
     A paused worker finishes its attempt and leases no other. To pause one needs a --reason.
 admin queue list
@@ -132,8 +131,16 @@ admin queue set PAUSE --reason
     Pause every queue, or end the pause. Running attempts continue. To pause needs a --reason.
 
 admin review VERIFICATION DECISION --reason!
-    POST /verifications/{verification}/decide -> decision_lines
+    POST /verifications/{verification}/decide -> Verdict of {id}, {outcome}: {decision}. {reason}
     Publish the verdict of a rerun, or keep the one that is published (organisers only).
+admin withdraw SUBMISSION --reason! --undo
+    POST /submissions/{submission}/withdrawal | /submissions/{submission}/reinstatement
+    -> shown_submission_lines
+    Withdraw a submission from its board, or reinstate it. Its page stays.
+admin waive SUBMISSION RULE --reason! --undo
+    POST /submissions/{submission}/waivers | /submissions/{submission}/waivers/{rule}/revocation
+    -> shown_submission_lines
+    Waive a rule for one submission, so that it may rank (organisers only).
 admin retire SUBMISSION --reason!
     POST /submissions/{submission}/retirement -> Submission {id} is retired. Its record stays.
     Take first place from a holder that can't be trained any more (organisers).
@@ -147,7 +154,7 @@ benchmark calibrate list --benchmark --limit=20
     GET /calibrations -> calibrations
     List calibrations, newest first.
 benchmark calibrate compare ID [WITH]
-    GET /calibrations/{id}/compare -> compared_calibrations_lines
+    GET /calibrations/{id}/compare -> compared sizes from sizes
     Compare two calibrations batch size by batch size.
 benchmark calibrate adopt ID --reason!
     POST /calibrations/{id}/adopt -> calibration_lines
@@ -196,6 +203,7 @@ PARAMETERS = {
     "NAME": argument("name", "Name of the user or organisation."),
     "ORDER": argument("order", "The change to make.", Literal["confirm", "pause", "resume"]),
     "PAUSE": argument("pause", "Pause, or end the pause.", Literal["pause", "resume"]),
+    "RULE": argument("rule", "Code of the rule, such as too_few_runs."),
     "SUBMISSION": argument("submission", "Id of a submission."),
     "USER": argument("user", "Name of the user."),
     "VERIFICATION": argument("verification", "Id of a verification with a verdict."),
@@ -252,7 +260,7 @@ PARAMETERS = {
     "--submissions-per-day": option(
         "submissions_per_day", f"Submissions: {AMOUNT}", callback=_amount(1)
     ),
-    "--undo": option("undo", "Take the approval back.", bool, False),
+    "--undo": option("undo", "Take it back.", bool, False),
     "--user": option("user", "Only tokens of this user."),
     "--yes": option("yes", "Nothing brings the name back.", bool, False),
 }
@@ -329,5 +337,3 @@ COMMANDS["admin price"].command("owned")(owned)
 ADMIN = COMMANDS["admin"]
 ADMIN.add_typer(COMMANDS["account webhook"], name="webhook")
 ADMIN.command("audit")(audit_log)
-ADMIN.command("withdraw")(withdraw)
-ADMIN.command("waive")(waive)

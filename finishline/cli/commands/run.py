@@ -249,7 +249,6 @@ def train_shown(training: Training, benchmark: Benchmark, screen: Screen) -> Rep
     goal = benchmark.target
     target = Target(metric=goal.metric, value=goal.value, unit=goal.unit, direction=goal.direction)
     progress = ReplayProgress(target=target)
-    progress.runs_planned = training.runs
     with replay_screen(screen, progress) as show:
         for event in train_reference(training):
             show(event)

@@ -1,4 +1,4 @@
-"""`finishline submit`, `admin withdraw` and `admin waive`."""
+"""`finishline submit`: logs or code, sent to the server."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -14,7 +14,6 @@ from finishline.cli.answers import (
     submission_lines,
     time_lines,
     verdict_lines,
-    violation_lines,
 )
 from finishline.cli.client import ServerClient, View, connect, segment
 from finishline.cli.commands.check import (
@@ -28,7 +27,6 @@ from finishline.cli.commands.check import (
 from finishline.cli.commands.training import open_package
 from finishline.cli.errors import CliError, ExitCode, UsageError
 from finishline.cli.options import ROOT, BenchmarksDir, shows
-from finishline.cli.rows import asks_server
 from finishline.cli.screen import Screen, as_it_is
 from finishline.cli.watching import verdict_code, watch_verification
 from finishline.client.errors import Problem
@@ -76,7 +74,10 @@ def submit(
         raise UsageError("Pass a PATH, or --withdraw ID with a --reason.")
     if path is None:
         with connect() as server:
-            _withdraw(server, screen, str(withdraw), "withdrawal", str(reason))
+            view = server.post(
+                f"/submissions/{segment(str(withdraw))}/withdrawal", {"reason": reason}
+            )
+            screen.answer(view, [f"Submission {view['id']} is withdrawn. Its page stays."])
         return ExitCode.OK
     if not is_code(path):
         form = {"benchmark": benchmark, "division": division}
@@ -159,42 +160,3 @@ def _follow(server: ServerClient, screen: Screen, entry: View, *, watch: bool) -
         lines = [*verdict_lines(measurement), *time_lines(entry)]
     screen.answer(entry | {"verification": measurement}, [*lines, page])
     return verdict_code(measurement) if watch else ExitCode.OK
-
-
-@asks_server
-def withdraw(
-    server: ServerClient,
-    screen: Screen,
-    submission: Annotated[str, Argument(help="Id of a submission.")],
-    reason: Annotated[str, Option(help="Reason; shown on the submission's page.")],
-    undo: Annotated[
-        bool, Option("--undo", help="Reinstate the submission (organisers only).")
-    ] = False,
-) -> None:
-    """Withdraw a submission from its board. Its page stays."""
-    _withdraw(server, screen, submission, "reinstatement" if undo else "withdrawal", reason)
-
-
-def _withdraw(server: ServerClient, screen: Screen, name: str, act: str, reason: str) -> None:
-    view = server.post(f"/submissions/{segment(name)}/{act}", {"reason": reason})
-    told = "is withdrawn; its page stays, unranked" if act == "withdrawal" else "ranks again"
-    screen.answer(view, [f"Submission {view['id']} {told}."])
-
-
-@asks_server
-def waive(
-    server: ServerClient,
-    screen: Screen,
-    submission: Annotated[str, Argument(help="Id of a submission that breaks the rule.")],
-    rule: Annotated[str, Argument(help="Code of the rule, such as too_few_runs.")],
-    reason: Annotated[str, Option(help="Reason; shown beside the result.")],
-    undo: Annotated[bool, Option("--undo", help="Take the waiver back.")] = False,
-) -> None:
-    """Waive a rule for one submission, so that it may rank (organisers only)."""
-    path = f"/submissions/{segment(submission)}/waivers"
-    if undo:
-        view = server.post(f"{path}/{segment(rule)}/revocation", {"reason": reason})
-    else:
-        view = server.post(path, {"rule": rule, "reason": reason})
-    told = f"{rule} {'counts again' if undo else 'is waived'} for submission {view['id']}."
-    screen.answer(view, [told, *violation_lines(view["result"], view["waivers"])])
