@@ -20,10 +20,10 @@ from worker.precision_probe import narrowest, precision_by_error
 NONCES = [bytes([i]).hex() * 32 for i in range(200)]
 
 
-def run_of(qualities, *, pace=1.0, status="reached"):
+def run_of(qualities, *, pace=1.0, status="reached", first_epoch=1):
     evaluations = [
         ReplayEvaluation(float(j), j * 100, j * pace, quality, {})
-        for j, quality in enumerate(qualities, 1)
+        for j, quality in enumerate(qualities, first_epoch)
     ]
     return ReplayRun(0, 7, status, evaluations, {})
 
@@ -60,6 +60,9 @@ LONG = run_of([10.0, 50.0, 90.0, 95.0])
         (SHORT, LONG, 0.2, "agrees", False),
         (LONG, SHORT, 0.2, "agrees", False),
         (SHORT, run_of([10.0, 50.0, 90.0]), 0.2, "agrees", True),
+        # Neither leaves an evaluation out, which takes time.
+        (LONG, run_of([50.0, 90.0, 95.0], first_epoch=2), 0.2, "agrees", False),
+        (run_of([50.0, 90.0, 95.0], first_epoch=2), LONG, None, "agrees", False),
     ],
 )
 def test_pace_and_curve_of_a_run_agree_within_their_limits(first, other, limit, name, agrees):

@@ -40,7 +40,8 @@ def compare_runs(run: ReplayRun, other: ReplayRun, *, limit: float | None) -> Ag
 
     Curves agree within `limit`, the distance that calibrations measured for equal seeds. Without it
     only the pace is compared, which agrees within 5 % and 0.25 s at the last common evaluation. A
-    run that missed the target ends no earlier than the other. None below three common evaluations.
+    run that missed the target ends no earlier than the other, and neither leaves an evaluation out.
+    None below three common evaluations.
     """
     distance = curve_distance(evaluations_of(run), evaluations_of(other))
     if distance is None:
@@ -51,10 +52,17 @@ def compare_runs(run: ReplayRun, other: ReplayRun, *, limit: float | None) -> Ag
     most = PACE_SHARE * max(seconds, other_seconds) + PACE_SECONDS
     return Agreement(
         (limit is None or distance <= limit)
+        and _evaluate_alike(run, other)
         and not _stops_short(run, other)
         and not _stops_short(other, run),
         abs(seconds - other_seconds) <= most,
     )
+
+
+def _evaluate_alike(run: ReplayRun, other: ReplayRun) -> bool:
+    """Whether both were evaluated after the same epochs, as far as the shorter one goes."""
+    pairs = zip(run.evaluations, other.evaluations, strict=False)
+    return all(one.epoch == another.epoch for one, another in pairs)
 
 
 def _stops_short(run: ReplayRun, other: ReplayRun) -> bool:
