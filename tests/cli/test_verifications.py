@@ -353,7 +353,10 @@ def test_a_decision_is_sent_with_its_reason(finishline, standin):
 
     assert (ran.code, ran.out) == (0, "Verdict of v1, rejected: keep. throttled\n")
     assert json.loads(standin.asked[0].body) == {"decision": "keep", "reason": "throttled"}
-    assert "is published" in finishline("admin", "review", "v1", "publish", "--reason", "x").out
+    assert (
+        "rejected: publish. x"
+        in finishline("admin", "review", "v1", "publish", "--reason", "x").out
+    )
 
 
 def test_two_verifications_are_shown_side_by_side(finishline, standin):
