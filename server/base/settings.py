@@ -250,8 +250,13 @@ class Settings(BaseSettings):
 @lru_cache
 def get_settings() -> Settings:
     """The settings of this process. Raises RuntimeError with a sentence for each wrong variable."""
+    return read_settings()
+
+
+def read_settings(**own: Any) -> Settings:
+    """The settings of the environment, but for some of one's own. Raises RuntimeError."""
     try:
-        return Settings()
+        return Settings(**own)
     except ValidationError as error:
         raise RuntimeError(_wrong_variables(error)) from None
 

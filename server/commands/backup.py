@@ -1,15 +1,13 @@
 """`finishline admin backup`, `restore`, `export`, `rescore`: a server of `up`, by its folder."""
 
-import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from types import ModuleType
+from typing import Annotated, Literal
 
 import typer
 
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import shows
-from finishline.cli.processes import child_events, python_module
 from finishline.cli.screen import Screen
 from finishline.rules.text import count_text
 from server.commands.paths import DEFAULT_VAR, Var, VarPaths, lock_var
@@ -39,9 +37,10 @@ def backup(
     and on another disk.
     """
     paths = _paths_of(var)
-    options = [] if keep is None else ["--keep", str(keep)]
-    command = ["backup", str(_folder(folder, paths)), *options]
-    made = _administer(paths, command, screen, what="No backup was made")
+    own = _administered()
+    with own.told("No backup was made"):
+        choice = own.Choice(keep=keep)
+        made = own.back_up(own.settings_of(paths), _folder(folder, paths), choice, screen.say)
     screen.answer(made, [f"Backed up to {made['path']}."])
 
 
@@ -63,8 +62,6 @@ def restore(
     Stop the server first. Everything in the backup is checked before anything is changed.
     """
     paths = VarPaths(var.absolute())
-    options = [*(["--at", at] if at is not None else []), *(["--force"] if force else [])]
-    command = ["restore", str(_folder(folder, paths)), *options]
     try:
         paths.root.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
@@ -72,12 +69,12 @@ def restore(
             f"Cannot write in {paths.root} ({error.strerror}); choose another folder with --var.",
             exit_code=ExitCode.SERVER,
         ) from error
-    with lock_var(paths, url="a restore"):
-        made = _administer(paths, command, screen, what="Nothing was restored")
-    screen.answer(
-        made,
-        [f"Restored {made['path']}. Next: finishline up --var {paths.root}"],
-    )
+    own, backups = _administered(), _folder(folder, paths)
+    with lock_var(paths, url="a restore"), own.told("Nothing was restored"):
+        settings = own.settings_of(paths)
+        made = own.restore(settings, backups, screen.say, name=at, force=force)
+    told = f"Restored {made['path']}. Next: finishline up --var {paths.root}"
+    screen.answer(made, [told])
 
 
 @app.command()
@@ -92,8 +89,10 @@ def export(
 
     `finishline proof FOLDER` checks it offline.
     """
-    command = ["export", str(path.absolute()), *(["--public"] if public else [])]
-    made = _administer(_paths_of(var), command, screen, what="Nothing was exported")
+    own, wanted = _administered(), path.absolute()
+    with own.told("Nothing was exported"):
+        settings = own.settings_of(_paths_of(var))
+        made = own.export(settings, wanted, own.Wanted(public, keep_missing=False), screen.say)
     screen.answer(made, [f"Exported to {made['path']}."])
 
 
@@ -119,12 +118,10 @@ def rescore(
 
     Run it on the server's machine. A second run changes nothing.
     """
-    options = [
-        *(["--benchmark", benchmark] if benchmark is not None else []),
-        *(["--dry-run"] if dry_run else []),
-    ]
-    command = ["rescore", "--definition", definition, *options]
-    made = _administer(_paths_of(var), command, screen, what="Nothing was rescored")
+    own, is_current = _administered(), definition == "current"
+    with own.told("Nothing was rescored"):
+        settings = own.settings_of(_paths_of(var))
+        made = own.rescore(settings, benchmark, screen.say, current=is_current, dry_run=dry_run)
     verb = "would change" if dry_run else "changed"
     told = (
         f"{count_text(made['submissions'], 'submission')} rescored under the {definition} "
@@ -150,26 +147,8 @@ def _folder(named: Path | None, paths: VarPaths) -> Path:
     return paths.backups if named is None else named.absolute()
 
 
-def _administer(
-    paths: VarPaths, command: list[str], screen: Screen, *, what: str
-) -> Mapping[str, Any]:
-    """Run the server's administration in this folder and tell its progress; its answer.
+def _administered() -> ModuleType:
+    """The server's own code, which takes a second to import: no other command waits for it."""
+    from server.commands import administer
 
-    Raises CliError with its last sentence if it has no answer.
-    """
-    said: list[str] = []
-
-    def say(line: str) -> None:
-        screen.say(*said[-1:])  # The last line is the reason of a failure.
-        said.append(line)
-
-    *answers, ended = child_events(
-        python_module("server.admin", *command),
-        environment=dict(os.environ) | paths.settings(),
-        say=say,
-    )
-    if not answers:
-        why = ended["said"] or f"exit code {ended['code']}"
-        raise CliError(f"{what}: {why}")
-    screen.say(*said[-1:])
-    return answers[-1]
+    return administer

@@ -38,10 +38,15 @@ class VarPaths:
         self.backups = root / "backups"  # Those that no other folder is named for.
         self.lock = root / "up.lock"  # Held by the supervisor while it runs.
 
+    @property
+    def database_url(self) -> str:
+        """The address of the database."""
+        return f"sqlite:///{self.database}"
+
     def settings(self) -> dict[str, str]:
         """Settings of the server that say where it keeps everything."""
         return {
-            "FINISHLINE_DATABASE_URL": f"sqlite:///{self.database}",
+            "FINISHLINE_DATABASE_URL": self.database_url,
             "FINISHLINE_ARTIFACTS_DIR": str(self.artifacts),
             "FINISHLINE_SIGNING_KEY": str(self.signing_key),
         }

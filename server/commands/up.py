@@ -1,12 +1,9 @@
 """`finishline up`: a whole server on this machine: its folders, tokens, and services in order."""
 
-import json
 import os
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -20,6 +17,9 @@ from finishline.cli.errors import CliError, ExitCode, UsageError
 from finishline.cli.options import shows
 from finishline.cli.processes import python_module, require_training_packages
 from finishline.cli.screen import Screen, as_it_is
+from server.base.database import Database
+from server.base.schema import migrate
+from server.commands import administer
 from server.commands.paths import (
     DEFAULT_VAR,
     BehindProxy,
@@ -42,7 +42,7 @@ from server.commands.services import (
     worker_is_confirmed,
     worker_service,
 )
-from server.commands.supervisor import StopAskedError, Supervisor, last_line
+from server.commands.supervisor import StopAskedError, Supervisor
 
 # file name -> (user, role); each worker has a token of its own beside them
 BOOTSTRAPPED = {
@@ -55,12 +55,7 @@ NO_BUBBLEWRAP = (
     "Ubuntu: apt install bubblewrap"
 )
 OWNER_OF_WORKERS = "worker"
-# A busy machine takes a minute to import the modules for an account.
-ADMINISTER_SECONDS = 180.0
 STOPPED_BY = {"SIGINT": "Ctrl-C was pressed", "SIGHUP": "the terminal was closed"}
-
-# Of users and their roles.
-MakeTokens = Callable[[Sequence[tuple[str, str]]], Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -190,23 +185,25 @@ def _bring_up(
     plan: Plan, workers: Sequence[LocalWorker], supervisor: Supervisor
 ) -> dict[str, object]:
     began = time.monotonic()
-    _migrate(plan, supervisor)
-    services = [redis_service(plan), server_service(plan)]
-    seconds = {service.name: supervisor.start(service) for service in services}
-    tokens = ensure_tokens(
-        plan.paths,
-        workers,
-        url=plan.url,
-        make_tokens=lambda owners: _make_tokens(plan, supervisor, owners),
-    )
-    # Each worker has an account of its own at the broker, and an address with its password.
-    names = [each.name for each in workers]
-    made = _administer(plan, "account at the broker", "worker-account", *names) if names else ""
-    for each, address in zip(workers, made.split(), strict=True):
-        worker = worker_service(plan, each, tokens[each.service], address)
-        services.append(worker)
-        seconds[worker.name] = supervisor.start(worker)
-        _confirm(plan, each, tokens[each.service], supervisor)
+    with administer.opened(plan.paths.database_url) as database:
+        failed = f"The database {plan.paths.database} could not be migrated"
+        with administer.told(failed, exit_code=ExitCode.SERVER):
+            migrate(database)
+        supervisor.say(f"database is migrated ({time.monotonic() - began:.1f} s)")
+        services = [redis_service(plan), server_service(plan)]
+        seconds = {service.name: supervisor.start(service) for service in services}
+        failed = "The tokens of this machine could not be made"
+        with administer.told(failed, exit_code=ExitCode.SERVER):
+            tokens = ensure_tokens(plan, database, workers, supervisor.say)
+        # Each worker has an account of its own at the broker, and an address with its password.
+        addresses = administer.make_accounts(plan.broker.url, [each.name for each in workers])
+        for each, address in zip(workers, addresses, strict=True):
+            token = tokens[each.service]
+            worker = worker_service(plan, each, token, address)
+            services.append(worker)
+            seconds[worker.name] = supervisor.start(worker)
+            if not worker_is_confirmed(plan.url, each.name, token):
+                administer.confirm(database, each.name, OWNER_OF_WORKERS)
     pids = supervisor.pids()
     return {
         "url": plan.url,
@@ -223,67 +220,6 @@ def _bring_up(
         ],
         "tokens": {name: str(path) for name, path in tokens.items()},
     }
-
-
-def _migrate(plan: Plan, supervisor: Supervisor) -> None:
-    began, log = time.monotonic(), plan.paths.logs / "migrate.log"
-    command = python_module("server.admin", "migrate")
-    code = supervisor.run("migrate", command, plan.environment(), log)
-    if code != 0:
-        raise CliError(
-            f"The database {plan.paths.database} could not be migrated: "
-            f"{last_line(log) or f'exit code {code}.'} See {log}.",
-            exit_code=ExitCode.SERVER,
-        )
-    supervisor.say(f"database is migrated ({time.monotonic() - began:.1f} s)")
-
-
-def _make_tokens(
-    plan: Plan, supervisor: Supervisor, owners: Sequence[tuple[str, str]]
-) -> list[str]:
-    wanted = [f"{user}={role}" for user, role in owners]
-    # Of its own machine's participant `up` takes packages, whatever bounds their memory.
-    made = tokens_in(_administer(plan, "token", "tokens", "--known", *wanted), count=len(owners))
-    words = ", ".join(f"{user} ({role})" for user, role in dict.fromkeys(owners))
-    supervisor.say(f"made tokens for {words}")
-    return made
-
-
-def _administer(plan: Plan, what: str, *command: str) -> str:
-    """Run the server's administration and return its output. Raises CliError if it fails."""
-    log = plan.paths.logs / "tokens.log"
-    with log.open("ab") as errors:
-        made = subprocess.run(
-            python_module("server.admin", *command),
-            env=plan.environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            timeout=ADMINISTER_SECONDS,
-            check=False,
-            text=True,
-        )
-    if made.returncode != 0:
-        raise CliError(
-            f"No {what} could be made: {last_line(log)}; see {log}.",
-            exit_code=ExitCode.SERVER,
-        )
-    return made.stdout
-
-
-def _confirm(plan: Plan, worker: LocalWorker, token_file: Path, supervisor: Supervisor) -> None:
-    """Confirm a worker of this machine, as only the server's own administration can."""
-    if worker_is_confirmed(plan.url, worker.name, token_file):
-        return
-    command = python_module(
-        "server.admin", "confirm-worker", worker.name, "--user", OWNER_OF_WORKERS
-    )
-    log = plan.paths.logs / "confirm.log"
-    if supervisor.run("confirm", command, plan.environment(), log) != 0:
-        raise CliError(
-            f"The worker of this machine could not be confirmed: {last_line(log)}; see {log}.",
-            exit_code=ExitCode.SERVER,
-        )
 
 
 def invitation(options: UpOptions, plan: Plan, workers: Sequence[LocalWorker]) -> list[str]:
@@ -321,23 +257,32 @@ def write_token(path: Path, token: str) -> None:
 
 
 def ensure_tokens(
-    paths: VarPaths, workers: Sequence[LocalWorker], *, url: str, make_tokens: MakeTokens
+    plan: Plan,
+    database: Database,
+    workers: Sequence[LocalWorker],
+    say: Callable[[str], None],
 ) -> Mapping[str, Path]:
     """The file of each bootstrapped token; those the server does not accept are made anew.
 
     A kept token outlives its database when someone deletes only that.
     """
     owners = BOOTSTRAPPED | {each.service: (OWNER_OF_WORKERS, "worker") for each in workers}
-    files = {name: token_path(paths, name) for name in owners}
+    files = {name: token_path(plan.paths, name) for name in owners}
     missing = [
         name
         for name, (_, role) in owners.items()
-        if (kept := read_token(files[name])) is None or not _is_accepted(kept, url, role)
+        if (kept := read_token(files[name])) is None or not _is_accepted(kept, plan.url, role)
     ]
     if missing:
-        made = make_tokens([owners[name] for name in missing])
-        for name, token in zip(missing, made, strict=True):
-            write_token(files[name], token)
+        for name in missing:
+            user, role = owners[name]
+            # Of its own machine's participant `up` takes packages, whatever bounds their memory.
+            known = role == "submitter"
+            made = administer.make_token(database, user, role, known=known)
+            write_token(files[name], made.secret)
+        made_for = dict.fromkeys(owners[name] for name in missing)
+        words = ", ".join(f"{user} ({role})" for user, role in made_for)
+        say(f"made tokens for {words}")
     return files
 
 
@@ -349,18 +294,3 @@ def _is_accepted(token: str, url: str, role: str) -> bool:
         if error.exit_code is ExitCode.NOT_ALLOWED:
             return False
         raise
-
-
-def tokens_in(output: str, *, count: int) -> list[str]:
-    """The tokens in the JSON lines that the server's administration prints. Raises CliError."""
-    found = []
-    for line in output.splitlines():
-        with suppress(ValueError, KeyError, TypeError):
-            found.append(str(json.loads(line)["token"]))
-    if len(found) != count:
-        raise CliError(
-            f"The server's administration printed {len(found)} of {count} tokens; see tokens.log "
-            "in its folder of logs.",
-            exit_code=ExitCode.SERVER,
-        )
-    return found

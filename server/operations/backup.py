@@ -54,6 +54,10 @@ from server.verifications.proofs import current_signer
 KEY = "signing-key.pem"
 FILES = {"sqlite": "finishline.db", "postgresql": "finishline.dump"}
 LOCK_TIMEOUT = "10s"
+SECRETS = (
+    "This backup contains the private signing key and the hashes of all tokens: store it where "
+    "only you can read it."
+)
 MOST_PROBLEMS = 20
 SHA256 = re.compile("[0-9a-f]{64}")
 # PostgreSQL lists a connection that was closed for a moment longer.

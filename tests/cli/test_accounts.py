@@ -1,12 +1,18 @@
 """Accounts, tokens, quotas, webhooks, prices and phases, against a stand-in for the server."""
 
 import json
+from contextlib import closing
+from urllib.parse import urlsplit
 
 import pytest
 
+from server.base.database import Database
+from server.base.schema import migrate
+from server.commands.administer import opened
 from server.commands.paths import prepare_var
-from server.commands.services import LocalWorker, read_token
+from server.commands.services import LocalWorker, Plan, RedisAddress, read_token
 from server.commands.up import ensure_tokens, write_token
+from server.people.accounts import find_signed_in, hash_token
 from tests.support.submission_folder import write_submission
 
 MADE = {
@@ -109,7 +115,7 @@ def test_an_admin_keeps_organisations_and_tokens(finishline, standin):
 
 
 def test_missing_or_refused_tokens_are_made_with_their_roles(tmp_path, standin):
-    paths, made = prepare_var(tmp_path), []
+    paths, said = prepare_var(tmp_path), []
     for name in ("admin", "organiser"):
         path = paths.tokens / f"{name}.token"
         path.touch(mode=0o644)
@@ -118,17 +124,19 @@ def test_missing_or_refused_tokens_are_made_with_their_roles(tmp_path, standin):
     standin.answer("GET /api/v1/me", {"user": "admin", "role": "admin"})
     standin.refuse("GET /api/v1/me", 401, "Unknown token.")
 
-    def make(owners):
-        made.extend(owners)
-        return [f"fl_{user}" for user, _ in owners]
-
     workers = [LocalWorker("", "cpu"), LocalWorker("-cuda-1", "cuda:1", "GPU-1")]
-    files = ensure_tokens(paths, workers, url=standin.url, make_tokens=make)
-    others = [("demo", "submitter"), ("worker", "worker"), ("worker", "worker")]
-    assert made == [("organiser", "organiser"), *others]
-    assert {name: read_token(path) for name, path in files.items()} == {
-        "admin": "fl_old_admin", "organiser": "fl_organiser", "demo": "fl_demo",
-        "worker": "fl_worker", "worker-cuda-1": "fl_worker",
+    plan = Plan(paths, "127.0.0.1", urlsplit(standin.url).port, RedisAddress(None))
+    with opened(paths.database_url) as database:
+        migrate(database)
+        files = ensure_tokens(plan, database, workers, said.append)
+    assert said == ["made tokens for organiser (organiser), demo (submitter), worker (worker)"]
+    tokens = {name: read_token(path) for name, path in files.items()}
+    assert tokens.pop("admin") == "fl_old_admin"
+    with closing(Database(paths.database_url)) as database, database.read_columns() as connection:
+        roles = {n: find_signed_in(connection, hash_token(t)).role for n, t in tokens.items()}
+    assert roles == {
+        "organiser": "organiser", "demo": "submitter",
+        "worker": "worker", "worker-cuda-1": "worker",
     }  # fmt: skip
     used = [asked.headers["Authorization"] for asked in standin.asked]
     assert used == ["Bearer fl_old_admin", "Bearer fl_old_organiser"]

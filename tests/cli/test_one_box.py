@@ -2,16 +2,17 @@
 
 import json
 import os
+import resource
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from finishline.cli.processes import python_module
 from server.commands.paths import VarPaths
 from server.commands.service import quoted, unit_of
 from server.commands.services import choose_workers
+from server.submissions.rescoring import Failed, Summary
 from tests.support.admin import run_admin
 
 LISTED = "GPU 0: NVIDIA H100 (UUID: GPU-aa)\nGPU 1: NVIDIA H200 (UUID: GPU-bb)\n"
@@ -187,14 +188,13 @@ def test_a_backup_of_no_server_and_a_restore_of_no_backup_are_refused(finishline
     assert not VarPaths(tmp_path / "v").database.exists()
 
 
-def test_a_backup_for_which_the_disk_is_too_small_leaves_nothing(
-    served, finishline, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(
-        "server.commands.backup.python_module",
-        lambda *command: ["sh", "-c", 'ulimit -f 400; exec "$@"', "sh", *python_module(*command)],
-    )
-    ran = finishline("admin", "backup", str(tmp_path / "b"), "--var", str(served))
+def test_a_backup_for_which_the_disk_is_too_small_leaves_nothing(served, finishline, tmp_path):
+    whole, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200 * 1024, most))
+    try:
+        ran = finishline("admin", "backup", str(tmp_path / "b"), "--var", str(served))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (whole, most))
     assert (ran.code, len(ran.err.splitlines())) == (1, 1)
     assert [path.name for path in (tmp_path / "b").iterdir()] == [".lock"]
 
@@ -213,12 +213,12 @@ def test_server_of_a_folder_is_rescored(served, finishline, tmp_path):
 
 
 def test_failed_rescoring_fails_the_command(served, finishline, monkeypatch):
-    failed = {"id": "b", "error": "run_0.log cannot be read"}
-    answer = {"submissions": 2, "unchanged": 0, "changed": [{"id": "a"}], "failed": [failed]}
-    monkeypatch.setattr(
-        "server.commands.backup.python_module",
-        lambda *_: ["sh", "-c", 'echo "b: not read" >&2; echo "$0"; exit 1', json.dumps(answer)],
-    )
+    def rescore(*_, progress, **__):
+        progress("b: not read")
+        failed = [Failed("b", "run_0.log cannot be read")]
+        return Summary("current", dry_run=False, submissions=2, changed=["a"], failed=failed)
+
+    monkeypatch.setattr("server.commands.administer.rescore_submissions", rescore)
     ran = finishline("admin", "rescore", "--var", str(served), "--definition", "current")
     assert (ran.code, ran.out.splitlines()[0]) == (1, "b: not read")
     assert ran.out.endswith(": 1 changed, 0 unchanged, 1 failed.\n")
