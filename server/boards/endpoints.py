@@ -71,10 +71,10 @@ def get_preview(
 
 @router.get("/benchmarks/{benchmark_id}/records")
 def get_records(benchmark_id: str, services: ServicesDep) -> RecordList:
-    """Record history of each division, and the lower times that were no records.
+    """The holders of each board with their dates, and the lower times that took no record.
 
-    Each lower measured time takes the record. A published result must beat its holder by more than
-    chance, by Welch's one-sided test.
+    A measured time takes the record by a head-to-head with the holder. A published one must beat
+    its holder by more than chance, by Welch's one-sided test.
     """
     benchmark = find_benchmark(services.benchmarks, benchmark_id)
     with services.database.read() as session:

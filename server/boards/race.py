@@ -8,10 +8,11 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.run import Evaluation, evaluation_of
+from server.base.board_versions import board_version
 from server.base.models import PoolRun, ReplayEventRow, Submission, Verification
 from server.base.standing import find_verification, purpose_of, report_of
 from server.benchmarks.queries import definition
-from server.boards.records import list_records
+from server.boards.records import first_places, held_record
 from server.boards.run_curves import epochs_per_evaluation, mean_curve, median_run, run_curve
 from server.boards.schemas import EvaluationSoFar, GhostPointView, GhostView, RaceView, RunSoFar
 from server.submissions.service import find_submission, runs_with_curves
@@ -90,11 +91,16 @@ def read_ghosts(
 
 
 def _record_holder(session: Session, benchmark: Benchmark, claim: Submission) -> Submission | None:
-    divisions = list_records(session, benchmark).divisions
-    mine = next((one for one in divisions if one.division == claim.division), None)
-    if mine is None or not mine.records:
+    """Who is first on the board of a submission: of its hardware class, or of its archive."""
+    if claim.evidence == "published":
+        held = held_record(session, benchmark, claim.division)
+        return None if held is None else find_submission(session, held.submission_id)
+    version = board_version(session, benchmark.benchmark_id)
+    board = (claim.division, claim.system["hardware_class"])
+    place = first_places(session, benchmark, version).get(board)
+    if place is None or place.holder is None:
         return None
-    return find_submission(session, mine.records[-1].submission_id)
+    return find_submission(session, place.holder.submission_id)
 
 
 def _median_curve(session: Session, holder: Submission) -> list[Evaluation]:
@@ -109,7 +115,9 @@ def _median_curve(session: Session, holder: Submission) -> list[Evaluation]:
     if place is None:
         return []
     report = report_of(session.get_one(Verification, runs[place].verification_id))
-    trained = report.runs[runs[place].index].evaluations if report is not None else []
+    trained_runs = [] if report is None else report.runs
+    index = runs[place].index
+    trained = next((run.evaluations for run in trained_runs if run.index == index), ())
     return [Evaluation(each.epoch, each.seconds, each.quality, each.samples) for each in trained]
 
 

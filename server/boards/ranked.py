@@ -32,6 +32,7 @@ from server.boards.lens import (
     priced_rows,
 )
 from server.boards.ranking import (
+    COST_IS_CLAIMED,
     FIRST_METRIC,
     Order,
     Ranked,
@@ -189,7 +190,8 @@ class RankedBoard:
             return "ranked"
         if self.order.position(ranked.submission_id) >= self.order.listed:
             return "unranked"
-        return LISTED_IN[row.standing.evidence]
+        is_claim = ranked.unranked_reason == COST_IS_CLAIMED
+        return "claimed" if is_claim else LISTED_IN[row.standing.evidence]
 
     def _separation(self, ranked: Ranked, row: BoardRow) -> dict[str, Any]:
         if self.order.metric not in METRICS_OF_RUNS:

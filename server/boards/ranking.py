@@ -34,6 +34,7 @@ NOT_NUMBERED: dict[str | None, str] = {
     "epochs_agree": "claimed: the epochs agree, the time was not measured",
     "undecided": "claimed: its verification could not decide",
 }
+COST_IS_CLAIMED = "claimed: its latency was measured, its cost was not"
 FASTER_ROW = "another row of its submitter ranks"
 # A verified claim is undecided for this reason alone (`check_of`).
 NOT_CALIBRATED = "claimed, undecided: not calibrated at its batch size"
@@ -139,13 +140,13 @@ def order_of(
     listed: list[tuple[bool, Ranked]] = []
     ranked_submitters: set[int | None] = {None}
     for value, _, submission_id, one in figures:
-        waits = why_not_numbered(one)
+        waits = why_not_numbered(one, metric=metric)
         if waits is None and hardware_class is not None and one.evidence == "measured":
             waits = _why_elsewhere(one, hardware_class, ranked_submitters)
             ranked_submitters |= {one.submitter} if waits is None else set()
         if waits is not None:
             row = Ranked(submission_id, None, False, value, waits)
-            listed.append((one.evidence == "claimed", row))
+            listed.append((one.evidence == "claimed" or waits == COST_IS_CLAIMED, row))
             continue
         same = numbered[-1] if numbered and numbered[-1].value == value else None
         if same is not None and same.submission_id != holder:
@@ -169,8 +170,10 @@ def _why_elsewhere(
     return FASTER_ROW if is_second else None
 
 
-def why_not_numbered(standing: Standing) -> str | None:
+def why_not_numbered(standing: Standing, *, metric: Metric) -> str | None:
     """Reason why a row with a figure has no number, or None if it has one."""
+    if metric == "inference_cost" and standing.evidence == "measured":
+        return COST_IS_CLAIMED
     if standing.held_back is not None or standing.evidence != "claimed":
         return standing.held_back
     uncalibrated = standing.check == "undecided" and standing.status == "verified"

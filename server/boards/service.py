@@ -110,7 +110,7 @@ class Standings:
     def __init__(self, session: Session, benchmarks: Mapping[str, Benchmark]) -> None:
         self._session = session
         self._benchmarks = benchmarks
-        self._boards: dict[tuple[str, ...], RankedBoard] = {}
+        self._boards: dict[tuple[str | None, ...], RankedBoard] = {}
 
     def of(self, submission: Submission) -> dict[str, Any]:
         """Its rank, measured time and neighbours; empty for one that is on no board."""
@@ -125,13 +125,14 @@ class Standings:
 
     def _board(self, submission: Submission) -> RankedBoard:
         benchmark_id = submission.benchmark_id
-        key = (benchmark_id, submission.kind, submission.division, submission.evidence)
+        benchmark = self._benchmarks[benchmark_id]
+        query = query_of(benchmark, submission)
+        key = (benchmark_id, query.metric, query.division, query.round, query.hardware_class)
         if key not in self._boards:
-            benchmark = self._benchmarks[benchmark_id]
             self._boards[key] = ranked_board(
                 self._session,
                 benchmark,
-                query_of(benchmark, submission),
+                query,
                 version=board_version(self._session, benchmark_id),
             )
         return self._boards[key]

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
-from pydantic import Field, field_validator
+from pydantic import ConfigDict, Field, field_validator
 from sqlalchemy import select
 from sqlalchemy.orm import Session, undefer
 
@@ -45,8 +45,11 @@ EVERY_ENTRY: dict[str, Any] = {"limit": 1_000_000, "cursor": None, "page": 1}
 class ChartQuery(BoardQuery):
     """Query of a chart: a board's, the figure to set times `against`, and ids to `select`.
 
-    `select` may be repeated or have several ids with commas between them.
+    `select` may be repeated or have several ids with commas between them. Unknown parameters are
+    ignored, as on every page.
     """
+
+    model_config = ConfigDict(extra="ignore")
 
     against: Literal["cost", "energy", "quality", "latency"] = "cost"
     select: list[str] = Field(default=[], max_length=MOST_SELECTED)

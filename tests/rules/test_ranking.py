@@ -94,7 +94,7 @@ def test_equal_values_share_a_rank_and_the_next_counts_who_is_better(board, metr
         ({"latency_ms": 1.0, "tta_seconds": None}, "latency", None),
         ({"latency_ms": 1.0, "eligible": False}, "latency", "did not reach the target"),
         ({"latency_ms": 1.0}, "inference_cost", "states no cost"),
-        ({"cost_usd_per_10000": 0.0}, "inference_cost", None),
+        ({"cost_usd_per_10000": 0.0, "evidence": "published"}, "inference_cost", None),
     ],
 )
 def test_an_unranked_submission_is_told_why(changes, metric, reason):

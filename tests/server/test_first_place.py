@@ -4,7 +4,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from fastapi.testclient import TestClient
 
+from server.app import create_app
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.verifications.first_place import Measured, Meeting, find_first_place
@@ -457,6 +459,38 @@ def test_a_board_has_one_hardware_class(reference, row_of, measured, client):
     )
     assert rows(client, hardware_class="gpu-test") == [(1, other)]
     assert WORKER_SYSTEM.hardware_class == "cpu-test"
+
+
+def test_a_list_of_submissions_ranks_each_on_the_board_of_its_class(reference, measured, client):
+    other = measured(**OPEN, system={"hardware_class": "gpu-test"})
+
+    listed = client.get("/api/v1/submissions?benchmark=digits").json()["submissions"]
+
+    ranks = {each["id"]: (each["rank"], each["is_holder"]) for each in listed}
+    assert ranks[reference] == ranks[other] == (1, True)
+
+
+def test_a_live_view_shows_the_holder_of_its_own_board(reference, measured, client):
+    other = measured(**OPEN, system={"hardware_class": "gpu-test"})
+    verification_id = row(client, other)["verification_id"]
+
+    race = client.get(f"/api/v1/verifications/{verification_id}/race").json()
+
+    holders = {each["role"]: each["submission_id"] for each in race["ghosts"]}
+    assert holders == {"record": other, "claim": other}
+    assert reference not in str(race)
+
+
+def test_the_spread_of_new_runs_reaches_the_rows_read_before(row_of, queued, client, settings, bob):
+    row_of(32, 0.2)
+    row_of(96, 0.21, by=bob)
+    (job,) = queued()
+    assert rows(client)  # From now on these rows are in memory.
+    fight(job, 0.118, 0.3)  # Runs of two paces.
+
+    with TestClient(create_app(settings, dispatch=False)) as nothing_in_memory:
+        for query in ("?division=open", "?division=open&sort=date"):
+            assert client.get(BOARD + query).text == nothing_in_memory.get(BOARD + query).text
 
 
 DAY = datetime(2026, 11, 29, tzinfo=UTC)

@@ -123,6 +123,21 @@ def test_a_claim_the_worker_confirms_is_verified_and_stands_on_the_board(
     assert [v["kind"] for v in submission["verifications"]] == ["latency"]
 
 
+def test_a_claimed_cost_of_inference_has_no_number(measured, client, make_report, enter, ask):
+    measured.submission_id = enter(cost=4e-6)
+    measured.verification_id = ask(measured.submission_id).json()["id"]
+    finish(measured, make_report)
+    by_latency, by_cost = (
+        client.get(BOARD, params={"metric": metric}).json()["entries"][0]
+        for metric in ("latency", "inference_cost")
+    )
+
+    assert (by_latency["rank"], by_latency["evidence"]) == (1, "measured")
+    assert by_cost["cost_usd_per_10000"] > 0
+    assert (by_cost["rank"], by_cost["section"]) == (None, "claimed")
+    assert by_cost["unranked_reason"] == "claimed: its latency was measured, its cost was not"
+
+
 @pytest.mark.parametrize("milliseconds", [0.1, 0.9])
 def test_a_strangers_worker_alone_decides_about_no_latency(
     milliseconds, measured, make_report, database

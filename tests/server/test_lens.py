@@ -291,6 +291,14 @@ def test_times_are_set_against_what_is_asked_for(two_systems, client):
     assert client.get(f"{PAGE}/pareto.json?against=luck").status_code == 422
 
 
+def test_a_chart_page_ignores_unknown_parameters(client):
+    page = client.get(f"{PAGE}/curves?fbclid=1")
+    assert page.status_code == 200
+    assert "fbclid" not in page.text
+    assert client.get(f"{PAGE}?utm_source=a").status_code == 200
+    assert client.get(f"{PAGE}/curves?target=high").status_code == 422
+
+
 def test_an_unknown_chart_is_404_and_names_those_there_are(client):
     response = client.get(f"{PAGE}/pie.json")
 
