@@ -35,8 +35,8 @@ from server.benchmarks import price_endpoints as prices
 from server.benchmarks.phase_watch import PhaseWatch, RulingDefinitions
 from server.benchmarks.queries import load_definitions
 from server.boards import endpoints as boards
+from server.boards import submissions as submissions_with_places
 from server.boards.encoding import GZIP_LEVEL
-from server.boards.service import Standings, place_of_new
 from server.notices import subscriptions as notices
 from server.notices.outbox import NoticeLoop
 from server.operations import health
@@ -73,6 +73,7 @@ API = "/api/v1"
 # A request is matched with the routes in this order: the most frequent and heaviest come first.
 FEATURES = (
     workers,
+    submissions_with_places,
     submissions,
     me,
     tokens,
@@ -123,8 +124,6 @@ def create_app(
         database=database,
         artifacts=make_store(settings),
         benchmarks=benchmarks,
-        standings=lambda session: Standings(session, benchmarks).of,
-        place_of_new=place_of_new,
     )
     definitions = RulingDefinitions(services.benchmarks, settings.benchmarks_dir)
     try:

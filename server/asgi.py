@@ -14,7 +14,7 @@ from server.base.middleware import OpenToPages
 from server.base.request_context import SAFE_ID, InContext
 from server.base.request_metrics import RequestMetrics
 from server.base.services import Services
-from server.boards.service import BoardCache
+from server.boards.cache import BoardCache
 from server.operations.logs import write_access_line
 
 

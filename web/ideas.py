@@ -1,12 +1,62 @@
 """Rows of the tree of a board's code submissions: each in words, with a bar of its time."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
 from finishline.rules.text import count_text
 from web.formats import TimeFormat, day, time_format
 
 View = Mapping[str, Any]
+Name = TypeVar("Name", bound=Hashable)
+
+
+@dataclass
+class Line(Generic[Name]):
+    """Packages each based on the one before; `branches` are lines that begin beside it."""
+
+    names: list[Name] = field(default_factory=list)
+    branches: dict[Name, "list[Line[Name]]"] = field(default_factory=dict)
+
+
+def lines_of(parents: Mapping[Name, Name | None]) -> list[Line[Name]]:
+    """Arrange packages by their parents: the child with most descendants continues a line.
+
+    So no package lies deeper in branches than the logarithm of their number. Of equal children the
+    first one in the order given goes on. A parent that is not among them counts as none.
+    """
+    children: dict[Name | None, list[Name]] = {}
+    for name, parent in parents.items():
+        children.setdefault(parent if parent in parents else None, []).append(name)
+    sizes = _sizes(children)
+    lines = []
+    waiting = []
+    for root in children.get(None, []):
+        lines.append(Line[Name]())
+        waiting.append((root, lines[-1]))
+    while waiting:
+        at: Name | None
+        at, line = waiting.pop()
+        while at is not None:
+            line.names.append(at)
+            following = children.get(at, [])
+            heaviest = max(following, key=sizes.__getitem__, default=None)
+            for branch in following:
+                if branch != heaviest:
+                    line.branches.setdefault(at, []).append(Line[Name]())
+                    waiting.append((branch, line.branches[at][-1]))
+            at = heaviest
+    return lines
+
+
+def _sizes(children: Mapping[Name | None, Sequence[Name]]) -> dict[Name, int]:
+    order = list(children.get(None, []))
+    for name in order:  # It grows: each package comes after its parent.
+        order += children.get(name, [])
+    sizes: dict[Name, int] = {}
+    for name in reversed(order):
+        sizes[name] = 1 + sum(sizes[child] for child in children.get(name, []))
+    return sizes
 
 
 def idea_lines(lines: Sequence[Sequence[View]]) -> list[list[dict[str, Any]]]:

@@ -73,7 +73,7 @@ class BoardEntry(EvidenceFields):
     waivers: list[WaiverView] = []
 
 
-class LensView(Schema):
+class WhatIfView(Schema):
     """The clock and target of a board that is not the official ranking, and a sentence on them."""
 
     clock: str
@@ -98,7 +98,7 @@ class BoardView(Schema):
     are numbered. Of `total` entries that fit the query
     those from place `first` on are here, counted from 1.
 
-    `lens` is None on the official ranking, `price` where costs are as stated. `other_rules` has
+    `what_if` is None on the official ranking, `price` where costs are as stated. `other_rules` has
     each `benchmark_sha256` whose figures are not comparable with those scored now, and why.
     """
 
@@ -113,6 +113,6 @@ class BoardView(Schema):
     next_cursor: str | None
     entries: list[BoardEntry]
     first: int | None = None
-    lens: LensView | None = None
+    what_if: WhatIfView | None = None
     price: BoardPriceView | None = None
     other_rules: dict[str, str] = Field(default_factory=dict)

@@ -22,7 +22,9 @@ _Value = TypeVar("_Value")
 Versions = dict[str, int]
 # A board that has changed this often since it was read may as well be read whole.
 MOST_CHANGES = 200
-MOST_DERIVED = 1000
+# Values without a weight weigh this much; rows, boards and curves say theirs.
+USUAL_KIB = 64
+MOST_KIB = 300 * 1024
 VERSIONS = "SELECT benchmark_id, version FROM boards"
 _RAISING = {
     dialect: upsert(Board)
@@ -174,12 +176,17 @@ class VersionedCache:
             self._values[key] = version, value
             self._values.move_to_end(key)
             # Weighed each time: a value may grow while it is used.
-            weight = sum(getattr(one, "weight", 1) for _, one in self._values.values())
+            weight = sum(_weight(one) for _, one in self._values.values())
             while weight > self._most and len(self._values) > 1:
-                weight -= getattr(self._values.popitem(last=False)[1][1], "weight", 1)
+                weight -= _weight(self._values.popitem(last=False)[1][1])
 
 
-class DerivedCache(VersionedCache):
+def _weight(value: object) -> int:
+    weight: int = getattr(value, "weight", USUAL_KIB)
+    return weight
+
+
+class BoardValues(VersionedCache):
     """Values derived from the submissions of one benchmark, by benchmark and name.
 
     For sessions that only read: a writing one may see changes that are rolled back, and their
@@ -187,7 +194,7 @@ class DerivedCache(VersionedCache):
     """
 
     def __init__(self) -> None:
-        super().__init__(MOST_DERIVED)
+        super().__init__(MOST_KIB)
 
 
 def cached_for_board(
@@ -206,6 +213,17 @@ def cached_for_board(
     """
     if version is None:
         version = board_version(session, benchmark_id)
-    derived = state_of(session, DerivedCache)
+    return cached_since(session, benchmark_id, name, lambda _earlier: make(), version=version)
+
+
+def cached_since(
+    session: Session,
+    benchmark_id: str,
+    name: str,
+    make: Callable[[tuple[int, _Value] | None], _Value],
+    *,
+    version: int,
+) -> _Value:
+    """The same, made from the value of an earlier version if there is one."""
     with seeing_as_anybody(session):
-        return derived.get((benchmark_id, name), version, lambda _earlier: make())
+        return state_of(session, BoardValues).get((benchmark_id, name), version, make)

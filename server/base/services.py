@@ -1,17 +1,15 @@
 """Services: process-wide objects, for endpoints by dependency and for others by their session."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from threading import Lock
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
-from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.base.artifacts import ArtifactStore
 from server.base.database import Database
-from server.base.models import Submission
 from server.base.settings import Settings
 
 Kind = TypeVar("Kind")
@@ -40,22 +38,10 @@ class OfferedBenchmarks(Mapping[str, Benchmark]):
             self._by_id = dict(sorted(changed.items()))
 
 
-def no_standings(_session: Session) -> Callable[[Submission], dict[str, Any]]:
-    """Return no standings, where no application runs."""
-    return lambda _submission: {}
-
-
-def no_place(_session: Session, _benchmark: Benchmark, _submission: Submission) -> dict[str, Any]:
-    """Return no place, where no application runs."""
-    return {}
-
-
 @dataclass(frozen=True)
 class Services:
     """Process-wide objects of an application or a command; a room's own are found by their type.
 
-    `standings` returns the places of submissions on their boards: fields of a submission's view.
-    `place_of_new` returns the place that one which is not stored would take.
     Code that has only a session finds them by `state_of(session, Services)`.
     """
 
@@ -63,8 +49,6 @@ class Services:
     database: Database
     artifacts: ArtifactStore
     benchmarks: OfferedBenchmarks
-    standings: Callable[[Session], Callable[[Submission], dict[str, Any]]] = no_standings
-    place_of_new: Callable[[Session, Benchmark, Submission], dict[str, Any]] = no_place
 
     def __post_init__(self) -> None:
         self.put(self)

@@ -9,14 +9,13 @@ from finishline.api.boards import BoardView
 from finishline.api.comparisons import SubmissionComparison
 from server.base.services import ServicesDep
 from server.benchmarks.queries import find_benchmark
-from server.boards.comparison import compare_submissions
+from server.boards.board import Board, PreviewView, preview_board, read_board
+from server.boards.compare import compare_submissions
 from server.boards.encoding import answer_board, encode, encode_csv, encode_json, place_headers
-from server.boards.ideas import IdeaList, list_ideas
-from server.boards.race import read_race
-from server.boards.record_views import RecordList
-from server.boards.records import list_records
-from server.boards.schemas import BoardQuery, PreviewView, RaceView
-from server.boards.service import Board, preview_board, read_board
+from server.boards.lineage import IdeaList, list_ideas
+from server.boards.live import RaceView, read_race
+from server.boards.query import BoardQuery
+from server.boards.records import RecordList, list_records
 from server.people.dependencies import OrganiserDep
 from server.people.signed_in import ViewerDep, viewer_for
 

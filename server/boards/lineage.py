@@ -1,21 +1,40 @@
-"""Lineage of packages: seconds that an idea gained on the parent, and the tree they form."""
+"""Lineage: code submissions of a benchmark, each with the seconds that it gained on its parent.
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
+For example, a submission that is based on another one and trains in 4 s where that takes 5 s has
+gained 1 s.
+"""
 
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from pydantic import Field
+from sqlalchemy import select
+from sqlalchemy.orm import Session, undefer
+
+from finishline.api.comparisons import Named
+from finishline.api.schema import Schema
+from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.statistics.gaps import Gap, log_times, welch
+from finishline.rules.verification.entry import factor_effects
+from finishline.rules.verification.messages import PACKAGE_PREFIX
+from finishline.rules.verification.purposes import ABLATION, DUEL
+from server.base.models import Pool, Submission, TrainingPackage, Verification
+from server.base.models.visibility import has_public_source
+from server.base.standing import report_of
+from server.benchmarks.queries import definition
+from server.boards.records import list_records
+from server.boards.rows import measured_runs
+from server.verifications.duels import judged_duel
+from server.verifications.jobs import trainings_of
 
-Name = TypeVar("Name", bound=Hashable)
+MOST_PACKAGES = 500
 
 
-@dataclass(frozen=True)
-class Gain:
-    """Seconds that a package takes less than its parent, with a 95 % interval; below 0 if more.
+class GainView(Schema):
+    """Seconds that a code submission gained on its parent, with a 95 % interval.
 
-    `ratio` is the parent's time over the package's. Seconds and their interval are those that it
-    saves of the parent's measured time. `pairs` counts runs on equal seeds and data; None where the
-    runs of two measurements were compared.
+    `ratio` is the parent's time over the code submission's. `pairs` counts runs on equal seeds and
+    data. None where the runs of two measurements were compared, `runs` and `parent_runs`.
     """
 
     seconds: float
@@ -23,72 +42,229 @@ class Gain:
     high: float
     ratio: float
     pairs: int | None = None
+    runs: int
+    parent_runs: int
 
 
-def gain_of_pairs(parent_seconds: float, gap: Gap) -> Gain:
-    """Gain by runs in pairs: the time of the parent, or without the idea, over the package's."""
-    saved, low, high = (parent_seconds * (1 - 1 / each) for each in (gap.ratio, gap.low, gap.high))
-    return Gain(saved, low, high, gap.ratio, gap.pairs)
+class IdeaView(Named):
+    """A code submission whose source is public, with its measured time.
+
+    `parent` is the SHA-256 of the code submission that it is based on, if the source of that is
+    public too. `gain` is on that parent, measured on the same hardware class; None where a run
+    missed the target or a time is absent. `record_date` is when it took the record of its division.
+    """
+
+    sha256: str
+    title: str
+    factors: dict[str, str] = Field(default_factory=dict)
+    parent: str | None = None
+    seconds: float | None = None
+    low_seconds: float | None = None
+    high_seconds: float | None = None
+    runs: int = 0
+    gain: GainView | None = None
+    record_date: str | None = None
 
 
-def gain_of_runs(
-    parent_seconds: float, own: Sequence[float | None], parent: Sequence[float | None]
-) -> Gain | None:
-    """Gain on the parent by Welch's interval of the log times of both packages' runs.
+class IdeaClassView(Schema):
+    """The code submissions that were measured on one hardware class, oldest first."""
+
+    hardware_class: str
+    packages: list[IdeaView]
+
+
+class IdeaList(Schema):
+    """The latest code submissions of a benchmark, by hardware class. Times compare within one."""
+
+    benchmark: str
+    classes: list[IdeaClassView]
+
+
+# Code submissions by hardware class and SHA-256: times compare within one class.
+Family = dict[tuple[str, str], IdeaView]
+
+
+def list_ideas(session: Session, benchmark: Benchmark) -> IdeaList:
+    """The code submissions of a benchmark whose source is public; the latest of very many."""
+    by_class: defaultdict[str, list[IdeaView]] = defaultdict(list)
+    for (name, _), view in _with_gains(session, _family(session, benchmark)).items():
+        by_class[name].append(view)
+    classes = [
+        IdeaClassView(hardware_class=name, packages=found) for name, found in by_class.items()
+    ]
+    return IdeaList(benchmark=benchmark.benchmark_id, classes=classes)
+
+
+def find_idea(session: Session, benchmark: Benchmark, submission: Submission) -> IdeaView | None:
+    """One code submission with its gain; None if its source is not public or without a parent."""
+    package = submission.package
+    parent = None if package is None else _parent(package)
+    if package is None or parent is None:
+        return None
+    both = _family(session, benchmark, only=(package.package_sha256, parent))
+    found = _with_gains(session, both).values()
+    return next((view for view in found if view.submission_id == submission.id), None)
+
+
+def _family(session: Session, benchmark: Benchmark, *, only: Collection[str] = ()) -> Family:
+    statement = (
+        select(Submission, TrainingPackage, Pool)
+        .join(TrainingPackage, TrainingPackage.submission_id == Submission.id)
+        .outerjoin(Pool, Pool.id == Submission.pool_id)
+        .where(
+            Submission.benchmark_id == benchmark.benchmark_id,
+            Submission.withdrawn_at.is_(None),
+            has_public_source(),
+        )
+        .order_by(Submission.submitted_at.desc(), Submission.id.desc())
+        .limit(MOST_PACKAGES)
+    )
+    if only:
+        statement = statement.where(TrainingPackage.package_sha256.in_(only))
+    rows = list(reversed(session.execute(statement).unique().all()))
+    public = _public(session, [_parent(package) for _, package, _ in rows])
+    dates = {} if only else _record_dates(session, benchmark)
+    found: Family = {}
+    for submission, package, pool in rows:
+        parent = _parent(package)
+        measured = pool is not None and submission.evidence == "measured"
+        found[package.hardware_class, package.package_sha256] = IdeaView(
+            submission_id=submission.id,
+            submitter=submission.submitter,
+            display_name=submission.display_name,
+            sha256=package.package_sha256,
+            title=package.manifest["title"],
+            factors=package.manifest["factors"] or {},
+            parent=parent if parent in public else None,
+            record_date=dates.get(submission.id),
+            seconds=pool.measured_seconds if measured else None,
+            low_seconds=pool.low_seconds if measured else None,
+            high_seconds=pool.high_seconds if measured else None,
+            runs=pool.runs if measured else 0,
+        )
+    return found
+
+
+def _parent(package: TrainingPackage) -> str | None:
+    based_on = package.manifest["based_on"]
+    return None if based_on is None else str(based_on.removeprefix(PACKAGE_PREFIX))
+
+
+def _public(session: Session, hashes: Iterable[str | None]) -> set[str]:
+    """Those of some packages whose source everybody may read, also of withdrawn entries."""
+    statement = (
+        select(TrainingPackage.package_sha256)
+        .join(Submission, Submission.id == TrainingPackage.submission_id)
+        .where(
+            TrainingPackage.package_sha256.in_({each for each in hashes if each is not None}),
+            Submission.embargoed.is_(False),
+            has_public_source(),
+        )
+    )
+    return set(session.scalars(statement))
+
+
+def _record_dates(session: Session, benchmark: Benchmark) -> dict[str, str]:
+    """When each submission first took a record here."""
+    return {
+        record.submission_id: record.date
+        for division in list_records(session, benchmark).divisions
+        for record in reversed(division.records)
+        if record.evidence == "measured"
+    }
+
+
+def _with_gains(session: Session, family: Family) -> Family:
+    parents = {
+        view.submission_id: family[name, view.parent]
+        for (name, _), view in family.items()
+        if view.parent is not None and (name, view.parent) in family
+    }
+    paired = _gaps_of_pairs(session, {name: each.submission_id for name, each in parents.items()})
+    ids = [view.submission_id for view in family.values()]
+    measured = measured_runs(session, Submission.id.in_(ids))
+    times = {name: [run.seconds for run in runs] for name, runs in measured.items()}
+
+    def with_gain(view: IdeaView) -> IdeaView:
+        parent = parents.get(view.submission_id)
+        if parent is None or view.seconds is None or parent.seconds is None:
+            return view
+        gap, pairs = paired.get(view.submission_id), None
+        if gap is not None:
+            pairs = gap.pairs
+        else:
+            own, other = (times.get(each.submission_id, ()) for each in (view, parent))
+            gap = gap_of_runs(own, other)
+        if gap is None:
+            return view
+        gain = GainView(
+            **seconds_saved(parent.seconds, gap),
+            pairs=pairs,
+            runs=view.runs,
+            parent_runs=parent.runs,
+        )
+        return view.model_copy(update={"gain": gain})
+
+    return {name: with_gain(view) for name, view in family.items()}
+
+
+def seconds_saved(parent_seconds: float, gap: Gap) -> dict[str, float]:
+    """The seconds saved of a parent's time, by the ratio of the parent's time to the child's."""
+    ratios = {"seconds": gap.ratio, "low": gap.low, "high": gap.high}
+    saved = {name: parent_seconds * (1 - 1 / ratio) for name, ratio in ratios.items()}
+    return saved | {"ratio": gap.ratio}
+
+
+def gap_of_runs(own: Sequence[float | None], parent: Sequence[float | None]) -> Gap | None:
+    """The parent's time over the child's by Welch's interval of the log times of their runs.
 
     None below two runs each, and where a run missed the target: a ratio of the other runs alone
     would favour its side.
     """
-    times = [[each for each in runs if each is not None] for runs in (parent, own)]
-    gap = welch(*(log_times(each) for each in times))
-    if gap is None or (len(times[0]), len(times[1])) != (len(parent), len(own)):
+    if None in own or None in parent:
         return None
-    return replace(gain_of_pairs(parent_seconds, gap), pairs=None)
+    times = [[each for each in runs if each is not None] for runs in (parent, own)]
+    return welch(*(log_times(each) for each in times))
 
 
-@dataclass
-class Line(Generic[Name]):
-    """Packages each based on the one before; `branches` are lines that begin beside it."""
+def _gaps_of_pairs(session: Session, parents: Mapping[str, str]) -> dict[str, Gap]:
+    """Time of the parent over the child's in pairs, by the child's submission.
 
-    names: list[Name] = field(default_factory=list)
-    branches: dict[Name, "list[Line[Name]]"] = field(default_factory=dict)
-
-
-def lines_of(parents: Mapping[Name, Name | None]) -> list[Line[Name]]:
-    """Arrange packages by their parents: the child with most descendants continues a line.
-
-    So no package lies deeper in branches than the logarithm of their number. Of equal children the
-    first one in the order given goes on. A parent that is not among them counts as none.
+    `parents` has the parent's submission of each. Of its head-to-heads with the parent, and of its
+    runs with and without its one factor, those with most pairs; none where a run missed the target.
     """
-    children: dict[Name | None, list[Name]] = {}
-    for name, parent in parents.items():
-        children.setdefault(parent if parent in parents else None, []).append(name)
-    sizes = _sizes(children)
-    lines = []
-    waiting = []
-    for root in children.get(None, []):
-        lines.append(Line[Name]())
-        waiting.append((root, lines[-1]))
-    while waiting:
-        at: Name | None
-        at, line = waiting.pop()
-        while at is not None:
-            line.names.append(at)
-            following = children.get(at, [])
-            heaviest = max(following, key=sizes.__getitem__, default=None)
-            for branch in following:
-                if branch != heaviest:
-                    line.branches.setdefault(at, []).append(Line[Name]())
-                    waiting.append((branch, line.branches[at][-1]))
-            at = heaviest
-    return lines
+    statement = (
+        select(Verification)
+        .where(
+            Verification.submission_id.in_(parents),
+            Verification.kind.in_((ABLATION.name, DUEL.name)),
+            Verification.state == "done",
+            Verification.outcome != "inconclusive",
+        )
+        .order_by(Verification.created_at)
+        .options(undefer(Verification.report))
+    )
+    found: dict[str, Gap] = {}
+    for each in session.scalars(statement).unique():
+        child = str(each.submission_id)
+        gap = _gap_of(session, each, parents[child])
+        if gap is not None and (child not in found or gap.pairs >= found[child].pairs):
+            found[child] = gap
+    return found
 
 
-def _sizes(children: Mapping[Name | None, Sequence[Name]]) -> dict[Name, int]:
-    order = list(children.get(None, []))
-    for name in order:  # It grows: each package comes after its parent.
-        order += children.get(name, [])
-    sizes: dict[Name, int] = {}
-    for name in reversed(order):
-        sizes[name] = 1 + sum(sizes[child] for child in children.get(name, []))
-    return sizes
+def _gap_of(session: Session, verification: Verification, parent: str) -> Gap | None:
+    report = report_of(verification)
+    if report is None:
+        return None
+    if verification.kind == DUEL.name:
+        duel = judged_duel(session, verification)
+        if duel is None or duel.time is None or verification.against_id != parent:
+            return None
+        return duel.time.turned()
+    benchmark = definition(session, verification.benchmark_sha256)
+    effects = factor_effects(benchmark, trainings_of(verification), report)
+    # Without the one factor of a package it is its parent; of several, none alone is.
+    if len(effects) != 1 or effects[0].time is None:
+        return None
+    return effects[0].time if effects[0].time.pairs == effects[0].started else None

@@ -1,65 +1,90 @@
-"""Records of a benchmark: who held one when."""
+"""Records of a benchmark: who held first place when, and which lower times took no record.
+
+Times measured here change hands by a head-to-head with the holder. A published time must beat its
+holder by more than chance.
+"""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from finishline.api.comparisons import Named
+from finishline.api.schema import Schema
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking import POSSIBLE, Evidence
+from finishline.rules.statistics.gaps import ALPHA, log_times, welch
 from server.base.board_versions import board_version, board_versions, cached_for_board
 from server.base.models import DISPLAY_NAME, SUBMITTER, PublishedResult, Submission
 from server.base.models.visibility import ranks
-from server.boards.record_history import (
-    Contender,
-    NoRecord,
-    Record,
-    RecordHistory,
-    record_history,
-)
-from server.boards.record_views import DivisionRecords, NoRecordView, RecordList, RecordView
+from server.boards.board import first_places
 from server.boards.rows import convergence_factor
 from server.submissions.service import run_times
-from server.verifications.first_place import Board, FirstPlace, read_first_places
+from server.verifications.first_place import FirstPlace
 from web.names import hardware_words
 
-# Lists of published records, by division.
-Histories = dict[str, RecordHistory]
-FirstPlaces = dict[Board, FirstPlace]
 
+class RecordTry(Named):
+    """A submission with a lower time than the holder of its day."""
 
-@dataclass(frozen=True)
-class Standing:
-    """The lowest standing record of some evidence, its division's earlier ones, and its holder."""
-
-    records: tuple[Record, ...]
-    division: str
-    holder: dict[str, Any]
-
-
-Standings = Mapping[Evidence, Standing]
-
-
-@dataclass(frozen=True)
-class Held:
-    """The record that stands in a division, its holder, and the lower times that missed it."""
-
-    submission_id: str
-    tta_seconds: float
-    submitter: str
-    display_name: str | None
+    model: str
     hardware: str
-    lower: Mapping[str, str]
+    status: str
+    evidence: str = "claimed"
+    check: str | None = None
+    date: str
+    tta_seconds: float
+    p_value: float | None
 
 
-def first_places(session: Session, benchmark: Benchmark, version: int) -> FirstPlaces:
-    """First place of each division and hardware class, found once for each version of the board."""
-    make = partial(read_first_places, session, benchmark.benchmark_id)
-    return cached_for_board(session, benchmark.benchmark_id, "first places", make, version=version)
+class RecordView(RecordTry):
+    """A submission that took the record of its division.
+
+    `p_value` is the one-sided p-value of being no faster than the holder it beat, None where that
+    was not tested: for the first, and where the holder had a single run.
+    `verification_id` is the head-to-head that decided it. `ended` says how a holder lost its place
+    without one. One that `returned` was the holder before, until that happened to the next ones.
+    """
+
+    single_run: bool
+    beaten: str | None
+    margin_percent: float | None
+    verification_id: str | None = None
+    ended: Literal["withdrawn", "retired"] | None = None
+    returned: bool = False
+
+
+class NoRecordView(RecordTry):
+    """A submission with a lower time than the `holder` of its day that took no record, and why."""
+
+    holder: str
+    reason: str
+
+
+class DivisionRecords(Schema):
+    """The records of one division in the order they were set.
+
+    Times measured here, on each hardware class, and times published in archives (`evidence`) are
+    separate lists. The `holder` of first place has the last record.
+    """
+
+    division: str
+    hardware_class: str | None = None
+    evidence: Evidence = "measured"
+    holder: str | None = None
+    records: list[RecordView]
+    not_records: list[NoRecordView]
+
+
+class RecordList(Schema):
+    """The records of a benchmark, division by division."""
+
+    benchmark: str
+    divisions: list[DivisionRecords]
 
 
 def list_records(
@@ -69,45 +94,10 @@ def list_records(
 
     The session must be one that only reads. Nobody may change the answer.
     """
-    benchmark_id = benchmark.benchmark_id
-    if version is None:
-        version = board_version(session, benchmark_id)
-    histories = _histories(session, benchmark, version)
-    places = first_places(session, benchmark, version)
-    make = partial(_find_records, session, benchmark, histories, places)
-    return cached_for_board(session, benchmark_id, "records", make, version=version)
-
-
-def held_record(
-    session: Session, benchmark: Benchmark, division: str, *, version: int | None = None
-) -> Held | None:
-    """The standing published record of a division, None before the first.
-
-    The session must be one that only reads.
-    """
     if version is None:
         version = board_version(session, benchmark.benchmark_id)
-    history = _histories(session, benchmark, version).get(division)
-    if history is None or not history.records:
-        return None
-    make = partial(_find_held, session, history)
-    name = f"held {division}"
-    return cached_for_board(session, benchmark.benchmark_id, name, make, version=version)
-
-
-def _find_held(session: Session, history: RecordHistory) -> Held:
-    record = history.records[-1]
-    named = _names(session, [record.submission_id])[record.submission_id]
-    return Held(
-        record.submission_id,
-        record.tta_seconds,
-        **{name: named[name] for name in ("submitter", "display_name", "hardware")},
-        lower={
-            one.submission_id: one.reason
-            for one in history.not_records
-            if one.tta_seconds < record.tta_seconds
-        },
-    )
+    make = partial(_find_records, session, benchmark, version)
+    return cached_for_board(session, benchmark.benchmark_id, "records", make, version=version)
 
 
 def records_by_benchmark(
@@ -123,66 +113,131 @@ def records_by_benchmark(
     }
 
 
-def standing_by_benchmark(
-    session: Session, benchmarks: Mapping[str, Benchmark]
-) -> dict[str, Standings]:
-    """The standing records, measured and published, of those of the benchmarks that have one."""
-    versions = board_versions(session)
-    found = {
-        benchmark_id: _standing(session, benchmark, versions[benchmark_id])
-        for benchmark_id, benchmark in benchmarks.items()
-        if benchmark_id in versions
-    }
-    return {name: standings for name, standings in found.items() if standings}
+def lowest_records(records: RecordList) -> dict[Evidence, DivisionRecords]:
+    """The list with the lowest time that holds a record, for each evidence that has one."""
+    held = [one for one in records.divisions if one.holder is not None]
+    held.sort(key=lambda one: one.records[-1].tta_seconds, reverse=True)
+    return {one.evidence: one for one in held}
 
 
-def _standing(session: Session, benchmark: Benchmark, version: int) -> Standings:
-    histories = _histories(session, benchmark, version)
-    make = partial(_find_standing, session, histories, first_places(session, benchmark, version))
-    return cached_for_board(session, benchmark.benchmark_id, "standing", make, version=version)
+def held_record(
+    session: Session, benchmark: Benchmark, division: str, *, version: int | None = None
+) -> dict[str, Any] | None:
+    """The published record that stands in a division, None before the first.
+
+    `lower` has the submissions with a lower time that missed it, and why.
+    """
+    for one in list_records(session, benchmark, version=version).divisions:
+        if one.division == division and one.evidence == "published":
+            last = one.records[-1]
+            missed = [each for each in one.not_records if each.tta_seconds < last.tta_seconds]
+            lower = {each.submission_id: each.reason for each in missed}
+            return last.model_dump() | {"lower": lower}
+    return None
 
 
-def _histories(session: Session, benchmark: Benchmark, version: int) -> Histories:
-    make = partial(_find_histories, session, benchmark)
-    return cached_for_board(session, benchmark.benchmark_id, "histories", make, version=version)
+@dataclass(frozen=True)
+class Contender:
+    """A published submission that may hold the record of its benchmark and division.
+
+    `runs` holds the seconds of its runs that reached the target, on the scale of `tta_seconds`.
+    Dates are ordered as text.
+    """
+
+    submission_id: str
+    date: str
+    tta_seconds: float
+    runs: Sequence[float]
 
 
-def _find_histories(session: Session, benchmark: Benchmark) -> Histories:
-    found: defaultdict[str, list[Contender]] = defaultdict(list)
-    for division, one in _published(session, benchmark.benchmark_id):
-        found[division].append(one)
-    return {
-        division: record_history(found[division])
-        for division in benchmark.divisions
-        if division in found
-    }
+@dataclass(frozen=True)
+class Record:
+    """The fields of a RecordView that the names of the submission are added to."""
+
+    submission_id: str
+    date: str
+    tta_seconds: float
+    single_run: bool
+    beaten: str | None
+    margin_percent: float | None
+    p_value: float | None
+    verification_id: str | None = None
+    ended: str | None = None
+    returned: bool = False
 
 
-def _find_standing(session: Session, histories: Histories, places: FirstPlaces) -> Standings:
-    """The lowest standing record of each evidence, with those before it."""
-    lists: list[tuple[Evidence, str, tuple[Record, ...]]] = [
-        ("published", division, history.records) for division, history in histories.items()
-    ]
-    lists += [
-        ("measured", board[0], _records_of(place))
-        for board, place in places.items()
-        if place.holder is not None
-    ]
-    lowest: dict[Evidence, tuple[str, tuple[Record, ...]]] = {}
-    for evidence, division, records in lists:
-        best = lowest.get(evidence)
-        if records and (best is None or records[-1].tta_seconds < best[1][-1].tta_seconds):
-            lowest[evidence] = division, records
-    holders = _names(session, [records[-1].submission_id for _, records in lowest.values()])
-    return {
-        evidence: Standing(records, division, holders[records[-1].submission_id])
-        for evidence, (division, records) in lowest.items()
-    }
+@dataclass(frozen=True)
+class NoRecord:
+    """The same of a NoRecordView."""
+
+    submission_id: str
+    date: str
+    tta_seconds: float
+    holder: str
+    p_value: float | None
+    reason: str
 
 
-def _records_of(place: FirstPlace) -> tuple[Record, ...]:
-    """The holders of a board as records: the present one last, if there is one."""
-    return tuple(
+@dataclass(frozen=True)
+class RecordHistory:
+    """The records in the order they were set, and the lower times that took none."""
+
+    records: tuple[Record, ...] = ()
+    not_records: tuple[NoRecord, ...] = ()
+
+
+def record_history(contenders: Iterable[Contender]) -> RecordHistory:
+    """Walk published submissions in time order; each may take the record from its holder.
+
+    The first one holds it. From then on a lower time takes it only if Welch's one-sided t-test on
+    log times finds it faster with p < 0.05. A single run can't be tested, so it takes no record
+    from a holder of several runs; a holder of a single run has no scatter to hide behind and loses
+    the record to any lower time. Results of one date, such as those of a round, go by lowest time
+    first, and equal times by the smaller id.
+    """
+    records: list[Record] = []
+    not_records: list[NoRecord] = []
+    holder: Contender | None = None
+    for one in sorted(contenders, key=lambda c: (c.date, c.tta_seconds, c.submission_id)):
+        if holder is not None and one.tta_seconds >= holder.tta_seconds:
+            continue
+        gap = None if holder is None else welch(log_times(one.runs), log_times(holder.runs))
+        p_value = None if gap is None else gap.p_less
+        is_untested = holder is None or len(holder.runs) < 2
+        if holder is None or is_untested or (p_value is not None and p_value < ALPHA):
+            records.append(_record(one, holder, None if is_untested else p_value))
+            holder = one
+        else:
+            names = (one.submission_id, one.date, one.tta_seconds, holder.submission_id)
+            not_records.append(NoRecord(*names, p_value, _why_no_record(p_value)))
+    return RecordHistory(tuple(records), tuple(not_records))
+
+
+def _record(one: Contender, holder: Contender | None, p_value: float | None) -> Record:
+    before = None if holder is None else holder.tta_seconds
+    return Record(
+        submission_id=one.submission_id,
+        date=one.date,
+        tta_seconds=one.tta_seconds,
+        single_run=len(one.runs) < 2,
+        beaten=None if holder is None else holder.submission_id,
+        margin_percent=None if not before else (1 - one.tta_seconds / before) * 100.0,
+        p_value=p_value,
+    )
+
+
+def _why_no_record(p_value: float | None) -> str:
+    if p_value is None:
+        return "a single run is too few to compare with the holder's runs"
+    return (
+        "not significantly faster than the holder: "
+        f"one-sided p = {p_value:.2g}, must be below {ALPHA:g}"
+    )
+
+
+def _measured_history(place: FirstPlace) -> RecordHistory:
+    """The holders of a board, the present one last, and the rows that did not prove it."""
+    records = [
         Record(
             submission_id=each.submission_id,
             date=each.since.isoformat(),
@@ -196,58 +251,42 @@ def _records_of(place: FirstPlace) -> tuple[Record, ...]:
             returned=each.returned,
         )
         for each in place.holdings
-    )
-
-
-def _not_proven(place: FirstPlace) -> tuple[NoRecord, ...]:
-    """Rows with a lower time than the holder's, whose head-to-head did not prove it."""
-    found = []
+    ]
+    not_records = []
     for submission_id, meetings in place.met.items():
         row, last = place.rows.get(submission_id), meetings[-1]
-        if row is None or place.holder is None or last.state != "not_proven":
+        if row is None or not row.is_live or last.state != "not_proven":
             continue
         why = place.why_not_first(submission_id, row.seconds)
-        if why is not None and row.is_live:
-            date = (last.ended_at or last.started_at).isoformat()
-            holder = place.holder.submission_id
-            found.append(NoRecord(submission_id, date, row.seconds, holder, last.p_value, why))
-    return tuple(found)
+        if why is not None and place.holder is not None:
+            date, holder = last.ended_at or last.started_at, place.holder.submission_id
+            found = (submission_id, date.isoformat(), row.seconds, holder, last.p_value, why)
+            not_records.append(NoRecord(*found))
+    return RecordHistory(tuple(records), tuple(not_records))
 
 
-def _find_records(
-    session: Session, benchmark: Benchmark, histories: Histories, places: FirstPlaces
-) -> RecordList:
+def _find_records(session: Session, benchmark: Benchmark, version: int) -> RecordList:
+    published = _published(session, benchmark.benchmark_id)
+    places = first_places(session, benchmark, version)
     divisions = []
     for division in benchmark.divisions:
         measured = [(board[1], place) for board, place in places.items() if board[0] == division]
-        history = histories.get(division)
         for hardware_class, place in measured:
-            found = RecordHistory(_records_of(place), _not_proven(place))
-            divisions.append(_of_division(session, division, hardware_class, found))
-        if history is not None or not measured:
-            found = history or RecordHistory((), ())
-            divisions.append(_of_division(session, division, None, found))
+            holder = None if place.holder is None else place.holder.submission_id
+            of = {"division": division, "hardware_class": hardware_class, "holder": holder}
+            divisions.append(_with_names(session, of, _measured_history(place)))
+        if published[division] or not measured:
+            history = record_history(published[division])
+            of = {"division": division}
+            if history.records:
+                of |= {"evidence": "published", "holder": history.records[-1].submission_id}
+            divisions.append(_with_names(session, of, history))
     return RecordList(benchmark=benchmark.benchmark_id, divisions=divisions)
 
 
-def _of_division(
-    session: Session, division: str, hardware_class: str | None, history: RecordHistory
-) -> DivisionRecords:
-    ids = [r.submission_id for r in history.records]
-    named = _names(session, ids + [r.submission_id for r in history.not_records])
-    is_published = hardware_class is None and history.records
-    return DivisionRecords(
-        division=division,
-        hardware_class=hardware_class,
-        evidence="published" if is_published else "measured",
-        records=[RecordView(**asdict(r), **named[r.submission_id]) for r in history.records],
-        not_records=[
-            NoRecordView(**asdict(r), **named[r.submission_id]) for r in history.not_records
-        ],
-    )
-
-
-def _names(session: Session, submission_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+def _with_names(session: Session, of: Mapping[str, Any], history: RecordHistory) -> DivisionRecords:
+    ids = [record.submission_id for record in history.records]
+    ids += [record.submission_id for record in history.not_records]
     rows = session.execute(
         select(
             Submission.id,
@@ -255,29 +294,31 @@ def _names(session: Session, submission_ids: Sequence[str]) -> dict[str, dict[st
             Submission.system,
             Submission.status,
             Submission.evidence,
-            Submission.check_word,
+            Submission.check_word.label("check"),
             SUBMITTER,
             DISPLAY_NAME,
         )
         .join(Submission.user)
         .outerjoin(Submission.published)
-        .where(Submission.id.in_(submission_ids))
+        .where(Submission.id.in_(ids))
     )
-    return {
-        row.id: {
-            "submitter": row.submitter,
-            "display_name": row.display_name,
-            "model": row.model,
-            "hardware": hardware_words(row.system),
-            "status": row.status,
-            "evidence": row.evidence,
-            "check": row.check_word,
-        }
-        for row in rows
+    names = {row.id: row for row in rows}
+
+    def named(record: Record | NoRecord) -> tuple[Any, dict[str, Any]]:
+        row = names[record.submission_id]
+        return row, asdict(record) | {"hardware": hardware_words(row.system)}
+
+    lists = {
+        "records": [RecordView.of(row, **own) for row, own in map(named, history.records)],
+        "not_records": [
+            NoRecordView.of(row, **own) for row, own in map(named, history.not_records)
+        ],
     }
+    return DivisionRecords(**of, **lists)
 
 
-def _published(session: Session, benchmark_id: str) -> list[tuple[str, Contender]]:
+def _published(session: Session, benchmark_id: str) -> defaultdict[str, list[Contender]]:
+    """The published trainings that may hold a record, by division."""
     which = [
         Submission.benchmark_id == benchmark_id,
         Submission.kind == "train",
@@ -287,30 +328,19 @@ def _published(session: Session, benchmark_id: str) -> list[tuple[str, Contender
         Submission.status.not_in(("rejected", "inconclusive")),
         ranks(),
     ]
-    times = run_times(session, *which)
     columns = (
-        Submission.id,
-        Submission.division,
-        Submission.tta_seconds,
-        Submission.result,
-        Submission.submitted_at,
-        PublishedResult.published_on,
-        PublishedResult.source,
+        *(Submission.id, Submission.division, Submission.tta_seconds, Submission.result),
+        *(Submission.submitted_at, PublishedResult.published_on),
     )
-    statement = select(*columns).outerjoin(Submission.published).where(*which)
-    return [
-        (
-            row.division,
-            Contender(
-                submission_id=row.id,
-                date=(row.published_on or row.submitted_at).isoformat(),
-                tta_seconds=row.tta_seconds,
-                runs=[
-                    seconds * convergence_factor(row.tta_seconds, row.result)
-                    for seconds in times.get(row.id, ())
-                ],
-            ),
-        )
-        for row in session.execute(statement)
-        if row.source is not None
-    ]
+    has_source = PublishedResult.source.is_not(None)
+    rows = session.execute(
+        select(*columns).join(Submission.published).where(*which, has_source)
+    ).all()
+    times = run_times(session, *which)
+    found: defaultdict[str, list[Contender]] = defaultdict(list)
+    for row in rows:
+        factor = convergence_factor(row.tta_seconds, row.result)
+        date = (row.published_on or row.submitted_at).isoformat()
+        runs = [seconds * factor for seconds in times.get(row.id, ())]
+        found[row.division].append(Contender(row.id, date, row.tta_seconds, runs))
+    return found

@@ -1,19 +1,25 @@
-"""A board through another lens: stored curves under another clock, or at another target.
+"""What-if views of a board: another clock, another target, or other prices.
 
-A time through a lens ends at the evaluation that reaches the target; later seconds, up to the log's
-own stop, belong to the ranking alone.
+A time at another target ends at the evaluation that reaches it. Later seconds, up to the log's own
+stop, belong to the ranking alone.
 """
 
 import math
 from array import array
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from functools import partial
-from typing import overload
+from typing import Any
 
 import orjson
+from sqlalchemy import ColumnElement, Text, cast, select
+from sqlalchemy.orm import Session
 
+from finishline.api.boards import BoardPriceView, WhatIfView
 from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.prices import training_cost_usd
 from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.errors import RuleError
 from finishline.rules.logs import clock_of_log
@@ -28,7 +34,7 @@ from finishline.rules.run import (
     ledger_of,
 )
 from finishline.rules.scoring.scoring import scored_places
-from finishline.rules.scoring.tta import place_at_target
+from finishline.rules.scoring.tta import display_seconds, place_at_target
 from finishline.rules.statistics.aggregate import (
     LONGEST_SECONDS,
     coefficient_of_variation_percent,
@@ -36,52 +42,111 @@ from finishline.rules.statistics.aggregate import (
     measured_seconds,
     olympic_mean,
 )
+from finishline.rules.statistics.gaps import interval_of
 from finishline.rules.submissions.claim_checks import MOST_EPOCHS
 from finishline.rules.text import shown
+from server.base.board_versions import cached_for_board
+from server.base.models import RunRow, Submission, Verification
+from server.benchmarks.prices import PriceBook, price_of_system, system_price_usd_per_hour
+from server.boards.query import BoardQuery
+from server.boards.rows import (
+    BoardRow,
+    BoardRows,
+    measured_runs,
+    which_submissions,
+    why_price_unranked,
+)
 
-IMPOSSIBLE = "its curve has an impossible value"
+# Curves are long: so many are in memory at once, as text. Each is decoded when its turn comes,
+# because a few hundred decoded ones keep the garbage collector busier than the decoding takes.
+CURVES_AT_ONCE = 200
+# Of larger boards the curves are read each time.
+MOST_REUSED = 20_000
+# In these metrics a submission's figure is a multiple of its runs' time.
+METRICS_OF_RUNS = ("tta", "cost")
+NO_CURVES = "no curve of its runs is stored"
 NO_LEDGER = "no ledger: the log does not separate evaluation time"
+IMPOSSIBLE = "its curve has an impossible value"
+# US dollars for an accelerator and hour, or the day whose prices hold.
+OtherPrice = float | date
 
 
 @dataclass(frozen=True)
-class Lens:
-    """The clock and the target that a board is seen under."""
+class WhatIf:
+    """The other clock and target of a board."""
 
     clock: Clock
     target: QualityTarget
     own_target: bool
 
 
-class PackedCurve(Sequence[CurveRow]):
-    """A curve in a fifth of the memory: a row is decoded when it is asked for."""
+def make_what_if(
+    benchmark: Benchmark, *, clock: str | None, target: float | None, field: str = "target"
+) -> WhatIf | None:
+    """The view at a clock and a target value, or None if that is the benchmark's own ranking.
 
-    def __init__(self, rows: Sequence[CurveRow]) -> None:
-        self.qualities: Sequence[float] = array("d", [row[QUALITY] for row in rows])
-        self._text = b"\n".join(map(orjson.dumps, rows))
+    A benchmark whose runs all stop at a fixed step has one target: quality does not stop them.
+    """
+    if clock is not None and clock not in CLOCK_NAMES:
+        raise RuleError(shown(clock), field="clock", expected=" or ".join(CLOCK_NAMES))
+    own = benchmark.target
+    value = own.value if target is None else target
+    if not math.isfinite(value) or not own.is_possible(value):
+        expected = f"a {own.metric}: {own.possible_in_words}"
+        raise RuleError(f"{value:g}", field=field, expected=expected)
+    if benchmark.reach.name == "fixed_stop" and value != own.value:
+        message = "every run of this benchmark stops at the same step, whatever its quality"
+        raise RuleError(message, field=field, expected="no target")
+    named = Clock(clock or benchmark.clock.name)
+    if value == own.value and named == benchmark.clock:
+        return None
+    return WhatIf(named, replace(own, value=value), value == own.value)
 
-    def __len__(self) -> int:
-        return len(self.qualities)
 
-    @overload
-    def __getitem__(self, place: int) -> CurveRow: ...
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[CurveRow]: ...
-    def __getitem__(self, place: int | slice) -> CurveRow | Sequence[CurveRow]:
-        rows = self._text.splitlines()[place]
-        return orjson.loads(rows) if isinstance(rows, bytes) else [orjson.loads(r) for r in rows]
+def what_if_of(benchmark: Benchmark, query: BoardQuery) -> WhatIf | None:
+    """The other clock and target of a query; None for the official ranking and without times."""
+    if query.clock is None and query.target is None:
+        return None
+    found = make_what_if(benchmark, clock=query.clock, target=query.target, field="query.target")
+    return found if query.metric in METRICS_OF_RUNS else None
 
 
-@dataclass(frozen=True)
+def what_if_view(what_if: WhatIf, benchmark: Benchmark) -> WhatIfView:
+    """Describe another clock and target beside the official ones, also in a sentence."""
+    target, own = what_if.target, benchmark.target
+    sign = "≥" if target.direction == "higher" else "≤"
+    return WhatIfView(
+        clock=what_if.clock.name,
+        target=target.value,
+        official_clock=benchmark.clock.name,
+        official_target=own.value,
+        note=f"Not the official ranking: on the {what_if.clock.name} clock, at {target.metric} "
+        f"{sign} {target.value:g} {target.unit}. Official is the {benchmark.clock.name} clock at "
+        f"{own.value:g} {own.unit}.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class StoredRun:
-    """Stored fields of a run: its log's name, whether it was scored as reaching, its curve."""
+    """A run: its log's name, whether it was scored as reaching, and its curve.
+
+    `packed` has the evaluations as lines of JSON, in a fifth of the memory of decoded ones.
+    """
 
     name: str
     reached: bool
-    curve: Sequence[CurveRow]
+    qualities: Sequence[float]
+    packed: bytes
+
+    @classmethod
+    def of(cls, name: str, *, reached: bool, curve: Sequence[CurveRow]) -> "StoredRun":
+        """A run with its curve as a database has it."""
+        qualities = array("d", [row[QUALITY] for row in curve])
+        return cls(name, reached, qualities, b"\n".join(map(orjson.dumps, curve)))
 
 
 @dataclass(frozen=True)
-class LensTime:
+class RunTime:
     """Seconds and epochs of a run to the target; `reason` tells why the seconds are unknown.
 
     All None for a run that did not reach the target.
@@ -92,122 +157,78 @@ class LensTime:
     reason: str | None = None
 
 
-@dataclass(frozen=True)
-class LensResult:
-    """Result of a submission's runs through a lens, like `scoring.Result`.
-
-    `runs` holds the seconds of those that reached the target, on the scale of `tta_seconds`.
-    """
-
-    tta_seconds: float | None
-    raw_tta_seconds: float | None
-    cv_percent: float | None
-    epochs_to_target: float | None
-    runs: tuple[float, ...]
-    reason: str | None
-
-
-def make_lens(
-    benchmark: Benchmark, *, clock: str | None, target: float | None, field: str = "target"
-) -> Lens | None:
-    """The lens for a clock and a target value, or None if that is the benchmark's own ranking.
-
-    A benchmark whose runs all stop at a fixed step has one target: quality does not stop them.
-    """
-    if clock is not None and clock not in CLOCK_NAMES:
-        raise RuleError(shown(clock), field="clock", expected=" or ".join(CLOCK_NAMES))
-    value = benchmark.target.value if target is None else _checked(target, benchmark, field=field)
-    own_target = value == benchmark.target.value
-    named = Clock(clock or benchmark.clock.name)
-    if own_target and named == benchmark.clock:
-        return None
-    return Lens(named, replace(benchmark.target, value=value), own_target)
-
-
-def _checked(value: float, benchmark: Benchmark, *, field: str) -> float:
-    target = benchmark.target
-    if not math.isfinite(value) or not target.is_possible(value):
-        expected = f"a {target.metric}: {target.possible_in_words}"
-        raise RuleError(f"{value:g}", field=field, expected=expected)
-    if benchmark.reach.name == "fixed_stop" and value != target.value:
-        message = "every run of this benchmark stops at the same step, whatever its quality"
-        raise RuleError(message, field=field, expected="no target")
-    return value
-
-
-def time_of_run(run: StoredRun, lens: Lens, benchmark: Benchmark, *, division: str) -> LensTime:
-    """Time of a stored run to the lens's target on the lens's clock.
+def time_of_run(run: StoredRun, what_if: WhatIf, benchmark: Benchmark, *, division: str) -> RunTime:
+    """Time of a stored run to another target or on another clock.
 
     On the clock its log was written by, the log's own seconds; on any other its ledger decides. At
     the benchmark's own target a run counts only if it was scored as reaching it, because a log may
     say of itself that it failed; at any other target its curve alone decides.
     """
-    place = place_at_target(_at_target(run.curve, lens.target), benchmark.reach)
+    lines, target = run.packed.splitlines(), what_if.target
+    if target.also:
+        there = target.reached_at([evaluation_of(orjson.loads(line)) for line in lines])
+    elif target.direction == "higher":
+        there = [quality >= target.least for quality in run.qualities]
+    else:
+        there = [quality <= target.least for quality in run.qualities]
+    place = place_at_target(there, benchmark.reach)
     if place is None:
-        return LensTime(None)
-    row = run.curve[place]
+        return RunTime(None)
+    row = orjson.loads(lines[place])
     ledger, own_clock = ledger_of(row), clock_of_log(run.name)
     was_scored = ledger is not None or own_clock == benchmark.clock.name
-    if lens.own_target and was_scored and not run.reached:
-        return LensTime(None)
+    if what_if.own_target and was_scored and not run.reached:
+        return RunTime(None)
+    if ledger is None and own_clock != what_if.clock.name:
+        return RunTime(None, row[EPOCH], NO_LEDGER)
+    seconds = row[SECONDS]
     if ledger is not None:
-        found = LensTime(lens.clock.seconds(ledger, division=division), row[EPOCH])
-    elif own_clock == lens.clock.name:
-        found = LensTime(row[SECONDS], row[EPOCH])
-    else:
-        found = LensTime(None, row[EPOCH], NO_LEDGER)
-    return found if _can_be_summed(found) else LensTime(None, reason=IMPOSSIBLE)
+        seconds = what_if.clock.seconds(ledger, division=division)
+    # Beyond these a sum with others may have no value. None that short is refused here: the rank of
+    # the whole set is.
+    if abs(seconds or 0.0) > LONGEST_SECONDS or abs(row[EPOCH] or 0.0) > MOST_EPOCHS:
+        return RunTime(None, reason=IMPOSSIBLE)
+    return RunTime(seconds, row[EPOCH])
 
 
-def _can_be_summed(found: LensTime) -> bool:
-    """Whether no figure is beyond any that a training has: its sum with others may have no value.
+@dataclass(frozen=True)
+class SetTime:
+    """Result of a submission's runs at another target or on another clock; `reached` counts."""
 
-    None that short is refused here: the rank of the whole set is (rules.ranking).
-    """
-    return abs(found.seconds or 0.0) <= LONGEST_SECONDS and abs(found.epochs or 0.0) <= MOST_EPOCHS
-
-
-def _at_target(curve: Sequence[CurveRow], target: QualityTarget) -> list[bool]:
-    if target.also:
-        return target.reached_at([evaluation_of(row) for row in curve])
-    # Curves are long: no evaluation is made where its quality says it all.
-    qualities: Sequence[float] = (
-        curve.qualities if isinstance(curve, PackedCurve) else [row[QUALITY] for row in curve]
-    )
-    least = target.least
-    if target.direction == "higher":
-        return [quality >= least for quality in qualities]
-    return [quality <= least for quality in qualities]
+    tta_seconds: float | None
+    raw_tta_seconds: float | None
+    cv_percent: float | None
+    epochs_to_target: float | None
+    reached: int
+    reason: str | None
 
 
-def result_of_set(
-    times: Sequence[LensTime],
-    lens: Lens,
+def time_of_set(
+    times: Sequence[RunTime],
+    what_if: WhatIf,
     benchmark: Benchmark,
     *,
     factor: float,
-    sealed: bool = False,
-) -> LensResult:
-    """Result of a set of runs through a lens; `sealed` runs are scored as a pool is measured.
+    is_measured: bool = False,
+) -> SetTime:
+    """Result of a set of runs; measured runs are scored as the ranking scores them.
 
     `factor` multiplies the set's time for its convergence; it holds on every clock but was measured
     at the benchmark's own target, so at another one it is left out. One run without a time leaves
     the set without one.
     """
     reason = next((time.reason for time in times if time.reason is not None), None)
-    scale = factor if lens.own_target else 1.0
-    seconds = [time.seconds for time in times]
-    reached = [s for s in seconds if s is not None] if reason is None else []
-    mean_of = measured_seconds if sealed else partial(_olympic_seconds, benchmark)
-    raw = mean_of(seconds) if reason is None else None
-    runs = tuple(s * scale for s in reached)
+    seconds = [time.seconds for time in times] if reason is None else []
+    reached = [each for each in seconds if each is not None]
+    mean_of = measured_seconds if is_measured else partial(_olympic_seconds, benchmark)
+    raw = mean_of(seconds) if seconds else None
     epochs = [time.epochs for time in times if time.epochs is not None]
-    return LensResult(
-        tta_seconds=None if raw is None else raw * scale,
+    return SetTime(
+        tta_seconds=None if raw is None else raw * (factor if what_if.own_target else 1.0),
         raw_tta_seconds=raw,
         cv_percent=coefficient_of_variation_percent(reached),
         epochs_to_target=mean(epochs) if epochs else None,
-        runs=runs,
+        reached=len(reached),
         reason=reason,
     )
 
@@ -216,3 +237,170 @@ def _olympic_seconds(benchmark: Benchmark, seconds: Sequence[float | None]) -> f
     counted = [seconds[place] for place in scored_places(seconds, benchmark.runs)]
     dropped = benchmark.runs.dropped
     return olympic_mean(counted, dropped=dropped) if len(counted) > 2 * dropped else None
+
+
+# A submission, whether the run is a measured one, and the run.
+OneCurve = tuple[str, bool, StoredRun]
+
+
+@dataclass(frozen=True)
+class _Curves:
+    """Curves in a cache, where they weigh so many KiB: an evaluation takes about 90 bytes."""
+
+    runs: Sequence[OneCurve]
+    weight: int
+
+    @classmethod
+    def read(cls, runs: Iterable[OneCurve]) -> "_Curves":
+        """All of them at once."""
+        known = list(runs)
+        return cls(known, sum(len(run.qualities) for _, _, run in known) // 11)
+
+
+def rows_at(
+    session: Session,
+    rows: BoardRows,
+    what_if: WhatIf,
+    *,
+    version: int | None,
+) -> BoardRows:
+    """The rows with their times and costs on another clock or at another target.
+
+    A measured row is seen by the curves of its measured runs, any other by those of its own logs.
+    The curves are kept for a `version` of the board.
+    """
+    benchmark = rows.benchmark
+    which = which_submissions(benchmark.benchmark_id, rows.kind)
+    curves: Iterable[OneCurve] = _read_curves(session, which)
+    if version is not None and len(rows.found) <= MOST_REUSED:
+        name, read = f"curves {rows.kind}", partial(_Curves.read, curves)
+        curves = cached_for_board(session, benchmark.benchmark_id, name, read, version=version).runs
+    times: defaultdict[str, list[RunTime]] = defaultdict(list)
+    for name, is_measured, run in curves:
+        row = rows.found.get(name)  # A submission may have come in since the rows were read.
+        if row is not None and row.is_measured == is_measured:
+            times[name].append(time_of_run(run, what_if, benchmark, division=row.row.division))
+    found = {
+        name: _at(row, times.get(name, ()), what_if, benchmark) for name, row in rows.found.items()
+    }
+    return BoardRows(benchmark, rows.kind, found)
+
+
+def times_at(
+    session: Session, divisions: Mapping[str, str], what_if: WhatIf, benchmark: Benchmark
+) -> dict[str, list[RunTime]]:
+    """The times of the runs of some submissions, each with its division: measured runs if any."""
+    times: defaultdict[bool, defaultdict[str, list[RunTime]]]
+    times = defaultdict(lambda: defaultdict(list))
+    for name, is_measured, run in _read_curves(session, [Submission.id.in_(divisions)]):
+        found = time_of_run(run, what_if, benchmark, division=divisions[name])
+        times[is_measured][name].append(found)
+    return times[False] | times[True]
+
+
+def _read_curves(session: Session, which: Sequence[ColumnElement[bool]]) -> Iterator[OneCurve]:
+    statement = (
+        select(RunRow.submission_id, RunRow.file, RunRow.reached, cast(RunRow.curve, Text))
+        .join(Submission, Submission.id == RunRow.submission_id)
+        .where(*which)
+        .order_by(RunRow.submission_id, RunRow.index)
+        .execution_options(yield_per=CURVES_AT_ONCE)
+    )
+    for submission_id, file, reached, curve in session.execute(statement):
+        run = StoredRun.of(file, reached=reached, curve=orjson.loads(curve))
+        yield submission_id, False, run
+    measured = measured_runs(session, *which, Submission.evidence == "measured")
+    reports = session.execute(
+        select(Verification.id, cast(Verification.report, Text))
+        .where(Verification.id.in_({r.verification_id for runs in measured.values() for r in runs}))
+        .execution_options(yield_per=CURVES_AT_ONCE)
+    )
+    trained = {
+        (verification_id, run["index"]): _measured_run(run)
+        for verification_id, report in reports
+        for run in (orjson.loads(report or "null") or {"runs": ()})["runs"]
+    }
+    for name, runs in measured.items():
+        for run in runs:
+            if (found := trained.get((run.verification_id, run.index))) is not None:
+                yield name, True, found
+
+
+def _measured_run(run: Mapping[str, Any]) -> StoredRun:
+    names = ("epoch", "seconds", "quality", "samples", "ledger")
+    curve = [[item[name] for name in names] for item in run["evaluations"]]
+    return StoredRun.of(f"run_{run['index']}.log", reached=run["status"] == "reached", curve=curve)
+
+
+def _at(row: BoardRow, times: Sequence[RunTime], what_if: WhatIf, benchmark: Benchmark) -> BoardRow:
+    is_measured, behind = row.is_measured, row.behind
+    found = time_of_set(times, what_if, benchmark, factor=row.factor, is_measured=is_measured)
+    tta, low, high = found.tta_seconds, None, None
+    if tta is not None:
+        interval = interval_of(tta, runs=behind.runs, dropped=behind.dropped, spread=behind.spread)
+        low, high = (None, None) if interval is None else (interval.low, interval.high)
+    cost = training_cost_usd(tta, row.price_usd_per_hour)
+    changed = {
+        "tta_seconds": tta,
+        "tta_display": None if tta is None else display_seconds(tta),
+        "tta_low_seconds": low,
+        "tta_high_seconds": high,
+        "cv_percent": found.cv_percent,
+        "runs_reached": found.reached,
+        "epochs_to_target": found.epochs_to_target,
+        "raw_tta_seconds": found.raw_tta_seconds,
+        "rcp": row.shown["rcp"] if what_if.own_target else None,
+        "cost_usd": cost,
+        # Counted to the official target on the official clock: they mean nothing here.
+        "samples_per_second": None,
+        "energy_joules": None,
+        "energy_kwh": None,
+    }
+    if is_measured:
+        of_measured = ("measured_seconds", "measured_low_seconds", "measured_high_seconds")
+        changed |= dict(zip(of_measured, (tta, low, high), strict=True))
+    return replace(
+        row,
+        row=row.row._replace(tta_seconds=tta, cost_usd=cost, energy_joules=None),
+        shown=dict(row.shown) | changed,
+        no_time_because=found.reason if times else NO_CURVES,
+    )
+
+
+def price_view(price: OtherPrice) -> BoardPriceView:
+    """Describe the prices that replace the official ones, also in a sentence."""
+    if isinstance(price, date):
+        note = (
+            f"rented systems are at the price book's prices of {price.isoformat()}, the others as "
+            "stated."
+        )
+    else:
+        # Whole cents where that is the price, else every digit that was given.
+        dollars = f"${price:.2f}" if round(price, 2) == price else f"${price:g}"
+        note = (
+            f"at {dollars} per accelerator-hour. A system that states no accelerators counts as "
+            "one."
+        )
+    return BoardPriceView(
+        usd_per_accelerator_hour=None if isinstance(price, date) else price,
+        prices_on=price if isinstance(price, date) else None,
+        note=f"Not the official costs: {note}",
+    )
+
+
+def priced(row: BoardRow, price: OtherPrice, book: PriceBook) -> BoardRow:
+    """The row with its time at other prices."""
+    number, why = None, None
+    if isinstance(price, date):
+        found = price_of_system(row.shown["system"], book, on=price)
+        usd_per_hour, why = found.usd_per_hour, why_price_unranked(found, row.row.evidence)
+        number = None if found.entry is None else found.entry.number
+    else:
+        accelerators = row.shown["system"]["accelerator_count"] or 0
+        usd_per_hour = system_price_usd_per_hour(price, accelerators)
+    cost = training_cost_usd(row.row.tta_seconds, usd_per_hour)
+    return replace(
+        row,
+        row=row.row._replace(cost_usd=cost, price_unranked=why),
+        shown=dict(row.shown) | {"cost_usd": cost, "cost_price": number},
+    )

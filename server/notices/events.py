@@ -35,7 +35,7 @@ from server.base.models import (
     WorkerRow,
 )
 from server.base.standing import purpose_of
-from server.boards.record_views import RecordView
+from server.boards.records import RecordView
 from server.people.accounts import ORGANISERS
 
 log = logging.getLogger(__name__)

@@ -22,7 +22,7 @@ from server.base.errors import ContentError
 from server.base.events import NoticeWakeup
 from server.base.models import Message, Receiver
 from server.base.settings import Settings, parse_smtp_url
-from server.boards.service import list_records
+from server.boards.records import list_records
 from server.notices.events import SWITCHED_OFF, announce_record, is_active, queue
 from server.notices.messages import compose_mail, post_body, send_mail
 from server.notices.webhooks import Answer, check_url, post, signature_headers

@@ -31,9 +31,9 @@ from server.base.errors import NotInstalledError
 from server.base.models import DISPLAY_NAME, SUBMITTER, PublishedResult, RunRow, Submission, User
 from server.base.services import ServicesDep
 from server.benchmarks.queries import definition, find_benchmark
+from server.boards.board import read_board
 from server.boards.encoding import Encoded, answer_board
-from server.boards.schemas import BoardQuery
-from server.boards.service import read_board
+from server.boards.query import BoardQuery
 from server.people.signed_in import ViewerDep
 from server.submissions.service import read_cursor, write_cursor
 

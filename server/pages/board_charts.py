@@ -13,7 +13,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session, undefer
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.ranking import Round
+from finishline.rules.ranking import Round, is_entry
 from finishline.rules.statistics.aggregate import mean
 from server.base.errors import NotFoundError
 from server.base.models import RunRow, Submission
@@ -21,9 +21,9 @@ from server.base.services import Services, ServicesDep
 from server.benchmarks.calibrations import adopted_calibration, band_at, judging_benchmark
 from server.benchmarks.queries import find_benchmark, round_of
 from server.benchmarks.views import benchmark_view
-from server.boards.schemas import BoardQuery
-from server.boards.service import lens_of, list_records
-from server.boards.what_if import Lens, StoredRun, time_of_run
+from server.boards.query import BoardQuery
+from server.boards.records import list_records
+from server.boards.what_if import RunTime, times_at, what_if_of
 from server.pages.board_context import board_context
 from server.pages.entries import measured_curves
 from server.pages.queries import sampled_curve
@@ -108,7 +108,7 @@ def chart_view(
             "divisions": _divisions(session, benchmark, query, part),
             "note": note,
         }
-    view |= {"board": board, "target": _lens_target(target, board)}
+    view |= {"board": board, "target": _target_of(target, board)}
     if chart.needs == "board":
         return view
     chosen = _chosen(board["entries"], query.select, most=chart.selected)
@@ -128,8 +128,8 @@ def _divisions(
     ]
 
 
-def _lens_target(target: View, board: Mapping[str, Any]) -> View:
-    return target | ({"value": board["lens"]["target"]} if board["lens"] else {})
+def _target_of(target: View, board: Mapping[str, Any]) -> View:
+    return target | ({"value": board["what_if"]["target"]} if board["what_if"] else {})
 
 
 def _chosen(entries: Sequence[View], selected: Sequence[str], *, most: int) -> list[View]:
@@ -149,43 +149,58 @@ def best_ranked(entries: Sequence[View], most: int) -> list[View]:
 def _sets(
     session: Session, benchmark: Benchmark, query: ChartQuery, entries: Sequence[View]
 ) -> list[View]:
-    """Each entry with its runs: their seconds on the scale of the board, and their curves."""
-    lens = lens_of(benchmark, query)
-    sets: dict[str, View] = {
-        entry["submission_id"]: {"entry": entry, "runs": []} for entry in entries
-    }
-    for one in sets.values():
-        if one["entry"]["trained_with"] == "package" and lens is None:
-            one["runs"] = measured_curves(
-                session, session.get_one(Submission, one["entry"]["submission_id"])
-            )
-    # Curves are long, so one is in memory at a time.
-    for run in session.scalars(
+    """Each entry with the runs that make its time: seconds on the scale of the board, and curves.
+
+    Those of a measured entry are the measured runs, of any other those of its own logs.
+    """
+    what_if = what_if_of(benchmark, query)
+    ours = {e["submission_id"] for e in entries if is_entry(e) or e["evidence"] == "measured"}
+    logged = _logged_runs(session, [e for e in entries if e["submission_id"] not in ours])
+    times: Mapping[str, Sequence[RunTime]] = {}
+    if what_if is not None:
+        divisions = {entry["submission_id"]: entry["division"] for entry in entries}
+        times = times_at(session, divisions, what_if, benchmark)
+    sets = []
+    for entry in entries:
+        name, factor = entry["submission_id"], 1.0
+        if name in ours:
+            runs = measured_curves(session, session.get_one(Submission, name))
+        else:
+            tta, raw = entry["tta_seconds"], entry["raw_tta_seconds"]
+            runs, factor = logged[name], tta / raw if tta and raw else 1.0
+        if what_if is not None:
+            found = times.get(name, ())
+            runs = [run | {"seconds": time.seconds} for run, time in zip(runs, found, strict=False)]
+        sets.append({"entry": entry, "runs": [_scaled(run, factor) for run in runs]})
+    return sets
+
+
+def _logged_runs(session: Session, entries: Sequence[View]) -> dict[str, list[View]]:
+    """The runs of logs, by submission. Curves are long, so one is in memory at a time."""
+    found: dict[str, list[View]] = {entry["submission_id"]: [] for entry in entries}
+    rows = session.scalars(
         select(RunRow)
-        .where(RunRow.submission_id.in_(sets))
+        .where(RunRow.submission_id.in_(found))
         .order_by(RunRow.submission_id, RunRow.index)
         .options(undefer(RunRow.curve))
         .execution_options(yield_per=1)
-    ):
-        one = sets[run.submission_id]
-        one["runs"].append(_run(run, one["entry"], lens, benchmark))
-    return list(sets.values())
+    )
+    for run in rows:
+        found[run.submission_id].append(
+            {
+                "file": run.file,
+                "seconds": run.tta_seconds,
+                "evaluations": len(run.curve),
+                "best_quality": run.best_quality,
+                "curve": sampled_curve(run.curve, MOST_EVALUATIONS),
+            }
+        )
+    return found
 
 
-def _run(run: RunRow, entry: View, lens: Lens | None, benchmark: Benchmark) -> View:
-    seconds = run.tta_seconds
-    if lens is not None:
-        stored = StoredRun(run.file, run.reached, run.curve)
-        seconds = time_of_run(stored, lens, benchmark, division=entry["division"]).seconds
-    tta, raw = entry["tta_seconds"], entry["raw_tta_seconds"]
-    factor = tta / raw if tta and raw else 1.0
-    return {
-        "file": run.file,
-        "seconds": None if seconds is None else seconds * factor,
-        "evaluations": len(run.curve),
-        "best_quality": run.best_quality,
-        "curve": sampled_curve(run.curve, MOST_EVALUATIONS),
-    }
+def _scaled(run: View, factor: float) -> View:
+    seconds = run["seconds"]
+    return run | {"seconds": None if seconds is None else seconds * factor}
 
 
 def _reference(session: Session, benchmark: Benchmark) -> list[View]:

@@ -1,7 +1,6 @@
 """Template context of a board's page, and the problems of a refused query."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from pydantic import ConfigDict, Field, ValidationError
@@ -17,16 +16,10 @@ from server.base.errors import ConflictError, ContentError, ServerError
 from server.benchmarks.phase_queries import current_phases
 from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions
 from server.benchmarks.views import benchmark_view, phases_of
-from server.boards.schemas import BoardQuery
-from server.boards.service import (
-    RankedBoard,
-    board_in_division,
-    cut_board,
-    facets_of,
-    held_record,
-    ranked_board,
-    times_of_runs,
-)
+from server.boards.board import RankedBoard, board_in_division, cut_board, ranked_board
+from server.boards.query import BoardQuery
+from server.boards.records import held_record
+from server.boards.rows import times_of_runs
 from server.pages.board_times import times_of_board
 from server.pages.entries import trainings_table
 from web.board_map import board_map
@@ -46,7 +39,8 @@ LABELS = {
     "price": "Your price",
     "prices_on": "Prices of",
 }
-PRICES_AND_LENS = ("clock", "target", "price", "prices_on")
+WHAT_IF_FIELDS = ("clock", "target", "price", "prices_on")
+MOST_PICTURED = 500
 EXPECTED = {
     "float_parsing": "a number",
     "finite_number": "a number that is not infinite",
@@ -230,14 +224,14 @@ def board_context(session: Session, benchmark: Benchmark, query: BoardQuery) -> 
     Raises RuleError for a target that the benchmark cannot have.
     """
     version = board_version(session, benchmark.benchmark_id)
-    board_of = partial(ranked_board, session, benchmark, version=version)
-    query, ranked = board_in_division(benchmark, query, board_of)
+    query, ranked = board_in_division(session, benchmark, query, version=version)
     board = cut_board(session, ranked, benchmark, query, version=version)
-    if board["lens"] or board["price"]:
-        usual = query.model_copy(update=dict.fromkeys(PRICES_AND_LENS))
-        board["moves"] = _moves(session, board_of(usual), board["entries"])
+    if board["what_if"] or board["price"]:
+        usual = query.model_copy(update=dict.fromkeys(WHAT_IF_FIELDS))
+        official = ranked_board(session, benchmark, usual, version=version)
+        board["moves"] = _moves(official, board["entries"])
     times = times_of_board(benchmark, ranked)
-    if "cv" in (getattr(query, "columns", None) or "").split(",") and not board["lens"]:
+    if "cv" in (getattr(query, "columns", None) or "").split(",") and not board["what_if"]:
         ids = [entry["submission_id"] for entry in board["entries"]]
         board["dots"] = run_dots(times_of_runs(session, ids), times)
     around = _around(session, benchmark, query, version)
@@ -247,10 +241,10 @@ def board_context(session: Session, benchmark: Benchmark, query: BoardQuery) -> 
         "board": board,
         "time": times,
         "facts": facts_of(benchmark, ranked),
-        "map": board_map(ranked.numbered_entries(session), times),
+        "map": board_map(_pictured(ranked), times),
         "held": _held_by_another(session, benchmark, query, board, version),
         "filters": query.model_dump(mode="json", exclude_defaults=True, exclude=only),
-        "facets": facets_of(session, ranked),
+        "facets": ranked.facets,
     }
 
 
@@ -262,24 +256,26 @@ def _held_by_another(
     version: int,
 ) -> Context | None:
     """The record of a board whose first row by time does not hold it; else None."""
-    if query.metric != "tta" or query.division is None or board["lens"] or board["price"]:
+    if query.metric != "tta" or query.division is None or board["what_if"] or board["price"]:
         return None
     first = next((entry for entry in board["entries"] if entry["rank"] == 1), None)
     if first is None or first["evidence"] != "published":
         return None
     held = held_record(session, benchmark, query.division, version=version)
-    if held is None or first["submission_id"] not in held.lower:
+    if held is None or first["submission_id"] not in held["lower"]:
         return None
-    return vars(held) | {"first": first}
+    return held | {"first": first}
 
 
-def _moves(
-    session: Session, official: RankedBoard, entries: Sequence[Mapping[str, Any]]
-) -> dict[str, int]:
+def _pictured(ranked: RankedBoard) -> list[Context]:
+    """The first numbered rows, for a picture."""
+    stop = min(ranked.order.numbered, MOST_PICTURED)
+    return [placed.entry() for placed in ranked.page(0, stop)]
+
+
+def _moves(official: RankedBoard, entries: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """Ranks that entries gain over the official ranking, by submission id; below 0 are lost."""
-    ranks = {
-        row.row.standing.submission_id: row.figure("rank") for row in official.all_rows(session)
-    }
+    ranks = {row["submission_id"]: row["rank"] for row in official.page()}
     found = ((e["submission_id"], e["rank"]) for e in entries)
     return {name: ranks[name] - rank for name, rank in found if rank and ranks.get(name)}
 
@@ -292,22 +288,22 @@ def refused_context(
     `typed` is the raw query; its fields that choose the kind of board are kept where possible.
     """
     version = board_version(session, benchmark.benchmark_id)
-    board_of = partial(ranked_board, session, benchmark, version=version)
-    query, ranked = board_in_division(benchmark, query_instead(typed, problems), board_of)
+    instead = query_instead(typed, problems)
+    query, ranked = board_in_division(session, benchmark, instead, version=version)
     board = cut_board(session, ranked, benchmark, query, version=version)
     return _around(session, benchmark, query, version) | {
         "board": board | {"entries": [], "total": 0, "next_cursor": None, "first": None},
         "time": times_of_board(benchmark, ranked),
         "facts": facts_of(benchmark, ranked),
         "filters": typed,
-        "facets": facets_of(session, ranked),
+        "facets": ranked.facets,
         "problems": problems,
     }
 
 
 def facts_of(benchmark: Benchmark, board: RankedBoard) -> Context:
     """The facts in the head of a board: its entries, the measured ones, the day of the latest."""
-    rows = board.found.values()
+    rows = board.rows.values()
     return {
         "entries": len(rows),
         "measured": sum(row.evidence == "measured" for row in rows),

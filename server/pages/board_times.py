@@ -7,14 +7,14 @@ from sqlalchemy.orm import Session
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.base.board_versions import board_version, cached_for_board
 from server.benchmarks.queries import round_of
-from server.boards.schemas import BoardQuery
-from server.boards.service import RankedBoard, ranked_board
+from server.boards.board import RankedBoard, ranked_board
+from server.boards.query import BoardQuery
 from web.formats import SECONDS, STOPWATCH, TimeFormat, time_format
 
 
 def times_of_board(benchmark: Benchmark, board: RankedBoard) -> TimeFormat:
     """The unit that the definition names, else the one that fits the numbered rows."""
-    rows = board.numbered() or list(board.found.values())
+    rows = board.numbered or list(board.rows.values())
     return times_fitting(
         benchmark, (row.tta_seconds for row in rows), {row.evidence for row in rows}
     )

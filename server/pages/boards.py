@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.base.services import ServicesDep
 from server.benchmarks.queries import find_benchmark
-from server.boards.schemas import BoardQuery
-from server.boards.service import Encoded, answer_board
+from server.boards.encoding import Encoded, answer_board
+from server.boards.query import BoardQuery
 from server.pages.board_context import (
     REFUSALS,
     PageQuery,

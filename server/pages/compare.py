@@ -1,7 +1,6 @@
 """Submissions side by side, and two verifications of one."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from itertools import islice
 from typing import Annotated, Literal
 
@@ -15,7 +14,8 @@ from server.base.models import Submission, Verification
 from server.base.services import Services
 from server.base.standing import find_verification
 from server.benchmarks.queries import count_submissions
-from server.boards.service import FEWEST, MOST, compare_submissions, query_of
+from server.boards.board import query_of
+from server.boards.compare import FEWEST, MOST, compare_submissions
 from server.pages.board_times import times_of
 from server.pages.declared import Context, public_page
 from server.pages.queries import (
@@ -25,7 +25,7 @@ from server.pages.queries import (
     submission_with_checks,
     title_of,
 )
-from server.pages.standings import places_of
+from server.pages.standings import named_entry, official_board
 from server.verifications.reruns import compare_verifications
 from server.verifications.views import view
 from web.compare import compare_link
@@ -113,12 +113,13 @@ def board_beside(session: Session, services: Services, submission_ids: Sequence[
     benchmark = services.benchmarks[chosen[0].benchmark_id]
     there = {submission.id for submission in chosen}
     ranks: dict[str, int | None] = {}
-    for submission in {(one.division, one.evidence): one for one in chosen}.values():
-        own = places_of(session, benchmark, query_of(benchmark, submission))
-        ranks |= {place.submission_id: place.rank for place in own if place.submission_id in there}
+    for submission in chosen:
+        board = official_board(session, benchmark, query_of(benchmark, submission))
+        placed = board.find(submission.id)
+        ranks[submission.id] = None if placed is None else placed["rank"]
     everything = query_of(benchmark, chosen[0]).model_copy(update={"division": None})
-    places = places_of(session, benchmark, everything)
-    others = (asdict(place) for place in places if place.submission_id not in there)
+    every_row = official_board(session, benchmark, everything).page()
+    others = (named_entry(row) for row in every_row if row["submission_id"] not in there)
     time = times_of(
         session,
         services.benchmarks,

@@ -21,7 +21,8 @@ from server.base.standing import (
     require_submission,
 )
 from server.base.standing import standing as standing_of
-from server.boards.service import list_records
+from server.boards.records import list_records
+from server.boards.submissions import places_of
 from server.pages.board_times import times_of
 from server.pages.console_overview import pending_verdicts
 from server.pages.console_page import Console, Done, OrganiserDep
@@ -108,9 +109,9 @@ def _consequence(
     is_judged = verification.outcome is not None and checks_claim(verification, submission)
     after = standing_if_published(session, submission, verification) if is_judged else before
     benchmark = console.services.benchmarks.get(submission.benchmark_id)
-    place = console.services.standings(session)(submission)
+    place = places_of(session, console.services.benchmarks)(submission)
     divisions = [] if benchmark is None else list_records(session, benchmark).divisions
-    records = [d.records[-1].submission_id for d in divisions if d.records]
+    holders = {division.holder for division in divisions}
     time = times_of(
         session,
         console.services.benchmarks,
@@ -123,7 +124,7 @@ def _consequence(
     differences = [vars(each) for each in comparison.differences] if comparison else []
     return {
         "headline": decision_headline(
-            before, after, rank=place.get("rank"), holds_record=submission.id in records
+            before, after, rank=place.get("rank"), holds_record=submission.id in holders
         ),
         "rows": decision_rows(old, new, differences, time),
         "dots": run_dots(old, new) if comparison else [],

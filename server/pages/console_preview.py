@@ -11,8 +11,8 @@ from server.base.models import Submission
 from server.base.request_context import note
 from server.benchmarks.queries import NO_SUBMISSIONS, find_benchmark
 from server.benchmarks.views import benchmark_view
-from server.boards.schemas import BoardQuery
-from server.boards.service import facets_of, preview_board
+from server.boards.board import preview_board
+from server.boards.query import BoardQuery
 from server.pages.board_context import REFUSALS, PageQuery, Problem, problems_of, query_instead
 from server.pages.board_times import times_of_board
 from server.pages.console_page import Console, OrganiserDep
@@ -45,7 +45,7 @@ def _page(
 ) -> HTMLResponse:
     with console.services.database.read_snapshot(console.viewer) as session:
         board, ranked = preview_board(session, benchmark, query)
-        facets = facets_of(session, ranked)
+        facets = ranked.facets
         of_it = Submission.benchmark_id == benchmark.benchmark_id
         kinds = session.scalars(select(Submission.kind).where(of_it).distinct()).all()
         of_archive = (of_it, Submission.evidence == "published")

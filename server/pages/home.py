@@ -1,7 +1,6 @@
 """The first page."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import Query
@@ -13,7 +12,8 @@ from server.base.board_versions import cached_for_board
 from server.base.services import Services
 from server.base.standing import find_verification
 from server.benchmarks.queries import NO_SUBMISSIONS, Counts, count_submissions
-from server.boards.service import Standing, read_race, standing_by_benchmark
+from server.boards.live import read_race
+from server.boards.records import DivisionRecords, lowest_records, records_by_benchmark
 from server.pages.board_times import times_fitting
 from server.pages.declared import Context, public_page
 from server.pages.entries import untimed_runs
@@ -56,36 +56,30 @@ def home(session: Session, services: Services, round: RoundQuery = None) -> Cont
 
 def _rows(session: Session, services: Services, counts: dict[str, Counts]) -> list[dict[str, Any]]:
     """Every benchmark and round with its records, its best claim and the unit of its times."""
-    held = standing_by_benchmark(session, services.benchmarks)
+    records = records_by_benchmark(session, services.benchmarks)
+    held = {name: lowest_records(found) for name, found in records.items()}
     rows = []
     for name, benchmark in services.benchmarks.items():
-        count, standings = counts.get(name, NO_SUBMISSIONS), held.get(name, {})
+        count, lists = counts.get(name, NO_SUBMISSIONS), held.get(name, {})
         for row in round_views(benchmark, count):
             evidence = EVIDENCE_OF_ROUND[row["round"]]
-            standing = next((standings[e] for e in evidence if e in standings), None)
-            rows.append(row | _row(benchmark, count, standing, claims=row["round"] != "archive"))
+            found = next((lists[each] for each in evidence if each in lists), None)
+            rows.append(row | _row(benchmark, count, found, claims=row["round"] != "archive"))
     return rows
 
 
 def _row(
-    benchmark: Benchmark, count: Counts, standing: Standing | None, *, claims: bool
+    benchmark: Benchmark, count: Counts, held: DivisionRecords | None, *, claims: bool
 ) -> dict[str, Any]:
     best = count.best_claims if claims else {}
-    claim = best.get(next(iter(best), "") if standing is None else standing.division)
-    times = [claim] if standing is None else [claim, *(r.tta_seconds for r in standing.records)]
-    if standing is not None and standing.holder["evidence"] == "published":
-        times.append(count.slowest_published.get(standing.division))
-    evidence = set() if standing is None else {standing.holder["evidence"]}
-    time = times_fitting(benchmark, times, evidence)
-    return _records(standing) | {"best_claim": claim, "time": time}
-
-
-def _records(standing: Standing | None) -> dict[str, Any]:
-    """The records of a row, the standing one last, which alone names its holder."""
-    if standing is None:
-        return {"records": []}
-    *earlier, last = map(asdict, standing.records)
-    return {"records": [*earlier, last | standing.holder]}
+    claim = best.get(next(iter(best), "") if held is None else held.division)
+    records = [] if held is None else held.records
+    times = [claim, *(record.tta_seconds for record in records)]
+    if held is not None and held.evidence == "published":
+        times.append(count.slowest_published.get(held.division))
+    time = times_fitting(benchmark, times, set() if held is None else {held.evidence})
+    shown = [record.model_dump() for record in records]
+    return {"records": shown, "best_claim": claim, "time": time}
 
 
 def _totals(counts: Iterable[Counts]) -> dict[str, int]:

@@ -6,12 +6,11 @@ from sqlalchemy.orm import Session
 
 from server.base.services import Services
 from server.benchmarks.queries import find_benchmark
-from server.boards.ideas import MOST_PACKAGES, IdeaClassView, list_ideas
-from server.boards.lineage import Line, lines_of
-from server.boards.schemas import BoardQuery
+from server.boards.lineage import MOST_PACKAGES, IdeaClassView, list_ideas
+from server.boards.query import BoardQuery
 from server.pages.board_context import board_context
 from server.pages.declared import Context, public_page
-from web.ideas import idea_lines
+from web.ideas import Line, idea_lines, lines_of
 
 
 @public_page("/benchmarks/{benchmark_id}/ideas", "ideas.html", to_all=True)

@@ -9,16 +9,16 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.statistics.aggregate import mean
 from finishline.rules.verification.control_points import band_for
-from server.base.models import PoolRun, RunRow, Submission
+from server.base.models import RunRow, Submission
 from server.base.services import Services
 from server.base.standing import claim_of, find_verification, published_verification
 from server.benchmarks.prices import BookCosts
 from server.benchmarks.queries import definition
 from server.benchmarks.views import benchmark_view
-from server.boards.service import query_of
+from server.boards.submissions import places_of
 from server.pages.board_times import times_of
 from server.pages.entries import measured_curves
-from server.pages.standings import place_of, places_of
+from server.pages.standings import place_of
 from server.submissions.service import (
     benchmark_versions,
     find_submission,
@@ -46,7 +46,7 @@ def submission_context(session: Session, services: Services, submission_id: str)
         benchmark_version=versions[submission.benchmark_sha256],
         costs=BookCosts(session),
         judged_on=judged_on_others(session, submission),
-    ).model_copy(update=services.standings(session)(submission))
+    ).model_copy(update=places_of(session, services.benchmarks)(submission))
     # An inference has no runs that a band could be drawn for.
     runs = len(submission.runs)
     points = band_for(benchmark, claim_of(submission), runs=runs) if runs else []
@@ -98,13 +98,7 @@ def _place(session: Session, services: Services, submission: Submission) -> Cont
     benchmark = services.benchmarks.get(submission.benchmark_id)
     if benchmark is None:
         return None
-    places = places_of(session, benchmark, query_of(benchmark, submission))
-    place = place_of(session, places, submission.id)
-    return None if place is None else place | {"pool_runs": _pool_runs(session, place["pool_id"])}
-
-
-def _pool_runs(session: Session, pool_id: str | None) -> int:
-    return session.scalar(select(func.count()).where(PoolRun.pool_id == pool_id)) or 0
+    return place_of(session, benchmark, submission)
 
 
 def ranking_curves(session: Session, submission_id: str) -> list[Context]:

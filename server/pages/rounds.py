@@ -12,7 +12,7 @@ from server.base.errors import NotFoundError
 from server.base.services import Services
 from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions
 from server.benchmarks.views import benchmark_view
-from server.boards.service import board_results
+from server.boards.board import board_results
 from server.pages.board_times import times_of
 from server.pages.declared import Context, public_page
 from server.pages.round_views import round_views

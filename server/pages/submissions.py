@@ -26,7 +26,9 @@ from server.base.standing import OPEN, claim_of, kind_that_checks
 from server.benchmarks.phase_queries import current_phases
 from server.benchmarks.queries import definition
 from server.benchmarks.views import benchmark_view
-from server.boards.service import count_numbered, held_record, read_ghosts
+from server.boards.board import query_of
+from server.boards.live import read_ghosts
+from server.boards.records import held_record
 from server.pages.actions import Role, actions_of
 from server.pages.console_page import read_form
 from server.pages.entries import entry_context, ranking_runs
@@ -38,6 +40,7 @@ from server.pages.queries import (
     submission_with_curves,
     verification_shown,
 )
+from server.pages.standings import official_board
 from server.pages.verifications import GhostQuery, shown_verification
 from server.people.accounts import ORGANISERS, SUBMITTERS
 from server.people.declared import filled
@@ -94,9 +97,9 @@ def _held(session: Session, services: Services, submission: Submission) -> Conte
     if benchmark is None or submission.evidence != "published":
         return None
     held = held_record(session, benchmark, submission.division)
-    if held is None or submission.id not in (held.submission_id, *held.lower):
+    if held is None or submission.id not in (held["submission_id"], *held["lower"]):
         return None
-    return vars(held)
+    return held
 
 
 def _original(session: Session, submission: Submission) -> Context | None:
@@ -226,7 +229,9 @@ def _numbered(session: Session, services: Services, submission_id: str) -> int:
     """Number of rows numbered with a submission; none on a board that this server has no more."""
     submission = find_submission(session, submission_id)
     benchmark = services.benchmarks.get(submission.benchmark_id)
-    return 0 if benchmark is None else count_numbered(session, benchmark, submission)
+    if benchmark is None:
+        return 0
+    return official_board(session, benchmark, query_of(benchmark, submission)).order.numbered
 
 
 def _badge_answer(request: Request, content: bytes, media_type: str) -> Response:

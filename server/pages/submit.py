@@ -11,6 +11,7 @@ from finishline.rules.errors import RuleError
 from finishline.rules.trainings.package import MOST_FILES
 from server.base.errors import ContentError, ServerError, problem_of
 from server.base.forms import with_form
+from server.boards.submissions import SubmissionPreview, preview_submission
 from server.pages.chosen_files import EXPECTED, chosen_form
 from server.pages.console_page import Console, SubmitterDep
 from server.people.sessions import require_same_origin
@@ -18,7 +19,6 @@ from server.people.signed_in import FormDep
 from server.submissions.accept import accept
 from server.submissions.drafts import drop_draft, keep_draft, open_draft
 from server.submissions.packages import offered_hosts
-from server.submissions.preview import SubmissionPreview, preview
 from server.submissions.service import id_under_key
 from server.submissions.upload import read_upload
 
@@ -49,7 +49,7 @@ def _check(request: Request, console: Console, form: FormData) -> Response:
     try:
         chosen = chosen_form(form)
         with read_upload(console.services, chosen) as upload:
-            found = preview(console.services, console.caller, upload)
+            found = preview_submission(console.services, console.caller, upload)
     except (RuleError, ServerError) as error:
         return _page(console, typed, refusal_of(error))
     code = keep_draft(console.services.artifacts, console.caller.user_id, chosen)

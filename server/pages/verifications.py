@@ -11,7 +11,7 @@ from server.base.models import Verification
 from server.base.services import Services, ServicesDep
 from server.base.standing import find_verification
 from server.benchmarks.queries import definition
-from server.boards.service import read_race
+from server.boards.live import read_race
 from server.pages.entries import has_halves, untimed_runs
 from server.pages.queries import Context, verification_context
 from server.people.signed_in import ViewerDep

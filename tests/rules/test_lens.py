@@ -1,4 +1,4 @@
-"""Lenses, ghosts and words of evidence: figures that a board shows beside its ranks."""
+"""What-if views, ghosts and words of evidence: figures that a board shows beside its ranks."""
 
 import math
 from dataclasses import replace
@@ -16,16 +16,21 @@ from finishline.rules.ranking import consequence
 from finishline.rules.run import Clock, Evaluation, Ledger, Run, curve_row
 from finishline.rules.scoring.scoring import score
 from server.base.standing import check_of, evidence_of, is_timed, may_be_measured
-from server.boards.run_curves import epochs_per_evaluation, mean_curve, median_run, run_curve
-from server.boards.schemas import GhostPointView
+from server.boards.live import (
+    GhostPointView,
+    epochs_per_evaluation,
+    mean_curve,
+    median_run,
+    run_curve,
+)
 from server.boards.what_if import (
     NO_LEDGER,
-    Lens,
-    LensTime,
+    RunTime,
     StoredRun,
-    make_lens,
-    result_of_set,
+    WhatIf,
+    make_what_if,
     time_of_run,
+    time_of_set,
 )
 
 QUALITIES = [50.0, 80.0, 94.0, 93.0, 95.0]
@@ -42,12 +47,12 @@ def stored(*, name="run.log", qualities=QUALITIES, told=True, **others):
     evaluations = [evaluation(j, q, **others) for j, q in enumerate(qualities, 1)]
     if not told:
         evaluations = [replace(e, ledger=None) for e in evaluations]
-    return StoredRun(name, reached, [curve_row(e) for e in evaluations])
+    return StoredRun.of(name, reached=reached, curve=[curve_row(e) for e in evaluations])
 
 
 def time_through(run, benchmark, *, clock=None, target=None):
-    lens = make_lens(benchmark, clock=clock, target=target)
-    return time_of_run(run, lens, benchmark, division="closed")
+    what_if = make_what_if(benchmark, clock=clock, target=target)
+    return time_of_run(run, what_if, benchmark, division="closed")
 
 
 @pytest.fixture
@@ -56,34 +61,36 @@ def on_mlperf(make_benchmark):
     return make_benchmark(clock="mlperf", count=3, dropped=1)
 
 
-OLD = StoredRun("run.log", True, [[1.0, 11.0, 95.0, None]])  # Stored before ledgers were kept.
+OLD = StoredRun.of(
+    "run.log", reached=True, curve=[[1.0, 11.0, 95.0, None]]
+)  # Stored before ledgers were kept.
 
 
 @pytest.mark.parametrize(
-    ("run", "lens", "time"),
+    ("run", "query", "time"),
     [
-        (stored(), {"clock": "dawnbench"}, LensTime(2 + 30, 3.0)),
-        (stored(), {"clock": "speedrun"}, LensTime(30, 3.0)),
-        (stored(), {"target": 80.0}, LensTime(22.0, 2.0)),
-        (stored(), {"target": 80.01}, LensTime(33.0, 3.0)),
-        (stored(), {"target": 94.5}, LensTime(55.0, 5.0)),
-        (stored(), {"target": 95.01}, LensTime(None, None)),
-        (stored(), {"clock": "dawnbench", "target": 80.0}, LensTime(2 + 20, 2.0)),
+        (stored(), {"clock": "dawnbench"}, RunTime(2 + 30, 3.0)),
+        (stored(), {"clock": "speedrun"}, RunTime(30, 3.0)),
+        (stored(), {"target": 80.0}, RunTime(22.0, 2.0)),
+        (stored(), {"target": 80.01}, RunTime(33.0, 3.0)),
+        (stored(), {"target": 94.5}, RunTime(55.0, 5.0)),
+        (stored(), {"target": 95.01}, RunTime(None, None)),
+        (stored(), {"clock": "dawnbench", "target": 80.0}, RunTime(2 + 20, 2.0)),
         # Preparation beyond the free half hour is on the clock.
-        (stored(init=1800.0 + 7.0), {"target": 80.0}, LensTime(7 + 22, 2.0)),
+        (stored(init=1800.0 + 7.0), {"target": 80.0}, RunTime(7 + 22, 2.0)),
         # A log without a ledger is seen on its own clock alone.
-        (stored(told=False), {"target": 80.0}, LensTime(22.0, 2.0)),
-        (stored(told=False), {"clock": "dawnbench"}, LensTime(None, 3.0, NO_LEDGER)),
-        (OLD, {"clock": "speedrun"}, LensTime(None, 1.0, NO_LEDGER)),
-        (OLD, {"target": 90.0}, LensTime(11.0, 1.0)),
+        (stored(told=False), {"target": 80.0}, RunTime(22.0, 2.0)),
+        (stored(told=False), {"clock": "dawnbench"}, RunTime(None, 3.0, NO_LEDGER)),
+        (OLD, {"clock": "speedrun"}, RunTime(None, 1.0, NO_LEDGER)),
+        (OLD, {"target": 90.0}, RunTime(11.0, 1.0)),
         # A run that failed by its own word reaches no more on another clock.
-        (stored(reached=False), {"clock": "dawnbench"}, LensTime(None)),
-        (stored(reached=False), {"target": 80.0}, LensTime(22.0, 2.0)),
-        (StoredRun("a.log", False, []), {"target": 1.0}, LensTime(None)),
+        (stored(reached=False), {"clock": "dawnbench"}, RunTime(None)),
+        (stored(reached=False), {"target": 80.0}, RunTime(22.0, 2.0)),
+        (StoredRun.of("a.log", reached=False, curve=[]), {"target": 1.0}, RunTime(None)),
     ],
 )
-def test_another_clock_and_target_count_other_seconds(run, lens, time, on_mlperf):
-    assert time_through(run, on_mlperf, **lens) == time
+def test_another_clock_and_target_count_other_seconds(run, query, time, on_mlperf):
+    assert time_through(run, on_mlperf, **query) == time
     assert NO_LEDGER == "no ledger: the log does not separate evaluation time"
 
 
@@ -100,16 +107,16 @@ def test_a_curve_of_dawnbench_counts_on_the_clock_of_dawnbench(make_benchmark):
 
 def test_other_targets_are_reached_by_the_rule_of_the_benchmark(make_benchmark, on_mlperf):
     sustained = make_benchmark(reach="sustained", evaluations=2, clock="mlperf")
-    assert time_through(stored(), sustained, target=80.0) == LensTime(33.0, 3.0)
+    assert time_through(stored(), sustained, target=80.0) == RunTime(33.0, 3.0)
     falling = replace(on_mlperf, target=QualityTarget("loss", 0.5, "loss", "lower"))
     run = stored(qualities=[3.0, 2.0, 1.0])
     assert time_through(run, falling, target=2.0).seconds == 22.0
 
 
-def test_the_own_clock_and_target_are_no_lens(on_mlperf):
-    assert make_lens(on_mlperf, clock=None, target=None) is None
-    assert make_lens(on_mlperf, clock="mlperf", target=94.0) is None
-    assert make_lens(on_mlperf, clock="speedrun", target=94.0) == Lens(
+def test_the_own_clock_and_target_are_no_what_if(on_mlperf):
+    assert make_what_if(on_mlperf, clock=None, target=None) is None
+    assert make_what_if(on_mlperf, clock="mlperf", target=94.0) is None
+    assert make_what_if(on_mlperf, clock="speedrun", target=94.0) == WhatIf(
         Clock("speedrun"), on_mlperf.target, own_target=True
     )
 
@@ -129,21 +136,21 @@ def test_the_own_clock_and_target_are_no_lens(on_mlperf):
 )
 def test_a_target_outside_the_range_of_the_metric_is_refused(unit, outside, expected, on_mlperf):
     benchmark = replace(on_mlperf, target=QualityTarget("metric", 0.5, unit, "higher"))
-    assert make_lens(benchmark, clock=None, target=1.0) is not None
+    assert make_what_if(benchmark, clock=None, target=1.0) is not None
     with pytest.raises(RuleError) as raised:
-        make_lens(benchmark, clock=None, target=outside, field="query.target")
+        make_what_if(benchmark, clock=None, target=outside, field="query.target")
     assert raised.value.field == "query.target"
     assert expected in raised.value.expected
 
 
 def test_a_target_may_be_negative_where_the_metric_may_be(on_mlperf):
     benchmark = replace(on_mlperf, target=QualityTarget("score", -5.0, "score", "higher"))
-    assert make_lens(benchmark, clock=None, target=-4.0).target.value == -4.0
+    assert make_what_if(benchmark, clock=None, target=-4.0).target.value == -4.0
 
 
 def test_a_clock_that_is_none_is_refused(on_mlperf):
     with pytest.raises(RuleError) as raised:
-        make_lens(on_mlperf, clock="sundial", target=None)
+        make_what_if(on_mlperf, clock="sundial", target=None)
     assert raised.value.field == "clock"
     assert raised.value.expected == "dawnbench or mlperf or speedrun"
 
@@ -152,26 +159,26 @@ def test_where_all_runs_stop_at_one_step_there_is_no_other_target(make_benchmark
     benchmark = make_benchmark(reach="fixed_stop", clock="mlperf")
 
     with pytest.raises(RuleError, match="stops at the same step"):
-        make_lens(benchmark, clock=None, target=80.0)
-    assert make_lens(benchmark, clock=None, target=94.0) is None
-    assert time_through(stored(), benchmark, clock="speedrun") == LensTime(50.0, 5.0)
+        make_what_if(benchmark, clock=None, target=80.0)
+    assert make_what_if(benchmark, clock=None, target=94.0) is None
+    assert time_through(stored(), benchmark, clock="speedrun") == RunTime(50.0, 5.0)
 
 
 def result_through(times, benchmark, *, target=None, factor=1.0):
-    lens = make_lens(benchmark, clock="speedrun", target=target)
-    listed = [t if isinstance(t, LensTime) else LensTime(t, t and 8.0) for t in times]
-    return result_of_set(listed, lens, benchmark, factor=factor)
+    what_if = make_what_if(benchmark, clock="speedrun", target=target)
+    listed = [t if isinstance(t, RunTime) else RunTime(t, t and 8.0) for t in times]
+    return time_of_set(listed, what_if, benchmark, factor=factor)
 
 
 def test_a_set_is_averaged_as_the_benchmark_says(on_mlperf):
     found = result_through([10.0, 12.0, 20.0], on_mlperf)
 
     assert (found.tta_seconds, found.raw_tta_seconds, found.epochs_to_target) == (12.0, 12.0, 8.0)
-    assert found.runs == (10.0, 12.0, 20.0)
+    assert found.reached == 3
     assert found.cv_percent == pytest.approx(np.std([10, 12, 20]) / 14 * 100)
     assert result_through([10.0, None, 20.0], on_mlperf).tta_seconds == 20.0
     failed = result_through([10.0, None, None], on_mlperf)
-    assert (failed.tta_seconds, failed.runs, failed.reason) == (None, (10.0,), None)
+    assert (failed.tta_seconds, failed.reached, failed.reason) == (None, 1, None)
     assert result_through([10.0, 12.0], on_mlperf).tta_seconds is None
 
 
@@ -180,13 +187,12 @@ def test_the_factor_of_convergence_holds_on_another_clock_but_at_no_other_target
     plain = result_through([10.0, 12.0, 20.0], on_mlperf, factor=1.5, target=80.0)
 
     assert (raised.tta_seconds, raised.raw_tta_seconds) == (18.0, 12.0)
-    assert raised.runs == (15.0, 18.0, 30.0)
-    assert (plain.tta_seconds, plain.runs) == (12.0, (10.0, 12.0, 20.0))
+    assert plain.tta_seconds == 12.0
 
 
 def test_one_run_that_nobody_timed_leaves_the_set_without_a_time(on_mlperf):
-    found = result_through([10.0, LensTime(None, 8.0, NO_LEDGER), 12.0], on_mlperf)
-    assert (found.tta_seconds, found.runs, found.reason) == (None, (), NO_LEDGER)
+    found = result_through([10.0, RunTime(None, 8.0, NO_LEDGER), 12.0], on_mlperf)
+    assert (found.tta_seconds, found.reached, found.reason) == (None, 0, NO_LEDGER)
 
 
 @st.composite
@@ -232,15 +238,17 @@ def test_stored_curves_give_what_the_raw_logs_give_under_that_clock(runs, clock,
     expected = score(runs, benchmark, clock=Clock(clock), **settings)
     times = [
         time_through(
-            StoredRun(run.name, scored.reached, [curve_row(e) for e in run.evaluations]),
+            StoredRun.of(
+                run.name, reached=scored.reached, curve=[curve_row(e) for e in run.evaluations]
+            ),
             benchmark,
             clock=clock,
         )
         for run, scored in zip(runs, official.runs, strict=True)
     ]
 
-    lens = make_lens(benchmark, clock=clock, target=None)
-    found = result_of_set(times, lens, benchmark, factor=1.0)
+    what_if = make_what_if(benchmark, clock=clock, target=None)
+    found = time_of_set(times, what_if, benchmark, factor=1.0)
 
     assert [t.seconds for t in times] == [run.tta_seconds for run in expected.runs]
     for name in ("tta_seconds", "cv_percent", "epochs_to_target"):

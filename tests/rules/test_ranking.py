@@ -8,11 +8,11 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.boards.ranking import Ranked, Standing, order_of, why_unranked
-from server.boards.record_history import Contender, record_history
+from server.boards.order import Place, Row, order_of, why_unranked
+from server.boards.records import Contender, record_history
 
 
-def standing(submission_id, tta_seconds=1.0, **others):
+def row(submission_id, tta_seconds=1.0, **others):
     settings = {
         "status": "claimed",
         "submitted_at": "2026-11-21T08:00:00Z",
@@ -20,11 +20,11 @@ def standing(submission_id, tta_seconds=1.0, **others):
         "latency_ms": None,
         "eligible": True,
     }
-    return Standing(submission_id=submission_id, tta_seconds=tta_seconds, **(settings | others))
+    return Row(submission_id=submission_id, tta_seconds=tta_seconds, **(settings | others))
 
 
 def rank(board, metric):
-    return list(order_of(board, metric=metric).rows)
+    return list(order_of(board, metric=metric).places)
 
 
 LATE = {"submitted_at": "2026-11-21T09:00:00Z"}
@@ -35,29 +35,29 @@ LATE = {"submitted_at": "2026-11-21T09:00:00Z"}
     [
         # Standard competition ranking: 1, 2, 2, 4.
         (
-            [standing("d", 9.0), standing("b", 5.0), standing("a", 1.0), standing("c", 5.0)],
+            [row("d", 9.0), row("b", 5.0), row("a", 1.0), row("c", 5.0)],
             "tta",
             [("a", 1, False), ("b", 2, True), ("c", 2, True), ("d", 4, False)],
         ),
         (
-            [standing("c", 5.0), standing("a", 5.0), standing("b", 5.0)],
+            [row("c", 5.0), row("a", 5.0), row("b", 5.0)],
             "tta",
             [("a", 1, True), ("b", 1, True), ("c", 1, True)],
         ),
         # In a tie the earlier submission stands first, and so it does among the unranked.
         (
-            [standing("a", 5.0, **LATE), standing("b", 5.0)],
+            [row("a", 5.0, **LATE), row("b", 5.0)],
             "tta",
             [("b", 1, True), ("a", 1, True)],
         ),
         (
-            [standing("a", None, **LATE), standing("c", 1e9), standing("b", None)],
+            [row("a", None, **LATE), row("c", 1e9), row("b", None)],
             "tta",
             [("c", 1, False), ("b", None, False), ("a", None, False)],
         ),
         # A cost of nothing is a value.
         (
-            [standing("paid", cost_usd=2.0), standing("unknown"), standing("free", cost_usd=0.0)],
+            [row("paid", cost_usd=2.0), row("unknown"), row("free", cost_usd=0.0)],
             "cost",
             [("free", 1, False), ("paid", 2, False), ("unknown", None, False)],
         ),
@@ -98,15 +98,15 @@ def test_equal_values_share_a_rank_and_the_next_counts_who_is_better(board, metr
     ],
 )
 def test_an_unranked_submission_is_told_why(changes, metric, reason):
-    assert why_unranked(standing("a", **changes), metric=metric) == reason
-    (place,) = rank([standing("a", **changes)], metric=metric)
+    assert why_unranked(row("a", **changes), metric=metric) == reason
+    (place,) = rank([row("a", **changes)], metric=metric)
     assert (place.rank is None, place.unranked_reason) == (reason is not None, reason)
 
 
 def test_a_rejected_submission_keeps_its_value_but_no_rank():
-    (place,) = rank([standing("a", 3.0, status="rejected")], metric="tta")
+    (place,) = rank([row("a", 3.0, status="rejected")], metric="tta")
 
-    assert place == Ranked("a", None, False, 3.0, "contradicted by its verification")
+    assert place == Place("a", None, False, 3.0, "contradicted by its verification")
 
 
 FIGURES = st.none() | st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.5]) | st.floats(0, 1e6)
@@ -116,7 +116,7 @@ FIGURES = st.none() | st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.5]) | st.floats(0, 
 def boards(draw):
     count = draw(st.integers(0, 12))
     return [
-        Standing(
+        Row(
             submission_id=f"s{index}",
             status=draw(
                 st.sampled_from(["claimed", "verifying", "verified", "rejected", "inconclusive"])
@@ -162,14 +162,14 @@ def test_a_rank_is_one_more_than_the_number_of_better_ones_and_the_unranked_are_
 
 def test_claims_follow_the_numbered():
     """A claim of 1 second has no number."""
-    forged = standing("forged", tta_seconds=1.0, evidence="claimed", check="none")
-    slow = standing("slow", tta_seconds=30.0, evidence="claimed", check="epochs_agree")
+    forged = row("forged", tta_seconds=1.0, evidence="claimed", check="none")
+    slow = row("slow", tta_seconds=30.0, evidence="claimed", check="epochs_agree")
     board = [
-        standing("ours", tta_seconds=10.0),
+        row("ours", tta_seconds=10.0),
         forged,
-        standing("theirs", tta_seconds=20.0, evidence="published"),
+        row("theirs", tta_seconds=20.0, evidence="published"),
         slow,
-        standing("liar", tta_seconds=0.5, evidence="claimed", check="contradicted"),
+        row("liar", tta_seconds=0.5, evidence="claimed", check="contradicted"),
     ]
     found = [(r.submission_id, r.rank) for r in rank(board, metric="tta")]
     assert found == [("ours", 1), ("theirs", 2), ("forged", None), ("slow", None), ("liar", None)]
@@ -178,19 +178,19 @@ def test_claims_follow_the_numbered():
 def test_the_holder_is_first_and_each_submitter_has_one_number():
     here = {"hardware_class": "a"}
     board = [
-        standing("holder", 5.0, submitter=1, **here),
-        standing("faster", 4.0, submitter=2, **here),
-        standing("second", 4.5, submitter=2, **here),
-        standing("slower", 6.0, submitter=3, **here),
-        standing("elsewhere", 1.0, submitter=4, hardware_class="b"),
-        standing("claim", 0.1, evidence="claimed", check="none"),
+        row("holder", 5.0, submitter=1, **here),
+        row("faster", 4.0, submitter=2, **here),
+        row("second", 4.5, submitter=2, **here),
+        row("slower", 6.0, submitter=3, **here),
+        row("elsewhere", 1.0, submitter=4, hardware_class="b"),
+        row("claim", 0.1, evidence="claimed", check="none"),
     ]
     order = order_of(board, metric="tta", hardware_class="a", holder="holder")
-    found = [(r.submission_id, r.rank) for r in order.rows]
+    found = [(r.submission_id, r.rank) for r in order.places]
     numbered, rest = found[:3], found[3:]
     assert numbered == [("holder", 1), ("faster", 2), ("slower", 3)]
     assert rest == [("elsewhere", None), ("second", None), ("claim", None)]
-    assert [r.unranked_reason for r in order.rows[3:5]] == [
+    assert [r.unranked_reason for r in order.places[3:5]] == [
         "ranked on the board of b",
         "another row of its submitter ranks",
     ]
@@ -210,7 +210,7 @@ UNDECIDED = {"evidence": "claimed", "check": "undecided"}
     ],
 )  # fmt: skip
 def test_a_row_without_a_number_says_what_is_lacking(changes, why):
-    (found,) = rank([standing("a", **changes)], metric="tta")
+    (found,) = rank([row("a", **changes)], metric="tta")
     assert (found.rank, found.unranked_reason) == (None, why)
 
 

@@ -22,8 +22,8 @@ from finishline.rules.statistics.gaps import (
     two_sided_p,
     welch,
 )
-from server.boards.comparison import compare, count_needed, holm
-from server.boards.ranking import RankedTime, separate, visible_gap
+from server.boards.compare import compare, count_needed, holm
+from server.boards.order import Place, RunsBehind, separate, visible_gap
 
 FIRST, SECOND = [1.02, 0.97, 1.10, 1.05], [0.81, 0.90, 0.85, 0.79, 0.88]
 FIRST_TIMES, SECOND_TIMES = [102.0, 97.0, 110.0, 105.0], [121.0, 130.0, 115.0, 119.0, 128.0]
@@ -183,13 +183,12 @@ def test_a_comparison_is_welchs_test_on_log_seconds_as_scipy_does_it():
 
     found = compare(FIRST_TIMES, SECOND_TIMES)
 
-    assert (found.first_runs, found.second_runs) == (4, 5)
     assert found.ratio == pytest.approx(
         scipy.stats.gmean(FIRST_TIMES) / scipy.stats.gmean(SECOND_TIMES)
     )
     assert found.p_value == pytest.approx(oracle.pvalue)
     assert found.p_faster == pytest.approx(1 - one_sided.pvalue)
-    ends = found.ratio_interval.low, found.ratio_interval.high
+    ends = found.ratio_low, found.ratio_high
     assert ends == pytest.approx((math.exp(interval.low), math.exp(interval.high)))
 
 
@@ -211,10 +210,9 @@ def test_a_single_run_has_a_ratio_and_proves_nothing(first, second):
     found = compare(first, second)
     ratio = scipy.stats.gmean(first) / scipy.stats.gmean(second) if first else None
 
-    assert (found.first_runs, found.second_runs) == (len(first), len(second))
     assert found.ratio == (ratio and pytest.approx(ratio))
     assert (found.p_one_run_faster is None) == (not first)
-    proof = (found.ratio_interval, found.p_value, found.p_faster, found.runs_needed)
+    proof = (found.ratio_low, found.p_value, found.p_faster, found.runs_needed)
     assert proof == (None, None, None, None)
 
 
@@ -299,7 +297,7 @@ def test_another_unit_of_time_changes_nothing(first, second, factor):
 def test_the_interval_leaves_out_1_just_when_the_p_value_is_below_its_level(first, second):
     found = compare(first, second)
 
-    low, high = found.ratio_interval.low, found.ratio_interval.high
+    low, high = found.ratio_low, found.ratio_high
     assert low <= found.ratio * (1 + 1e-9)
     assert high >= found.ratio * (1 - 1e-9)
     if abs(found.p_value - 0.05) > 1e-6:
@@ -392,21 +390,24 @@ def test_counts_needed_are_those_of_the_published_tables(effect, pairs):
 
 
 SPREAD = Spread(0.05, 20)
-ROW = RankedTime("a", 1, 10.0, runs=3, dropped=1, spread=SPREAD, convergence_values=3)
+BEHIND = RunsBehind(3, 1, SPREAD, convergence_values=3)
 
 
 def row(name, rank, figure, **other):
-    return replace(ROW, submission_id=name, rank=rank, figure=figure, **other)
+    return Place(name, rank, False, figure, None), replace(BEHIND, **other)
+
+
+ROW = row("a", 1, 10.0)
 
 
 def test_visible_gap_is_that_of_both_means():
     """Worked by hand: t(0.975, 20) = 2.085963, both means of three runs at 5 %."""
-    gap = visible_gap(ROW, ROW)
+    gap = visible_gap(BEHIND, BEHIND)
     assert gap == pytest.approx(math.expm1(2.085963 * 0.05 * math.sqrt(2 * 0.449)), rel=1e-6)
 
 
 def numbers_of(*rows):
-    return [(each.number, each.not_separated_from) for each in separate(rows)]
+    return [(each.rank, each.not_separated_from) for each in separate(rows)]
 
 
 def test_a_close_row_keeps_its_number_and_says_what_could_not_be_seen():
@@ -426,16 +427,16 @@ def test_a_row_beyond_the_gap_leads_the_next_stretch():
 def test_five_runs_and_three_values_on_both_sides_share_a_number(fewer, number):
     second = {"runs": 5} | fewer
     found = list(separate([row("a", 1, 10.0, runs=5), row("b", 2, 10.1, **second)]))
-    assert [each.number for each in found] == [1, number]
-    assert [each.shares for each in found] == [number == 1] * 2
+    assert [each.rank for each in found] == [1, number]
+    assert [each.tied for each in found] == [number == 1] * 2
 
 
 def test_nobody_shares_a_number_past_a_row_that_may_not():
     """Else the third row, slower than the second, would have the better number."""
     rows = [row("a", 1, 10.0, runs=5), row("b", 2, 10.1, runs=3), row("c", 3, 10.2, runs=5)]
     found = list(separate(rows))
-    assert [each.number for each in found] == [1, 2, 3]
-    assert not any(each.shares for each in found)
+    assert [each.rank for each in found] == [1, 2, 3]
+    assert not any(each.tied for each in found)
 
 
 @pytest.mark.parametrize("changes", [{"spread": None}, {"runs": 1}])

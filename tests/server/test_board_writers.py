@@ -2,7 +2,6 @@
 
 import random
 import threading
-from functools import partial
 
 import pytest
 from fastapi.testclient import TestClient
@@ -12,10 +11,9 @@ from server.app import create_app
 from server.base.board_versions import board_version, raise_board_version
 from server.base.database import utc_now
 from server.base.models import RunRow, Submission
+from server.boards.board import board_in_division, cut_board
 from server.boards.encoding import encode_json
-from server.boards.ranked import board_as_seen, board_in_division
-from server.boards.schemas import BoardQuery
-from server.boards.service import cut_board
+from server.boards.query import BoardQuery
 from tests.support.both_databases import database_url  # noqa: F401
 
 BOARD = "/api/v1/leaderboards/digits"
@@ -38,9 +36,7 @@ def other_process(settings):
 
 def from_scratch(session, benchmark, query, version):
     """A board from all rows of the database, with nothing that was kept."""
-
-    board_of = partial(board_as_seen, session, benchmark)
-    query, board = board_in_division(benchmark, query, board_of)
+    query, board = board_in_division(session, benchmark, query, version=None)
     return encode_json(cut_board(session, board, benchmark, query, version=version))
 
 

@@ -1,4 +1,4 @@
-"""?clock= and ?target= on a leaderboard, and charts under its filters and its lens."""
+"""?clock= and ?target= on a leaderboard, and charts under its filters and its clock and target."""
 
 import re
 from copy import deepcopy
@@ -59,7 +59,7 @@ def test_another_clock_ranks_the_board_again(two, client):
     dawnbench = read(client, clock="dawnbench")
     speedrun = read(client, clock="speedrun")
 
-    assert official["lens"] is None
+    assert official["what_if"] is None
     assert times(official) == [(two.quick_epochs, 0.84), (two.quick_start, 1.0)]
     assert times(speedrun) == [(two.quick_epochs, 0.808), (two.quick_start, 0.968)]
     assert times(dawnbench) == [
@@ -89,14 +89,14 @@ def test_another_target_ranks_by_the_first_evaluation_there(two, client):
     assert {e["runs_reached"] for e in never["entries"]} == {0}
 
 
-def test_a_lens_says_that_it_is_not_the_official_ranking(two, client):
-    lens = read(client, clock="speedrun", target=95.0)["lens"]
+def test_a_what_if_view_says_that_it_is_not_the_official_ranking(two, client):
+    what_if = read(client, clock="speedrun", target=95.0)["what_if"]
 
     for own in ({"clock": "mlperf", "target": 97.5}, {"clock": "", "target": ""}):
         assert read(client, **own) == read(client)
-    assert (lens["clock"], lens["target"]) == ("speedrun", 95.0)
-    assert (lens["official_clock"], lens["official_target"]) == ("mlperf", 97.5)
-    assert lens["note"] == (
+    assert (what_if["clock"], what_if["target"]) == ("speedrun", 95.0)
+    assert (what_if["official_clock"], what_if["official_target"]) == ("mlperf", 97.5)
+    assert what_if["note"] == (
         "Not the official ranking: on the speedrun clock, at top1Accuracy ≥ 95 percent. "
         "Official is the mlperf clock at 97.5 percent."
     )
@@ -147,7 +147,7 @@ def test_who_was_rejected_stays_unranked_for_that_reason(two, client, database):
         ({"target": 100.5}, "query.target"),
     ],
 )
-def test_a_lens_that_makes_no_sense_is_422(query, field, suffix, client):
+def test_a_what_if_that_makes_no_sense_is_422(query, field, suffix, client):
     response = client.get(BOARD + suffix, params=query)
 
     assert response.status_code == 422
@@ -157,13 +157,13 @@ def test_a_lens_that_makes_no_sense_is_422(query, field, suffix, client):
         assert problem["expected"] == "a top1Accuracy: a percent from 0 to 100"
 
 
-def test_pages_of_a_lens_follow_each_other(two, client):
+def test_pages_of_a_what_if_view_follow_each_other(two, client):
     first = client.get(BOARD, params={"clock": "dawnbench", "limit": 1})
     second = client.get(first.links["next"]["url"])
 
     assert first.json()["entries"][0]["submission_id"] == two.quick_start
     assert second.json()["entries"][0]["submission_id"] == two.quick_epochs
-    assert second.json()["lens"]["clock"] == "dawnbench"
+    assert second.json()["what_if"]["clock"] == "dawnbench"
 
 
 NAMES = ("pareto", "records", "curves", "distribution", "survival", "scaling")
@@ -255,7 +255,7 @@ def test_submissions_are_selected_by_id_once_or_with_commas(two_systems, client)
     assert client.get(f"{PAGE}/survival.json", params={"select": many}).status_code == 422
 
 
-def test_filters_and_lens_of_the_board_hold_for_its_charts(two_systems, client):
+def test_filters_clock_and_target_of_the_board_hold_for_its_charts(two_systems, client):
     slow, fast = two_systems
     for name in ("pareto", "curves", "distribution", "survival"):
         assert set(linked(client.get(f"{PAGE}/{name}?q=slow").text)) == {slow}, name
@@ -289,6 +289,21 @@ def test_times_are_set_against_what_is_asked_for(two_systems, client):
     )
     assert "No latency measured yet" in client.get(f"{PAGE}/pareto?against=latency").text
     assert client.get(f"{PAGE}/pareto.json?against=luck").status_code == 422
+
+
+def test_charts_of_a_measured_row_show_its_measured_runs(measured, client):
+    """Its own logs are three times as fast as what the worker measured."""
+    submission_id = measured(seconds_per_epoch=0.1, report={"seconds_per_epoch": 0.3})
+    (entry,) = read(client)["entries"]
+    assert (entry["submission_id"], entry["evidence"]) == (submission_id, "measured")
+
+    for clock in ("mlperf", "speedrun"):
+        (entry,) = read(client, clock=clock)["entries"]
+        (runs,) = client.get(f"{PAGE}/distribution.json?clock={clock}").json()["data"]
+        assert sorted(runs["x"])[1] == pytest.approx(entry["measured_seconds"])
+    traces = client.get(f"{PAGE}/curves.json").json()["data"]
+    curve = next(trace for trace in traces if trace["name"].startswith("1. "))
+    assert curve["x"][-1] == pytest.approx(2.4, abs=0.1)
 
 
 def test_a_chart_page_ignores_unknown_parameters(client):

@@ -7,7 +7,7 @@ import pytest
 from finishline.rules.canonical import sha256_of
 from finishline.rules.trainings.package import package_index
 from server.base.models import Verification
-from server.boards.lineage import Line, gain_of_runs, lines_of
+from server.boards.lineage import gap_of_runs, seconds_saved
 from server.submissions.package_difference import MOST_LINES, difference
 from tests.server.test_entries import (  # noqa: F401  a fixture
     FILES,
@@ -16,7 +16,7 @@ from tests.server.test_entries import (  # noqa: F401  a fixture
     entries,
     paced_report,
 )
-from web.ideas import idea_lines
+from web.ideas import Line, idea_lines, lines_of
 
 PARENT = sha256_of(package_index(FILES))
 
@@ -158,14 +158,14 @@ def test_the_ideas_of_a_board_say_the_seconds_that_each_gained_and_how_they_are_
 def test_no_gain_is_told_where_a_run_missed_the_target():
     slow, fast = [4.0, 4.1, 4.2], [2.0, 2.1, 2.2]
 
-    found = gain_of_runs(4.1, fast, slow)
+    gap = gap_of_runs(fast, slow)
 
-    assert found is not None
-    assert found.seconds == pytest.approx(4.1 * (1 - 1 / found.ratio))
-    assert found.low < found.seconds < found.high
-    assert found.pairs is None
-    assert gain_of_runs(4.1, [*fast, None], slow) is None
-    assert gain_of_runs(4.1, fast[:1], slow) is None
+    assert gap is not None
+    saved = seconds_saved(4.1, gap)
+    assert saved["seconds"] == pytest.approx(4.1 * (1 - 1 / gap.ratio))
+    assert saved["low"] < saved["seconds"] < saved["high"]
+    assert gap_of_runs([*fast, None], slow) is None
+    assert gap_of_runs(fast[:1], slow) is None
 
 
 def test_a_package_without_a_gain_says_why():

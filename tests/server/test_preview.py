@@ -166,7 +166,7 @@ class Looks(logging.Handler):
 @pytest.fixture
 def looks():
     """What the server's log tells of previews."""
-    logger, handler = logging.getLogger("server.boards.service"), Looks()
+    logger, handler = logging.getLogger("server.boards.board"), Looks()
     before = logger.level
     logger.setLevel(logging.INFO)
     logger.addHandler(handler)

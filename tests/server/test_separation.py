@@ -113,7 +113,7 @@ def test_rows_of_inference_are_not_separated(client, publish_entry):
 
     (entry_view,) = board["entries"]
     assert (entry_view["rank"], entry_view["not_separated_from"]) == (1, None)
-    assert board["lens"] is None
+    assert board["what_if"] is None
     assert read(client, "/api/v1/benchmarks/cifar10/records")["divisions"][0]["records"] == []
 
 

@@ -40,7 +40,7 @@ def cell(value):
 
 def flat(board, entry):
     """The fields of a row of a board by the columns of its table."""
-    parts = {"rcp": entry["rcp"], "tuning": entry["tuning"], "lens": board["lens"]}
+    parts = {"rcp": entry["rcp"], "tuning": entry["tuning"], "what_if": board["what_if"]}
     row = {f"{name}_{key}": part[key] for name, part in parts.items() for key in part or ()}
     price, system = board["price"] or {}, entry["system"]
     row |= {name: system[name] for name in ("hardware_class", "accelerator", "accelerator_count")}

@@ -72,7 +72,7 @@ def test_missing_folder_holds_nothing(tmp_path):
     ("href", "expected"),
     [
         ("rules.md", "/docs/rules"),
-        ("rules.md#clock-lens", "/docs/rules#clock-lens"),
+        ("rules.md#what-if-views", "/docs/rules#what-if-views"),
         ("README.md", "/docs"),
         ("./decisions/0001-one.md", "/docs/decisions/0001-one"),
         ("images/p.svg", "/docs/images/p.svg"),

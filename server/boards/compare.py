@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
@@ -10,36 +10,32 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from finishline.api.comparisons import ComparedPairView, ComparedView, SubmissionComparison
-from finishline.rules.statistics.aggregate import NORMAL, Interval
+from finishline.rules.statistics.aggregate import NORMAL
 from finishline.rules.statistics.gaps import ALPHA, LogTimes, log_times, welch
 from finishline.rules.text import count_text, unseen_gap_text
 from server.base.errors import ContentError, no_such
 from server.base.models import DISPLAY_NAME, SUBMITTER, Pool, Submission
-from server.boards.rows import convergence_factor
-from server.boards.run_times import measured_runs
+from server.boards.rows import convergence_factor, measured_runs
 from server.submissions.service import run_times
 from web.names import hardware_words
 
 FEWEST, MOST = 2, 6
 EXPECTED = f"{FEWEST} to {MOST} different ids, separated by commas"
+POWER = 0.8
+MOST_NEEDED = 1_000_000  # Nobody will ever train so many runs or pairs.
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The first side against the second, from the seconds of their runs.
+    """The first side against the second, as in ComparedPairView, from the seconds of their runs.
 
-    `ratio` is the geometric mean of the first over that of the second, with its 95 % interval.
-    `p_value` is two-sided. `p_faster` is 1 less the one-sided p-value that the first is faster.
-    `p_one_run_faster` is the share of pairs, one run of each side, in which the first is faster,
-    ties counting half. `runs_needed` is how many runs on each side separate a true gap as wide as
-    this one with a power of 0.8 at p = 0.05, None where there is no gap. All but the ratio and the
-    share are None where a side has fewer than two runs, and those two where a side has none.
+    `p_value` is two-sided. All but the ratio and the share of pairs are None where a side has fewer
+    than two runs, and those two where a side has none.
     """
 
-    first_runs: int
-    second_runs: int
     ratio: float | None = None
-    ratio_interval: Interval | None = None
+    ratio_low: float | None = None
+    ratio_high: float | None = None
     p_value: float | None = None
     p_faster: float | None = None
     p_one_run_faster: float | None = None
@@ -54,22 +50,15 @@ def compare(first: Sequence[float], second: Sequence[float]) -> Comparison:
     Source: Welch (1947); Mann and Whitney (1947) for the share of pairs.
     """
     one, other = log_times(first), log_times(second)
-    found = Comparison(len(first), len(second))
     if one is None or other is None:
-        return found
+        return Comparison()
     wins = sum((a < b) + 0.5 * (a == b) for a in first for b in second)
     share = wins / (len(first) * len(second))
-    found = replace(found, ratio=math.exp(one.mean - other.mean), p_one_run_faster=share)
-    gap = welch(one, other)
+    ratio, gap = math.exp(one.mean - other.mean), welch(one, other)
     if gap is None:
-        return found
-    return replace(
-        found,
-        ratio_interval=gap.interval(),
-        p_value=gap.p_value,
-        p_faster=gap.p_more,
-        runs_needed=_runs_needed(one, other),
-    )
+        return Comparison(ratio, p_one_run_faster=share)
+    needed = _runs_needed(one, other)
+    return Comparison(ratio, gap.low, gap.high, gap.p_value, gap.p_more, share, needed)
 
 
 def _runs_needed(first: LogTimes, second: LogTimes) -> int | None:
@@ -85,8 +74,39 @@ def _runs_needed(first: LogTimes, second: LogTimes) -> int | None:
     return count_needed(math.sqrt(total) / abs(gap), sides=sides, alpha=ALPHA)
 
 
+def count_needed(inverse_effect: float, *, sides: float, alpha: float) -> int | None:
+    """n = ((z(1 - alpha / 2) + z(0.8)) s / d)^2 + z(1 - alpha / 2)^2 / (2 k), at least two.
+
+    The normal formula with a correction for Student's t with k (n - 1) degrees of freedom.
+    Source: Guenther (1981), "Sample size formulas for normal theory t tests".
+    """
+    certain, powerful = NORMAL.inv_cdf(1 - alpha / 2), NORMAL.inv_cdf(POWER)
+    root = (certain + powerful) * inverse_effect
+    wanted = root * root + certain**2 / (2 * sides)
+    return max(2, math.ceil(wanted)) if wanted <= MOST_NEEDED else None
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Each p-value adjusted for all of them, in the order given.
+
+    To reject where the adjusted value is at most alpha keeps the chance of any false rejection at
+    alpha, however the tests depend on each other. Source: Holm (1979), "A simple sequentially
+    rejective multiple test procedure".
+    """
+    places = sorted(range(len(p_values)), key=p_values.__getitem__)
+    adjusted = [1.0] * len(p_values)
+    highest = 0.0
+    for step, place in enumerate(places):
+        highest = max(highest, min(1.0, (len(p_values) - step) * p_values[place]))
+        adjusted[place] = highest
+    return adjusted
+
+
 def compare_submissions(session: Session, text: str) -> SubmissionComparison:
-    """Compare every pair of the two to six submissions that a list of ids names."""
+    """Compare every pair of the two to six submissions that a list of ids names.
+
+    A measured submission, and code, have their measured runs. Others have those of their logs.
+    """
     ids = _read_ids(text)
     rows = _find(session, ids)
     if len(set(ids)) < len(ids):
@@ -97,12 +117,17 @@ def compare_submissions(session: Session, text: str) -> SubmissionComparison:
         raise _refusal(message, "submissions of one benchmark")
     named = Submission.id.in_(ids)
     claimed, measured = run_times(session, named), measured_runs(session, named)
-    compared = [
-        _measured(row, [run.seconds for run in measured[row.id]])
-        if row.evidence == "measured" or row.trained_with == "package"
-        else _claimed(row, claimed.get(row.id, ()))
-        for row in rows
-    ]
+    compared = []
+    for row in rows:
+        if row.evidence == "measured" or row.trained_with == "package":
+            runs = measured[row.id]
+            seconds = [run.seconds for run in runs if run.seconds is not None]
+            compared.append(_compared(row, seconds, row.measured_seconds, started=len(runs)))
+        else:
+            factor = convergence_factor(row.tta_seconds, row.result)
+            seconds = [each * factor for each in claimed.get(row.id, ())]
+            started = row.result.get("started", 0)
+            compared.append(_compared(row, seconds, row.tta_seconds, started=started))
     return SubmissionComparison(
         benchmark=benchmarks[0], submissions=compared, pairs=_pairs(compared)
     )
@@ -157,19 +182,8 @@ def _find(session: Session, ids: Sequence[str]) -> list[Any]:
     return [rows[submission_id] for submission_id in ids]
 
 
-def _measured(row: Any, runs: Sequence[float | None]) -> ComparedView:
-    seconds = [each for each in runs if each is not None]
-    return _compared(row, seconds, tta_seconds=row.measured_seconds, started=len(runs))
-
-
-def _claimed(row: Any, runs: Sequence[float]) -> ComparedView:
-    factor = convergence_factor(row.tta_seconds, row.result)
-    seconds, started = [each * factor for each in runs], row.result.get("started", 0)
-    return _compared(row, seconds, tta_seconds=row.tta_seconds, started=started)
-
-
 def _compared(
-    row: Any, seconds: list[float], *, tta_seconds: float | None, started: int
+    row: Any, seconds: list[float], tta_seconds: float | None, *, started: int
 ) -> ComparedView:
     return ComparedView.of(
         row,
@@ -197,13 +211,10 @@ def _pairs(compared: Sequence[ComparedView]) -> list[ComparedPairView]:
 def _pair(
     one: ComparedView, other: ComparedView, found: Comparison, p_adjusted: float | None
 ) -> ComparedPairView:
-    interval = found.ratio_interval
     return ComparedPairView.of(
         found,
         first=one.submission_id,
         second=other.submission_id,
-        ratio_low=interval.low if interval else None,
-        ratio_high=interval.high if interval else None,
         p_adjusted=p_adjusted,
         told_apart=p_adjusted is not None and p_adjusted <= ALPHA,
         sentence=_sentence(one, other, found, p_adjusted),
@@ -225,42 +236,10 @@ def _sentence(
     if p_adjusted <= ALPHA:
         return f"{names}, significantly."
     if found.runs_needed is None:
-        high = None if found.ratio_interval is None else found.ratio_interval.high
+        high = found.ratio_high
         seen = "" if high is None else f"; {unseen_gap_text((high / found.ratio - 1) * 100)}"
         return f"These runs cannot tell {one.submission_id} and {other.submission_id} apart{seen}."
     return (
         f"{names}, which may be chance; a gap of this size needs {found.runs_needed} runs on "
         "each side to show."
     )
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Each p-value adjusted for all of them, in the order given.
-
-    To reject where the adjusted value is at most alpha keeps the chance of any false rejection at
-    alpha, however the tests depend on each other. Source: Holm (1979), "A simple sequentially
-    rejective multiple test procedure".
-    """
-    places = sorted(range(len(p_values)), key=p_values.__getitem__)
-    adjusted = [1.0] * len(p_values)
-    highest = 0.0
-    for step, place in enumerate(places):
-        highest = max(highest, min(1.0, (len(p_values) - step) * p_values[place]))
-        adjusted[place] = highest
-    return adjusted
-
-
-POWER = 0.8
-MOST_NEEDED = 1_000_000  # Nobody will ever train so many runs or pairs.
-
-
-def count_needed(inverse_effect: float, *, sides: float, alpha: float) -> int | None:
-    """n = ((z(1 - alpha / 2) + z(0.8)) s / d)^2 + z(1 - alpha / 2)^2 / (2 k), at least two.
-
-    The normal formula with a correction for Student's t with k (n - 1) degrees of freedom.
-    Source: Guenther (1981), "Sample size formulas for normal theory t tests".
-    """
-    certain, powerful = NORMAL.inv_cdf(1 - alpha / 2), NORMAL.inv_cdf(POWER)
-    root = (certain + powerful) * inverse_effect
-    wanted = root * root + certain**2 / (2 * sides)
-    return max(2, math.ceil(wanted)) if wanted <= MOST_NEEDED else None

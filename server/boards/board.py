@@ -1,0 +1,469 @@
+"""A ranked board: read its rows, put them in order, and cut the page that a query asks for.
+
+The rows of a board are kept for its latest version. After a write only the submissions that changed
+are read again, and the board is ordered anew.
+"""
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from functools import cache, cached_property, partial
+from itertools import chain, islice
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from finishline.api.boards import BoardView, Section
+from finishline.api.schema import Schema
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.errors import RuleError
+from finishline.rules.ranking import Evidence
+from finishline.rules.submissions.claim import Kind
+from server.base.board_versions import (
+    board_version,
+    board_versions,
+    cached_for_board,
+    cached_since,
+    changes_between,
+)
+from server.base.models import Submission
+from server.benchmarks.phase_queries import current_dates, moment_words, rules_that_differ
+from server.benchmarks.prices import read_book
+from server.benchmarks.queries import definition, round_of, rounds_of
+from server.boards.order import (
+    COST_IS_CLAIMED,
+    FIRST_METRIC,
+    Order,
+    Place,
+    Row,
+    order_of,
+    separate,
+    why_entry_unranked,
+)
+from server.boards.query import BoardQuery, Facets, find_facets, select_rows
+from server.boards.rows import BoardRow, BoardRows, PlacedRow, read_rows
+from server.boards.what_if import (
+    METRICS_OF_RUNS,
+    price_view,
+    priced,
+    rows_at,
+    what_if_of,
+    what_if_view,
+)
+from server.verifications.first_place import FirstPlace, read_first_places
+
+log = logging.getLogger(__name__)
+Board = dict[str, Any]
+FirstPlaces = Mapping[tuple[str, str], FirstPlace]  # By division and hardware class.
+# Sections of the rows with a figure and without a number.
+LISTED_IN: dict[Evidence, Section] = {
+    "measured": "elsewhere",
+    "published": "unchecked",
+    "claimed": "claimed",
+}
+NOTHING_HIDDEN = "Nothing is under embargo: this is the public board."
+
+
+class RankedBoard:
+    """A division's submissions in the order of their ranks, those without one last."""
+
+    def __init__(self, rows: BoardRows, query: BoardQuery, places: FirstPlaces) -> None:
+        every_row = ((name, found.row) for name, found in rows.found.items())
+        self.rows = {name: row for name, row in every_row if _is_on_board(row, query)}
+        self.hardware_class: str | None = None
+        first_place = None
+        classes = {row.hardware_class for row in self.rows.values()} - {None}
+        if query.metric == "tta":
+            is_known = query.hardware_class in classes
+            self.hardware_class = query.hardware_class if is_known else _main_class(self.rows)
+            first_place = places.get((query.division or "", self.hardware_class or ""))
+        self.other_classes = sorted(filter(None, classes - {self.hardware_class}))
+        holder = first_place.holder if first_place is not None else None
+        self.order = order_of(
+            self.rows.values(),
+            metric=query.metric,
+            hardware_class=self.hardware_class,
+            holder=None if holder is None else holder.submission_id,
+        )
+        self._lock = threading.Lock()
+        self._placed: list[PlacedRow] = []
+        # It refers to no board: in a circle the board would outlive its use.
+        self._rest = _placed_rows(rows, self.order, first_place)
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    @property
+    def weight(self) -> int:
+        """Weight in a cache, in KiB."""
+        return len(self) // 2
+
+    @property
+    def numbered(self) -> list[Row]:
+        """The numbered rows, in order."""
+        places = self.order.places[: self.order.numbered]
+        return [self.rows[place.submission_id] for place in places]
+
+    @cached_property
+    def facets(self) -> Facets:
+        """The values on the whole board."""
+        return find_facets(self.page(), self.numbered)
+
+    def page(self, start: int = 0, stop: int | None = None) -> list[PlacedRow]:
+        """The rows from one place up to another, counted from 0; every row without limits."""
+        stop = len(self) if stop is None else min(stop, len(self))
+        with self._lock:
+            self._placed += islice(self._rest, max(0, stop - len(self._placed)))
+            return self._placed[start:stop]
+
+    def find(self, submission_id: str) -> PlacedRow | None:
+        """The row of a submission, None if it is not on the board."""
+        if submission_id not in self.rows:
+            return None
+        at = self.order.position(submission_id)
+        return self.page(at, at + 1)[0]
+
+
+def _placed_rows(
+    rows: BoardRows, order: Order, first_place: FirstPlace | None
+) -> Iterator[PlacedRow]:
+    """The rows of a board from its first place on, each when somebody asks for it."""
+    numbered: Iterable[Place] = order.places[: order.numbered]
+    if order.metric in METRICS_OF_RUNS:
+        numbered = separate((one, rows.found[one.submission_id].behind) for one in numbered)
+    for position, place in enumerate(chain(numbered, order.places[order.numbered :])):
+        row = rows.found[place.submission_id]
+        fields = {
+            "rank": place.rank,
+            "tied": place.tied,
+            "unranked_reason": _why_unranked(place, row, rows.kind),
+            "not_separated_from": place.not_separated_from,
+            "visible_gap_percent": place.visible_gap_percent,
+            "section": _section(place, row, is_listed=position < order.listed),
+        }
+        if first_place is not None and place.rank is not None and place.value is not None:
+            fields["not_first"] = first_place.why_not_first(place.submission_id, place.value)
+            fields["head_to_head"] = first_place.head_to_head_of(place.submission_id)
+            holder = first_place.holder
+            fields["is_holder"] = holder is not None and holder.submission_id == place.submission_id
+        yield PlacedRow(row, fields)
+
+
+def _why_unranked(place: Place, row: BoardRow, kind: Kind) -> str | None:
+    why = place.unranked_reason
+    if why is None:
+        return None
+    is_about_time = row.row.eligible and row.row.status != "rejected" and not row.row.withdrawn
+    if row.no_time_because is not None and is_about_time:
+        return row.no_time_because
+    if kind == "train" and not row.shown["runs_started"]:
+        return why_entry_unranked(row.shown["check"], why)
+    return why
+
+
+def _section(place: Place, row: BoardRow, *, is_listed: bool) -> Section:
+    if place.rank is not None:
+        return "ranked"
+    if not is_listed:
+        return "unranked"
+    is_claim = place.unranked_reason == COST_IS_CLAIMED
+    return "claimed" if is_claim else LISTED_IN[row.row.evidence]
+
+
+def _is_on_board(row: Row, query: BoardQuery) -> bool:
+    in_round = query.round is None or (query.round == "archive") == (row.evidence == "published")
+    is_shown = not row.withdrawn or query.withdrawn == "show"
+    return query.division in (None, row.division) and in_round and is_shown
+
+
+def _main_class(rows: Mapping[str, Row]) -> str | None:
+    """The hardware class with the most measured rows; None where nothing is measured."""
+    counted = Counter(
+        row.hardware_class
+        for row in rows.values()
+        if row.hardware_class is not None and row.duplicate_of is None and not row.withdrawn
+    )
+    return min(counted, key=lambda name: (-counted[name], name), default=None)
+
+
+def first_places(session: Session, benchmark: Benchmark, version: int) -> FirstPlaces:
+    """First place of each division and hardware class, found once for each version of the board."""
+    make = partial(read_first_places, session, benchmark.benchmark_id)
+    return cached_for_board(session, benchmark.benchmark_id, "first places", make, version=version)
+
+
+def ranked_board(
+    session: Session, benchmark: Benchmark, query: BoardQuery, *, version: int
+) -> RankedBoard:
+    """The board that a query asks for, as anybody sees it, before it is filtered or sorted."""
+    return _boards_of(session, benchmark, query, version)(query)
+
+
+def board_in_division(
+    session: Session, benchmark: Benchmark, query: BoardQuery, *, version: int | None
+) -> tuple[BoardQuery, RankedBoard]:
+    """The board of a query, and the query with its round and division.
+
+    Where it names none, that is the first with a numbered row, else the first with a submission.
+    Divisions of trainings are never ranked together; they say nothing of an inference. Without a
+    `version` it has everything that the session's viewer sees, and nothing is kept.
+    """
+    board_of = _boards_of(session, benchmark, query, version)
+    rounds = rounds_of(benchmark)
+    rounds = (query.round,) if query.round in rounds else rounds
+    is_chosen = query.division is not None or query.kind != "train"
+    boards = []
+    for name in rounds:
+        for division in (query.division,) if is_chosen else benchmark.divisions:
+            one = query.model_copy(update={"round": name, "division": division})
+            boards.append((one, board_of(one)))
+            if boards[-1][1].order.numbered:
+                return boards[-1]
+    return next((found for found in boards if len(found[1])), boards[0])
+
+
+def query_of(benchmark: Benchmark, submission: Submission) -> BoardQuery:
+    """The query of the board that numbers a submission, by the first metric of its kind."""
+    is_measured = submission.kind == "train" and submission.evidence == "measured"
+    asked = {
+        "metric": FIRST_METRIC[submission.kind],
+        "division": submission.division,
+        "round": round_of(benchmark, submission.evidence),
+        "hardware_class": submission.system["hardware_class"] if is_measured else None,
+    }
+    return BoardQuery.model_validate(asked)
+
+
+def _boards_of(
+    session: Session, benchmark: Benchmark, query: BoardQuery, version: int | None
+) -> Callable[[BoardQuery], RankedBoard]:
+    """Ranks the boards of each round and division that a query leaves open.
+
+    The official ones are kept for a version.
+    """
+    what_if, price = what_if_of(benchmark, query), query.other_price
+    rows_of = cache(partial(_rows_for, session, benchmark, query, version))
+    at = board_version(session, benchmark.benchmark_id) if version is None else version
+
+    def rank(one: BoardQuery) -> RankedBoard:
+        places = {} if what_if is not None else first_places(session, benchmark, at)
+        return RankedBoard(rows_of(), one, places)
+
+    def board_of(one: BoardQuery) -> RankedBoard:
+        if version is None or what_if is not None or price is not None:
+            return rank(one)
+        named = one.hardware_class
+        if named is not None and named not in rows_of().classes:
+            named = None
+        name = f"board {one.division} {one.round} {one.metric} {named} {one.withdrawn}"
+        return cached_for_board(
+            session, benchmark.benchmark_id, name, partial(rank, one), version=version
+        )
+
+    return board_of
+
+
+def _rows_for(
+    session: Session, benchmark: Benchmark, query: BoardQuery, version: int | None
+) -> BoardRows:
+    """The rows of all divisions, at the clock, the target and the prices of a query."""
+    what_if, price = what_if_of(benchmark, query), query.other_price
+    rows = _read(session, benchmark, query.kind, version)
+    if what_if is not None:
+        rows = rows_at(session, rows, what_if, version=version)
+    if price is not None:
+        book = read_book(session)
+        found = {name: priced(row, price, book) for name, row in rows.found.items()}
+        rows = BoardRows(benchmark, query.kind, found)
+    return rows
+
+
+def _read(session: Session, benchmark: Benchmark, kind: Kind, version: int | None) -> BoardRows:
+    if version is None:
+        return read_rows(session, benchmark, kind)
+
+    def read(earlier: tuple[int, BoardRows] | None) -> BoardRows:
+        if earlier is not None and earlier[1].benchmark == benchmark:
+            changed = changes_between(session, benchmark.benchmark_id, earlier[0], version)
+            if changed is not None:
+                return earlier[1].after(session, changed)
+        return read_rows(session, benchmark, kind)
+
+    return cached_since(session, benchmark.benchmark_id, f"rows {kind}", read, version=version)
+
+
+def read_board(session: Session, benchmark: Benchmark, query: BoardQuery) -> Board:
+    """The part of a benchmark's board that a query asks for, with the fields of BoardView.
+
+    A rank is among all submissions of the round, the division and the kind that the metric
+    ranks, whatever else is filtered.
+    """
+    version = board_version(session, benchmark.benchmark_id)
+    query, ranked = board_in_division(session, benchmark, query, version=version)
+    return cut_board(session, ranked, benchmark, query, version=version)
+
+
+def cut_board(
+    session: Session,
+    ranked: RankedBoard,
+    benchmark: Benchmark,
+    query: BoardQuery,
+    *,
+    version: int,
+) -> Board:
+    """The page of a ranked board that a query asks for, with the fields of BoardView."""
+    start = query.start(version)
+    stop, total = start + query.limit, len(ranked)
+    if query.is_selective:
+        chosen = select_rows(ranked.page(), query)
+        page, total = chosen[start:stop], len(chosen)
+    else:
+        page = ranked.page(start, stop)
+    end = start + len(page)
+    what_if, price = what_if_of(benchmark, query), query.other_price
+    return {
+        "benchmark": benchmark.benchmark_id,
+        "kind": query.kind,
+        "division": query.division,
+        "round": query.round,
+        "hardware_class": ranked.hardware_class,
+        "metric": query.metric,
+        "version": version,
+        "total": total,
+        "next_cursor": f"{version}.{end}" if page and end < total else None,
+        "entries": [placed.entry() for placed in page],
+        "first": start + 1 if page else None,
+        "what_if": None if what_if is None else what_if_view(what_if, benchmark).model_dump(),
+        "price": None if price is None else price_view(price).model_dump(),
+        "other_rules": _other_rules(session, benchmark, page),
+    }
+
+
+def _other_rules(
+    session: Session, benchmark: Benchmark, page: Iterable[PlacedRow]
+) -> dict[str, str]:
+    """Describe how the rules of definitions differ from those in force, by their SHA-256.
+
+    Definitions with figures that are comparable with those scored now are left out.
+    """
+    earlier = sorted({placed["benchmark_sha256"] for placed in page} - {benchmark.sha256})
+    words = {sha256: _rules_in_words(session, benchmark, sha256) for sha256 in earlier}
+    return {sha256: text for sha256, text in words.items() if text is not None}
+
+
+def _rules_in_words(session: Session, benchmark: Benchmark, sha256: str) -> str | None:
+    try:
+        earlier = definition(session, sha256)
+    except RuleError:  # Written for an earlier release.
+        return f"definition {sha256[:12]}, which cannot be compared"
+    differ = rules_that_differ(earlier, benchmark)
+    return f"version {earlier.version}, other {', '.join(differ)}" if differ else None
+
+
+class PreviewPart(Schema):
+    """Entries of a board under embargo: their ids on this page, and their number before filters."""
+
+    embargo_until: datetime | None
+    hidden: list[str]
+    hidden_total: int
+    note: str
+
+
+class PreviewView(BoardView):
+    """A page of a board as if nothing of it were under embargo."""
+
+    preview: PreviewPart
+
+
+def preview_board(
+    session: Session, benchmark: Benchmark, query: BoardQuery
+) -> tuple[Board, RankedBoard]:
+    """The page that a query asks for, with the fields of PreviewView, and its board.
+
+    The session shows submissions under embargo: callers check first that the reader may see them.
+    """
+    benchmark_id = benchmark.benchmark_id
+    version = board_version(session, benchmark_id)
+    query, ranked = board_in_division(session, benchmark, query, version=None)
+    board = cut_board(session, ranked, benchmark, query, version=version)
+    embargoed = (Submission.benchmark_id == benchmark_id, Submission.embargoed.is_(True))
+    hidden = set(session.scalars(select(Submission.id).where(*embargoed)))
+    total = len(hidden & ranked.rows.keys())
+    dates = current_dates(session, benchmark_id)
+    until = None if dates is None else dates.embargo_until
+    if total:
+        # The log line also carries the id of the token's user.
+        log.info("the board of %s was looked at under embargo", benchmark_id)
+    part = PreviewPart(
+        embargo_until=until,
+        hidden=[
+            each["submission_id"] for each in board["entries"] if each["submission_id"] in hidden
+        ],
+        hidden_total=total,
+        note=_preview_note(total, of=len(ranked), until=until),
+    )
+    return board | {"preview": part.model_dump(mode="json")}, ranked
+
+
+def _preview_note(hidden_total: int, *, of: int, until: datetime | None) -> str:
+    if not hidden_total:
+        return NOTHING_HIDDEN
+    date = f", until {moment_words(until)}," if until is not None else ""
+    are = "is" if hidden_total == 1 else "are"
+    return (
+        f"Only organisers see this: the board as if its embargo{date} had ended. "
+        f"{hidden_total} of its {of} submission{'' if of == 1 else 's'} {are} hidden from the "
+        "public."
+    )
+
+
+# Of each division of a board: nobody reads on, and a board may have 20,000 rows.
+MOST_RESULTS = 1000
+RESULT_FIELDS = (
+    *("submission_id", "submitter", "display_name", "model", "framework", "division", "system"),
+    *("status", "rank", "evidence", "check", "trained_with"),
+    *("tta_seconds", "measured_seconds", "submitted_on", "submitted_at"),
+)
+
+
+def board_results(session: Session, benchmarks: Iterable[Benchmark]) -> list[dict[str, Any]]:
+    """The ranked trainings of these benchmarks, cached for each board version and never changed."""
+    versions = board_versions(session)
+    found: list[dict[str, Any]] = []
+    for benchmark in benchmarks:
+        name = benchmark.benchmark_id
+        if name in versions:
+            make = partial(_find_results, session, benchmark, versions[name])
+            found += cached_for_board(session, name, "results", make, version=versions[name])
+    return found
+
+
+def _find_results(session: Session, benchmark: Benchmark, version: int) -> list[dict[str, Any]]:
+    """Each result once: a measured one from the board of its hardware class."""
+    found = []
+    for division in benchmark.divisions:
+        for name in rounds_of(benchmark):
+            query = BoardQuery.model_validate({"division": division, "round": name})
+            board = ranked_board(session, benchmark, query, version=version)
+            boards = [(board, {None, board.hardware_class})]
+            for other in board.other_classes:
+                of_class = query.model_copy(update={"hardware_class": other})
+                ranked = ranked_board(session, benchmark, of_class, version=version)
+                boards.append((ranked, {other}))
+            for board, classes in boards:
+                for placed in board.page(0, min(MOST_RESULTS, board.order.listed)):
+                    if placed.row.row.hardware_class in classes:
+                        found.append(_result(placed, benchmark))
+    return found
+
+
+def _result(placed: PlacedRow, benchmark: Benchmark) -> dict[str, Any]:
+    return {
+        **{name: placed[name] for name in RESULT_FIELDS},
+        "benchmark": benchmark.benchmark_id,
+        "accelerator": placed.row.accelerator,
+        "round": round_of(benchmark, placed["evidence"]),
+    }

@@ -1,0 +1,254 @@
+"""The live view of a replay: how far its runs are, and the curves it is compared with."""
+
+import itertools
+from collections.abc import Sequence
+from typing import Literal
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from finishline.api.comparisons import Named
+from finishline.api.schema import Schema
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.run import Evaluation, evaluation_of
+from server.base.board_versions import board_version
+from server.base.models import PoolRun, ReplayEventRow, Submission, Verification
+from server.base.standing import find_verification, purpose_of, report_of
+from server.benchmarks.queries import definition
+from server.boards.board import first_places
+from server.boards.records import held_record
+from server.submissions.service import find_submission, runs_with_curves
+from web.names import hardware_words
+
+CLOSE = 0.01  # Of an evaluation: epochs are decimal numbers in logs.
+
+
+class CurvePoint(Schema):
+    """A quality, and when it was measured."""
+
+    epoch: float | None
+    seconds: float
+    quality: float
+
+
+class GhostPointView(CurvePoint):
+    """The mean of `runs` at one evaluation of the ghost.
+
+    `index` counts the replay's evaluations from 1. It is None where the point lies between two.
+    """
+
+    index: int | None
+    runs: int
+
+
+class GhostView(Named):
+    """A curve to compare a replay with.
+
+    "record" is the median run of the submission that is first on the board: of its measured runs,
+    if it is measured. It may be the submission itself (`is_own`). "claim" is the mean over the
+    submission's own runs.
+    """
+
+    role: Literal["record", "claim"]
+    is_own: bool
+    model: str
+    hardware: str
+    hardware_class: str
+    points: list[GhostPointView]
+
+
+class EvaluationSoFar(CurvePoint):
+    """One evaluation of a replay. `second_half` is the quality that stops no clock, if any."""
+
+    second_half: float | None = None
+
+
+class RunSoFar(Schema):
+    """A run (`index` from 0) of the latest attempt. `status` is None while it goes on."""
+
+    index: int
+    status: str | None
+    evaluations: list[EvaluationSoFar]
+
+
+class RaceView(Schema):
+    """A replay with its ghosts. `attempt` is the number of the attempt its runs are of.
+
+    `why_no_record` says why there is no ghost of a record. Only replays have ghosts.
+    """
+
+    verification_id: str
+    attempt: int | None
+    runs: list[RunSoFar]
+    ghosts: list[GhostView]
+    why_no_record: str | None
+
+
+def read_race(session: Session, verification_id: str) -> RaceView:
+    """The runs so far and the ghosts of a verification. Raises NotFoundError."""
+    verification = find_verification(session, verification_id)
+    claim, attempts = verification.submission, verification.attempts
+    ghosts: list[GhostView] = []
+    why_no_record = None
+    if claim is not None and purpose_of(verification).is_replay:
+        benchmark = definition(session, verification.benchmark_sha256)
+        ghosts, why_no_record = read_ghosts(session, claim, benchmark)
+    return RaceView(
+        verification_id=verification.id,
+        attempt=attempts[-1].number if attempts else None,
+        runs=_runs_so_far(session, verification),
+        ghosts=ghosts,
+        why_no_record=why_no_record,
+    )
+
+
+def _runs_so_far(session: Session, verification: Verification) -> list[RunSoFar]:
+    if verification.report is not None:
+        return [
+            RunSoFar(index=run["index"], status=run["status"], evaluations=run["evaluations"])
+            for run in verification.report["runs"]
+        ]
+    if not verification.attempts:
+        return []
+    events = session.scalars(
+        select(ReplayEventRow.event)
+        .where(ReplayEventRow.attempt_id == verification.attempts[-1].id)
+        .order_by(ReplayEventRow.sequence)
+    )
+    runs: dict[int, RunSoFar] = {}
+    for event in events:
+        index = event["run"]
+        run = runs.setdefault(index, RunSoFar(index=index, status=None, evaluations=[]))
+        if event["kind"] == "evaluation" and None not in (event["seconds"], event["quality"]):
+            fields = {name: event.get(name) for name in EvaluationSoFar.model_fields}
+            run.evaluations.append(EvaluationSoFar.model_validate(fields))
+        elif event["kind"] == "run_finished":
+            runs[index] = run.model_copy(update={"status": event["status"]})
+    return [runs[index] for index in sorted(runs)]
+
+
+def read_ghosts(
+    session: Session, claim: Submission, benchmark: Benchmark
+) -> tuple[list[GhostView], str | None]:
+    """The record and the mean of a claim's own runs as ghosts, and why there is no record."""
+    own_runs = runs_with_curves(session, claim.id)
+    if not own_runs:
+        return [], "no curve of the claim is stored"
+    mean = mean_curve([[evaluation_of(row) for row in run.curve] for run in own_runs])
+    ghost_of_claim = _ghost("claim", claim, mean, is_own=True)
+    holder = _record_holder(session, benchmark, claim)
+    if holder is None:
+        return [ghost_of_claim], f"no submission holds the record of {claim.division} yet"
+    points = run_curve(
+        _median_curve(session, holder), epochs_per_evaluation=epochs_per_evaluation(mean)
+    )
+    if not points:
+        return [ghost_of_claim], "the submission that holds the record has no curve"
+    record = _ghost("record", holder, points, is_own=holder.id == claim.id)
+    return [record, ghost_of_claim], None
+
+
+def _record_holder(session: Session, benchmark: Benchmark, claim: Submission) -> Submission | None:
+    """Who is first on the board of a submission: of its hardware class, or of its archive."""
+    if claim.evidence == "published":
+        held = held_record(session, benchmark, claim.division)
+        return None if held is None else find_submission(session, held["submission_id"])
+    version = board_version(session, benchmark.benchmark_id)
+    board = (claim.division, claim.system["hardware_class"])
+    place = first_places(session, benchmark, version).get(board)
+    if place is None or place.holder is None:
+        return None
+    return find_submission(session, place.holder.submission_id)
+
+
+def _median_curve(session: Session, holder: Submission) -> list[Evaluation]:
+    """The curve of the run in the middle of those that make the time of a holder."""
+    if holder.evidence != "measured":
+        place = median_run([run.tta_seconds for run in holder.runs])
+        return [] if place is None else [evaluation_of(row) for row in holder.runs[place].curve]
+    made = PoolRun.pool_id == holder.pool_id
+    order = (PoolRun.verification_id, PoolRun.index)
+    runs = session.scalars(select(PoolRun).where(made).order_by(*order)).all()
+    place = median_run([run.seconds for run in runs])
+    if place is None:
+        return []
+    index = runs[place].index
+    report = report_of(session.get_one(Verification, runs[place].verification_id))
+    trained = [] if report is None else report.runs
+    found = next((run.evaluations for run in trained if run.index == index), ())
+    return [Evaluation(each.epoch, each.seconds, each.quality, each.samples) for each in found]
+
+
+def _ghost(
+    role: Literal["record", "claim"],
+    submission: Submission,
+    points: Sequence[GhostPointView],
+    *,
+    is_own: bool,
+) -> GhostView:
+    return GhostView.of(
+        submission,
+        role=role,
+        is_own=is_own,
+        submission_id=submission.id,
+        hardware=hardware_words(submission.system),
+        hardware_class=submission.system["hardware_class"],
+        points=points,
+    )
+
+
+def median_run(times: Sequence[float | None]) -> int | None:
+    """Index of the median run, by seconds, of those that reached the target.
+
+    Of an even number it is the faster of the two in the middle: a ghost is a run that was made.
+    None if no run reached the target.
+    """
+    reached = sorted((seconds, place) for place, seconds in enumerate(times) if seconds is not None)
+    return reached[(len(reached) - 1) // 2][1] if reached else None
+
+
+def mean_curve(curves: Sequence[Sequence[Evaluation]]) -> list[GhostPointView]:
+    """The mean over runs of seconds and quality, evaluation by evaluation.
+
+    It ends where fewer than half of the runs still train: those that stop early are the fast ones.
+    """
+    points = []
+    for index, row in enumerate(itertools.zip_longest(*curves), start=1):
+        there = [evaluation for evaluation in row if evaluation is not None]
+        if 2 * len(there) < len(curves):
+            break
+        points.append(
+            GhostPointView(
+                index=index,
+                epoch=there[0].epoch,
+                seconds=sum(each.seconds for each in there) / len(there),
+                quality=sum(each.quality for each in there) / len(there),
+                runs=len(there),
+            )
+        )
+    return points
+
+
+def run_curve(
+    curve: Sequence[Evaluation], *, epochs_per_evaluation: float | None
+) -> list[GhostPointView]:
+    """One run, each evaluation beside the replay's of the same epoch.
+
+    `epochs_per_evaluation` is the replay's; where it or an epoch is not known, evaluations are
+    counted.
+    """
+    points = []
+    for count, evaluation in enumerate(curve, start=1):
+        index: int | None = count
+        if evaluation.epoch is not None and epochs_per_evaluation is not None:
+            place = evaluation.epoch / epochs_per_evaluation
+            is_beside = round(place) >= 1 and abs(place - round(place)) <= CLOSE
+            index = round(place) if is_beside else None
+        points.append(GhostPointView.of(evaluation, index=index, runs=1))
+    return points
+
+
+def epochs_per_evaluation(points: Sequence[GhostPointView]) -> float | None:
+    """Epochs between the evaluations of a mean curve; None where its logs do not tell."""
+    last = points[-1].epoch if points else None
+    return (last / len(points) or None) if last else None

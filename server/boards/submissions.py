@@ -1,0 +1,334 @@
+"""Submissions with their places on boards: send one, try one out, read one or list them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.responses import JSONResponse
+from sqlalchemy.orm import Session
+from starlette.datastructures import FormData
+
+from finishline.api.schema import Schema
+from finishline.api.submissions import (
+    InferenceResultView,
+    PackageView,
+    ResultView,
+    RunView,
+    SubmissionList,
+    SubmissionView,
+    SystemView,
+)
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.ranking import Check, Evidence
+from finishline.rules.trainings.package import MOST_FILES
+from server.base.board_versions import board_version, board_versions
+from server.base.forms import files_part, multipart_body, with_form
+from server.base.models import Submission
+from server.base.paging import CURSOR_PATTERN
+from server.base.request_context import note
+from server.base.services import Services, ServicesDep
+from server.base.viewer import ORGANISER, Viewer
+from server.benchmarks.prices import BookCosts
+from server.benchmarks.queries import definition
+from server.boards.board import query_of, ranked_board
+from server.boards.order import order_of
+from server.boards.rows import row_of_new
+from server.people.dependencies import Caller, SubmitterDep
+from server.people.signed_in import ViewerDep
+from server.submissions.accept import (
+    MAX_KEY_LENGTH,
+    NewSubmission,
+    accept,
+    admit_new,
+    refuse_same_logs,
+    require_may_send,
+    reserve,
+    with_checked,
+)
+from server.submissions.duplicates import find_original
+from server.submissions.service import benchmark_versions, find_submission, submissions_page
+from server.submissions.upload import Upload, read_upload
+from server.submissions.views import EXAMPLE_CLAIM, judged_on_others, submission_view
+
+router = APIRouter(tags=["submissions"])
+# Fields of a board entry that the view of a submission repeats.
+OF_SUBMISSION = (
+    *("rank", "unranked_reason", "measured_seconds", "measured_low_seconds"),
+    *("measured_high_seconds", "measured_runs", "busy", "is_holder", "not_first", "head_to_head"),
+    *("not_separated_from", "visible_gap_percent"),
+)
+
+
+def places_of(
+    session: Session, benchmarks: Mapping[str, Benchmark]
+) -> Callable[[Submission], dict[str, Any]]:
+    """Finds the rank, the measured time and the neighbours of submissions on their boards.
+
+    One that is on no board has none of these fields.
+    """
+    versions = board_versions(session)
+
+    def place_of(submission: Submission) -> dict[str, Any]:
+        name = submission.benchmark_id
+        if name not in benchmarks or name not in versions:
+            return {}
+        query = query_of(benchmarks[name], submission)
+        board = ranked_board(session, benchmarks[name], query, version=versions[name])
+        placed = board.find(submission.id)
+        return {} if placed is None else {field: placed[field] for field in OF_SUBMISSION}
+
+    return place_of
+
+
+class SubmissionPreview(Schema):
+    """A submission that was checked and scored, and not stored.
+
+    `rank` is its place on the board of its division among `entries` if it were sent
+    now. `unranked_reason` says why it has no number. An entry has a `package` and no `result`: a
+    worker measures its time.
+    """
+
+    benchmark: str
+    benchmark_version: str
+    division: str
+    kind: str
+    model: str
+    framework: str
+    system: SystemView
+    trained_with: str
+    duplicate_of: str | None = None
+    result: ResultView | InferenceResultView | None
+    runs: list[RunView]
+    package: PackageView | None
+    under_embargo: bool
+    evidence: Evidence
+    check: Check | None
+    rank: int | None = None
+    unranked_reason: str | None = None
+    entries: int | None = None
+
+
+def preview_submission(services: Services, caller: Caller, upload: Upload) -> SubmissionPreview:
+    """Preview an upload of either kind. Raises as `accept` does."""
+    require_may_send(caller, upload)
+    return with_checked(services, caller, upload, _try_out)
+
+
+def _try_out(new: NewSubmission) -> SubmissionPreview:
+    with new.services.database.read(ORGANISER) as session:
+        admit_new(session, new)
+        submission = new.build(session)
+        if new.package is not None:
+            reserve(session, new, submission)
+        elif not new.upload.archive:
+            refuse_same_logs(session, submission, new.runs)
+        original = find_original(session, submission, new.benchmark)
+        submission.duplicate_of = None if original is None else original.id
+        version, costs = new.benchmark.version, BookCosts(session)
+        shown = submission_view(submission, benchmark_version=version, costs=costs)
+        fields = {
+            name: getattr(shown, name)
+            for name in SubmissionPreview.model_fields
+            if name in type(shown).model_fields
+        }
+        if submission.package is not None:
+            return SubmissionPreview(**fields | {"result": None})
+        return SubmissionPreview(**fields | _place_of_new(session, new.benchmark, submission))
+
+
+def _place_of_new(session: Session, benchmark: Benchmark, submission: Submission) -> dict[str, Any]:
+    """The place of a submission that is not stored, as everybody sees the board."""
+    version = board_version(session, benchmark.benchmark_id)
+    query = query_of(benchmark, submission)
+    board = ranked_board(session, benchmark, query, version=version)
+    new = row_of_new(submission)
+    order = order_of([*board.rows.values(), new], metric=query.metric)
+    place = order.places[order.position(new.submission_id)]
+    return {
+        "rank": place.rank,
+        "unranked_reason": place.unranked_reason,
+        "entries": len(order),
+    }
+
+
+# The description asks for less than is accepted, so that every key it allows passes.
+KeyDep = Annotated[
+    str | None,
+    Header(json_schema_extra={"pattern": "^[!-~]+$", "maxLength": MAX_KEY_LENGTH}),
+]
+
+DryRunDep = Annotated[bool, Query(description="Check and score it, and store nothing.")]
+PREVIEWED: dict[int | str, dict[str, Any]] = {
+    200: {"model": SubmissionPreview, "description": "Of a dry run: nothing was stored."}
+}
+MULTIPART = multipart_body(
+    {
+        "submission": {
+            "type": "string",
+            "format": "binary",
+            "description": "Of logs: the submission's JSON, or a DAWNBench entry.",
+        },
+        "logs": {
+            "type": "array",
+            "items": {"type": "string", "format": "binary"},
+            "description": "One run log per run: MLLOG text, or a DAWNBench TSV. "
+            "A DAWNBench entry of inference has none.",
+        },
+        "benchmark": {
+            "type": "string",
+            "description": "The benchmark of a DAWNBench entry.",
+        },
+        "division": {
+            "type": "string",
+            "description": "The division of a DAWNBench entry; open if absent.",
+        },
+        "archive": {
+            "type": "string",
+            "enum": ["true", "false"],
+            "description": "Organisers only: a result published elsewhere, kept "
+            "with the rules it breaks; its JSON may name organisation and "
+            "submitted_on.",
+        },
+        "source_commit": {
+            "type": "string",
+            "description": "With archive: the commit of the published repository. "
+            "Results of a known one are numbered.",
+        },
+        "files": files_part(
+            "Of code: its files, each under its name in its folder, training.toml among them."
+        ),
+        "hardware_class": {
+            "type": "string",
+            "description": "Of code: the hardware class that measures it; if absent, that of a "
+            "worker with its environment.",
+        },
+    },
+    examples={
+        "digits": {
+            "summary": "The JSON that goes into the part `submission`",
+            "value": {"submission": EXAMPLE_CLAIM},
+        }
+    },
+)
+
+
+@router.post(
+    "/submissions",
+    status_code=201,
+    response_model=SubmissionView,
+    responses=PREVIEWED,
+    openapi_extra=MULTIPART,
+)
+async def create_submission(
+    request: Request,
+    response: Response,
+    services: ServicesDep,
+    caller: SubmitterDep,
+    idempotency_key: KeyDep = None,
+    dry_run: DryRunDep = False,
+) -> SubmissionView | Response:
+    """Send logs or code. The answer holds the result and its steps, or the measurement of the code.
+
+    `files` with a training.toml are code: a worker trains it in a sandbox and measures its time.
+    Its source is published with the first verdict. A `submission` with its `logs` is a claim; a
+    DAWNBench entry with a latency and without a log is one of inference.
+
+    Its place on the board is in the answer of a later GET. With `dry_run` nothing is stored: the
+    answer is the result and the place that it would take.
+
+    With an `Idempotency-Key` a repeated request gets the submission that the first one made. A
+    refused submission leaves nothing behind; the answer names file, line and field. 409 for logs
+    or code that were handed in before, 429 without room in a quota.
+    """
+    most = max(services.settings.max_log_files, MOST_FILES) + 1
+    read = partial(with_form, request, max_files=most)
+    if dry_run:
+        return await read(partial(_preview, services, caller))
+    view, repeated = await read(partial(_accept, services, caller, key=idempotency_key))
+    note(submission_id=view.id)
+    response.headers["Location"] = f"/api/v1/submissions/{view.id}"
+    if repeated:
+        response.headers["Idempotent-Replayed"] = "true"
+    return view
+
+
+def _preview(services: Services, caller: Caller, form: FormData) -> Response:
+    with read_upload(services, form) as upload:
+        found = preview_submission(services, caller, upload)
+    return JSONResponse(found.model_dump(mode="json"))
+
+
+def _accept(
+    services: Services, caller: Caller, form: FormData, *, key: str | None
+) -> tuple[SubmissionView, bool]:
+    """Store a submission; returns its view, and whether an earlier request stored it."""
+    with read_upload(services, form) as upload:
+        accepted = accept(services, caller, upload, key=key)
+    with services.database.read(Viewer(user_ids=(caller.user_id,))) as session:
+        submission = find_submission(session, accepted.submission_id)
+        if accepted.repeated:
+            return _whole_view(services, session, submission), True
+        version = definition(session, submission.benchmark_sha256).version
+        costs = BookCosts(session)
+        return submission_view(submission, benchmark_version=version, costs=costs), False
+
+
+def _whole_view(services: Services, session: Session, submission: Submission) -> SubmissionView:
+    (view,) = views_with_places(services, session, [submission])
+    judged_on = judged_on_others(session, submission)
+    return view.model_copy(update={"judged_on": judged_on})
+
+
+def views_with_places(
+    services: Services, session: Session, submissions: Sequence[Submission]
+) -> list[SubmissionView]:
+    """Views of stored submissions with their places on their boards."""
+    versions = benchmark_versions(session, {one.benchmark_sha256 for one in submissions})
+    costs, place_of = BookCosts(session), places_of(session, services.benchmarks)
+    views = [
+        submission_view(one, benchmark_version=versions[one.benchmark_sha256], costs=costs)
+        for one in submissions
+    ]
+    return [
+        view.model_copy(update=place_of(one)) for view, one in zip(views, submissions, strict=True)
+    ]
+
+
+CursorDep = Annotated[str | None, Query(pattern=CURSOR_PATTERN)]
+PackageDep = Annotated[
+    str | None,
+    Query(pattern="^[0-9a-f]{6,64}$", description="The beginning of a code submission's SHA-256."),
+]
+
+
+@router.get("/submissions")
+def list_submissions(
+    services: ServicesDep,
+    viewer: ViewerDep,
+    benchmark: str | None = None,
+    package: PackageDep = None,
+    limit: Annotated[int, Query(ge=1, le=100)] = 20,
+    cursor: CursorDep = None,
+) -> SubmissionList:
+    """List submissions, newest first; those under embargo only to viewers who may see them.
+
+    With `package` the entries of code submissions whose SHA-256 begins so.
+    """
+    with services.database.read(viewer) as session:
+        page, next_cursor = submissions_page(
+            session, benchmark_id=benchmark, package=package, limit=limit, cursor=cursor
+        )
+        views = views_with_places(services, session, page)
+    return SubmissionList(submissions=views, next_cursor=next_cursor)
+
+
+@router.get("/submissions/{submission_id}")
+def get_submission(submission_id: str, services: ServicesDep, viewer: ViewerDep) -> SubmissionView:
+    """Read a submission with its result explained step by step.
+
+    While it is under embargo, 404 for all but its submitter, the members of their organisation
+    and organisers.
+    """
+    with services.database.read(viewer) as session:
+        return _whole_view(services, session, find_submission(session, submission_id))
