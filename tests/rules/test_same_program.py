@@ -133,7 +133,6 @@ INNER = "def f(a):\n def g():\n  global a\n  return {}\n return g"
         )),
         [f"class C:\n def __init__(s, {a}): s.c = {a[0]}\nC(a=1, b=2)" for a in ARGUMENTS],
         [f"def f(x): return [{name} for {name} in {name}]" for name in "xy"],
-        [f"def f({name}: {name}): pass" for name in "xy"],
         # Names that Python looks for at the top of the file.
         *([f"{each}\n{end}" for each in EACH] for end in (
             "class C:\n a = a", "class C:\n a += 1", INNER.format("a"), INNER.format("lambda: a"),
