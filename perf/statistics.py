@@ -35,16 +35,15 @@ from finishline.rules.run import Clock, Evaluation
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.scoring.violations import FIXED_STOP_P_VALUE
 from finishline.rules.statistics.aggregate import Spread, dropped_at_each_end, measured_seconds
-from finishline.rules.statistics.gaps import interval_of, p_value_of_mean_beyond
+from finishline.rules.statistics.gaps import interval_of, judge_halves, p_value_of_mean_beyond
 from finishline.rules.submissions.claim import Claim, System
-from finishline.rules.trainings.halves import judge_halves
-from finishline.rules.verification.judge import judge
 from finishline.rules.verification.messages import (
     ReplayEvaluation,
     ReplayReport,
     ReplayRun,
     WorkerSystem,
 )
+from finishline.rules.verification.replay import judge
 from finishline.rules.verification.verdict import Verdict
 from perf.first_places import hold_first_places
 from perf.harness import CHECKOUT, Bars

@@ -4,18 +4,21 @@ Source of the kinds: baidu-research/DeepBench, README (GEMM, convolution, recurr
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
+from typing import Annotated, Any, Literal
 
-from finishline.rules.fields import Fields
-from finishline.rules.text import parse_toml, shown
+from annotated_types import Ge, Le, MinLen
 
-PASSES = ("forward", "backward")
-PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")
+from finishline.rules.errors import RuleError
+from finishline.rules.table import read_table
+from finishline.rules.text import parse_toml
+
 ON_PROCESSORS = ("fp32", "bf16", "fp16")
 MOST_PROCESSES = 64
 MOST_BYTES = 2**40
 
 Shape = Mapping[str, int | bool]
+Tables = tuple[dict[str, Any], ...]
 
 SIZES: Mapping[str, tuple[str, ...]] = {
     "gemm": ("m", "n", "k"),
@@ -28,6 +31,21 @@ SIZES: Mapping[str, tuple[str, ...]] = {
     "launch": (),
 }
 """Whole numbers of each kind's shape; attention has `causal` besides."""
+
+
+def _shape_of(kind: str) -> type[Any]:
+    """The table of a kind's shape."""
+    fields: list[Any] = []
+    for name in SIZES[kind]:
+        least = {"padding": 0, "processes": 2}.get(name, 4 if name == "bytes" else 1)
+        most = {"processes": MOST_PROCESSES, "bytes": MOST_BYTES}.get(name, 2**31 - 1)
+        fields.append((name, Annotated[int, Ge(least), Le(most)]))
+    if kind == "attention":
+        fields.append(("causal", bool, False))
+    return make_dataclass(kind, fields)
+
+
+SHAPES = {kind: _shape_of(kind) for kind in SIZES}
 
 
 @dataclass(frozen=True)
@@ -70,59 +88,57 @@ class Kernel:
         return f"{self.kind} {self.direction} in {self.precision}" + (numbers and f": {numbers}")
 
 
+@dataclass(frozen=True)
+class KernelList:
+    """A list of kernels as its file has it."""
+
+    schema: Annotated[int, Ge(1), Le(1)]
+    precisions: Annotated[tuple[Literal["fp32", "tf32", "bf16", "fp16", "fp8"], ...], MinLen(1)]
+    passes: Annotated[tuple[Literal["forward", "backward"], ...], MinLen(1)]
+    gemm: Tables = ()
+    convolution: Tables = ()
+    lstm: Tables = ()
+    gru: Tables = ()
+    attention: Tables = ()
+    copy: Tables = ()
+    all_reduce: Tables = ()
+    launch: Tables = ()
+
+
 def read_kernels(content: bytes, *, file: str) -> tuple[Kernel, ...]:
     """The kernels of a TOML list, table by table. Raises RuleError with file, table and field.
 
     A copy, an all-reduce and a launch are of fp32 numbers and have no backward pass.
     """
-    root = Fields(parse_toml(content, file=file), file=file)
-    root.integer("schema", minimum=1, maximum=1)
-    precisions = _words(root, "precisions", PRECISIONS)
-    directions = _words(root, "passes", PASSES)
+    whole = read_table(KernelList, parse_toml(content, file=file), file=file)
     kernels: list[Kernel] = []
     for kind in SIZES:
-        for table in root.tables(kind):
-            shape = _read_shape(kind, table)
-            if kind in _FLOPS:
-                kernels += [
-                    Kernel(kind, direction, precision, shape)
-                    for precision in precisions
-                    for direction in directions
-                ]
-            else:
-                kernels.append(Kernel(kind, "forward", "fp32", shape))
-    root.refuse_unknown()
+        for index, table in enumerate(getattr(whole, kind)):
+            shape = _read_shape(kind, table, file=file, path=f"{kind}[{index}]")
+            computes = kind in _FLOPS
+            kernels += [
+                Kernel(kind, direction, precision, shape)
+                for precision in (dict.fromkeys(whole.precisions) if computes else ("fp32",))
+                for direction in (dict.fromkeys(whole.passes) if computes else ("forward",))
+            ]
     if not kernels:
-        raise root.fail("gemm", "no kernel", expected=f"one of {', '.join(SIZES)}")
+        expected = f"one of {', '.join(SIZES)}"
+        raise RuleError("no kernel", file=file, field="gemm", expected=expected)
     return tuple(kernels)
 
 
-def _words(root: Fields, name: str, known: tuple[str, ...]) -> tuple[str, ...]:
-    words = root.texts(name)
-    for word in words:
-        if word not in known:
-            raise root.fail(name, f"unknown value {shown(word)}", expected=" or ".join(known))
-    return tuple(dict.fromkeys(words))
-
-
-def _read_shape(kind: str, table: Fields) -> Shape:
-    shape: dict[str, int | bool] = {}
-    for name in SIZES[kind]:
-        least = {"padding": 0, "processes": 2}.get(name, 4 if name == "bytes" else 1)
-        most = {"processes": MOST_PROCESSES, "bytes": MOST_BYTES}.get(name, 2**31 - 1)
-        shape[name] = table.integer(name, minimum=least, maximum=most)
-    if kind == "attention":
-        shape["causal"] = table.boolean("causal", default=False)
+def _read_shape(kind: str, table: Mapping[str, Any], *, file: str, path: str) -> Shape:
+    shape: dict[str, int | bool] = vars(read_table(SHAPES[kind], table, file=file, path=path))
     if kind == "convolution":
         for side, filter_side in (("h", "r"), ("w", "s")):
             padded = shape[side] + 2 * shape["padding"]
             if shape[filter_side] > padded:
-                raise table.fail(
-                    filter_side,
+                raise RuleError(
                     f"got {shape[filter_side]}, more than {side} with its padding",
+                    file=file,
+                    field=f"{path}.{filter_side}",
                     expected=f"at most {padded}",
                 )
-    table.refuse_unknown()
     return shape
 
 

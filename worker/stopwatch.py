@@ -59,7 +59,7 @@ def is_reached(qualities: Sequence[float], target: TargetSpec) -> bool:
     if not qualities or target.fixed_stop:
         return False
     goal = QualityTarget(
-        metric=target.metric, value=target.value, unit="", direction=target.direction
+        metric=target.metric, value=target.value, unit="score", direction=target.direction
     )
     evaluations = [Evaluation(epoch=None, seconds=0.0, quality=quality) for quality in qualities]
     reach = ReachRule("sustained", target.evaluations_in_a_row)

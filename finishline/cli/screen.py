@@ -11,7 +11,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from finishline.rules.fields import MISLEADING
+from finishline.rules.table import MISLEADING
 
 # Output to a file or another program is neither wrapped nor cut.
 WIDTH_WITHOUT_TERMINAL = 10_000

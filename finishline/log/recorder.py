@@ -5,24 +5,28 @@ import math
 import os
 import time
 from collections.abc import Mapping
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, partial
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Annotated, Any, BinaryIO, Self
+
+from annotated_types import Ge, Le
 
 from finishline.definitions import find_definition
 from finishline.log.folder import Submission, create_log, renew_submission
 from finishline.profiles import chosen_server
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
-from finishline.rules.fields import Fields
 from finishline.rules.logs.lines import mllog_line
 from finishline.rules.logs.mllog import COUNTED_KEYS
 from finishline.rules.logs.mllog_values import COUNTS, MAX_COUNT, PROCESSOR_SHARE
 from finishline.rules.run import Evaluation
 from finishline.rules.scoring.tta import place_at_target
-from finishline.rules.submissions.claim import MAX_SEED, read_hyperparameters
+from finishline.rules.submissions.claim import MAX_SEED, read_settings
+from finishline.rules.table import Text, read_table
+from finishline.rules.text import shown
 
 LOGGER = logging.getLogger("finishline.log")
 # Names the division of each run of `finishline run`.
@@ -34,6 +38,19 @@ CLOSED_BY_DEFAULT = (
 )
 # Every run of a process that names no folder lies in one.
 RUNS_OF_THIS_PROCESS = Path("runs") / time.strftime("%Y%m%d-%H%M%S")
+
+
+FILE = "finishline.log.run"  # As errors name the arguments.
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The plain arguments of `finishline.log.run`."""
+
+    division: Text
+    seed: Annotated[int, Ge(0), Le(MAX_SEED)]
+    model: Text | None = None
+    framework: Text | None = None
 
 
 def open_recorder(
@@ -51,26 +68,17 @@ def open_recorder(
     definition = find_definition(benchmark, Path(given) if given else None, chosen_server())
     named = division or os.environ.get(DIVISION_VARIABLE) or None
     division = named or definition.divisions[0]
-    root = Fields(
-        {
-            "division": division,
-            "seed": seed,
-            "hyperparameters": dict(hyperparameters),
-            "model": model,
-            "framework": framework,
-        },
-        file="finishline.log.run",
-    )
-    root.choice("division", definition.divisions)
-    root.integer("seed", minimum=0, maximum=MAX_SEED)
-    root.optional_text("model")
-    root.optional_text("framework")
-    settings = root.table("hyperparameters")
-    for name, value in read_hyperparameters(settings, definition, division).items():
+    asked = {"division": division, "seed": seed, "model": model, "framework": framework}
+    read_table(Asked, asked, file=FILE)
+    if division not in definition.divisions:
+        expected = " or ".join(definition.divisions)
+        raise RuleError(f"got {shown(division)}", file=FILE, field="division", expected=expected)
+    for name, value in read_settings(hyperparameters, definition, division, file=FILE).items():
+        wrong = partial(RuleError, file=FILE, field=f"hyperparameters.{name}")
         if name in COUNTED_KEYS or name == PROCESSOR_SHARE:
-            raise settings.fail(name, "a key of the log itself", expected="another name")
+            raise wrong("a key of the log itself", expected="another name")
         if name == "batch_size" and not 1 <= value <= MAX_SEED:
-            raise settings.fail(name, f"got {value:g}", expected="at least 1")
+            raise wrong(f"got {value:g}", expected="at least 1")
     if definition.target.also:
         expected = "its log by MLCommons' mllog, which finishline check reads"
         raise RuleError(f"{benchmark} is judged by several metrics", expected=expected)

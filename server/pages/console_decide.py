@@ -9,7 +9,7 @@ from fastapi.responses import HTMLResponse, Response
 from sqlalchemy.orm import Session
 
 from finishline.rules.ranking import evidence_words
-from finishline.rules.verification.judge import cpu_share
+from finishline.rules.verification.replay import cpu_share
 from server.base.models import Submission, Verification
 from server.base.standing import (
     checks_claim,

@@ -2,7 +2,7 @@
 
 import unicodedata
 
-from finishline.rules.fields import fault_in_text
+from finishline.rules.table import fault_in_text
 
 # The first of a group is its prototype, which the others look like.
 GROUPS = """

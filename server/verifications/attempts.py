@@ -12,7 +12,6 @@ from finishline.rules.canonical import canonical
 from finishline.rules.errors import RuleError
 from finishline.rules.measurements import WorkerProbe
 from finishline.rules.text import count_text
-from finishline.rules.verification.judge import is_disturbed
 from finishline.rules.verification.messages import (
     BatchAnswer,
     ClaimRequest,
@@ -23,6 +22,7 @@ from finishline.rules.verification.messages import (
     ReplayRun,
     WorkerHello,
 )
+from finishline.rules.verification.replay import is_disturbed
 from finishline.rules.verification.report_check import check_report
 from finishline.rules.verification.verdict import Reason
 from server.base.database import utc_now

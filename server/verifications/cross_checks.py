@@ -11,9 +11,9 @@ from sqlalchemy.orm import Session
 from finishline.rules.canonical import sha256_of
 from finishline.rules.verification.cross_check import agree
 from finishline.rules.verification.job import Request
-from finishline.rules.verification.judge import is_excused
 from finishline.rules.verification.messages import Failure, ReplayReport
 from finishline.rules.verification.purposes import CROSS_CHECK, REPLAY
+from finishline.rules.verification.replay import is_excused
 from finishline.rules.verification.verdict import Reason, Verdict
 from server.base.errors import ServerError
 from server.base.events import VerificationChanged

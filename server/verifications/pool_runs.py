@@ -11,9 +11,9 @@ from finishline.rules.scoring.tta import calibrated_spread
 from finishline.rules.statistics.aggregate import SHORTEST_SECONDS, Spread, pooled_spread
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.verification.control_points import has_default_settings, is_calibrated
-from finishline.rules.verification.judge import is_excused, why_not_timed
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import ReplayReport
+from finishline.rules.verification.replay import is_excused, why_not_timed
 from server.base.models import Pool, PoolRun, Verification
 
 

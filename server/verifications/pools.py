@@ -19,8 +19,8 @@ from finishline.rules.statistics.aggregate import (
 )
 from finishline.rules.statistics.gaps import interval_of
 from finishline.rules.submissions.claim import Kind, trained_settings
-from finishline.rules.verification.judge import is_disturbed
 from finishline.rules.verification.messages import ReplayReport
+from finishline.rules.verification.replay import is_disturbed
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.base.events import StatusChanged, emit

@@ -21,8 +21,8 @@ BINARY = (".png", ".gz", ".zip", ".pyc")
 # Under fastapi, boto3, pydantic, celery, jinja2, torchvision and lightning. psutil comes with the
 # server that `finishline up` starts. setuptools builds both.
 UNDER = {
-    "starlette", "botocore", "pydantic-core", "kombu", "markupsafe", "pil", "psutil",
-    "pytorch-lightning", "setuptools",
+    "starlette", "botocore", "pydantic-core", "annotated-types", "kombu", "markupsafe", "pil",
+    "psutil", "pytorch-lightning", "setuptools",
 }  # fmt: skip
 # Of the build that fits torch's on a machine, and of no use without its driver; or a participant's.
 NOT_PINNED = {"torchvision", "nvidia-ml-py", "keyring", "lightning", "transformers"}

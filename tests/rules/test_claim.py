@@ -111,7 +111,7 @@ A_WHOLE_NUMBER = "a whole number from 0"
         ("runs", ["a.log", 7], ""), ("runs", [f"{i}.log" for i in range(101)], ""),
         ("notes", 5, ""), *(("precision", each, "") for each in ("float32", "", 32, "FP32")),
         ("trained_with", "mine", "reference or own"),
-        ("trained_with", 1, "a text of 1 to 4000 characters"), ("tuning", 40, "a JSON object"),
+        ("trained_with", 1, "reference or own"), ("tuning", 40, "a table"),
         ("tuning.trials", 2.5, A_WHOLE_NUMBER), ("tuning.trials", -1, A_WHOLE_NUMBER),
         ("tuning.seconds", ..., "a number from 0 to 1e+12"), ("tuning.gpus", 8, "one of"),
     ],

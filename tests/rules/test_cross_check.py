@@ -9,8 +9,8 @@ from scipy import stats
 from finishline.rules.measurements import PrecisionAudit
 from finishline.rules.run import Evaluation
 from finishline.rules.verification.cross_check import compare_runs, curve_distance
-from finishline.rules.verification.judge import judge, judge_precision
 from finishline.rules.verification.messages import ReplayEvaluation, ReplayReport, ReplayRun
+from finishline.rules.verification.replay import judge, judge_precision
 from finishline.rules.verification.utilisation import is_narrower
 from server.verifications.cross_checks import drawn_runs
 from server.verifications.reruns import compare_replays, compare_systems, figures_of

@@ -246,7 +246,7 @@ def test_no_quality_is_beyond_what_the_data_allow(direction, floor, quality, bey
 @pytest.mark.parametrize(
     ("name", "old", "new", "field"),
     [
-        ("maskrcnn", 'logged_as = "SEGM"', 'logged_as = "bbox"', "target.also"),
+        ("maskrcnn", 'logged_as = "SEGM"', 'logged_as = "bbox"', "target.also[0].logged_as"),
         ("maskrcnn", 'logged_as = "SEGM"\n', "", "target.also[0].logged_as"),
         ("maskrcnn", 'logged_as = "BBOX"\n', "", "target.logged_as"),
         ("maskrcnn", 'metric = "mask AP"', 'metric = "mask AP"\nreach = "sustained"',

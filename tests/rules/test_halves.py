@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from finishline.rules.trainings.halves import judge_halves
+from finishline.rules.statistics.gaps import judge_halves
 from perf.statistics import measured_share
 
 # The examples of the rule's docstring: second halves, outcome, points missing, p-value by scipy.

@@ -25,9 +25,8 @@ from finishline.rules.statistics.gaps import lowest_mean
 from finishline.rules.submissions.claim import Claim, System
 from finishline.rules.verification.duel import DuelRun, Pair, judge_duel, looks_of
 from finishline.rules.verification.job import Contest, Request
-from finishline.rules.verification.judge import judge
 from finishline.rules.verification.messages import Failure, ReplayEvaluation, ReplayRun
-from finishline.rules.verification.replay import plan_replay
+from finishline.rules.verification.replay import judge, plan_replay
 from finishline.rules.verification.verdict import ChangedFigure
 from perf.first_places import CLASS_FREEDOM, judge_all
 from perf.harness import Bars

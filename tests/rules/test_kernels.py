@@ -51,7 +51,7 @@ def test_messages_and_launches_have_no_flops_and_one_pass():
     ("content", "named"),
     [
         (table("gemm", {"m": 0, "n": 3, "k": 5}), "field gemm[0].m: got 0"),
-        (table("gemm", {"m": 1.5, "n": 3, "k": 5}), "field gemm[0].m: number 1.5"),
+        (table("gemm", {"m": 1.5, "n": 3, "k": 5}), "field gemm[0].m: got 1.5"),
         (table("lstm", {"hidden": "true", "batch": 1, "steps": 1}), "field lstm[0].hidden"),
         (table("gru", {"hidden": 4, "batch": 1}), "field gru[0].steps: missing"),
         (table("gemm", {"m": 1, "n": 3, "k": 5, "l": 2}), "field gemm[0].l: unknown field"),

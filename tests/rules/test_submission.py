@@ -11,13 +11,13 @@ from finishline.rules.run import Evaluation, Run
 from finishline.rules.scoring.scoring import score_run
 from finishline.rules.submissions.claim_checks import check_claim
 from finishline.rules.submissions.submission import is_dawnbench, score_submission
-from finishline.rules.verification.judge import judge
 from finishline.rules.verification.messages import (
     ReplayEvaluation,
     ReplayReport,
     ReplayRun,
     WorkerSystem,
 )
+from finishline.rules.verification.replay import judge
 from worker.stopwatch import write_run_log
 
 CLAIM = {

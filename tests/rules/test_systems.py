@@ -17,6 +17,7 @@ from finishline.rules.submissions.descriptions import (
     read_entry_system,
     read_system,
 )
+from finishline.rules.table import read_table
 from server.benchmarks.prices import PriceBook, price_of_system, system_price_usd_per_hour
 from server.benchmarks.views import PriceEntry
 
@@ -394,13 +395,13 @@ def test_the_price_that_holds_on_a_day(book, prices):
 def test_a_row_is_read_whole():
     more = {"pricing": "spot", "note": "from the list", "supersedes": 3}
 
-    price = Price.read(ROW, file="p.csv")
+    price = read_table(Price, ROW, file="p.csv")
     absent = {"note": None, "supersedes": None, "hardware_class": None}
     started = {"effective_on": date(2026, 3, 1)}
     assert vars(price) == ROW | started | absent | {"pricing": "on_demand"}
-    assert Price.read(ROW | started, file="p.toml") == price
-    assert Price.read(ROW | more, file="p.csv").supersedes == 3
-    assert Price.read(ROW | more, file="p.csv").pricing == "spot"
+    assert read_table(Price, ROW | started, file="p.toml") == price
+    assert read_table(Price, ROW | more, file="p.csv").supersedes == 3
+    assert read_table(Price, ROW | more, file="p.csv").pricing == "spot"
 
 
 @pytest.mark.parametrize(
@@ -415,7 +416,7 @@ def test_a_row_is_read_whole():
 )  # fmt: skip
 def test_a_wrong_field_is_named_with_file_and_line(field, value):
     with pytest.raises(RuleError) as refused:
-        Price.read(ROW | {field: value}, file="p.csv", line=4)
+        read_table(Price, ROW | {field: value}, file="p.csv", line=4)
 
     error = refused.value
     assert (error.file, error.line, error.field) == ("p.csv", 4, field)
@@ -429,7 +430,7 @@ def test_a_wrong_field_is_named_with_file_and_line(field, value):
 )  # fmt: skip
 def test_a_source_is_an_address_that_can_be_followed(text, good):
     with nullcontext() if good else pytest.raises(RuleError, match="an http or https address"):
-        assert Price.read(ROW | {"source_url": text}, file="p.csv").source_url == text
+        assert read_table(Price, ROW | {"source_url": text}, file="p.csv").source_url == text
 
 
 @pytest.mark.parametrize(

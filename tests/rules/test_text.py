@@ -4,9 +4,12 @@ import math
 import time
 import tomllib
 import unicodedata
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
 
 import pytest
+from annotated_types import Ge, Le, MinLen
 
 from finishline.cli.commands.lists import read_class, read_prices
 from finishline.cli.errors import CliError
@@ -20,11 +23,11 @@ from finishline.rules.errors import (
     RuleError,
     SubmissionError,
 )
-from finishline.rules.fields import Fields
 from finishline.rules.logs.dawnbench import parse_entry
 from finishline.rules.logs.source import read_csv, read_trainer_state
 from finishline.rules.logs.text import parse_json
 from finishline.rules.submissions.claim import read_claim
+from finishline.rules.table import FieldError, Text, read_table
 from finishline.rules.text import (
     MOST_BYTES,
     count_text,
@@ -246,151 +249,98 @@ def test_a_submission_error_keeps_every_problem_and_tells_the_first():
     assert str(error) == "submission.json, field runs: first (and 1 more); expected three"
 
 
-GETTERS = [
-    (lambda f: f.text("x"), "a text of 1 to 4000 characters"),
-    (lambda f: f.choice("x", ("closed", "open")), "a text of 1 to 4000 characters"),
-    (lambda f: f.number("x"), "a number"),
-    (lambda f: f.number("x", minimum=0.0), "a number of at least 0"),
-    (lambda f: f.number("x", maximum=5.0), "a number of at most 5"),
-    (lambda f: f.number("x", minimum=0.5, maximum=5.0), "a number from 0.5 to 5"),
-    (lambda f: f.integer("x"), "a whole number"),
-    (lambda f: f.integer("x", minimum=1, maximum=9), "a whole number from 1 to 9"),
-    (lambda f: f.texts("x"), "a list of texts"),
-    (lambda f: f.numbers("x"), "a list of numbers"),
-    (lambda f: f.table("x"), "a table"),
-]
+@dataclass(frozen=True)
+class Inner:
+    a: int
 
 
-def fields(table):
-    return Fields(table, file="digits.toml", error=BenchmarkError, path="runs")
+@dataclass(frozen=True)
+class Example:
+    text: Text = "text"
+    choice: Literal["closed", "open"] = "open"
+    number: Annotated[float, Ge(0.5), Le(5)] = 1.0
+    least: Annotated[float, Ge(0)] | None = None
+    most: Annotated[float, Le(5)] | None = None
+    count: Annotated[int, Ge(1), Le(9)] = 1
+    switch: bool = False
+    texts: Annotated[tuple[Text, ...], MinLen(1)] = ("a",)
+    numbers: Annotated[tuple[float, ...], MinLen(1)] = (1.0,)
+    inner: Inner = Inner(1)
+    inners: tuple[Inner, ...] = ()
+
+    def __post_init__(self):
+        if self.count == 7:
+            raise FieldError("seven", expected="another count", field="count")
 
 
-@pytest.mark.parametrize("table", [{}, {"x": None}])
-@pytest.mark.parametrize(("read", "expected"), GETTERS)
-def test_a_missing_or_null_field_names_file_field_and_what_was_expected(read, expected, table):
-    with pytest.raises(BenchmarkError) as caught:
-        read(fields(table))
-
-    error = caught.value
-    assert (error.file, error.field, error.expected) == ("digits.toml", "runs.x", expected)
-    assert error.message == "missing"
+def read(table, kind=Example):
+    return read_table(kind, table, file="digits.toml", error=BenchmarkError, path="runs")
 
 
+A_TEXT, A_NUMBER = "a text of 1 to 4000 characters", "a number from 0.5 to 5"
+SWITCH, COUNT = "true or false", "a whole number from 1 to 9"
 WRONG = [
-    (lambda f: f.text("x"), 5, "number 5"),
-    (lambda f: f.text("x"), "", "text ''"),
-    (lambda f: f.text("x"), " \n ", "text"),
-    (lambda f: f.text("x"), "a" * 4001, "..."),
-    (lambda f: f.text("x"), "a\x1b[31m", "control characters"),
-    (lambda f: f.texts("x"), ["a", "b\x85"], "control characters"),
-    (lambda f: f.text("x"), "a\x00", "control characters"),
-    (lambda f: f.text("x"), "a" + "\u0301" * 3, "more than 2 marks"),
-    (lambda f: f.text("x"), "a\x9b31m", "control characters"),
-    (lambda f: f.text("x"), "0.1 s \u202e model", "control characters"),
-    (lambda f: f.text("x"), "\u2066model", "control characters"),
-    (lambda f: f.text("x"), "a\u2028b", "control characters"),
-    (lambda f: f.optional_text("x"), [], "list []"),
-    (lambda f: f.choice("x", ("closed", "open")), "half", "unknown value 'half'"),
-    (lambda f: f.number("x"), "0.9", "text '0.9'"),
-    (lambda f: f.number("x"), True, "true/false True"),
-    (lambda f: f.number("x"), math.nan, "got nan"),
-    (lambda f: f.number("x"), math.inf, "got inf"),
-    (lambda f: f.number("x"), 10**400, "got 1000"),
-    pytest.param(
-        lambda f: f.number("x"), 10**5000, "thousands of digits", id="more digits than are shown"
+    *(("text", each, "got", A_TEXT) for each in (5, "", " \n ", "a" * 4001, [])),
+    *(
+        ("text", f"a{each}", "control characters in a text", "printable text")
+        for each in ("\x1b[31m", "\x00", "\x9b31m", "\u202e model", "\u2066model", "\u2028b")
     ),
-    (lambda f: f.number("x", minimum=1.0), 0.999, "got 0.999"),
-    (lambda f: f.optional_number("x", maximum=1.0), 1.001, "got 1.001"),
-    (lambda f: f.integer("x"), 1.0, "number 1.0"),
-    (lambda f: f.integer("x"), False, "true/false False"),
-    (lambda f: f.integer("x", minimum=1), 0, "got 0"),
-    (lambda f: f.optional_integer("x", maximum=9), 10, "got 10"),
-    (lambda f: f.boolean("x", default=False), 1, "number 1"),
-    (lambda f: f.boolean("x", default=False), "true", "text 'true'"),
-    (lambda f: f.texts("x"), [], "list []"),
-    (lambda f: f.texts("x"), ["a", 1], "list ['a', 1]"),
-    (lambda f: f.texts("x"), "abc", "text 'abc'"),
-    (lambda f: f.numbers("x"), [], "list []"),
-    (lambda f: f.numbers("x"), [1.0, math.nan], "list [1.0, nan]"),
-    (lambda f: f.numbers("x"), [1.0, 10**400], "list [1.0, 1000"),
-    (lambda f: f.numbers("x"), [True], "list [True]"),
-    (lambda f: f.table("x"), [], "list instead of a table"),
-    (lambda f: f.tables("x"), {"a": 1}, "dict {'a': 1}"),
+    ("text", "a" + "\u0301" * 3, "more than 2 marks on a character", "printable text"),
+    ("texts", ["a", "b\x85"], "control characters in a text", "printable text"),
+    ("choice", "half", "unknown value 'half'", "closed or open"),
+    *(("number", each, "got", A_NUMBER) for each in ("0.9", True, math.nan, math.inf, 0.499)),
+    ("number", 10**400, "got 1000", A_NUMBER),
+    ("least", -1, "got -1", "a number of at least 0"),
+    ("most", 5.001, "got 5.001", "a number of at most 5"),
+    *(("count", each, "got", COUNT) for each in (1.0, False, 0, 10)),
+    ("count", 7, "seven", "another count"),
+    *(("switch", each, "got", SWITCH) for each in (1, "true")),
+    *(("texts", each, "got", "a list of texts") for each in ([], "abc")),
+    ("texts", ["a", 1], "got 1", A_TEXT),
+    ("numbers", [], "got []", "a list of numbers"),
+    *(("numbers", [1.0, each], "got", "a number") for each in (math.nan, True)),
+    *(("inner", each, "got", "a table") for each in ([], "a", 1, True)),
+    ("inners", {"a": 1}, "got {'a': 1}", "a list of tables"),
 ]
 
 
-@pytest.mark.parametrize(("read", "value", "message"), WRONG)
-def test_a_wrong_value_is_shown_with_its_file_and_field(read, value, message):
+@pytest.mark.parametrize(("field", "value", "message", "expected"), WRONG)
+def test_a_wrong_value_is_shown_with_its_file_and_field(field, value, message, expected):
     with pytest.raises(BenchmarkError) as caught:
-        read(fields({"x": value}))
+        read({field: value})
 
     error = caught.value
-    assert (error.file, error.field) == ("digits.toml", "runs.x")
-    assert message in error.message
-    assert error.expected
+    assert (error.file, error.field, error.expected) == ("digits.toml", f"runs.{field}", expected)
+    assert error.message.startswith(message)
     assert len(error.message) < 200, "a long value is cut short"
 
 
 def test_good_values_come_back_typed():
-    table = {
-        "text": " open ",
-        "number": 3,
-        "integer": 3,
-        "boolean": True,
-        "texts": ["a"],
-        "numbers": [1, 2.5],
-        "table": {"a": 1},
-        "tables": [{"a": 1}, {"a": 2}],
-    }
-    read = fields(table)
+    inners = [{"a": 1}, {"a": 2}]
+    found = read({"text": " open ", "number": 3, "texts": ["a"], "inners": inners, "most": None})
 
-    assert read.text("text") == "open"
-    assert read.choice("text", ("closed", "open")) == "open"
-    assert isinstance(read.number("number"), float)
-    assert read.integer("integer", minimum=3, maximum=3) == 3
-    assert read.boolean("boolean", default=False) is True
-    assert read.texts("texts") == ("a",)
-    assert read.numbers("numbers") == (1.0, 2.5)
-    assert read.table("table").integer("a") == 1
-    assert [item.integer("a") for item in read.tables("tables")] == [1, 2]
-    read.refuse_unknown()
+    assert (found.text, found.choice, found.most) == ("open", "open", None)
+    assert isinstance(found.number, float)
+    assert (found.texts, found.inners) == (("a",), (Inner(1), Inner(2)))
 
 
-def test_absent_optional_fields_are_none_or_their_default():
-    read = fields({"null": None})
+def test_every_problem_of_a_table_is_told_at_once():
+    with pytest.raises(RuleError) as caught:
+        read({"inners": [{"a": 1}, {"b": 2}], "cuont": 1, "inner": {"a": None}, "count": "1"})
 
-    assert read.optional_text("null") is None
-    assert read.optional_number("absent") is None
-    assert read.optional_integer("absent") is None
-    assert read.tables("absent") == []
-    assert read.text("absent", default="closed") == "closed"
-    assert read.boolean("absent", default=True) is True
+    told = {each.field: (each.message, each.expected) for each in caught.value.problems}
+    assert told == {
+        "runs.inners[1].a": ("missing", "a whole number"),
+        "runs.inners[1].b": ("unknown field", "one of a"),
+        "runs.inner.a": ("missing", "a whole number"),
+        "runs.count": ("got '1'", COUNT),
+        "runs.cuont": (
+            "unknown field (did you mean 'count'?)", "one of " + ", ".join(sorted(vars(Example())))
+        ),
+    }  # fmt: skip
 
 
-def test_a_field_that_nobody_read_is_refused_with_the_known_ones():
-    read = fields({"count": 1, "cuont": 1})
-    read.integer("count")
+def test_of_a_missing_field_the_misspelt_one_is_told():
     with pytest.raises(BenchmarkError) as caught:
-        read.refuse_unknown()
-    assert (caught.value.field, caught.value.expected) == ("runs.cuont", "one of count")
-
-    assert dict(read.items()) == {"count": 1, "cuont": 1}
-    read.refuse_unknown()  # All were listed.
-
-
-def test_a_field_that_was_read_is_no_misspelt_one():
-    read = fields({"counts": 1, "cuont": 1})
-    read.integer("counts")
-    for meant in (" (did you mean 'count' where it says 'cuont'?)", ""):
-        with pytest.raises(BenchmarkError) as caught:
-            read.integer("count")
-        assert caught.value.message == "missing" + meant
-        read.raw("cuont")
-
-
-@pytest.mark.parametrize("value", [None, [], "a", 1, True])
-def test_what_is_no_table_is_refused(value):
-    with pytest.raises(BenchmarkError, match="instead of a table") as caught:
-        fields(value)
-
-    assert caught.value.field == "runs"
+        read({"inner": {"A": 1}})
+    assert caught.value.message == "missing (did you mean 'a' where it says 'A'?)"

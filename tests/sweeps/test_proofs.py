@@ -139,7 +139,7 @@ def other_than(value):
         return "fp32"
     if isinstance(value, bool):
         return not value
-    return value - 1 if isinstance(value, int) else value * (1 - 1e-8) - 1e-12
+    return value + 1 if isinstance(value, int) else value * (1 - 1e-8) - 1e-12
 
 
 def figures_of(submission):

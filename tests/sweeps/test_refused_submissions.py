@@ -153,7 +153,7 @@ PLACES = {
         CLAIM, "runs", None, "every run log that is listed",
     ),
     "log listed twice": (
-        claim(runs=[LOG, LOG, "run_1.log"]), CLAIM, "runs", None, "each run log once"
+        claim(runs=[LOG, LOG, "run_1.log"]), CLAIM, "runs", None, "each of them once"
     ),
     "no logs": (lambda parts: parts.logs.clear(), CLAIM, "runs", None, "one log file for each run"),
     "too few runs": (two_runs, CLAIM, "runs", None, "3 runs of digits"),

@@ -24,6 +24,7 @@ from finishline.cli.screen import Screen, as_it_is
 from finishline.client.errors import Problem
 from finishline.rules.benchmarks.prices import Price
 from finishline.rules.errors import RuleError
+from finishline.rules.table import read_table
 from finishline.rules.text import count_text, refuse_utf16
 
 LIMIT_BYTES = 16 * 1024 * 1024
@@ -38,7 +39,7 @@ NUMBERS = {"usd_per_hour": float, "supersedes": int}
 HOURS_PER_YEAR = 8760
 
 
-def read_table(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+def read_rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     """The rows of a CSV by its header, each with its line, without empty cells and rows.
 
     Spreadsheets put commas, semicolons or tabs between cells. Raises CliError, or RuleError with
@@ -92,7 +93,7 @@ def read_class(path: Path, *, domain: str | None = None) -> tuple[list[Student],
     students: list[Student] = []
     notes, problems = [], []
     seen: dict[str, int] = {}
-    for line, row in read_table(path):
+    for line, row in read_rows(path):
         email = next((row[column] for column in EMAILS if column in row), None)
         named = next((row[column] for column in NAMES if column in row), "")
         # A name as accounts have one: other characters become spaces.
@@ -187,9 +188,9 @@ def _warn(view: View, screen: Screen) -> None:
 def read_prices(path: Path) -> list[Price]:
     """The prices in a CSV. Raises CliError, or RuleError with the place of a wrong price."""
     prices = []
-    for line, row in read_table(path):
+    for line, row in read_rows(path):
         table = {name: _value(name, cell) for name, cell in row.items()}
-        prices.append(Price.read(table, file=path.name, line=line))
+        prices.append(read_table(Price, table, file=path.name, line=line))
     if not prices:
         raise RuleError("no prices", file=path.name, expected="at least one price")
     return prices

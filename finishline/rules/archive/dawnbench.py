@@ -8,8 +8,7 @@ from finishline.rules.archive.files import MAX_SMALL_BYTES, Archive
 from finishline.rules.archive.find import EntryFiles
 from finishline.rules.archive.problems import Problems
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.errors import LogFormatError
-from finishline.rules.logs.dawnbench import DawnbenchEntry, read_curve, read_entry
+from finishline.rules.logs.dawnbench import DawnbenchEntry, Kind, parse_curve, parse_entry
 from finishline.rules.run import Run
 from finishline.rules.scoring.latency import IN_PERCENT, score_inference
 from finishline.rules.scoring.scoring import score
@@ -41,15 +40,17 @@ def score_entry(entry: EntryFiles, archive: Archive, definitions: Definitions) -
     else:
         record["metric"] = benchmark.target.metric
         record["definition"] = {"id": benchmark.benchmark_id, "sha256": benchmark.sha256}
-        metric, unit, report = benchmark.target.metric, benchmark.target.unit, problems.report
+        metric, unit = benchmark.target.metric, benchmark.target.unit
         said = run = None
-        if read := _read(entry, "json", archive, problems):
-            of_kind: Literal["train", "inference"] = "train" if kind == "train" else "inference"
-            stated = metric if kind == "inference" else None
-            said = read_entry(read[1], name=read[0], kind=of_kind, metric=stated, report=report)
+        with problems.reported():
+            if read := _read(entry, "json", archive, problems):
+                of_kind: Kind = "train" if kind == "train" else "inference"
+                stated = metric if kind == "inference" else None
+                said = parse_entry(read[1], name=read[0], kind=of_kind, metric=stated)
         if kind == "train":
-            if read := _read(entry, "tsv", archive, problems):
-                run = read_curve(read[1], name=read[0], metric=metric, unit=unit, report=report)
+            with problems.reported():
+                if read := _read(entry, "tsv", archive, problems):
+                    run = parse_curve(read[1], name=read[0], metric=metric, unit=unit)
             if run is not None:
                 record |= _training_figures(run, said, benchmark, problems)
         elif said is not None:
@@ -92,11 +93,9 @@ def _read(
         problems.add(f"missing_{suffix}", message, entry.path, expected=expected)
         return None
     limit = MAX_SMALL_BYTES if suffix == "json" else MAX_CURVE_BYTES
-    try:
+    with problems.reported():
         return file.path, archive.small(file, limit=limit)
-    except LogFormatError as error:
-        problems.report(error)
-        return None
+    return None
 
 
 def _training_figures(

@@ -121,23 +121,18 @@ def find_identical(archive: Archive, files: Iterable[ArchiveFile]) -> dict[str, 
     )
     groups = [[file for file in files if file.size and file.refused is None]]
     for key_of in keys:
-        groups = [same for group in groups for same in _groups(group, key_of)]
+        parts: dict[object, list[ArchiveFile]] = defaultdict(list)
+        for place, group in enumerate(groups):
+            for file in group if len(group) > 1 else ():
+                with suppress(LogFormatError):
+                    parts[place, key_of(file)].append(file)
+        groups = list(parts.values())
     return {
         file.path: tuple(other.path for other in group if other is not file)
         for group in groups
         for file in group
+        if len(group) > 1
     }
-
-
-def _groups(
-    files: Iterable[ArchiveFile], key_of: Callable[[ArchiveFile], object]
-) -> list[list[ArchiveFile]]:
-    """The files that share a key with another."""
-    groups: dict[object, list[ArchiveFile]] = defaultdict(list)
-    for file in files:
-        with suppress(LogFormatError):
-            groups[key_of(file)].append(file)
-    return [group for group in groups.values() if len(group) > 1]
 
 
 @dataclass(frozen=True)

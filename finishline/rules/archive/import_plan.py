@@ -13,7 +13,7 @@ import orjson
 from finishline.rules.archive.agreement import read_description
 from finishline.rules.archive.files import Archive, ArchiveFile
 from finishline.rules.archive.find import EntryFiles, ResultSet
-from finishline.rules.archive.problems import Problems, Severity
+from finishline.rules.archive.problems import Problems
 from finishline.rules.archive.score import HPC, Found, score_found
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.submissions.descriptions import SystemDescription
@@ -133,9 +133,7 @@ def plan_import(
             yield Unsent(path, f"{outside}, so its submitter is unknown")
 
 
-def of_severity(
-    problems: Sequence[Mapping[str, Any]], severity: Severity
-) -> list[Mapping[str, Any]]:
+def of_severity(problems: Sequence[Mapping[str, Any]], severity: str) -> list[Mapping[str, Any]]:
     """The problems of a record that are errors, or those that are warnings."""
     return [problem for problem in problems if problem["severity"] == severity]
 

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partialmethod
 from typing import Any, Literal
@@ -78,6 +79,15 @@ class Problems:
         """Note a rule's exception."""
         code, place = error.code or "bad_value", (error.file, error.field, error.expected)
         self.add(code, error.message, *place, line=error.line, severity=severity)
+
+    @contextmanager
+    def reported(self, severity: Severity = "error") -> Iterator[None]:
+        """Note the exception of a rule that is raised within, each of its problems."""
+        try:
+            yield
+        except RuleError as error:
+            for each in error.problems:
+                self.report(each, severity)
 
     def violate(
         self, violation: Violation, *, file: str | None = None, severity: Severity = "error"

@@ -1,24 +1,27 @@
-"""The tables of a benchmark's definition, each with its reader.
+"""The tables of a benchmark's definition, as dataclasses that their file is read into.
 
-A reader raises the error of its table, naming file and field. It has only checks that no benchmark
-can do without: results were published under definitions that a later check would refuse.
+They have only the limits that no benchmark can do without: results were published under definitions
+that a later limit would refuse.
 """
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, cast, get_args
+from typing import Annotated, Literal
 
-from finishline.rules.fields import Fields
+from annotated_types import Ge, Gt, Le, MinLen
+
 from finishline.rules.measurements import PrecisionName
-from finishline.rules.text import count_text, shown
+from finishline.rules.table import EACH_ONCE, FieldError, Text, like
 
 MOST_RUNS = 100  # Of a verification.
-REACH_RULES = ("first_crossing", "sustained", "fixed_stop")
-SEED_RULES = ("required", "if_logged")
 SpreadOf = Literal["trimmed", "all"]
 ConvergenceUnit = Literal["epoch_num", "samples_count"]
+Count = Annotated[int, Ge(1)]
+Seconds = Annotated[float, Ge(1)]
+Alpha = Annotated[float, Ge(1e-6), Le(0.5)]
+Positive = Annotated[float, Ge(0)]
+Numbers = Annotated[tuple[float, ...], MinLen(1)]
 
 
 @dataclass(frozen=True)
@@ -29,17 +32,6 @@ class ReachRule:
     evaluations: int = 1
 
 
-def read_reach(table: Fields) -> ReachRule:
-    """Read the rule in `[target]`."""
-    name = table.choice("reach", REACH_RULES)
-    if name == "sustained":
-        return ReachRule(name, table.integer("evaluations", minimum=2))
-    if table.has("evaluations"):
-        expected = "reach = 'sustained' or nothing"
-        raise table.fail("evaluations", f"given with reach = {name!r}", expected=expected)
-    return ReachRule(name)
-
-
 @dataclass(frozen=True)
 class DataSet:
     """Training and evaluation data; `sha256` is over the raw items where one is defined.
@@ -47,23 +39,11 @@ class DataSet:
     The counts are None where no fixed set of items is trained or evaluated on.
     """
 
-    name: str
-    source: str
-    train_items: int | None
-    test_items: int | None
-    sha256: str | None
-
-
-def read_data_set(table: Fields) -> DataSet:
-    """Read `[data_set]`."""
-    return table.whole(
-        DataSet,
-        name=table.text("name"),
-        source=table.text("source"),
-        train_items=table.optional_integer("train_items", minimum=1),
-        test_items=table.optional_integer("test_items", minimum=1),
-        sha256=table.optional_text("sha256"),
-    )
+    name: Text
+    source: Text
+    train_items: Count | None = None
+    test_items: Count | None = None
+    sha256: Text | None = None
 
 
 @dataclass(frozen=True)
@@ -75,10 +55,10 @@ class RunsRule:
     log one, "if_logged" where the rules did not ask for it. No seed may repeat either way.
     """
 
-    count: int
-    dropped: int
+    count: Count
+    dropped: Annotated[int, Ge(0)]
     started: int | None = None
-    seeds: str = "required"
+    seeds: Literal["required", "if_logged"] = "required"
 
     @property
     def wanted(self) -> int:
@@ -86,24 +66,12 @@ class RunsRule:
         return self.started or self.count
 
 
-def read_runs(table: Fields) -> RunsRule:
-    """Read `[runs]`."""
-    count = table.integer("count", minimum=1)
-    dropped = table.integer("dropped", minimum=0)
-    started = table.optional_integer("started", minimum=count)
-    seeds = table.choice("seeds", SEED_RULES, default="required")
-    if count <= 2 * dropped:
-        message = f"{dropped} of {count} at each end leaves no run"
-        raise table.fail("dropped", message, expected="less than half of count")
-    return table.whole(RunsRule, count=count, dropped=dropped, started=started, seeds=seeds)
-
-
 @dataclass(frozen=True)
 class ReferencePoint:
     """Epochs (or samples) the reference model took to converge, run by run, at one batch size."""
 
-    batch_size: int
-    epochs: tuple[float, ...]
+    batch_size: Count
+    epochs: Annotated[tuple[Annotated[float, Gt(0)], ...], MinLen(1)]
 
 
 @dataclass(frozen=True)
@@ -113,49 +81,16 @@ class RcpRule:
     `stdev_of` says which reading of the standard deviation holds, `allowance` how far below the
     limit a mean may still be (scoring.convergence), `normalise` whether the time of a set that
     converged faster than the mean is raised. `samples_per_epoch` is given where the points count
-    samples and a log may count epochs.
+    samples and a log may count epochs. A point has twice as many figures as a result has runs, or
+    at least `fewest_figures`: the tables of a few benchmarks were accepted with fewer.
     """
 
     stdev_of: SpreadOf
-    allowance: float
-    points: tuple[ReferencePoint, ...]
+    allowance: Positive = 0.0
+    points: Annotated[tuple[ReferencePoint, ...], MinLen(1)] = ()
     normalise: bool = True
-    samples_per_epoch: int | None = None
-
-
-def read_rcp(table: Fields, runs: RunsRule) -> RcpRule:
-    """Read `[rcp]`."""
-    if runs.count < 3:
-        raise table.fail("points", f"with runs.count = {runs.count}", expected="at least 3 runs")
-    # The rules ask for 2N figures. The tables of a few benchmarks were accepted with fewer.
-    fewest = table.optional_integer("fewest_figures", minimum=3) or 2 * runs.count
-    points = tuple(_reference_point(item, fewest=fewest) for item in table.tables("points"))
-    sizes = [point.batch_size for point in points]
-    if not points or len(set(sizes)) != len(sizes):
-        raise table.fail("points", f"batch sizes {sizes}", expected="a point for each batch size")
-    return table.whole(
-        RcpRule,
-        stdev_of=table.choice("stdev_of", get_args(SpreadOf)),
-        allowance=table.optional_number("allowance", minimum=0.0) or 0.0,
-        points=points,
-        normalise=table.boolean("normalise", default=True),
-        samples_per_epoch=table.optional_integer("samples_per_epoch", minimum=1),
-    )
-
-
-def _reference_point(table: Fields, *, fewest: int) -> ReferencePoint:
-    batch_size, epochs = table.integer("batch_size", minimum=1), table.numbers("epochs")
-    if min(epochs) <= 0 or len(epochs) < fewest:
-        message = f"{count_text(len(epochs), 'figure')} from {min(epochs):g} on"
-        raise table.fail("epochs", message, expected=f"at least {fewest} figures above 0")
-    return table.whole(ReferencePoint, batch_size=batch_size, epochs=epochs)
-
-
-def read_convergence_unit(table: Fields) -> ConvergenceUnit:
-    """Read `[convergence]`."""
-    name = table.choice("unit", get_args(ConvergenceUnit))
-    table.refuse_unknown()
-    return cast(ConvergenceUnit, name)
+    samples_per_epoch: Count | None = None
+    fewest_figures: Annotated[int, Ge(3)] | None = None
 
 
 @dataclass(frozen=True)
@@ -165,31 +100,29 @@ class Hyperparameter:
     `closed` is whether a closed submission may set it at all.
     """
 
-    name: str
     default: float
     minimum: float
     maximum: float
-    integer: bool
-    closed: bool
+    integer: bool = False
+    closed: bool = False
 
+    def __post_init__(self) -> None:
+        if self.maximum < self.minimum:
+            expected = f"at least the minimum, {self.minimum:g}"
+            raise FieldError(f"got {self.maximum:g}", expected=expected, field="maximum")
+        if not self.minimum <= self.default <= self.maximum:
+            raise FieldError(f"got {self.default:g}", expected=self.in_words, field="default")
 
-def read_hyperparameters(tables: Fields) -> dict[str, Hyperparameter]:
-    """Read `[hyperparameters]`, which has a table for each."""
-    return {name: _hyperparameter(name, tables.table(name)) for name, _ in tables.items()}
+    @property
+    def in_words(self) -> str:
+        """The values that it may have."""
+        whole = "whole " if self.integer else ""
+        return f"a {whole}number from {self.minimum:g} to {self.maximum:g}"
 
-
-def _hyperparameter(name: str, table: Fields) -> Hyperparameter:
-    minimum = table.number("minimum")
-    maximum = table.number("maximum", minimum=minimum)
-    return table.whole(
-        Hyperparameter,
-        name=name,
-        default=table.number("default", minimum=minimum, maximum=maximum),
-        minimum=minimum,
-        maximum=maximum,
-        integer=table.boolean("integer", default=False),
-        closed=table.boolean("closed", default=False),
-    )
+    def allows(self, value: float) -> bool:
+        """Whether a submission may choose a value."""
+        is_whole = float(value).is_integer()
+        return self.minimum <= value <= self.maximum and (is_whole or not self.integer)
 
 
 @dataclass(frozen=True)
@@ -205,66 +138,35 @@ class ReplayPolicy:
     that the reference can train in, its own first. They are empty where it chooses by the device.
     """
 
-    reference: str
-    min_runs: int
-    max_runs: int
-    alpha: float
-    time_tolerance: float
-    run_limit_seconds: float
-    lease_seconds: float
-    max_attempts: int
-    automatic: bool
-    equal_seed_distance: float | None = None
-    precisions: tuple[PrecisionName, ...] = ()
+    reference: Text
+    min_runs: Count
+    max_runs: Annotated[int, Ge(1), Le(MOST_RUNS)]
+    alpha: Alpha
+    time_tolerance: Positive
+    run_limit_seconds: Seconds
+    lease_seconds: Seconds
+    max_attempts: Annotated[int, Ge(1), Le(10)]
+    automatic: bool = False
+    equal_seed_distance: Positive | None = None
+    precisions: Annotated[tuple[PrecisionName, ...], EACH_ONCE] = ()
+
+    def __post_init__(self) -> None:
+        if self.max_runs < self.min_runs:
+            expected = f"at least the {self.min_runs} of min_runs"
+            raise FieldError(f"got {self.max_runs}", expected=expected, field="max_runs")
 
     def told(self, precision: PrecisionName | None) -> PrecisionName | None:
         """The precision to tell the reference: None for its own, and for one it does not offer."""
         return precision if precision in self.precisions[1:] else None
 
 
-def read_replay(table: Fields) -> ReplayPolicy:
-    """Read `[replay]`."""
-    min_runs = table.integer("min_runs", minimum=1)
-    return table.whole(
-        ReplayPolicy,
-        reference=table.text("reference"),
-        min_runs=min_runs,
-        max_runs=table.integer("max_runs", minimum=min_runs, maximum=MOST_RUNS),
-        alpha=table.number("alpha", minimum=1e-6, maximum=0.5),
-        time_tolerance=table.number("time_tolerance", minimum=0.0),
-        run_limit_seconds=table.number("run_limit_seconds", minimum=1.0),
-        lease_seconds=table.number("lease_seconds", minimum=1.0),
-        max_attempts=table.integer("max_attempts", minimum=1, maximum=10),
-        automatic=table.boolean("automatic", default=False),
-        equal_seed_distance=table.optional_number("equal_seed_distance", minimum=0.0),
-        precisions=_precisions(table),
-    )
-
-
-def _precisions(table: Fields) -> tuple[PrecisionName, ...]:
-    names, known = table.optional_texts("precisions") or (), get_args(PrecisionName)
-    if not set(names) <= set(known) or len(set(names)) < len(names):
-        raise table.fail("precisions", shown(list(names)), expected=f"each once of {known}")
-    return cast(tuple[PrecisionName, ...], names)
-
-
 @dataclass(frozen=True)
 class ReferenceRun:
     """One calibrated run of the reference model: quality at every evaluation, in order."""
 
-    batch_size: int
-    seed: int
-    quality: tuple[float, ...]
-
-
-def read_reference_run(table: Fields) -> ReferenceRun:
-    """Read one of `[[reference_runs]]`."""
-    return table.whole(
-        ReferenceRun,
-        batch_size=table.integer("batch_size", minimum=1),
-        seed=table.integer("seed", minimum=0),
-        quality=table.numbers("quality"),
-    )
+    batch_size: Count
+    seed: Annotated[int, Ge(0)]
+    quality: Numbers
 
 
 FEWEST_PAIRS, MOST_PAIRS = 3, 30  # Of a head-to-head.
@@ -274,13 +176,7 @@ FEWEST_PAIRS, MOST_PAIRS = 3, 30  # Of a head-to-head.
 class RankingRule:
     """Pairs of a head-to-head at most."""
 
-    pairs: int = MOST_PAIRS
-
-
-def read_ranking(table: Fields) -> RankingRule:
-    """Read `[ranking]`."""
-    pairs = table.optional_integer("pairs", minimum=FEWEST_PAIRS, maximum=MOST_PAIRS)
-    return table.whole(RankingRule, pairs=MOST_PAIRS if pairs is None else pairs)
+    pairs: Annotated[int, Ge(FEWEST_PAIRS), Le(MOST_PAIRS)] = MOST_PAIRS
 
 
 MOST_ITEMS = 2000  # A backend's times, in whole passes, fit one line of the training process.
@@ -300,12 +196,12 @@ class LatencyProtocol:
     backend ends as soon as it has FEWEST_ITEMS, after a quarter with the items it has.
     """
 
-    items: int
-    warmup_items: int
-    output_tolerance: float
-    time_tolerance: float
-    alpha: float
-    limit_seconds: float
+    items: Annotated[int, Ge(64), Le(MOST_ITEMS)]
+    warmup_items: Annotated[int, Ge(1), Le(MOST_WARMUP_ITEMS)]
+    output_tolerance: Annotated[float, Ge(0), Le(1)]
+    time_tolerance: Positive
+    alpha: Alpha
+    limit_seconds: Seconds
 
     def samples_of(self, test_items: int | None) -> int:
         """Number of times that count for an evaluation set of so many items."""
@@ -329,26 +225,18 @@ def samples_in_whole_passes(items: int, set_items: int | None) -> int:
     return set_items * math.ceil(items / set_items)
 
 
-def read_latency_protocol(table: Fields) -> LatencyProtocol:
-    """Read `[latency]`."""
-    return table.whole(
-        LatencyProtocol,
-        items=table.integer("items", minimum=64, maximum=MOST_ITEMS),
-        warmup_items=table.integer("warmup_items", minimum=1, maximum=MOST_WARMUP_ITEMS),
-        output_tolerance=table.number("output_tolerance", minimum=0.0, maximum=1.0),
-        time_tolerance=table.number("time_tolerance", minimum=0.0),
-        alpha=table.number("alpha", minimum=1e-6, maximum=0.5),
-        limit_seconds=table.number("limit_seconds", minimum=1.0),
-    )
-
-
 TASK_FILE = "task.py"
 REFERENCE = "reference/"  # Folder of the reference, a package.
 LARGEST_PACKAGE_BYTES = 256 << 10
 MOST_ENTRY_RUNS = 20
-Trust = Literal["ranked", "demonstration"]
-_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+FileName = Annotated[
+    str,
+    like(
+        "[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*",
+        "a file's name of A-Z, a-z, 0-9, _, . and - below /",
+    ),
+]
+FileSha256 = Annotated[str, like("[0-9a-f]{64}", "64 hex digits, its SHA-256")]
 
 
 @dataclass(frozen=True)
@@ -362,50 +250,21 @@ class TrainingPolicy:
     definition covers them.
     """
 
-    runs: int
-    run_limit_seconds: float
-    prepare_seconds: float
-    lease_seconds: float
-    max_attempts: int
-    halves: bool
-    trust: Trust
-    max_evaluations: int = 20
-    memory_mib: int = 3072
-    threads: int = 1
-    max_bytes: int = LARGEST_PACKAGE_BYTES
+    runs: Annotated[int, Ge(3), Le(MOST_ENTRY_RUNS)]
+    run_limit_seconds: Seconds
+    prepare_seconds: Annotated[float, Ge(1), Le(3600)]
+    lease_seconds: Seconds
+    max_attempts: Annotated[int, Ge(1), Le(10)]
+    trust: Literal["ranked", "demonstration"]
+    halves: bool = False
+    max_evaluations: Annotated[int, Ge(1), Le(1000)] = 20
+    memory_mib: Annotated[int, Ge(64), Le(1 << 21)] = 3072
+    threads: Annotated[int, Ge(1), Le(1024)] = 1
+    max_bytes: Annotated[int, Ge(1), Le(LARGEST_PACKAGE_BYTES)] = LARGEST_PACKAGE_BYTES
     control_quality: float | None = None
-    files: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[FileName, FileSha256] = field(default_factory=dict)
 
-
-def read_training_policy(table: Fields) -> TrainingPolicy:
-    """Read `[trainings]`."""
-    largest = LARGEST_PACKAGE_BYTES
-    return table.whole(
-        TrainingPolicy,
-        runs=table.integer("runs", minimum=3, maximum=MOST_ENTRY_RUNS),
-        run_limit_seconds=table.number("run_limit_seconds", minimum=1.0),
-        prepare_seconds=table.number("prepare_seconds", minimum=1.0, maximum=3600.0),
-        lease_seconds=table.number("lease_seconds", minimum=1.0),
-        max_attempts=table.integer("max_attempts", minimum=1, maximum=10),
-        halves=table.boolean("halves", default=False),
-        trust=table.choice("trust", get_args(Trust)),
-        max_evaluations=table.optional_integer("max_evaluations", minimum=1, maximum=1000) or 20,
-        memory_mib=table.optional_integer("memory_mib", minimum=64, maximum=1 << 21) or 3072,
-        threads=table.optional_integer("threads", minimum=1, maximum=1024) or 1,
-        max_bytes=table.optional_integer("max_bytes", minimum=1, maximum=largest) or largest,
-        control_quality=table.optional_number("control_quality"),
-        files=_files(table.table("files")),
-    )
-
-
-def _files(table: Fields) -> dict[str, str]:
-    found = {name: table.text(name) for name, _ in table.items()}
-    for name, digest in found.items():
-        if not _NAME.fullmatch(name):
-            expected = "A-Z, a-z, 0-9, _, . and - below /"
-            raise table.fail(name, "not a file's name", expected=expected)
-        if not _SHA256.fullmatch(digest):
-            raise table.fail(name, f"got {digest[:80]!r}", expected="64 hex digits, its SHA-256")
-    if TASK_FILE not in found:
-        raise table.fail(TASK_FILE, "missing", expected="the SHA-256 of the benchmark's task")
-    return found
+    def __post_init__(self) -> None:
+        if TASK_FILE not in self.files:
+            expected = "the SHA-256 of the benchmark's task"
+            raise FieldError("missing", expected=expected, field=f"files.{TASK_FILE}")

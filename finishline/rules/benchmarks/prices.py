@@ -1,51 +1,40 @@
 """The price of an instance by provider, region and day, and the cost of a time."""
 
-import re
 from collections.abc import Mapping
+from datetime import date
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from finishline.rules.benchmarks.accelerators import A_CLASS, CLASS_NAME, NAME_LENGTHS, Pricing
-from finishline.rules.table import Day, Printable, Table
-from finishline.rules.text import shown
+from finishline.rules.table import Printable, like, read_day
 
 HIGHEST_USD_PER_HOUR = 1e7
-ONE_LINE = r"^\S(.*\S)?$"
 SOURCE_LENGTH = 2000
 NOTE_LENGTH = 2000
-WEB_ADDRESS = r'^[Hh][Tt][Tt][Pp][Ss]?://[!-"$-.0->@-~][!-~]*$'  # In ASCII, with a host.
+WEB_ADDRESS = r'[Hh][Tt][Tt][Pp][Ss]?://[!-"$-.0->@-~][!-~]*'  # In ASCII, with a host.
 
 
-def _is_like(pattern: str, expected: str) -> tuple[AfterValidator, Any]:
-    """A check with a sentence of its own, and the pattern for the API's document."""
-
-    def check(text: str) -> str:
-        if not text.isprintable() or not re.fullmatch(pattern, text):
-            raise ValueError(f"got {shown(text)}; expected {expected}")
-        return text
-
-    return AfterValidator(check), Field(json_schema_extra={"pattern": pattern})
+Line = Annotated[str, like(r"\S(.*\S)?", "one line without spaces around it")]
+WebAddress = Annotated[str, like(WEB_ADDRESS, "an http or https address")]
+ClassName = Annotated[str, like(CLASS_NAME, A_CLASS)]
 
 
-Line = Annotated[str, *_is_like(ONE_LINE, "one line without spaces around it")]
-WebAddress = Annotated[str, *_is_like(WEB_ADDRESS, "an http or https address")]
-ClassName = Annotated[str, *_is_like(f"^{CLASS_NAME}$", A_CLASS)]
-
-
-class Price(Table):
+class Price(BaseModel):
     """Price of one instance from a day on, and the page that states it.
 
     With `supersedes` it replaces an earlier entry that was wrong. The instance belongs to
     `hardware_class`, None where its known accelerators tell.
     """
 
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+
     provider: Line = Field(max_length=NAME_LENGTHS["provider"])
     instance: Line = Field(max_length=NAME_LENGTHS["instance"])
     region: Line = Field(max_length=NAME_LENGTHS["region"])
     pricing: Pricing = "on_demand"
     usd_per_hour: float = Field(gt=0, le=HIGHEST_USD_PER_HOUR)
-    effective_on: Day
+    effective_on: Annotated[date, BeforeValidator(read_day)]
     source_url: WebAddress = Field(max_length=SOURCE_LENGTH)
     note: Printable | None = Field(None, min_length=1, max_length=NOTE_LENGTH)
     supersedes: int | None = Field(None, ge=1, le=2**31 - 1)

@@ -2,26 +2,21 @@
 
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, fields
+from typing import Annotated, Literal
 
-from finishline.rules.fields import Fields
+from annotated_types import Ge
+
 from finishline.rules.run import Evaluation
+from finishline.rules.table import FieldError, Text
+from finishline.rules.text import shown
 
 Direction = Literal["higher", "lower"]
-FLAGS = ("offline", "steps", "timed_by_result", "single_precision")
+Unit = Literal["percent", "fraction", "nats/byte", "nats/token", "loss", "BLEU", "score"]
 # Only of a share of test items is it known how far apart two qualities can be.
-UNITS: Mapping[str, float | None] = {
-    "percent": 100.0,
-    "fraction": 1.0,
-    "nats/byte": None,
-    "nats/token": None,
-    "loss": None,
-    "BLEU": None,
-    "score": None,
-}
-# Greatest quality in each unit, None where there is none.
-GREATEST: Mapping[str, float | None] = {**UNITS, "BLEU": 100.0}
+UNITS: Mapping[str, float] = {"percent": 100.0, "fraction": 1.0}
+# Greatest quality in each unit that has one.
+GREATEST: Mapping[str, float] = {**UNITS, "BLEU": 100.0}
 # Smallest and largest quality, apart from 0, where the unit sets no bound. None is near these.
 SMALLEST_QUALITY, LARGEST_QUALITY = 1e-12, 1e6
 
@@ -40,12 +35,12 @@ class QualityTarget:
     is known: an honest run cannot pass it.
     """
 
-    metric: str
+    metric: Text
     value: float
-    unit: str
+    unit: Unit
     direction: Direction
     resolution: float | None = None
-    logged_as: str | None = None
+    logged_as: Text | None = None
     also: tuple["QualityTarget", ...] = ()
     offline: bool = False
     steps: bool = False
@@ -97,7 +92,7 @@ class QualityTarget:
     @property
     def greatest(self) -> float | None:
         """The greatest quality that the unit has, None where it sets no bound."""
-        return GREATEST[self.unit]
+        return GREATEST.get(self.unit)
 
     @property
     def may_be_negative(self) -> bool:
@@ -139,42 +134,32 @@ class QualityTarget:
         return " and ".join((words, *(other.in_words for other in self.also)))
 
 
-def read_target(table: Fields, *, test_items: int | None) -> QualityTarget:
-    """The target in a definition's table; `reach` and `evaluations` in it are for other readers."""
-    table.has("reach")
-    table.has("evaluations")
-    also = tuple(
-        _read_metric(other, test_items=test_items, several=True) for other in table.tables("also")
-    )
-    flags = {name: table.boolean(name, default=False) for name in FLAGS}
-    target = _read_metric(table, test_items=test_items, several=bool(also), also=also, **flags)
-    names = target.logged_names
-    if len({name.lower() for name in names}) < len(names):
-        raise table.fail("also", f"metrics logged as {names}", expected="a name for each metric")
-    return target
+@dataclass(frozen=True, kw_only=True)
+class TargetTable(QualityTarget):
+    """`[target]` of a definition: the target, and the rule for when it is reached."""
+
+    resolution: None = None  # Derived of the data set.
+    reach: Literal["first_crossing", "sustained", "fixed_stop"]
+    evaluations: Annotated[int, Ge(2)] | None = None
+
+    def __post_init__(self) -> None:
+        if (self.reach == "sustained") != (self.evaluations is not None):
+            expected = "a whole number with reach = 'sustained', and with no other"
+            found = f"got {self.evaluations} with reach = {self.reach!r}"
+            raise FieldError(found, expected=expected, field="evaluations")
+        expected = "the metric's own name in logs"
+        names = [(each.logged_as or "").lower() for each in (self, *self.also)]
+        for place, name in enumerate(names if self.also else ()):
+            inside = f"also[{place - 1}]." if place else ""
+            if not name or name in names[:place]:
+                found = "missing" if not name else f"got {shown(name)} again"
+                raise FieldError(found, expected=expected, field=f"{inside}logged_as")
 
 
-def _read_metric(
-    table: Fields,
-    *,
-    test_items: int | None,
-    several: bool,
-    also: tuple[QualityTarget, ...] = (),
-    **flags: bool,
-) -> QualityTarget:
-    unit = table.choice("unit", tuple(UNITS))
-    scale = UNITS[unit]
-    direction = table.choice("direction", ("higher", "lower"))
-    target = QualityTarget(
-        metric=table.text("metric"),
-        value=table.number("value"),
-        unit=unit,
-        direction="higher" if direction == "higher" else "lower",
-        resolution=scale / test_items if scale and test_items else None,
-        logged_as=table.text("logged_as") if several else None,
-        also=also,
-        **flags,
-        floor=table.optional_number("floor"),
-    )
-    table.refuse_unknown()
-    return target
+def target_of(table: QualityTarget, test_items: int | None) -> QualityTarget:
+    """The target in a table, with the step that one test item makes in each of its metrics."""
+    scale = UNITS.get(table.unit)
+    values = {each.name: getattr(table, each.name) for each in fields(QualityTarget)}
+    values["resolution"] = scale / test_items if scale and test_items else None
+    values["also"] = tuple(target_of(each, test_items) for each in table.also)
+    return QualityTarget(**values)

@@ -5,18 +5,19 @@ Source: dawn-bench-entries README and the entries it published.
 
 import itertools
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from finishline.rules.errors import LogFormatError
-from finishline.rules.fields import Fields
-from finishline.rules.logs.lines import MAX_MLLOG_LINE_BYTES
+from annotated_types import Ge, Le
+
+from finishline.rules.errors import LogFormatError, RuleError, joined
+from finishline.rules.logs.lines import MAX_MLLOG_LINE_BYTES, is_number
 from finishline.rules.logs.text import parse_json, refuse_long_lines, refuse_repeated_keys
 from finishline.rules.run import Evaluation, Run
-from finishline.rules.text import count_text, refuse_utf16
+from finishline.rules.table import STRICT, Checked, FieldError, Text, read_table
+from finishline.rules.text import count_text, refuse_utf16, shown
 
 COLUMNS = {
     "top1Accuracy": {"epoch", "hours", "top1Accuracy"},
@@ -40,25 +41,15 @@ KNOWN = {
 UTF8_MARK = b"\xef\xbb\xbf"
 
 Kind = Literal["train", "inference"]
-Report = Callable[[LogFormatError], None]
 
 
 def parse_curve(content: bytes, *, name: str, metric: str, unit: str) -> Run:
     """The run in a training TSV; `unit` is percent or fraction.
 
     Columns are read by name and may stand in any order; seconds = hours * 3600, in file order.
-    Raises LogFormatError naming file, line, field and expectation.
+    Raises a RuleError of every problem, with file, line, field and expectation.
     """
-    problems: list[LogFormatError] = []
-    run = read_curve(content, name=name, metric=metric, unit=unit, report=problems.append)
-    if run is None:
-        raise problems[0]
-    return run
-
-
-def read_curve(content: bytes, *, name: str, metric: str, unit: str, report: Report) -> Run | None:
-    """As `parse_curve`, but every problem is reported, and the answer is None if there is one."""
-    problems: list[LogFormatError] = []
+    problems: list[RuleError] = []
     evaluations: list[Evaluation] = []
     try:
         refuse_long_lines(content, file=name, limit=MAX_MLLOG_LINE_BYTES)
@@ -83,8 +74,9 @@ def read_curve(content: bytes, *, name: str, metric: str, unit: str, report: Rep
         problems.append(error)
     for problem in problems:
         problem.code = problem.code or "bad_tsv"
-        report(problem)
-    return None if problems else Run(name, clock="dawnbench", evaluations=tuple(evaluations))
+    if problems:
+        raise joined(problems)
+    return Run(name, clock="dawnbench", evaluations=tuple(evaluations))
 
 
 def _utf8(text: bytes, name: str, *, code: str) -> str:
@@ -163,30 +155,71 @@ def _refuse_other_figures(evaluations: list[Evaluation], name: str, metric: str,
         raise fault(message, line=best.line, expected="percent, from 0 to 100")
 
 
+NAMES = {
+    "author_email": "authorEmail", "code_url": "codeURL", "cost_usd_per_hour": "costPerHour",
+    "cost_usd_per_item": "cost", "log_file_name": "logFilename", "latency_ms": "latency",
+}  # fmt: skip
+
+
+def _iso_date(text: str) -> str:
+    try:
+        moment = datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
+    except ValueError:
+        raise FieldError(f"got {shown(text)}", expected="a date as 2018-04-20") from None
+    return moment.date().isoformat()
+
+
+def _cost(dollars: float) -> float:
+    """US dollars; 0 is allowed: the machine may have been free of charge."""
+    if 0 < dollars < LOWEST_COST_USD:
+        expected = f"0, or a number of {LOWEST_COST_USD:g} to {HIGHEST_COST_USD:g}"
+        raise FieldError(f"got {dollars:g}", expected=expected)
+    return dollars
+
+
+def _misc(value: Any) -> dict[str, Any] | str | None:
+    if value is None or isinstance(value, dict | str):
+        return value
+    raise FieldError(f"got {shown(value)}", expected="an object or a text")
+
+
+Cost = Annotated[float, Ge(0), Le(HIGHEST_COST_USD), Checked(_cost)]
+
+
 @dataclass(frozen=True)
-class DawnbenchEntry:
-    """One entry. `timestamp` is an ISO date; `quality` is in the unit of its metric.
+class EntryTable:
+    """The known fields of an entry's JSON; `timestamp` is an ISO date."""
+
+    __pydantic_config__ = STRICT | {
+        "extra": "ignore",
+        "alias_generator": lambda name: NAMES.get(name, name),
+    }
+    version: Literal["v1.0"]
+    author: Text
+    author_email: Text
+    framework: Text
+    model: Text
+    hardware: Text
+    timestamp: Annotated[Text, Checked(_iso_date)]
+    code_url: Text | None = None
+    cost_usd_per_hour: Cost | None = None
+    cost_usd_per_item: Cost | None = None
+    log_file_name: Text | None = None
+    misc: Annotated[Any, Checked(_misc)] = None
+    latency_ms: Annotated[float, Ge(SHORTEST_LATENCY_MS), Le(LONGEST_LATENCY_MS)] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DawnbenchEntry(EntryTable):
+    """One entry. `quality` is in the unit of its metric.
 
     `cost_usd_per_item`, `latency_ms`, `metric` and `quality` belong to inference and are None in
-    training. `misc` and `extra` (every field this class does not know) are kept as they were.
+    training. `misc` and `extra` (every field that is not known) are kept as they were.
     `flags` lists oddities of the file that are no reason to refuse it.
     """
 
-    version: str
-    author: str
-    author_email: str
-    framework: str
-    model: str
-    hardware: str
-    timestamp: str
-    code_url: str | None
-    cost_usd_per_hour: float | None
-    cost_usd_per_item: float | None
-    log_file_name: str | None
-    misc: dict[str, Any] | str | None
     extra: dict[str, Any]
     flags: tuple[str, ...]
-    latency_ms: float | None = None
     metric: str | None = None
     quality: float | None = None
 
@@ -197,44 +230,38 @@ def parse_entry(
     """The entry in a JSON file.
 
     Without `kind` an entry with a latency is of inference; `metric` is the one an inference entry
-    must have, any of the three if None. Raises LogFormatError naming file, line, field and
-    expectation.
+    must have, any of the three if None. Raises a RuleError of every problem, with file, line, field
+    and expectation.
     """
-    problems: list[LogFormatError] = []
-    entry = read_entry(content, name=name, kind=kind, metric=metric, report=problems.append)
-    if entry is None:
-        raise problems[0]
-    return entry
-
-
-def read_entry(
-    content: bytes, *, name: str, kind: Kind | None = None, metric: str | None = None,
-    report: Report,
-) -> DawnbenchEntry | None:  # fmt: skip
-    """As `parse_entry`, but every problem is reported, and the answer is None if there is one."""
     text = content.removeprefix(UTF8_MARK)
-    try:
-        table = _table(text, name)
-    except LogFormatError as error:
-        report(error)
-        return None
-    inference = kind == "inference" or (kind is None and table.has("latency"))
+    fields = _fields(text, name)
+    inference = kind == "inference" or (kind is None and fields.get("latency") is not None)
+    problems: list[RuleError] = []
     values: dict[str, Any] = {}
-    readers = READERS
-    if inference:
-        measured: Callable[[Fields], Any] = partial(_quality, metric=metric)
-        readers = {"latency_ms": _latency_ms, "measured": measured, **READERS}
-    for field, read in readers.items():
-        try:
-            values[field] = read(table)
-        except LogFormatError as error:
-            found = re.search(rb'"%b"\s*:' % re.escape((error.field or "").encode()), text)
-            error.line = text.count(b"\n", 0, found.start()) + 1 if found else error.line
-            error.code = _code(error)
-            report(error)
-    if len(values) < len(readers):
-        return None
-    logged, quality = values.pop("measured", (None, None))
+    logged, quality = None, 0.0
+    # The latency of a training is a field like any other. An empty address is as good as none.
+    empty = {key for key in ("codeURL", "logFilename") if fields.get(key) == ""}
+    stated = {key: each for key, each in fields.items() if key not in empty and each is not None}
+    if not inference:
+        stated.pop("latency", None)
+    elif "latency" not in stated:
+        expected = f"milliseconds, at least {SHORTEST_LATENCY_MS:g}"
+        problems.append(LogFormatError("missing", file=name, field="latency", expected=expected))
+    try:
+        values = dict(vars(read_table(EntryTable, stated, file=name, error=LogFormatError)))
+    except RuleError as error:
+        problems += error.problems
+    try:
+        if inference:
+            logged, quality = _quality(fields, metric, file=name)
+    except LogFormatError as error:
+        problems.append(error)
+    for each in problems:
+        found = re.search(rb'"%b"\s*:' % re.escape((each.field or "").encode()), text)
+        each.line = text.count(b"\n", 0, found.start()) + 1 if found else each.line
+        each.code = _code(each)
+    if problems:
+        raise joined(problems)
     flags = {
         "json_bom": content.startswith(UTF8_MARK),
         "json_crlf": b"\r\n" in content,
@@ -242,7 +269,6 @@ def read_entry(
     }
     if logged is not None and quality > METRICS[logged]:
         quality, flags["f1_score_in_percent"] = quality / 100, True
-    fields = dict(table.items())
     known = KNOWN | ({"latency", *METRICS} if inference else set())
     extra = {field: value for field, value in fields.items() if field not in known}
     flags[f"extra_fields:{','.join(sorted(extra))}"] = bool(extra)
@@ -250,85 +276,39 @@ def read_entry(
     flags["cost_absent"] = cost not in fields
     flags["cost_null"] = cost in fields and fields[cost] is None
     told = tuple(flag for flag, is_so in flags.items() if is_so)
-    return DawnbenchEntry(**values, metric=logged, quality=quality, extra=extra, flags=told)
+    values |= {"metric": logged, "quality": quality} if inference else {}
+    return DawnbenchEntry(**values, extra=extra, flags=told)
 
 
-def _table(text: bytes, name: str) -> Fields:
+def _fields(text: bytes, name: str) -> dict[str, Any]:
     if len(text) > MAX_ENTRY_BYTES:
         expected = f"at most {MAX_ENTRY_BYTES:,} bytes"
         raise LogFormatError(f"{len(text):,} bytes", file=name, expected=expected)
     _utf8(text, name, code="not_utf8")
     table = parse_json(text, file=name)
     refuse_repeated_keys(text, file=name)
-    return Fields(table, file=name, error=LogFormatError)
+    if not isinstance(table, dict):
+        raise LogFormatError("not a JSON object", file=name, expected="a JSON object")
+    return table
 
 
-def _latency_ms(table: Fields) -> float:
-    return table.number("latency", minimum=SHORTEST_LATENCY_MS, maximum=LONGEST_LATENCY_MS)
-
-
-def _cost_usd(table: Fields, name: str) -> float | None:
-    """US dollars; 0 is allowed: the machine may have been free of charge."""
-    cost = table.optional_number(name, minimum=0.0, maximum=HIGHEST_COST_USD)
-    if cost and cost < LOWEST_COST_USD:
-        expected = f"0, or a number of {LOWEST_COST_USD:g} to {HIGHEST_COST_USD:g}"
-        raise table.fail(name, f"got {cost:g}", expected=expected)
-    return cost
-
-
-def _quality(table: Fields, metric: str | None) -> tuple[str, float]:
+def _quality(fields: dict[str, Any], metric: str | None, *, file: str) -> tuple[str, float]:
     """Metric and quality as they stand there; an F1 score in percent is the one exception."""
     metrics = (metric,) if metric is not None else tuple(METRICS)
-    name = next((name for name in metrics if table.has(name)), None)
-    if name is None:
-        raise table.fail(metrics[0], "missing", expected=" or ".join(metrics))
-    quality = table.number(name, minimum=0.0, maximum=100.0)
+    name = next((name for name in metrics if fields.get(name) is not None), metrics[0])
+    quality, wrong = fields.get(name), partial(LogFormatError, file=file, field=name)
+    if quality is None:
+        raise wrong("missing", expected=" or ".join(metrics))
+    if not is_number(quality) or not 0 <= quality <= 100:
+        raise wrong(f"got {shown(quality)}", expected="a number from 0 to 100")
     if METRICS[name] == 100.0 and quality <= 1.0:
-        message = f"{quality:g}, a fraction where percent is the rule"
-        raise table.fail(name, message, expected="percent")
-    return name, quality
+        raise wrong(f"{quality:g}, a fraction where percent is the rule", expected="percent")
+    return name, float(quality)
 
 
-def _iso_date(table: Fields) -> str:
-    text = table.text("timestamp")
-    try:
-        moment = datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
-    except ValueError:
-        raise table.fail("timestamp", f"{text[:60]!r}", expected="a date as 2018-04-20") from None
-    return moment.date().isoformat()
-
-
-def _text_or_none(table: Fields, name: str) -> str | None:
-    """As `optional_text`; an empty text is as good as none."""
-    return None if table.raw(name) == "" else table.optional_text(name)
-
-
-def _misc(table: Fields) -> dict[str, Any] | str | None:
-    misc = table.raw("misc")
-    if misc is None or isinstance(misc, dict | str):
-        return misc
-    raise table.fail("misc", f"a {type(misc).__name__}", expected="an object or a text")
-
-
-READERS: dict[str, Callable[[Fields], Any]] = {
-    "version": lambda table: table.choice("version", ("v1.0",)),
-    "author": lambda table: table.text("author"),
-    "author_email": lambda table: table.text("authorEmail"),
-    "framework": lambda table: table.text("framework"),
-    "model": lambda table: table.text("model"),
-    "hardware": lambda table: table.text("hardware"),
-    "timestamp": _iso_date,
-    "code_url": lambda table: _text_or_none(table, "codeURL"),
-    "cost_usd_per_hour": lambda table: _cost_usd(table, "costPerHour"),
-    "cost_usd_per_item": lambda table: _cost_usd(table, "cost"),
-    "log_file_name": lambda table: _text_or_none(table, "logFilename"),
-    "misc": _misc,
-}
-
-
-def _code(error: LogFormatError) -> str:
+def _code(error: RuleError) -> str:
     if error.message.startswith("missing"):
         return "missing_field"
-    if error.message.startswith("text ") and (error.expected or "").startswith("a number"):
+    if error.message.startswith(("got '", 'got "')) and (error.expected or "").startswith("a num"):
         return "number_as_string"
     return f"bad_{error.field}" if error.field in ("version", "timestamp", "misc") else "bad_value"

@@ -64,7 +64,7 @@ class Record(NamedTuple):
     text: bytes
 
     def fault(
-        self, message: str, expected: str, *, field: str | None = None, code: str | None = None
+        self, message: str, expected: str, code: str | None = None, *, field: str | None = None
     ) -> LogFormatError:
         """The error for a field of the line, by default for its key. The file is not named."""
         field = field or self.key

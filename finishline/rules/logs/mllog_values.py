@@ -28,6 +28,7 @@ MAX_INTEGER = 2**63 - 1
 # A double counts whole epochs exactly up to here. Published logs count samples as epochs.
 MAX_COUNT = 2**53
 COUNTS = "a number from 0 to 2^53"
+BAD, CHANGES, ONE_VALUE = "bad_setting", "setting_changes", "one value in a log"
 # Largest difference between two rounded readings of the same instant.
 ROUNDING_MS = 10
 
@@ -66,7 +67,7 @@ class LogSettings:
             value = self._text(record)
             said = self.texts.setdefault(key, value)
         if value != said:
-            raise _change(record, value, said)
+            raise record.fault(f"{shown(value)} after {shown(said)}", ONE_VALUE, CHANGES)
 
     def _read_seed(self, record: Record) -> None:
         """Keep a seed; below 0 it is odd, but can be that of another run as well as any other."""
@@ -85,11 +86,12 @@ class LogSettings:
         """Take in a line with any other number."""
         key, value = record.key, float(record.value)
         if not key.isprintable():
-            self._odd(_fault(record, "no name of a setting", "printable characters"))
+            self._odd(record.fault("no name of a setting", "printable characters", BAD))
         elif key not in self.hyperparameters and len(self.hyperparameters) == MAX_HYPERPARAMETERS:
-            self._odd(_fault(record, "too many settings", f"at most {MAX_HYPERPARAMETERS}"))
+            expected = f"at most {MAX_HYPERPARAMETERS}"
+            self._odd(record.fault("too many settings", expected, BAD))
         elif (said := self.hyperparameters.setdefault(key, value)) != value:
-            self._odd(_change(record, value, said))
+            self._odd(record.fault(f"{shown(value)} after {shown(said)}", ONE_VALUE, CHANGES))
 
     def read_processor_share(self, record: Record) -> None:
         """Take in the share of the processor that the training had."""
@@ -97,7 +99,7 @@ class LogSettings:
         if is_number(value) and 0.0 <= value <= 1.0:
             self.processor_share = float(value)
         else:
-            self._odd(_fault(record, shown(value), "a number from 0 to 1"))
+            self._odd(record.fault(shown(value), "a number from 0 to 1", BAD))
 
     def nameless(self) -> LogFormatError | None:
         """The error of a log that never named its benchmark."""
@@ -114,12 +116,12 @@ class LogSettings:
         value = record.value
         if type(value) is not str or len(value) > MAX_LABEL_LENGTH or not value.isprintable():
             expected = f"a text of at most {MAX_LABEL_LENGTH} printable characters"
-            raise _fault(record, shown(value), expected)
+            raise record.fault(shown(value), expected, BAD)
         allowed = self._allowed.get(record.key)
         if allowed is not None and value not in allowed:
             what = record.key.removeprefix("submission_")
             message = f"the log is of the {what} {shown(value)}"
-            raise record.fault(message, " or ".join(allowed), code=f"wrong_{what}")
+            raise record.fault(message, " or ".join(allowed), f"wrong_{what}")
         return value
 
 
@@ -127,17 +129,8 @@ def _integer(record: Record, *, minimum: int) -> int:
     value = record.value
     if not is_number(value) or value % 1 or not minimum <= value <= MAX_INTEGER:
         expected = f"a whole number from {minimum} to {MAX_INTEGER}"
-        raise _fault(record, shown(value), expected)
+        raise record.fault(shown(value), expected, BAD)
     return int(value)
-
-
-def _fault(record: Record, message: str, expected: str) -> LogFormatError:
-    return record.fault(message, expected, code="bad_setting")
-
-
-def _change(record: Record, value: object, said: object) -> LogFormatError:
-    message = f"{shown(value)} after {shown(said)}"
-    return record.fault(message, "one value in a log", code="setting_changes")
 
 
 class RunClock:
@@ -350,7 +343,8 @@ class SeveralMetrics:
         Where an evaluation tells its step alone, a batch was trained on in each.
         """
         found = []
-        for (epoch, samples, step), measured in sorted(self._moments.items(), key=_progress):
+        for moment in sorted(self._moments, key=lambda at: (at[1] or 0, at[0] or 0.0, at[2] or 0)):
+            (epoch, samples, step), measured = moment, self._moments[moment]
             if step is not None and batch_size is not None:
                 samples = step * batch_size
             others = dict(measured.qualities)
@@ -370,8 +364,3 @@ class SeveralMetrics:
         return LogFormatError(
             message, line=line, field=field, expected=expected, code="missing_metric"
         )
-
-
-def _progress(item: tuple[Moment, _Measured]) -> tuple[float, float, int]:
-    epoch, samples, step = item[0]
-    return samples or 0, epoch or 0.0, step or 0

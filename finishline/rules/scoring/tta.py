@@ -212,17 +212,12 @@ def calibrated_spread(benchmark: Benchmark) -> Spread | None:
     """The spread of the reference's log epochs within batch sizes: calibrated, or as published."""
     points = benchmark.rcp.points if benchmark.rcp is not None else ()
     epochs = [calibrated_epochs(benchmark, size) for size in calibrated_sizes(benchmark)]
-    return _spread_of_epochs(tuple(epochs) or tuple(point.epochs for point in points))
+    return pooled_spread(epochs or [point.epochs for point in points])
 
 
 def calibrated_sizes(benchmark: Benchmark) -> list[int]:
     """The batch sizes with calibrated runs, smallest first."""
     return sorted({run.batch_size for run in benchmark.reference_runs})
-
-
-@lru_cache(maxsize=64)
-def _spread_of_epochs(epochs: tuple[tuple[float, ...], ...]) -> Spread | None:
-    return pooled_spread(epochs)
 
 
 def claimed_interval(

@@ -1,13 +1,15 @@
 """The JSON that describes a submission: submitter, runs, system, settings and training."""
 
+import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from functools import partial
-from typing import Any, Literal, cast, get_args
+from typing import Annotated, Any, Literal
 
 import orjson
+from annotated_types import Ge, Le, MaxLen, MinLen
 
 from finishline.rules.benchmarks.accelerators import (
     A_CLASS,
@@ -20,12 +22,12 @@ from finishline.rules.benchmarks.accelerators import (
 )
 from finishline.rules.benchmarks.benchmark import MAX_RUNS, Benchmark, published_on
 from finishline.rules.benchmarks.definition_tables import ReplayPolicy
-from finishline.rules.errors import ClaimError, RuleError
-from finishline.rules.fields import Fields, read_whole
-from finishline.rules.logs.lines import MAX_KEY_LENGTH
+from finishline.rules.errors import ClaimError, RuleError, joined
+from finishline.rules.logs.lines import MAX_KEY_LENGTH, is_number
 from finishline.rules.logs.mllog_values import MAX_HYPERPARAMETERS
 from finishline.rules.logs.text import refuse_deep, refuse_repeated_keys
 from finishline.rules.measurements import PrecisionName
+from finishline.rules.table import EACH_ONCE, Checked, Text, like, read_day, read_table
 from finishline.rules.text import did_you_mean, refuse_utf16, shown
 
 MAX_SEED = 2**63 - 1
@@ -33,8 +35,6 @@ MAX_SEED = 2**63 - 1
 MAX_TRAINED_SEED = 2**32 - 1
 
 TrainedWith = Literal["reference", "own", "package"]
-# A claim with logs; a package is handed in without any.
-CLAIMED_WITH = ("reference", "own")
 NOTHING = frozenset({"", "-", "n/a", "na", "none", "unknown", "tbd"})  # As text of a field.
 MOST_TRIALS = 10**9
 MOST_SECONDS = 1e12
@@ -44,8 +44,8 @@ MOST_SECONDS = 1e12
 class Tuning:
     """The search that found the settings: trainings tried, and the seconds they took together."""
 
-    trials: int
-    seconds: float
+    trials: Annotated[int, Ge(0), Le(MOST_TRIALS)]
+    seconds: Annotated[float, Ge(0), Le(MOST_SECONDS)]
 
 
 Kind = Literal["train", "inference"]
@@ -54,17 +54,21 @@ MOST_INSTANCES = 10**6
 MAX_ORGANISATION_LENGTH = 200
 MOST_SCALING = 1000.0  # Published factors are below 2.
 MLPERF_NAME = re.compile(r"mlperf-(?:v[0-9.]{1,9}-)?[a-z0-9_]{1,80}")
-ISO_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+
+def _book_name(kind: str) -> Checked:
+    longest = NAME_LENGTHS[kind]
+    return like(f".{{1,{longest}}}", f"one line of at most {longest} characters")
 
 
 @dataclass(frozen=True)
 class Cloud:
     """Rented instances by their names in a price book: `count` instances of one kind."""
 
-    provider: str
-    instance: str
-    region: str
-    count: int = 1
+    provider: Annotated[Text, _book_name("provider")]
+    instance: Annotated[Text, _book_name("instance")]
+    region: Annotated[Text, _book_name("region")]
+    count: Annotated[int, Ge(1), Le(MOST_INSTANCES)] = 1
 
 
 @dataclass(frozen=True)
@@ -76,18 +80,18 @@ class System:
     `availability` is an archive's word for whether the system can be bought or rented.
     """
 
-    name: str
-    hardware_class: str
-    processor: str
-    processor_count: int | None = None
-    memory_gib: float | None = None
-    accelerator: str | None = None
-    accelerator_count: int = 0
-    price_usd_per_hour: float | None = None
-    price_source: str | None = None
+    name: Text
+    hardware_class: Annotated[Text, like(CLASS_NAME, A_CLASS)]
+    processor: Text
+    processor_count: Annotated[int, Ge(1), Le(10**7)] | None = None
+    memory_gib: Annotated[float, Ge(0), Le(1e9)] | None = None
+    accelerator: Text | None = None
+    accelerator_count: Annotated[int, Ge(0), Le(10**7)] = 0
+    price_usd_per_hour: Annotated[float, Ge(0.0001), Le(1e9)] | None = None
+    price_source: Text | None = None
     pricing: Pricing = "on_demand"
     cloud: Cloud | None = None
-    availability: str | None = None
+    availability: Text | None = None
 
 
 @dataclass(frozen=True)
@@ -147,6 +151,33 @@ def read_json_object(content: bytes, *, file: str) -> dict[str, Any]:
     return value
 
 
+@dataclass(frozen=True)
+class ClaimTable:
+    """A submission's JSON. Its settings are checked by those of its benchmark."""
+
+    benchmark: Text
+    division: Text
+    model: Text
+    framework: Text
+    system: System
+    runs: Annotated[tuple[Text, ...], MinLen(1), MaxLen(MAX_RUNS), EACH_ONCE]
+    hyperparameters: Mapping[str, Any] = field(default_factory=dict)
+    code_url: Annotated[Text, like("https?://.*", "an http(s) address")] | None = None
+    notes: Text | None = None
+    precision: PrecisionName | None = None
+    trained_with: Literal["reference", "own"] = "own"
+    tuning: Tuning | None = None
+
+
+@dataclass(frozen=True)
+class PublishedTable(ClaimTable):
+    """The JSON of a result that was published elsewhere: its owner, day and scaling factor."""
+
+    organisation: Annotated[Text, MaxLen(MAX_ORGANISATION_LENGTH)] | None = None
+    submitted_on: Annotated[str, Checked(read_day)] | None = None
+    scaling_factor: Annotated[float, Ge(1), Le(MOST_SCALING)] | None = None
+
+
 def read_claim(
     content: bytes, *, file: str, benchmarks: Mapping[str, Benchmark], archive: bool = False
 ) -> Claim:
@@ -155,241 +186,139 @@ def read_claim(
     Checks the benchmark, its divisions and the hyperparameters a division may set. Only a claim
     from an `archive` may name the owner, the day and the scaling factor of its result.
     """
-    root = Fields(read_json_object(content, file=file), file=file, error=ClaimError)
-    benchmark = _find_benchmark(root, benchmarks)
-    division = root.choice("division", benchmark.divisions)
-    read_settings = partial(read_hyperparameters, benchmark=benchmark, division=division)
-    readers: dict[str, Callable[[], Any]] = {
-        "hyperparameters": lambda: root.read_table("hyperparameters", read_settings) or {},
-        "model": lambda: root.text("model"),
-        "framework": lambda: root.text("framework"),
-        "system": lambda: _system(root.table("system")),
-        "run_files": lambda: _run_files(root),
-        "code_url": lambda: _code_url(root),
-        "notes": lambda: root.optional_text("notes"),
-        "precision": lambda: (
-            root.choice("precision", get_args(PrecisionName)) if root.has("precision") else None
-        ),
-        "trained_with": lambda: _trained_with(root, benchmark, division),
-        "tuning": lambda: root.read_table(
-            "tuning",
-            lambda table: table.whole(
-                Tuning,
-                trials=table.integer("trials", minimum=0, maximum=MOST_TRIALS),
-                seconds=table.number("seconds", minimum=0.0, maximum=MOST_SECONDS),
-            ),
-        ),
-    }
-    if archive:
-        readers |= {
-            "organisation": lambda: _organisation(root),
-            "submitted_on": lambda: _submitted_on(root, benchmark),
-            "scaling_factor": lambda: root.optional_number(
-                "scaling_factor", minimum=1.0, maximum=MOST_SCALING
-            ),
-        }
-    make = partial(Claim, benchmark_id=benchmark.benchmark_id, division=division)
-    return read_whole(root, make, readers)
-
-
-def read_date(text: str) -> date | None:
-    """The day an ISO date names, None if the text is none."""
-    if not ISO_DATE.fullmatch(text):
-        return None
+    table = read_json_object(content, file=file)
+    benchmark = _find_benchmark(table, benchmarks, file=file)
+    division, settings = str(table.get("division")), table.get("hyperparameters") or {}
+    problems: list[RuleError] = []
+    values: dict[str, Any] = {}
     try:
-        return date.fromisoformat(text)
-    except ValueError:
-        return None
+        kind = PublishedTable if archive else ClaimTable
+        values = dict(vars(read_table(kind, table, file=file, error=ClaimError)))
+        problems += _contradictions(values, table, benchmark, file=file)
+    except RuleError as error:
+        problems += error.problems
+    try:
+        if isinstance(settings, dict):
+            settings = read_settings(settings, benchmark, division, file=file)
+    except RuleError as error:
+        problems += error.problems
+    if problems:
+        raise joined(problems)
+    if archive and values["submitted_on"] is None:
+        values["submitted_on"] = published_on(benchmark.benchmark_id)
+    values |= {"hyperparameters": settings, "run_files": values.pop("runs")}
+    return Claim(benchmark_id=values.pop("benchmark"), **values)
 
 
-def _trained_with(root: Fields, benchmark: Benchmark, division: str) -> TrainedWith:
-    """Read the origin of the training code, which for the reference takes its settings only."""
-    trained_with = cast(TrainedWith, root.choice("trained_with", CLAIMED_WITH, default="own"))
-    if trained_with == "own":
-        return trained_with
-    if benchmark.replay is None:
+def _contradictions(
+    values: Mapping[str, Any], table: Mapping[str, Any], benchmark: Benchmark, *, file: str
+) -> Iterator[RuleError]:
+    """Fields of a claim that contradict each other or the benchmark."""
+    wrong, system = partial(ClaimError, file=file), values["system"]
+    if system.price_usd_per_hour is not None and system.price_source is None:
+        expected = "a page that shows the price"
+        yield wrong("missing", field="system.price_source", expected=expected)
+    has_count = table["system"].get("accelerator_count") is not None
+    rented = accelerators_of_cloud(vars(system.cloud)) if system.cloud is not None else None
+    if rented is not None:
+        name = system.accelerator or ""
+        count = system.accelerator_count if has_count else None
+        described = stated_accelerator("" if name.casefold() in NOTHING else name, count)
+        if not are_of_cloud(described, rented):
+            is_count = described.count not in (None, rented.count)
+            words = described.words if described.model else f"{described.count} accelerators"
+            yield wrong(
+                f"{words}, but {system.cloud.count}\u00a0×\u00a0{system.cloud.instance} has "
+                f"{rented.words}",
+                field=f"system.{'accelerator_count' if is_count else 'accelerator'}",
+                expected=f"{rented.words}, or as many instances in cloud.count as the runs used",
+                code="accelerators_contradict_instance",
+            )
+    if values["trained_with"] == "reference" and benchmark.replay is None:
         message = f"{benchmark.title} has no reference training"
-        raise root.fail("trained_with", message, expected="own")
-    settings = root.raw("hyperparameters")
-    if division == "closed" or not isinstance(settings, dict):
-        return trained_with  # Already reported with the settings.
-    for name in settings:
-        if name not in benchmark.hyperparameters:
-            names = ", ".join(sorted(benchmark.hyperparameters))
-            expected = f'one of {names}, or "trained_with": "own"'
-            message = "the reference has no such setting"
-            raise root.fail(f"hyperparameters.{name}", message, expected=expected)
-    return trained_with
+        yield wrong(message, field="trained_with", expected="own")
+    elif values["trained_with"] == "reference" and values["division"] != "closed":
+        for name in values["hyperparameters"]:
+            if name not in benchmark.hyperparameters:
+                names = ", ".join(sorted(benchmark.hyperparameters))
+                expected = f'one of {names}, or "trained_with": "own"'
+                message = "the reference has no such setting"
+                yield wrong(message, field=f"hyperparameters.{name}", expected=expected)
 
 
-def _organisation(root: Fields) -> str | None:
-    name = root.optional_text("organisation")
-    if name is not None and len(name) > MAX_ORGANISATION_LENGTH:
-        expected = f"at most {MAX_ORGANISATION_LENGTH} characters"
-        raise root.fail("organisation", f"{len(name)} characters", expected=expected)
-    return name
-
-
-def _submitted_on(root: Fields, benchmark: Benchmark) -> date | None:
-    """The day a claim of an archive names, else that of its round."""
-    text = root.optional_text("submitted_on")
-    if text is None:
-        return published_on(benchmark.benchmark_id)
-    day = read_date(text)
-    if day is None:
-        raise root.fail("submitted_on", f"{text[:60]!r}", expected="a date such as 2018-04-20")
-    return day
-
-
-def _find_benchmark(root: Fields, benchmarks: Mapping[str, Benchmark]) -> Benchmark:
-    name = root.text("benchmark")
+def _find_benchmark(
+    table: Mapping[str, Any], benchmarks: Mapping[str, Benchmark], *, file: str
+) -> Benchmark:
+    """The benchmark of a claim, which has its division. Raises ClaimError."""
+    name, division = table.get("benchmark"), table.get("division")
+    wrong, known = partial(ClaimError, file=file), " or ".join(sorted(benchmarks))
+    if not isinstance(name, str):
+        raise wrong(f"got {shown(name)}" if name else "missing", field="benchmark", expected=known)
     if name not in benchmarks and MLPERF_NAME.fullmatch(name):
         expected = "a benchmark of a known round, or a definition of it"
         message = f"{name.replace('-', ' ')} has no definition"
-        raise root.fail("benchmark", message, expected=expected)
+        raise wrong(message, field="benchmark", expected=expected)
     if name not in benchmarks:
-        known = " or ".join(sorted(benchmarks))
         message = f"unknown benchmark {name[:80]!r}{did_you_mean(name, sorted(benchmarks))}"
-        raise root.fail("benchmark", message, expected=known)
+        raise wrong(message, field="benchmark", expected=known)
+    if division not in benchmarks[name].divisions:
+        message = "missing" if division is None else f"unknown value {shown(division)}"
+        expected = " or ".join(benchmarks[name].divisions)
+        raise wrong(message, field="division", expected=expected)
     return benchmarks[name]
 
 
-def _system(table: Fields) -> System:
-    most = 10**7
-    system = read_whole(
-        table,
-        System,
-        {
-            "name": lambda: table.text("name"),
-            "hardware_class": lambda: _hardware_class(table),
-            "processor": lambda: table.text("processor"),
-            "processor_count": lambda: table.optional_integer(
-                "processor_count", minimum=1, maximum=most
-            ),
-            "memory_gib": lambda: table.optional_number("memory_gib", minimum=0.0, maximum=1e9),
-            "accelerator": lambda: table.optional_text("accelerator"),
-            "accelerator_count": lambda: (
-                table.optional_integer("accelerator_count", minimum=0, maximum=most) or 0
-            ),
-            "price_usd_per_hour": lambda: table.optional_number(
-                "price_usd_per_hour", minimum=0.0001, maximum=1e9
-            ),
-            "price_source": lambda: _price_source(table),
-            "pricing": lambda: table.choice("pricing", get_args(Pricing), default="on_demand"),
-            "cloud": lambda: table.read_table("cloud", _cloud),
-            "availability": lambda: table.optional_text("availability"),
-        },
-    )
-    _refuse_other_instance(table, system)
-    return system
+def check_settings(benchmark: Benchmark, division: str, settings: Mapping[str, float]) -> None:
+    """Raise RuleError, naming the field, for a setting that the reference does not take."""
+    file = f"{benchmark.benchmark_id}.toml"
+    if division not in benchmark.divisions:
+        expected = " or ".join(benchmark.divisions)
+        raise RuleError(f"no division {shown(division)}", file=file, expected=expected)
+    read_settings(settings, benchmark, division, file=file, of_reference=True)
 
 
-def _refuse_other_instance(table: Fields, system: System) -> None:
-    """Raise ClaimError if the described accelerators are not those of the rented instances."""
-    cloud = system.cloud
-    if cloud is None or (rented := accelerators_of_cloud(vars(cloud))) is None:
-        return
-    name = system.accelerator or ""
-    count = system.accelerator_count if table.has("accelerator_count") else None
-    described = stated_accelerator("" if name.casefold() in NOTHING else name, count)
-    if are_of_cloud(described, rented):
-        return
-    is_count = described.count not in (None, rented.count)
-    words = described.words if described.model else f"{described.count} accelerators"
-    raise ClaimError(
-        f"{words}, but {cloud.count}\u00a0×\u00a0{cloud.instance} has {rented.words}",
-        file=table.file,
-        field=table.field("accelerator_count" if is_count else "accelerator"),
-        expected=f"{rented.words}, or as many instances in cloud.count as the runs used",
-        code="accelerators_contradict_instance",
-    )
-
-
-def _price_source(table: Fields) -> str | None:
-    source = table.optional_text("price_source")
-    if source is None and table.has("price_usd_per_hour"):
-        raise table.fail("price_source", "missing", expected="a page that shows the price")
-    return source
-
-
-def _cloud(table: Fields) -> Cloud:
-    return table.whole(
-        Cloud,
-        provider=_book_name(table, "provider"),
-        instance=_book_name(table, "instance"),
-        region=_book_name(table, "region"),
-        count=table.optional_integer("count", minimum=1, maximum=MOST_INSTANCES) or 1,
-    )
-
-
-def _hardware_class(table: Fields) -> str:
-    name = table.text("hardware_class")
-    if not re.fullmatch(CLASS_NAME, name):
-        raise table.fail("hardware_class", f"got {name[:60]!r}", expected=A_CLASS)
-    return name
-
-
-def _book_name(table: Fields, name: str) -> str:
-    """A provider, an instance, a region, as the price book has them."""
-    longest, text = NAME_LENGTHS[name], table.text(name)
-    if len(text) > longest or not text.isprintable():
-        raise table.fail(name, "not a name", expected=f"one line of at most {longest} characters")
-    return text
-
-
-def _run_files(root: Fields) -> tuple[str, ...]:
-    names = root.texts("runs")
-    if len(names) > MAX_RUNS:
-        raise root.fail("runs", f"{len(names)} run logs", expected=f"at most {MAX_RUNS}")
-    if len(set(names)) != len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise root.fail("runs", f"{twice[:60]!r} is listed twice", expected="each run log once")
-    return names
-
-
-def read_hyperparameters(table: Fields, benchmark: Benchmark, division: str) -> dict[str, float]:
+def read_settings(
+    settings: Mapping[str, Any],
+    benchmark: Benchmark,
+    division: str,
+    *,
+    file: str,
+    of_reference: bool = False,
+) -> dict[str, float]:
     """Read the settings a division may have. Raises a RuleError of each that it may not.
 
-    Names are as long as in a log, and as many.
+    Names are as long as in a log, and as many. Those `of_reference` are the reference's own.
     """
-    names = [name for name, _ in table.items()]
-    if len(names) > MAX_HYPERPARAMETERS:
-        expected = f"at most {MAX_HYPERPARAMETERS}"
-        raise table.fail(names[MAX_HYPERPARAMETERS], "too many settings", expected=expected)
-    readers = {name: partial(_setting, table, name, benchmark, division) for name in names}
-    return read_whole(table, dict, readers)
-
-
-def _setting(table: Fields, name: str, benchmark: Benchmark, division: str) -> float:
-    known = benchmark.hyperparameters.get(name)
-    if known is None and division == "closed":
-        raise _unknown_setting(table, name, benchmark)
-    if not (name.isprintable() and 0 < len(name) <= MAX_KEY_LENGTH):
-        expected = f"1 to {MAX_KEY_LENGTH} printable characters"
-        raise table.fail(name, "no name of a setting", expected=expected)
-    value = table.number(name)
-    if known and not (
-        known.minimum <= value <= known.maximum and (value.is_integer() or not known.integer)
-    ):
-        whole = "whole " if known.integer else ""
-        expected = f"a {whole}number from {known.minimum:g} to {known.maximum:g}"
-        raise table.fail(name, f"got {value:g}", expected=expected)
-    if known and division == "closed" and not known.closed and value != known.default:
-        raise table.fail(name, f"{value:g} in the closed division", expected=f"{known.default:g}")
-    return value
-
-
-def _unknown_setting(table: Fields, name: str, benchmark: Benchmark) -> RuleError:
-    names = sorted(benchmark.hyperparameters)
-    message = f"unknown hyperparameter{did_you_mean(name, names)}"
-    return table.fail(name, message, expected=f"one of {', '.join(names) or 'none'}")
-
-
-def _code_url(root: Fields) -> str | None:
-    url = root.optional_text("code_url")
-    if url is not None and not url.startswith(("https://", "http://")):
-        raise root.fail("code_url", f"{url[:60]!r}", expected="an http(s) address")
-    return url
+    problems: list[RuleError] = []
+    values: dict[str, float] = {}
+    for number, (name, value) in enumerate(settings.items()):
+        known = benchmark.hyperparameters.get(name)
+        closed = division == "closed"
+        if number == MAX_HYPERPARAMETERS:
+            message, expected = "too many settings", f"at most {MAX_HYPERPARAMETERS}"
+        elif known is None and (closed or of_reference):
+            names = sorted(benchmark.hyperparameters)
+            message = f"unknown hyperparameter{did_you_mean(name, names)}"
+            expected = f"one of {', '.join(names) or 'none'}"
+        elif not (name.isprintable() and 0 < len(name) <= MAX_KEY_LENGTH):
+            message = "no name of a setting"
+            expected = f"1 to {MAX_KEY_LENGTH} printable characters"
+        elif not (is_number(value) and abs(value) < math.inf) or (
+            known and not known.allows(value)
+        ):
+            message, expected = f"got {shown(value)}", known.in_words if known else "a number"
+        elif known and closed and not known.closed and value != known.default:
+            message, expected = f"{value:g} in the closed division", f"{known.default:g}"
+        else:
+            values[name] = float(value)
+            continue
+        field = f"hyperparameters.{name}"
+        problems.append(ClaimError(message, file=file, field=field, expected=expected))
+        if number == MAX_HYPERPARAMETERS:
+            break
+    if problems:
+        raise joined(problems)
+    return values
 
 
 def reference_of(benchmark: Benchmark) -> ReplayPolicy:
@@ -399,19 +328,6 @@ def reference_of(benchmark: Benchmark) -> ReplayPolicy:
         message = f"{benchmark.title} has no reference training"
         raise RuleError(message, file=file, field="replay", expected=expected)
     return benchmark.replay
-
-
-def check_settings(benchmark: Benchmark, division: str, settings: Mapping[str, float]) -> None:
-    """Raise RuleError, naming the field, for a setting that the reference does not take."""
-    root = Fields({"hyperparameters": settings}, file=f"{benchmark.benchmark_id}.toml")
-    if division not in benchmark.divisions:
-        expected = " or ".join(benchmark.divisions)
-        raise RuleError(f"no division {shown(division)}", file=root.file, expected=expected)
-    table = root.table("hyperparameters")
-    for name in settings:
-        if name not in benchmark.hyperparameters:
-            raise _unknown_setting(table, name, benchmark)
-    read_hyperparameters(table, benchmark, division)
 
 
 def check_precision(benchmark: Benchmark, name: str | None) -> PrecisionName | None:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import date
 from functools import partial
 
 from finishline.rules.benchmarks.benchmark import Benchmark
@@ -20,7 +21,6 @@ from finishline.rules.submissions.claim import (
     Kind,
     System,
     read_claim,
-    read_date,
     read_json_object,
 )
 from finishline.rules.submissions.claim_checks import (
@@ -177,7 +177,7 @@ def _read_dawnbench(
         notes=f"DAWNBench entry by {entry.author}, {entry.timestamp}",
         dawnbench=asdict(entry),
         organisation=entry.author[:MAX_ORGANISATION_LENGTH] or None if archive else None,
-        submitted_on=read_date(entry.timestamp) if archive else None,
+        submitted_on=date.fromisoformat(entry.timestamp) if archive else None,
         kind=kind,
     )
     return claim, entry

@@ -8,53 +8,49 @@ offers those that are installed on it.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field
 
 from finishline.rules.errors import RuleError
-from finishline.rules.table import Table, Text
+from finishline.rules.table import Text, like, read_table
 from finishline.rules.text import parse_toml
 
 FILE = "training.toml"
-A_LINE = "one line of at most 100 characters"
-Line = Annotated[Text, StringConstraints(max_length=100, pattern=r"^[^\n]*$")]
+Line = Annotated[Text, like(".{1,100}", "one line of at most 100 characters")]
 Precision = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "mixed"]
-Factor = Annotated[str, StringConstraints(pattern="^[a-z][a-z0-9_]{0,31}$")]
+Factor = Annotated[str, like("[a-z][a-z0-9_]{0,31}", "lower case, as in muon")]
+_MODULE = r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*"
+Module = Annotated[Text, like(_MODULE, "a dotted name, as in train or mine.train")]
+Licence = Annotated[Text, like("[A-Za-z0-9][A-Za-z0-9.+-]{0,63}", "an SPDX identifier, as in MIT")]
+Parent = Annotated[Text, like("sha256:[0-9a-f]{64}", "sha256: and 64 hex digits")]
 
 
 class PackageError(RuleError):
     """A training package breaks a rule."""
 
 
-class Manifest(Table):
+class Manifest(BaseModel):
     """A package's manifest. `factors` are ideas that can be switched off, with their words."""
 
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+
     schema_: int = Field(alias="schema", ge=1, le=1, description="1", exclude=True, repr=False)
-    benchmark: Line = Field(description=A_LINE)
-    title: Line = Field(description=A_LINE)
-    module: Annotated[
-        Text, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$")
-    ] = Field(description="a dotted name, as in train or mine.train")
-    environment: Line = Field(description=A_LINE)
-    licence: Annotated[Text, StringConstraints(pattern="^[A-Za-z0-9][A-Za-z0-9.+-]{0,63}$")] = (
-        Field(alias="license", description="an SPDX identifier, as in MIT")
-    )
-    based_on: Annotated[Text, StringConstraints(pattern="^sha256:[0-9a-f]{64}$")] | None = Field(
-        None, description="sha256: and 64 hex digits"
-    )
-    deterministic: bool = Field(default=False, description="true or false")
-    precision: Precision | None = Field(None, description=" or ".join(get_args(Precision)))
-    factors: Mapping[Factor, Line] | None = Field(
-        None, max_length=8, description="lower case, as in muon"
-    )
+    benchmark: Line
+    title: Line
+    module: Module
+    environment: Line
+    licence: Licence = Field(alias="license")
+    based_on: Parent | None = None
+    deterministic: bool = False
+    precision: Precision | None = None
+    factors: Mapping[Factor, Line] | None = Field(None, max_length=8)
 
 
 def read_manifest(content: bytes, *, file: str = FILE) -> Manifest:
     """Read `training.toml`. Raises a RuleError that lists every problem with file and field."""
-    return Manifest.read(
-        parse_toml(content, file=file, error=PackageError), file=file, error=PackageError
-    )
+    table = parse_toml(content, file=file, error=PackageError)
+    return read_table(Manifest, table, file=file, error=PackageError)
 
 
 NAME = re.compile(

@@ -15,9 +15,8 @@ from typing import Any
 from finishline.rules.benchmarks.benchmark import Benchmark, parse_benchmark
 from finishline.rules.benchmarks.definition_tables import REFERENCE, TASK_FILE
 from finishline.rules.errors import BenchmarkError, RuleError
-from finishline.rules.fields import Fields
-from finishline.rules.text import line_of, parse_toml
-from finishline.rules.trainings.halves import judge_halves
+from finishline.rules.statistics.gaps import judge_halves
+from finishline.rules.text import line_of, parse_toml, shown
 from finishline.rules.trainings.manifest import FAMILIES
 from finishline.rules.trainings.package import (
     is_left_out,
@@ -107,17 +106,17 @@ def _definition(files: Mapping[str, bytes], problems: list[RuleError]) -> Benchm
         return None
     content = files[FILE]
     try:
-        table = parse_toml(content, file=FILE, error=BenchmarkError)
-        root = Fields(table, file=FILE, error=BenchmarkError)
-        name = root.text("id")
-        if not _ID.fullmatch(name):
+        name = parse_toml(content, file=FILE, error=BenchmarkError).get("id")
+        if not isinstance(name, str) or not _ID.fullmatch(name):
+            message = "missing" if name is None else f"got {shown(name)}"
             expected = "a to z, then a-z, 0-9, _ and -; at most 64 characters"
-            raise root.fail("id", f"got {name[:80]!r}", expected=expected)
+            raise BenchmarkError(message, file=FILE, field="id", expected=expected)
         return parse_benchmark(content, file=f"{name}.toml")
     except RuleError as error:
-        error.file = FILE
-        error.line = error.line or (line_of(content, error.field) if error.field else None)
-        problems.append(error)
+        for each in error.problems:
+            each.file = FILE
+            each.line = each.line or (line_of(content, each.field) if each.field else None)
+        problems += error.problems
         return None
 
 

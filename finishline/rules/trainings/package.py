@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 from finishline.rules.benchmarks.definition_tables import LARGEST_PACKAGE_BYTES
 from finishline.rules.canonical import sha256_of
 from finishline.rules.errors import RuleError
-from finishline.rules.fields import MISLEADING
+from finishline.rules.table import MISLEADING
 from finishline.rules.text import count_text, line_of, refuse_utf16, shown
 from finishline.rules.trainings.manifest import (
     COMPILING,
@@ -101,7 +101,14 @@ def read_package(
     Without `benchmarks` it may name any.
     """
     offered = None if benchmarks is None else sorted(benchmarks)
-    manifest, found = _manifest(files)
+    found: list[RuleError] = []
+    manifest = None
+    try:
+        if FILE not in files:
+            raise PackageError("missing", file=FILE, expected="a manifest")
+        manifest = read_manifest(files[FILE])
+    except RuleError as error:
+        found = error.problems
     family = family_of(manifest.environment) if manifest is not None else None
     compiled = manifest is not None and has_compiler(manifest.environment)
     problems = [*_files(files, compiled=compiled), *found]
@@ -115,15 +122,6 @@ def read_package(
     if problems or manifest is None:
         return None, problems
     return Package(manifest, dict(files), program_sha256(manifest, files, sources)), []
-
-
-def _manifest(files: Mapping[str, bytes]) -> tuple[Manifest | None, list[RuleError]]:
-    if FILE not in files:
-        return None, [PackageError("missing", file=FILE, expected="a manifest")]
-    try:
-        return read_manifest(files[FILE]), []
-    except RuleError as error:
-        return None, error.problems
 
 
 def _files(files: Mapping[str, bytes], *, compiled: bool) -> Iterator[RuleError]:

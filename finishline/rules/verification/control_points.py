@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import combinations
 
 from finishline.rules.benchmarks.benchmark import Benchmark
@@ -25,14 +24,7 @@ def band_for(benchmark: Benchmark, claim: Claim, *, runs: int) -> list[ControlPo
     known = benchmark.reference_runs_at(batch_size_of(benchmark, claim))
     curves = tuple(run.quality for run in known)
     alpha = policy.alpha * SHARES.replay_band
-    return list(_band(curves, runs=runs, alpha=alpha, resolution=resolution or 0.0))
-
-
-@lru_cache(maxsize=64)
-def _band(
-    curves: tuple[tuple[float, ...], ...], *, runs: int, alpha: float, resolution: float
-) -> tuple[ControlPoint, ...]:
-    return tuple(control_points(curves, runs=runs, alpha=alpha, resolution=resolution))
+    return control_points(curves, runs=runs, alpha=alpha, resolution=resolution or 0.0)
 
 
 def is_calibrated(benchmark: Benchmark, claim: Claim) -> bool:

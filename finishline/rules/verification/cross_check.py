@@ -4,10 +4,9 @@ from dataclasses import dataclass
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.verification.job import Case, Draw, Purpose, Request, Words
-from finishline.rules.verification.judge import is_disturbed, why_not_timed
 from finishline.rules.verification.judge_convergence import Curve, evaluations_of
 from finishline.rules.verification.messages import ReplayReport, ReplayRun, Training
-from finishline.rules.verification.replay import train_as_claimed
+from finishline.rules.verification.replay import is_disturbed, train_as_claimed, why_not_timed
 from finishline.rules.verification.verdict import Outcome, Verdict
 
 # Fewer common evaluations tell no two seeds apart.

@@ -9,10 +9,9 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.scoring.violations import FIXED_STOP_P_VALUE
 from finishline.rules.statistics.aggregate import SHORTEST_SECONDS, mean
-from finishline.rules.statistics.gaps import Gap, p_value_of_mean_beyond, paired_gap
+from finishline.rules.statistics.gaps import Gap, judge_halves, p_value_of_mean_beyond, paired_gap
 from finishline.rules.submissions.claim import Claim, System, trained_settings
 from finishline.rules.text import count_text
-from finishline.rules.trainings.halves import judge_halves
 from finishline.rules.verification.control_points import precision_of
 from finishline.rules.verification.entry import why_no_entry
 from finishline.rules.verification.job import (
@@ -25,10 +24,9 @@ from finishline.rules.verification.job import (
     package_side,
     plan_in_turn,
 )
-from finishline.rules.verification.judge import is_disturbed, is_excused
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import ReplayReport, ReplayRun, Training, WorkerSystem
-from finishline.rules.verification.replay import why_not_replayable
+from finishline.rules.verification.replay import is_disturbed, is_excused, why_not_replayable
 from finishline.rules.verification.verdict import DuelOutcome, Reason, ReasonCode, Verdict, Weight
 
 LOOKS = (5, 10, 20)  # Pairs after which a head-to-head may end early.

@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.statistics.aggregate import SHORTEST_SECONDS, measured_seconds
-from finishline.rules.statistics.gaps import Gap, paired_gap
+from finishline.rules.statistics.gaps import Gap, HalvesOutcome, judge_halves, paired_gap
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.text import count_text
-from finishline.rules.trainings.halves import HalvesOutcome, judge_halves
 from finishline.rules.verification.job import (
     Case,
     Purpose,
@@ -21,9 +20,9 @@ from finishline.rules.verification.job import (
     plan_in_turn,
     trainings_of,
 )
-from finishline.rules.verification.judge import is_excused, note_disturbed, open_unless_timed
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import PACKAGE_PREFIX, ReplayReport, ReplayRun, Training
+from finishline.rules.verification.replay import is_excused, note_disturbed, open_unless_timed
 from finishline.rules.verification.verdict import Reason, ReasonCode, Verdict, Weight
 
 HALVES: dict[HalvesOutcome, tuple[ReasonCode, Weight]] = {

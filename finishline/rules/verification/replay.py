@@ -1,11 +1,34 @@
-"""Replay: train a claim again from secret seeds, and judge it by these runs."""
+"""Replay: train a claim again from secret seeds, and judge it by these runs, with reasons."""
 
 import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import replace
 
 from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.definition_tables import ReplayPolicy
 from finishline.rules.errors import RuleError
+from finishline.rules.measurements import QUIET_CPU_SHARE
+from finishline.rules.scoring.scoring import RunScore
+from finishline.rules.statistics.aggregate import (
+    SHORTEST_SECONDS,
+    Spread,
+    mean,
+    measured_seconds,
+    median_window,
+    olympic_mean,
+    olympic_weight,
+    standard_deviation,
+)
+from finishline.rules.statistics.gaps import gap_to_claim, interval_of
 from finishline.rules.submissions.claim import Claim, trained_settings
-from finishline.rules.verification.control_points import is_calibrated, precision_of
+from finishline.rules.verification.control_points import (
+    BandBreak,
+    band_for,
+    first_break,
+    is_calibrated,
+    precision_of,
+)
 from finishline.rules.verification.job import (
     Case,
     Draw,
@@ -15,9 +38,256 @@ from finishline.rules.verification.job import (
     draw,
     trainings_of,
 )
-from finishline.rules.verification.judge import judge
-from finishline.rules.verification.messages import Measure, Training
-from finishline.rules.verification.verdict import Verdict
+from finishline.rules.verification.judge_convergence import (
+    Curve,
+    evaluation_at_target,
+    judge_convergence,
+    judge_floor,
+    judge_mean_at_stop,
+    judge_stop,
+)
+from finishline.rules.verification.messages import Measure, ReplayReport, ReplayRun, Training
+from finishline.rules.verification.utilisation import is_narrower
+from finishline.rules.verification.verdict import Reason, Verdict, Weight
+
+EXCUSED_FAILURES = ("infrastructure", "rules")
+
+
+def judge(
+    benchmark: Benchmark,
+    claim: Claim,
+    runs: Sequence[RunScore],
+    report: ReplayReport,
+    *,
+    runs_planned: int | None = None,
+    curves: Sequence[Curve] = (),
+) -> Verdict:
+    """Compare a claim's scored runs with its replay.
+
+    Rejected if more replays than the benchmark drops leave the band downwards or miss the target,
+    if the claim converges faster than reference and replays together allow, or if the training
+    touched a narrower floating type than the claim states. A slower time is reported and never
+    rejects. Left open if a replay is above the band, if nothing could be compared, or if the
+    infrastructure failed before all of `runs_planned` (default: those in the report) were trained.
+    `curves` has the evaluations of each of `runs`. Raises RuleError if the benchmark has no replay.
+
+    Every test has its share of the benchmark's alpha (Shares). Missing the target has no share: the
+    reference is expected to reach it.
+    """
+    policy = benchmark.replay
+    if policy is None:
+        raise RuleError("no replay policy", file=benchmark.benchmark_id, expected="[replay]")
+    planned = max(1, len(report.runs) if runs_planned is None else runs_planned)
+    times = [run.tta_seconds for run in runs]
+    rule = benchmark.runs
+    window = median_window(times, count=rule.count, dropped=rule.dropped)
+    case = Case(benchmark, (), report, claim, runs[window], curves[window])
+    convergence = judge_stop if benchmark.reach.name == "fixed_stop" else judge_convergence
+    reasons = [
+        _judge_reach(benchmark, claim, report, planned),
+        *_judge_band(benchmark, claim, report, planned),
+    ]
+    if not runs and not claim.run_files:  # The reference claims no time.
+        untimed = why_not_timed(report, hardware_class=claim.system.hardware_class)
+        noted = [] if untimed is None else [untimed]
+        return Verdict.of([*reasons, *noted, *note_disturbed(report)])
+    reasons += [
+        convergence(case, policy),
+        *judge_floor(benchmark, runs, curves, report),
+        judge_time(case, policy),
+        *note_disturbed(report),
+        *judge_precision(claim, report),
+    ]
+    return Verdict.of(reasons)
+
+
+def _judge_reach(benchmark: Benchmark, claim: Claim, report: ReplayReport, planned: int) -> Reason:
+    trained = [run for run in report.runs if not is_excused(run)]
+    reached = sum(evaluation_at_target(benchmark, run) is not None for run in trained)
+    started = len(trained)
+    target = benchmark.target
+    numbers = {"reached": float(reached), "started": float(started)}
+    goal = f"{target.metric} {target.value:g}"
+    missed = started - reached
+    if missed > benchmark.runs.dropped:
+        message = f"{missed} of {started} replays did not reach {goal}"
+        return Reason("did_not_reach", "rejects", message, numbers)
+    if started < planned:
+        message = f"only {started} of {planned} replays were trained, for no fault of the claim"
+        numbers["planned"] = float(planned)
+        return Reason("infrastructure", "leaves_open", message, numbers)
+    if benchmark.reach.name == "fixed_stop":
+        return judge_mean_at_stop(benchmark, claim, trained)
+    message = f"{reached} of {started} replays reached {goal}"
+    return Reason("reached_target", "supports", message, numbers)
+
+
+def is_excused(run: ReplayRun) -> bool:
+    """Whether a run ended for a reason that tells nothing about the claim."""
+    if run.failure is not None:
+        return run.failure.kind in EXCUSED_FAILURES
+    return run.status == "cancelled"
+
+
+def _judge_band(
+    benchmark: Benchmark, claim: Claim, report: ReplayReport, planned: int
+) -> list[Reason]:
+    points = band_for(benchmark, claim, runs=planned)
+    higher = benchmark.target.direction == "higher"
+    breaks = []
+    runs = [run for run in report.runs if not is_excused(run)]
+    for run in runs:
+        broken = first_break([e.quality for e in run.evaluations], points, higher_is_better=higher)
+        if broken is not None:
+            breaks.append((run, broken))
+    if breaks:
+        # One straggler in forty is real even at calibrated settings: it is dropped as the slowest.
+        below = sum(broken.side == "below" for _, broken in breaks)
+        weight: Weight = "rejects" if below > benchmark.runs.dropped else "note"
+        return [_band_reason(run, broken, below=weight) for run, broken in breaks]
+    judged = sum(min(len(run.evaluations), len(points)) for run in runs)
+    message = f"all {judged} evaluations of the replays lie in the reference band"
+    numbers = {"control_points": float(judged)}
+    return [Reason("within_band", "supports", message, numbers)] if judged else []
+
+
+def _band_reason(run: ReplayRun, broken: BandBreak, *, below: Weight) -> Reason:
+    numbers = {
+        "run": float(run.index),
+        "evaluation": float(broken.index),
+        "quality": broken.quality,
+        "lower": broken.lower,
+        "upper": broken.upper,
+    }
+    where = (
+        f"replay {run.index + 1} had {broken.quality:.2f} at control point {broken.index}, where "
+        f"the reference lies between {broken.lower:.2f} and {broken.upper:.2f}"
+    )
+    if broken.side == "below":
+        return Reason("below_band", below, where, numbers)
+    return Reason("above_band", "leaves_open", f"{where}: too fast, to be explained", numbers)
+
+
+def judge_time(case: Case, policy: ReplayPolicy) -> Reason:
+    """Compare the measured time with the claimed one, or say why it was not compared.
+
+    A run may take `policy.time_tolerance` more on another machine of the class. More than that, and
+    more than chance (p < alpha), is noted as slower than claimed.
+    """
+    benchmark, claim, report, counted = case.benchmark, case.require_claim(), case.report, case.runs
+    if claim.trained_with == "own":
+        message = "time was not compared: the claim was trained with its own code"
+        return Reason("time_not_compared", "note", message)
+    why = why_not_timed(report, hardware_class=claim.system.hardware_class)
+    if why is not None:
+        return why
+    dropped = benchmark.runs.dropped
+    times = [run.tta_seconds for run in counted]
+    claimed = olympic_mean(times, dropped=dropped) if len(counted) > 2 * dropped else None
+    replayed = [
+        run.tta_seconds
+        for run in report.runs
+        if run.tta_seconds is not None and evaluation_at_target(benchmark, run) is not None
+    ]
+    gap = None
+    if claimed is not None:
+        gap = gap_to_claim(
+            replayed,
+            claimed,
+            claimed_runs=[time for time in times if time is not None],
+            weight=olympic_weight(len(counted), dropped=dropped),
+        )
+    if claimed is None or gap is None:
+        message = "time was not compared: a comparison needs a claimed time and two replays"
+        return Reason("time_not_compared", "note", message)
+    tolerated = 1 + policy.time_tolerance
+    p_slower = gap.over(tolerated).p_more
+    numbers = {
+        "claimed_seconds": claimed,
+        "replayed_mean_seconds": mean(replayed),
+        "ratio": gap.ratio,
+        "tolerated_ratio": tolerated,
+        "p_value": p_slower,
+    }
+    found = measured_seconds(replayed)
+    logs = [math.log(max(each, SHORTEST_SECONDS)) for each in replayed]
+    spread = Spread(standard_deviation(logs, ddof=1), len(logs) - 1)
+    interval = None if found is None else interval_of(found, runs=len(replayed), spread=spread)
+    between = f" ({interval.low:.3g} to {interval.high:.3g})" if interval else ""
+    here = mean(replayed) if found is None else found
+    words = f"claimed {claimed:.3g} s, measured here {here:.3g} s{between}"
+    if p_slower < policy.alpha:
+        return Reason("slower_than_claimed", "note", words, numbers)
+    return Reason("time_agrees", "supports", words, numbers)
+
+
+def why_not_timed(report: ReplayReport, *, hardware_class: str) -> Reason | None:
+    """Reason why a report's times do not count on a claim's hardware class; None if they do."""
+    ours = report.system.hardware_class
+    if ours != hardware_class:
+        message = (
+            f"time was not compared: the claim was made on {hardware_class}, the replay on {ours}"
+        )
+        return Reason("hardware_differs", "note", message)
+    if report.drift is not None:
+        message = f"time was not compared: the worker was {report.drift}"
+        return Reason("worker_drifted", "note", message)
+    return None
+
+
+def open_unless_timed(case: Case) -> list[Reason]:
+    """The reason why the times of a case don't count, which leaves its verdict open."""
+    hardware_class = case.require_claim().system.hardware_class
+    found = why_not_timed(case.report, hardware_class=hardware_class)
+    return [] if found is None else [replace(found, weight="leaves_open")]
+
+
+def note_disturbed(report: ReplayReport) -> list[Reason]:
+    """Note that other programs had the processor: the times count, and may be too long."""
+    if not is_disturbed(report):
+        return []
+    message = "other programs had the processor: the time may be longer than on an idle machine"
+    numbers = {"cpu_share": cpu_share(report), "needed": QUIET_CPU_SHARE}
+    return [Reason("noisy_host", "note", message, numbers)]
+
+
+def is_disturbed(report: ReplayReport) -> bool:
+    """Whether other programs had the processor during a run."""
+    return cpu_share(report) < QUIET_CPU_SHARE
+
+
+def cpu_share(report: ReplayReport) -> float:
+    """Lowest share of the processor of any run, as its sandbox measured it.
+
+    Without a sandbox it is the processor's time over the clock's, and 1.0 on an accelerator.
+    """
+    measured = [run.processor_share for run in report.runs if run.processor_share is not None]
+    if measured:
+        return min(measured)
+    if report.system.accelerator_count:
+        return 1.0
+    shares = [
+        run.cpu_seconds / run.parent_seconds
+        for run in report.runs
+        if run.cpu_seconds is not None and run.parent_seconds
+    ]
+    return min(shares, default=1.0)
+
+
+def judge_precision(claim: Claim, report: ReplayReport) -> list[Reason]:
+    """Reject a claim whose replay touched a narrower type than it states."""
+    audit = report.precision
+    if claim.precision is None or audit is None or audit.lowest is None:
+        return []
+    numbers = {f"operations_{name}": float(count) for name, count in audit.observed.items()}
+    if is_narrower(audit.lowest, claim.precision):
+        message = (
+            f"the claim states {claim.precision}, and the training touched {audit.lowest} "
+            f"in a matmul or convolution ({audit.scope})"
+        )
+        return [Reason("precision_differs", "rejects", message, numbers)]
+    message = f"nothing narrower than the claimed {claim.precision} was touched ({audit.scope})"
+    return [Reason("precision_agrees", "supports", message, numbers)]
 
 
 def draw_replay(

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from finishline.rules.submissions.claim import Claim
-from finishline.rules.verification.judge import judge
+from finishline.rules.verification.replay import judge
 from tests.support.verdicts import (
     HONEST_EPOCHS,
     LAPTOP,
