@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from finishline.client.client import AsyncClient, Client
+    from finishline.client.client import Client
     from finishline.client.errors import (
         Conflict,
         FinishlineError,
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "AsyncClient",
     "Client",
     "Conflict",
     "FinishlineError",
@@ -44,5 +43,5 @@ def __getattr__(name: str) -> Any:
         return version("finishline-tta")
     if name not in __all__:
         raise AttributeError(name)
-    module = "client" if name.endswith("Client") else "errors"
+    module = "client" if name == "Client" else "errors"
     return getattr(import_module(f"finishline.client.{module}"), name)

@@ -1,20 +1,16 @@
 """Servers that somebody logged in to: their addresses, and a token for each.
 
-They lie in $XDG_CONFIG_HOME/finishline/profiles.json, for the user alone. With the package keyring
-and a keyring of the system behind it, the tokens lie there instead.
+They are in $XDG_CONFIG_HOME/finishline/profiles.json, for the user alone.
 """
 
-import importlib
 import json
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 DEFAULT_URL = "http://127.0.0.1:8000"
-SERVICE = "finishline"
 
 
 class ProfileError(ValueError):
@@ -23,7 +19,7 @@ class ProfileError(ValueError):
 
 @dataclass(frozen=True)
 class Profile:
-    """A server by the name its user gave it; the token is None where the keyring lost it."""
+    """A server by the name its user gave it. A forgotten one has no token."""
 
     name: str
     url: str
@@ -54,7 +50,7 @@ def chosen_profile() -> Profile | None:
     if name is None:
         return None
     table = _table_of(name, kept)
-    return Profile(name, table["url"], table.get("token") or _ask_keyring(name))
+    return Profile(name, table["url"], table.get("token"))
 
 
 def default_name() -> str | None:
@@ -80,22 +76,16 @@ def chosen_server(url: str | None = None, token: str | None = None) -> Server:
     return Server(url, token or own)
 
 
-def keep_profile(name: str, *, url: str, token: str) -> Path | None:
-    """Keep a login under a name; the first one is the default.
+def keep_profile(name: str, *, url: str, token: str) -> Path:
+    """Keep a login under a name, and return the file. The first login is the default.
 
-    Returns the file that holds the token, None where the system's keyring does. Raises
-    ProfileError.
+    Raises ProfileError.
     """
     kept = _read()
-    table = {"url": url.rstrip("/")}
-    if keyring := _keyring():
-        with suppress(Exception):  # Each backend raises errors of its own.
-            keyring.set_password(SERVICE, name, token)
-    is_in_keyring = _ask_keyring(name) == token
-    kept["profiles"][name] = table | ({} if is_in_keyring else {"token": token})
+    kept["profiles"][name] = {"url": url.rstrip("/"), "token": token}
     kept["default"] = kept["default"] or name
     _write(kept)
-    return None if is_in_keyring else profiles_file()
+    return profiles_file()
 
 
 def forget_profile(name: str | None) -> Profile:
@@ -111,9 +101,6 @@ def forget_profile(name: str | None) -> Profile:
     if kept["default"] == name:
         kept["default"] = next(iter(kept["profiles"]), None)
     _write(kept)
-    if keyring := _keyring():
-        with suppress(Exception):  # The file is what counts.
-            keyring.delete_password(SERVICE, name)
     return Profile(name, url, None)
 
 
@@ -153,19 +140,3 @@ def _write(kept: Mapping[str, Any]) -> None:
         new.replace(path)
     except OSError as error:
         raise ProfileError(f"Cannot write {path} ({error.strerror}).") from error
-
-
-def _keyring() -> Any:
-    """The package keyring; None where it is not installed."""
-    try:
-        return importlib.import_module("keyring")
-    except ImportError:
-        return None
-
-
-def _ask_keyring(name: str) -> str | None:
-    found = None
-    if keyring := _keyring():
-        with suppress(Exception):  # Each backend raises errors of its own.
-            found = keyring.get_password(SERVICE, name)
-    return found if isinstance(found, str) else None

@@ -1,10 +1,9 @@
 """A connection to a server, with one method for each thing a program asks of it."""
 
-import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from functools import partial, wraps
-from typing import Any, Self, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Self, TypeVar
 
 import httpx2
 from pydantic import BaseModel, ValidationError
@@ -31,8 +30,6 @@ PageType = TypeVar("PageType", SubmissionList, RunExport)
 
 LOG_LIMIT_BYTES = 1024**3
 ENDED = ("done", "failed", "cancelled")
-# Methods that give one item after the other, for `async for`.
-ITERATORS = frozenset({"runs", "submissions", "watch"})
 
 
 class Client:
@@ -259,44 +256,3 @@ def read_view(kind: type[Model], document: object) -> Model:
             f"Unexpected response from the server: not a valid {kind.__name__} (field {place}: "
             f"{first['msg']}). Update the client or the server to the same version."
         ) from error
-
-
-class AsyncClient:
-    """A Client whose methods are awaited. Those that iterate are for `async for`.
-
-    It takes what Client takes. Each call runs in a thread of asyncio's, by the code of Client. A
-    task that is cancelled leaves its thread to end by itself. Boards come with all their pages.
-    """
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        self._client = Client(*arguments, **options)
-        self.url = self._client.url
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        method = getattr(self._client, name)
-        if name in ITERATORS:
-            return wraps(method)(lambda *given, **named: _each(method(*given, **named)))
-
-        @wraps(method)
-        async def call(*given: Any, **named: Any) -> Any:
-            found = await asyncio.to_thread(method, *given, **named)
-            return await asyncio.to_thread(found.whole) if isinstance(found, Board) else found
-
-        return call
-
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *(each for each in dir(self._client) if each[0] != "_")})
-
-
-async def _each(items: Iterator[Any]) -> AsyncIterator[Any]:
-    end = object()
-    while (item := await asyncio.to_thread(next, items, end)) is not end:
-        yield item

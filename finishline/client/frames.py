@@ -28,10 +28,6 @@ class Board(BoardView):
                 return
             page = self._next_page(page.next_cursor)
 
-    def whole(self) -> "Board":
-        """The board with the entries of all its pages."""
-        return self.model_copy(update={"entries": list(self), "next_cursor": None})
-
     def to_pandas(self) -> Any:
         """A DataFrame with a row for each entry, by columns such as `system_name`."""
         return _frame(BoardEntry, self)

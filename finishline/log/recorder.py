@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from os import PathLike
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Annotated, Any, BinaryIO, Self
 
 from annotated_types import Ge, Le
@@ -53,17 +53,24 @@ class Asked:
     framework: Text | None = None
 
 
-def open_recorder(
+def run(
     benchmark: str,
     *,
     seed: int,
-    division: str | None,
-    hyperparameters: Mapping[str, float],
-    model: str | None,
-    framework: str | None,
-    out: str | PathLike[str] | None,
+    division: str | None = None,
+    hyperparameters: Mapping[str, float] = MappingProxyType({}),
+    model: str | None = None,
+    framework: str | None = None,
+    out: str | PathLike[str] | None = None,
 ) -> "Recorder":
-    """The recorder of `finishline.log.run`. Raises RuleError."""
+    """Log of one training, for a `with`; it writes the next run_N.log and renews submission.json.
+
+    The division is "closed" for the reference's own training, "open" for any other. None takes that
+    of `finishline run`, else the benchmark's first one: closed, where there is one, which is then
+    said on standard error. The log lies in `out`, else in FINISHLINE_OUT, else in runs/TIME. Where
+    RANK is not 0 nothing is written. Raises RuleError for an unknown benchmark, with near names,
+    and for settings that the division does not allow.
+    """
     given = os.environ.get("FINISHLINE_BENCHMARKS_DIR")
     definition = find_definition(benchmark, Path(given) if given else None, chosen_server())
     named = division or os.environ.get(DIVISION_VARIABLE) or None

@@ -82,8 +82,8 @@ def test_an_admin_keeps_users_over_every_page_of_them(finishline, standin):
     sent = {"name": "ann lee", "role": "submitter", "organisation": "Example Labs"}
     assert body_of(standin.asked[-1]) == sent
     for arguments, sent in (
-        ("set --role admin --no-email", {"role": "admin", "email": None}),
-        ("set --no-organisation", {"organisation": None}),
+        ("set --role admin --email=", {"role": "admin", "email": None}),
+        ("set --organisation=", {"organisation": None}),
         ("set --disable", {"disabled": True}),
         ("set --enable", {"disabled": False}),
         ("approve", {"known": True}),

@@ -366,17 +366,6 @@ def test_watching_goes_along_with_a_verification_that_is_under_way(finishline, s
     assert not [asked for asked in standin.asked if asked.method == "POST"]
 
 
-def test_the_id_of_a_verification_is_told_apart_with_the_command_that_shows_it(finishline, standin):
-    standin.refuse("POST /api/v1/submissions/v1/verifications", 404, "There is no submission 'v1'.")
-    standin.answer("GET /api/v1/verifications/v1", VERIFICATION)
-
-    ran = finishline("verify", "v1")
-
-    assert (ran.code, ran.out) == (6, "")
-    assert "v1 is a verification, queued, and no submission" in ran.err
-    assert "finishline verify v1 --watch" in ran.err
-
-
 def test_watching_asks_for_a_replay_where_those_before_have_ended(finishline, standin):
     ended = [{"id": "v0", "kind": "replay", "state": "failed"}]
     standin.answer("GET /api/v1/verifications/v0", VERIFICATION | ended[0])

@@ -3,7 +3,6 @@
 import io
 import stat
 import sys
-from types import SimpleNamespace
 
 import pytest
 
@@ -15,11 +14,10 @@ QUEUE = {"waiting": 0, "running": 0, "classes": []}
 
 @pytest.fixture(autouse=True)
 def home(tmp_path, monkeypatch):
-    """A home without logins, and no package keyring."""
+    """A home without logins."""
     for name in ("FINISHLINE_URL", "FINISHLINE_TOKEN", "FINISHLINE_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.setitem(sys.modules, "keyring", None)
     return tmp_path / "finishline"
 
 
@@ -57,40 +55,12 @@ def test_a_login_is_what_later_commands_and_programs_use(command, standin, monke
         assert client.url == standin.url
 
 
-def test_without_a_keyring_the_token_lies_in_a_file_of_its_users_alone(
-    command, standin, monkeypatch, home
-):
+def test_the_token_is_in_a_file_of_its_users_alone(command, standin, monkeypatch, home):
     log_in(command, standin, monkeypatch)
     (file,) = home.iterdir()
     assert "fl_one" in file.read_text()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(home.stat().st_mode) == 0o700
-
-
-def test_a_keyring_keeps_the_token_where_there_is_one(command, standin, monkeypatch, home):
-    ring = {}
-
-    def fail(*_):
-        raise OSError("no keyring daemon")
-
-    keyring = SimpleNamespace(
-        set_password=lambda service, name, token: ring.update({(service, name): token}),
-        get_password=lambda service, name: ring.get((service, name)),
-        delete_password=lambda service, name: ring.pop((service, name)),
-    )
-    monkeypatch.setitem(sys.modules, "keyring", keyring)
-    ran = log_in(command, standin, monkeypatch)
-    assert "in the keyring" in ran.out
-    assert list(ring.values()) == ["fl_one"]
-    assert "fl_one" not in next(home.iterdir()).read_text()
-    assert command("account", "--json").code == 0
-    assert tokens_sent(standin, "/api/v1/me")[-1] == "Bearer fl_one"
-    assert command("logout").code == 0
-    assert ring == {}
-
-    keyring.set_password = keyring.get_password = fail
-    assert log_in(command, standin, monkeypatch).code == 0
-    assert "fl_one" in next(home.iterdir()).read_text()
 
 
 @pytest.mark.parametrize(

@@ -237,20 +237,6 @@ def test_a_part_of_a_head_to_head_is_followed_to_the_end(finishline, standin):
     assert (ran.code, ran.json()["id"]) == (0, "d2")
 
 
-@pytest.mark.parametrize(("outcome", "code"), [("verified", 0), ("rejected", 3)])
-def test_who_may_not_ask_again_watches_what_has_ended(finishline, standin, outcome, code):
-    done = QUEUED | {"id": "v1", "kind": "replay", "duel": None, "state": "done"}
-    done |= {"outcome": outcome, "reasons": []}
-    standin.answer("GET /api/v1/submissions/s1", {"id": "s1", "verifications": [done]})
-    standin.refuse("POST /api/v1/submissions/s1/verifications", 403, "It stands.")
-    standin.answer("GET /api/v1/verifications/v1", done)
-    standin.stream("v1", ("end", done))
-    ran = finishline("verify", "s1", "--watch")
-
-    assert (ran.code, f"Verdict: {outcome}" in ran.out) == (code, True)
-    assert finishline("verify", "s1").code == 5
-
-
 @pytest.mark.parametrize(
     ("outcome", "code"),
     [("challenger_faster", 0), ("not_proven", 0), ("inconclusive", 3), (None, 3)],

@@ -25,7 +25,7 @@ UNDER = {
     "psutil", "pytorch-lightning", "setuptools",
 }  # fmt: skip
 # Of the build that fits torch's on a machine, and of no use without its driver; or a participant's.
-NOT_PINNED = {"torchvision", "nvidia-ml-py", "keyring", "lightning", "transformers"}
+NOT_PINNED = {"torchvision", "nvidia-ml-py", "lightning", "transformers"}
 
 
 def project(path):

@@ -1,13 +1,12 @@
-"""Boards in programs and notebooks, and the client for asyncio."""
+"""Boards in programs and notebooks."""
 
-import asyncio
 import sys
 
 import httpx2
 import pytest
 
 import finishline
-from finishline import AsyncClient, Client
+from finishline import Client
 
 
 @pytest.fixture
@@ -76,22 +75,3 @@ def test_curves_and_oneself_are_read(site, alice, made):
         assert len(curve.evaluations) > 1
         with pytest.raises(finishline.NotFound):
             client.proof("none")
-
-
-def test_the_async_client_answers_as_the_other(site, alice, made):
-    async def ask():
-        pages = TwoAPage()
-        async with AsyncClient(site, alice.secret, transport=pages) as client:
-            assert client.url == site
-            me, board = await asyncio.gather(client.account(), client.board("digits"))
-            assert me.user == alice.name
-            assert sorted(entry.submission_id for entry in board.entries) == sorted(made)
-            found = [each.id async for each in client.submissions(benchmark="digits", page_size=2)]
-            assert found == made[::-1]
-            with pytest.raises(finishline.NotFound):
-                await client.submission("none")
-            with pytest.raises(AttributeError):
-                client.no_such_method  # noqa: B018
-            assert "board" in dir(client)
-
-    asyncio.run(ask())

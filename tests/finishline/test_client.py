@@ -178,7 +178,7 @@ def test_the_examples_of_the_page_run_as_they_are(
         replay_what_waits(client, database, walter)
 
     said = capsys.readouterr().out
-    assert len(blocks) == 9
+    assert len(blocks) == 8
     assert names["verification"].outcome == "verified"
     assert "submission.json None model missing" in said
     assert len(Path("digits.csv").read_text().splitlines()) == 6

@@ -28,8 +28,8 @@ def login(
 ) -> None:
     """Keep a server's address and your token, which is asked for or read from stdin.
 
-    Commands use the first login. FINISHLINE_PROFILE chooses another one. The token goes into the
-    system's keyring if the package keyring finds one, else into a file that only you can read.
+    Commands use the first login. FINISHLINE_PROFILE chooses another one. The token goes into a file
+    that only you can read.
     """
     name = profile or os.environ.get("FINISHLINE_PROFILE") or "default"
     try:  # Before the token is asked for.
@@ -43,9 +43,8 @@ def login(
     file = keep_profile(name, url=url, token=token)
     used = name == (os.environ.get("FINISHLINE_PROFILE") or default_name())
     hint = "" if used else f" Use it with FINISHLINE_PROFILE={name}."
-    document = {"user": view["user"], "url": url, "profile": name, "file": file and str(file)}
-    where = f"in {file}" if file is not None else "in the keyring"
-    line = f"Logged in to {url} as {view['user']}; the token lies {where}, profile {name}.{hint}"
+    document = {"user": view["user"], "url": url, "profile": name, "file": str(file)}
+    line = f"Logged in to {url} as {view['user']}. The token is in {file}, profile {name}.{hint}"
     overriding = [each for each in ("FINISHLINE_URL", "FINISHLINE_TOKEN") if os.environ.get(each)]
     goes_before = [f"{each} is set and goes before the login." for each in overriding]
     screen.answer(document, [line, *goes_before])

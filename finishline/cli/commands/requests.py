@@ -69,10 +69,10 @@ admin user list --q
 admin user add NAME --role=submitter --organisation --email --display-name
     POST /users -> new_user_lines
     Add a user. Make their tokens with `finishline admin token add`.
-admin user set NAME --role --organisation --email --display-name
-        --no-organisation --no-email --no-display-name --disable/--enable
+admin user set NAME --role --organisation --email --display-name --disable/--enable
     PATCH /users/{name} -> users from .
-    Change a user's role, organisation, e-mail, display name or access. Omitted options stay.
+    Change a user's role, organisation, e-mail, display name or access. Omitted options stay, and ""
+    removes a value.
 admin user approve NAME --undo
     PUT /users/{name}/known -> users from .
     Let workers without a memory cgroup train a user's code submissions (organisers).
@@ -242,9 +242,6 @@ PARAMETERS = {
     "--label": option("label", "Purpose of the token."),
     "--limit=20": option("limit", "How many to list.", int, 20, min=1, max=100, clamp=True),
     "--limit=50": option("limit", "How many to list.", int, 50, min=1, max=200),
-    "--no-display-name": option("no_display_name", "Show the name again.", bool, False),
-    "--no-email": option("no_email", "Remove the e-mail address.", bool, False),
-    "--no-organisation": option("no_organisation", "Remove from the organisation.", bool, False),
     "--on": option("on", "Only prices valid on a day, such as 2026-11-21.", metavar="DAY"),
     "--organisation": option("organisation", "Organisation of the user."),
     "--provider": option("provider", "Only this provider."),
@@ -267,12 +264,11 @@ PARAMETERS = {
 
 
 def _changes(given: Given) -> dict[str, Any]:
-    changes: dict[str, Any] = {}
-    for name in ("role", "organisation", "email", "display_name", "disabled"):
-        if given.get(f"no_{name}"):
-            changes[name] = None
-        elif given[name] is not None:
-            changes[name] = given[name]
+    changes = {
+        name: None if value == "" else value
+        for name, value in given.items()
+        if name != "name" and value is not None
+    }
     if not changes:
         raise UsageError(
             "Nothing to change. Pass --role, --organisation, --email, --display-name or --disable."

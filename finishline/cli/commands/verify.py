@@ -103,11 +103,11 @@ def verify(
         view = request_verification(server, named[0], kind=kind, reason=reason, **wishes)
         screen.say(f"{view['runs_planned']} runs.")
     elif watch:
-        view = _find_latest(server, named[0], kind=kind)
-        if view is not None and view.get("state") not in ENDED:
+        view = _find_running(server, named[0], kind=kind)
+        if view is not None and view["state"] not in ENDED:
             screen.say("A verification is already under way; following it.")
     if view is None:
-        view = _request_by_name(server, named[0], kind=kind, reason=reason, watch=watch)
+        view = request_verification(server, named[0], kind=kind, reason=reason)
     what = "Head-to-head" if head_to_head else "Verification"
     view = _follow(server, view, screen, watch=watch, what=what)
     return verdict_code(view) if watch else ExitCode.OK
@@ -154,19 +154,20 @@ def _follow(server: ServerClient, view: View, screen: Screen, *, watch: bool, wh
     return view
 
 
-def _find_latest(server: ServerClient, name: str, *, kind: str, ended: bool = False) -> View | None:
-    """The latest verification of a submission that runs or has ended, or the one with this id.
+def _find_running(server: ServerClient, name: str, *, kind: str) -> View | None:
+    """The verification with this id, or the latest of a submission that has not ended.
 
     Reading needs no token, so anybody can follow another user's verification. Raises CliError.
     """
     submission = _get_if_there(server, f"/submissions/{segment(name)}")
     if submission is None:
         return _get_if_there(server, f"/verifications/{segment(name)}")
-    # An entry has no replays: its measurement is followed in their place.
-    kinds = ("replay", "entry") if kind == "replay" else (kind,)
-    for each in reversed(submission.get("verifications") or []):
-        if each.get("kind") in kinds and (each.get("state") in ENDED) == ended:
-            return _get_if_there(server, f"/verifications/{segment(str(each.get('id')))}")
+    # Code has no replays: its measurement is followed in their place.
+    kinds = ("replay", ENTRY.name) if kind == "replay" else (kind,)
+    for each in reversed(submission["verifications"]):
+        if each["kind"] in kinds and each["state"] not in ENDED:
+            view: View = server.get(f"/verifications/{segment(each['id'])}")
+            return view
     return None
 
 
@@ -186,28 +187,3 @@ def request_verification(
     path = f"/submissions/{segment(submission)}/verifications"
     view: View = server.post(path, {"kind": kind} | wishes)
     return view
-
-
-def _request_by_name(
-    server: ServerClient, name: str, *, kind: str, reason: str | None, watch: bool
-) -> View:
-    """Request a verification of a submission. Raises CliError, also for a verification's id.
-
-    Who may not request one watches the latest that has ended.
-    """
-    try:
-        return request_verification(server, name, kind=kind, reason=reason)
-    except CliError as error:
-        if watch and error.exit_code is ExitCode.NOT_ALLOWED:
-            ended = _find_latest(server, name, kind=kind, ended=True)
-            if ended is not None:
-                return ended
-        is_missing = error.exit_code is ExitCode.NOT_FOUND
-        found = _get_if_there(server, f"/verifications/{segment(name)}") if is_missing else None
-        if found is None:
-            raise
-        raise CliError(
-            f"{name} is a verification, {found['state']}, and no submission; see it with "
-            f"`finishline verify {name} --watch`.",
-            exit_code=ExitCode.NOT_FOUND,
-        ) from error
