@@ -89,6 +89,16 @@ class PriceBook:
         fitting = [e for e in holding if e.price.hardware_class in (None, hardware_class)]
         return next(reversed(fitting or holding), None)
 
+    def of_class(self, hardware_class: str, *, on: date) -> PriceEntry | None:
+        """The price that an organiser bound to a hardware class, as it held on a day, or None."""
+        bound = [
+            entry
+            for entries in self._entries.values()
+            for entry in entries
+            if entry.price.hardware_class == hardware_class and entry.price.effective_on <= on
+        ]
+        return max(bound, key=lambda e: (e.price.effective_on, e.number), default=None)
+
     def holding(self, on: date) -> set[int]:
         """The numbers of all entries that hold on a day, one of each name and hardware class."""
         latest = {
@@ -98,6 +108,19 @@ class PriceBook:
             if entry.price.effective_on <= on
         }
         return set(latest.values())
+
+
+def price_of_class(
+    hardware_class: str | None, system: Mapping[str, Any], book: PriceBook, *, on: date
+) -> SystemPrice:
+    """The price that the cost of a measured time rests on.
+
+    It is the price of the class that measured it. Without one it is the price of the system.
+    """
+    entry = book.of_class(hardware_class or "", on=on)
+    if entry is None:
+        return price_of_system(system, book, on=on)
+    return SystemPrice(entry.price.usd_per_hour, entry)
 
 
 def price_of_system(system: Mapping[str, Any], book: PriceBook, *, on: date) -> SystemPrice:
@@ -285,6 +308,11 @@ class BookCosts:
     def price(self, submission: Submission | Row[Any]) -> SystemPrice:
         """Price per hour of a submission's system on the day it was submitted."""
         return self.price_on(submission.system, day_of(submission))
+
+    def of_class(self, row: Row[Any]) -> SystemPrice:
+        """Price per hour of the hardware class that measured a row, on the day it was measured."""
+        day = (row.measured_at or row.submitted_at).date()
+        return price_of_class(row.hardware_class, row.system, self._read(), on=day)
 
     def price_on(self, system: Mapping[str, Any], day: date) -> SystemPrice:
         """Price per hour of a system on a day."""

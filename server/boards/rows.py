@@ -58,7 +58,7 @@ COLUMNS = tuple(
             func.coalesce(-User.organisation_id, Submission.user_id).label("whose"),
             *(PublishedResult.published_on, PublishedResult.source),
             *(Pool.measured_seconds, Pool.low_seconds, Pool.high_seconds, Pool.is_busy),
-            Pool.hardware_class,
+            *(Pool.hardware_class, Pool.measured_at),
             TrainingPackage.compressed_bytes.label("package_bytes"),
         )
     )
@@ -332,8 +332,9 @@ class _Details:
 
     def of(self, row: Any) -> BoardRow:
         """The row of a board for a submission."""
-        logged, price = self.logged.get(row.id, _LoggedRuns()), self.costs.price(row)
+        logged = self.logged.get(row.id, _LoggedRuns())
         is_measured = row.evidence == "measured" and row.measured_seconds is not None
+        price = self.costs.of_class(row) if is_measured else self.costs.price(row)
         seconds = row.measured_seconds if is_measured else row.tta_seconds
         factor = 1.0 if is_measured else convergence_factor(row.tta_seconds, row.result)
         cost = training_cost_usd(seconds, price.usd_per_hour)

@@ -47,7 +47,7 @@ from finishline.rules.submissions.claim_checks import MOST_EPOCHS
 from finishline.rules.text import shown
 from server.base.board_versions import cached_for_board
 from server.base.models import RunRow, Submission, Verification
-from server.benchmarks.prices import PriceBook, price_of_system, system_price_usd_per_hour
+from server.benchmarks.prices import PriceBook, price_of_class, system_price_usd_per_hour
 from server.boards.query import BoardQuery
 from server.boards.rows import (
     BoardRow,
@@ -392,7 +392,8 @@ def priced(row: BoardRow, price: OtherPrice, book: PriceBook) -> BoardRow:
     """The row with its time at other prices."""
     number, why = None, None
     if isinstance(price, date):
-        found = price_of_system(row.shown["system"], book, on=price)
+        of_class = row.row.hardware_class if row.is_measured else None
+        found = price_of_class(of_class, row.shown["system"], book, on=price)
         usd_per_hour, why = found.usd_per_hour, why_price_unranked(found, row.row.evidence)
         number = None if found.entry is None else found.entry.number
     else:

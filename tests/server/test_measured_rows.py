@@ -190,6 +190,30 @@ def test_a_price_of_its_submitters_own_ranks_nobody_by_cost(verify, client):
     assert entry["unranked_reason"].startswith("priced by its submitter")
 
 
+def test_a_measured_row_costs_the_price_of_its_class(measured, client, olivia):
+    rented = {"provider": "example", "instance": "tiny", "region": "north"}
+    system = {"hardware_class": "cpu-test", "cloud": rented | {"count": 1}}
+    measured(system=system)
+
+    def add(usd, **names):
+        page = {"source_url": "https://cloud.example/prices", "effective_on": "2026-01-01"}
+        body = rented | page | names | {"usd_per_hour": usd}
+        answer = client.post("/api/v1/prices", json=body, headers=olivia.headers)
+        assert answer.status_code == 201, answer.text
+        return int(answer.json()["id"])
+
+    add(0.01)
+    (cheap,) = entries(client, metric="cost")
+    assert cheap["rank"] is None
+    bound = add(36.0, instance="large", hardware_class="cpu-test")
+
+    (entry,) = entries(client, metric="cost")
+    assert (entry["rank"], entry["cost_price"]) == (1, bound)
+    assert entry["cost_usd"] == pytest.approx(entry["measured_seconds"] / 100)
+    (today,) = entries(client, metric="cost", prices_on="2026-06-01")
+    assert (today["rank"], today["cost_usd"]) == (1, entry["cost_usd"])
+
+
 def test_through_a_lens_a_measured_row_is_seen_by_the_curves_of_its_sealed_runs(
     verify, replay, client
 ):
