@@ -22,7 +22,6 @@ from server.boards.records import held_record
 from server.boards.rows import times_of_runs
 from server.pages.board_times import times_of_board
 from server.pages.entries import trainings_table
-from web.board_map import board_map
 from web.board_table import USUAL_LIMIT
 from web.formats import quality
 from web.run_dots import run_dots
@@ -40,7 +39,6 @@ LABELS = {
     "prices_on": "Prices of",
 }
 WHAT_IF_FIELDS = ("clock", "target", "price", "prices_on")
-MOST_PICTURED = 500
 EXPECTED = {
     "float_parsing": "a number",
     "finite_number": "a number that is not infinite",
@@ -241,7 +239,6 @@ def board_context(session: Session, benchmark: Benchmark, query: BoardQuery) -> 
         "board": board,
         "time": times,
         "facts": facts_of(benchmark, ranked),
-        "map": board_map(_pictured(ranked), times),
         "held": _held_by_another(session, benchmark, query, board, version),
         "filters": query.model_dump(mode="json", exclude_defaults=True, exclude=only),
         "facets": ranked.facets,
@@ -265,12 +262,6 @@ def _held_by_another(
     if held is None or first["submission_id"] not in held["lower"]:
         return None
     return held | {"first": first}
-
-
-def _pictured(ranked: RankedBoard) -> list[Context]:
-    """The first numbered rows, for a picture."""
-    stop = min(ranked.order.numbered, MOST_PICTURED)
-    return [placed.entry() for placed in ranked.page(0, stop)]
 
 
 def _moves(official: RankedBoard, entries: Sequence[Mapping[str, Any]]) -> dict[str, int]:
