@@ -222,8 +222,10 @@ def submission_lines(view: View) -> Iterator[RenderableType]:
     interval = "" if low is None else f" (95 %: {low:.3f} to {high:.3f} s)"
     seconds = result.get("tta_seconds")
     exact = "" if seconds is None or seconds < 60 else f", {seconds_text(seconds)}"
+    yield from time_lines(view)
+    claimed = "TTA" if view.get("measured_seconds") is None else "Claimed TTA"
     yield Text(
-        f"TTA {time_text(seconds)}{exact}"
+        f"{claimed} {time_text(seconds)}{exact}"
         f"{interval}, CV {number_text(result.get('cv_percent'), unit=' %')}, "
         f"{result.get('reached', 0)} of {count_text(result.get('started', 0), 'run')} reached the "
         f"target, cost {cost_text(result.get('cost_usd'))}"

@@ -64,6 +64,17 @@ def test_submit_sends_every_file_once_with_a_key_of_their_contents(finishline, s
     assert second.headers["Idempotency-Key"] == first.headers["Idempotency-Key"]
 
 
+def test_a_measured_time_stands_above_the_claimed_one(finishline, standin):
+    measured = SUBMISSION | {"evidence": "measured", "measured_seconds": 1.234, "rank": 2}
+    measured |= {"measured_low_seconds": 1.2, "measured_high_seconds": 1.3, "measured_runs": 3}
+    measured |= {"system": {"name": "vm", "hardware_class": "cpu-vm"}, "verifications": []}
+    standin.answer("GET /api/v1/submissions/s1", measured)
+    shown = finishline("show", "s1").out.splitlines()
+
+    at = shown.index("1.234 s (95 %: 1.200 s to 1.300 s) over 3 runs on cpu-vm: rank 2 on digits.")
+    assert shown[at + 1].startswith("Claimed TTA 0.853 s (95 %: 0.800 to 0.900 s)")
+
+
 def test_a_refused_submission_lists_file_line_field_and_expected(finishline, standin, folder):
     problem = {"file": "run_0.log", "line": 1, "field": "key", "message": "no key",
                "expected": "an MLLOG key"}  # fmt: skip
