@@ -65,6 +65,10 @@ def test_measured_time_is_ours(replay, make_report, client):
         assert "0.944" not in text, address
     home = words_of(read(client, "/"))
     assert "1.65 s measured" in home
+    preview = read(client, f"/submissions/{replay.submission_id}").split(
+        'og:description" content="'
+    )[1]
+    assert "1.65\xa0s to accuracy on digits, measured" in preview.split('"')[0]
 
 
 def test_board_leads_to_its_numbers_as_filtered(claim, client):
