@@ -41,7 +41,7 @@ from server.base.board_versions import raise_board_version
 from server.base.database import Database, utc_now
 from server.base.models import RunRow, Submission, User
 from server.base.settings import Settings
-from server.benchmarks.queries import keep_definition
+from server.benchmarks.definitions import put_in_force
 
 API, BENCHMARK, RUNS = "/api/v1/leaderboards/", "digits", 5
 WANTED_RATIO = 0.4
@@ -153,7 +153,7 @@ def fill_board(database: Database, count: int, *, evaluations: int = 8) -> None:
     random, folder = Random(7), Settings().benchmarks_dir
     benchmark = load_benchmarks(folder)[BENCHMARK]
     with database.write() as session:
-        keep_definition(session, benchmark, folder)
+        put_in_force(session, benchmark, (folder / f"{BENCHMARK}.toml").read_bytes())
         user = User(name="perf", created_at=utc_now())
         session.add(user)
         session.flush()

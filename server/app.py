@@ -25,15 +25,13 @@ from server.base.middleware import HeadAnswers, JsonTwins, SecurityHeaders
 from server.base.request_context import SignedIn
 from server.base.request_metrics import RequestMetrics
 from server.base.revision import require_current_schema
-from server.base.services import Services
+from server.base.services import OfferedBenchmarks, Services
 from server.base.settings import Settings, get_settings
 from server.base.signing import load_signer
-from server.benchmarks import added_endpoints as added_benchmarks
 from server.benchmarks import endpoints as benchmarks
-from server.benchmarks import phase_endpoints as phases
-from server.benchmarks import price_endpoints as prices
-from server.benchmarks.phase_watch import PhaseWatch, RulingDefinitions
-from server.benchmarks.queries import load_definitions
+from server.benchmarks import prices
+from server.benchmarks.definitions import those_in_force
+from server.benchmarks.in_force import PhaseWatch, install_definitions
 from server.boards import endpoints as boards
 from server.boards import submissions as submissions_with_places
 from server.boards.encoding import GZIP_LEVEL
@@ -57,9 +55,7 @@ from server.people.members import Membership
 from server.people.sessions import Sessions
 from server.reactions import connect_rooms
 from server.submissions import endpoints as submissions
-from server.submissions import quota_admin as quotas
-from server.submissions import waivers, withdrawals
-from server.submissions.quotas import MEASURES
+from server.submissions import quotas, standing_changes
 from server.submissions.upload import move_what_waits
 from server.verifications import calibration_endpoints as calibrations
 from server.verifications import endpoints as verifications
@@ -81,11 +77,8 @@ FEATURES = (
     erasure,
     invitations,
     benchmarks,
-    added_benchmarks,
-    phases,
     run_export,
-    withdrawals,
-    waivers,
+    standing_changes,
     retirements,
     boards,
     verifications,
@@ -118,36 +111,33 @@ def create_app(
     """
     connect_rooms()
     database = database or Database(settings.database_url, lock_seconds=LOCK_SECONDS)
-    benchmarks = load_definitions(settings.benchmarks_dir, database)
-    services = Services(
-        settings=settings,
-        database=database,
-        artifacts=make_store(settings),
-        benchmarks=benchmarks,
-    )
-    definitions = RulingDefinitions(services.benchmarks, settings.benchmarks_dir)
     try:
-        revision = require_current_schema(services.database)
+        revision = require_current_schema(database)
         if dispatch:
-            services.database.serve()
-        with services.database.read() as session:
-            definitions.begin(session)
+            database.serve()
+        with database.write() as session:
+            install_definitions(session, settings.benchmarks_dir)
+            benchmarks = OfferedBenchmarks(those_in_force(session))
+        services = Services(
+            settings=settings,
+            database=database,
+            artifacts=make_store(settings),
+            benchmarks=benchmarks,
+        )
         move_what_waits(services.database, services.artifacts)
         services.artifacts.sweep(older_than_seconds=STALE_UPLOAD_SECONDS)
         session_secret = load_signer(settings.signing_key_path).derive("console sessions")
     except BaseException:
-        services.database.close()
+        database.close()
         raise
     broker, settler = Broker(settings.broker_url), BoardSettler(services)
     dispatcher = services.put(
         Dispatcher(services.database, broker, settings, settle_boards=settler.settle)
     )
-    readiness = services.put(
-        Readiness(make_checks(services, dispatcher, definitions, revision=revision))
-    )
+    readiness = services.put(Readiness(make_checks(services, dispatcher, revision=revision)))
     version_reader = services.put(VersionReader(services.database))
     services.put(PollDesk(services.database))
-    phase_watch = services.put(PhaseWatch(services.database, definitions, settings))
+    phase_watch = services.put(PhaseWatch(services))
     notice_loop = NoticeLoop(services.database, services.benchmarks, settings)
     services.put(CachedFigures(services.database))
     services.put(named_methods())
@@ -249,7 +239,7 @@ def _add_limits(app: FastAPI, services: Services) -> None:
             metrics.shed,
             ("requests", "expensive_reads", usual.name, uploads.name, streams.name),
         ),
-        (metrics.quota_refusals, MEASURES),
+        (metrics.quota_refusals, quotas.MEASURES),
     ):
         for name in names:
             counter.labels(name)

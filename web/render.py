@@ -95,7 +95,7 @@ console/*.html        account (name, role), notice (text, once_only), typed (val
   user.html           user (UserView), tokens, organisations, roles, address, is_self
   submit.html         problems (of the files), benchmarks, hosts (both to choose), preview
                       (SubmissionPreview or None) with title, unit and time_unit (of its
-                      benchmark) and draft
+                      benchmark)
   notices.html        hooks, mails, kinds (name, meaning), benchmarks, sends_mail
   webhook.html        hook, deliveries
   preview.html        benchmark, board, facets, filters, kinds, problems

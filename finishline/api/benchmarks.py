@@ -9,26 +9,26 @@ PhaseName = Literal["announced", "open", "frozen", "closed"]
 
 
 class Dates(Schema):
-    """Dates of a benchmark in UTC; None is no date.
-
-    `frozen_sha256` names the definition that submissions are scored under since `freezes_at`.
-    """
+    """Dates of a benchmark in UTC; None is no date."""
 
     opens_at: datetime | None
     freezes_at: datetime | None
     closes_at: datetime | None
     embargo_until: datetime | None
-    frozen_sha256: str | None
 
 
 class PhasesView(Dates):
-    """The phase of a benchmark, as a `sentence` too. "frozen" is open under frozen rules."""
+    """The phase of a benchmark, as a `sentence` too. "frozen" is open under frozen rules.
+
+    `frozen_sha256` names the definition that submissions are scored under since `freezes_at`.
+    """
 
     phase: PhaseName
     sentence: str
     takes_submissions: bool
     rules_frozen: bool
     under_embargo: bool
+    frozen_sha256: str | None
 
 
 class TargetView(Schema):

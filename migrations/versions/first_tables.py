@@ -147,7 +147,19 @@ table(
     Column("content", sa.Text(), nullable=False),
     Column("created_at", sa.DateTime(timezone=True), nullable=False),
     Column("added_by", ForeignKey("users.id")),
-    Column("added_at", sa.DateTime(timezone=True)),
+    Column("in_force_at", sa.DateTime(timezone=True)),
+)
+table(
+    "benchmark_phases",
+    Column("id", sa.Integer(), primary_key=True),
+    Column("benchmark_id", sa.String(100), nullable=False, index=True),
+    Column("opens_at", sa.DateTime(timezone=True)),
+    Column("freezes_at", sa.DateTime(timezone=True)),
+    Column("closes_at", sa.DateTime(timezone=True)),
+    Column("embargo_until", sa.DateTime(timezone=True)),
+    Column("reason", sa.Text(), nullable=False),
+    Column("set_by", ForeignKey("users.id"), nullable=False),
+    Column("set_at", sa.DateTime(timezone=True), nullable=False),
 )
 table(
     "prices",
@@ -216,26 +228,6 @@ table(
     Column("confirmed_by", ForeignKey("users.id")),
     Column("box", sa.JSON()),
     Column("polls", sa.Boolean(), nullable=False),
-)
-table(
-    "benchmark_files",
-    Column("definition_sha256", ForeignKey("benchmark_definitions.sha256"), primary_key=True),
-    Column("name", sa.String(255), primary_key=True),
-    Column("file_sha256", sa.String(64), nullable=False),
-    Column("size_bytes", sa.BigInteger(), nullable=False),
-)
-table(
-    "benchmark_phases",
-    Column("id", sa.Integer(), primary_key=True),
-    Column("benchmark_id", sa.String(100), nullable=False, index=True),
-    Column("opens_at", sa.DateTime(timezone=True)),
-    Column("freezes_at", sa.DateTime(timezone=True)),
-    Column("closes_at", sa.DateTime(timezone=True)),
-    Column("embargo_until", sa.DateTime(timezone=True)),
-    Column("frozen_sha256", ForeignKey("benchmark_definitions.sha256")),
-    Column("reason", sa.Text(), nullable=False),
-    Column("set_by", ForeignKey("users.id"), nullable=False),
-    Column("set_at", sa.DateTime(timezone=True), nullable=False),
 )
 table(
     "calibrations",

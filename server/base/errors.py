@@ -29,9 +29,16 @@ class ServerError(Exception):
         return f"{self.detail} {self.hint}" if self.hint else self.detail
 
 
-def problem(field: str, message: str, expected: str) -> dict[str, Any]:
-    """A fault in a field of a request, as an entry of `problems`."""
-    return {"file": None, "line": None, "field": field, "message": message, "expected": expected}
+def problem(
+    field: str | None,
+    message: str,
+    expected: str | None,
+    *,
+    file: str | None = None,
+    line: int | None = None,
+) -> dict[str, Any]:
+    """A fault in a field of a request or of a file, as an entry of `problems`."""
+    return {"file": file, "line": line, "field": field, "message": message, "expected": expected}
 
 
 class NotSignedInError(ServerError):
@@ -179,10 +186,4 @@ class LostFileError(ServerError):
 
 def problem_of(error: RuleError) -> dict[str, Any]:
     """One rule error as an entry of `problems`."""
-    return {
-        "file": error.file,
-        "line": error.line,
-        "field": error.field,
-        "message": error.message,
-        "expected": error.expected,
-    }
+    return problem(error.field, error.message, error.expected, file=error.file, line=error.line)

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 
 from finishline.api.schema import Schema
 from finishline.rules.table import read_day
-from server.base.errors import ContentError, TooLargeError, UnsupportedMediaError
+from server.base.errors import ContentError, TooLargeError, UnsupportedMediaError, problem
 
 MAX_TEXT_PART_BYTES = 256 * 1024
 SUBMISSION = (
@@ -155,11 +155,5 @@ def refuse_part(
     message: str, field: str, expected: str, *, file: str | None = None
 ) -> ContentError:
     """The error for a part of a form."""
-    problem = {
-        "file": file,
-        "line": None,
-        "field": field,
-        "message": message,
-        "expected": expected,
-    }
-    return ContentError(f"Part {field!r}: {message}; expected {expected}.", problems=[problem])
+    problems = [problem(field, message, expected, file=file)]
+    return ContentError(f"Part {field!r}: {message}; expected {expected}.", problems=problems)

@@ -1,5 +1,6 @@
 """Pages of a list that is filtered beyond its index: newest first, a bounded number looked at."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -7,6 +8,8 @@ from typing import Any
 
 from sqlalchemy import Row, Select, and_, or_
 from sqlalchemy.orm import Session
+
+from server.base.errors import ContentError
 
 # 17 digits of microseconds end in the year 5138, so every such text is a moment.
 CURSOR_PATTERN = r"^[0-9]{1,17}\.[a-z0-9]{1,20}$"
@@ -28,6 +31,14 @@ class Page:
 def cursor_of(moment: datetime, key: str) -> str:
     """Encode a position: a time in microseconds, and an id."""
     return f"{(moment - EPOCH) // MICROSECOND}.{key}"
+
+
+def read_cursor(cursor: str) -> tuple[datetime, str]:
+    """Decode a position to a time and an id. Raises ContentError for an invalid one."""
+    if re.fullmatch(CURSOR_PATTERN, cursor, re.ASCII) is None:
+        raise ContentError("Invalid cursor. Pass the next_cursor of the previous page.")
+    microseconds, _, key = cursor.partition(".")
+    return EPOCH + int(microseconds) * MICROSECOND, key
 
 
 def read_page(

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from threading import Lock
 from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
@@ -16,11 +15,14 @@ Kind = TypeVar("Kind")
 
 
 class OfferedBenchmarks(Mapping[str, Benchmark]):
-    """Benchmarks in the order of their ids; one may be added during an iteration."""
+    """Benchmarks in the order of their ids; others may be offered during an iteration.
 
-    def __init__(self, benchmarks: Iterable[Benchmark]) -> None:
-        self._lock = Lock()
-        self._by_id = {each.benchmark_id: each for each in benchmarks}
+    `redefined` has those whose definition changed and whose boards are not yet marked as changed.
+    """
+
+    def __init__(self, benchmarks: Iterable[Benchmark] = ()) -> None:
+        self._by_id = _by_id(benchmarks)
+        self.redefined: set[str] = set()
 
     def __getitem__(self, benchmark_id: str) -> Benchmark:
         return self._by_id[benchmark_id]
@@ -31,11 +33,17 @@ class OfferedBenchmarks(Mapping[str, Benchmark]):
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def offer(self, benchmark: Benchmark) -> None:
-        """Add a benchmark, or replace its definition."""
-        with self._lock:
-            changed = self._by_id | {benchmark.benchmark_id: benchmark}
-            self._by_id = dict(sorted(changed.items()))
+    def replace(self, benchmarks: Iterable[Benchmark]) -> None:
+        """Offer these benchmarks and no other."""
+        later = _by_id(benchmarks)
+        self.redefined |= {name for name in later if later[name] is not self._by_id.get(name)}
+        self._by_id = later
+
+
+def _by_id(benchmarks: Iterable[Benchmark]) -> dict[str, Benchmark]:
+    return {
+        each.benchmark_id: each for each in sorted(benchmarks, key=lambda one: one.benchmark_id)
+    }
 
 
 @dataclass(frozen=True)

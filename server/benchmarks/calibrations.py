@@ -1,12 +1,13 @@
 """Read calibrations: their runs, the one that judges a verification, and how two compare."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, selectinload
 
+from finishline.api.schema import Schema
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.definition_tables import ReferenceRun
 from finishline.rules.scoring.tta import calibrated_epochs
@@ -23,7 +24,7 @@ from server.base.errors import no_such
 from server.base.events import VerificationChanged
 from server.base.models import Calibration, CalibrationRunRow, Verification
 from server.base.standing import ENDED, OPEN
-from server.benchmarks.queries import definition
+from server.benchmarks.definitions import definition
 
 COMPLETE = ("reached", "not_reached")  # A run that failed has no curve to its end.
 
@@ -48,12 +49,8 @@ def list_calibrations(
 
 def count_runs(session: Session) -> dict[str, int]:
     """Finished runs by calibration id."""
-    rows = session.execute(
-        select(CalibrationRunRow.calibration_id, func.count()).group_by(
-            CalibrationRunRow.calibration_id
-        )
-    )
-    return dict(rows.all())
+    of = CalibrationRunRow.calibration_id
+    return dict(session.execute(select(of, func.count()).group_by(of)).all())
 
 
 def chunks_of(session: Session, calibration_id: str) -> list[Verification]:
@@ -155,39 +152,33 @@ def settle_calibration(session: Session, event: VerificationChanged) -> None:
 
 def has_every_run(session: Session, calibration: Calibration) -> bool:
     """Whether each batch size has as many finished runs as were requested."""
-    rows = session.execute(
-        select(CalibrationRunRow.batch_size, func.count())
-        .where(CalibrationRunRow.calibration_id == calibration.id)
-        .group_by(CalibrationRunRow.batch_size)
-    )
-    counts = dict(rows.all())
-    return all(counts.get(size, 0) >= calibration.runs for size in calibration.batch_sizes)
+    counts = Counter(run.batch_size for run in finished_runs(session, calibration.id))
+    return all(counts[size] >= calibration.runs for size in calibration.batch_sizes)
 
 
 RUNS_PER_CHUNK = 10
 
 
-@dataclass(frozen=True)
-class ConvergenceAt:
+class SizeFigures(Schema):
+    """Epochs to the target at one batch size."""
+
+    runs: int
+    reached: int
+    mean: float | None
+    stdev: float | None
+
+
+class ConvergenceAt(SizeFigures):
     """Epochs the reference needs to its target at one batch size, of the runs that reached it.
 
     `stdev` has ddof = 1 and is None below two figures.
     """
 
     batch_size: int
-    runs: int
     epochs: tuple[float, ...]
-    mean: float | None
-    stdev: float | None
-
-    @property
-    def reached(self) -> int:
-        """Number of runs that reached the target."""
-        return len(self.epochs)
 
 
-@dataclass(frozen=True)
-class BandDifference:
+class BandDifference(Schema):
     """Distance of two calibrations at one evaluation, with bounds where both have a band."""
 
     index: int
@@ -196,19 +187,15 @@ class BandDifference:
     upper_difference: float | None
 
 
-@dataclass(frozen=True)
-class SizeComparison:
-    """Two calibrations at one batch size: `difference` and band are the first's less the second's.
-
-    `p_value` is two-sided, None below two runs that reached the target on either side.
-    """
+class SizeComparisonView(Schema):
+    """Two calibrations at one batch size. `p_value` is Welch's, two-sided, on log epochs."""
 
     batch_size: int
-    first: ConvergenceAt
-    second: ConvergenceAt
+    first: SizeFigures
+    second: SizeFigures
     difference: float | None
     p_value: float | None
-    band: tuple[BandDifference, ...]
+    band: list[BandDifference]
 
 
 def chunk_sizes(runs: int) -> list[int]:
@@ -229,6 +216,7 @@ def convergence_at(
     return ConvergenceAt(
         batch_size=batch_size,
         runs=len(measured.reference_runs_at(batch_size)),
+        reached=len(epochs),
         epochs=epochs,
         mean=mean(epochs) if epochs else None,
         stdev=standard_deviation(epochs, ddof=1) if len(epochs) > 1 else None,
@@ -265,7 +253,7 @@ def why_not_adoptable(benchmark: Benchmark, runs: Sequence[ReferenceRun]) -> str
 
 def compare_calibrations(
     benchmark: Benchmark, first: Sequence[ReferenceRun], second: Sequence[ReferenceRun]
-) -> list[SizeComparison]:
+) -> list[SizeComparisonView]:
     """Compare two sets of runs at each batch size that both have, the smallest first.
 
     Source: Welch (1947) on the logarithms of the epochs to the target, two-sided.
@@ -274,9 +262,16 @@ def compare_calibrations(
     for size in sorted({run.batch_size for run in first} & {run.batch_size for run in second}):
         one, other = (convergence_at(benchmark, runs, size) for runs in (first, second))
         difference = None if one.mean is None or other.mean is None else one.mean - other.mean
-        p_value = two_sided_p(one.epochs, other.epochs)
-        band = tuple(_band_differences(benchmark, first, second, size))
-        found.append(SizeComparison(size, one, other, difference, p_value, band))
+        found.append(
+            SizeComparisonView(
+                batch_size=size,
+                first=SizeFigures.of(one),
+                second=SizeFigures.of(other),
+                difference=difference,
+                p_value=two_sided_p(one.epochs, other.epochs),
+                band=list(_band_differences(benchmark, first, second, size)),
+            )
+        )
     return found
 
 

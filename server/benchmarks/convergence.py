@@ -4,7 +4,7 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import and_, select
@@ -88,40 +88,65 @@ class ConvergenceView(Schema):
     calibration: CalibratedPoints | None = None
 
 
-@dataclass(frozen=True)
-class ReferenceCurve:
-    """Limits by batch size: at every point, at those pruning keeps, and between the kept ones.
+def convergence_view(session: Session, benchmark: Benchmark) -> ConvergenceView:
+    """Convergence of the reference, and the place of each submission on it."""
+    adopted = adopted_calibration(session, benchmark.sha256)
+    calibration = None
+    if adopted is not None:
+        judging = judging_benchmark(session, benchmark.sha256, adopted.id)
+        calibration = CalibratedPoints.of(adopted, points=_points(judging))
+    placed = _placed_submissions(session, benchmark)
+    return ConvergenceView(
+        benchmark=benchmark.benchmark_id,
+        unit=UNITS[benchmark.convergence_unit],
+        judged=benchmark.rcp is not None,
+        allowance=benchmark.rcp.allowance if benchmark.rcp is not None else 0.0,
+        points=_points(benchmark),
+        envelope=_envelope(benchmark),
+        submissions=[view for view in placed if view is not None],
+        left_out=sum(view is None for view in placed),
+        calibration=calibration,
+    )
 
-    `judged` is whether submissions must reach `lowest`, less `allowance`; if not, ignore it.
-    """
 
-    judged: bool
-    allowance: float
-    points: tuple[ConvergenceLimit, ...]
-    kept: tuple[ConvergenceLimit, ...]
-    envelope: tuple[ConvergenceLimit, ...]
-
-
-def reference_curve(benchmark: Benchmark) -> ReferenceCurve:
-    """Convergence of the reference at each batch size; without points if unknown."""
+def _limits(benchmark: Benchmark) -> tuple[list[ConvergenceLimit], list[ConvergenceLimit]]:
+    """Convergence of the reference at each batch size, and the limits that pruning keeps."""
     rule = benchmark.rcp or RcpRule("all", 0.0, _points_of_calibration(benchmark))
-    runs = replace(benchmark.runs, count=max(3, benchmark.runs.count))
-    limits = convergence_limits(rule, runs, pruned=False)
-    kept = limits if benchmark.rcp is None else prune(limits)
-    envelope = _envelope(kept, runs=runs.count)
-    judged = benchmark.rcp is not None
-    return ReferenceCurve(judged, rule.allowance, tuple(limits), tuple(kept), tuple(envelope))
+    runs = replace(benchmark.runs, count=_runs(benchmark))
+    limits = list(convergence_limits(rule, runs, pruned=False))
+    return limits, limits if benchmark.rcp is None else list(prune(limits))
 
 
-def _envelope(kept: Sequence[ConvergenceLimit], *, runs: int) -> list[ConvergenceLimit]:
+def _runs(benchmark: Benchmark) -> int:
+    return max(3, benchmark.runs.count)
+
+
+def _lowest(benchmark: Benchmark, limit: ConvergenceLimit) -> float | None:
+    return limit.lowest if benchmark.rcp is not None else None
+
+
+def _points(benchmark: Benchmark) -> list[ReferencePointView]:
+    limits, kept = _limits(benchmark)
+    return [
+        ReferencePointView.of(limit, lowest=_lowest(benchmark, limit), pruned=limit not in kept)
+        for limit in limits
+    ]
+
+
+def _envelope(benchmark: Benchmark) -> list[EnvelopePoint]:
     """The kept points and steps between them, even on a logarithmic axis."""
+    _, kept = _limits(benchmark)
     sizes = {point.batch_size for point in kept}
     for low, high in itertools.pairwise(kept):
         ratio = high.batch_size / low.batch_size
         for step in range(1, STEPS_BETWEEN_POINTS):
             sizes.add(math.floor(low.batch_size * ratio ** (step / STEPS_BETWEEN_POINTS)))
-    limits = [limit_at(size, kept, runs=runs) for size in sorted(sizes)]
-    return [limit for limit in limits if limit is not None]
+    limits = [limit_at(size, kept, runs=_runs(benchmark)) for size in sorted(sizes)]
+    return [
+        EnvelopePoint.of(limit, lowest=_lowest(benchmark, limit))
+        for limit in limits
+        if limit is not None
+    ]
 
 
 def _points_of_calibration(benchmark: Benchmark) -> tuple[ReferencePoint, ...]:
@@ -134,42 +159,6 @@ def _points_of_calibration(benchmark: Benchmark) -> tuple[ReferencePoint, ...]:
         for size in calibrated_sizes(benchmark)
     ]
     return tuple(point for point in points if len(point.epochs) > 2 * benchmark.runs.dropped)
-
-
-def convergence_view(session: Session, benchmark: Benchmark) -> ConvergenceView:
-    """Convergence of the reference, and the place of each submission on it."""
-    curve = reference_curve(benchmark)
-    placed = _placed_submissions(session, benchmark)
-    return ConvergenceView.of(
-        curve,
-        benchmark=benchmark.benchmark_id,
-        unit=UNITS[benchmark.convergence_unit],
-        points=_points(curve),
-        envelope=[
-            EnvelopePoint.of(limit, lowest=limit.lowest if curve.judged else None)
-            for limit in curve.envelope
-        ],
-        submissions=[view for view in placed if view is not None],
-        left_out=sum(view is None for view in placed),
-        calibration=_calibrated_points(session, benchmark),
-    )
-
-
-def _points(curve: ReferenceCurve) -> list[ReferencePointView]:
-    return [
-        ReferencePointView.of(
-            point, lowest=point.lowest if curve.judged else None, pruned=point not in curve.kept
-        )
-        for point in curve.points
-    ]
-
-
-def _calibrated_points(session: Session, benchmark: Benchmark) -> CalibratedPoints | None:
-    adopted = adopted_calibration(session, benchmark.sha256)
-    if adopted is None:
-        return None
-    judging = judging_benchmark(session, benchmark.sha256, adopted.id)
-    return CalibratedPoints.of(adopted, points=_points(reference_curve(judging)))
 
 
 def _placed_submissions(session: Session, benchmark: Benchmark) -> list[PlacedSubmission | None]:

@@ -4,46 +4,107 @@ import csv
 import io
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import date
-from threading import Lock
-from typing import Any
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Annotated, Any
 
-from sqlalchemy import Row, func, select
+from fastapi import APIRouter, Query, Response
+from pydantic import Field
+from sqlalchemy import Row, select
 from sqlalchemy.orm import Session
 
-from finishline.rules.benchmarks.accelerators import accelerators_of_cloud, are_of_cloud
+from finishline.api.schema import Schema
+from finishline.rules.benchmarks.accelerators import Pricing, accelerators_of_cloud, are_of_cloud
 from finishline.rules.benchmarks.prices import Price, stated_price_usd_per_hour
 from server.base.board_versions import raise_all_board_versions
 from server.base.csv_cells import csv_cell
-from server.base.database import state_of, utc_now
+from server.base.database import utc_now
 from server.base.errors import ConflictError, no_such
+from server.base.forms import NO_FLAG, Body, DayField, example
 from server.base.models import PriceRow, Submission
-from server.benchmarks.views import (
-    PriceCreate,
-    PriceEntry,
-    PriceQuery,
-    PriceView,
-    entry_of,
-    price_view,
-)
+from server.base.services import ServicesDep
 from server.people.audit import Subject, record, record_new, set_columns
-from server.people.dependencies import Caller
+from server.people.dependencies import Caller, OrganiserDep
 from web.names import accelerator_of_system
 
-NAMES = ("provider", "instance", "region", "pricing")
-
-
-def superseded_by(entries: Sequence[PriceEntry]) -> dict[int, int]:
-    """The number of the entry that stands in for another, by the other's number."""
-    return {
-        entry.price.supersedes: entry.number
-        for entry in entries
-        if entry.price.supersedes is not None
-    }
-
-
 BookName = tuple[str, str, str]
+LARGEST_IMPORT = 1000
+CSV_ANSWER: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/csv": {}}, "description": "The same entries as CSV."}
+}
+router = APIRouter(tags=["prices"])
+
+
+class PriceCreate(Price):
+    """A price, the day it takes effect, and the page it is from.
+
+    With `supersedes` it replaces an earlier entry that was wrong. `hardware_class` is the class
+    that the instance belongs to. Without one its known accelerators must be the class's to rank.
+    """
+
+    model_config = example(
+        provider="example-cloud",
+        instance="gpu.8xlarge",
+        region="eu-north",
+        pricing="on_demand",
+        usd_per_hour=31.22,
+        effective_on="2026-11-01",
+        source_url="https://cloud.example/prices",
+    )
+
+    supersedes: Annotated[int, Field(ge=1, le=2**31 - 1), NO_FLAG] | None = None
+
+
+class PriceView(Schema):
+    """An entry of the book. `superseded_by` names the entry that replaces it.
+
+    `ranks` is whether a cost may rest on it: it is no spot price and nothing supersedes it.
+    """
+
+    id: int
+    provider: str
+    instance: str
+    region: str
+    pricing: Pricing
+    usd_per_hour: float
+    effective_on: date
+    source_url: str
+    note: str | None
+    supersedes: int | None
+    hardware_class: str | None
+    superseded_by: int | None
+    ranks: bool
+    added_by: str
+    added_at: datetime
+
+
+class PriceList(Schema):
+    """Entries by provider, instance, region and kind, the latest of each first."""
+
+    prices: list[PriceView]
+
+
+class PricesImport(Body):
+    """Prices to add together or not at all. Those in the book already are left out."""
+
+    prices: list[PriceCreate] = Field(min_length=1, max_length=LARGEST_IMPORT)
+
+
+class PricesImported(Schema):
+    """Prices added, and the number that were in the book already."""
+
+    added: list[PriceView]
+    already_there: int
+
+
+class PriceQuery(Body):
+    """Filter of the price book: by exact names, and with `on` only prices in force that day."""
+
+    provider: str | None = Field(default=None, max_length=100)
+    instance: str | None = Field(default=None, max_length=200)
+    region: str | None = Field(default=None, max_length=100)
+    pricing: Pricing | None = None
+    on: DayField = None
 
 
 @dataclass(frozen=True)
@@ -55,7 +116,7 @@ class SystemPrice:
     """
 
     usd_per_hour: float | None
-    entry: PriceEntry | None = None
+    entry: PriceRow | None = None
     count: int = 1
     why_unranked: str | None = None
 
@@ -67,47 +128,46 @@ class PriceBook:
     rank, so they never hold.
     """
 
-    def __init__(self, entries: Iterable[PriceEntry]) -> None:
-        book = list(entries)
-        replaced = superseded_by(book)
-        self._entries: defaultdict[BookName, list[PriceEntry]] = defaultdict(list)
+    def __init__(self, entries: Iterable[PriceRow]) -> None:
+        book = sorted(entries, key=lambda entry: (entry.effective_on, entry.id))
+        replaced = {entry.supersedes for entry in book}
+        self._entries: defaultdict[BookName, list[PriceRow]] = defaultdict(list)
         for entry in book:
-            price = entry.price
-            if entry.number not in replaced and price.pricing != "spot":
-                name = (price.provider, price.instance, price.region)
-                self._entries[name].append(entry)
-        for entries_of_name in self._entries.values():
-            entries_of_name.sort(key=lambda entry: (entry.price.effective_on, entry.number))
+            if entry.id not in replaced and entry.pricing != "spot":
+                self._entries[entry.provider, entry.instance, entry.region].append(entry)
 
-    def find(self, name: BookName, *, on: date, hardware_class: str = "") -> PriceEntry | None:
+    def find(self, name: BookName, *, on: date, hardware_class: str = "") -> PriceRow | None:
         """The price that holds on a day: the latest that starts by then, or None.
 
         Of two from the same day the one added later holds. One of the hardware class, or of none,
         goes before one of another class.
         """
-        holding = [e for e in self._entries.get(name, ()) if e.price.effective_on <= on]
-        fitting = [e for e in holding if e.price.hardware_class in (None, hardware_class)]
+        holding = [e for e in self._entries.get(name, ()) if e.effective_on <= on]
+        fitting = [e for e in holding if e.hardware_class in (None, hardware_class)]
         return next(reversed(fitting or holding), None)
 
-    def of_class(self, hardware_class: str, *, on: date) -> PriceEntry | None:
+    def of_class(self, hardware_class: str, *, on: date) -> PriceRow | None:
         """The price that an organiser bound to a hardware class, as it held on a day, or None."""
         bound = [
             entry
             for entries in self._entries.values()
             for entry in entries
-            if entry.price.hardware_class == hardware_class and entry.price.effective_on <= on
+            if entry.hardware_class == hardware_class and entry.effective_on <= on
         ]
-        return max(bound, key=lambda e: (e.price.effective_on, e.number), default=None)
+        return max(bound, key=lambda entry: (entry.effective_on, entry.id), default=None)
 
     def holding(self, on: date) -> set[int]:
         """The numbers of all entries that hold on a day, one of each name and hardware class."""
         latest = {
-            (name, entry.price.hardware_class): entry.number
+            (name, entry.hardware_class): entry.id
             for name, entries in self._entries.items()
             for entry in entries
-            if entry.price.effective_on <= on
+            if entry.effective_on <= on
         }
         return set(latest.values())
+
+
+NO_PRICES = PriceBook(())
 
 
 def price_of_class(
@@ -120,7 +180,7 @@ def price_of_class(
     entry = book.of_class(hardware_class or "", on=on)
     if entry is None:
         return price_of_system(system, book, on=on)
-    return SystemPrice(entry.price.usd_per_hour, entry)
+    return SystemPrice(entry.usd_per_hour, entry)
 
 
 def price_of_system(system: Mapping[str, Any], book: PriceBook, *, on: date) -> SystemPrice:
@@ -134,13 +194,13 @@ def price_of_system(system: Mapping[str, Any], book: PriceBook, *, on: date) -> 
         name = (cloud["provider"], cloud["instance"], cloud["region"])
         entry = book.find(name, on=on, hardware_class=system["hardware_class"])
         if entry is not None:
-            count, why = cloud["count"], _why_not_of_class(system, entry.price)
-            return SystemPrice(entry.price.usd_per_hour * count, entry, count, why)
+            count, why = cloud["count"], _why_not_of_class(system, entry)
+            return SystemPrice(entry.usd_per_hour * count, entry, count, why)
     why = "priced by its submitter: the price book has no price for this system"
     return SystemPrice(stated_price_usd_per_hour(system), why_unranked=why)
 
 
-def _why_not_of_class(system: Mapping[str, Any], price: Price) -> str | None:
+def _why_not_of_class(system: Mapping[str, Any], price: PriceRow) -> str | None:
     """Why an instance is not known to be a machine of a system's hardware class, None if it is.
 
     It belongs to the class that its price names, else to one with its known accelerators.
@@ -160,6 +220,39 @@ def system_price_usd_per_hour(usd_per_accelerator_hour: float, accelerators: int
     return usd_per_accelerator_hour * max(1, accelerators)
 
 
+def read_book(session: Session) -> PriceBook:
+    """Read the price book."""
+    return PriceBook(session.scalars(select(PriceRow)))
+
+
+class BookCosts:
+    """Prices of many submissions; the book is read once, and only if a system needs it."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._book: PriceBook | None = None
+
+    def price(self, submission: Submission | Row[Any]) -> SystemPrice:
+        """Price per hour of a submission's system on the day it was published, else submitted."""
+        book = self._read() if submission.system.get("cloud") is not None else NO_PRICES
+        day = submission.published_on or submission.submitted_at.date()
+        return price_of_system(submission.system, book, on=day)
+
+    def of_class(self, row: Row[Any]) -> SystemPrice:
+        """Price per hour of the hardware class that measured a row, on the day it was measured."""
+        day = (row.measured_at or row.submitted_at).date()
+        return price_of_class(row.hardware_class, row.system, self._read(), on=day)
+
+    def _read(self) -> PriceBook:
+        self._book = self._book or read_book(self._session)
+        return self._book
+
+
+def price_of_submission(session: Session, submission: Submission) -> SystemPrice:
+    """Price per hour of one submission's system, as `BookCosts.price`."""
+    return BookCosts(session).price(submission)
+
+
 def find_price(session: Session, price_id: int) -> PriceRow:
     """Read an entry by its number. Raises NotFoundError."""
     row = session.get(PriceRow, price_id)
@@ -168,31 +261,33 @@ def find_price(session: Session, price_id: int) -> PriceRow:
     return row
 
 
-def list_prices(session: Session, query: PriceQuery) -> list[PriceView]:
+def find_prices(session: Session, query: PriceQuery) -> list[PriceView]:
     """List entries by name, the latest of each first; with `on` those that price that day."""
+    names = (PriceRow.provider, PriceRow.instance, PriceRow.region, PriceRow.pricing)
+    wanted = query.model_dump(exclude_none=True, exclude={"on"})
     rows = session.scalars(
-        select(PriceRow).order_by(
-            PriceRow.provider,
-            PriceRow.instance,
-            PriceRow.region,
-            PriceRow.pricing,
-            PriceRow.effective_on.desc(),
-            PriceRow.id.desc(),
-        )
-    ).all()
-    book = [entry_of(row) for row in rows]
-    holding = PriceBook(book).holding(query.on) if query.on is not None else None
-    replaced = superseded_by(book)
+        select(PriceRow)
+        .filter_by(**wanted)
+        .order_by(*names, PriceRow.effective_on.desc(), PriceRow.id.desc())
+    )
+    holding = read_book(session).holding(query.on) if query.on is not None else None
+    replacing = select(PriceRow.supersedes, PriceRow.id).where(PriceRow.supersedes.is_not(None))
+    superseded_by = dict(session.execute(replacing).all())
     return [
-        price_view(row, replaced.get(row.id))
+        price_view(row, superseded_by.get(row.id))
         for row in rows
-        if _is_asked_for(row, query) and (holding is None or row.id in holding)
+        if holding is None or row.id in holding
     ]
 
 
-def _is_asked_for(row: PriceRow, query: PriceQuery) -> bool:
-    wanted = ((name, getattr(query, name)) for name in NAMES)
-    return all(value is None or getattr(row, name) == value for name, value in wanted)
+def price_view(row: PriceRow, superseded_by: int | None = None) -> PriceView:
+    """View of a stored price."""
+    return PriceView.of(
+        row,
+        superseded_by=superseded_by,
+        ranks=row.pricing != "spot" and superseded_by is None,
+        added_by=row.adder.name,
+    )
 
 
 def prices_csv(views: Sequence[PriceView]) -> str:
@@ -207,7 +302,7 @@ def prices_csv(views: Sequence[PriceView]) -> str:
     return text.getvalue()
 
 
-def add_price(session: Session, caller: Caller, wanted: PriceCreate) -> PriceRow:
+def store_price(session: Session, caller: Caller, wanted: PriceCreate) -> PriceRow:
     """Add an entry; written to the audit log.
 
     Raises ConflictError if an equal entry is in the book or the superseded one has a successor
@@ -216,23 +311,21 @@ def add_price(session: Session, caller: Caller, wanted: PriceCreate) -> PriceRow
     known = _the_same(session, wanted)
     if known is not None:
         raise ConflictError(f"This price is already in the price book, as number {known}.")
-    row = _add(session, caller, wanted)
+    row = _insert(session, caller, wanted)
     raise_all_board_versions(session)
     record_new(session, caller, "price.add", row, reason=wanted.note)
     return row
 
 
-def import_prices(
+def add_missing_prices(
     session: Session, caller: Caller, wanted: Sequence[PriceCreate]
-) -> tuple[list[PriceRow], int]:
-    """Add the entries that the book lacks, in one transaction; returns them, and how many it had.
+) -> list[PriceRow]:
+    """Add the entries that the book lacks, in one transaction; returns them.
 
-    A repeated import adds nothing. Raises as `add_price` does.
+    A repeated import adds nothing. Raises as `store_price` does.
     """
-    added: list[PriceRow] = []
-    for price in wanted:
-        if _the_same(session, price) is None:
-            added.append(_add(session, caller, price))
+    # One after the other: of two equal entries the second is in the book already.
+    added = [_insert(session, caller, p) for p in wanted if _the_same(session, p) is None]
     if added:
         raise_all_board_versions(session)
         record(
@@ -244,25 +337,24 @@ def import_prices(
             before=None,
             after={"prices": {str(row.id): set_columns(row) for row in added}},
         )
-    return added, len(wanted) - len(added)
+    return added
 
 
-def _add(session: Session, caller: Caller, wanted: PriceCreate) -> PriceRow:
+def _insert(session: Session, caller: Caller, wanted: PriceCreate) -> PriceRow:
     if wanted.supersedes is not None:
-        _require_standing(session, wanted.supersedes)
+        find_price(session, wanted.supersedes)
+        replaced = select(PriceRow.id).where(PriceRow.supersedes == wanted.supersedes)
+        successor = session.scalar(replaced)
+        if successor is not None:
+            raise ConflictError(
+                f"Price {wanted.supersedes} is superseded by number {successor} already; "
+                "supersede that one."
+            )
     row = PriceRow(**wanted.model_dump(), added_by=caller.user_id, added_at=utc_now())
     session.add(row)
     session.flush()
+    session.refresh(row)
     return row
-
-
-def _require_standing(session: Session, price_id: int) -> None:
-    find_price(session, price_id)
-    successor = session.scalar(select(PriceRow.id).where(PriceRow.supersedes == price_id))
-    if successor is not None:
-        raise ConflictError(
-            f"Price {price_id} is superseded by number {successor} already; supersede that one."
-        )
 
 
 def _the_same(session: Session, wanted: PriceCreate) -> int | None:
@@ -270,67 +362,37 @@ def _the_same(session: Session, wanted: PriceCreate) -> int | None:
     return session.scalar(select(PriceRow.id).where(*columns).limit(1))
 
 
-NO_PRICES = PriceBook(())
+PriceQueryDep = Annotated[PriceQuery, Query()]
 
 
-@dataclass
-class PriceBookCache:
-    """The book while `last` is its latest entry: entries are only ever added."""
-
-    last: int = 0
-    book: PriceBook = NO_PRICES
-    lock: Lock = field(default_factory=Lock)
-
-
-def read_book(session: Session) -> PriceBook:
-    """Read the price book from the cache, or from the database if it has a later entry."""
-    last = session.scalar(select(func.max(PriceRow.id))) or 0
-    cache = state_of(session, PriceBookCache)
-    with cache.lock:
-        if cache.last == last:
-            return cache.book
-    entries = [entry_of(row) for row in session.scalars(select(PriceRow))]
-    book = PriceBook(entries)
-    # A writing session's rows may be rolled back, and their numbers given to other entries.
-    if not session.connection().get_execution_options().get("finishline_write", False):
-        with cache.lock:
-            cache.last, cache.book = max((e.number for e in entries), default=0), book
-    return book
+@router.get("/prices.csv", response_class=Response, responses=CSV_ANSWER)
+def get_prices_csv(query: PriceQueryDep, services: ServicesDep) -> Response:
+    """List prices as CSV, as `/prices` does."""
+    with services.database.read() as session:
+        text = prices_csv(find_prices(session, query))
+    return Response(text, media_type="text/csv; charset=utf-8")
 
 
-class BookCosts:
-    """Prices of many submissions; the book is read once, and only if a system needs it."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._book: PriceBook | None = None
-
-    def price(self, submission: Submission | Row[Any]) -> SystemPrice:
-        """Price per hour of a submission's system on the day it was submitted."""
-        return self.price_on(submission.system, day_of(submission))
-
-    def of_class(self, row: Row[Any]) -> SystemPrice:
-        """Price per hour of the hardware class that measured a row, on the day it was measured."""
-        day = (row.measured_at or row.submitted_at).date()
-        return price_of_class(row.hardware_class, row.system, self._read(), on=day)
-
-    def price_on(self, system: Mapping[str, Any], day: date) -> SystemPrice:
-        """Price per hour of a system on a day."""
-        if system.get("cloud") is None:
-            return price_of_system(system, NO_PRICES, on=day)
-        return price_of_system(system, self._read(), on=day)
-
-    def _read(self) -> PriceBook:
-        if self._book is None:
-            self._book = read_book(self._session)
-        return self._book
+@router.get("/prices")
+def list_prices(query: PriceQueryDep, services: ServicesDep) -> PriceList:
+    """List instance prices with their dates and sources; with `on`, those in force that day."""
+    with services.database.read() as session:
+        return PriceList(prices=find_prices(session, query))
 
 
-def price_of_submission(session: Session, submission: Submission) -> SystemPrice:
-    """Price per hour of a submission's system on the day it was submitted."""
-    return BookCosts(session).price(submission)
+@router.post("/prices", status_code=201)
+def add_price(body: PriceCreate, services: ServicesDep, caller: OrganiserDep) -> PriceView:
+    """Add a price. A wrong one is corrected by another that supersedes it."""
+    with services.database.write() as session:
+        return price_view(store_price(session, caller, body))
 
 
-def day_of(submission: Submission | Row[Any]) -> date:
-    """Day on which a result was published, else the day it was sent, in UTC."""
-    return submission.published_on or submission.submitted_at.date()
+@router.post("/prices/import")
+def import_prices(
+    body: PricesImport, services: ServicesDep, caller: OrganiserDep
+) -> PricesImported:
+    """Add many prices or none; prices that are in the book already are left out."""
+    with services.database.write() as session:
+        rows = add_missing_prices(session, caller, body.prices)
+        added = [price_view(row) for row in rows]
+    return PricesImported(added=added, already_there=len(body.prices) - len(added))

@@ -30,9 +30,9 @@ from server.base.board_versions import (
     changes_between,
 )
 from server.base.models import Submission
-from server.benchmarks.phase_queries import current_dates, moment_words, rules_that_differ
+from server.benchmarks.definitions import definition, round_of, rounds_of, rules_that_differ
+from server.benchmarks.phases import current_phases, moment_words
 from server.benchmarks.prices import read_book
-from server.benchmarks.queries import definition, round_of, rounds_of
 from server.boards.order import (
     COST_IS_CLAIMED,
     FIRST_METRIC,
@@ -392,7 +392,7 @@ def preview_board(
     embargoed = (Submission.benchmark_id == benchmark_id, Submission.embargoed.is_(True))
     hidden = set(session.scalars(select(Submission.id).where(*embargoed)))
     total = len(hidden & ranked.rows.keys())
-    dates = current_dates(session, benchmark_id)
+    dates = current_phases(session, benchmark_id)
     until = None if dates is None else dates.embargo_until
     if total:
         # The log line also carries the id of the token's user.

@@ -16,7 +16,7 @@ from finishline.rules.text import count_text, unseen_gap_text
 from server.base.errors import ContentError, no_such
 from server.base.models import DISPLAY_NAME, SUBMITTER, Pool, Submission
 from server.boards.rows import convergence_factor, measured_runs
-from server.submissions.service import run_times
+from server.submissions.lists import run_times
 from web.names import hardware_words
 
 FEWEST, MOST = 2, 6

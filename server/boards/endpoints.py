@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 from finishline.api.boards import BoardView
 from finishline.api.comparisons import SubmissionComparison
 from server.base.services import ServicesDep
-from server.benchmarks.queries import find_benchmark
+from server.benchmarks.definitions import find_benchmark
 from server.boards.board import Board, PreviewView, preview_board, read_board
 from server.boards.compare import compare_submissions
 from server.boards.encoding import answer_board, encode, encode_csv, encode_json, place_headers

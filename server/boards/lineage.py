@@ -21,7 +21,7 @@ from finishline.rules.verification.purposes import ABLATION, DUEL
 from server.base.models import Pool, Submission, TrainingPackage, Verification
 from server.base.models.visibility import has_public_source
 from server.base.standing import report_of
-from server.benchmarks.queries import definition
+from server.benchmarks.definitions import definition
 from server.boards.records import list_records
 from server.boards.rows import measured_runs
 from server.verifications.duels import judged_duel

@@ -14,10 +14,10 @@ from finishline.rules.run import Evaluation, evaluation_of
 from server.base.board_versions import board_version
 from server.base.models import PoolRun, ReplayEventRow, Submission, Verification
 from server.base.standing import find_verification, purpose_of, report_of
-from server.benchmarks.queries import definition
+from server.benchmarks.definitions import definition
 from server.boards.board import first_places
 from server.boards.records import held_record
-from server.submissions.service import find_submission, runs_with_curves
+from server.submissions.lists import find_submission, runs_with_curves
 from web.names import hardware_words
 
 CLOSE = 0.01  # Of an evaluation: epochs are decimal numbers in logs.

@@ -42,7 +42,7 @@ from server.base.models import (
 from server.base.standing import KIND_THAT_CHECKS, OPEN, PUBLISH
 from server.benchmarks.prices import BookCosts, SystemPrice
 from server.boards.order import Row, RunsBehind
-from server.submissions.service import run_times
+from server.submissions.lists import run_times
 from server.verifications.pool_runs import Spreads
 from web.names import accelerator_of_system
 
@@ -342,7 +342,7 @@ class _Details:
         shown |= self._measured(row) if is_measured else self._claimed(row)
         shown |= {
             "cost_usd": cost,
-            "cost_price": None if price.entry is None else price.entry.number,
+            "cost_price": None if price.entry is None else price.entry.id,
             "verification_id": self.verifications.get(row.id),
         }
         system = shown["system"]

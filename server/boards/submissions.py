@@ -30,7 +30,6 @@ from server.base.request_context import note
 from server.base.services import Services, ServicesDep
 from server.base.viewer import ORGANISER, Viewer
 from server.benchmarks.prices import BookCosts
-from server.benchmarks.queries import definition
 from server.boards.board import query_of, ranked_board
 from server.boards.order import order_of
 from server.boards.rows import row_of_new
@@ -38,16 +37,14 @@ from server.people.dependencies import Caller, SubmitterDep
 from server.people.signed_in import ViewerDep
 from server.submissions.accept import (
     MAX_KEY_LENGTH,
-    NewSubmission,
     accept,
-    admit_new,
+    admit_upload,
+    check_upload,
     refuse_same_logs,
-    require_may_send,
     reserve,
-    with_checked,
 )
 from server.submissions.duplicates import find_original
-from server.submissions.service import benchmark_versions, find_submission, submissions_page
+from server.submissions.lists import SubmissionQuery, find_submission, whole_submissions
 from server.submissions.upload import Upload, read_upload
 from server.submissions.views import EXAMPLE_CLAIM, judged_on_others, submission_view
 
@@ -110,31 +107,21 @@ class SubmissionPreview(Schema):
 
 
 def preview_submission(services: Services, caller: Caller, upload: Upload) -> SubmissionPreview:
-    """Preview an upload of either kind. Raises as `accept` does."""
-    require_may_send(caller, upload)
-    return with_checked(services, caller, upload, _try_out)
-
-
-def _try_out(new: NewSubmission) -> SubmissionPreview:
-    with new.services.database.read(ORGANISER) as session:
-        admit_new(session, new)
-        submission = new.build(session)
+    """Check an upload as `accept` does, and show its score and its place. Nothing is written."""
+    new = check_upload(services, caller, upload)
+    with services.database.read(ORGANISER) as session:
+        submission = admit_upload(session, new)
         if new.package is not None:
             reserve(session, new, submission)
-        elif not new.upload.archive:
-            refuse_same_logs(session, submission, new.runs)
+        elif not upload.archive:
+            refuse_same_logs(session, submission)
         original = find_original(session, submission, new.benchmark)
         submission.duplicate_of = None if original is None else original.id
-        version, costs = new.benchmark.version, BookCosts(session)
-        shown = submission_view(submission, benchmark_version=version, costs=costs)
-        fields = {
-            name: getattr(shown, name)
-            for name in SubmissionPreview.model_fields
-            if name in type(shown).model_fields
-        }
-        if submission.package is not None:
-            return SubmissionPreview(**fields | {"result": None})
-        return SubmissionPreview(**fields | _place_of_new(session, new.benchmark, submission))
+        shown = submission_view(session, submission, benchmark=new.benchmark)
+        if new.package is not None:
+            return SubmissionPreview.of(shown, result=None)
+        place = _place_of_new(session, new.benchmark, submission)
+    return SubmissionPreview.of(shown, **place)
 
 
 def _place_of_new(session: Session, benchmark: Benchmark, submission: Submission) -> dict[str, Any]:
@@ -268,30 +255,24 @@ def _accept(
     with services.database.read(Viewer(user_ids=(caller.user_id,))) as session:
         submission = find_submission(session, accepted.submission_id)
         if accepted.repeated:
-            return _whole_view(services, session, submission), True
-        version = definition(session, submission.benchmark_sha256).version
-        costs = BookCosts(session)
-        return submission_view(submission, benchmark_version=version, costs=costs), False
+            return whole_view(services, session, submission), True
+        return submission_view(session, submission), False
 
 
-def _whole_view(services: Services, session: Session, submission: Submission) -> SubmissionView:
-    (view,) = views_with_places(services, session, [submission])
+def whole_view(services: Services, session: Session, submission: Submission) -> SubmissionView:
+    """View of a stored submission with its place, and the figures behind a verdict that changed."""
+    (view,) = _with_places(services, session, [submission])
     judged_on = judged_on_others(session, submission)
     return view.model_copy(update={"judged_on": judged_on})
 
 
-def views_with_places(
+def _with_places(
     services: Services, session: Session, submissions: Sequence[Submission]
 ) -> list[SubmissionView]:
-    """Views of stored submissions with their places on their boards."""
-    versions = benchmark_versions(session, {one.benchmark_sha256 for one in submissions})
     costs, place_of = BookCosts(session), places_of(session, services.benchmarks)
-    views = [
-        submission_view(one, benchmark_version=versions[one.benchmark_sha256], costs=costs)
-        for one in submissions
-    ]
     return [
-        view.model_copy(update=place_of(one)) for view, one in zip(views, submissions, strict=True)
+        submission_view(session, one, costs=costs).model_copy(update=place_of(one))
+        for one in submissions
     ]
 
 
@@ -315,12 +296,11 @@ def list_submissions(
 
     With `package` the entries of code submissions whose SHA-256 begins so.
     """
+    wanted = SubmissionQuery(benchmark=benchmark, cursor=cursor)
     with services.database.read(viewer) as session:
-        page, next_cursor = submissions_page(
-            session, benchmark_id=benchmark, package=package, limit=limit, cursor=cursor
-        )
-        views = views_with_places(services, session, page)
-    return SubmissionList(submissions=views, next_cursor=next_cursor)
+        found, following = whole_submissions(session, wanted, package=package, limit=limit)
+        views = _with_places(services, session, found)
+    return SubmissionList(submissions=views, next_cursor=following)
 
 
 @router.get("/submissions/{submission_id}")
@@ -331,4 +311,4 @@ def get_submission(submission_id: str, services: ServicesDep, viewer: ViewerDep)
     and organisers.
     """
     with services.database.read(viewer) as session:
-        return _whole_view(services, session, find_submission(session, submission_id))
+        return whole_view(services, session, find_submission(session, submission_id))

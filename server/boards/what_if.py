@@ -395,7 +395,7 @@ def priced(row: BoardRow, price: OtherPrice, book: PriceBook) -> BoardRow:
         of_class = row.row.hardware_class if row.is_measured else None
         found = price_of_class(of_class, row.shown["system"], book, on=price)
         usd_per_hour, why = found.usd_per_hour, why_price_unranked(found, row.row.evidence)
-        number = None if found.entry is None else found.entry.number
+        number = None if found.entry is None else found.entry.id
     else:
         accelerators = row.shown["system"]["accelerator_count"] or 0
         usd_per_hour = system_price_usd_per_hour(price, accelerators)

@@ -18,10 +18,10 @@ from server.base.broker import Broker
 from server.base.database import Database, utc_now
 from server.base.errors import ServerError
 from server.base.revision import require_current_schema
-from server.base.services import Services
+from server.base.services import OfferedBenchmarks, Services
 from server.base.settings import Settings, read_settings
 from server.base.viewer import ORGANISER
-from server.benchmarks.queries import install_archives, load_definitions, offer_added
+from server.benchmarks.definitions import those_in_force
 from server.commands.paths import VarPaths
 from server.operations import backup
 from server.operations.backup import SECRETS, Choice
@@ -60,24 +60,23 @@ def opened(url: str) -> Iterator[Database]:
 
 
 def _services_of(database: Database, settings: Settings) -> Services:
-    """The services of a command, with the definitions of the folder."""
+    """The services of a command, without any definition."""
     return Services(
         settings=settings,
         database=database,
         artifacts=make_store(settings),
-        benchmarks=load_definitions(settings.benchmarks_dir, database),
+        benchmarks=OfferedBenchmarks(),
     )
 
 
 @contextmanager
 def serving(settings: Settings) -> Iterator[Services]:
-    """Services of a server with the definitions of its archives and its added benchmarks."""
+    """Services of a server with the definitions in force."""
     with opened(settings.database_url) as database:
         require_current_schema(database)
         services = _services_of(database, settings)
         with database.read(ORGANISER) as session:
-            install_archives(services.benchmarks, session)
-            offer_added(services.benchmarks, session)
+            services.benchmarks.replace(those_in_force(session))
         yield services
 
 

@@ -26,7 +26,7 @@ from server.boards.records import list_records
 from server.notices.events import SWITCHED_OFF, announce_record, is_active, queue
 from server.notices.messages import compose_mail, post_body, send_mail
 from server.notices.webhooks import Answer, check_url, post, signature_headers
-from server.submissions.service import find_submission
+from server.submissions.lists import find_submission
 
 log = logging.getLogger(__name__)
 

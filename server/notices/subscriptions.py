@@ -14,7 +14,7 @@ from server.base.errors import ConflictError, NotAllowedError, NotFoundError, no
 from server.base.events import NoticeWakeup, wake_after_commit
 from server.base.models import Message, Receiver
 from server.base.services import Services
-from server.benchmarks.queries import find_benchmark
+from server.benchmarks.definitions import find_benchmark
 from server.notices.events import ALL, API, CONFIRM, KINDS, TEST, is_active, queue
 from server.notices.outbox import give_up
 from server.notices.views import (

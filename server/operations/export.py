@@ -2,7 +2,7 @@
 
 import csv
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime
 from importlib.util import find_spec
@@ -17,7 +17,7 @@ from server.base.csv_cells import csv_cell
 from server.base.database import moment_text
 from server.base.errors import ContentError
 from server.base.services import Services
-from server.benchmarks.queries import definition_text
+from server.benchmarks.definitions import definition_text
 from server.operations.copies import (
     EXPORT_FORMAT,
     LOGS,
@@ -178,10 +178,7 @@ def _parquet_file(path: Path, query: Select[Any]) -> Iterator[Callable[[list[Any
 
 def _copy_benchmarks(services: Services, folder: Path) -> None:
     folder.mkdir()
-    source = services.settings.benchmarks_dir
     with services.database.read() as session:
-        for benchmark_id, benchmark in sorted(services.benchmarks.items()):
-            # A file of the folder that was lost since the start is left out.
-            with suppress(FileNotFoundError):
-                content = definition_text(session, benchmark, source)
-                (folder / f"{benchmark_id}.toml").write_bytes(content)
+        for benchmark_id, benchmark in services.benchmarks.items():
+            content = definition_text(session, benchmark)
+            (folder / f"{benchmark_id}.toml").write_bytes(content)

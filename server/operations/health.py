@@ -30,7 +30,7 @@ from server.base.fleet import Fleet
 from server.base.services import Services, ServicesDep
 from server.base.settings import MIB, Settings
 from server.base.viewer import ORGANISER
-from server.benchmarks.phase_watch import RulingDefinitions
+from server.benchmarks.in_force import frozen_differences
 from server.operations.background_value import BackgroundValue
 from server.operations.figures import read_queues
 from server.verifications.dispatch import Dispatcher
@@ -111,7 +111,6 @@ class Check:
 def make_checks(
     services: Services,
     dispatcher: Dispatcher,
-    definitions: RulingDefinitions,
     *,
     revision: str | None,
 ) -> list[Check]:
@@ -124,7 +123,7 @@ def make_checks(
         Check("dispatch", partial(check_dispatch, dispatcher), needed=False),
         Check("clock", partial(check_clock, dispatcher), needed=False),
         Check("queue", partial(check_queue, database), needed=False),
-        Check("definitions", partial(check_definitions, definitions), needed=False),
+        Check("definitions", partial(check_definitions, database, settings), needed=False),
     ]
 
 
@@ -235,9 +234,10 @@ def check_queue(database: Database) -> Said:
     )
 
 
-def check_definitions(definitions: RulingDefinitions) -> Said:
+def check_definitions(database: Database, settings: Settings) -> Said:
     """The files of frozen benchmarks are the frozen ones. Nothing is scored under another text."""
-    differences = definitions.differences()
+    with database.read() as session:
+        differences = frozen_differences(session, settings.benchmarks_dir)
     if differences:
         return Said(" ".join(differences), "degraded")
     return Said("Every file of a frozen benchmark matches its frozen definition.")

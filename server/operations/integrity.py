@@ -21,7 +21,6 @@ from server.base.artifacts import CHUNK_BYTES, ArtifactStore
 from server.base.errors import ServerError, UnavailableError
 from server.base.models import (
     BenchmarkDefinition,
-    BenchmarkFile,
     Evidence,
     RunRow,
     SigningKey,
@@ -31,6 +30,7 @@ from server.base.models import (
 from server.base.services import Services
 from server.base.standing import ENDED, names_where
 from server.base.viewer import ORGANISER
+from server.benchmarks.definitions import files_of_added
 from server.operations.copies import Progress, silent, snapshot
 from server.operations.selection import list_logs
 from server.people.audit import all_records
@@ -176,14 +176,8 @@ def named_by(connection: Connection, sha256: str) -> str:
     ).first()
     if run is not None:
         return f"submission {run.submission_id} as {run.file}"
-    of_benchmark = connection.execute(
-        select(BenchmarkDefinition.benchmark_id, BenchmarkFile.name)
-        .join(BenchmarkFile, BenchmarkFile.definition_sha256 == BenchmarkDefinition.sha256)
-        .where(BenchmarkFile.file_sha256 == sha256)
-        .limit(1)
-    ).first()
-    if of_benchmark is not None:
-        return f"benchmark {of_benchmark.benchmark_id} as {of_benchmark.name}"
+    if pinned := files_of_added(connection).get(sha256):
+        return "benchmark {} as {}".format(*pinned)
     claim = select(Submission.id).where(Submission.claim_sha256 == sha256).limit(1)
     return f"submission {connection.scalar(claim)} as its claim"
 

@@ -29,13 +29,13 @@ from server.base.artifacts import pieces
 from server.base.database import Database
 from server.base.errors import NotInstalledError
 from server.base.models import DISPLAY_NAME, SUBMITTER, PublishedResult, RunRow, Submission, User
+from server.base.paging import cursor_of, read_cursor
 from server.base.services import ServicesDep
-from server.benchmarks.queries import definition, find_benchmark
+from server.benchmarks.definitions import definition, find_benchmark
 from server.boards.board import read_board
 from server.boards.encoding import Encoded, answer_board
 from server.boards.query import BoardQuery
 from server.people.signed_in import ViewerDep
-from server.submissions.service import read_cursor, write_cursor
 
 # The moment and id of a submission, then the index of a run.
 CURSOR_PATTERN = r"^[0-9]{1,17}\.[a-z0-9]{1,20}\.[0-9]{1,5}$"
@@ -73,7 +73,10 @@ def read_page(session: Session, benchmark_id: str, *, limit: int, cursor: str | 
         )
     found: list[Any] = list(session.execute(query.limit(limit + 1)))
     page = found[:limit]
-    following = f"{write_cursor(page[-1])}.{page[-1].index}" if len(found) > limit else None
+    following = None
+    if len(found) > limit:
+        last = page[-1]
+        following = f"{cursor_of(last.submitted_at, last.id)}.{last.index}"
     return RunPage(tuple(row.row_id for row in page), following)
 
 

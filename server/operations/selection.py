@@ -26,7 +26,6 @@ from sqlalchemy import (
 from server.base.models import (
     Attempt,
     Base,
-    BenchmarkFile,
     JobTraining,
     Pool,
     PublishedResult,
@@ -36,6 +35,7 @@ from server.base.models import (
     Verification,
 )
 from server.base.standing import OPEN
+from server.benchmarks.definitions import files_of_added
 
 OF_ITS_OWNER = "a secret of its owner and of one server"
 FOR_ONE_SERVER = "the state of one server, without measurements"
@@ -43,11 +43,9 @@ FOR_ONE_SERVER = "the state of one server, without measurements"
 COLUMNS: Mapping[str, str] = {
     "organisations": "id name created_at",
     "users": "id name display_name created_at role organisation_id disabled_at known_at",
-    "benchmark_definitions": "sha256 benchmark_id version content created_at added_by added_at",
-    "benchmark_files": "definition_sha256 name file_sha256 size_bytes",
+    "benchmark_definitions": "sha256 benchmark_id version content created_at added_by in_force_at",
     "benchmark_phases": (
-        "id benchmark_id opens_at freezes_at closes_at embargo_until frozen_sha256 reason set_by "
-        "set_at"
+        "id benchmark_id opens_at freezes_at closes_at embargo_until reason set_by set_at"
     ),
     "boards": "benchmark_id version",
     "submissions": (
@@ -159,7 +157,8 @@ def list_logs(connection: Connection, *, public: bool = False) -> list[str]:
         shown = ~hidden_submissions()
         claims = claims.where(shown)
         runs = runs.where(RunRow.submission_id.in_(select(Submission.id).where(shown)))
-    return sorted(connection.scalars(union(claims, runs, select(BenchmarkFile.file_sha256))))
+    named = connection.scalars(union(claims, runs)).all()
+    return sorted({*named, *files_of_added(connection)})
 
 
 def select_export(*, public: bool) -> Iterator[tuple[str, Select[Any]]]:

@@ -13,9 +13,8 @@ from finishline.rules.errors import RuleError
 from finishline.rules.text import count_text
 from server.base.board_versions import board_version, cached_for_board
 from server.base.errors import ConflictError, ContentError, ServerError
-from server.benchmarks.phase_queries import current_phases
-from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions
-from server.benchmarks.views import benchmark_view, phases_of
+from server.benchmarks.phases import current_phases, phases_of
+from server.benchmarks.views import NO_SUBMISSIONS, benchmark_view, count_submissions
 from server.boards.board import RankedBoard, board_in_division, cut_board, ranked_board
 from server.boards.query import BoardQuery
 from server.boards.records import held_record

@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.base.board_versions import board_version, cached_for_board
-from server.benchmarks.queries import round_of
+from server.benchmarks.definitions import round_of
 from server.boards.board import RankedBoard, ranked_board
 from server.boards.query import BoardQuery
 from web.formats import SECONDS, STOPWATCH, TimeFormat, time_format

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.base.services import ServicesDep
-from server.benchmarks.queries import find_benchmark
+from server.benchmarks.definitions import find_benchmark
 from server.boards.encoding import Encoded, answer_board
 from server.boards.query import BoardQuery
 from server.pages.board_context import (

@@ -9,7 +9,7 @@ from server.base.models import Calibration
 from server.base.services import Services
 from server.benchmarks import calibrations as queries
 from server.benchmarks.convergence import convergence_view
-from server.benchmarks.queries import definition, find_benchmark
+from server.benchmarks.definitions import definition, find_benchmark
 from server.benchmarks.views import benchmark_view
 from server.pages.declared import Context, plain, public_page
 from server.verifications import calibration_endpoints as views

@@ -17,8 +17,8 @@ from server.pages.declared import Context, choices, page
 from server.people import erasure, me, tokens
 from server.people.accounts import ROLES, is_within
 from server.people.dependencies import Caller
-from server.submissions.quota_admin import quota_of
-from server.submissions.service import submissions_page
+from server.submissions.lists import SubmissionQuery, whole_submissions
+from server.submissions.quotas import quota_of
 
 LATEST = 50
 CursorDep = Annotated[str | None, Query(pattern=CURSOR_PATTERN)]
@@ -30,7 +30,8 @@ def account_page(
 ) -> Context:
     """A person's own submissions and tokens, and the form that makes one."""
     services = console.services
-    found, cursor = submissions_page(session, user_id=caller.user_id, limit=LATEST, cursor=before)
+    wanted = SubmissionQuery(cursor=before)
+    found, cursor = whole_submissions(session, wanted, user_id=caller.user_id, limit=LATEST)
     return {
         "typed": {"role": caller.role},
         "me": me.get_me(session, caller),

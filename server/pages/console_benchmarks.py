@@ -18,9 +18,14 @@ from finishline.rules.trainings.own_benchmark import (
 )
 from server.base.errors import ServerError
 from server.base.forms import with_form
-from server.benchmarks.added import add_benchmark
-from server.benchmarks.files import read_benchmark_file
-from server.benchmarks.queries import added_definitions, count_submissions, definition_text
+from server.benchmarks.definitions import (
+    added_benchmarks,
+    definition_text,
+    pinned_files,
+    read_benchmark_file,
+)
+from server.benchmarks.in_force import add_benchmark
+from server.benchmarks.views import count_submissions
 from server.pages.chosen_files import files_of_folder
 from server.pages.console_page import Console, OrganiserDep
 from server.pages.submit import refusal_of
@@ -71,8 +76,7 @@ def _stored_text(console: Console, known: Benchmark | None) -> str:
     if known is None:
         return ""
     with console.services.database.read(console.viewer) as session:
-        folder = console.services.settings.benchmarks_dir
-        return definition_text(session, known, folder).decode()
+        return definition_text(session, known).decode()
 
 
 def _files(console: Console, form: FormData, typed: Mapping[str, str]) -> dict[str, bytes]:
@@ -85,9 +89,10 @@ def _files(console: Console, form: FormData, typed: Mapping[str, str]) -> dict[s
     # The form comes with the stored text: only one that was changed goes before the folder's.
     if text.strip() and (FILE not in chosen or is_changed):
         chosen[FILE] = text.encode()
-    pinned = known.trainings.files if known is not None and known.trainings is not None else {}
-    for name, sha256 in pinned.items():
-        if known is not None and name not in chosen:
+    if known is None:
+        return chosen
+    for name, sha256 in pinned_files(known).items():
+        if name not in chosen:
             chosen[name] = read_benchmark_file(console.services, known, name, sha256)
     return chosen
 
@@ -97,7 +102,7 @@ def _page(
 ) -> HTMLResponse:
     services = console.services
     with services.database.read(console.viewer) as session:
-        added = added_definitions(session)
+        added = added_benchmarks(session)
         counts = count_submissions(session, services.benchmarks)
     rows: list[dict[str, Any]] = []
     for name, one in sorted(services.benchmarks.items()):

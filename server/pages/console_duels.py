@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from finishline.rules.verification.duel import why_no_duel
 from server.base.models import Pool, Submission, Verification
 from server.base.standing import SHOWN, claim_of
-from server.benchmarks.queries import definition
+from server.benchmarks.definitions import definition
 from server.pages.console_page import Console, Done, OrganiserDep
 from server.people.declared import filled
 from server.people.sessions import Notice

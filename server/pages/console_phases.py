@@ -7,11 +7,15 @@ from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, Response
 from sqlalchemy.orm import Session
 
-from server.base.database import utc_now
-from server.benchmarks.phase_queries import all_current_phases, phases_history
-from server.benchmarks.phases import set_phases
-from server.benchmarks.queries import find_benchmark
-from server.benchmarks.views import PhasesCreate, phases_set, phases_view
+from server.benchmarks.definitions import find_benchmark
+from server.benchmarks.phases import (
+    PhasesCreate,
+    PhasesSet,
+    all_current_phases,
+    phases_history,
+    phases_view,
+    set_phases,
+)
 from server.pages.console_page import Console, Done, OrganiserDep, renamed
 from server.people.declared import filled
 from server.people.sessions import Notice
@@ -38,12 +42,9 @@ def change(console: OrganiserDep, form: FormDep) -> Response:
     chosen = typed.pop("benchmark", "")
 
     def set_dates(session: Session, wanted: PhasesCreate) -> Done:
-        services = console.services
-        benchmark = find_benchmark(services.benchmarks, chosen)
-        row = set_phases(
-            session, console.caller, benchmark, wanted, services.settings.benchmarks_dir
-        )
-        return ADDRESS, Notice(f"{chosen}: {phases_view(row, utc_now()).sentence}")
+        benchmark = find_benchmark(console.services.benchmarks, chosen)
+        row = set_phases(session, console.caller, chosen, wanted)
+        return ADDRESS, Notice(f"{chosen}: {phases_view(row, benchmark).sentence}")
 
     # Dates out of order are the fault of the last of them.
     page = renamed(partial(_page, console, chosen, typed=form), form="closes_at")
@@ -63,7 +64,6 @@ def _as_sent_to_the_api(typed: dict[str, str]) -> Typed:
 def _page(
     console: Console, chosen: str | None, *, typed: Typed | None = None, **wrong: Any
 ) -> HTMLResponse:
-    now = utc_now()
     with console.services.database.read() as session:
         rows = all_current_phases(session)
         history = _history(session, chosen)
@@ -71,7 +71,7 @@ def _page(
         {
             "id": name,
             "title": benchmark.title,
-            "phases": phases_view(rows.get(name), now).model_dump(mode="json"),
+            "phases": phases_view(rows.get(name), benchmark).model_dump(mode="json"),
         }
         for name, benchmark in console.services.benchmarks.items()
     ]
@@ -88,7 +88,8 @@ def _page(
 def _history(session: Session, chosen: str | None) -> list[Typed]:
     if chosen is None:
         return []
-    return [phases_set(row).model_dump(mode="json") for row in phases_history(session, chosen)]
+    rows = phases_history(session, chosen)
+    return [PhasesSet.of(row, set_by=row.setter.name).model_dump(mode="json") for row in rows]
 
 
 def _proposed(shown: Typed | None) -> Typed:

@@ -9,8 +9,8 @@ from sqlalchemy import select
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.base.models import Submission
 from server.base.request_context import note
-from server.benchmarks.queries import NO_SUBMISSIONS, find_benchmark
-from server.benchmarks.views import benchmark_view
+from server.benchmarks.definitions import find_benchmark
+from server.benchmarks.views import NO_SUBMISSIONS, benchmark_view
 from server.boards.board import preview_board
 from server.boards.query import BoardQuery
 from server.pages.board_context import REFUSALS, PageQuery, Problem, problems_of, query_instead

@@ -7,9 +7,15 @@ from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, Response
 from sqlalchemy.orm import Session
 
+from finishline.rules.benchmarks.prices import Price
 from server.base.database import utc_now
-from server.benchmarks.prices import add_price, find_price, list_prices
-from server.benchmarks.views import PriceCreate, PriceQuery, entry_of
+from server.benchmarks.prices import (
+    PriceCreate,
+    PriceQuery,
+    find_price,
+    find_prices,
+    store_price,
+)
 from server.pages.console_page import Console, Done, OrganiserDep
 from server.people.declared import filled
 from server.people.sessions import Notice
@@ -26,7 +32,7 @@ def prices_page(console: OrganiserDep, supersedes: NumberDep = None) -> HTMLResp
     typed: dict[str, Any] = {"effective_on": utc_now().date().isoformat()}
     if supersedes is not None:
         with console.services.database.read() as session:
-            entry = entry_of(find_price(session, supersedes)).price
+            entry = Price.model_validate(find_price(session, supersedes), from_attributes=True)
         # As text, or a count of 0 would read as a field that is left empty.
         typed = {name: str(value) for name, value in vars(entry).items() if value is not None}
         typed["supersedes"] = str(supersedes)
@@ -38,7 +44,7 @@ def add(console: OrganiserDep, form: FormDep) -> Response:
     """Add a price."""
 
     def add_one(session: Session, wanted: PriceCreate) -> Done:
-        number = add_price(session, console.caller, wanted).id
+        number = store_price(session, console.caller, wanted).id
         return ADDRESS, Notice(f"Price {number} added.")
 
     return console.submit(PriceCreate, filled(form), add_one, partial(_page, console, form))
@@ -46,5 +52,5 @@ def add(console: OrganiserDep, form: FormDep) -> Response:
 
 def _page(console: Console, typed: dict[str, Any], **wrong: Any) -> HTMLResponse:
     with console.services.database.read() as session:
-        prices = list_prices(session, PriceQuery())
+        prices = find_prices(session, PriceQuery())
     return console.page("prices.html", typed=typed, prices=prices, **wrong)

@@ -17,7 +17,7 @@ from server.pages.console_page import Console, Done, OrganiserDep
 from server.people.declared import filled
 from server.people.sessions import Notice
 from server.people.signed_in import FormDep
-from server.submissions.quota_admin import QuotaSet, change_quota, quota_of, read_quotas
+from server.submissions.quotas import QuotaSet, change_quota, quota_of, read_quotas
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/quotas"

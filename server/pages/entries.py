@@ -17,9 +17,9 @@ from server.base.models import PoolRun, Submission, TrainingPackage, Verificatio
 from server.base.models.visibility import sees_source
 from server.base.standing import report_of
 from server.base.viewer import Viewer
-from server.benchmarks.queries import definition
+from server.benchmarks.definitions import definition
 from server.boards.lineage import IdeaView, find_idea
-from server.submissions.sources import find_package, parent_of
+from server.submissions.code import find_package, parent_of
 from server.submissions.views import package_view
 from server.verifications.views import factor_views
 from web.formats import time_format, visible

@@ -13,7 +13,7 @@ from server.base.database import moment_text
 from server.base.middleware import reader_has
 from server.base.models import AuditRecord
 from server.base.services import ServicesDep
-from server.benchmarks.queries import find_benchmark
+from server.benchmarks.definitions import find_benchmark
 from server.boards.records import records_by_benchmark
 from server.pages.board_times import times_of
 from server.people.audit import read_head

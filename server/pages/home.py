@@ -11,7 +11,7 @@ from finishline.rules.ranking import Evidence, Round
 from server.base.board_versions import cached_for_board
 from server.base.services import Services
 from server.base.standing import find_verification
-from server.benchmarks.queries import NO_SUBMISSIONS, Counts, count_submissions
+from server.benchmarks.views import NO_SUBMISSIONS, Counts, count_submissions
 from server.boards.live import read_race
 from server.boards.records import DivisionRecords, lowest_records, records_by_benchmark
 from server.pages.board_times import times_fitting

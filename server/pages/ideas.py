@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from sqlalchemy.orm import Session
 
 from server.base.services import Services
-from server.benchmarks.queries import find_benchmark
+from server.benchmarks.definitions import find_benchmark
 from server.boards.lineage import MOST_PACKAGES, IdeaClassView, list_ideas
 from server.boards.query import BoardQuery
 from server.pages.board_context import board_context

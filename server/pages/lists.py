@@ -16,7 +16,7 @@ from server.base.services import Services
 from server.pages.board_times import times_of
 from server.pages.console_page import read_query
 from server.pages.declared import Context, page, public_page
-from server.submissions.listing import (
+from server.submissions.lists import (
     ListQuery,
     SubmissionQuery,
     VerificationQuery,

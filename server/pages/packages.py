@@ -12,8 +12,7 @@ from server.base.services import Services
 from server.base.viewer import Viewer
 from server.pages.declared import Context, public_page
 from server.pages.queries import title_of
-from server.submissions.package_difference import FileDifference, difference
-from server.submissions.sources import find_source
+from server.submissions.code import FileDifference, difference, find_source
 from web.formats import visible
 
 HashesPath = Annotated[str, Path(pattern=r"^[0-9a-f]{64}(\.\.[0-9a-f]{64})?$")]

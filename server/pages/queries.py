@@ -12,18 +12,13 @@ from finishline.rules.verification.control_points import band_for
 from server.base.models import RunRow, Submission
 from server.base.services import Services
 from server.base.standing import claim_of, find_verification, published_verification
-from server.benchmarks.prices import BookCosts
-from server.benchmarks.queries import definition
+from server.benchmarks.definitions import definition
 from server.benchmarks.views import benchmark_view
-from server.boards.submissions import places_of
+from server.boards.submissions import whole_view
 from server.pages.board_times import times_of
 from server.pages.entries import measured_curves
 from server.pages.standings import place_of
-from server.submissions.service import (
-    benchmark_versions,
-    find_submission,
-)
-from server.submissions.views import judged_on_others, submission_view
+from server.submissions.lists import find_submission
 from server.verifications.queries import latest_of
 from server.verifications.views import view
 from web.chart_parts import even_sample
@@ -39,14 +34,8 @@ MOST_CHECKS = 10
 def submission_context(session: Session, services: Services, submission_id: str) -> Context:
     """A submission, the benchmark it was scored under, and the reference band of its settings."""
     submission = find_submission(session, submission_id)
-    versions = benchmark_versions(session, {submission.benchmark_sha256})
     benchmark = definition(session, submission.benchmark_sha256)
-    shown = submission_view(
-        submission,
-        benchmark_version=versions[submission.benchmark_sha256],
-        costs=BookCosts(session),
-        judged_on=judged_on_others(session, submission),
-    ).model_copy(update=places_of(session, services.benchmarks)(submission))
+    shown = whole_view(services, session, submission)
     # An inference has no runs that a band could be drawn for.
     runs = len(submission.runs)
     points = band_for(benchmark, claim_of(submission), runs=runs) if runs else []

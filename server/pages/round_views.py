@@ -4,8 +4,8 @@ from typing import Any
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking import Round
-from server.benchmarks.queries import Counts, rounds_of
-from server.benchmarks.views import benchmark_view
+from server.benchmarks.definitions import rounds_of
+from server.benchmarks.views import Counts, benchmark_view
 
 
 def round_views(benchmark: Benchmark, counts: Counts) -> list[dict[str, Any]]:

@@ -10,8 +10,7 @@ from sqlalchemy.orm import Session
 from finishline.rules.text import did_you_mean
 from server.base.errors import NotFoundError
 from server.base.services import Services
-from server.benchmarks.queries import NO_SUBMISSIONS, count_submissions
-from server.benchmarks.views import benchmark_view
+from server.benchmarks.views import NO_SUBMISSIONS, benchmark_view, count_submissions
 from server.boards.board import board_results
 from server.pages.board_times import times_of
 from server.pages.declared import Context, public_page

@@ -11,7 +11,7 @@ from server.base.errors import LostFileError
 from server.base.services import Services
 from server.pages.declared import Context, public_page
 from server.pages.queries import sampled_curve, submission_context
-from server.submissions.service import find_run
+from server.submissions.lists import find_run
 from web.formats import visible
 from web.race import runs_picture
 

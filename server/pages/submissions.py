@@ -23,8 +23,8 @@ from server.base.models.visibility import is_source_public
 from server.base.replay_estimate import Estimator
 from server.base.services import Services, ServicesDep
 from server.base.standing import OPEN, claim_of, kind_that_checks
-from server.benchmarks.phase_queries import current_phases
-from server.benchmarks.queries import definition
+from server.benchmarks.definitions import definition
+from server.benchmarks.phases import current_phases
 from server.benchmarks.views import benchmark_view
 from server.boards.board import query_of
 from server.boards.live import read_ghosts
@@ -52,9 +52,16 @@ from server.people.signed_in import (
     get_signed_in,
     signed_in_or_none,
 )
-from server.submissions.service import find_submission
-from server.submissions.waivers import WaiverCreate, broken_rules, revoke_waiver, waive
-from server.submissions.withdrawals import WithdrawalCreate, may_withdraw, withdraw
+from server.submissions.lists import find_submission
+from server.submissions.standing_changes import (
+    WaiverCreate,
+    WithdrawalCreate,
+    broken_rules,
+    may_withdraw,
+    revoke_waiver,
+    waive,
+    withdraw,
+)
 from server.verifications.requests import AskedFor, VerificationCreate, ask_as_caller, why_no_room
 from web.citation import badge_endpoint, badge_svg
 from web.race import runs_picture

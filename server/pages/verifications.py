@@ -10,7 +10,7 @@ from finishline.rules.verification.purposes import DUEL, is_in_box
 from server.base.models import Verification
 from server.base.services import Services, ServicesDep
 from server.base.standing import find_verification
-from server.benchmarks.queries import definition
+from server.benchmarks.definitions import definition
 from server.boards.live import read_race
 from server.pages.entries import has_halves, untimed_runs
 from server.pages.queries import Context, verification_context

@@ -23,8 +23,7 @@ from server.base.events import (
 )
 from server.base.models import Submission, TrainingPackage, Verification
 from server.base.standing import OPEN
-from server.benchmarks.phase_queries import rules_that_differ
-from server.benchmarks.queries import definition
+from server.benchmarks.definitions import definition, rules_that_differ
 
 
 def configuration_sha256(

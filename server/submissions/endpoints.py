@@ -18,11 +18,11 @@ from server.base.errors import GoneError, LostFileError
 from server.base.models.visibility import sees_source
 from server.base.services import ServicesDep
 from server.people.signed_in import ViewerDep
-from server.submissions.service import (
+from server.submissions.code import find_package, read_source
+from server.submissions.lists import (
     find_run,
     find_submission,
 )
-from server.submissions.sources import find_package, read_source
 from server.submissions.views import (
     curve_view,
     package_view,

@@ -4,7 +4,10 @@ import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from datetime import date
+from typing import Any
 
+import orjson
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -17,20 +20,29 @@ from server.base.models import RunRow, Submission, TrainingPackage
 from server.base.services import Services
 from server.base.standing import verification_under_way
 from server.base.viewer import ORGANISER
-from server.benchmarks.queries import definition, find_benchmark, keep_definition
+from server.benchmarks.definitions import definition, find_benchmark
 from server.people.audit import Administrator, Subject, record
-from server.submissions.rows import (
-    Change,
-    Figures,
-    derived_figures,
-    differences,
-    result_figures,
-    run_figures,
-    stored_figures,
-)
-from server.submissions.service import find_submission, runs_with_curves
+from server.submissions.lists import find_submission, runs_with_curves
+from server.submissions.rows import result_figures, run_figures
+from server.submissions.standing_changes import is_waived
 from server.submissions.upload import LogFiles
-from server.submissions.waivers import is_waived
+
+# A list in a report is worth its length: curves and steps are long.
+LONG_LIST = 4
+DAY = "submitted_on"  # The API's name of the day on which a result was published.
+Figures = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Change:
+    """A stored figure that differs from the derived one."""
+
+    field: str
+    before: Any
+    after: Any
+
+    def __str__(self) -> str:
+        return f"{self.field} {self.before} -> {self.after}"
 
 
 @dataclass(frozen=True)
@@ -106,21 +118,72 @@ def _submissions_of(services: Services, benchmark_id: str | None) -> Sequence[st
 def _rescore(
     services: Services, submission_id: str, *, current: bool, dry_run: bool
 ) -> list[Change]:
-    with services.database.read(ORGANISER) as session:
+    database = services.database
+    with database.read(ORGANISER) if dry_run else database.write() as session:
         submission = find_submission(session, submission_id)
+        benchmark = definition(session, submission.benchmark_sha256)
         if current:
             benchmark = find_benchmark(services.benchmarks, submission.benchmark_id)
             _refuse_while_verified(session, submission, benchmark)
-        else:
-            benchmark = definition(session, submission.benchmark_sha256)
-        before = stored_figures(submission, runs_with_curves(session, submission_id))
-    scored = _score_again(services, submission, benchmark)
-    derived = derived_figures(scored, benchmark, is_published=submission.published is not None)
-    derived["eligible"] = derived["eligible"] or is_waived(submission, derived["result"])
-    changes = differences(before, derived)
-    if changes and not dry_run:
-        _store(services, submission, scored, benchmark, changes)
+        rows = runs_with_curves(session, submission_id)
+        scored = _score_again(services, submission, benchmark)
+        derived = _derived(scored, benchmark, submission)
+        changes = differences(_stored(submission, rows, derived), derived)
+        if changes and not dry_run:
+            _change(session, submission, rows, derived, changes)
     return changes
+
+
+def _derived(scored: ScoredSubmission, benchmark: Benchmark, submission: Submission) -> Figures:
+    """Figures of a submission and its runs as the raw logs give them, by column."""
+    figures = result_figures(scored.result) | {"benchmark_sha256": benchmark.sha256}
+    figures["eligible"] = figures["eligible"] or is_waived(submission, figures["result"])
+    if submission.published is not None:
+        figures[DAY] = scored.claim.submitted_on
+    runs = [run_figures(run, score) | {"file": run.name} for run, score in scored.scored_runs]
+    return _as_stored(figures | {"runs": runs})
+
+
+def _stored(submission: Submission, rows: Sequence[RunRow], derived: Figures) -> Figures:
+    """The same columns as they are stored."""
+    own = derived.keys() - {"runs", DAY}
+    figures = {name: getattr(submission, name) for name in own}
+    if DAY in derived:
+        figures[DAY] = submission.published_on
+    names = derived["runs"][0] if derived["runs"] else ()
+    runs = [{name: getattr(row, name) for name in names} for row in rows]
+    return _as_stored(figures | {"runs": runs})
+
+
+def _as_stored(figures: Figures) -> Figures:
+    """Convert figures to the form of a database read: tuples become lists."""
+    stored: Figures = orjson.loads(orjson.dumps(figures))
+    return stored
+
+
+def differences(before: Figures, after: Figures) -> list[Change]:
+    """Every figure that differs, under names such as "tta_seconds" or "runs[0].seed"."""
+    old, new = _flat(before), _flat(after)
+    names = [*new, *(name for name in old if name not in new)]
+    return [
+        Change(name, _shown(old.get(name)), _shown(new.get(name)))
+        for name in names
+        if name not in old or name not in new or old[name] != new[name]
+    ]
+
+
+def _flat(figures: Figures) -> Figures:
+    flat = {name: value for name, value in figures.items() if name not in ("result", "runs")}
+    flat |= {f"result.{name}": value for name, value in figures["result"].items()}
+    for place, run in enumerate(figures["runs"]):
+        flat |= {f"runs[{place}].{name}": value for name, value in run.items()}
+    return flat
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, list) and len(value) > LONG_LIST:
+        return f"{len(value)} items"
+    return value
 
 
 def _refuse_while_verified(session: Session, submission: Submission, under: Benchmark) -> None:
@@ -161,37 +224,29 @@ def _read(services: Services, sha256: str, *, what: str) -> bytes:
     return content
 
 
-def _store(
-    services: Services,
-    scored_before: Submission,
-    scored: ScoredSubmission,
-    benchmark: Benchmark,
+def _change(
+    session: Session,
+    submission: Submission,
+    rows: Sequence[RunRow],
+    derived: Figures,
     changes: Sequence[Change],
 ) -> None:
-    with services.database.write() as session:
-        submission = find_submission(session, scored_before.id)
-        if submission.benchmark_sha256 != scored_before.benchmark_sha256:
-            raise ConflictError("It was scored under another definition meanwhile; try again.")
-        _refuse_while_verified(session, submission, benchmark)
-        if benchmark.sha256 != submission.benchmark_sha256:
-            keep_definition(session, benchmark, services.settings.benchmarks_dir)
-            submission.benchmark_sha256 = benchmark.sha256
-        _set(submission, result_figures(scored.result))
-        if submission.published is not None:
-            submission.published.published_on = scored.claim.submitted_on
-        rows = runs_with_curves(session, submission.id)
-        for row, (run, score) in zip(rows, scored.scored_runs, strict=True):
-            _set(row, run_figures(run, score))
-        raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
-        record(
-            session,
-            Administrator(),
-            "submission.rescore",
-            Subject("submission", submission.id),
-            reason=None,
-            before={change.field: change.before for change in changes},
-            after={change.field: change.after for change in changes},
-        )
+    _set(submission, {name: derived[name] for name in derived.keys() - {"runs", DAY}})
+    if submission.published is not None:
+        day = derived[DAY]
+        submission.published.published_on = None if day is None else date.fromisoformat(day)
+    for row, figures in zip(rows, derived["runs"], strict=True):
+        _set(row, figures)
+    raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
+    record(
+        session,
+        Administrator(),
+        "submission.rescore",
+        Subject("submission", submission.id),
+        reason=None,
+        before={change.field: change.before for change in changes},
+        after={change.field: change.after for change in changes},
+    )
 
 
 def _set(row: Submission | RunRow, figures: Figures) -> None:

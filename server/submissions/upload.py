@@ -29,9 +29,10 @@ from server.base.artifacts import ArtifactStore, Staged
 from server.base.database import Database
 from server.base.errors import ContentError, TooLargeError, problem
 from server.base.forms import SUBMISSION, read_files, read_text, refuse_part
-from server.base.models import BenchmarkFile, RunRow, Submission
+from server.base.models import RunRow, Submission
 from server.base.services import Services
 from server.base.settings import MIB, Settings
+from server.benchmarks.definitions import files_of_added
 
 
 class LogFiles(Mapping[str, bytes]):
@@ -124,7 +125,7 @@ Upload = LogUpload | CodeUpload
 
 @contextmanager
 def read_upload(services: Services, form: FormData) -> Iterator[Upload]:
-    """Read and stage a form of either kind; removes what was not kept by the end of the block."""
+    """Read and stage a form of either kind. The end of the block removes files not kept."""
     staged: list[Staged] = []
 
     def stage(source: BinaryIO) -> Staged:
@@ -235,7 +236,7 @@ def _commit(form: FormData) -> str | None:
 
 # SQLite takes no more than 32,766 values in a statement.
 HASHES_AT_ONCE = 20_000
-NAMES_OF_FILES = (RunRow.log_sha256, Submission.claim_sha256, BenchmarkFile.file_sha256)
+NAMES_OF_FILES = (RunRow.log_sha256, Submission.claim_sha256)
 
 log = logging.getLogger(__name__)
 
@@ -268,7 +269,7 @@ def _hashes(folder: Path) -> Mapping[str, Path]:
 
 
 def _named(connection: Connection, hashes: Collection[str]) -> set[str]:
-    wanted, named = sorted(hashes), set[str]()
+    wanted, named = sorted(hashes), set(hashes) & files_of_added(connection).keys()
     for start in range(0, len(wanted), HASHES_AT_ONCE):
         some = wanted[start : start + HASHES_AT_ONCE]
         for column in NAMES_OF_FILES:

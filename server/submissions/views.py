@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy.orm import Session, object_session
+from sqlalchemy.orm import Session
 
 from finishline.api.submissions import (
     CostBasisView,
@@ -19,6 +19,7 @@ from finishline.api.submissions import (
     VerificationSummary,
     WithdrawalView,
 )
+from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.prices import training_cost_usd
 from finishline.rules.scoring.scoring import COST_STEP, RunScore
 from finishline.rules.verification.verdict import ChangedFigure
@@ -31,7 +32,8 @@ from server.base.standing import (
     pending_verifications,
     published_verification,
 )
-from server.base.viewer import ORGANISER, viewer_of
+from server.base.viewer import viewer_of
+from server.benchmarks.definitions import definition
 from server.benchmarks.prices import BookCosts, SystemPrice
 
 EXAMPLE_CLAIM = {
@@ -74,9 +76,9 @@ def cost_basis(system: dict[str, Any], price: SystemPrice) -> CostBasisView | No
     return CostBasisView.of(
         price,
         source="price_book",
-        price=entry.number,
-        effective_on=entry.price.effective_on,
-        source_url=entry.price.source_url,
+        price=entry.id,
+        effective_on=entry.effective_on,
+        source_url=entry.source_url,
     )
 
 
@@ -125,20 +127,25 @@ def curve_view(run: RunRow) -> CurveView:
 
 
 def submission_view(
+    session: Session,
     submission: Submission,
     *,
-    benchmark_version: str,
-    costs: BookCosts,
-    judged_on: JudgedOnView | None = None,
+    benchmark: Benchmark | None = None,
+    costs: BookCosts | None = None,
 ) -> SubmissionView:
-    """View of a stored submission with its runs, its verifications and its cost."""
+    """View of a submission with its runs, its verifications and its cost.
+
+    `benchmark` is for a submission that is not stored. `costs` saves reading the price book again.
+    """
+    benchmark = benchmark or definition(session, submission.benchmark_sha256)
+    costs = costs or BookCosts(session)
     published = published_verification(submission)
     kind = "code" if submission.trained_package is not None else "logs"
     return SubmissionView.of(
         submission,
         kind="inference" if submission.kind == "inference" else kind,
         benchmark=submission.benchmark_id,
-        benchmark_version=benchmark_version,
+        benchmark_version=benchmark.version,
         submitted_on=submission.published_on,
         archive=submission.published is not None,
         result=result_view(submission, costs.price(submission)),
@@ -154,24 +161,28 @@ def submission_view(
         published_verification=published.id if published is not None else None,
         pending_decisions=[item.id for item in pending_verifications(submission)],
         under_embargo=submission.embargoed,
-        withdrawal=withdrawal_view(submission),
+        withdrawal=_withdrawal_view(submission),
         retirement=submission.retirement and WithdrawalView(**submission.retirement),
         waivers=submission.waivers or (),
-        judged_on=judged_on,
-        package=_package_view(submission),
+        package=_package_view(session, submission),
         check=submission.check_word,
         claimed_seconds=submission.tta_seconds,
         source=None if submission.published is None else submission.published.source,
     )
 
 
-def _package_view(submission: Submission) -> PackageView | None:
+def changed_view(session: Session, submission: Submission) -> SubmissionView:
+    """View of a submission as the session changed it."""
+    session.flush()
+    session.refresh(submission)
+    return submission_view(session, submission)
+
+
+def _package_view(session: Session, submission: Submission) -> PackageView | None:
     package = submission.trained_package
     if package is None:
         return None
-    session = object_session(submission)
-    viewer = ORGANISER if session is None else viewer_of(session)
-    shows = sees_source(viewer, submission)
+    shows = sees_source(viewer_of(session), submission)
     return package_view(package, with_files=False, with_factors=shows)
 
 
@@ -197,8 +208,7 @@ def package_view(
     )
 
 
-def withdrawal_view(submission: Submission) -> WithdrawalView | None:
-    """View of a withdrawal; None for a submission that was not withdrawn."""
+def _withdrawal_view(submission: Submission) -> WithdrawalView | None:
     if submission.withdrawn_at is None:
         return None
     return WithdrawalView(

@@ -23,7 +23,7 @@ from server.benchmarks.calibrations import (
     reference_runs,
 )
 from server.benchmarks.calibrations import compare_calibrations as compare_runs
-from server.benchmarks.queries import definition
+from server.benchmarks.definitions import definition
 from server.people.dependencies import OrganiserDep
 from server.verifications import calibrations
 from server.verifications.calibrations import (

@@ -28,7 +28,7 @@ from server.base.models import Calibration, CalibrationRunRow, Verification
 from server.base.services import Services
 from server.base.standing import OPEN
 from server.benchmarks.calibrations import (
-    BandDifference,
+    SizeComparisonView,
     adopted_calibration,
     chunk_sizes,
     chunks_of,
@@ -38,7 +38,7 @@ from server.benchmarks.calibrations import (
     reference_runs,
     why_not_adoptable,
 )
-from server.benchmarks.queries import definition, find_benchmark, keep_definition
+from server.benchmarks.definitions import definition, find_benchmark
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
 from server.verifications.jobs import Order, new_id, queue_job
@@ -171,26 +171,6 @@ class CalibrationRuns(Schema):
     runs: list[CalibrationRunView]
 
 
-class SizeFigures(Schema):
-    """Epochs to the target at one batch size."""
-
-    runs: int
-    reached: int
-    mean: float | None
-    stdev: float | None
-
-
-class SizeComparisonView(Schema):
-    """Two calibrations at one batch size. `p_value` is Welch's, two-sided, on log epochs."""
-
-    batch_size: int
-    first: SizeFigures
-    second: SizeFigures
-    difference: float | None
-    p_value: float | None
-    band: list[BandDifference]
-
-
 class CalibrationComparison(Schema):
     """Two calibrations. `second` is None for a comparison with the benchmark file's own runs."""
 
@@ -207,7 +187,6 @@ def ask_for_calibration(
     benchmark = find_benchmark(services.benchmarks, wanted.benchmark)
     if len(set(wanted.batch_sizes)) != len(wanted.batch_sizes):
         raise ContentError(f"batch_sizes: got {wanted.batch_sizes}; expected each size once.")
-    keep_definition(session, benchmark, services.settings.benchmarks_dir)
     _require_trainable(benchmark, wanted.batch_sizes)
     calibration = Calibration(
         id=new_id(),

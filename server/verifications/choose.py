@@ -33,7 +33,7 @@ from server.base.models import (
     Verification,
     WorkerRow,
 )
-from server.submissions.packages import takes_packages_of
+from server.submissions.code import takes_packages_of
 
 FAILED = ("failed", "lost")
 ORGANISERS_IN_A_ROW = 3

@@ -27,7 +27,7 @@ from server.base.standing import (
     purpose_of,
     report_of,
 )
-from server.benchmarks.queries import definition
+from server.benchmarks.definitions import definition
 from server.verifications.choose import owners_at
 from server.verifications.jobs import Order, queue_attempt, queue_job
 from server.verifications.outcomes import NO_SECOND_WORKER, end_evidence, judge_report

@@ -31,14 +31,13 @@ from server.base.replay_estimate import Basis, Estimator
 from server.base.settings import Settings
 from server.base.standing import OPEN, claim_of, kind_that_checks, report_of
 from server.benchmarks.calibrations import benchmark_of
-from server.benchmarks.phase_queries import rules_that_differ
-from server.benchmarks.queries import definition
+from server.benchmarks.definitions import definition, rules_that_differ
 from server.people.accounts import ORGANISERS
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
 from server.people.signed_in import viewer_for
+from server.submissions.lists import find_submission
 from server.submissions.quotas import require_gpu_seconds
-from server.submissions.service import find_submission
 from server.verifications.first_place import FirstPlace, may_try, read_first_places
 from server.verifications.jobs import Order, queue_job
 from server.verifications.pool_runs import Spreads, counted_runs

@@ -14,7 +14,7 @@ from server.base.errors import ConflictError, NotFoundError
 from server.base.models import Attempt, TrainingPackage, Verification
 from server.base.services import Services
 from server.benchmarks.calibrations import benchmark_of
-from server.benchmarks.files import read_benchmark_file
+from server.benchmarks.definitions import read_benchmark_file
 from server.verifications.attempts import fenced, owned_attempt
 from server.verifications.jobs import trains_packages
 

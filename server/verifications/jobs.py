@@ -31,7 +31,7 @@ from server.base.events import DispatchWakeup, wake_after_commit
 from server.base.models import Attempt, JobTraining, Submission, Verification
 from server.base.standing import claim_of, measures, run_limit_seconds
 from server.benchmarks.calibrations import adopted_calibration, benchmark_of, judging_benchmark
-from server.benchmarks.queries import definition
+from server.benchmarks.definitions import definition
 from server.verifications.states import Event, move
 
 RUN_START_SECONDS = 60.0  # Allowance of a run beside its limit: starting, loading, stopping.

@@ -29,7 +29,7 @@ from server.base.standing import (
     report_of,
 )
 from server.benchmarks.calibrations import benchmark_of
-from server.benchmarks.queries import definition
+from server.benchmarks.definitions import definition
 from server.submissions.duplicates import replace_timeless
 from server.verifications.duels import contest_of, continue_duel
 from server.verifications.jobs import trainings_of

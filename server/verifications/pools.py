@@ -40,8 +40,7 @@ from server.base.standing import (
     report_of,
 )
 from server.benchmarks.calibrations import benchmark_of
-from server.benchmarks.phase_queries import rules_that_differ
-from server.benchmarks.queries import definition
+from server.benchmarks.definitions import definition, rules_that_differ
 from server.submissions.duplicates import configuration_of, link
 from server.verifications.pool_runs import SealedRun, Spreads, counted_runs, is_uncalibrated
 

@@ -52,7 +52,7 @@ from server.base.signing import Signer, load_signer
 from server.base.standing import ENDED, claimed_runs, find_verification, purpose_of, stored_system
 from server.base.viewer import Viewer
 from server.benchmarks.calibrations import benchmark_of
-from server.submissions.service import runs_with_curves
+from server.submissions.lists import runs_with_curves
 from server.verifications.duels import contest_of, earlier_stages
 from server.verifications.jobs import trainings_of, trains_packages
 from server.verifications.report_checks import posted_events

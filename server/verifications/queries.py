@@ -23,7 +23,7 @@ from server.base.models import (
 )
 from server.base.models.visibility import ranks
 from server.base.standing import LISTED, OPEN, published_verification
-from server.submissions.service import runs_with_curves
+from server.submissions.lists import runs_with_curves
 from web.names import hardware_words
 
 

@@ -43,9 +43,9 @@ from server.base.models import (
 )
 from server.base.standing import REPORT
 from server.benchmarks.calibrations import adopted_calibration, benchmark_of, finished_runs
-from server.benchmarks.queries import definition
+from server.benchmarks.definitions import definition
 from server.people.audit import Administrator, Subject, record
-from server.submissions.service import runs_with_curves
+from server.submissions.lists import runs_with_curves
 from server.verifications.jobs import trainings_of, trains_packages
 
 # Those that the operands of a product show.

@@ -42,8 +42,8 @@ from server.base.standing import (
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
 from server.people.signed_in import viewer_for
+from server.submissions.lists import find_submission
 from server.submissions.quotas import NOTHING_KEPT, reserve_replay
-from server.submissions.service import find_submission
 from server.verifications.jobs import is_uncalibrated, order_about, queue_job
 from server.verifications.pools import follow_evidence
 from server.verifications.states import move

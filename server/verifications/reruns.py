@@ -34,7 +34,7 @@ from server.base.standing import (
     standing,
 )
 from server.base.viewer import ORGANISER
-from server.benchmarks.queries import definition, find_benchmark
+from server.benchmarks.definitions import definition, find_benchmark
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
 from server.verifications.outcomes import show_energy, show_latency

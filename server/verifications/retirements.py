@@ -1,21 +1,18 @@
 """Retire a holder that can't be trained any more: the previous holder that can be follows."""
 
-from typing import Any
-
 from fastapi import APIRouter
 from sqlalchemy.orm import Session
 
 from finishline.api.submissions import SubmissionView
-from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.base.errors import ConflictError
 from server.base.models import Submission
 from server.base.request_context import note
 from server.base.services import ServicesDep
-from server.people.audit import Subject, record
 from server.people.dependencies import Caller, OrganiserDep
-from server.submissions.service import find_submission
-from server.submissions.withdrawals import WithdrawalCreate, view_of
+from server.submissions.lists import find_submission
+from server.submissions.standing_changes import WithdrawalCreate, changed_standing
+from server.submissions.views import changed_view
 from server.verifications.first_place import read_first_places
 
 router = APIRouter(tags=["submissions"])
@@ -30,12 +27,10 @@ def retire(session: Session, caller: Caller, submission_id: str, reason: str) ->
         raise ConflictError(
             f"Submission {submission_id} is not the holder of a board, and only a holder retires."
         )
-    retirement: dict[str, Any] = {"at": utc_now().isoformat(), "by": caller.name, "reason": reason}
-    submission.retirement = retirement
-    raise_board_version(session, submission.benchmark_id, submission_id=submission_id)
-    subject = Subject("submission", submission_id)
-    after = {"retirement": retirement}
-    record(session, caller, "submission.retire", subject, reason=reason, before=None, after=after)
+    with changed_standing(session, caller, "submission.retire", submission, reason):
+        submission.retirement = {
+            "at": utc_now().isoformat(), "by": caller.name, "reason": reason,
+        }  # fmt: skip
     return submission
 
 
@@ -50,4 +45,4 @@ def retire_submission(
     """
     note(submission_id=submission_id)
     with services.database.write() as session:
-        return view_of(session, retire(session, caller, submission_id, body.reason))
+        return changed_view(session, retire(session, caller, submission_id, body.reason))

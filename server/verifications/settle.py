@@ -20,7 +20,6 @@ from server.base.models import Submission, User, Verification, WorkerRow
 from server.base.services import Services
 from server.base.standing import claim_of, reference_model
 from server.base.viewer import ORGANISER
-from server.benchmarks.queries import keep_definition
 from server.submissions.duplicates import configuration_sha256, link
 from server.submissions.rows import new_id, no_result, stored_result, system_of_worker, table_of
 from server.verifications.duels import queue_pairs, require_comparable, reserve_duel
@@ -80,14 +79,13 @@ class BoardSettler:
 
 def settle_board(services: Services, benchmark: Benchmark, divisions: Iterable[str]) -> None:
     """Give boards of these divisions their references, and each holder its next challenger."""
-    store, settings = services.artifacts, services.settings
+    store = services.artifacts
     claims = {division: _claim_file(store, benchmark, division) for division in divisions}
     settled = store.settle(claims.values()) if claims else ()
     with services.database.write() as session:
         for board in _boards_without_reference(session, benchmark):
             # Runs of the reference are shared between the divisions.
             if board[0] in claims and not _waits_for_reference(session, benchmark, board):
-                keep_definition(session, benchmark, settings.benchmarks_dir)
                 _add_reference(session, benchmark, board, claims[board[0]])
         session.flush()
         for place in read_first_places(session, benchmark.benchmark_id).values():

@@ -37,8 +37,8 @@ from server.base.models import Attempt, Verification, WorkerProbeRow
 from server.base.models.visibility import sees_source
 from server.base.standing import ENDED, decision_word, is_published, report_of
 from server.base.viewer import ORGANISER, viewer_of
+from server.benchmarks.definitions import definition
 from server.benchmarks.prices import SystemPrice, price_of_submission
-from server.benchmarks.queries import definition
 from server.verifications.duels import find_next_stage, judged_duel, threshold_of
 from server.verifications.jobs import trainings_of
 from server.verifications.queue import Waits

@@ -328,7 +328,7 @@ SET = {"reason": "the [winter] round", "set_by": "olivia", "set_at": "2026-11-21
 FOUND = {
     "benchmark": "digits",
     "phases": DATES | NOW | {"frozen_sha256": None},
-    "history": [DATES | SET | {"frozen_sha256": None}],
+    "history": [DATES | SET],
 }
 
 

@@ -13,18 +13,17 @@ from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.errors import BenchmarkError
 from finishline.rules.run import Evaluation
 from finishline.rules.scoring.scoring import scored_places
-from server.benchmarks.phase_queries import (
+from server.benchmarks.definitions import rules_that_differ
+from server.benchmarks.phases import (
     NO_PHASES,
     Phases,
     faults,
     is_embargoed,
     is_frozen,
     phase_at,
-    rules_that_differ,
     sentence_at,
     why_not_taken,
 )
-from server.benchmarks.phase_queries import changed as changed_phases
 
 # Source: mlperf-logging 4.1.68, benchmark_meta.py. It has NCF in v0.6 too, of which nothing was
 # published, and v0.5 is not in it.
@@ -321,14 +320,6 @@ def test_a_refusal_and_a_page_say_when(dates, now, refused, sentence):
 )  # fmt: skip
 def test_dates_out_of_order_are_named(dates, found):
     assert faults(dates) == found
-
-
-def test_what_differs_is_found():
-    names = ("opens_at", "freezes_at", "closes_at", "embargo_until")
-    opens = Phases(opens_at=NOON)
-    assert changed_phases(ROUND, ROUND) == ()
-    assert changed_phases(ROUND, NO_PHASES) == names
-    assert changed_phases(opens, replace(opens, closes_at=NOON + DAY)) == ("closes_at",)
 
 
 @pytest.mark.parametrize(

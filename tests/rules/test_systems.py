@@ -18,8 +18,8 @@ from finishline.rules.submissions.descriptions import (
     read_system,
 )
 from finishline.rules.table import read_table
+from server.base.models import PriceRow
 from server.benchmarks.prices import PriceBook, price_of_system, system_price_usd_per_hour
-from server.benchmarks.views import PriceEntry
 
 GOOD = dict.fromkeys(REQUIRED_FIELDS, "") | {
     "submitter": "EXAMPLE",
@@ -237,7 +237,7 @@ STATED = {
 def entry(number, usd, starts, **others):
     names = {"provider": "cloud", "instance": "gpu.8", "region": "north", "pricing": "on_demand"}
     values = names | {"source_url": "https://cloud.example"} | others
-    return PriceEntry(number, Price(usd_per_hour=usd, effective_on=starts, **values))
+    return PriceRow(id=number, usd_per_hour=usd, effective_on=starts, **values)
 
 
 BOOK = [entry(1, 12.5, date(2026, 3, 5), hardware_class="cpu")]
@@ -268,7 +268,7 @@ OWN, OTHER, UNKNOWN = "priced by its submitter", "gpu.8 belongs to", "does not s
 def test_the_price_of_a_system(system, book, day, usd, number, why):
     found = price_of_system(system, PriceBook(book), on=date(2026, 3, day))
 
-    assert (found.usd_per_hour, found.entry and found.entry.number) == (usd, number)
+    assert (found.usd_per_hour, found.entry and found.entry.id) == (usd, number)
     assert found.count == (2 if number else 1)
     assert (why is None) == (found.why_unranked is None)
     assert (why or "") in str(found.why_unranked)
@@ -354,7 +354,7 @@ ROW = {
 
 def on(book, day, name="gpu.8"):
     found = PriceBook(book).find(("cloud", name, "north"), on=date(2026, 3, day))
-    return found and found.price.usd_per_hour
+    return found and found.usd_per_hour
 
 
 def starting(number, usd, day, **others):
@@ -388,7 +388,7 @@ def starting(number, usd, day, **others):
 )  # fmt: skip
 def test_the_price_that_holds_on_a_day(book, prices):
     assert {day: on(book, day) for day in prices} == prices
-    renamed = any(each.price.instance == "gpu.4" for each in book)
+    renamed = any(each.instance == "gpu.4" for each in book)
     assert on(book, 31, "gpu.4") == (99.0 if renamed else None)
 
 

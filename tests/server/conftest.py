@@ -15,12 +15,14 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import NullPool, create_engine, func, select
 
-from finishline.rules.archive.definitions import shipped_definition
+from finishline.rules.archive.definitions import shipped_definition, shipped_texts
 from server.app import create_app
 from server.base.database import Database, RoomState, utc_now
 from server.base.models import Base
 from server.base.schema import migrate
 from server.base.settings import MIB, Settings
+from server.benchmarks.definitions import put_in_force
+from server.benchmarks.in_force import PhaseWatch
 from server.people.accounts import create_token
 from server.reactions import connect_rooms
 from tests.support.build import Person, ask_for_replay, build_report, measure, take_from_archive
@@ -159,7 +161,10 @@ def offer_archive(client):
 
     def offer(benchmark_id):
         services = services_of(client)
-        services.benchmarks.offer(shipped_definition(benchmark_id))
+        with services.database.write() as session:
+            benchmark = shipped_definition(benchmark_id)
+            put_in_force(session, benchmark, shipped_texts()[benchmark_id])
+        services.of(PhaseWatch).look_once()
 
     return offer
 

@@ -3,9 +3,9 @@
 import pytest
 from sqlalchemy import select
 
-from server.base.models import AuditRecord, BenchmarkFile, Board
-from server.benchmarks.phase_watch import PhaseWatch
-from server.benchmarks.queries import added_definitions
+from server.base.models import AuditRecord, Board
+from server.benchmarks.definitions import files_of_added
+from server.benchmarks.in_force import PhaseWatch
 from server.operations.backup import Choice, back_up, restore
 from server.operations.integrity import check_server
 from tests.support.copies import serving, settings_of, unserved
@@ -69,21 +69,12 @@ def test_the_same_content_changes_nothing(client, add, row_counts):
 def test_a_lost_file_is_stored_again_by_adding_the_same(client, add):
     add()
     services = services_of(client)
-    with services.database.read() as session:
-        sha256 = session.get_one(BenchmarkFile, (added(services.database), "points.csv"))
-        path = services.artifacts.path_of(sha256.file_sha256)
-    path.unlink()
+    services.artifacts.path_of(files_of(services.database)["points.csv"]).unlink()
     assert client.get(f"{BENCHMARKS}/mine/files/points.csv").status_code == 500
 
     assert add().status_code == 200
 
     assert client.get(f"{BENCHMARKS}/mine/files/points.csv").content == FILES["points.csv"]
-
-
-def added(database):
-    """The definition of the added benchmark."""
-    with database.read() as session:
-        return added_definitions(session)["mine"]
 
 
 def test_a_later_version_replaces_it_and_an_earlier_one_comes_back(client, add):
@@ -199,8 +190,8 @@ def test_a_check_a_backup_and_a_restore_have_its_files(client, add, tmp_path):
 
 def files_of(database):
     """The hashes of the stored files by name."""
-    with database.read() as session:
-        return {row.name: row.file_sha256 for row in session.scalars(select(BenchmarkFile))}
+    with database.read_columns() as connection:
+        return {name: sha256 for sha256, (_, name) in files_of_added(connection).items()}
 
 
 def test_a_later_version_raises_the_version_of_its_board(client, add):

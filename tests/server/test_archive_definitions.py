@@ -7,7 +7,7 @@ from fastapi.testclient import TestClient
 
 from finishline.rules.archive.definitions import shipped_texts
 from server.app import create_app
-from server.benchmarks.phase_watch import PhaseWatch
+from server.benchmarks.in_force import PhaseWatch
 from server.operations.export import Wanted, export_everything
 from tests.conftest import OWN_BENCHMARKS
 from tests.support.services import services_of

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from server.base.settings import MIB, Settings
-from server.benchmarks.queries import count_submissions
+from server.benchmarks.views import count_submissions
 from tests.support.build import CURVE, send_entry
 
 SUBMISSIONS = "/api/v1/submissions"

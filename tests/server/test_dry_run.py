@@ -1,17 +1,12 @@
 """Dry runs of submissions, over the API and in the browser: the same checks, and nothing stored."""
 
-import os
 import re
-import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from server.submissions import drafts
 from tests.server.test_entries import Entries
 from tests.support.pages import ORIGIN, sign_in
-from tests.support.services import services_of
 
 SUBMISSIONS = "/api/v1/submissions"
 DRY = {"dry_run": "true"}
@@ -84,19 +79,18 @@ def test_code_is_tried_out(client, database, walter, alice, olivia):
 
 def check(client, parts, **fields):
     files = [("files", part) for _, part in parts.files()]
-    return client.post("/submit", data=fields, files=files, headers=ORIGIN)
+    return client.post("/submit", data=fields, files=files, headers=ORIGIN, follow_redirects=False)
 
 
-def send(client, draft):
-    sent = {"draft": draft}
-    return client.post("/submit/send", data=sent, headers=ORIGIN, follow_redirects=False)
+def send(client, parts, **fields):
+    return check(client, parts, send="yes", **fields)
 
 
-def draft_in(page):
-    return str(re.findall(r'name="draft" value="([^"]+)"', page)[0])
+def key_in(page):
+    return str(re.findall(r'name="key" value="([^"]+)"', page)[0])
 
 
-def test_files_are_previewed_kept_and_sent_once(digits_submission, client, alice, settings):
+def test_files_are_previewed_and_sent_once(digits_submission, client, alice, settings):
     sign_in(client, alice)
 
     page = check(client, digits_submission)
@@ -105,21 +99,24 @@ def test_files_are_previewed_kept_and_sent_once(digits_submission, client, alice
     assert "<b>none</b><small>of 1; claimed: not measured here" in page.text
     assert page.text.count("run_1.log") == 1
     assert listed(client, alice) == []
-    draft = draft_in(page.text)
-    sent, again = send(client, draft), send(client, draft)
+    assert not list((settings.artifacts_dir / "incoming").iterdir())
+    key = key_in(page.text)
+    sent, again = (send(client, digits_submission, key=key) for _ in range(2))
     assert (sent.status_code, again.headers["location"]) == (303, sent.headers["location"])
     assert client.get(sent.headers["location"]).status_code == 200
     assert len(listed(client, alice)) == 1
-    assert not list((settings.artifacts_dir / "incoming").iterdir())
+    other = send(client, digits_submission, key="another form")
+    assert (other.status_code, "byte for byte" in other.text) == (409, True)
 
 
 def test_problems_name_file_and_field_and_keep_the_choices(digits_submission, client, alice):
     sign_in(client, alice)
     broken = replace(digits_submission, claim=digits_submission.claim | {"division": "ajar"})
 
-    page = check(client, broken, benchmark="digits")
+    assert send(client, broken).status_code == 422
+    page = check(client, broken, benchmark="digits", key="typed")
 
-    assert page.status_code == 422
+    assert (page.status_code, key_in(page.text)) == (422, "typed")
     assert '<b class="mono">submission.json</b>, <span class="mono">division</span>' in page.text
     assert '<option value="digits" selected>' in page.text
     alone = [("files", ("run_0.log", b"")), ("files", ("a.log", b""))]
@@ -136,29 +133,11 @@ def test_a_folder_is_sent_with_the_logs_that_its_claim_lists(digits_submission, 
     page = client.post("/submit", data={"paths": paths}, files=files, headers=ORIGIN)
 
     assert page.status_code == 200, page.text
-    assert send(client, draft_in(page.text)).status_code == 303
+    sent = {"paths": paths, "send": "yes"}
+    done = client.post("/submit", data=sent, files=files, headers=ORIGIN, follow_redirects=False)
+    assert done.status_code == 303
 
     packed = {"paths": paths.replace("run_1.log", "run_1.log.gz")}
     page = client.post("/submit", data=packed, files=files, headers=ORIGIN)
     assert "&#39;run_1.log&#39; was not sent, but &#39;run_1.log.gz&#39;" in page.text
     assert "the log unpacked: it is read and published as plain text" in page.text
-
-
-def test_a_draft_is_its_owners_and_ends_after_an_hour_or_with_the_next(
-    digits_submission, client, alice, bob, settings
-):
-    sign_in(client, alice)
-    first = draft_in(check(client, digits_submission).text)
-    second = draft_in(check(client, digits_submission).text)
-    assert "no longer kept" in send(client, first).text
-    sign_in(client, bob)
-    for code in (second, "../../finishline.db", ""):
-        assert send(client, code).status_code == 404
-    sign_in(client, alice)
-    (path,) = (settings.artifacts_dir / "incoming").iterdir()
-    long_ago = time.time() - drafts.KEPT_SECONDS - 1
-    os.utime(path, (long_ago, long_ago))
-    assert send(client, second).status_code == 404
-    services_of(client).artifacts.sweep(older_than_seconds=drafts.KEPT_SECONDS)
-    assert not Path(path).exists()
-    assert listed(client, alice) == []

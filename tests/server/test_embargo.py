@@ -8,7 +8,7 @@ from sqlalchemy import update
 from server.app import create_app
 from server.base.database import utc_now
 from server.base.models import BenchmarkPhases
-from server.benchmarks.phase_watch import PhaseWatch
+from server.benchmarks.in_force import PhaseWatch
 from tests.support.services import services_of
 
 BOARD = "/api/v1/leaderboards/digits"

@@ -136,6 +136,7 @@ def choose(client, *parts, **fields):
         data={"hardware_class": "", **fields},
         files=[*parts, ("files", ("", b""))],
         headers=ORIGIN,
+        follow_redirects=False,
     )
 
 
@@ -151,8 +152,8 @@ def test_a_package_is_previewed_and_handed_in_from_the_browser(entries, alice, c
     assert page.status_code == 200, page.text
     assert "<dt>Measured on</dt><dd><b>cpu-test</b>" in page.text
     assert client.get("/api/v1/submissions").json()["submissions"] == []
-    sent = {"draft": re.findall(r'name="draft" value="([^"]+)"', page.text)[0]}
-    answer = client.post("/submit/send", data=sent, headers=ORIGIN, follow_redirects=False)
+    sent = {"hardware_class": "cpu-test", "send": "yes"}
+    answer = choose(client, *folder, left_out, below, **sent)
     assert answer.status_code == 303, answer.text
     entry = client.get(f"/api/v1{answer.headers['location']}/package", headers=alice.headers).json()
     names = [file["name"] for file in entry["files"]]

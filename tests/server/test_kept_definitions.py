@@ -6,9 +6,8 @@ from dataclasses import replace
 import pytest
 
 from finishline.cli.main import main
-from finishline.rules.benchmarks.benchmark import parse_benchmark
+from finishline.rules.benchmarks.benchmark import parse_benchmark, read_benchmark
 from finishline.rules.errors import BenchmarkError
-from server.benchmarks import queries
 from server.operations.backup import Choice, back_up, restore
 from server.submissions.rescoring import rescore_submissions
 from tests.support.copies import answers, serving, settings_of, unserved
@@ -27,7 +26,7 @@ def digits(benchmarks_dir, tmp_path):
     path.parent.mkdir()
     path.write_text(text.replace(MENDED, WRONG))
     (path.parent / "cifar10.toml").write_bytes((benchmarks_dir / "cifar10.toml").read_bytes())
-    return queries.read_benchmark(path.read_bytes(), file=path.name)
+    return read_benchmark(path.read_bytes(), file=path.name)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from finishline.rules.canonical import sha256_of
 from finishline.rules.trainings.package import package_index
 from server.base.models import Verification
 from server.boards.lineage import gap_of_runs, seconds_saved
-from server.submissions.package_difference import MOST_LINES, difference
+from server.submissions.code import MOST_LINES, difference
 from tests.server.test_entries import (  # noqa: F401  a fixture
     FILES,
     MANIFEST,

@@ -47,7 +47,7 @@ def test_submissions_are_listed_newest_first_and_filtered(three, client):
 
 
 def test_a_page_of_a_list_leads_to_the_older_ones(three, client, monkeypatch):
-    monkeypatch.setattr("server.submissions.listing.PAGE", 2)
+    monkeypatch.setattr("server.submissions.lists.PAGE", 2)
     first = client.get("/submissions?submitter=").text
     older = re.findall(r'<a class="next" href="([^"]+)">Older', first)[0].replace("&amp;", "&")
 

@@ -11,9 +11,9 @@ from sqlalchemy import select, update
 
 from server.app import create_app
 from server.base.database import utc_now
-from server.base.models import AuditRecord, BenchmarkPhases, Submission
+from server.base.models import BenchmarkPhases, Submission
 from server.base.places import SOURCE
-from server.benchmarks.phase_watch import PhaseWatch
+from server.benchmarks.in_force import PhaseWatch
 from tests.conftest import OWN_BENCHMARKS
 from tests.support.pages import BROWSER, ORIGIN, sign_in
 from tests.support.services import services_of
@@ -140,27 +140,24 @@ def send(server, parts, person):
 
 
 def test_a_board_read_while_its_rules_change_is_not_kept_under_those_before(
-    set_phases, submit, digits_submission, own_benchmarks
+    submit, digits_submission, client, own_benchmarks
 ):
-    """The write that unfreezes is told to all at once; each server takes its file a look later."""
+    """The server that starts tells all at once; the others offer its file a look later."""
     assert submit(digits_submission).status_code == 201
-    assert set_phases(freezes_at=timedelta()).status_code == 201
     change_file(own_benchmarks, target="90.0")
-    with TestClient(create_app(own_benchmarks, dispatch=False)) as other:
+    with TestClient(create_app(own_benchmarks, dispatch=False)):
         board, page = "/api/v1/leaderboards/digits", "/benchmarks/digits"
-        assert other.get(board).json()["other_rules"] == {}
-        assert set_phases(unfreeze=True).status_code == 201
-        assert other.get(board).json()["other_rules"] == {}
-        assert "97.5" in other.get(page).text
-        services_of(other).of(PhaseWatch).look_once()
+        assert client.get(board).json()["other_rules"] == {}
+        assert "97.5" in client.get(page).text
+        services_of(client).of(PhaseWatch).look_once()
 
-        (words,) = other.get(board).json()["other_rules"].values()
+        (words,) = client.get(board).json()["other_rules"].values()
         assert "other target" in words
-        assert f"other rules: {words}" in other.get(page).text
+        assert f"other rules: {words}" in client.get(page).text
 
 
 def test_frozen_rules_hold_whatever_file_a_server_has_and_it_says_so(
-    set_phases, submit, digits_submission, client, own_benchmarks, alice, caplog
+    set_phases, digits_submission, client, own_benchmarks, alice, caplog
 ):
     def definitions(server):
         checks = server.get("/readyz").json()["checks"]
@@ -178,26 +175,28 @@ def test_frozen_rules_hold_whatever_file_a_server_has_and_it_says_so(
         assert send(other, digits_submission, alice)["benchmark_sha256"] == original
         assert other.get("/api/v1/benchmarks/digits").json()["target"]["value"] == 97.5
         assert definitions(other)["state"] == "degraded"
-        # Unfrozen, its own file holds again, on every server from its next look on.
         assert set_phases(unfreeze=True).status_code == 201
-        services_of(other).of(PhaseWatch).look_once()
-        assert other.get("/api/v1/benchmarks/digits").json()["target"]["value"] == 90.0
+        assert other.get("/api/v1/benchmarks/digits").json()["target"]["value"] == 97.5
+    # Unfrozen, the file comes in force with the next start.
+    with TestClient(create_app(own_benchmarks, dispatch=False)) as started_again:
+        digits = started_again.get("/api/v1/benchmarks/digits").json()
+        assert digits["target"]["value"] == 90.0
         logs = digits_submission.logs
         digits_submission.logs = {name: trained_anew(log, 1) for name, log in logs.items()}
-        assert send(other, digits_submission, alice)["benchmark_sha256"] != original
+        sent = send(started_again, digits_submission, alice)
+        assert sent["benchmark_sha256"] == digits["sha256"] != original
+    services_of(client).of(PhaseWatch).look_once()
+    assert client.get("/api/v1/benchmarks/digits").json()["sha256"] == digits["sha256"]
     assert definitions(client)["state"] == "ok"
-    digits_submission.logs = {name: trained_anew(log, 2) for name, log in logs.items()}
-    assert submit(digits_submission).json()["benchmark_sha256"] == original
 
 
 def test_the_frozen_rules_say_what_is_verified_by_itself(
     set_phases, digits_submission, own_benchmarks, alice
 ):
-    """A server that has not looked since asks for a verification of each by its own file."""
     path = own_benchmarks.benchmarks_dir / "digits.toml"
     path.write_text(path.read_text().replace("automatic = false", "automatic = true"))
+    assert set_phases(freezes_at=timedelta()).status_code == 201
     with TestClient(create_app(own_benchmarks, dispatch=False)) as other:
-        assert set_phases(freezes_at=timedelta()).status_code == 201
         assert send(other, digits_submission, alice)["status"] == "claimed"
 
 
@@ -212,32 +211,38 @@ def test_a_server_without_the_file_serves_what_is_frozen(
         assert "digits.toml is missing" in caplog.text
 
 
-def test_a_server_that_has_not_looked_yet_still_scores_under_the_frozen_rules(
-    set_phases, digits_submission, client, own_benchmarks, alice
+def test_a_submission_checked_under_earlier_rules_is_refused_and_sent_again(
+    submit, digits_submission, client, own_benchmarks, row_counts
 ):
-    original = client.get("/api/v1/benchmarks/digits").json()["sha256"]
     change_file(own_benchmarks, target="90.0")
     with TestClient(create_app(own_benchmarks, dispatch=False)) as other:
-        assert other.get("/api/v1/benchmarks/digits").json()["sha256"] != original
-        assert set_phases(freezes_at=timedelta()).status_code == 201
-        assert send(other, digits_submission, alice)["benchmark_sha256"] == original
+        changed = other.get("/api/v1/benchmarks/digits").json()["sha256"]
+    before = row_counts()
+    refused = submit(digits_submission)
+    assert refused.status_code == 409
+    assert "The definition of digits changed" in refused.json()["detail"]
+    assert row_counts() == before
+    services_of(client).of(PhaseWatch).look_once()
+    assert submit(digits_submission).json()["benchmark_sha256"] == changed
 
 
-def test_a_definition_freezes_by_itself_when_its_moment_passes(set_phases, client, database):
+def test_a_definition_freezes_by_itself_when_its_moment_passes(
+    set_phases, client, database, own_benchmarks
+):
+    original = client.get("/api/v1/benchmarks/digits").json()["sha256"]
     set_phases(freezes_at=HOUR)
-    look = services_of(client).of(PhaseWatch).look_once
-    look()
     assert client.get(PHASES).json()["phases"]["frozen_sha256"] is None
     pass_time(database, freezes_at=utc_now() - HOUR)
-    for _ in range(2):
-        look()
-    found = client.get(PHASES).json()["phases"]
-    assert found["frozen_sha256"] == client.get("/api/v1/benchmarks/digits").json()["sha256"]
-    with database.read() as session:
-        frozen = session.scalars(
-            select(AuditRecord).where(AuditRecord.action == "benchmark.freeze")
-        ).all()
-    assert [record.actor for record in frozen] == ["server.phases"]
+    assert client.get(PHASES).json()["phases"]["frozen_sha256"] == original
+    change_file(own_benchmarks, target="90.0")
+    with TestClient(create_app(own_benchmarks, dispatch=False)) as other:
+        assert other.get("/api/v1/benchmarks/digits").json()["sha256"] == original
+
+
+def test_a_benchmark_without_its_file_is_not_offered(client, own_benchmarks):
+    (own_benchmarks.benchmarks_dir / "digits.toml").unlink()
+    with TestClient(create_app(own_benchmarks, dispatch=False)) as other:
+        assert other.get("/api/v1/benchmarks/digits").status_code == 404
 
 
 def test_a_freeze_is_not_undone_by_the_way_and_not_moved_before_a_submission(

@@ -8,14 +8,13 @@ from contextlib import contextmanager
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import insert, select, update
+from sqlalchemy import select, update
 
 from finishline.rules.benchmarks.benchmark import load_benchmark
 from finishline.rules.verification.job import Draw, seal
 from server.app import create_app
-from server.base.database import utc_now
-from server.base.models import BenchmarkDefinition, Board, PublishedResult, RunRow, Submission
-from server.submissions.rows import Change, differences
+from server.base.models import Board, PublishedResult, RunRow, Submission
+from server.submissions.rescoring import Change, differences
 from tests.support.admin import run_admin
 from tests.support.both_databases import ON_POSTGRESQL, wait_until_blocked
 
@@ -57,6 +56,13 @@ def write_another_definition(settings, shipped, folder):
     shutil.copytree(shipped, settings.benchmarks_dir)
     digits = settings.benchmarks_dir / "digits.toml"
     digits.write_text(digits.read_text() + "\n# Another.\n")
+    start_a_server(settings)
+
+
+def start_a_server(settings):
+    """Put the files of the folder in force, as a server does that starts."""
+    with TestClient(create_app(settings, dispatch=False)):
+        pass
 
 
 def version(database):
@@ -171,6 +177,7 @@ def test_the_current_definition_is_used_where_asked_for(
     assert text.count("value = 97.5") == 1
     (folder / "digits.toml").write_text(text.replace("value = 97.5", "value = 99.5"))
     settings.benchmarks_dir = folder
+    start_a_server(settings)
     _, stored, _ = rescore()
     code, current, _ = rescore("--definition", "current")
 
@@ -274,14 +281,10 @@ def test_a_verification_is_sealed_under_the_definition_that_is_kept_at_that_mome
     submission_id, database, verify, settings, benchmarks_dir, tmp_path
 ):
     write_another_definition(settings, benchmarks_dir, tmp_path)
-    path = settings.benchmarks_dir / "digits.toml"
-    other = load_benchmark(path)
-    kept = {"sha256": other.sha256, "benchmark_id": "digits", "version": other.version}
+    other = load_benchmark(settings.benchmarks_dir / "digits.toml")
     with ThreadPoolExecutor(1) as others, holding(database, submission_id) as connection:
         asked = others.submit(verify, submission_id)  # It has read the submission before.
         wait_until_blocked(database)
-        row = kept | {"content": path.read_text(), "created_at": utc_now()}
-        connection.execute(insert(BenchmarkDefinition).values(row))
         connection.execute(update(Submission).values(benchmark_sha256=other.sha256))
 
     assert asked.result().status_code == 201, asked.result().text

@@ -192,7 +192,6 @@ CONSOLE = {
     "POST /console/quotas": ORGANISERS,
     "GET /submit": SUBMITTERS_PAGE,
     "POST /submit": SUBMITTERS,
-    "POST /submit/send": SUBMITTERS,
     "GET /console/notices": SUBMITTERS_PAGE,
     "POST /console/notices/webhooks": SUBMITTERS,
     "POST /console/notices/mails": SUBMITTERS,

@@ -1,4 +1,5 @@
-// Drop files or a folder onto the form of /submit. Without this the two fields do the same.
+// Drop files or a folder onto the form of /submit, and check them while they stay chosen. Without
+// this the two fields take the files, and they are chosen again after a check.
 "use strict";
 (() => {
   const form = document.querySelector("form[data-drop]");
@@ -54,6 +55,24 @@
     event.preventDefault();
     zone.classList.remove("is-over");
     take(event.dataTransfer.items);
+  });
+  // Shows the answer to a check above the form, which keeps its files.
+  async function check() {
+    const answer = await fetch(form.action, { method: "POST", body: new FormData(form) });
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    if (!page.querySelector("form[data-drop]")) return form.submit();
+    for (const id of ["errors", "answer"]) {
+      document.getElementById(id)?.remove();
+      const part = page.getElementById(id);
+      if (part) form.before(part);
+    }
+    (document.getElementById("errors") ?? document.getElementById("answer"))?.focus();
+  }
+
+  form.addEventListener("submit", (event) => {
+    if (event.submitter?.name === "send") return;
+    event.preventDefault();
+    check().catch(() => form.submit());
   });
   for (const field of [files, folder]) {
     field.addEventListener("change", () => {

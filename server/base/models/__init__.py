@@ -8,7 +8,6 @@ from server.base.models.attempts import Attempt, PauseRow, ReplayEventRow
 from server.base.models.base import Base
 from server.base.models.benchmarks import (
     BenchmarkDefinition,
-    BenchmarkFile,
     BenchmarkPhases,
     Board,
     BoardChange,
@@ -48,7 +47,6 @@ __all__ = [
     "AuditRecord",
     "Base",
     "BenchmarkDefinition",
-    "BenchmarkFile",
     "BenchmarkPhases",
     "Board",
     "BoardChange",

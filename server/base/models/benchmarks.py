@@ -1,4 +1,4 @@
-"""Benchmark definitions, their files, phases and boards; the price book."""
+"""Benchmark definitions, their phases and boards; the price book."""
 
 from datetime import date, datetime
 
@@ -10,9 +10,11 @@ from server.base.models.people import User
 
 
 class BenchmarkDefinition(Base):
-    """The text of a definition that some submission was scored under, or that an organiser added.
+    """The text of a definition that is or was in force for its benchmark.
 
-    The one that was added last is in force for its benchmark, unless another is frozen.
+    Of the rows of a benchmark with an `in_force_at` the latest is in force. `added_by` is the
+    organiser who added the definition; None for one of the server's folder or of an archive. Files
+    that an added definition pins are in the artifact store, by their hashes.
     """
 
     __tablename__ = "benchmark_definitions"
@@ -23,27 +25,11 @@ class BenchmarkDefinition(Base):
     content: Mapped[str] = mapped_column(Text)
     created_at: Mapped[datetime]
     added_by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
-    added_at: Mapped[datetime | None]
-
-
-class BenchmarkFile(Base):
-    """A file that an added definition pins; its content is in the artifact store by its hash."""
-
-    __tablename__ = "benchmark_files"
-
-    definition_sha256: Mapped[str] = mapped_column(
-        ForeignKey("benchmark_definitions.sha256"), primary_key=True
-    )
-    name: Mapped[str] = mapped_column(String(255), primary_key=True)
-    file_sha256: Mapped[str] = mapped_column(String(64))
-    size_bytes: Mapped[int] = mapped_column(BigInteger)
+    in_force_at: Mapped[datetime | None]
 
 
 class BenchmarkPhases(Base):
-    """The dates of a benchmark as somebody set them; the latest row holds, none is ever changed.
-
-    Except for `frozen_sha256`: it names the definition once `freezes_at` has passed.
-    """
+    """The dates of a benchmark as somebody set them; the latest row holds, none is ever changed."""
 
     __tablename__ = "benchmark_phases"
 
@@ -53,7 +39,6 @@ class BenchmarkPhases(Base):
     freezes_at: Mapped[datetime | None]
     closes_at: Mapped[datetime | None]
     embargo_until: Mapped[datetime | None]
-    frozen_sha256: Mapped[str | None] = mapped_column(ForeignKey("benchmark_definitions.sha256"))
     reason: Mapped[str] = mapped_column(Text)
     set_by: Mapped[int] = mapped_column(ForeignKey("users.id"))
     set_at: Mapped[datetime]

@@ -409,7 +409,8 @@ def test_what_was_changed_in_the_database_is_named(served, replay):
         session.execute(text("DROP TRIGGER audit_log_refuses_update"))
         session.execute(text("UPDATE audit_log SET reason = 'another' WHERE id = 1"))
         session.execute(update(SigningKey).values(public_key="ab" * 32))
-        session.execute(update(BenchmarkDefinition).values(content="title = 'changed'"))
+        one = BenchmarkDefinition.benchmark_id == "digits"
+        session.execute(update(BenchmarkDefinition).where(one).values(content="title = 'changed'"))
     faults = check_server(services, files=False, proofs=False).faults
     kinds = [fault.split(":")[0].split(" ")[0] for fault in faults]
     assert kinds == ["audit", "signing", "definition"]

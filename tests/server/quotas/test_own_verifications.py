@@ -264,8 +264,8 @@ def test_an_organiser_sets_lifts_and_takes_back_a_quota_and_says_why(client, ali
         ("quota.set", "alice", "it is over"),
         ("quota.set", "alice", "a course"),
     ]
-    assert records[0]["before"]["gpu_seconds_per_month"] == "unlimited"
-    assert records[0]["after"]["gpu_seconds_per_month"] == "default"
+    assert records[0]["before"] == {"quota": override}
+    assert records[0]["after"] == {"quota": {"submissions_per_day": 5}}
     put(client, ALICE, olivia, submissions_per_day="default")
     assert client.get(ALL, headers=olivia.headers).json()["overrides"] == []
     assert put(client, ALICE, olivia).status_code == 422

@@ -1,0 +1,198 @@
+"""Definitions of benchmarks: each is a row, and the row that came in force last is used.
+
+A definition comes in force when a server starts with its file, when an organiser adds the
+benchmark, and with the first result of an archive (server.benchmarks.in_force).
+"""
+
+import hashlib
+from collections.abc import Mapping
+
+from sqlalchemy import Connection, Row, select
+from sqlalchemy.orm import Session
+
+from finishline.rules.archive.definitions import shipped_definitions
+from finishline.rules.benchmarks.benchmark import Benchmark, read_benchmark
+from finishline.rules.ranking import Round
+from finishline.rules.text import did_you_mean
+from server.base.board_versions import raise_board_version
+from server.base.database import insert_missing, state_of, utc_now
+from server.base.errors import LostFileError, NotFoundError
+from server.base.models import BenchmarkDefinition
+from server.base.services import Services
+
+IS_IN_FORCE = BenchmarkDefinition.in_force_at.is_not(None)
+
+
+class KnownDefinitions(dict[str, Benchmark]):
+    """Definitions that this process has read, by hash: the text of a hash never changes."""
+
+
+def definition(session: Session, sha256: str) -> Benchmark:
+    """Benchmark that a result was scored under, from its stored text."""
+    known = state_of(session, KnownDefinitions)
+    if sha256 not in known:
+        row = session.get(BenchmarkDefinition, sha256)
+        if row is None:
+            raise NotFoundError(f"There is no benchmark definition {sha256}.")
+        known[sha256] = read_benchmark(row.content.encode(), file=f"{row.benchmark_id}.toml")
+    return known[sha256]
+
+
+def definition_text(session: Session, benchmark: Benchmark) -> bytes:
+    """Text of an offered definition, whose hash every result under it names."""
+    return session.get_one(BenchmarkDefinition, benchmark.sha256).content.encode()
+
+
+def in_force(session: Session) -> dict[str, Row[str, str, int | None]]:
+    """Id, SHA-256 and `added_by` of the definition in force of each benchmark, by id."""
+    rows = session.execute(
+        select(
+            BenchmarkDefinition.benchmark_id,
+            BenchmarkDefinition.sha256,
+            BenchmarkDefinition.added_by,
+        )
+        .where(IS_IN_FORCE)
+        .order_by(BenchmarkDefinition.in_force_at)
+    )
+    return {row.benchmark_id: row for row in rows}
+
+
+def sha256_in_force(session: Session, benchmark_id: str) -> str | None:
+    """SHA-256 of the definition in force of one benchmark; None without one."""
+    return session.scalar(
+        select(BenchmarkDefinition.sha256)
+        .where(BenchmarkDefinition.benchmark_id == benchmark_id, IS_IN_FORCE)
+        .order_by(BenchmarkDefinition.in_force_at.desc())
+        .limit(1)
+    )
+
+
+def those_in_force(session: Session) -> list[Benchmark]:
+    """The definitions in force, whichever server process put them there."""
+    return [definition(session, row.sha256) for row in in_force(session).values()]
+
+
+def put_in_force(
+    session: Session, benchmark: Benchmark, content: bytes, *, added_by: int | None = None
+) -> None:
+    """Store a definition unless it is stored, and use it from now on."""
+    earlier, now = sha256_in_force(session, benchmark.benchmark_id), utc_now()
+    if earlier == benchmark.sha256:
+        return
+    if earlier is not None:
+        raise_board_version(session, benchmark.benchmark_id)
+    insert_missing(
+        session,
+        BenchmarkDefinition,
+        sha256=benchmark.sha256,
+        benchmark_id=benchmark.benchmark_id,
+        version=benchmark.version,
+        content=content.decode(),
+        created_at=now,
+    )
+    row = session.get_one(BenchmarkDefinition, benchmark.sha256, populate_existing=True)
+    row.in_force_at, row.added_by = now, added_by
+    session.flush()
+
+
+def added_benchmarks(session: Session) -> set[str]:
+    """Ids of the benchmarks whose definition in force was added by an organiser."""
+    return {name for name, row in in_force(session).items() if row.added_by is not None}
+
+
+def files_of_added(connection: Connection) -> dict[str, tuple[str, str]]:
+    """Files that added definitions pin, by hash: the benchmark's id, and the file's name.
+
+    Their contents are in the artifact store.
+    """
+    rows = connection.execute(
+        select(BenchmarkDefinition.benchmark_id, BenchmarkDefinition.content).where(
+            BenchmarkDefinition.added_by.is_not(None)
+        )
+    )
+    return {
+        sha256: (benchmark_id, name)
+        for benchmark_id, content in rows
+        for name, sha256 in pinned_files(
+            read_benchmark(content.encode(), file=f"{benchmark_id}.toml")
+        ).items()
+    }
+
+
+def pinned_files(benchmark: Benchmark) -> Mapping[str, str]:
+    """SHA-256 of each file that a definition pins, by name."""
+    return benchmark.trainings.files if benchmark.trainings is not None else {}
+
+
+def read_benchmark_file(services: Services, benchmark: Benchmark, name: str, sha256: str) -> bytes:
+    """Content of a pinned file: from the definitions' folder, else from the store of artifacts.
+
+    Raises LostFileError where neither has this content.
+    """
+    path = services.settings.benchmarks_dir / benchmark.benchmark_id / name
+    if path.is_file():
+        content = path.read_bytes()
+        if hashlib.sha256(content).hexdigest() == sha256:
+            return content
+    try:
+        with services.artifacts.open(sha256) as file:
+            return file.read()
+    except OSError as error:
+        raise LostFileError(sha256) from error
+
+
+def importable_benchmarks(offered: Mapping[str, Benchmark]) -> dict[str, Benchmark]:
+    """Benchmarks that an archive's result may be of: those shipped, and those offered."""
+    return shipped_definitions() | dict(offered)
+
+
+def find_benchmark(benchmarks: Mapping[str, Benchmark], benchmark_id: str) -> Benchmark:
+    """Find a benchmark by id. Raises NotFoundError with the ids there are."""
+    if benchmark_id not in benchmarks:
+        known = sorted(benchmarks)
+        meant = did_you_mean(benchmark_id, known)
+        raise NotFoundError(
+            f"There is no benchmark {benchmark_id!r}{meant}; there are: {', '.join(known)}."
+        )
+    return benchmarks[benchmark_id]
+
+
+# Fields that decide whether a run reached its target, its time, and the result of the runs.
+SCORED_BY = {
+    "target": "target",
+    "reach": "target.reach",
+    "clock": "clock",
+    "runs": "runs",
+    "data_set": "data_set",
+    "hyperparameters": "hyperparameters",
+    "convergence_unit": "convergence",
+    "rcp": "rcp",
+}
+
+
+def rules_that_differ(earlier: Benchmark, current: Benchmark) -> tuple[str, ...]:
+    """The parts of a definition's file that scoring reads and that differ between two of them.
+
+    Empty where only words, replays or calibrated runs differ: figures may be compared.
+    """
+    return tuple(
+        name
+        for attribute, name in SCORED_BY.items()
+        if getattr(earlier, attribute) != getattr(current, attribute)
+    )
+
+
+ROUNDS: tuple[Round, ...] = ("open", "archive")
+
+
+def rounds_of(benchmark: Benchmark) -> tuple[Round | None, ...]:
+    """The rounds that a benchmark's rows are numbered in; one without a name on an archive's."""
+    is_trained_here = benchmark.replay is not None or benchmark.trainings is not None
+    return ROUNDS if is_trained_here else (None,)
+
+
+def round_of(benchmark: Benchmark, evidence: str) -> Round | None:
+    """The round that a row of this evidence is numbered in."""
+    if rounds_of(benchmark) != ROUNDS:
+        return None
+    return "archive" if evidence == "published" else "open"

@@ -1,0 +1,209 @@
+"""How definitions come in force: at the start of a server, and when an organiser adds one.
+
+While the rules of a benchmark are frozen, no other definition of it comes in force.
+"""
+
+import hashlib
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Lock
+
+from sqlalchemy import update
+from sqlalchemy.orm import Session
+
+from finishline.periodic import PeriodicThread
+from finishline.rules.archive.definitions import shipped_texts
+from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmarks, read_benchmark
+from finishline.rules.errors import SubmissionError
+from finishline.rules.trainings.own_benchmark import OwnBenchmark, read_own_benchmark
+from server.base.board_versions import raise_board_version
+from server.base.database import OUTAGES, utc_now
+from server.base.errors import ConflictError
+from server.base.models import BenchmarkDefinition
+from server.base.services import Services
+from server.base.viewer import ORGANISER
+from server.benchmarks.definitions import (
+    in_force,
+    pinned_files,
+    put_in_force,
+    sha256_in_force,
+    those_in_force,
+)
+from server.benchmarks.phases import (
+    current_phases,
+    due_embargoes,
+    frozen_benchmarks,
+    is_embargoed,
+    lift_embargo,
+    phases_of,
+    why_not_taken,
+)
+from server.people.audit import Subject, record
+from server.people.dependencies import Caller
+
+log = logging.getLogger(__name__)
+INTERVAL_SECONDS = 1.0
+
+
+def install_definitions(session: Session, folder: Path) -> None:
+    """Put the files of a folder in force, as a server does that starts.
+
+    The shipped definitions of imported archives follow the release. A benchmark whose file is gone
+    is no longer offered, unless an organiser added it. Frozen ones stay as they are.
+    """
+    frozen, present = frozen_benchmarks(session, utc_now()), in_force(session)
+    names = load_benchmarks(folder).keys() | (shipped_texts().keys() & present.keys())
+    for name in sorted(names - frozen):
+        content = _text_on_disk(name, folder)
+        put_in_force(session, read_benchmark(content, file=f"{name}.toml"), content)
+    gone = present.keys() - names - frozen
+    session.execute(
+        update(BenchmarkDefinition)
+        .where(BenchmarkDefinition.benchmark_id.in_(gone), BenchmarkDefinition.added_by.is_(None))
+        .values(in_force_at=None)
+    )
+    for warning in frozen_differences(session, folder):
+        log.warning("%s", warning)
+
+
+def frozen_differences(session: Session, folder: Path) -> list[str]:
+    """A warning for each frozen benchmark whose file on disk is not the frozen definition."""
+    current, warnings = in_force(session), []
+    for name in sorted(frozen_benchmarks(session, utc_now()) & current.keys()):
+        found, frozen = _sha256_on_disk(name, folder), current[name]
+        if frozen.added_by is None and found != frozen.sha256:
+            is_what = "is missing" if found is None else f"is {found[:12]}"
+            warnings.append(
+                f"{name}.toml {is_what}, but the rules are frozen as {frozen.sha256[:12]}, which "
+                "every submission is scored under. Put the frozen text back, or unfreeze the "
+                "benchmark and start the server again."
+            )
+    return warnings
+
+
+def _sha256_on_disk(benchmark_id: str, folder: Path) -> str | None:
+    """SHA-256 of a benchmark's file on disk; None if it cannot be read."""
+    try:
+        return hashlib.sha256(_text_on_disk(benchmark_id, folder)).hexdigest()
+    except OSError:
+        return None
+
+
+def _text_on_disk(benchmark_id: str, folder: Path) -> bytes:
+    """Text of a benchmark's file in the folder, else of the one shipped for an archive."""
+    own = folder / f"{benchmark_id}.toml"
+    is_shipped = benchmark_id in shipped_texts() and not own.exists()
+    return shipped_texts()[benchmark_id] if is_shipped else own.read_bytes()
+
+
+def add_benchmark(
+    services: Services, caller: Caller, files: Mapping[str, bytes], *, reason: str | None
+) -> tuple[Benchmark, bool]:
+    """Add a benchmark, or a later version of one that was added; returns whether it changed.
+
+    Raises SubmissionError with every problem of the files, ConflictError for a benchmark of the
+    server's own folder and for one with frozen rules.
+    """
+    own, problems = read_own_benchmark(files)
+    if own is None:
+        raise SubmissionError(problems)
+    store = services.artifacts
+    staged = {name: store.stage_bytes(content) for name, content in own.files.items()}
+    try:
+        settled = store.settle(list({each.sha256: each for each in staged.values()}.values()))
+        with services.database.write() as session:
+            changed = _add(services, session, caller, own, reason)
+            store.keep(settled)
+    finally:
+        for each in staged.values():
+            store.discard(each)
+    services.of(PhaseWatch).look_once()
+    return own.benchmark, changed
+
+
+def _add(
+    services: Services, session: Session, caller: Caller, own: OwnBenchmark, reason: str | None
+) -> bool:
+    benchmark = own.benchmark
+    name, before = benchmark.benchmark_id, in_force(session).get(benchmark.benchmark_id)
+    is_own = before is not None and before.added_by is None
+    if is_own or _sha256_on_disk(name, services.settings.benchmarks_dir) is not None:
+        raise ConflictError(
+            f"This server has a benchmark {name} that was not added. Choose another id."
+        )
+    if before is not None and before.sha256 == benchmark.sha256:
+        return False
+    if name in frozen_benchmarks(session, utc_now()):
+        raise ConflictError(
+            f"The rules of {name} are frozen. Unfreeze them first: "
+            f"finishline benchmark phase {name} --freezes none --unfreeze --reason WHY"
+        )
+    put_in_force(session, benchmark, own.content, added_by=caller.user_id)
+    record(
+        session,
+        caller,
+        "benchmark.add",
+        Subject("benchmark", name),
+        reason=reason,
+        before={"sha256": before.sha256} if before is not None else None,
+        after={
+            "sha256": benchmark.sha256,
+            "version": benchmark.version,
+            "files": dict(sorted(pinned_files(benchmark).items())),
+        },
+    )
+    return True
+
+
+def admit(session: Session, benchmark: Benchmark, *, archive: bool) -> bool:
+    """Admit a submission that was scored; returns whether it is under embargo.
+
+    An archive is accepted in every phase and is never under embargo. Raises ConflictError outside
+    of the dates, and if another definition came in force since the submission was scored.
+    """
+    name, now = benchmark.benchmark_id, utc_now()
+    if sha256_in_force(session, name) not in (None, benchmark.sha256):
+        raise ConflictError(
+            f"The definition of {name} changed while this submission was checked.",
+            hint="Send it again: it is checked under the new definition.",
+        )
+    phases = phases_of(current_phases(session, name))
+    refusal = why_not_taken(phases, now, benchmark_id=name)
+    if refusal is not None and not archive:
+        raise ConflictError(refusal)
+    return is_embargoed(phases, now) and not archive
+
+
+class PhaseWatch:
+    """Thread that each second offers new definitions in force, and shows results after an embargo.
+
+    Any number of servers may watch: each change has one winner. A request that adds a benchmark
+    looks at once.
+    """
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._lock = Lock()
+        self.thread = PeriodicThread("phases", INTERVAL_SECONDS, self.look_once, outages=OUTAGES)
+
+    def look_once(self) -> None:
+        """Offer and show all that is due. Raises SQLAlchemyError if the database is away."""
+        with self._lock:
+            self._look()
+
+    def _look(self) -> None:
+        database, offered, now = self._services.database, self._services.benchmarks, utc_now()
+        with database.read(ORGANISER) as session:
+            to_show = due_embargoes(session, now)
+            offered.replace(those_in_force(session))
+        for name in sorted(offered.redefined):
+            # A board that was read in between is cached under the earlier definition.
+            with database.write() as session:
+                raise_board_version(session, name)
+            offered.redefined.discard(name)
+            log.info("%s is served under definition %s", name, offered[name].sha256[:12])
+        for name in to_show:
+            with database.write() as session:
+                shown = lift_embargo(session, name, now)
+            log.info("the embargo of %s is over: %d submissions are shown", name, shown)

@@ -1,0 +1,246 @@
+"""Find and list submissions and their runs, and list verifications for people."""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy import ColumnElement, Row, Select, select
+from sqlalchemy.orm import Session, joinedload, undefer
+
+from finishline.rules.benchmarks.accelerators import NOT_STATED
+from server.base.errors import NotFoundError, no_such
+from server.base.models import (
+    DISPLAY_NAME,
+    SUBMITTER,
+    BenchmarkDefinition,
+    Pool,
+    PublishedResult,
+    RunRow,
+    Submission,
+    TrainingPackage,
+    User,
+    Verification,
+)
+from server.base.paging import CURSOR_PATTERN, Page, read_cursor, read_page
+from web.names import accelerator_of_system
+
+PAGE = 50
+Verdict = Literal["claimed", "verifying", "verified", "rejected", "inconclusive"]
+VerificationWord = Literal[
+    "queued", "running", "checking", "verified", "rejected", "inconclusive", "failed", "cancelled"
+]
+
+
+def find_submission(session: Session, submission_id: str) -> Submission:
+    """Find a submission by id. Raises NotFoundError."""
+    submission = session.get(Submission, submission_id)
+    if submission is None:
+        raise no_such("submission", submission_id)
+    return submission
+
+
+def find_run(session: Session, submission_id: str, index: int) -> RunRow:
+    """Find a run of a submission. Raises NotFoundError."""
+    run = session.scalar(
+        select(RunRow).where(RunRow.submission_id == submission_id, RunRow.index == index)
+    )
+    if run is None:
+        find_submission(session, submission_id)
+        raise NotFoundError(
+            f"Submission {submission_id!r} has no run {index}; `finishline show {submission_id}` "
+            "lists its runs, from 0."
+        )
+    return run
+
+
+def runs_with_curves(session: Session, submission_id: str) -> Sequence[RunRow]:
+    """Read the runs of a submission in order, with their curves. Raises NotFoundError."""
+    find_submission(session, submission_id)
+    return session.scalars(
+        select(RunRow)
+        .where(RunRow.submission_id == submission_id)
+        .order_by(RunRow.index)
+        .options(undefer(RunRow.curve))
+        .execution_options(populate_existing=True)
+    ).all()
+
+
+def run_times(session: Session, *which: ColumnElement[bool]) -> dict[str, list[float]]:
+    """Seconds of the runs that reached the target, as measured, by submission."""
+    statement = (
+        select(RunRow.submission_id, RunRow.tta_seconds)
+        .join(Submission, Submission.id == RunRow.submission_id)
+        .where(*which)
+        .order_by(RunRow.submission_id, RunRow.index)
+    )
+    times: defaultdict[str, list[float]] = defaultdict(list)
+    for submission_id, seconds in session.execute(statement):
+        if seconds is not None:
+            times[submission_id].append(seconds)
+    return times
+
+
+class ListQuery(BaseModel):
+    """Filters of both lists, and the place that a page begins after."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    benchmark: str | None = Field(default=None, max_length=100)
+    submitter: str | None = Field(default=None, max_length=200)
+    accelerator: str | None = Field(default=None, max_length=100)
+    evidence: Literal["measured", "published", "claimed"] | None = None
+    since: date | None = None
+    until: date | None = None
+    cursor: str | None = Field(default=None, pattern=CURSOR_PATTERN)
+
+
+class SubmissionQuery(ListQuery):
+    """Filters of the list of submissions."""
+
+    verdict: Verdict | None = None
+
+
+class VerificationQuery(ListQuery):
+    """Filters of the list of verifications."""
+
+    verdict: VerificationWord | None = None
+
+
+_OF_SUBMISSION: tuple[Any, ...] = (
+    Submission.division,
+    Submission.model,
+    Submission.system,
+    Submission.trained_with,
+    Submission.evidence,
+    Submission.check_word.label("check"),
+    Submission.status,
+    SUBMITTER,
+    DISPLAY_NAME,
+)
+_PLACE: tuple[Any, ...] = (Submission.submitted_at.label("moment"), Submission.id.label("key"))
+_COLUMNS: tuple[Any, ...] = (
+    Submission.id,
+    Submission.id.label("submission_id"),
+    Submission.kind,
+    Submission.benchmark_id.label("benchmark"),
+    Submission.tta_seconds,
+    Submission.latency_ms,
+    Submission.withdrawn_at,
+    Submission.embargoed,
+    PublishedResult.published_on.label("submitted_on"),
+    Pool.measured_seconds,
+    *_PLACE,
+    *_OF_SUBMISSION,
+)
+_OF_VERIFICATION: tuple[Any, ...] = (
+    Verification.id,
+    Verification.kind,
+    Verification.state,
+    Verification.outcome,
+    Verification.submission_id,
+    Verification.runs,
+    Verification.ended_at,
+    BenchmarkDefinition.benchmark_id.label("benchmark"),
+    Verification.created_at.label("moment"),
+    Verification.id.label("key"),
+    *_OF_SUBMISSION,
+)
+
+
+def list_submissions(session: Session, wanted: SubmissionQuery) -> Page:
+    """A page of submissions, newest first, as rows with the columns that a list shows."""
+    query = _narrowed(select(*_COLUMNS).outerjoin(Pool, Pool.id == Submission.pool_id), wanted)
+    return _page(session, query, wanted, Submission.submitted_at, Submission.id)
+
+
+def whole_submissions(
+    session: Session,
+    wanted: SubmissionQuery,
+    *,
+    limit: int,
+    package: str | None = None,
+    user_id: int | None = None,
+) -> tuple[list[Submission], str | None]:
+    """A page of the same list with whole submissions, and the cursor of the next page.
+
+    `package` is the beginning of a code submission's SHA-256.
+    """
+    columns: tuple[Any, ...] = (Submission, *_PLACE)
+    query = _narrowed(select(*columns).options(joinedload(Submission.package)), wanted)
+    if package is not None:
+        begins_so = TrainingPackage.package_sha256.startswith(package)
+        query = query.where(Submission.package.has(begins_so))
+    if user_id is not None:
+        query = query.where(Submission.user_id == user_id)
+    page = _page(session, query, wanted, Submission.submitted_at, Submission.id, limit=limit)
+    return [row.Submission for row in page.rows], page.next_cursor
+
+
+def _narrowed(query: Select[Any], wanted: SubmissionQuery) -> Select[Any]:
+    query = query.join(User, User.id == Submission.user_id).outerjoin(
+        PublishedResult, PublishedResult.submission_id == Submission.id
+    )
+    if wanted.benchmark is not None:
+        query = query.where(Submission.benchmark_id == wanted.benchmark)
+    if wanted.verdict is not None:
+        query = query.where(Submission.status == wanted.verdict)
+    return query
+
+
+def list_verifications(session: Session, wanted: VerificationQuery) -> Page:
+    """A page of verifications, newest first; calibrations have no submission."""
+    query = (
+        select(*_OF_VERIFICATION)
+        .join(BenchmarkDefinition, BenchmarkDefinition.sha256 == Verification.benchmark_sha256)
+        .outerjoin(Submission, Submission.id == Verification.submission_id)
+        .outerjoin(User, User.id == Submission.user_id)
+        .outerjoin(PublishedResult, PublishedResult.submission_id == Submission.id)
+    )
+    if wanted.benchmark is not None:
+        query = query.where(BenchmarkDefinition.benchmark_id == wanted.benchmark)
+    if wanted.verdict in ("queued", "running", "checking", "failed", "cancelled"):
+        query = query.where(Verification.state == wanted.verdict)
+    elif wanted.verdict is not None:
+        query = query.where(Verification.outcome == wanted.verdict)
+    return _page(session, query, wanted, Verification.created_at, Verification.id)
+
+
+def _page(
+    session: Session,
+    query: Select[Any],
+    wanted: ListQuery,
+    moment: Any,
+    key: Any,
+    *,
+    limit: int | None = None,
+) -> Page:
+    if wanted.submitter is not None:
+        query = query.where(SUBMITTER.in_((wanted.submitter,)))
+    if wanted.evidence is not None:
+        query = query.where(Submission.evidence == wanted.evidence)
+    if wanted.since is not None:
+        query = query.where(moment >= _midnight(wanted.since))
+    if wanted.until is not None and wanted.until < date.max:
+        query = query.where(moment < _midnight(wanted.until + timedelta(days=1)))
+    after = None if wanted.cursor is None else read_cursor(wanted.cursor)
+    keep = None if wanted.accelerator is None else _has(wanted.accelerator)
+    return read_page(
+        session, query, moment=moment, key=key, after=after, limit=limit or PAGE, keep=keep
+    )
+
+
+def _has(accelerator: str) -> Callable[[Row[Any]], bool]:
+    wanted = accelerator.casefold()
+
+    def keeps(row: Row[Any]) -> bool:
+        if row.system is None:
+            return False
+        return (accelerator_of_system(row.system).model or NOT_STATED).casefold() == wanted
+
+    return keeps
+
+
+def _midnight(day: date) -> datetime:
+    return datetime.combine(day, time(), UTC)

@@ -1,0 +1,242 @@
+"""Changes of a submission's standing: withdraw, reinstate, waive a rule, take a waiver back."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from fastapi import APIRouter
+from sqlalchemy import or_, select
+from sqlalchemy.orm import Session
+
+from finishline.api.submissions import SubmissionView
+from finishline.rules.ranking import evidence_words
+from finishline.rules.scoring.violations import WaivableRule
+from finishline.rules.verification.purposes import DUEL
+from server.base.board_versions import raise_board_version
+from server.base.database import utc_now
+from server.base.errors import ConflictError, NotAllowedError, NotFoundError, no_such
+from server.base.events import SubmissionWithdrawn, emit
+from server.base.forms import Body, Sentence, example
+from server.base.models import Submission, Verification
+from server.base.models.visibility import may_see
+from server.base.request_context import note
+from server.base.services import ServicesDep
+from server.base.standing import OPEN, standing
+from server.people.audit import audited
+from server.people.dependencies import Caller, OrganiserDep, SubmitterDep
+from server.people.signed_in import viewer_for
+from server.submissions.duplicates import bring_back
+from server.submissions.lists import find_submission
+from server.submissions.views import changed_view
+
+router = APIRouter(tags=["submissions"])
+
+
+class WithdrawalCreate(Body):
+    """Reason, which is shown on the submission's page and kept in the audit log."""
+
+    model_config = example(reason="trained on the test set by mistake")
+
+    reason: Sentence
+
+
+class WaiverCreate(WithdrawalCreate):
+    """A rule to waive for one submission, by its code, and the reason that is shown with it."""
+
+    model_config = example(rule="too_few_runs", reason="one run costs 40,000 GPU hours")
+
+    rule: WaivableRule
+
+
+@contextmanager
+def changed_standing(
+    session: Session, caller: Caller, action: str, submission: Submission, reason: str, **more: Any
+) -> Iterator[None]:
+    """Record the changes of the block in the audit log, and mark the board of the submission."""
+    with audited(session, caller, action, submission, reason=reason, **more):
+        yield
+    raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
+
+
+def withdraw(session: Session, caller: Caller, submission_id: str, reason: str) -> Submission:
+    """Withdraw a submission from its board; cancel its queued verifications and its head-to-heads.
+
+    A replay that has started goes on: its measured runs count for their settings, or an
+    unlucky one would be withdrawn and requested again.
+    """
+    submission = _find_own(session, caller, submission_id)
+    if submission.withdrawn_at is not None:
+        raise ConflictError(f"Submission {submission_id} is withdrawn already.")
+    cancelled = _open_verifications(session, submission_id)
+    words = evidence_words(standing(submission))
+    consequence = f"the row, {words}, leaves the board; its measured runs stay"
+    with changed_standing(
+        session, caller, "submission.withdraw", submission, reason,
+        cancelled=list(cancelled), consequence=consequence,
+    ):  # fmt: skip
+        submission.withdrawn_at = utc_now()
+        submission.withdrawn_by, submission.withdrawn_because = caller.name, reason
+    emit(session, SubmissionWithdrawn(submission, cancelled))
+    return submission
+
+
+def reinstate(session: Session, caller: Caller, submission_id: str, reason: str) -> Submission:
+    """Let a withdrawn or retired submission rank as before. Written to the audit log."""
+    submission = find_submission(session, submission_id)
+    was_withdrawn = submission.withdrawn_at is not None
+    if not was_withdrawn and submission.retirement is None:
+        raise ConflictError(f"Submission {submission_id} is neither withdrawn nor retired.")
+    consequence = "the row may hold first place again"
+    if was_withdrawn:
+        words = evidence_words(standing(submission))
+        consequence = f"the row comes back to the board as {words}"
+    with changed_standing(
+        session, caller, "submission.reinstate", submission, reason, consequence=consequence
+    ):
+        submission.withdrawn_at = submission.withdrawn_by = submission.withdrawn_because = None
+        submission.retirement = None
+    if was_withdrawn:
+        bring_back(session, submission)
+    return submission
+
+
+def may_withdraw(caller: Caller, submission: Submission) -> bool:
+    """Whether a caller may withdraw a submission: its submitter and organisers may."""
+    is_own = caller.is_submitter and submission.user_id == caller.user_id
+    return is_own or caller.is_organiser
+
+
+def _find_own(session: Session, caller: Caller, submission_id: str) -> Submission:
+    submission = find_submission(session, submission_id)
+    if may_withdraw(caller, submission):
+        return submission
+    if not may_see(viewer_for(caller), submission):
+        raise no_such("submission", submission_id)
+    raise NotAllowedError(
+        f"Submission {submission_id} is not yours; its submitter or an organiser may withdraw it."
+    )
+
+
+def _open_verifications(session: Session, submission_id: str) -> Sequence[str]:
+    """Ids of the verifications that a withdrawal ends.
+
+    An independent rerun is none of them: the replay that waits for it goes on.
+    """
+    about = or_(
+        Verification.submission_id == submission_id, Verification.against_id == submission_id
+    )
+    stops = Verification.kind == DUEL.name
+    ends = ((Verification.state == "queued") & Verification.checks_id.is_(None)) | stops
+    query = select(Verification.id).where(about, Verification.state.in_(OPEN), ends)
+    return session.scalars(query.order_by(Verification.id)).all()
+
+
+def broken_rules(violations: Iterable[Mapping[str, Any]], waived: Collection[str]) -> list[str]:
+    """Codes of the rules that a stored result breaks and nobody waived, each once, in order."""
+    codes = dict.fromkeys(violation["code"] for violation in violations)
+    return [code for code in codes if code not in waived]
+
+
+def waive(
+    session: Session, caller: Caller, submission_id: str, *, rule: str, reason: str
+) -> Submission:
+    """Waive a rule that a result breaks, for organisers. Written to the audit log."""
+    submission = find_submission(session, submission_id)
+    waivers = submission.waivers or []
+    waived = [waiver["rule"] for waiver in waivers]
+    if rule in waived:
+        raise ConflictError(f"{rule} is waived already for submission {submission_id}.")
+    broken = broken_rules(submission.result.get("violations", ()), waived)
+    if rule not in broken:
+        raise ConflictError(
+            f"Submission {submission_id} does not break {rule}; it breaks "
+            f"{', '.join(broken) or 'no rule'}."
+        )
+    at = utc_now().isoformat()
+    waiver = {"rule": rule, "reason": reason, "by": caller.name, "at": at}
+    _set_waivers(session, caller, submission, "submission.waive", reason, [*waivers, waiver])
+    return submission
+
+
+def revoke_waiver(
+    session: Session, caller: Caller, submission_id: str, *, rule: str, reason: str
+) -> Submission:
+    """Take a waiver back, for organisers. Written to the audit log. Raises NotFoundError."""
+    submission = find_submission(session, submission_id)
+    waivers = submission.waivers or []
+    left = [waiver for waiver in waivers if waiver["rule"] != rule]
+    if len(left) == len(waivers):
+        raise NotFoundError(f"{rule[:80]!r} is not waived for submission {submission_id}.")
+    _set_waivers(session, caller, submission, "submission.revoke-waiver", reason, left)
+    return submission
+
+
+def _set_waivers(
+    session: Session,
+    caller: Caller,
+    submission: Submission,
+    action: str,
+    reason: str,
+    waivers: list[dict[str, Any]],
+) -> None:
+    rules = [waiver["rule"] for waiver in waivers]
+    broken = broken_rules(submission.result.get("violations", ()), rules)
+    consequence = f"not ranked: it breaks {', '.join(broken)}" if broken else "the row may rank"
+    with changed_standing(session, caller, action, submission, reason, consequence=consequence):
+        submission.waivers, submission.eligible = waivers, not broken
+
+
+def is_waived(submission: Submission, result: Mapping[str, Any]) -> bool:
+    """Whether every rule that a result of the submission breaks is waived for it, one at least."""
+    waived = [waiver["rule"] for waiver in submission.waivers or ()]
+    return bool(waived) and not broken_rules(result.get("violations", ()), waived)
+
+
+@router.post("/submissions/{submission_id}/withdrawal")
+def withdraw_submission(
+    submission_id: str, body: WithdrawalCreate, services: ServicesDep, caller: SubmitterDep
+) -> SubmissionView:
+    """Withdraw a submission, for its submitter and organisers. It stays readable, unranked.
+
+    Its queued verifications are cancelled; a replay that has begun goes on. Only an organiser can
+    undo it.
+    """
+    note(submission_id=submission_id)
+    with services.database.write() as session:
+        return changed_view(session, withdraw(session, caller, submission_id, body.reason))
+
+
+@router.post("/submissions/{submission_id}/reinstatement")
+def reinstate_submission(
+    submission_id: str, body: WithdrawalCreate, services: ServicesDep, caller: OrganiserDep
+) -> SubmissionView:
+    """Let a withdrawn submission rank again, or a retired one hold first place."""
+    note(submission_id=submission_id)
+    with services.database.write() as session:
+        return changed_view(session, reinstate(session, caller, submission_id, body.reason))
+
+
+@router.post("/submissions/{submission_id}/waivers")
+def waive_rule(
+    submission_id: str, body: WaiverCreate, services: ServicesDep, caller: OrganiserDep
+) -> SubmissionView:
+    """Waive a rule that a result breaks: it may rank, and rule and reason stand beside it."""
+    note(submission_id=submission_id)
+    with services.database.write() as session:
+        waived = waive(session, caller, submission_id, rule=body.rule, reason=body.reason)
+        return changed_view(session, waived)
+
+
+@router.post("/submissions/{submission_id}/waivers/{rule}/revocation")
+def revoke_rule_waiver(
+    submission_id: str,
+    rule: str,
+    body: WithdrawalCreate,
+    services: ServicesDep,
+    caller: OrganiserDep,
+) -> SubmissionView:
+    """Take a waiver back: the rule counts again."""
+    note(submission_id=submission_id)
+    with services.database.write() as session:
+        revoked = revoke_waiver(session, caller, submission_id, rule=rule, reason=body.reason)
+        return changed_view(session, revoked)
