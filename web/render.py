@@ -189,7 +189,6 @@ from web.run_measurements import (
 )
 from web.stamps import TABS, place_sentence, stamp_of, subject_title
 from web.steps import convergence_unit, rank_steps, shown_steps
-from web.svg_chart import draw
 from web.verdicts import reads_between_evaluations, standing_words, verdict_checks
 from web.workers import (
     box_text,
@@ -358,7 +357,6 @@ def environment() -> Environment:
         pair_seen_from=against,
         convergence_figure=convergence_figure,
         curves_figure=curves_figure,
-        draw=draw,
         duel_figure=duel_figure,
         overlaid_curves=overlaid_curves,
         pair_sentence=pair_sentence,

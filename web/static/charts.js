@@ -156,8 +156,9 @@
     new MutationObserver(redraw).observe(document.documentElement, { attributeFilter: ["data-theme"] });
   };
 
-  const figureAt = async (address) => {
-    const answer = await fetch(address);
+  const figureOf = async ({ figure, chart }) => {
+    if (figure) return JSON.parse(figure);
+    const answer = await fetch(chart);
     if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
     return answer.json();
   };
@@ -165,7 +166,7 @@
   const draw = async (box) => {
     const plot = box.querySelector(".plot");
     plot.setAttribute("aria-busy", "true");
-    const [Plotly, figure] = await Promise.all([loadPlotly(), figureAt(box.dataset.chart)]);
+    const [Plotly, figure] = await Promise.all([loadPlotly(), figureOf(box.dataset)]);
     const { views = [], note, empty } = figure.layout.meta ?? {};
     plot.removeAttribute("aria-busy");
     addNote(box, note);
@@ -206,7 +207,7 @@
     }
   }, { rootMargin: "200px" });
   const watch = () => {
-    for (const box of document.querySelectorAll("[data-chart]:not([data-watched])")) {
+    for (const box of document.querySelectorAll(":is([data-chart], [data-figure]):not([data-watched])")) {
       box.dataset.watched = "";
       keepRoom(box);
       watcher.observe(box);
