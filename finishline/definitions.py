@@ -35,7 +35,7 @@ def known_ids(folders: list[Path]) -> list[str]:
 def find_definition(benchmark_id: str, given: Path | None, server: Server) -> Benchmark:
     """A benchmark by its id: of this machine, else of the server.
 
-    Raises BenchmarkError with near names, or naming what is wrong with the definition.
+    Raises BenchmarkError with near names, or naming the fault of the definition.
     """
     folders = folders_of(given)
     for folder in reversed(folders):

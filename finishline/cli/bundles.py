@@ -134,7 +134,7 @@ def check_bundle(content: bytes, keys: Sequence[bytes]) -> Checked:
     checks: list[Check] = []
 
     def step(name: str, compared: str, make: Callable[[], Made]) -> Made | None:
-        """What it makes, None where that fails; adds the check."""
+        """Make something, and add the check. None if it fails."""
         try:
             made = make()
         except RuleError as error:
@@ -219,9 +219,12 @@ def check_export(folder: Path, keys: Sequence[bytes]) -> Checked:
             raise RuleError(got, file=MANIFEST, expected=EXPORT_FORMAT)
         checks = [*_check_manifest(document, keys), *_check_contents(folder, document)]
     except (OSError, RuleError, ValueError, TypeError, KeyError, AttributeError) as error:
+        why: object = error
+        if isinstance(error, FileNotFoundError):
+            why = f"it has no {Path(error.filename).name}"
         raise CliError(
-            f"{folder} is no export: {error}. Expected a folder with a {MANIFEST} as "
-            "`python -m server.admin export` makes it; unpack a .tar first."
+            f"{folder} is not an export: {why}. Expected a folder with a {MANIFEST} as "
+            "`finishline admin export` makes it; unpack a .tar first."
         ) from error
     return Checked(checks, document)
 

@@ -47,7 +47,7 @@ def fetch_data(screen: Screen, act: str, named: str, data: Path, folder: Path | 
 
 
 def _lines(found: dict[str, Any]) -> Iterator[str]:
-    """A file's state with its path and hash; of one that is not usable what is expected too."""
+    """A file's state with its path and hash, and the expected state of an unusable file."""
     usable = found["state"] in {"as published", "here"}
     words = [
         f"{found['path']}: {found['state']}",

@@ -9,7 +9,7 @@ from finishline.rules.text import near_miss
 # with finishline-server, by its entry point `finishline.commands`.
 PANELS = {
     "Take part": {
-        "init": "training:init",
+        "init": "code:init",
         "run": "run:run",
         "check": "check:check",
         "submit": "submit:submit",

@@ -1,4 +1,4 @@
-"""Benchmarks and packages in folders: begun from a template, found, read, laid out for a box."""
+"""Benchmarks and code in folders: begun from a template, found, read, laid out for a sandbox."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -36,10 +36,10 @@ SUFFIX = ".example"
 def read_files(
     folder: Path, what: str, command: str, **limits: int
 ) -> tuple[dict[str, bytes], list[RuleError]]:
-    """The files of a package or a benchmark, and their problems. Raises CliError."""
+    """The files of code or of a benchmark, and their problems. Raises CliError."""
     if not folder.is_dir():
         raise UsageError(
-            f"{folder} is no folder; expected a {what}. Make one with `finishline {command} init`."
+            f"{folder} is not a folder; expected a {what}. Make one with `finishline {command}`."
         )
     try:
         return read_folder(folder, **limits)
@@ -53,7 +53,7 @@ def read_own_folder(folder: Path) -> tuple[dict[str, bytes], list[RuleError]]:
     A README and hidden files are no part of a benchmark.
     """
     limits = {"most_files": MOST_FILES, "most_bytes": LARGEST_BYTES}
-    files, problems = read_files(folder, "benchmark", "benchmark", **limits)
+    files, problems = read_files(folder, "benchmark", "benchmark init", **limits)
     return {name: content for name, content in files.items() if belongs(name)}, problems
 
 
@@ -84,11 +84,11 @@ def broken(folder: Path, problems: list[RuleError], what: str = "benchmark") -> 
     )
 
 
-def find_tasks(given: Path | None, package: Path | None = None) -> dict[str, Path]:
+def find_tasks(given: Path | None, code: Path | None = None) -> dict[str, Path]:
     """Definitions of benchmarks with a task, by id.
 
     Those of the folders and of this one, as NAME.toml beside NAME/ or as NAME/benchmark.toml; and
-    the benchmark that a package is the reference of.
+    the benchmark that the code is the reference of.
     """
     found: dict[str, Path] = {}
     for folder in [Path(), *folders_of(given)]:
@@ -99,7 +99,7 @@ def find_tasks(given: Path | None, package: Path | None = None) -> dict[str, Pat
                 found[home.name] = beside
             elif (home / FILE).is_file():
                 found[_id_of(home / FILE)] = home / FILE
-    own = package.resolve().parent / FILE if package is not None else None
+    own = code.resolve().parent / FILE if code is not None else None
     if own is not None and own.is_file():
         found[_id_of(own)] = own
     return found
@@ -139,13 +139,13 @@ def read_task(path: Path) -> tuple[Benchmark, dict[str, bytes]]:
 
 
 def laid_out(name: str, content: bytes, files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Files of a benchmark as a box reads them: the definition beside the folder."""
+    """Files of a benchmark as a sandbox reads them: the definition beside the folder."""
     return {f"{name}.toml": content} | {f"{name}/{each}": files[each] for each in files}
 
 
 @contextmanager
 def definition_file(name: str, files: Mapping[str, bytes]) -> Iterator[Path]:
-    """The definition in a temporary folder with these files, readable by a box's own user."""
+    """The definition in a temporary folder with these files, readable by a sandbox's own user."""
     with package_folder(files) as folder:
         yield folder / f"{name}.toml"
 

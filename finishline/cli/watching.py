@@ -107,7 +107,7 @@ BAR_WIDTH = 16  # One run's line fits a terminal of 80 columns.
 
 @contextmanager
 def replay_screen(screen: Screen, progress: ReplayProgress) -> Iterator[Show]:
-    """What shows the events of a training until the block ends."""
+    """Show the events of a training by the function that it yields, until the block ends."""
     if screen.as_json or not screen.console.is_terminal:
         yield lambda event: _say(screen, progress, event)
         return
@@ -154,7 +154,7 @@ def line_of(run: RunProgress, progress: ReplayProgress) -> Text:
             text.append("  above", style="bold yellow")
         else:
             text.append("  inside", style="green")
-        # A band computed from a spread may pass what a quality can be.
+        # A band computed from a spread may pass the highest quality.
         highest = min(upper, UNITS.get(target.unit) or upper)
         text.append(f" {max(0.0, lower):.2f}..{highest:.2f}", style="dim")
     return text

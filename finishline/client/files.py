@@ -1,4 +1,4 @@
-"""What is sent: a submission's JSON and its run logs, or the files of a code submission."""
+"""Files to send: a submission's JSON and its run logs, or the files of a code submission."""
 
 import hashlib
 import json

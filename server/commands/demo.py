@@ -14,8 +14,8 @@ from rich.text import Text
 from finishline.cli.answers import submission_lines, verdict_lines
 from finishline.cli.client import ServerClient, View, segment
 from finishline.cli.commands.board import leaderboard_lines
+from finishline.cli.commands.code import TEMPLATE
 from finishline.cli.commands.run import train_shown
-from finishline.cli.commands.training import TEMPLATE
 from finishline.cli.commands.verify import request_verification
 from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, ExitCode

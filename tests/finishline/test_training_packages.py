@@ -11,7 +11,7 @@ import pytest
 import finishline
 from finishline import Client
 from finishline.cli.client import ServerClient
-from finishline.cli.commands.training import fetch_package
+from finishline.cli.commands.code import fetch_code
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.main import main
 from finishline.cli.watching import verdict_code
@@ -163,9 +163,9 @@ def test_a_package_to_compare_with_is_fetched_once_its_source_is_published(entri
     with ServerClient(site) as server:
         for asked, said in ((name, "not published yet"), ("sha256:" + "0" * 64, "has no code")):
             with pytest.raises(CliError, match=said):
-                fetch_package(server, asked)
+                fetch_code(server, asked)
         entries.measure(made["id"])
-        found = fetch_package(server, name)
+        found = fetch_code(server, name)
 
     assert found.files == FILES | {"parts/net.py": b"WIDTH = 64\n"}
 

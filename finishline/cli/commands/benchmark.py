@@ -12,7 +12,7 @@ from typer import Argument, Option
 
 from finishline.cli.client import ServerClient, View, connect, segment
 from finishline.cli.commands.calibration import BENCHMARK
-from finishline.cli.commands.training import train_in_box
+from finishline.cli.commands.code import train_in_box
 from finishline.cli.data_sets import fetch_data
 from finishline.cli.definitions import download_definition, download_files, find_benchmark
 from finishline.cli.errors import CliError, ExitCode, UsageError, require_server

@@ -11,7 +11,7 @@ from rich.text import Text
 from typer import Argument, Option
 
 from finishline.cli.answers import inference_sentence, violation_lines
-from finishline.cli.commands.training import check_code
+from finishline.cli.commands.code import check_code
 from finishline.cli.definitions import (
     benchmark_named_in,
     read_benchmarks,

@@ -7,7 +7,7 @@ from typer import Argument, Option
 
 from finishline.cli.answers import comparison_lines
 from finishline.cli.client import connect
-from finishline.cli.commands.training import Nonce, Plain, run_code
+from finishline.cli.commands.code import Nonce, Plain, run_code
 from finishline.cli.errors import CliError, ExitCode, UsageError
 from finishline.cli.options import BenchmarksDir, shows
 from finishline.cli.screen import Screen

@@ -14,7 +14,7 @@ from typer import Argument, Option
 
 from finishline.cli.client import ServerClient, connect
 from finishline.cli.commands.check import remark_lines
-from finishline.cli.commands.training import Nonce, Plain, run_code, tell_phase
+from finishline.cli.commands.code import Nonce, Plain, run_code, tell_phase
 from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, ExitCode, UsageError
 from finishline.cli.options import ROOT, BenchmarksDir, Data, shows

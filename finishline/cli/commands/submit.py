@@ -24,7 +24,7 @@ from finishline.cli.commands.check import (
     remarks_on,
     with_next_step,
 )
-from finishline.cli.commands.training import open_package
+from finishline.cli.commands.code import open_code
 from finishline.cli.errors import CliError, ExitCode, UsageError
 from finishline.cli.options import ROOT, BenchmarksDir, shows
 from finishline.cli.screen import Screen, as_it_is
@@ -84,20 +84,20 @@ def submit(
         return _submit_logs(screen, path, form, benchmarks_dir, dry_run=dry_run)
     if benchmark or division:
         raise UsageError(f"--benchmark, --division: expected for logs only; {path} is code.")
-    package = open_package(path, benchmarks=None)
+    code = open_code(path, benchmarks=None)
     with connect() as server:
-        entry, repeated = send_code(
-            server, package.files, hardware_class=hardware_class, dry_run=dry_run
+        submission, repeated = send_code(
+            server, code.files, hardware_class=hardware_class, dry_run=dry_run
         )
         if dry_run:
             told = "Nothing was sent. A worker would measure it."
-            screen.answer(entry, [*submission_lines(entry), told])
+            screen.answer(submission, [*submission_lines(submission), told])
             return ExitCode.OK
         told = "Submitted before" if repeated else "Submitted"
-        screen.say(as_it_is(f"{told}: {package.manifest.title}, sha256 {package.sha256}"))
+        screen.say(as_it_is(f"{told}: {code.manifest.title}, sha256 {code.sha256}"))
         if repeated:
-            screen.say(f"More runs: finishline verify {entry['id']} --again")
-        return _follow(server, screen, entry, watch=watch)
+            screen.say(f"More runs: finishline verify {submission['id']} --again")
+        return _follow(server, screen, submission, watch=watch)
 
 
 def _submit_logs(
@@ -134,29 +134,29 @@ def _submit_logs(
     return ExitCode.OK
 
 
-def _follow(server: ServerClient, screen: Screen, entry: View, *, watch: bool) -> ExitCode:
+def _follow(server: ServerClient, screen: Screen, submission: View, *, watch: bool) -> ExitCode:
     """Show the measurement of code until its verdict, unless the caller does not wait."""
-    page = as_it_is(f"{server.url}/submissions/{entry['id']}")
-    if original := entry.get("duplicate_of"):
+    page = as_it_is(f"{server.url}/submissions/{submission['id']}")
+    if original := submission.get("duplicate_of"):
         words = (
             f"It is a duplicate of submission {original}: the same program, but for names and "
             "layout. Only the earlier one is trained and ranked. Change the program to have yours "
             "measured."
         )
-        screen.answer(entry, [as_it_is(words), page])
+        screen.answer(submission, [as_it_is(words), page])
         return ExitCode.OK
-    ids = [str(each["id"]) for each in entry["verifications"] if each["kind"] == ENTRY.name]
+    ids = [str(each["id"]) for each in submission["verifications"] if each["kind"] == ENTRY.name]
     if not ids:
         raise CliError(
-            f"Submission {entry['id']} waits for no measurement; ask for one with "
-            f"`finishline verify {entry['id']} --again`.",
+            f"Submission {submission['id']} waits for no measurement; ask for one with "
+            f"`finishline verify {submission['id']} --again`.",
             exit_code=ExitCode.NOT_VERIFIED,
         )
     measurement = server.get(f"/verifications/{segment(ids[-1])}")
     lines: list[RenderableType] = [f"Follow it: finishline verify {ids[-1]} --watch"]
     if watch:
         measurement = watch_verification(server, measurement, screen)
-        entry = server.get(f"/submissions/{segment(str(entry['id']))}")
-        lines = [*verdict_lines(measurement), *time_lines(entry)]
-    screen.answer(entry | {"verification": measurement}, [*lines, page])
+        submission = server.get(f"/submissions/{segment(str(submission['id']))}")
+        lines = [*verdict_lines(measurement), *time_lines(submission)]
+    screen.answer(submission | {"verification": measurement}, [*lines, page])
     return verdict_code(measurement) if watch else ExitCode.OK

@@ -52,19 +52,19 @@ def init(
 def check_code(screen: Screen, path: Path, benchmarks_dir: Path | None) -> None:
     """List every problem of a code submission, with file and line. Offline; nothing is run."""
     # Without finishline-server there may be no definition here at all.
-    package = open_package(path, benchmarks=find_tasks(benchmarks_dir, path) or None)
+    code = open_code(path, benchmarks=find_tasks(benchmarks_dir, path) or None)
     document = {
-        "sha256": package.sha256,
-        "bytes": package.size_bytes,
-        "files": {name: len(content) for name, content in sorted(package.files.items())},
-        "manifest": package.manifest.model_dump(),
+        "sha256": code.sha256,
+        "bytes": code.size_bytes,
+        "files": {name: len(content) for name, content in sorted(code.files.items())},
+        "manifest": code.manifest.model_dump(),
     }
     lines: list[Text | str] = [
-        Text.assemble(("ok ", "bold green"), f"{package.manifest.title}, ", f"{path}"),
-        f"{len(package.files)} files, {package.size_bytes} bytes, sha256 {package.sha256}",
+        Text.assemble(("ok ", "bold green"), f"{code.manifest.title}, ", f"{path}"),
+        f"{len(code.files)} files, {code.size_bytes} bytes, sha256 {code.sha256}",
         "A server checks besides: whether the code was handed in before, its parent, the "
         "quota, the phase of the benchmark, and whether a worker has the environment "
-        f"{package.manifest.environment} (`finishline admin worker list` lists them).",
+        f"{code.manifest.environment} (`finishline admin worker list` lists them).",
         as_it_is(_next_step(path)),
     ]
     screen.answer(document, lines)
@@ -100,8 +100,8 @@ def run_code(
         expected = "expected a folder of yours: a code submission of others runs in a sandbox alone"
         raise UsageError(f"--plain with {compare[:20]}...: {expected}.")
     tasks = find_tasks(benchmarks_dir, path)
-    package = open_package(path, benchmarks=tasks)
-    name = package.manifest.benchmark
+    code = open_code(path, benchmarks=tasks)
+    name = code.manifest.benchmark
     definition, task = read_task(tasks[name])
     if nonce is not None and not re.fullmatch("[0-9a-f]{64}", nonce):
         raise UsageError("--nonce: expected 64 hex digits.")
@@ -116,24 +116,24 @@ def run_code(
     # A task of one's own alone: the folder of another's has been fetched as NAME.toml beside NAME/.
     arguments += ["--plain-task"] if plain and tasks[name].name == FILE else []
     with (
-        package_folder(package.files) as folder,
+        package_folder(code.files) as folder,
         package_folder({} if other is None else other.files) as compared,
         definition_file(name, task) as file,
     ):
         arguments += [] if other is None else ["--compare", str(compared)]
-        finished, drawn, code = train_in_box(
+        finished, drawn, exit_code = train_in_box(
             [str(folder), str(file), *arguments], screen, unit=definition.target.unit
         )
     drawn = drawn or nonce
     own = [each for each in finished if not each["compared"]]
-    document: dict[str, Any] = {"nonce": drawn, "package_sha256": package.sha256, "runs": own}
+    document: dict[str, Any] = {"nonce": drawn, "package_sha256": code.sha256, "runs": own}
     document |= {"notice": notice} if compare is None else {}
     lines = list(_result_lines(own, drawn, path, compare))
     if other is not None:
         document |= comparison(finished, other)
         lines.insert(1, comparison_line(document))
     screen.answer(document, lines)
-    return code
+    return exit_code
 
 
 def tell_phase(screen: Screen, benchmark_id: str) -> str | None:
@@ -159,24 +159,24 @@ def tell_phase(screen: Screen, benchmark_id: str) -> str | None:
 def _open_compared(name: str, benchmark: str) -> Package:
     if name.startswith(PACKAGE_PREFIX):
         with connect() as server:
-            found = fetch_package(server, name)
+            found = fetch_code(server, name)
     else:
-        found = open_package(Path(name), benchmarks=None)
+        found = open_code(Path(name), benchmarks=None)
     if found.manifest.benchmark != benchmark:
         raise UsageError(f"{name} is for {found.manifest.benchmark}; expected {benchmark}.")
     return found
 
 
-def open_package(path: Path, *, benchmarks: Iterable[str] | None) -> Package:
+def open_code(path: Path, *, benchmarks: Iterable[str] | None) -> Package:
     """The code submission in a folder. Raises CliError with every rule that it breaks.
 
     Without `benchmarks` a server decides about the one that it names.
     """
-    files, problems = read_files(path, "code submission", "training")
-    package, found = read_package(files, benchmarks=benchmarks)
-    if package is None or problems or found:
-        raise broken(path, [*problems, *found], "package")
-    return package
+    files, problems = read_files(path, "code submission", "init")
+    code, found = read_package(files, benchmarks=benchmarks)
+    if code is None or problems or found:
+        raise broken(path, [*problems, *found], "code submission")
+    return code
 
 
 def _next_step(path: Path) -> str:
@@ -273,7 +273,7 @@ def _seconds(run: Run) -> float | None:
     return run["seconds"] if run["status"] == "reached" else None
 
 
-def fetch_package(server: ServerClient, name: str) -> Package:
+def fetch_code(server: ServerClient, name: str) -> Package:
     """A published code submission by `sha256:` and its hash. Raises CliError.
 
     The files have to hash to it, whatever the server says.
@@ -301,7 +301,7 @@ def fetch_package(server: ServerClient, name: str) -> Package:
         )
         for each in listed
     }
-    package, _ = read_package(files, benchmarks=None)
-    if package is None or package.sha256 != sha256:
+    code, _ = read_package(files, benchmarks=None)
+    if code is None or code.sha256 != sha256:
         raise CliError(f"{server.url} sent other files than those of {name}.")
-    return package
+    return code
