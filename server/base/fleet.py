@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Self
 
-from sqlalchemy import ColumnElement, and_, select
-from sqlalchemy.orm import Session, defer
+from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from server.base.database import state_of, utc_now
 from server.base.models import PauseRow, User, WorkerRow
@@ -39,16 +39,6 @@ def read_pause(session: Session) -> Pause | None:
     return None if row is None else Pause(row.paused_by, row.paused_at, row.paused_because)
 
 
-def alive_since(session: Session) -> datetime:
-    """The moment from which on a worker must have been heard to be alive."""
-    return utc_now() - timedelta(seconds=state_of(session, Settings).worker_alive_seconds)
-
-
-def is_alive(since: datetime) -> ColumnElement[bool]:
-    """Condition on workers that were heard since then, and are not stopping."""
-    return and_(WorkerRow.last_seen_at >= since, WorkerRow.state != "stopping")
-
-
 @dataclass(frozen=True)
 class Fleet:
     """Every worker that ever said hello, by name, with its owner. It is alive if heard `since`."""
@@ -61,11 +51,11 @@ class Fleet:
     @classmethod
     def read(cls, session: Session) -> Self:
         """Read all workers, as a transaction sees them."""
-        query = select(WorkerRow).order_by(WorkerRow.name).options(defer(WorkerRow.system))
-        workers = session.scalars(query.execution_options(populate_existing=True)).all()
+        workers = session.scalars(select(WorkerRow).order_by(WorkerRow.name)).all()
         owned = select(User).where(User.id.in_({worker.user_id for worker in workers}))
         owners = {user.id: user for user in session.scalars(owned)}
-        return cls(workers, alive_since(session), owners, read_pause(session))
+        silence = timedelta(seconds=state_of(session, Settings).worker_alive_seconds)
+        return cls(workers, utc_now() - silence, owners, read_pause(session))
 
     @cached_property
     def alive(self) -> list[WorkerRow]:

@@ -24,7 +24,7 @@ from sqlalchemy.orm import Session, aliased
 
 from finishline.rules.verification.purposes import DUEL, PURPOSES
 from server.base.database import utc_now
-from server.base.fleet import Fleet
+from server.base.fleet import Fleet, read_pause
 from server.base.models import (
     Attempt,
     Submission,
@@ -165,7 +165,7 @@ class Drawn:
 def anything_to_send(session: Session) -> bool:
     """Whether a worker is free and an attempt is due."""
     due = (Attempt.state == "queued", Attempt.send_after <= utc_now())
-    if session.scalar(select(Attempt.id).where(*due).limit(1)) is None:
+    if read_pause(session) or session.scalar(select(Attempt.id).where(*due).limit(1)) is None:
         return False
     return bool(Choice(session, Fleet.read(session)).free)
 

@@ -4,9 +4,10 @@ from datetime import datetime
 from typing import Annotated, Any
 
 import orjson
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import Header, Query, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import Field
+from sqlalchemy.orm import Session
 
 from finishline.api.schema import Schema
 from finishline.rules.measurements import ProbeAnswer, WorkerProbe
@@ -25,10 +26,10 @@ from finishline.rules.verification.messages import (
 from server.base import hardware_classes
 from server.base.forms import Body, example
 from server.base.request_context import moment_of_reading
-from server.base.services import Services, ServicesDep
+from server.base.services import ServicesDep
 from server.base.viewer import ORGANISER
-from server.people.dependencies import OrganiserDep, SecretDep, WorkerDep
-from server.people.signed_in import ViewerDep
+from server.people.declared import Routes
+from server.people.dependencies import Caller, SecretDep, WorkerDep
 from server.verifications import attempts, worker_probes, worker_queries, workers
 from server.verifications.dispatch import LONGEST_WAIT_SECONDS, PollDesk, require_greeted
 from server.verifications.grants import task_file, training_grant
@@ -101,7 +102,7 @@ class Resume(Body):
 
 
 MOST_SHOWN = 1000
-router = APIRouter(tags=["workers"])
+router = Routes(tags=["workers"])
 LimitDep = Annotated[int, Query(ge=1, le=MOST_SHOWN)]
 CursorDep = Annotated[str | None, Query(max_length=LONGEST_CURSOR)]
 WaitDep = Annotated[float, Query(ge=0, le=LONGEST_WAIT_SECONDS, description="Seconds at most.")]
@@ -109,32 +110,21 @@ NO_WORK: dict[str, Any] = {"description": "There is no attempt for this worker y
 FenceDep = Annotated[int, Header(alias=FENCE_HEADER)]
 
 
-@router.get("/workers")
+@router.read("/workers")
 def list_workers(
-    services: ServicesDep,
-    viewer: ViewerDep,
-    limit: LimitDep = SHOWN_PER_PAGE,
-    cursor: CursorDep = None,
+    session: Session, limit: LimitDep = SHOWN_PER_PAGE, cursor: CursorDep = None
 ) -> WorkerList:
     """List the workers that ever said hello: the living by name, then those last heard first."""
-    with services.database.read(viewer) as session:
-        return worker_queries.list_workers(
-            session,
-            limit=limit,
-            cursor=cursor,
-        )
+    return worker_queries.list_workers(session, limit=limit, cursor=cursor)
 
 
-@router.get("/queue")
-def get_queue(
-    services: ServicesDep, viewer: ViewerDep, limit: LimitDep = SHOWN_PER_CLASS
-) -> QueueView:
+@router.read("/queue")
+def get_queue(session: Session, limit: LimitDep = SHOWN_PER_CLASS) -> QueueView:
     """Read the queue by hardware class: places and expected starts.
 
     Each class lists its next `limit` attempts to start.
     """
-    with services.database.read(viewer) as session:
-        return read_queue(session, shown=limit)
+    return read_queue(session, shown=limit)
 
 
 @router.post("/workers/hello")
@@ -160,53 +150,73 @@ async def next_attempt(
     return Response(orjson.dumps(NextAttempt(attempt_id)), media_type="application/json")
 
 
-@router.post("/workers/probes")
-def post_probe(body: WorkerProbe, services: ServicesDep, caller: WorkerDep) -> ProbeAnswer:
+@router.command("/workers/probes", role="worker")
+def post_probe(session: Session, caller: Caller, body: WorkerProbe) -> ProbeAnswer:
     """Store a worker's self-measurement. A speed check off the worker's baseline excludes it."""
     attempts.refuse_unstorable(body)
-    with services.database.write() as session:
-        return worker_probes.record_probe(session, body, caller=caller)
+    return worker_probes.record_probe(session, body, caller=caller)
 
 
-@router.get("/workers/{name}")
-def get_worker(name: str, services: ServicesDep, viewer: ViewerDep) -> WorkerDetail:
+@router.read("/workers/{name}")
+def get_worker(session: Session, name: str) -> WorkerDetail:
     """Read a worker: its current attempt, its latest attempts, and its roofline."""
-    with services.database.read(viewer) as session:
-        return worker_queries.read_worker(session, name)
+    return read_worker(session, name)
 
 
-@router.get("/workers/{name}/probes")
-def list_probes(name: str, services: ServicesDep) -> ProbeList:
+@router.read("/workers/{name}/probes")
+def list_probes(session: Session, name: str) -> ProbeList:
     """List a worker's roofs and speed checks over time, the newest first."""
-    with services.database.read() as session:
-        return ProbeList(worker=name, probes=worker_probes.probe_history(session, name))
+    return ProbeList(worker=name, probes=worker_probes.probe_history(session, name))
 
 
-@router.post("/workers/{name}/baseline", status_code=204)
-def renew_baseline(name: str, services: ServicesDep, organiser: OrganiserDep) -> None:
+@router.command("/workers/{name}/baseline", role="organiser", status=204)
+def renew_baseline(session: Session, caller: Caller, name: str) -> None:
     """Reset a worker's baseline to its next readings. For organisers."""
-    with services.database.write() as session:
-        worker_probes.set_baseline_anew(session, organiser, name)
+    worker_probes.set_baseline_anew(session, caller, name)
 
 
-@router.post("/workers/{name}/confirm")
-def confirm_worker(
-    name: str, body: Resume, services: ServicesDep, caller: OrganiserDep
-) -> WorkerDetail:
+@router.command("/workers/{name}/confirm", role="organiser")
+def confirm_worker(session: Session, caller: Caller, name: str, body: Resume) -> WorkerDetail:
     """Confirm a worker for its hardware class, so that it gets attempts. 409 if it is confirmed."""
-    with services.database.write() as session:
-        workers.confirm_worker(session, caller, name, reason=body.reason)
-    return _view_worker(services, name)
+    workers.confirm_worker(session, caller, name, reason=body.reason)
+    return read_worker(session, name)
 
 
-@router.get("/hardware-classes")
-def list_hardware_classes(services: ServicesDep) -> HardwareClassList:
+@router.command("/workers/{name}/pause", role="organiser")
+def pause_worker(session: Session, caller: Caller, name: str, body: Hold) -> WorkerDetail:
+    """Pause a worker until it is resumed. It finishes its current attempt."""
+    workers.pause_worker(session, caller, name, reason=body.reason)
+    return read_worker(session, name)
+
+
+@router.command("/workers/{name}/resume", role="organiser")
+def resume_worker(session: Session, caller: Caller, name: str, body: Resume) -> WorkerDetail:
+    """Resume a worker. 409 if it is not paused."""
+    workers.resume_worker(session, caller, name, reason=body.reason)
+    return read_worker(session, name)
+
+
+@router.command("/queue/pause", role="organiser")
+def pause_queue(session: Session, caller: Caller, body: Hold) -> QueueView:
+    """Pause the queue of every hardware class. Running attempts go on."""
+    workers.pause_everything(session, caller, reason=body.reason)
+    return read_queue(session, shown=SHOWN_PER_CLASS)
+
+
+@router.command("/queue/resume", role="organiser")
+def resume_queue(session: Session, caller: Caller, body: Resume) -> QueueView:
+    """End the pause. 409 if there is none."""
+    workers.resume_everything(session, caller, reason=body.reason)
+    return read_queue(session, shown=SHOWN_PER_CLASS)
+
+
+@router.read("/hardware-classes")
+def list_hardware_classes(session: Session) -> HardwareClassList:
     """List every registered hardware class, which the systems of claims have to match."""
-    with services.database.read() as session:
-        rows = hardware_classes.list_classes(session)
-        return HardwareClassList(
-            hardware_classes=[HardwareClassView.model_validate(row) for row in rows]
-        )
+    rows = hardware_classes.list_classes(session)
+    return HardwareClassList(
+        hardware_classes=[HardwareClassView.model_validate(row) for row in rows]
+    )
 
 
 @router.post("/attempts/{attempt_id}/claim")
@@ -282,49 +292,3 @@ def post_report(
         answer = ReportAnswer.of(verification, verification_id=verification.id)
     attempts.require_believed(attempt)
     return answer
-
-
-@router.post("/workers/{name}/pause")
-def pause_worker(
-    name: str, body: Hold, services: ServicesDep, caller: OrganiserDep
-) -> WorkerDetail:
-    """Pause a worker until it is resumed. It finishes its current attempt."""
-    with services.database.write() as session:
-        workers.pause_worker(session, caller, name, reason=body.reason)
-    return _view_worker(services, name)
-
-
-@router.post("/workers/{name}/resume")
-def resume_worker(
-    name: str, body: Resume, services: ServicesDep, caller: OrganiserDep
-) -> WorkerDetail:
-    """Resume a worker. 409 if it is not paused."""
-    with services.database.write() as session:
-        workers.resume_worker(session, caller, name, reason=body.reason)
-    return _view_worker(services, name)
-
-
-@router.post("/queue/pause")
-def pause_queue(body: Hold, services: ServicesDep, caller: OrganiserDep) -> QueueView:
-    """Pause the queue of every hardware class. Running attempts go on."""
-    with services.database.write() as session:
-        workers.pause_everything(session, caller, reason=body.reason)
-    return _view_queue(services)
-
-
-@router.post("/queue/resume")
-def resume_queue(body: Resume, services: ServicesDep, caller: OrganiserDep) -> QueueView:
-    """End the pause. 409 if there is none."""
-    with services.database.write() as session:
-        workers.resume_everything(session, caller, reason=body.reason)
-    return _view_queue(services)
-
-
-def _view_worker(services: Services, name: str) -> WorkerDetail:
-    with services.database.read() as session:
-        return read_worker(session, name)
-
-
-def _view_queue(services: Services) -> QueueView:
-    with services.database.read() as session:
-        return read_queue(session, shown=SHOWN_PER_CLASS)

@@ -3,19 +3,18 @@
 import re
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, and_, case, func, not_, or_, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from finishline.api.schema import Schema
 from finishline.rules.verification.utilisation import roofline, samples_per_second
 from server.base.errors import ContentError
-from server.base.fleet import alive_since, is_alive, state_word
+from server.base.fleet import Fleet, state_word
 from server.base.models import Attempt, BenchmarkDefinition, Submission, Verification, WorkerRow
-from server.base.paging import EPOCH, MICROSECOND, cursor_of
+from server.base.paging import EPOCH, MICROSECOND
 from server.base.standing import REPORT
 from server.verifications.queue import read_attempts, runs_under_way
 from server.verifications.worker_probes import HAS_FIGURES, IS_CANARY, read_probes
@@ -36,6 +35,14 @@ ALIVE = "alive"
 SHOWN_PER_PAGE = 100
 LONGEST_CURSOR = 300
 CURSOR = re.compile(rf"({ALIVE}|[0-9]{{1,16}})\.(.+)", re.ASCII)
+
+
+class WorkerCounts(NamedTuple):
+    """Number of workers that ever said hello, of the living, and of those at work."""
+
+    total: int
+    alive: int
+    at_work: int
 
 
 class RoofView(Schema):
@@ -93,15 +100,6 @@ class WorkerDetail(Schema):
     roofline: RooflineView
 
 
-@dataclass(frozen=True)
-class WorkerCounts:
-    """Number of workers that ever said hello, of the living, and of those at work."""
-
-    total: int
-    alive: int
-    at_work: int
-
-
 def list_workers(
     session: Session, *, limit: int | None = None, cursor: str | None = None
 ) -> WorkerList:
@@ -109,54 +107,43 @@ def list_workers(
 
     In this order no hello moves a worker to another page.
     """
-    alive = is_alive(alive_since(session))
-    query = select(WorkerRow).order_by(
-        case((alive, 0), else_=1),
-        case((alive, WorkerRow.name)),
-        WorkerRow.last_seen_at.desc(),
-        WorkerRow.name,
-    )
+    fleet = Fleet.read(session)
+    alive = set(fleet.alive)
+
+    def place(row: WorkerRow) -> tuple[bool, int, str]:
+        silent = 0 if row in alive else (EPOCH - row.last_seen_at) // MICROSECOND
+        return row not in alive, silent, row.name
+
+    rows = sorted(fleet.workers, key=place)
     if cursor is not None:
-        query = query.where(_is_after(cursor, alive))
-    rows = session.scalars(query.limit(None if limit is None else limit + 1)).all()
-    views = _views(session, rows[:limit])
-    following = None
-    if len(rows) > len(views):
-        last = views[-1]
-        following = cursor_of(last.last_seen_at, last.name)
-        following = f"{ALIVE}.{last.name}" if last.alive else following
-    return WorkerList(workers=views, next_cursor=following)
+        after = _place_of(cursor)
+        rows = [row for row in rows if place(row) > after]
+    page, following = rows[:limit], None
+    if len(rows) > len(page):
+        is_silent, heard, name = place(page[-1])
+        following = f"{-heard if is_silent else ALIVE}.{name}"
+    return WorkerList(workers=_views(session, fleet, page), next_cursor=following)
 
 
-def _is_after(cursor: str, alive: ColumnElement[bool]) -> ColumnElement[bool]:
+def _place_of(cursor: str) -> tuple[bool, int, str]:
     found = CURSOR.fullmatch(cursor) if cursor.isprintable() else None
     if found is None:
         raise ContentError("Invalid cursor. Pass the next_cursor of the previous page.")
-    moment, name = found.groups()
-    if moment == ALIVE:
-        return or_(not_(alive), WorkerRow.name > name)
-    heard_at = EPOCH + int(moment) * MICROSECOND
-    later = and_(WorkerRow.last_seen_at == heard_at, WorkerRow.name > name)
-    return and_(not_(alive), or_(WorkerRow.last_seen_at < heard_at, later))
+    heard, name = found.groups()
+    return (False, 0, name) if heard == ALIVE else (True, -int(heard), name)
 
 
 def count_workers(session: Session) -> WorkerCounts:
     """Count the workers: all, the living, and those of them that are at work."""
-    alive = is_alive(alive_since(session))
-    at_work = (Attempt.state == "running", Attempt.worker == WorkerRow.name)
-    row = session.execute(
-        select(
-            func.count(),
-            func.count(case((alive, 1))),
-            func.count(case((alive & select(Attempt.id).where(*at_work).exists(), 1))),
-        ).select_from(WorkerRow)
-    ).one()
-    return WorkerCounts(*row)
+    fleet = Fleet.read(session)
+    running = set(session.scalars(select(Attempt.worker).where(Attempt.state == "running")))
+    at_work = sum(worker.name in running for worker in fleet.alive)
+    return WorkerCounts(len(fleet.workers), len(fleet.alive), at_work)
 
 
 def read_worker(session: Session, name: str) -> WorkerDetail:
     """Read a worker with its latest attempts and its roofline. Raises NotFoundError."""
-    (worker,) = _views(session, [find_worker(session, name)])
+    (worker,) = _views(session, Fleet.read(session), [find_worker(session, name)])
     own = select(Attempt.id).where(Attempt.worker == name).order_by(Attempt.started_at.desc())
     ids = session.scalars(own.limit(LATEST_ATTEMPTS)).all()
     attempts = [
@@ -172,8 +159,8 @@ def read_worker(session: Session, name: str) -> WorkerDetail:
     )
 
 
-def _views(session: Session, rows: Sequence[WorkerRow]) -> list[WorkerView]:
-    names, since = [row.name for row in rows], alive_since(session)
+def _views(session: Session, fleet: Fleet, rows: Sequence[WorkerRow]) -> list[WorkerView]:
+    names = [row.name for row in rows]
     roofs = read_probes(session, names, HAS_FIGURES)
     canaries = read_probes(session, names, IS_CANARY)
     running = read_attempts(session, Attempt.state == "running", Attempt.worker.in_(names))
@@ -188,7 +175,7 @@ def _views(session: Session, rows: Sequence[WorkerRow]) -> list[WorkerView]:
         WorkerView.of(
             row,
             state=state_word(row),
-            alive=row.last_seen_at >= since and row.state != "stopping",
+            alive=row in fleet.alive,
             under_way=under_way.get(row.name),
             probe=next(iter(roofs.get(row.name, [])), None),
             canary=next(iter(canaries.get(row.name, [])), None),
