@@ -76,7 +76,7 @@ def measure(asked: argparse.Namespace, bars: Bars, url: str, folder: Path) -> No
     environment = environment_of(url, folder)
     protocol = ("--http", "server.operations.heads:BoundedHttpProtocol")
     with running_server(environment, "server.app:app", *protocol) as server:
-        board = httpx2.get(server.url + API + BENCHMARK, trust_env=False)
+        board = httpx2.get(server.url + API + BENCHMARK, trust_env=False, timeout=60.0)
         (folder / "board.json").write_bytes(board.content)
         plain = os.environ | {CONTENT: str(folder / "board.json")}
         with running_server(plain, "perf.boards:plain_app", "--factory") as other:

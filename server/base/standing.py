@@ -108,8 +108,8 @@ def require_pending(verification: Verification) -> None:
         )
 
 
-def standing(submission: Submission) -> dict[str, Any]:
-    """How a submission's row is known."""
+def row_evidence(submission: Submission) -> dict[str, Any]:
+    """The evidence of a submission's row."""
     return {
         "evidence": submission.evidence,
         "check": submission.check_word,

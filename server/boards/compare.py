@@ -4,19 +4,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from finishline.api.comparisons import ComparedPairView, ComparedView, SubmissionComparison
+from finishline.rules.errors import RuleError
 from finishline.rules.statistics.aggregate import NORMAL
 from finishline.rules.statistics.gaps import ALPHA, LogTimes, log_times, welch
 from finishline.rules.text import count_text, unseen_gap_text
-from server.base.errors import ContentError, no_such
-from server.base.models import DISPLAY_NAME, SUBMITTER, Pool, Submission
+from server.base.models import Pool, Submission
 from server.boards.rows import convergence_factor, measured_runs
-from server.submissions.lists import run_times
+from server.submissions.lists import find_submission
 from web.names import hardware_words
 
 FEWEST, MOST = 2, 6
@@ -108,26 +106,14 @@ def compare_submissions(session: Session, text: str) -> SubmissionComparison:
     A measured submission, and code, have their measured runs. Others have those of their logs.
     """
     ids = _read_ids(text)
-    rows = _find(session, ids)
+    submissions = [find_submission(session, one) for one in ids]
     if len(set(ids)) < len(ids):
-        raise _refusal("an id named twice", EXPECTED)
-    benchmarks = sorted({row.benchmark_id for row in rows})
+        raise _refusal("an id named twice")
+    benchmarks = sorted({one.benchmark_id for one in submissions})
     if len(benchmarks) > 1:
         message = f"submissions of {' and '.join(benchmarks)}"
         raise _refusal(message, "submissions of one benchmark")
-    named = Submission.id.in_(ids)
-    claimed, measured = run_times(session, named), measured_runs(session, named)
-    compared = []
-    for row in rows:
-        if row.evidence == "measured" or row.trained_with == "package":
-            runs = measured[row.id]
-            seconds = [run.seconds for run in runs if run.seconds is not None]
-            compared.append(_compared(row, seconds, row.measured_seconds, started=len(runs)))
-        else:
-            factor = convergence_factor(row.tta_seconds, row.result)
-            seconds = [each * factor for each in claimed.get(row.id, ())]
-            started = row.result.get("started", 0)
-            compared.append(_compared(row, seconds, row.tta_seconds, started=started))
+    compared = [_compared(session, one) for one in submissions]
     return SubmissionComparison(
         benchmark=benchmarks[0], submissions=compared, pairs=_pairs(compared)
     )
@@ -136,64 +122,36 @@ def compare_submissions(session: Session, text: str) -> SubmissionComparison:
 def _read_ids(text: str) -> list[str]:
     ids = [part.strip() for part in text.split(",")]
     if not FEWEST <= len(ids) <= MOST:
-        raise _refusal(count_text(len(ids), "id"), EXPECTED)
+        raise _refusal(count_text(len(ids), "id"))
     if not all(ids):
-        raise _refusal("an empty id", EXPECTED)
+        raise _refusal("an empty id")
     return ids
 
 
-def _refusal(message: str, expected: str) -> ContentError:
-    problem = {
-        "file": None,
-        "line": None,
-        "field": "query.submissions",
-        "message": message,
-        "expected": expected,
-    }
-    return ContentError(f"query.submissions: {message}; expected {expected}", problems=[problem])
+def _refusal(message: str, expected: str = EXPECTED) -> RuleError:
+    return RuleError(message, field="query.submissions", expected=expected)
 
 
-def _find(session: Session, ids: Sequence[str]) -> list[Any]:
-    found = session.execute(
-        select(
-            Submission.id,
-            Submission.benchmark_id,
-            Submission.model,
-            Submission.system,
-            Submission.division,
-            Submission.tta_seconds,
-            Submission.trained_with,
-            Submission.evidence,
-            Submission.result,
-            Pool.measured_seconds,
-            Submission.withdrawn_at,
-            SUBMITTER,
-            DISPLAY_NAME,
-        )
-        .join(Submission.user)
-        .outerjoin(Submission.published)
-        .outerjoin(Pool, Pool.id == Submission.pool_id)
-        .where(Submission.id.in_(ids))
-    )
-    rows = {row.id: row for row in found}
-    for submission_id in ids:
-        if submission_id not in rows:
-            raise no_such("submission", submission_id)
-    return [rows[submission_id] for submission_id in ids]
-
-
-def _compared(
-    row: Any, seconds: list[float], tta_seconds: float | None, *, started: int
-) -> ComparedView:
+def _compared(session: Session, submission: Submission) -> ComparedView:
+    if submission.evidence == "measured" or submission.trained_with == "package":
+        pool = session.get(Pool, submission.pool_id) if submission.pool_id is not None else None
+        tta_seconds = None if pool is None else pool.measured_seconds
+        runs = measured_runs(session, Submission.id == submission.id)[submission.id]
+        seconds, started = [run.seconds for run in runs if run.seconds is not None], len(runs)
+    else:
+        tta_seconds, started = submission.tta_seconds, submission.result.get("started", 0)
+        factor = convergence_factor(tta_seconds, submission.result)
+        reached = [run.tta_seconds for run in submission.runs if run.tta_seconds is not None]
+        seconds = [each * factor for each in reached]
     return ComparedView.of(
-        row,
-        submission_id=row.id,
-        hardware=hardware_words(row.system),
+        submission,
+        submission_id=submission.id,
+        hardware=hardware_words(submission.system),
         tta_seconds=tta_seconds,
         runs_started=started,
         run_seconds=seconds,
         single_run=len(seconds) == 1,
-        withdrawn=row.withdrawn_at is not None,
+        withdrawn=submission.withdrawn_at is not None,
     )
 
 

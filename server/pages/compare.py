@@ -18,6 +18,7 @@ from server.boards.board import query_of
 from server.boards.compare import FEWEST, MOST, compare_submissions
 from server.pages.board_times import times_of
 from server.pages.declared import Context, public_page
+from server.pages.places import named_entry, official_board
 from server.pages.queries import (
     measured_beside,
     ranking_curves,
@@ -25,7 +26,6 @@ from server.pages.queries import (
     submission_with_checks,
     title_of,
 )
-from server.pages.standings import named_entry, official_board
 from server.verifications.reruns import compare_verifications
 from server.verifications.views import view
 from web.compare import compare_link

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from server.base.models import Pool, Submission, User
 from server.base.paging import CURSOR_PATTERN
 from server.base.services import Services
-from server.base.standing import pending_verifications, standing
+from server.base.standing import pending_verifications, row_evidence
 from server.pages.board_times import times_of
 from server.pages.console_page import Console
 from server.pages.declared import Context, choices, page
@@ -77,7 +77,7 @@ def _submission_row(
         "model": submission.model,
         "system": submission.system,
         "status": submission.status,
-        **standing(submission),
+        **row_evidence(submission),
         "withdrawn": submission.withdrawn_at is not None,
         "under_embargo": submission.embargoed,
         "waiting": bool(pending_verifications(submission)),

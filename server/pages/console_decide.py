@@ -19,8 +19,8 @@ from server.base.standing import (
     purpose_of,
     report_of,
     require_submission,
+    row_evidence,
 )
-from server.base.standing import standing as standing_of
 from server.boards.records import list_records
 from server.boards.submissions import places_of
 from server.pages.board_times import times_of
@@ -30,7 +30,7 @@ from server.pages.queries import submission_context
 from server.people.declared import filled
 from server.people.sessions import Notice
 from server.people.signed_in import FormDep
-from server.verifications.pools import standing_if_published
+from server.verifications.pools import row_if_published
 from server.verifications.rerun_views import DecisionCreate, ReplayFigures, VerificationComparison
 from server.verifications.reruns import compare_verifications, decide
 from web.decisions import decision_headline, decision_rows, run_dots
@@ -105,9 +105,9 @@ def _consequence(
     comparison: VerificationComparison | None,
 ) -> Context:
     """The headline, the rows and the run dots of a decision."""
-    before = standing_of(submission)
+    before = row_evidence(submission)
     is_judged = verification.outcome is not None and checks_claim(verification, submission)
-    after = standing_if_published(session, submission, verification) if is_judged else before
+    after = row_if_published(session, submission, verification) if is_judged else before
     benchmark = console.services.benchmarks.get(submission.benchmark_id)
     place = places_of(session, console.services.benchmarks)(submission)
     divisions = [] if benchmark is None else list_records(session, benchmark).divisions

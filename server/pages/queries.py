@@ -17,7 +17,7 @@ from server.benchmarks.views import benchmark_view
 from server.boards.submissions import whole_view
 from server.pages.board_times import times_of
 from server.pages.entries import measured_curves
-from server.pages.standings import place_of
+from server.pages.places import place_of
 from server.submissions.lists import find_submission
 from server.verifications.queries import latest_of
 from server.verifications.views import view

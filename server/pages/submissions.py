@@ -32,6 +32,7 @@ from server.boards.records import held_record
 from server.pages.actions import Role, actions_of
 from server.pages.console_page import read_form
 from server.pages.entries import entry_context, ranking_runs
+from server.pages.places import official_board
 from server.pages.queries import (
     ranking_curves,
     submission_context,
@@ -40,7 +41,6 @@ from server.pages.queries import (
     submission_with_curves,
     verification_shown,
 )
-from server.pages.standings import official_board
 from server.pages.verifications import GhostQuery, shown_verification
 from server.people.accounts import ORGANISERS, SUBMITTERS
 from server.people.declared import filled

@@ -21,7 +21,7 @@ from server.base.models import Submission, Verification
 from server.base.models.visibility import may_see
 from server.base.request_context import note
 from server.base.services import ServicesDep
-from server.base.standing import OPEN, standing
+from server.base.standing import OPEN, row_evidence
 from server.people.audit import audited
 from server.people.dependencies import Caller, OrganiserDep, SubmitterDep
 from server.people.signed_in import viewer_for
@@ -68,7 +68,7 @@ def withdraw(session: Session, caller: Caller, submission_id: str, reason: str) 
     if submission.withdrawn_at is not None:
         raise ConflictError(f"Submission {submission_id} is withdrawn already.")
     cancelled = _open_verifications(session, submission_id)
-    words = evidence_words(standing(submission))
+    words = evidence_words(row_evidence(submission))
     consequence = f"the row, {words}, leaves the board; its measured runs stay"
     with changed_standing(
         session, caller, "submission.withdraw", submission, reason,
@@ -88,7 +88,7 @@ def reinstate(session: Session, caller: Caller, submission_id: str, reason: str)
         raise ConflictError(f"Submission {submission_id} is neither withdrawn nor retired.")
     consequence = "the row may hold first place again"
     if was_withdrawn:
-        words = evidence_words(standing(submission))
+        words = evidence_words(row_evidence(submission))
         consequence = f"the row comes back to the board as {words}"
     with changed_standing(
         session, caller, "submission.reinstate", submission, reason, consequence=consequence

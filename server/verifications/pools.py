@@ -250,7 +250,7 @@ def follow_evidence(session: Session, submission: Submission) -> None:
     before, submission.status = submission.status, _status_of(session, submission)
     emit(session, StatusChanged(submission, submission.status, before=before))
     published = verdict_that_holds(session, submission)
-    found = _standing_by(session, submission, submission.status, published)
+    found = _row_by(session, submission, submission.status, published)
     submission.evidence, submission.check_word = found
     _name_model(session, submission, published)
     raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
@@ -301,15 +301,15 @@ def verdict_that_holds(session: Session, submission: Submission) -> Verification
     return session.scalars(query.order_by(Verification.decided_at.desc()).limit(1)).first()
 
 
-def standing_if_published(
+def row_if_published(
     session: Session, submission: Submission, verification: Verification
 ) -> dict[str, Any]:
     """How a submission's row would be known once a verdict that waits is published."""
-    evidence, check = _standing_by(session, submission, str(verification.outcome), verification)
+    evidence, check = _row_by(session, submission, str(verification.outcome), verification)
     return {"evidence": evidence, "check": check, "trained_with": submission.trained_with}
 
 
-def _standing_by(
+def _row_by(
     session: Session, submission: Submission, status: str, published: Verification | None
 ) -> tuple[Evidence, Check | None]:
     uncalibrated = published is not None and _is_between_calibrated(session, submission, published)

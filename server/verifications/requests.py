@@ -36,7 +36,7 @@ from server.base.standing import (
     find_verification,
     kind_that_checks,
     purpose_of,
-    standing,
+    row_evidence,
     verification_under_way,
 )
 from server.people.audit import Subject, record
@@ -170,11 +170,12 @@ def cancel(session: Session, caller: Caller, verification_id: str) -> Verificati
     """
     verification = find_verification(session, verification_id)
     before, submission = {"state": verification.state}, verification.submission
-    stood = None if submission is None else standing(submission)
+    stood = None if submission is None else row_evidence(submission)
     move(session, verification, "cancel")
     told = {}
     if submission is not None and stood is not None:
-        told = {"consequence": f"no verdict; the row {consequence(stood, standing(submission))}"}
+        words = consequence(stood, row_evidence(submission))
+        told = {"consequence": f"no verdict; the row {words}"}
     record(
         session,
         caller,

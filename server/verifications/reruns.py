@@ -31,7 +31,7 @@ from server.base.standing import (
     report_of,
     require_pending,
     require_submission,
-    standing,
+    row_evidence,
 )
 from server.base.viewer import ORGANISER
 from server.benchmarks.definitions import definition, find_benchmark
@@ -185,7 +185,7 @@ def decide(
     verification = find_verification(session, verification_id)
     submission = require_submission(verification)
     require_pending(verification)
-    before, stood = publication(submission), standing(submission)
+    before, stood = publication(submission), row_evidence(submission)
     verification.decision, verification.decision_reason = wanted.decision, wanted.reason
     verification.decided_by, verification.decided_at = caller.user_id, utc_now()
     if wanted.decision == PUBLISH:
@@ -202,7 +202,7 @@ def decide(
         after=publication(submission)
         | {
             "decision": wanted.decision,
-            "consequence": f"the row {consequence(stood, standing(submission))}",
+            "consequence": f"the row {consequence(stood, row_evidence(submission))}",
         },
     )
     return verification
