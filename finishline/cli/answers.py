@@ -157,16 +157,8 @@ def calibration_lines(view: View, given: Given) -> Iterator[RenderableType]:
 
 
 def comparison_lines(view: View, given: Given) -> Iterator[RenderableType]:
-    sides = [view.get("first") or {}, view.get("second") or {}]
-    verdicts = make_table("", "first", "second")
-    for name in ("id", "state", "hardware_class", "worker"):
-        verdicts.add_row(name, *(or_dash(side.get(name)) for side in sides))
-    verdicts.add_row("outcome", *(status_text(side.get("outcome")) for side in sides))
-    on_board = ["published" if side.get("published") else "not published" for side in sides]
-    verdicts.add_row("board", *on_board)
-    reasons = [[str(each.get("code")) for each in side.get("reasons") or []] for side in sides]
-    verdicts.add_row("reasons", *(or_dash(", ".join(codes)) for codes in reasons))
-    yield verdicts
+    sides = [view["first"], view["second"]]
+    yield table_of("sides", sides)
     runs = [side.get("runs") or [] for side in sides]
     yield table_of(
         "side by side",

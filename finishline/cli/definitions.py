@@ -53,9 +53,10 @@ def find_benchmark(name: str, given: Path | None) -> tuple[Path, Benchmark]:
     folders = folders_of(given)
     places = [Path(name)] if name.endswith(".toml") else [each / f"{name}.toml" for each in folders]
     path = next((place for place in places if place.is_file()), None)
-    if path is None and name.endswith(".toml"):
+    if path is None and (name.endswith(".toml") or "/" in name):
         raise CliError(
-            f"There is no file {name}; expected the TOML file of a benchmark, or its id.",
+            f"There is no {name}; expected the id of a benchmark, its TOML file, or for `run` a "
+            "folder of code.",
             exit_code=ExitCode.NOT_FOUND,
         )
     if path is None:

@@ -133,6 +133,10 @@ TABLES = {
         " | >seconds=seconds_expected:1 | from=basis",
         spare=("from", "runs"),
     ),
+    "sides": Listing(
+        "verification=id | state | outcome | published:yes | hardware class=hardware_class | worker"
+        " | reasons=reasons:codes"
+    ),
     "differences": Listing(
         "mean=figure | first=first_mean:3 | second=second_mean:3 | ratio:3 | p=:chance"
     ),
@@ -259,6 +263,7 @@ FORMATS: dict[str, Callable[[Any], RenderableType]] = {
     "chance": lambda item: (
         number_text(item.get("p_value"), digits=4) if item.get("comparable") else "other hardware"
     ),
+    "codes": lambda reasons: or_dash(", ".join(str(each.get("code")) for each in reasons or ())),
     "cost": cost_text,
     "count": lambda items: str(len(items or ())),
     "evidence": lambda entry: (

@@ -39,7 +39,6 @@ from finishline.profiles import ProfileError
 from finishline.rules.errors import RuleError, StatisticsMissingError
 
 TERMINATED = 143  # 128 + SIGTERM.
-ANYTHING = {"ignore_unknown_options": True, "allow_extra_args": True}
 FAILURES = (
     CliError, ProfileError, RuleError, StatisticsMissingError, typer.TyperException, OSError,
     UnicodeEncodeError,
@@ -111,29 +110,14 @@ def _load(name: str) -> Any:
         single = typer.Typer(add_completion=False)
         single.command(name)(found)
         found = single
-    if name == "admin":
-        _add_server_admin(found, added)
+    if name == "admin" and name in added.names and installed_server() is not None:
+        of_server = added[name].load()
+        found.registered_commands += of_server.registered_commands
+        found.registered_groups += of_server.registered_groups
     command: Any = typer.main.get_command(found)
     command.name, command.rich_help_panel = name, PANEL_OF[name]
     _explain(command, name)
     return command
-
-
-def _add_server_admin(admin: typer.Typer, added: Any) -> None:
-    if "admin" in added.names and installed_server() is not None:
-        of_server = added["admin"].load()
-        admin.registered_commands += of_server.registered_commands
-        admin.registered_groups += of_server.registered_groups
-        return
-    for name in SERVER_ADMIN:
-        admin.command(name, hidden=True, context_settings=ANYTHING)(_missing(f"admin {name}"))
-
-
-def _missing(name: str) -> Callable[[typer.Context], None]:
-    def refuse(context: typer.Context) -> None:
-        raise server_missing(name)
-
-    return refuse
 
 
 def _explain(command: Any, name: str) -> None:
@@ -212,7 +196,10 @@ def main(arguments: Sequence[str] | None = None, command: typer.Typer = app) -> 
     except FAILURES as error:
         failure, as_json = _cli_error(error), "--json" in given
         if "No such command" in failure.message:
-            failure = renamed(split_flags(given)[1]) or failure
+            words = split_flags(given)[1]
+            if words[0] == "admin" and words[1] in SERVER_ADMIN:
+                failure = server_missing(f"admin {words[1]}")
+            failure = renamed(words) or failure
         # A call without a command shows the help instead of a message.
         if as_json or not isinstance(error, typer.TyperException) or error.format_message():
             _report(failure, as_json=as_json)
@@ -254,8 +241,10 @@ def _cli_error(error: Exception) -> CliError:
         asked = getattr(getattr(error, "ctx", None), "command_path", "finishline")
         return UsageError(f"{message} See `{asked} --help`.".strip())
     if isinstance(error, OSError):  # Of a file that no command foresaw, or of the output.
-        what = error.filename if error.filename is not None else "the output"
-        return CliError(f"Cannot use {what} ({error.strerror or error}).")
+        if error.filename is None:
+            return CliError(f"Cannot use the output ({error.strerror or error}).")
+        what = f"Cannot use {error.filename} ({error.strerror or error})"
+        return CliError(f"{what}. Expected a path that you may read or write.")
     return CliError(str(error), exit_code=ExitCode.SERVER)
 
 

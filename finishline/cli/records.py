@@ -50,7 +50,9 @@ def find_in(path: Path) -> Found:
         archive = Archive(files, _read, lambda place: _outside(place, listed), compressed)
     except (OSError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise CliError(f"Cannot read {path} ({reason}).") from error
+        raise CliError(
+            f"Cannot read {path} ({reason}). Expected an archive, a submission or a log."
+        ) from error
     found = find_scorable(archive, asked_for_file=is_file)
     if compressed:
         count, first = count_text(len(compressed), "compressed file"), compressed[0]

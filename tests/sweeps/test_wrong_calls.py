@@ -43,8 +43,8 @@ ASKING = [
     if not any(name.split() == call[: len(name.split())] for name in LOCAL)
 ]  # fmt: skip
 # An error names a command, an option, a page or what was expected.
-HINT = re.compile(r"`[^`]+`|--[a-z]|[Ee]xpected|[Hh]int|[Nn]ame an?|/[a-z]|FINISHLINE_[A-Z]+")
-MISSING = "no/such/place"
+HINT = re.compile(r"`[^`]+`|--[a-z]|[Ee]xpected|[Hh]int|[Nn]ame an?|or /[a-z]|FINISHLINE_[A-Z]+")
+MISSING = "nowhere"
 
 
 def named(calls):
@@ -105,7 +105,8 @@ def test_mistyped_name_is_answered_with_the_one_that_is_meant(words, meant, comm
     ("words", "code"),
     [
         (f"check {MISSING}", 1), (f"submit {MISSING}", 1),
-        (f"run {MISSING}", 6), (f"run {MISSING}.toml", 6), (f"compare {MISSING} x/y", 4),
+        (f"run {MISSING}", 6), (f"run {MISSING}.toml", 6), (f"run ./{MISSING}", 6),
+        (f"compare {MISSING} x/y", 4),
         (f"convert {MISSING} --from csv --benchmark digits --out out", 1),
         (f"convert {MISSING} --from tfevents --benchmark digits --out out", 1),
         ("convert a.csv --from csv --benchmark nowhere --out out", 6),
