@@ -230,7 +230,7 @@ def _keep_runs(session: Session, verification: Verification, side: Submission) -
     benchmark = benchmark_of(session, verification)
     counted = counted_runs(verification, benchmark, report, hardware_class=pool.hardware_class)
     name = SIDES[0] if side is verification.submission else SIDES[1]
-    trained = [pair.run_of(name) for pair in duel.pairs[-(verification.runs // 2) :]]
+    trained = [getattr(pair, name) for pair in duel.pairs[-(verification.runs // 2) :]]
     own = {run.run for run in trained if run.ending != "void"}
     add_to_pool(
         session, benchmark, pool, verification, [run for run in counted if run.index in own]

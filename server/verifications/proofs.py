@@ -16,7 +16,6 @@ from finishline.rules.proof.proof import (
     PAYLOAD_TYPE,
     AttemptPart,
     BenchmarkPart,
-    CalibratedRun,
     CalibrationPart,
     ClaimPart,
     ContestPart,
@@ -121,15 +120,8 @@ def _benchmark_part(session: Session, sha256: str) -> BenchmarkPart:
 def _calibration_part(session: Session, verification: Verification) -> Table | None:
     if verification.calibration_id is None:
         return None
-    runs = benchmark_of(session, verification).reference_runs
-    part = CalibrationPart(
-        id=verification.calibration_id,
-        runs=[
-            CalibratedRun(batch_size=run.batch_size, seed=run.seed, quality=list(run.quality))
-            for run in runs
-        ],
-    )
-    return part.model_dump()
+    runs = list(benchmark_of(session, verification).reference_runs)
+    return CalibrationPart(id=verification.calibration_id, runs=runs).model_dump(mode="json")
 
 
 def _draw_part(session: Session, verification: Verification) -> DrawPart:

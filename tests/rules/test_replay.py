@@ -16,7 +16,6 @@ from finishline.rules.errors import RuleError
 from finishline.rules.measurements import RunTelemetry
 from finishline.rules.run import Clock
 from finishline.rules.submissions.claim import Claim, System
-from finishline.rules.verification import job
 from finishline.rules.verification.control_points import (
     band_for,
     batch_size_of,
@@ -24,7 +23,7 @@ from finishline.rules.verification.control_points import (
     first_break,
     is_calibrated,
 )
-from finishline.rules.verification.job import Draw, Request, seal
+from finishline.rules.verification.job import Draw, Request, draw, seal
 from finishline.rules.verification.messages import (
     ControlPoint,
     ReplayEvaluation,
@@ -97,13 +96,9 @@ def test_seeds_are_distinct_and_fit_32_bits(digits, entropy):
     assert all(0 <= seed < 2**32 for seed in seeds)
 
 
-def test_a_seed_that_was_drawn_already_is_drawn_again(digits, monkeypatch):
-    monkeypatch.setattr(job, "_draw_seed", lambda _, index: [5, 5, 5, 6, 7, 8, 9][index])
-
-    seeds = draw_replay(digits, claim_of(), entropy=ENTROPY).seeds
-
-    assert seeds == (5, 6, 7, 8)[: len(seeds)]
-    assert len(seeds) >= 3
+def test_a_seed_that_is_taken_is_not_drawn():
+    first, second, third = draw(ENTROPY, runs=3).seeds
+    assert draw(ENTROPY, runs=2, taken={first}).seeds == (second, third)
 
 
 @pytest.mark.parametrize(

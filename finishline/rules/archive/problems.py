@@ -15,16 +15,10 @@ MAX_PROBLEMS_OF_A_FILE = 25
 
 
 @dataclass(frozen=True)
-class Problem:
+class Problem(Violation):
     """One problem. An error breaks a rule; a warning is odd, or good to know."""
 
-    file: str | None
-    line: int | None
-    field: str | None
-    code: str
-    message: str
-    expected: str | None
-    severity: Severity
+    severity: Severity = "error"
 
 
 class Problems:
@@ -62,14 +56,14 @@ class Problems:
         severity: Severity = "error",
     ) -> None:
         """Note a problem; keep only so many of one file, and count repetitions."""
-        problem = Problem(file, None, field, code, message, expected, severity)
+        problem = Problem(code, message, file, field, expected, severity=severity)
         if line is not None and problem in self._found:
             times, first = self._found[problem]
             self._found[problem] = times + 1, first
             return
         self._counts[file] += 1
         if self._counts[file] == MAX_PROBLEMS_OF_A_FILE:
-            problem = Problem(file, None, None, "more", "and more problems", None, severity)
+            problem = Problem("more", "and more problems", file, severity=severity)
         if self._counts[file] <= MAX_PROBLEMS_OF_A_FILE:
             self._found[problem] = 1, line
 

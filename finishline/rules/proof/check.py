@@ -14,7 +14,6 @@ from typing import Any, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from finishline.rules.benchmarks.benchmark import Benchmark, read_benchmark
-from finishline.rules.benchmarks.definition_tables import ReferenceRun
 from finishline.rules.canonical import sha256_of
 from finishline.rules.errors import RuleError
 from finishline.rules.proof.proof import (
@@ -241,10 +240,7 @@ def _make(name: str, compared: str, make: Callable[[], str | None]) -> Check:
 def _read(proof: Proof, logs: Logs | None) -> Evidence:
     benchmark = _read_definition(proof)
     if proof.calibration is not None:
-        runs = proof.calibration.runs
-        benchmark = calibrated_by(
-            benchmark, [ReferenceRun(run.batch_size, run.seed, tuple(run.quality)) for run in runs]
-        )
+        benchmark = calibrated_by(benchmark, proof.calibration.runs)
     claims = [_claim_of(proof, side) for side in proof.sides]
     return Evidence(proof, PURPOSES[proof.kind], benchmark, claims, logs)
 
@@ -356,7 +352,7 @@ def _check_score(evidence: Evidence) -> str | None:
     )
     for name in ("model", "framework", "precision", "hyperparameters", "system"):
         stored, found = getattr(submission.claim, name), getattr(scored.claim, name)
-        _require_equal(f"claim.{name}", stored, dict(found) if isinstance(stored, dict) else found)
+        _require(f"claim.{name}", stored, dict(found) if isinstance(stored, dict) else found)
     if isinstance(scored.result, InferenceResult):
         raise RuleError("an inference entry", expected="a submission with runs")
     _compare_result(submission.result, scored.result)
@@ -365,13 +361,13 @@ def _check_score(evidence: Evidence) -> str | None:
         if rule not in WAIVABLE:
             expected = f"one of {', '.join(WAIVABLE)}"
             raise RuleError(f"a waiver of {shown(rule)}", expected=expected)
-    _require_equal("runs", len(submission.runs), len(scored.result.runs))
-    _require_equal("curves", len(submission.curves), len(scored.runs))
+    _require("runs", len(submission.runs), len(scored.result.runs))
+    _require("curves", len(submission.curves), len(scored.runs))
     for index, (kept, run) in enumerate(zip(submission.runs, scored.result.runs, strict=True)):
         curve = [tuple(curve_row(each)) for each in scored.runs[index].evaluations]
-        _require_equal(f"runs[{index}].curve", submission.curves[index], curve)
+        _require(f"runs[{index}].curve", submission.curves[index], curve)
         for name in RUN_FIGURES:
-            _require_equal(f"runs[{index}].{name}", getattr(kept, name), getattr(run, name))
+            _require(f"runs[{index}].{name}", getattr(kept, name), getattr(run, name))
     return None
 
 
@@ -379,19 +375,19 @@ def _compare_result(stored: Table, scored: Result) -> None:
     kept = Figures.model_validate_json(json.dumps(stored))
     stored_codes = sorted(str(each.get("code")) for each in kept.violations)
     codes = sorted(each.code for each in scored.violations)
-    _require_equal("result.violations", stored_codes, codes)
+    _require("result.violations", stored_codes, codes)
     for name in kept.model_fields_set - {"violations", "rcp"}:
-        _require_equal(f"result.{name}", getattr(kept, name), getattr(scored, name))
+        _require(f"result.{name}", getattr(kept, name), getattr(scored, name))
     if "rcp" in kept.model_fields_set:
         for name in RCP_FIGURES:
             theirs, ours = (kept.rcp or {}).get(name), getattr(scored.rcp, name, None)
-            _require_equal(f"result.rcp.{name}", theirs, ours)
+            _require(f"result.rcp.{name}", theirs, ours)
 
 
 def _check_seal(evidence: Evidence) -> None:
     """The seal is the hash of benchmark, submission, seeds, nonce and all that is beside them."""
     draw, submission_id = evidence.proof.draw, evidence.proof.submission.id
-    _require("draw.seeds", count_text(len(draw.seeds), "seed"), count_text(draw.runs, "seed"))
+    _require("draw.seeds", len(draw.seeds), draw.runs)
     sealed = Draw(seeds=tuple(draw.seeds), nonce=draw.nonce)
     beside = draw.beside | ({"own_runs": draw.own_runs} if draw.own_runs else {})
     if seal(evidence.benchmark, submission_id, sealed, beside=beside) != draw.seal:
@@ -433,7 +429,7 @@ def _check_band(evidence: Evidence) -> None:
     _require("plan.control_points", len(found), len(wanted))
     for index, (theirs, ours) in enumerate(zip(found, wanted, strict=True)):
         for name, number in vars(ours).items():
-            _require_equal(f"plan.control_points[{index}].{name}", getattr(theirs, name), number)
+            _require(f"plan.control_points[{index}].{name}", getattr(theirs, name), number)
 
 
 def _check_runs(evidence: Evidence) -> str | None:
@@ -562,23 +558,18 @@ def _check_verdict(evidence: Evidence) -> str | None:
         _require(f"{field}.weight", theirs.weight, ours.weight)
         _require(f"{field}.numbers", sorted(theirs.numbers), sorted(ours.numbers))
         for name, number in ours.numbers.items():
-            _require_equal(f"{field}.numbers.{name}", theirs.numbers[name], number)
+            _require(f"{field}.numbers.{name}", theirs.numbers[name], number)
     return None
 
 
-def _require(field: str, found: object, wanted: object) -> None:
-    if found != wanted:
-        raise RuleError(f"got {found}", field=field, expected=f"{wanted}")
-
-
-def _require_equal(field: str, stored: Any, derived: Any) -> None:
+def _require(field: str, found: Any, wanted: Any) -> None:
     """Raise RuleError unless both are equal, where numbers may differ in their last digits."""
-    if isinstance(stored, bool) or isinstance(derived, bool):
-        is_equal = stored is derived
-    elif isinstance(stored, int | float) and isinstance(derived, int | float):
-        limit = RELATIVE_TOLERANCE * max(abs(stored), abs(derived))
-        is_equal = abs(stored - derived) <= limit
+    if isinstance(found, bool) or isinstance(wanted, bool):
+        is_equal = found is wanted
+    elif isinstance(found, int | float) and isinstance(wanted, int | float):
+        limit = RELATIVE_TOLERANCE * max(abs(found), abs(wanted))
+        is_equal = abs(found - wanted) <= limit
     else:
-        is_equal = bool(stored == derived)
+        is_equal = bool(found == wanted)
     if not is_equal:
-        raise RuleError(f"stored {stored!r}", field=field, expected=f"{derived!r}")
+        raise RuleError(f"got {found!r}", field=field, expected=f"{wanted!r}")

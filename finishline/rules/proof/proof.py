@@ -20,6 +20,7 @@ from pydantic import (
     ValidationError,
 )
 
+from finishline.rules.benchmarks.definition_tables import ReferenceRun
 from finishline.rules.canonical import LARGEST_EXACT, canonical, read_json, sha256_of
 from finishline.rules.errors import RuleError
 from finishline.rules.measurements import PrecisionName
@@ -115,19 +116,11 @@ class BenchmarkPart(Part):
     definition: str
 
 
-class CalibratedRun(Part):
-    """One run of the reference, as `benchmark.ReferenceRun` has it."""
-
-    batch_size: int
-    seed: int
-    quality: Annotated[list[float], Field(min_length=1)]
-
-
 class CalibrationPart(Part):
     """The adopted calibration: its runs judged in place of the definition's own."""
 
     id: str
-    runs: list[CalibratedRun]
+    runs: list[ReferenceRun]
 
 
 class ClaimPart(Part):

@@ -190,11 +190,9 @@ def interpolated_epochs(
         return None
     share = (batch_size - below) / (above - below)
     first, second = reference_of(low), reference_of(high)
-    return Reference(
-        mean=first.mean + (second.mean - first.mean) * share,
-        stdev=first.stdev + (second.stdev - first.stdev) * share,
-        count=2 * benchmark.runs.count,
-    )
+    centre = first.mean + (second.mean - first.mean) * share
+    stdev = first.stdev + (second.stdev - first.stdev) * share
+    return Reference(centre, stdev, count=2 * benchmark.runs.count)
 
 
 def pooled(first: Reference, second: Reference) -> Reference:

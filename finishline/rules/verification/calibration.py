@@ -1,14 +1,13 @@
 """Calibration: train the reference to its last epoch, with the figures to judge others by."""
 
 import hashlib
-import itertools
 import json
 from collections.abc import Sequence
 from dataclasses import replace
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.definition_tables import ReferenceRun
-from finishline.rules.verification.job import Draw, Purpose, Request, Words, trainings_of
+from finishline.rules.verification.job import Purpose, Request, Words, draw, trainings_of
 from finishline.rules.verification.messages import Measure, Training
 
 
@@ -17,15 +16,8 @@ def plan_calibration(request: Request) -> list[Training]:
 
     With a wish `precision` the worker finds out whether they were trained in it.
     """
-    wishes, seeds = request.wishes, dict[int, None]()  # an ordered set
-    for index in itertools.count():
-        if len(seeds) == wishes["runs"]:
-            break
-        text = b"finishline calibration" + request.entropy + index.to_bytes(4, "big")
-        seed = int.from_bytes(hashlib.sha256(text).digest()[:4], "big")
-        if seed not in wishes["taken"]:
-            seeds[seed] = None
-    drawn = Draw(seeds=tuple(seeds), nonce=request.entropy.hex())
+    wishes, label = request.wishes, b"finishline calibration"
+    drawn = draw(request.entropy, runs=wishes["runs"], label=label, taken=wishes["taken"])
     settings, precision = {"batch_size": float(wishes["batch_size"])}, wishes.get("precision")
     measure: tuple[Measure, ...] = ("tta",) if precision is None else ("tta", "profile")
     return trainings_of(

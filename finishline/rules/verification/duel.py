@@ -134,14 +134,6 @@ class Pair:
             return "holder"
         return None
 
-    def run_of(self, side: Side) -> DuelRun:
-        """The run of a side."""
-        return self.challenger if side == "challenger" else self.holder
-
-    def missed(self, side: Side) -> bool:
-        """Whether a side's run did not reach the target."""
-        return self.run_of(side).ending == "missed"
-
     @property
     def is_void(self) -> bool:
         """Whether a run of it says nothing."""
@@ -210,14 +202,6 @@ class Duel:
     next_pairs: int = 0
     below: str | None = None
 
-    def won_by(self, side: Side) -> int:
-        """Number of pairs a side won."""
-        return sum(pair.winner == side for pair in self.pairs)
-
-    def missed_by(self, side: Side) -> int:
-        """Number of a side's runs that missed the target."""
-        return sum(pair.missed(side) for pair in self.pairs)
-
 
 def judge_duel(
     pairs: Sequence[Pair], rule: Contest | None = None, benchmark: Benchmark | None = None
@@ -242,7 +226,7 @@ def judge_duel(
         found = (tuple(pairs), outcome, time, epochs, pace, p_value, rule, why)
         return Duel(*found, next_pairs, below)
 
-    missed = sum(pair.missed("challenger") for pair in counted)
+    missed = sum(pair.challenger.ending == "missed" for pair in counted)
     if missed > most_missed(len(counted)):
         return end("not_proven", f"the challenger missed the target in {count_text(missed, 'run')}")
     if time is not None and (following is None or len(counted) in LOOKS):
@@ -322,7 +306,8 @@ def duel_reasons(duel: Duel, *, claimed_on: System, trained_on: WorkerSystem) ->
     weight: Weight = "supports" if duel.outcome == "challenger_faster" else "leaves_open"
     reasons = [Reason("duel_time", weight, duel_sentence(duel), _time_numbers(duel))]
     for side in SIDES:
-        missed, runs = duel.missed_by(side), len(duel.pairs)
+        missed = sum(getattr(pair, side).ending == "missed" for pair in duel.pairs)
+        runs = len(duel.pairs)
         text = (
             f"{missed} of the {side}'s {count_text(runs, 'run')} did not reach the target: each "
             "counts as the slowest run of all"
@@ -376,7 +361,7 @@ def _time_numbers(duel: Duel) -> dict[str, float]:
         numbers["below_target"] = 1.0
     numbers |= duel.rule.numbers
     for side in SIDES:
-        numbers[f"{side}_won"] = float(duel.won_by(side))
+        numbers[f"{side}_won"] = float(sum(pair.winner == side for pair in duel.pairs))
     return numbers
 
 

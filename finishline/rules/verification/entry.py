@@ -118,7 +118,7 @@ def _judge_control(benchmark: Benchmark, controls: Sequence[ReplayRun]) -> Reaso
         return Reason("infrastructure", "leaves_open", told)
     needed = replace(target, value=policy.control_quality)
     found = [each.quality for run in controls for each in run.evaluations]
-    best = (max if target.direction == "higher" else min)(found, default=None)
+    best = target.best(found) if found else None
     numbers = {"needed": needed.value} | ({} if best is None else {"best": best})
     reached = "no quality" if best is None else f"{target.metric} {best:.4g}"
     message = f"run {controls[0].index + 1}, a control for which public answers are worthless, "

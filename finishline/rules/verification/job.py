@@ -2,7 +2,7 @@
 
 import hashlib
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
@@ -154,19 +154,18 @@ class Draw:
     nonce: str
 
 
-def draw(entropy: bytes, *, runs: int) -> Draw:
-    """Distinct seeds for so many runs: a function of 32 random bytes."""
+def draw(
+    entropy: bytes, *, runs: int, label: bytes = b"finishline seed", taken: Container[int] = ()
+) -> Draw:
+    """Distinct seeds for so many runs, none of them `taken`: a function of 32 random bytes."""
     seeds: dict[int, None] = {}  # An ordered set.
     for index in itertools.count():
         if len(seeds) == runs:
             break
-        seeds[_draw_seed(entropy, index)] = None
+        digest = hashlib.sha256(label + entropy + index.to_bytes(4, "big")).digest()
+        if (seed := int.from_bytes(digest[:4], "big")) not in taken:
+            seeds[seed] = None
     return Draw(seeds=tuple(seeds), nonce=entropy.hex())
-
-
-def _draw_seed(entropy: bytes, index: int) -> int:
-    digest = hashlib.sha256(b"finishline seed" + entropy + index.to_bytes(4, "big")).digest()
-    return int.from_bytes(digest[:4], "big")
 
 
 def trainings_of(

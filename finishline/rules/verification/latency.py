@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import get_args
 
 from finishline.rules.benchmarks.benchmark import Benchmark
@@ -28,7 +28,7 @@ from finishline.rules.verification.messages import (
     ReplayRun,
     Training,
 )
-from finishline.rules.verification.replay import train_as_claimed
+from finishline.rules.verification.replay import train_as_claimed, why_not_timed
 from finishline.rules.verification.verdict import Reason, Verdict, rejects_in
 
 
@@ -183,13 +183,10 @@ def _compare(
     if claimed_ms is None:
         told = f"{backend} takes {figures.p50_ms:.3g} ms; the submission claims no latency"
         return Reason("claim_has_no_latency", "leaves_open", told, numbers)
-    if claim.system.hardware_class != report.system.hardware_class:
-        told = (
-            f"latency was not compared: the claim was made on {claim.system.hardware_class}, "
-            f"the measurement on {report.system.hardware_class}"
-        )
+    elsewhere = why_not_timed(report, hardware_class=claim.system.hardware_class)
+    if elsewhere is not None:
         numbers["claimed_ms"] = claimed_ms
-        return Reason("hardware_differs", "leaves_open", told, numbers)
+        return replace(elsewhere, weight="leaves_open", numbers=numbers)
     if figures.samples < FEWEST_SAMPLES[90]:
         told = f"not enough samples: {figures.samples} of {FEWEST_SAMPLES[90]}"
         return Reason("latency_not_compared", "leaves_open", told, numbers)
