@@ -29,7 +29,7 @@ from server.base.services import OfferedBenchmarks, Services
 from server.base.settings import Settings, get_settings
 from server.base.signing import load_signer
 from server.benchmarks import endpoints as benchmarks
-from server.benchmarks import prices
+from server.benchmarks import phases, prices
 from server.benchmarks.definitions import those_in_force
 from server.benchmarks.in_force import PhaseWatch, install_definitions
 from server.boards import endpoints as boards
@@ -77,6 +77,7 @@ FEATURES = (
     erasure,
     invitations,
     benchmarks,
+    phases,
     run_export,
     standing_changes,
     retirements,

@@ -3,15 +3,15 @@
 from functools import partial
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
+from sqlalchemy.orm import Session
 from starlette.datastructures import FormData
 
-from finishline.api.benchmarks import BenchmarkList, BenchmarkView, PhasesView
+from finishline.api.benchmarks import BenchmarkList, BenchmarkView
 from finishline.rules.trainings.own_benchmark import FILE, LARGEST_BYTES, MOST_FILES
 from server.base.errors import NotFoundError
 from server.base.forms import files_part, multipart_body, read_files, read_text, with_form
 from server.base.services import Services, ServicesDep
-from server.benchmarks import phases
 from server.benchmarks.convergence import ConvergenceView, convergence_view
 from server.benchmarks.definitions import (
     definition_text,
@@ -20,11 +20,12 @@ from server.benchmarks.definitions import (
     read_benchmark_file,
 )
 from server.benchmarks.in_force import add_benchmark
-from server.benchmarks.phases import PhasesCreate, PhasesHistory, PhasesSet, phases_view
+from server.benchmarks.phases import all_current_phases, current_phases, phases_view
 from server.benchmarks.views import NO_SUBMISSIONS, benchmark_view, count_submissions
+from server.people.declared import Routes
 from server.people.dependencies import Caller, OrganiserDep
 
-router = APIRouter(tags=["benchmarks"])
+router = Routes(tags=["benchmarks"])
 TOML_ANSWER: dict[int | str, dict[str, Any]] = {
     200: {
         # Generators of clients know the general type alone.
@@ -51,12 +52,11 @@ MULTIPART = multipart_body(
 }
 
 
-@router.get("/benchmarks")
-def list_benchmarks(services: ServicesDep) -> BenchmarkList:
+@router.read("/benchmarks", to_all=True)
+def list_benchmarks(session: Session, services: Services) -> BenchmarkList:
     """List every benchmark, with the number of its submissions."""
-    with services.database.read() as session:
-        counts = count_submissions(session, services.benchmarks)
-        dates = phases.all_current_phases(session)
+    counts = count_submissions(session, services.benchmarks)
+    dates = all_current_phases(session)
     return BenchmarkList(
         benchmarks=[
             benchmark_view(
@@ -69,37 +69,36 @@ def list_benchmarks(services: ServicesDep) -> BenchmarkList:
     )
 
 
-@router.get("/benchmarks/{benchmark_id}.toml", response_class=Response, responses=TOML_ANSWER)
-def get_definition(benchmark_id: str, services: ServicesDep) -> Response:
+@router.read(
+    "/benchmarks/{benchmark_id}.toml", to_all=True, response_class=Response, responses=TOML_ANSWER
+)
+def get_definition(session: Session, services: Services, benchmark_id: str) -> Response:
     """Download the definition in force, as a file to train and to check under.
 
     Its SHA-256 is the `sha256` of the benchmark.
     """
     benchmark = find_benchmark(services.benchmarks, benchmark_id)
-    with services.database.read() as session:
-        return Response(definition_text(session, benchmark), media_type="application/toml")
+    return Response(definition_text(session, benchmark), media_type="application/toml")
 
 
-@router.get("/benchmarks/{benchmark_id}")
-def get_benchmark(benchmark_id: str, services: ServicesDep) -> BenchmarkView:
+@router.read("/benchmarks/{benchmark_id}", to_all=True)
+def get_benchmark(session: Session, services: Services, benchmark_id: str) -> BenchmarkView:
     """Read a benchmark: its target, clock, data set, phase, and how runs become a result."""
     benchmark = find_benchmark(services.benchmarks, benchmark_id)
-    with services.database.read() as session:
-        counts = count_submissions(session, [benchmark_id])
-        dates = phases.current_phases(session, benchmark_id)
+    counts = count_submissions(session, [benchmark_id])
+    dates = current_phases(session, benchmark_id)
     count = counts.get(benchmark_id, NO_SUBMISSIONS)
     return benchmark_view(benchmark, count, phases=phases_view(dates, benchmark))
 
 
-@router.get("/benchmarks/{benchmark_id}/convergence")
-def get_convergence(benchmark_id: str, services: ServicesDep) -> ConvergenceView:
+@router.read("/benchmarks/{benchmark_id}/convergence", to_all=True)
+def get_convergence(session: Session, services: Services, benchmark_id: str) -> ConvergenceView:
     """Read epochs or samples to converge by batch size, of the reference and the submissions.
 
     Without runs of its reference a benchmark has no points.
     """
     benchmark = find_benchmark(services.benchmarks, benchmark_id)
-    with services.database.read() as session:
-        return convergence_view(session, benchmark)
+    return convergence_view(session, benchmark)
 
 
 @router.post("/benchmarks", status_code=201, openapi_extra=MULTIPART)
@@ -147,26 +146,3 @@ def get_benchmark_file(benchmark_id: str, name: str, services: ServicesDep) -> R
         media_type="application/octet-stream",
         headers={"X-Content-Type-Options": "nosniff"},
     )
-
-
-@router.get("/benchmarks/{benchmark_id}/phases")
-def get_phases(benchmark_id: str, services: ServicesDep) -> PhasesHistory:
-    """Read the phase of a benchmark, its dates, and their history, with the reasons."""
-    benchmark = find_benchmark(services.benchmarks, benchmark_id)
-    with services.database.read() as session:
-        rows = phases.phases_history(session, benchmark_id)
-        return PhasesHistory(
-            benchmark=benchmark_id,
-            phases=phases_view(rows[0] if rows else None, benchmark),
-            history=[PhasesSet.of(row, set_by=row.setter.name) for row in rows],
-        )
-
-
-@router.post("/benchmarks/{benchmark_id}/phases", status_code=201)
-def set_phases(
-    benchmark_id: str, body: PhasesCreate, services: ServicesDep, caller: OrganiserDep
-) -> PhasesView:
-    """Set all dates of a benchmark, with the reason; a date that is left out is none."""
-    benchmark = find_benchmark(services.benchmarks, benchmark_id)
-    with services.database.write() as session:
-        return phases_view(phases.set_phases(session, caller, benchmark_id, body), benchmark)

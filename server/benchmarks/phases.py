@@ -20,8 +20,12 @@ from server.base.errors import ConflictError
 from server.base.events import EmbargoLifted, emit
 from server.base.forms import Body, Sentence, example
 from server.base.models import BenchmarkPhases, Submission
+from server.base.services import Services
+from server.benchmarks.definitions import find_benchmark
 from server.people.audit import Subject, record
+from server.people.declared import Form, Routes, filled
 from server.people.dependencies import Caller
+from server.people.signed_in import Fields
 
 FIRST_YEAR, LAST_YEAR = 2000, 8999
 MOMENT = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d+)?)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
@@ -236,24 +240,62 @@ def frozen_benchmarks(session: Session, now: datetime) -> set[str]:
     return {name for name, row in rows if is_frozen(phases_of(row), now)}
 
 
-def set_phases(
-    session: Session, caller: Caller, benchmark_id: str, wanted: PhasesCreate
-) -> BenchmarkPhases:
-    """Set all dates of a benchmark. Written to the audit log. Earlier dates are kept.
+router = Routes(tags=["benchmarks"])
+CONSOLE = "/console/phases"
+DATES = ("opens_at", "freezes_at", "closes_at", "embargo_until")
+WITHOUT_TIME_ZONE = (len("2026-11-21T18:00"), len("2026-11-21T18:00:00"))
 
-    Raises ConflictError if a freeze would be undone without `unfreeze`, or would begin before a
-    submission that was accepted already.
-    """
-    now = utc_now()
+
+@router.read("/benchmarks/{benchmark_id}/phases", to_all=True)
+def get_phases(session: Session, services: Services, benchmark_id: str) -> PhasesHistory:
+    """Read the phase of a benchmark, its dates, and their history, with the reasons."""
+    benchmark = find_benchmark(services.benchmarks, benchmark_id)
+    rows = phases_history(session, benchmark_id)
+    return PhasesHistory(
+        benchmark=benchmark_id,
+        phases=phases_view(rows[0] if rows else None, benchmark),
+        history=[PhasesSet.of(row, set_by=row.setter.name) for row in rows],
+    )
+
+
+def _with_time_zone(fields: Fields) -> dict[str, Any]:
+    """Convert a browser's fields to the API's: moments get a "Z", as the form says UTC."""
+    typed = filled(fields)
+    changed: dict[str, Any] = {"unfreeze": typed.get("unfreeze") == "true"}
+    for name in (*DATES, "reason"):
+        text = typed.get(name)
+        is_short = name in DATES and text is not None and len(text) in WITHOUT_TIME_ZONE
+        changed |= {} if text is None else {name: f"{text}Z" if is_short else text}
+    return changed
+
+
+@router.command(
+    "/benchmarks/{benchmark_id}/phases",
+    Form(
+        CONSOLE,
+        "{benchmark_id}: {0.sentence}",
+        asked={"benchmark_id": "benchmark"},
+        read=_with_time_zone,
+        # Dates out of order are the fault of the last of them.
+        renamed={"form": "closes_at"},
+    ),
+    role="organiser",
+    status=201,
+)
+def set_phases(
+    session: Session, services: Services, caller: Caller, benchmark_id: str, body: PhasesCreate
+) -> PhasesView:
+    """Set all dates of a benchmark, with the reason; a date that is left out is none."""
+    benchmark, now = find_benchmark(services.benchmarks, benchmark_id), utc_now()
     before = current_phases(session, benchmark_id)
-    if phases_of(before).freezes_at != wanted.freezes_at:
-        _require_may_change_freeze(session, benchmark_id, phases_of(before), wanted, now)
+    if phases_of(before).freezes_at != body.freezes_at:
+        _require_may_change_freeze(session, benchmark_id, phases_of(before), body, now)
     row = BenchmarkPhases(
         benchmark_id=benchmark_id,
-        reason=wanted.reason,
+        reason=body.reason,
         set_by=caller.user_id,
         set_at=now,
-        **vars(phases_of(wanted)),
+        **vars(phases_of(body)),
     )
     session.add(row)
     raise_board_version(session, benchmark_id)
@@ -266,9 +308,9 @@ def set_phases(
         Subject("benchmark", benchmark_id),
         reason=row.reason,
         before=vars(phases_of(before)) if before is not None else None,
-        after=vars(phases_of(row)) | ({"unfreeze": True} if wanted.unfreeze else {}),
+        after=vars(phases_of(row)) | ({"unfreeze": True} if body.unfreeze else {}),
     )
-    return row
+    return phases_view(row, benchmark)
 
 
 def _require_may_change_freeze(

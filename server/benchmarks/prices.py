@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from pydantic import Field
 from sqlalchemy import Row, select
 from sqlalchemy.orm import Session
@@ -22,9 +22,9 @@ from server.base.database import utc_now
 from server.base.errors import ConflictError, no_such
 from server.base.forms import NO_FLAG, Body, DayField, example
 from server.base.models import PriceRow, Submission
-from server.base.services import ServicesDep
 from server.people.audit import Subject, record, record_new, set_columns
-from server.people.dependencies import Caller, OrganiserDep
+from server.people.declared import Form, Routes
+from server.people.dependencies import Caller
 from web.names import accelerator_of_system
 
 BookName = tuple[str, str, str]
@@ -32,7 +32,8 @@ LARGEST_IMPORT = 1000
 CSV_ANSWER: dict[int | str, dict[str, Any]] = {
     200: {"content": {"text/csv": {}}, "description": "The same entries as CSV."}
 }
-router = APIRouter(tags=["prices"])
+router = Routes(tags=["prices"])
+CONSOLE = "/console/prices"
 
 
 class PriceCreate(Price):
@@ -261,8 +262,9 @@ def find_price(session: Session, price_id: int) -> PriceRow:
     return row
 
 
-def find_prices(session: Session, query: PriceQuery) -> list[PriceView]:
-    """List entries by name, the latest of each first; with `on` those that price that day."""
+@router.read("/prices", to_all=True)
+def list_prices(session: Session, query: Annotated[PriceQuery, Query()]) -> PriceList:
+    """List instance prices with their dates and sources; with `on`, those in force that day."""
     names = (PriceRow.provider, PriceRow.instance, PriceRow.region, PriceRow.pricing)
     wanted = query.model_dump(exclude_none=True, exclude={"on"})
     rows = session.scalars(
@@ -273,11 +275,12 @@ def find_prices(session: Session, query: PriceQuery) -> list[PriceView]:
     holding = read_book(session).holding(query.on) if query.on is not None else None
     replacing = select(PriceRow.supersedes, PriceRow.id).where(PriceRow.supersedes.is_not(None))
     superseded_by = dict(session.execute(replacing).all())
-    return [
+    found = [
         price_view(row, superseded_by.get(row.id))
         for row in rows
         if holding is None or row.id in holding
     ]
+    return PriceList(prices=found)
 
 
 def price_view(row: PriceRow, superseded_by: int | None = None) -> PriceView:
@@ -302,44 +305,6 @@ def prices_csv(views: Sequence[PriceView]) -> str:
     return text.getvalue()
 
 
-def store_price(session: Session, caller: Caller, wanted: PriceCreate) -> PriceRow:
-    """Add an entry; written to the audit log.
-
-    Raises ConflictError if an equal entry is in the book or the superseded one has a successor
-    already, NotFoundError if there is no entry to supersede.
-    """
-    known = _the_same(session, wanted)
-    if known is not None:
-        raise ConflictError(f"This price is already in the price book, as number {known}.")
-    row = _insert(session, caller, wanted)
-    raise_all_board_versions(session)
-    record_new(session, caller, "price.add", row, reason=wanted.note)
-    return row
-
-
-def add_missing_prices(
-    session: Session, caller: Caller, wanted: Sequence[PriceCreate]
-) -> list[PriceRow]:
-    """Add the entries that the book lacks, in one transaction; returns them.
-
-    A repeated import adds nothing. Raises as `store_price` does.
-    """
-    # One after the other: of two equal entries the second is in the book already.
-    added = [_insert(session, caller, p) for p in wanted if _the_same(session, p) is None]
-    if added:
-        raise_all_board_versions(session)
-        record(
-            session,
-            caller,
-            "price.import",
-            Subject("price", f"{added[0].id}-{added[-1].id}"),
-            reason=None,
-            before=None,
-            after={"prices": {str(row.id): set_columns(row) for row in added}},
-        )
-    return added
-
-
 def _insert(session: Session, caller: Caller, wanted: PriceCreate) -> PriceRow:
     if wanted.supersedes is not None:
         find_price(session, wanted.supersedes)
@@ -362,37 +327,43 @@ def _the_same(session: Session, wanted: PriceCreate) -> int | None:
     return session.scalar(select(PriceRow.id).where(*columns).limit(1))
 
 
-PriceQueryDep = Annotated[PriceQuery, Query()]
+Asked = Annotated[PriceQuery, Query()]
 
 
-@router.get("/prices.csv", response_class=Response, responses=CSV_ANSWER)
-def get_prices_csv(query: PriceQueryDep, services: ServicesDep) -> Response:
+@router.read("/prices.csv", to_all=True, response_class=Response, responses=CSV_ANSWER)
+def get_prices_csv(session: Session, query: Asked) -> Response:
     """List prices as CSV, as `/prices` does."""
-    with services.database.read() as session:
-        text = prices_csv(find_prices(session, query))
+    text = prices_csv(list_prices(session, query).prices)
     return Response(text, media_type="text/csv; charset=utf-8")
 
 
-@router.get("/prices")
-def list_prices(query: PriceQueryDep, services: ServicesDep) -> PriceList:
-    """List instance prices with their dates and sources; with `on`, those in force that day."""
-    with services.database.read() as session:
-        return PriceList(prices=find_prices(session, query))
-
-
-@router.post("/prices", status_code=201)
-def add_price(body: PriceCreate, services: ServicesDep, caller: OrganiserDep) -> PriceView:
+@router.command("/prices", Form(CONSOLE, "Price {0.id} added."), role="organiser", status=201)
+def add_price(session: Session, caller: Caller, body: PriceCreate) -> PriceView:
     """Add a price. A wrong one is corrected by another that supersedes it."""
-    with services.database.write() as session:
-        return price_view(store_price(session, caller, body))
+    known = _the_same(session, body)
+    if known is not None:
+        raise ConflictError(f"This price is already in the price book, as number {known}.")
+    row = _insert(session, caller, body)
+    raise_all_board_versions(session)
+    record_new(session, caller, "price.add", row, reason=body.note)
+    return price_view(row)
 
 
-@router.post("/prices/import")
-def import_prices(
-    body: PricesImport, services: ServicesDep, caller: OrganiserDep
-) -> PricesImported:
+@router.command("/prices/import", role="organiser")
+def import_prices(session: Session, caller: Caller, body: PricesImport) -> PricesImported:
     """Add many prices or none; prices that are in the book already are left out."""
-    with services.database.write() as session:
-        rows = add_missing_prices(session, caller, body.prices)
-        added = [price_view(row) for row in rows]
-    return PricesImported(added=added, already_there=len(body.prices) - len(added))
+    # One after the other: of two equal entries the second is in the book already.
+    added = [_insert(session, caller, p) for p in body.prices if _the_same(session, p) is None]
+    if added:
+        raise_all_board_versions(session)
+        record(
+            session,
+            caller,
+            "price.import",
+            Subject("price", f"{added[0].id}-{added[-1].id}"),
+            reason=None,
+            before=None,
+            after={"prices": {str(row.id): set_columns(row) for row in added}},
+        )
+    views = [price_view(row) for row in added]
+    return PricesImported(added=views, already_there=len(body.prices) - len(added))

@@ -40,7 +40,7 @@ def account_page(
         "older": f"{me.CONSOLE}?{urlencode({'before': cursor})}#submissions" if cursor else None,
         "tokens": tokens.list_my_tokens(session, caller).tokens,
         "asks_erasure_since": erasure.asked_at(session, caller.name),
-        "quota": quota_of(session, services.settings, session.get_one(User, caller.user_id)),
+        "quota": quota_of(session, services, session.get_one(User, caller.user_id)),
         "own_token": caller.token_id,
         "roles": choices([role for role in ROLES if is_within(role, caller.role)]),
         "may_change": caller.is_submitter,

@@ -42,6 +42,7 @@ NUMBERS = {
     "int_from_float": "Expected a whole number.",
     "float_parsing": "Expected a number.",
 }
+REQUIRED = "This field is required."
 MISSING = ("missing", "string_too_short", "string_pattern_mismatch", "too_short")
 
 
@@ -167,9 +168,9 @@ def read_form(schema: type[T], fields: Mapping[str, Any]) -> tuple[T | None, Err
 def sentence_of(item: ErrorDetails) -> str:
     """Turn a validation error into one sentence for people."""
     if item["type"] in MISSING and not str(item["input"] or "").strip():
-        return "This field is required."
+        return REQUIRED
     if item["type"] == "missing":
-        return "This field is required."
+        return REQUIRED
     if item["type"] in NUMBERS:
         return NUMBERS[item["type"]]
     message = message_of(item).removeprefix("Input ")

@@ -3,16 +3,17 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from inspect import Parameter, signature
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 from fastapi.responses import HTMLResponse, Response
 from pydantic import BaseModel
 
 from server.base.errors import ServerError
 from server.base.services import Services, ServicesDep
-from server.base.viewer import ANYBODY, Viewer
+from server.base.viewer import Viewer
 from server.pages.console_page import (
+    REQUIRED,
     AdminDep,
     AnyoneDep,
     Console,
@@ -23,7 +24,7 @@ from server.pages.console_page import (
 )
 from server.people.declared import CHANGES, Change, Role, by_name, call, endpoint, requested
 from server.people.sessions import Notice
-from server.people.signed_in import FormDep, ViewerDep
+from server.people.signed_in import AnybodyDep, FormDep, ViewerDep
 from web.render import render
 
 CONSOLES: dict[Role, Any] = {
@@ -67,13 +68,6 @@ class Page:
 
 PAGES: dict[str, Page] = {}
 PUBLIC: dict[str, Any] = {}
-
-
-async def _anybody() -> Viewer:
-    return ANYBODY
-
-
-AnybodyDep = Annotated[Viewer, Depends(_anybody)]
 
 
 def page(address: str, template: str, *, role: Role) -> Callable[[Declared], Declared]:
@@ -149,16 +143,20 @@ def _post(change: Change) -> Any:
     around = PAGES[form.page or form.address]
 
     def send(_console: Console, _sent: dict[str, str], **given: Any) -> Response:
-        def again(**shown: Any) -> HTMLResponse:
-            return around.show(_console, given, typed=_sent, **shown)
+        asked = {name: _sent.get(each, "").strip() for name, each in form.asked.items()}
+        arguments = given | asked
+        missing = {each: REQUIRED for name, each in form.asked.items() if not asked[name]}
+        chosen = {each: asked[name] for name, each in form.asked.items()}
 
-        arguments = dict(given)
+        def again(**shown: Any) -> HTMLResponse:
+            return around.show(_console, arguments | chosen, typed=_sent, **shown)
+
         if change.body is not None:
             plain = {form.renamed.get(name, name): name for name in change.body.model_fields}
             fields = {plain.get(name, name): text for name, text in _sent.items()}
             body, errors = read_form(change.body, form.read(fields))
-            if body is None:
-                return renamed(again, **form.renamed)(errors=errors)
+            if body is None or missing:
+                return renamed(again, **form.renamed)(errors=errors | missing)
             arguments["body"] = body
         try:
             with _console.services.database.write() as session:
@@ -171,5 +169,6 @@ def _post(change: Change) -> Any:
         return _console.go_on(form.next_page(made, arguments), Notice(words))
 
     takes = [by_name("_console", CONSOLES[change.role]), by_name("_sent", FormDep)]
-    takes += [each for each in requested(change.make) if each.name != "body"]
+    known = {"body", *form.asked}
+    takes += [each for each in requested(change.make) if each.name not in known]
     return endpoint(send, takes, Response, change.make)

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from server.base.errors import NotFoundError
 from server.base.services import ServicesDep
-from server.benchmarks.prices import PriceQuery, find_prices
+from server.benchmarks.prices import PriceQuery, list_prices
 from server.pages.console_page import read_query
 from server.pages.declared import Context, public_page
 from server.pages.static_files import asset_answer
@@ -112,7 +112,7 @@ def prices_page(session: Session, request: Request) -> Context:
     query = read_query(PriceQuery, request)
     filters = query.model_dump(mode="json", exclude_none=True)
     return {
-        "prices": find_prices(session, query),
+        "prices": list_prices(session, query).prices,
         "filters": filters,
         "query": f"?{urlencode(filters)}" if filters else "",
     }

@@ -61,10 +61,7 @@ PAGES = (
     console_decide,
     console_benchmarks,
     console_calibrations,
-    console_phases,
     console_preview,
-    console_prices,
-    console_quotas,
     console_workers,
     console_audit,
     docs,
@@ -73,7 +70,8 @@ PAGES = (
 )
 # Their pages and forms are declared, so their order in this list says nothing.
 DECLARED = (
-    calibrations, compare, console_account, console_notices, console_people, home, ideas, install,
+    calibrations, compare, console_account, console_notices, console_people,
+    console_phases, console_prices, console_quotas, home, ideas, install,
     lists, packages, rounds, runs, workers,
 )  # fmt: skip
 # Each is given to the application itself: when a router of routers is included, FastAPI analyses

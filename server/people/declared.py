@@ -19,7 +19,7 @@ from server.people.dependencies import (
     SubmitterDep,
     WorkerDep,
 )
-from server.people.signed_in import Fields, ViewerDep, viewer_for
+from server.people.signed_in import AnybodyDep, Fields, ViewerDep, viewer_for
 
 Role = Literal["user", "submitter", "organiser", "admin", "worker"]
 CALLERS: dict[Role, Any] = {
@@ -47,7 +47,8 @@ class Form:
     `done` is a format of the change's result and its arguments, as "Token {0.id} of {body.user}",
     or a function of both. `once` names the field of the result that is shown only once. `page` is
     shown again if the change is refused, and afterwards unless `to` names another one. `renamed`
-    has the names on the page of fields that the body calls otherwise.
+    has the names on the page of fields that the body calls otherwise, and `asked` the fields that
+    are arguments of the change.
     """
 
     address: str
@@ -57,6 +58,7 @@ class Form:
     once: str | None = None
     read: Callable[[Fields], Mapping[str, Any]] = filled
     renamed: Mapping[str, str] = field(default_factory=dict)
+    asked: Mapping[str, str] = field(default_factory=dict)
 
     def words(self, made: Any, given: Given) -> str:
         """The sentence that tells of the change."""
@@ -112,11 +114,16 @@ class Routes(APIRouter):
 
         return declare
 
-    def read(self, path: str, *, role: Role | None = None) -> Callable[[Declared], Declared]:
-        """Declare a read, of one session that shows its caller what they may see."""
+    def read(
+        self, path: str, *, role: Role | None = None, to_all: bool = False, **route: Any
+    ) -> Callable[[Declared], Declared]:
+        """Declare a read, of one session that shows its caller what they may see.
+
+        With `to_all` it shows the same to everybody.
+        """
 
         def declare(find: Declared) -> Declared:
-            self.add_api_route(path, _reading(find, role), methods=["GET"])
+            self.add_api_route(path, _reading(find, role, to_all), methods=["GET"], **route)
             return find
 
         return declare
@@ -157,7 +164,7 @@ def _changing(make: Callable[..., Any], role: Role) -> Any:
     return endpoint(change, own + requested(make), signature(make).return_annotation, make)
 
 
-def _reading(find: Callable[..., Any], role: Role | None) -> Any:
+def _reading(find: Callable[..., Any], role: Role | None, to_all: bool) -> Any:
     def look_up(_services: Any, _reader: Any, **given: Any) -> Any:
         viewer = _reader if role is None else viewer_for(_reader)
         with _services.database.read(viewer) as session:
@@ -165,6 +172,7 @@ def _reading(find: Callable[..., Any], role: Role | None) -> Any:
                 find, given, session=session, caller=_reader, viewer=viewer, services=_services
             )
 
-    reader = by_name("_reader", ViewerDep if role is None else CALLERS[role])
+    unknown = AnybodyDep if to_all else ViewerDep
+    reader = by_name("_reader", unknown if role is None else CALLERS[role])
     own = [by_name("_services", ServicesDep), reader]
     return endpoint(look_up, own + requested(find), signature(find).return_annotation, find)

@@ -153,6 +153,14 @@ def get_viewer(request: Request, services: ServicesDep) -> Viewer:
 ViewerDep = Annotated[Viewer, Depends(get_viewer)]
 
 
+async def anybody() -> Viewer:
+    """Viewer of what everybody sees, whoever asks."""
+    return ANYBODY
+
+
+AnybodyDep = Annotated[Viewer, Depends(anybody)]
+
+
 def _of_token(request: Request, services: Services, secret: str) -> Viewer:
     try:
         with services.database.read_columns() as connection:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 from pydantic import BeforeValidator, ConfigDict, Field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -27,13 +27,15 @@ from server.base.errors import ContentError, NotAllowedError, UsedUpError
 from server.base.forms import Body
 from server.base.models import Attempt, Submission, User, Verification
 from server.base.replay_estimate import Estimator
-from server.base.services import ServicesDep
+from server.base.services import Services
 from server.base.settings import Settings
 from server.base.standing import OPEN, claim_of
-from server.base.viewer import ORGANISER
+from server.base.viewer import ORGANISER, seeing
 from server.benchmarks.definitions import definition
 from server.people.audit import audited
-from server.people.dependencies import Caller, CallerDep, OrganiserDep
+from server.people.declared import Form, Routes, filled
+from server.people.dependencies import Caller
+from server.people.signed_in import Fields
 from server.people.users import find_user
 
 MEASURES: tuple[Measure, ...] = ("submissions_per_day", "gpu_seconds_per_month")
@@ -262,9 +264,9 @@ class QuotaList(Schema):
     overrides: list[Override]
 
 
-def quota_of(session: Session, settings: Settings, user: User) -> QuotaView:
+def quota_of(session: Session, services: Services, user: User) -> QuotaView:
     """Quotas and use of a user."""
-    allowed = allowances(session, settings, user.id)
+    allowed = allowances(session, services.settings, user.id)
     uses = [
         use_of_submissions(session, user.id, allowed=allowed["submissions_per_day"]),
         use_of_gpu_seconds(session, user.id, allowed=allowed["gpu_seconds_per_month"]),
@@ -272,18 +274,66 @@ def quota_of(session: Session, settings: Settings, user: User) -> QuotaView:
     return QuotaView(user=user.name, quotas=uses)
 
 
-def read_quotas(session: Session, settings: Settings) -> QuotaList:
-    """Default quotas and every override."""
+router = Routes(tags=["quotas"])
+CONSOLE = "/console/quotas"
+Name = Annotated[str, Path(max_length=100)]
+# Units of a form's field in the units of the API.
+EACH = {"submissions_per_day": 1, "gpu_seconds_per_month": 3600}
+
+
+@router.read("/me/quota", role="user")
+def get_my_quota(session: Session, services: Services, caller: Caller) -> QuotaView:
+    """Read your quotas of submissions and replays, your use, and when there is room again."""
+    with seeing(session, ORGANISER):
+        return quota_of(session, services, session.get_one(User, caller.user_id))
+
+
+@router.read("/quotas", role="organiser")
+def list_quotas(session: Session, services: Services) -> QuotaList:
+    """List the default quotas, and who may use more or less. For organisers."""
     users = session.scalars(select(User).where(User.quota.is_not(None)).order_by(User.name))
     return QuotaList(
-        defaults=default_allowances(settings),
+        defaults=default_allowances(services.settings),
         overrides=[Override(user=user.name, quotas=user.quota or {}) for user in users],
     )
 
 
-def change_quota(session: Session, caller: Caller, name: str, wanted: QuotaSet) -> User:
-    """Set the quotas of a user. Written to the audit log."""
-    chosen = wanted.model_dump(include={*map(str, MEASURES)}, exclude_none=True)
+@router.read("/quotas/{name}", role="organiser")
+def get_quota(session: Session, services: Services, name: Name) -> QuotaView:
+    """Read the quotas and use of a user. For organisers."""
+    return quota_of(session, services, find_user(session, name))
+
+
+def _typed(fields: Fields) -> dict[str, int | str]:
+    return {name: _amount(name, text) for name, text in filled(fields).items() if name != "user"}
+
+
+def _amount(name: str, text: str) -> int | str:
+    """Convert a typed amount to the API's units: hours to seconds. Other text stays as it is.
+
+    Hours are rounded to seconds; a part of a submission is no amount.
+    """
+    if name not in EACH:
+        return text
+    try:
+        amount = float(text) * EACH[name]
+    except ValueError:
+        return text
+    is_whole = EACH[name] > 1 or amount.is_integer()
+    return round(amount) if math.isfinite(amount) and is_whole else text
+
+
+@router.command(
+    "/quotas/{name}",
+    Form(CONSOLE, "The quota of {0.user} is set.", asked={"name": "user"}, read=_typed),
+    role="organiser",
+    method="PUT",
+)
+def set_quota(
+    session: Session, services: Services, caller: Caller, name: Name, body: QuotaSet
+) -> QuotaView:
+    """Set the quotas of a user, in force from the next request on. For organisers."""
+    chosen = body.model_dump(include={*map(str, MEASURES)}, exclude_none=True)
     if not chosen:
         raise ContentError("Nothing to set: pass submissions_per_day or gpu_seconds_per_month.")
     user = find_user(session, name)
@@ -293,40 +343,6 @@ def change_quota(session: Session, caller: Caller, name: str, wanted: QuotaSet) 
         for name, amount in chosen.items()
         if amount != "default"
     }
-    with audited(session, caller, "quota.set", user, reason=wanted.reason):
+    with audited(session, caller, "quota.set", user, reason=body.reason):
         user.quota = kept | own or None
-    return user
-
-
-router = APIRouter(tags=["quotas"])
-NameDep = Annotated[str, Path(max_length=100)]
-
-
-@router.get("/me/quota")
-def get_my_quota(services: ServicesDep, caller: CallerDep) -> QuotaView:
-    """Read your quotas of submissions and replays, your use, and when there is room again."""
-    with services.database.read(ORGANISER) as session:
-        return quota_of(session, services.settings, session.get_one(User, caller.user_id))
-
-
-@router.get("/quotas")
-def list_quotas(services: ServicesDep, _caller: OrganiserDep) -> QuotaList:
-    """List the default quotas, and who may use more or less. For organisers."""
-    with services.database.read(ORGANISER) as session:
-        return read_quotas(session, services.settings)
-
-
-@router.get("/quotas/{name}")
-def get_quota(name: NameDep, services: ServicesDep, _caller: OrganiserDep) -> QuotaView:
-    """Read the quotas and use of a user. For organisers."""
-    with services.database.read(ORGANISER) as session:
-        return quota_of(session, services.settings, find_user(session, name))
-
-
-@router.put("/quotas/{name}")
-def set_quota(
-    name: NameDep, body: QuotaSet, services: ServicesDep, caller: OrganiserDep
-) -> QuotaView:
-    """Set the quotas of a user, in force from the next request on. For organisers."""
-    with services.database.write() as session:
-        return quota_of(session, services.settings, change_quota(session, caller, name, body))
+    return quota_of(session, services, user)
