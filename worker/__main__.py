@@ -5,22 +5,21 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from finishline.devices import choose_device, find_devices
 from finishline.rules.errors import RuleError
-from finishline.rules.verification.messages import WorkerSystem
+from finishline.rules.verification.messages import Failure, WorkerSystem
 from worker.child_process import Host
 from worker.entries import box_word
-from worker.follower import follow
-from worker.hosts import Arrival, Hosts, HostsError, read_endpoint
+from worker.group import Meeting
+from worker.hosts import JOIN_SECONDS, Arrival, follow, meet
 from worker.intake import Poller, make_app, run_celery
 from worker.link import HelloThread, WorkerLink
-from worker.probe import class_over, describe_surroundings, node_of, probe, system_over
+from worker.probe import describe_surroundings, probe, system_over
 from worker.processes import measure_apart
 from worker.replay import AttemptChecks, replay
 from worker.self_check import SelfCheck
@@ -49,7 +48,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
         help="end after this long without an attempt",
     )
     parser.add_argument(
-        "--nnodes", type=_positive(int), metavar="N", help="train over N hosts, of which this leads"
+        "--nnodes", type=_positive(int), metavar="N", help="train over N hosts, from 2"
     )
     parser.add_argument(
         "--rdzv-endpoint",
@@ -58,22 +57,26 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
         help="the first of several hosts by a name that the others reach, and a free port there",
     )
     parser.add_argument(
-        "--follow", action="store_true", help="train along with the first host; needs no server"
+        "--join",
+        type=_positive(int),
+        metavar="RANK",
+        help="train along as the host of this rank, from 1; needs no server",
     )
     options = parser.parse_args(arguments)
-    if (options.rdzv_endpoint is not None) != (options.follow or (options.nnodes or 1) > 1):
+    hosts = options.nnodes or 1
+    if (options.rdzv_endpoint is not None) != (hosts > 1) or (options.join or 0) >= hosts:
         parser.error(
-            "several hosts: expected --rdzv-endpoint HOST:PORT with --nnodes N, N from 2, on the "
-            "first, and with --follow on each other"
+            "several hosts: expected --nnodes N, N from 2, and --rdzv-endpoint HOST:PORT on all, "
+            "and --join RANK, from 1 to N - 1, on each but the first"
         )
     return options
 
 
 def _endpoint(text: str) -> tuple[str, int]:
-    try:
-        return read_endpoint(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
+    address, _, port = text.rpartition(":")
+    if not address or not port.isdecimal() or not 0 < int(port) < 65_536:
+        raise argparse.ArgumentTypeError(f"{text}: expected HOST:PORT, as in node-1:29400")
+    return address.strip("[]"), int(port)
 
 
 def _positive(kind: Callable[[str], float]) -> Callable[[str], float]:
@@ -93,7 +96,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Start the worker with the settings of its environment; returns its exit code."""
     options = parse_arguments(arguments)
     settings = load_settings()
-    broker = None if options.pull or options.follow else settings.broker_address()
+    broker = None if options.pull or options.join else settings.broker_address()
     configure_logging(settings)
     device = _device_of(settings)
     system = probe(
@@ -112,53 +115,20 @@ def main(arguments: list[str] | None = None) -> int:
         # Those of the first of several hosts would tell a part of the energy.
         sensors=open_sensors(device) if options.rdzv_endpoint is None else None,
     )
-    if options.follow:
-        endpoint, key = options.rdzv_endpoint, settings.hosts_secret()
-        return follow(endpoint, key=key, arrival=_arrival(system, settings), host=host)
+    if options.rdzv_endpoint is not None:
+        meeting = Meeting(options.nnodes, options.join or 0, *options.rdzv_endpoint)
+        host = replace(host, meeting=meeting)
+    if options.join:
+        arrival = Arrival.of(system, host)
+        return follow(host, arrival, idle_seconds=options.exit_when_idle)
     token = settings.token()
+    if host.meeting is not None:
+        met = meet(host, Arrival.of(system, host), limit_seconds=JOIN_SECONDS)
+        if isinstance(met, Failure):
+            sys.exit(f"{met.message}; start the others with --join")
+        system = system_over(system, met.nodes, hardware_class=settings.hardware_class)
     state = WorkerState(limits=Limits(options.max_attempts, options.exit_when_idle))
-    if options.rdzv_endpoint is None:
-        return work(settings, token=token, broker=broker, system=system, host=host, state=state)
-    with _gather(options, settings, system, state) as hosts:
-        system = system_over(system, hosts.nodes, hardware_class=settings.hardware_class)
-        host = replace(host, hosts=hosts)
-        return work(settings, token=token, broker=broker, system=system, host=host, state=state)
-
-
-def _arrival(system: WorkerSystem, settings: Settings) -> Arrival:
-    """This host in the words that it joins others with."""
-    node = node_of(system)
-    return Arrival(node, class_over(node, hosts=1), settings.processes, system.software)
-
-
-@contextmanager
-def _gather(
-    options: argparse.Namespace, settings: Settings, system: WorkerSystem, state: WorkerState
-) -> Iterator[Hosts]:
-    """All hosts of the allocation. Stops the program with a sentence if they do not come."""
-
-    def note(complete: bool) -> None:
-        state.incomplete = not complete
-
-    address, port = options.rdzv_endpoint
-    try:
-        hosts = Hosts(
-            options.nnodes,
-            address=address,
-            port=port,
-            key=settings.hosts_secret(),
-            own=_arrival(system, settings),
-            on_change=note,
-        )
-    except OSError as error:
-        sys.exit(f"--rdzv-endpoint: no connection can be taken at port {port}: {error}")
-    try:
-        hosts.wait()
-        yield hosts
-    except HostsError as error:
-        sys.exit(str(error))
-    finally:
-        hosts.close()
+    return work(settings, token=token, broker=broker, system=system, host=host, state=state)
 
 
 def work(
@@ -203,7 +173,7 @@ def work(
         )
 
         def make_attempt(attempt_id: str) -> bool:
-            if state.stopping or state.is_done or state.incomplete:  # It was drawn just before.
+            if state.stopping or state.is_done:  # It was drawn just before.
                 log.info("attempt %s is left to another worker", attempt_id)
                 return False
             try:
@@ -236,7 +206,7 @@ def work(
 
 
 def _why_no_packages(settings: Settings, host: Host) -> str | None:
-    if host.hosts is not None:
+    if host.meeting is not None:
         return "code submissions are trained on one host, and this worker has several"
     return "FINISHLINE_ENTRIES is off" if settings.entries == "off" else None
 

@@ -1,17 +1,17 @@
-"""One process of the all-reduce over several hosts, started as a training is (worker.group)."""
+"""The all-reduce over several hosts, before the runs of an attempt."""
 
+import json
 import os
-import sys
 import time
 from dataclasses import asdict
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from finishline.rules.measurements import Figure
-from reference_models import DeviceError
 from reference_models.distributed import World, join, synchronise
-from worker.child import join_group
+from worker.group import open_store
 from worker.roofs import GIGA, MIB, all_reduce_bus_rate
 
 BYTES = 16 * MIB
@@ -51,18 +51,14 @@ def time_all_reduce(message: torch.Tensor, world: World) -> float:
     return time.perf_counter() - started
 
 
-def main() -> None:
-    """Measure and tell; a wrong sum on any rank is the failure of all."""
-    told, events = join_group(*sys.argv[1:])
+def meet_all(told: dict[str, Any]) -> dict[str, Any]:
+    """Measure, and gather what each host says of itself: by rank of the host, on all processes."""
     torch.set_num_threads(1)
-    try:
-        events.write("all_reduce", figure=asdict(measure(join(told["device"]))))
-    except (WrongSumError, DeviceError) as error:
-        code = "nodes_unfit" if isinstance(error, WrongSumError) else "device_unfit"
-        events.write("failure", code=code, message=str(error))
-    sys.stdout.flush()
-    os._exit(0)  # Tearing down torch takes time and can abort.
-
-
-if __name__ == "__main__":
-    main()
+    figure = measure(join(told["device"]))
+    store = open_store()
+    if os.environ["LOCAL_RANK"] == "0":
+        store.set(f"arrival {os.environ['GROUP_RANK']}", json.dumps(told["arrival"]))
+    hosts = int(os.environ["GROUP_WORLD_SIZE"])
+    arrivals = [json.loads(store.get(f"arrival {rank}")) for rank in range(hosts)]
+    dist.barrier()  # The first host ends the store when it has read all.
+    return {"arrivals": arrivals, "all_reduce": asdict(figure)}

@@ -4,8 +4,8 @@ It knows nothing of server, broker or attempts. Its standard output carries even
 trainer or a library go to standard error.
 
 As one of several processes that train together it gets a folder and its parent's number instead:
-orders and events go through that folder (worker.group). The first process reports all
-events; the others report only their own failures, which the first may never see.
+orders and events go through that folder (worker.group). The first process reports all events. The
+others report their own failures to it, in the store that processes of several hosts share.
 """
 
 import json
@@ -36,7 +36,7 @@ from reference_models import (
 from reference_models.data import require_data
 from reference_models.memory import is_out_of_memory, naming_batch_size
 from reference_models.precision import configured, require_precision
-from worker.group import open_events, read_orders
+from worker.group import FAILURE, has_other_hosts, open_events, open_store, read_orders
 from worker.processes import accelerator_peak_bytes, die_with_parent, resident_peak_bytes
 from worker.stopwatch import is_reached
 
@@ -55,7 +55,7 @@ EXCHANGE_MODULE = "reference_models.communication"
 class EventWriter:
     """Writes events to the parent; ends the process when the pipe is closed.
 
-    One that is `quiet` writes failures alone.
+    One that is `quiet` writes failures, and that it joined a training or left it.
     """
 
     def __init__(self, stream: int, *, quiet: bool = False) -> None:
@@ -64,7 +64,7 @@ class EventWriter:
 
     def write(self, event: str, **fields: Any) -> None:
         """One line, stamped with this process's own wall clock and processor time."""
-        if self._quiet and event != "failure":
+        if self._quiet and event not in ("failure", "joined", "left"):
             return
         stamps = {"clock": time.perf_counter(), "cpu": time.process_time()}
         line = json.dumps({"event": event, **stamps, **fields}) + "\n"
@@ -112,15 +112,25 @@ def main() -> None:
     told, events = join_group(*sys.argv[1:]) if len(sys.argv) == 3 else stand_alone()
     exit_code = 0
     try:
-        train(told, events)
-        events.write("end")
+        if told.get("program") == "meet":
+            from worker.all_reduce import meet_all
+
+            events.write("met", met=meet_all(told))
+        else:
+            train(told, events)
+            events.write("end")
     except Exception as error:  # noqa: BLE001 - every error is reported to the parent
         traceback.print_exc()
         code = failure_code(error)
-        if code is None:
+        found = None if code is None else {"code": code, "message": str(error)[:MESSAGE_LIMIT]}
+        if has_other_hosts():
+            found = shared_failure(found)
+        if found is None:
             exit_code = 1
         else:
-            events.write("failure", code=code, message=str(error)[:MESSAGE_LIMIT])
+            events.write("failure", **found)
+    if joins_first_host():
+        events.write("left")
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(exit_code)  # Tearing down torch takes time and can abort.
@@ -138,8 +148,30 @@ def stand_alone() -> tuple[dict[str, Any], EventWriter]:
 def join_group(folder: str, parent_pid: str) -> tuple[dict[str, Any], EventWriter]:
     """Orders and events through a folder; torch's launcher tells each process its rank."""
     die_with_parent(int(parent_pid))
-    quiet = os.environ["RANK"] != "0"
-    return read_orders(Path(folder)), EventWriter(open_events(Path(folder)), quiet=quiet)
+    events = EventWriter(open_events(Path(folder)), quiet=os.environ["RANK"] != "0")
+    told = read_orders(Path(folder))
+    if joins_first_host():
+        events.write("joined")
+    return told, events
+
+
+def joins_first_host() -> bool:
+    """Whether this process tells the worker of another host than the first that it trains along."""
+    return os.environ.get("GROUP_RANK", "0") != "0" and os.environ["LOCAL_RANK"] == "0"
+
+
+def shared_failure(found: dict[str, str] | None) -> dict[str, str] | None:
+    """The failure where it began: this process's own, else the one that another host told."""
+    try:
+        store = open_store()
+        if found is not None:
+            on_host = {"message": f"{found['message']} (on host {os.environ['GROUP_RANK']})"}
+            store.set(FAILURE, json.dumps(found | on_host))
+        elif store.check([FAILURE]):
+            found = json.loads(store.get(FAILURE))
+    except RuntimeError:  # The first host is gone.
+        pass
+    return found
 
 
 def train(told: dict[str, Any], events: EventWriter) -> None:
@@ -223,6 +255,8 @@ def write_measurement(
 def failure_code(error: Exception) -> FailureCode | None:
     """Failure that an exception means, None if it is a bug."""
     code = next((code for kind, code in CODES.items() if isinstance(error, kind)), None)
+    if type(error).__name__ == "WrongSumError":  # Its module loads torch.
+        code = "nodes_unfit"
     return code or ("out_of_memory" if is_out_of_memory(error) else None)
 
 

@@ -16,22 +16,20 @@ from typing import IO, Any
 from finishline.rules.verification.messages import ReplayJob
 from worker.box.order import Backend
 from worker.group import GroupChannel, Meeting, launch_options
-from worker.hosts import Hosts
 from worker.processes import child_environment, kill_session
 from worker.sensors import Sensors
 
 LOG_TAIL_BYTES = 4_000
 LINE_LIMIT_BYTES = 64_000
 CHILD_COMMAND = (sys.executable, "-m", "worker.child")
-ALL_REDUCE_COMMAND = (sys.executable, "-m", "worker.all_reduce")
 
 
 @dataclass(frozen=True)
 class Host:
     """Host of a training. `command` starts one of its `processes`, `sensors` observe it.
 
-    `hosts` are those that train along, each with as many processes. `box` makes its boxes, in which
-    packages may compile if it `has_compiler`.
+    At the `meeting` other hosts train along, each with as many processes. `box` makes its boxes, in
+    which packages may compile if it `has_compiler`.
     """
 
     device: str
@@ -40,7 +38,7 @@ class Host:
     processes: int = 1
     command: Sequence[str] = CHILD_COMMAND
     sensors: Sensors | None = None
-    hosts: Hosts | None = None
+    meeting: Meeting | None = None
     box: Backend = "bwrap"
     has_compiler: bool = False
 
@@ -57,20 +55,18 @@ class ChildProcess:
     """A training process in a session of its own, so that all it starts can be killed with it.
 
     Start it from the thread that lives as long as the worker does: the kernel kills the child when
-    the thread that started it ends. With a `meeting` it is one of a group over several hosts.
+    the thread that started it ends.
     """
 
-    def __init__(
-        self, orders: dict[str, Any], *, host: Host, meeting: Meeting | None = None
-    ) -> None:
+    def __init__(self, orders: dict[str, Any], *, host: Host) -> None:
         self.started_at = time.perf_counter()
-        is_group = host.processes > 1 or meeting is not None
+        is_group = host.processes > 1 or host.meeting is not None
         self._group = GroupChannel(orders) if is_group else None
         if self._group is None:
             self._process = _start(host.command, host, stderr=subprocess.PIPE)
             events, log = _stream(self._process.stdout), _stream(self._process.stderr)
         else:
-            self._process = _start_group(self._group, host, meeting)
+            self._process = _start_group(self._group, host)
             events, log = open(self._group.reader, "rb"), _stream(self._process.stdout)  # noqa: PTH123, SIM115
         self._lines: queue.SimpleQueue[Line] = queue.SimpleQueue()
         self._tail = b""
@@ -126,12 +122,10 @@ class ChildProcess:
                 self._tail = (self._tail + chunk)[-LOG_TAIL_BYTES:]
 
 
-def _start_group(
-    group: GroupChannel, host: Host, meeting: Meeting | None
-) -> subprocess.Popen[bytes]:
+def _start_group(group: GroupChannel, host: Host) -> subprocess.Popen[bytes]:
     """Start the launcher of several processes; both its outputs are log."""
     python, *command = host.command
-    options = launch_options(host.processes, meeting)
+    options = launch_options(host.processes, host.meeting)
     launcher = (python, "-m", "worker.group", str(os.getpid()), str(group.folder), *options)
     try:
         return _start(

@@ -3,7 +3,8 @@
 Becomes `torch.distributed.run` with these options, which starts the processes of the command and
 ends them all when one dies. It passes on neither standard input nor open files, so each process
 gets the folder with its orders and the pipe for its events, and the number of the process it is to
-die with.
+die with. Launchers of several hosts meet at the first host's address. Their processes share the
+store that the first launcher keeps there.
 """
 
 import json
@@ -20,11 +21,14 @@ from worker.processes import die_with_parent
 
 ORDERS = "orders.json"
 EVENTS = "events"
+FAILURE = "failure"
+# How long a launcher waits for those of the other hosts.
+MEETING_SECONDS = 86_400
 
 
 @dataclass(frozen=True)
 class Meeting:
-    """Where the launchers of several hosts meet, and the `rank` of this one among them."""
+    """The place where the launchers of several hosts meet, and the `rank` of this host."""
 
     hosts: int
     rank: int
@@ -57,13 +61,33 @@ class GroupChannel:
 
 
 def read_orders(folder: Path) -> dict[str, Any]:
-    orders: dict[str, Any] = json.loads((folder / ORDERS).read_text())
-    return orders
+    """The orders of a process of the group: the first host's, with this host's own entries."""
+    own: dict[str, Any] = json.loads((folder / ORDERS).read_text())
+    if not has_other_hosts():
+        return own
+    store = open_store()
+    if os.environ["RANK"] == "0":
+        store.set(ORDERS, json.dumps(own))
+    first: dict[str, Any] = json.loads(store.get(ORDERS))
+    return first | own
 
 
 def open_events(folder: Path) -> int:
     """The writing end of the pipe, in a process of the group."""
     return os.open(folder / EVENTS, os.O_WRONLY)
+
+
+def has_other_hosts() -> bool:
+    """Whether this is a process of a group over several hosts."""
+    return os.environ.get("LOCAL_WORLD_SIZE") != os.environ.get("WORLD_SIZE")
+
+
+def open_store() -> Any:
+    """The store that the first host's launcher keeps for all processes of the group."""
+    from torch.distributed import TCPStore
+
+    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    return TCPStore(address, port, is_master=False)
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -83,7 +107,8 @@ def launch_options(processes: int, meeting: Meeting | None = None) -> list[str]:
     if meeting is None:
         return ["--standalone", *own]
     ranks = ["--nnodes", str(meeting.hosts), "--node-rank", str(meeting.rank)]
-    return [*ranks, "--master-addr", meeting.address, "--master-port", str(meeting.port), *own]
+    place = ["--master-addr", meeting.address, "--master-port", str(meeting.port)]
+    return [*ranks, *place, "--rdzv-conf", f"timeout={MEETING_SECONDS}", *own]
 
 
 if __name__ == "__main__":

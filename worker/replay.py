@@ -2,10 +2,9 @@
 
 import json
 import logging
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,16 +23,16 @@ from finishline.rules.verification.messages import (
     WorkerSystem,
 )
 from worker.box.order import BoxUnavailableError
-from worker.child_process import ALL_REDUCE_COMMAND, ChildProcess, Host
+from worker.child_process import Host
 from worker.entries import open_entries
 from worker.failures import ends_attempt, failure
-from worker.hosts import EXPLAIN_SECONDS, Hosts
+from worker.hosts import Arrival, meet
 from worker.link import WorkerLink
 from worker.outbox import Announcer, Outbox, StopReason
 from worker.processes import Measure, measure_apart
 from worker.self_check import SelfCheck
 from worker.settings import attempt_in_logs
-from worker.state import WorkerState
+from worker.state import WorkerState, end_process
 from worker.training import train_run
 
 log = logging.getLogger(__name__)
@@ -41,8 +40,6 @@ log = logging.getLogger(__name__)
 HEARTBEATS_PER_LEASE = 4
 Train = Callable[..., ReplayRun]
 AUDIT_LIMIT_SECONDS = 120.0
-ALL_REDUCE_LIMIT_SECONDS = 120.0
-POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
@@ -187,9 +184,14 @@ def _train(
         runs: list[ReplayRun] = []
         unfit = checks.before(job) if checks else None
         reduced: Figure | None = None
-        if host.hosts is not None and unfit is None:
-            found = check_hosts(host, host.hosts, stop=stop)
-            reduced, unfit = (found, None) if isinstance(found, Figure) else (None, found)
+        if host.meeting is not None and unfit is None:
+            met = meet(host, Arrival.of(system, host), stop=stop)
+            if isinstance(met, Failure):
+                unfit = met
+                log.error("this worker ends, as its hosts do not train together: %s", met.message)
+                end_process()
+            else:
+                reduced = met.all_reduce
         audited = checks.audit(job) if checks and unfit is None else Audited()
         if unfit is None:
             try:
@@ -216,47 +218,6 @@ def _train(
         processes=host.processes * (len(system.nodes) or 1),
         all_reduce=reduced,
     )
-
-
-def check_hosts(host: Host, hosts: Hosts, *, stop: Callable[[], object]) -> Figure | Failure:
-    """Exchange a message over all ranks: its rate, or the reason why the hosts may not train."""
-    meeting = hosts.begin("all_reduce", {})
-    child = ChildProcess(
-        {"device": host.device}, host=replace(host, command=ALL_REDUCE_COMMAND), meeting=meeting
-    )
-    deadline = time.perf_counter() + ALL_REDUCE_LIMIT_SECONDS
-    try:
-        while time.perf_counter() < deadline:
-            if stop():
-                return failure("worker_stopped", "the worker got a request to stop")
-            line = child.next_line(wait_seconds=POLL_SECONDS)
-            found: Figure | Failure | None
-            if line is None:
-                found = hosts.trouble()
-            elif line.text is not None:
-                found = _read_figure(json.loads(line.text))
-            else:
-                found = hosts.trouble(wait_seconds=EXPLAIN_SECONDS)
-                if found is None:
-                    last = (child.log_tail().strip().splitlines() or ["no output"])[-1]
-                    found = failure("nodes_unfit", f"the all-reduce ended early: {last}")
-            if found is not None:
-                return found
-        return failure(
-            "nodes_unfit", f"the all-reduce took longer than {ALL_REDUCE_LIMIT_SECONDS:g} s"
-        )
-    finally:
-        child.kill()
-        hosts.end()
-
-
-def _read_figure(event: dict[str, Any]) -> Figure | Failure:
-    if event["event"] == "failure":
-        return failure(event["code"], event["message"])
-    try:
-        return TypeAdapter(Figure).validate_python(event["figure"])
-    except (KeyError, ValidationError) as error:
-        return failure("nodes_unfit", f"the all-reduce answered with something else: {error}")
 
 
 @contextmanager

@@ -19,8 +19,6 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from finishline.rules.verification.messages import ReplayJob
 
-SHORTEST_HOSTS_KEY = 16
-
 
 class Settings(BaseSettings):
     """The settings of one worker process.
@@ -33,8 +31,7 @@ class Settings(BaseSettings):
     `image_digest` names the container image it was started from. `stop_grace_seconds` is how long
     an attempt under way may go on after SIGTERM. With `entries` "auto" a worker trains packages if
     its box holds: one of bubblewrap, or with `box` "oci" a container. With `compiler` "gcc" its
-    environments come once more with it. `hosts_key` is the secret by
-    which the hosts of an allocation know each other.
+    environments come once more with it.
     """
 
     model_config = SettingsConfigDict(env_prefix="FINISHLINE_", frozen=True)
@@ -57,7 +54,6 @@ class Settings(BaseSettings):
     entries: Literal["auto", "off"] = "auto"
     box: Literal["bwrap", "oci"] = "bwrap"
     compiler: Literal["off", "gcc"] = "off"
-    hosts_key: SecretStr | None = None
     log_format: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
@@ -103,16 +99,6 @@ class Settings(BaseSettings):
             return self.worker_token_file.read_text().strip()
         except OSError as error:
             sys.exit(f"FINISHLINE_WORKER_TOKEN_FILE cannot be read: {error}")
-
-    def hosts_secret(self) -> bytes:
-        """The secret of an allocation. Stops the program with a sentence without a long one."""
-        secret = "" if self.hosts_key is None else self.hosts_key.get_secret_value()
-        if len(secret) < SHORTEST_HOSTS_KEY:
-            sys.exit(
-                f"FINISHLINE_HOSTS_KEY: expected {SHORTEST_HOSTS_KEY} characters or more, the same "
-                "on every host, such as `openssl rand -hex 32` prints"
-            )
-        return secret.encode()
 
 
 def load_settings() -> Settings:

@@ -31,8 +31,8 @@ class Limits:
 class WorkerState:
     """Flags. Plain booleans, because a signal handler sets one and may not take a lock.
 
-    `incomplete` is whether one of several hosts that train together is missing. `leave_by`, on
-    time.monotonic(), is the deadline for its present attempt once its own operator told it to stop.
+    `leave_by`, on time.monotonic(), is the deadline for its present attempt once its own operator
+    told it to stop.
     `refused` is the server's sentence where it refuses this worker's token: the worker ends.
     `roof_wanted` is whether the server knows no roof of this worker's hardware class. `made` counts
     the attempts that it leased, and `idle_since`, on time.monotonic(), is when it was last at one.
@@ -40,7 +40,6 @@ class WorkerState:
 
     busy: bool = False
     stopping: bool = False
-    incomplete: bool = False
     leave_by: float | None = None
     refused: str | None = None
     roof_wanted: bool = False
@@ -89,7 +88,7 @@ class WorkerState:
             return "stopping"
         if self.leave_by is not None or self.is_done:
             return "draining"
-        return "busy" if self.busy or self.incomplete else "idle"
+        return "busy" if self.busy else "idle"
 
 
 def end_process() -> None:

@@ -20,7 +20,6 @@ from finishline.rules.verification.messages import (
 )
 from worker.child_process import ChildProcess, Host, Line, orders_of
 from worker.failures import count_oom_kills, death_of_child, failure
-from worker.hosts import EXPLAIN_SECONDS
 from worker.outbox import Announcer, StopReason
 from worker.sensors import Telemetry
 from worker.stopwatch import Stopwatch, clocks_disagree, is_below_band, is_reached
@@ -243,9 +242,7 @@ def train_run(
     `stop` is asked every 50 ms whether to give up, and why. No process is left in any case.
     """
     oom_kills = count_oom_kills()
-    orders = orders_of(job, index, host=host)
-    meeting = None if host.hosts is None else host.hosts.begin("training", orders)
-    child = ChildProcess(orders, host=host, meeting=meeting)
+    child = ChildProcess(orders_of(job, index, host=host), host=host)
     telemetry = Telemetry(host.sensors)
     record = RunRecorder(job, index, at=child.started_at, announcer=announcer, telemetry=telemetry)
     try:
@@ -258,18 +255,10 @@ def train_run(
                 _take_line(line, record, child, host=host, oom_kills=oom_kills)
             if record.status is None:
                 _obey(stop(), record, host)
-            if record.status is None and (trouble := _trouble_elsewhere(host)) is not None:
-                record.fail(trouble)
     finally:
         telemetry.stop()
         child.kill()
-        if host.hosts is not None:
-            host.hosts.end()
-    return record.close(child.log_tail() + (host.hosts.log_tail if host.hosts else ""))
-
-
-def _trouble_elsewhere(host: Host, *, wait_seconds: float = 0.0) -> Failure | None:
-    return None if host.hosts is None else host.hosts.trouble(wait_seconds=wait_seconds)
+    return record.close(child.log_tail())
 
 
 def _take_line(
@@ -279,9 +268,8 @@ def _take_line(
         record.read(line.text, line.at)
         return
     exit_code = child.exit_code(wait_seconds=EXIT_SECONDS)
-    trouble = _trouble_elsewhere(host, wait_seconds=EXPLAIN_SECONDS)
-    if trouble is not None:
-        record.fail(trouble)
+    if host.meeting is not None:
+        record.fail(failure("node_lost", "a process of the training died, or a host left it"))
         return
     killed = count_oom_kills() - oom_kills
     batch_size = record.training.settings.get("batch_size")

@@ -177,6 +177,21 @@ def hang_in_group(config, *, seed, device, data_dir):
     yield from hang(config, seed=seed, device=device, data_dir=data_dir)
 
 
+def exchange_for_ever(config, *, seed, device, data_dir):
+    """The second process says so in a file, and both exchange numbers until one is gone."""
+    import torch
+
+    from reference_models.distributed import join
+
+    yield from prepare()
+    world = join(device)
+    if world.rank == 1:
+        (data_dir / "joined").touch()
+    while True:
+        world.total(torch.ones(1))
+        time.sleep(0.01)
+
+
 def wait_for(path):
     """Wait a minute at most until a file is there."""
     deadline = time.monotonic() + 60
@@ -212,6 +227,7 @@ for trainer in (
     fail_elsewhere,
     killed_elsewhere,
     hang_in_group,
+    exchange_for_ever,
 ):
     name = trainer.__name__
     sys.modules[f"fake_{name}"] = SimpleNamespace(

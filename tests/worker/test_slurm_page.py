@@ -6,8 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager
-from dataclasses import asdict
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -27,7 +26,7 @@ wait $!
 SRUN = """#!/bin/bash
 [ "$*" = "${*/--relative=1/}" ] && exit 9
 while [ "${1#--}" != "$1" ]; do shift; done
-FINISHLINE_WORKER_NAME=node-2 exec "$@"
+FINISHLINE_WORKER_NAME=node-2 SLURM_PROCID=0 exec "$@"
 """
 
 
@@ -58,6 +57,7 @@ def submitted(script, folder, url):
         env=environment,
         stdout=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     )
     batch_shell = int(job.stdout.readline())
     drain = threading.Thread(target=job.stdout.read)
@@ -65,7 +65,8 @@ def submitted(script, folder, url):
     try:
         yield job, batch_shell
     finally:
-        job.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(job.pid, signal.SIGKILL)  # Slurm ends the other hosts with the job.
         job.wait()
         drain.join()
         job.stdout.close()
@@ -78,10 +79,8 @@ def test_a_job_script_finishes_its_attempt_at_the_signal_and_ends(
     tmp_path, fake_server, make_job, place, names
 ):
     script = re.findall(r"```bash\n(#!/bin/bash\n.*?)```", PAGE.read_text(), re.DOTALL)[place]
-    fake_server.answers["next"] = [
-        (200, asdict(make_job("stroll", run_limit_seconds=300.0))),
-        (204, {}),
-    ]
+    fake_server.job = make_job("stroll", run_limit_seconds=300.0)
+    fake_server.answers["next"] = [(200, {"attempt_id": "attempt-1"}), (204, {})]
     with submitted(script.replace("29400", str(free_port())), tmp_path, fake_server.url) as job:
         fake_server.wait_for(lambda: fake_server.events(), seconds=180)
         os.kill(job[1], signal.SIGTERM)

@@ -47,14 +47,15 @@ def start(
         float | None, typer.Option(metavar="SECONDS", help="End after this long without work.")
     ] = None,
     nnodes: Annotated[
-        int | None, typer.Option(min=2, metavar="N", help="Train over N hosts; this one leads.")
+        int | None, typer.Option(min=2, metavar="N", help="Train over N hosts.")
     ] = None,
     rdzv_endpoint: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="The first of several hosts.")
     ] = None,
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Train along with the first host.")
-    ] = False,
+    join: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="RANK", help="Train along as the host of this rank."),
+    ] = None,
 ) -> int:
     """Start a worker with the settings of its environment, such as FINISHLINE_URL."""
     if context.invoked_subcommand is not None:
@@ -66,9 +67,10 @@ def start(
         "--exit-when-idle": exit_when_idle,
         "--nnodes": nnodes,
         "--rdzv-endpoint": rdzv_endpoint,
+        "--join": join,
     }
     words = [f"{flag}={value}" for flag, value in values.items() if value is not None]
-    return main([*words, *["--pull"] * pull, *["--follow"] * follow])
+    return main([*words, *["--pull"] * pull])
 
 
 @worker.command()
