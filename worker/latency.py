@@ -10,8 +10,6 @@ import torch
 from torch import Tensor
 
 from finishline.rules.benchmarks.definition_tables import samples_in_whole_passes
-from finishline.rules.scoring.latency import nearest_rank, percentile
-from finishline.rules.statistics.aggregate import mean
 from finishline.rules.verification.messages import (
     Absence,
     AbsenceCode,
@@ -202,15 +200,3 @@ def _flat(result: Any) -> Tensor:
     """All outputs of one item as one copy on the processor: a backend may reuse its memory."""
     parts = result if isinstance(result, list | tuple) else [result]
     return torch.cat([torch.as_tensor(part).detach().double().cpu().flatten() for part in parts])
-
-
-def distribution(values: Sequence[float]) -> dict[str, float | int | None]:
-    """Count, mean and percentiles of some values, by nearest rank; None below enough samples."""
-    ordered = sorted(values)
-    return {
-        "n": len(ordered),
-        "mean": mean(ordered),
-        "p50": nearest_rank(ordered, 50),
-        "p90": percentile(ordered, 90),
-        "p99": percentile(ordered, 99),
-    }

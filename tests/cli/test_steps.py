@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from finishline.rules.benchmarks.benchmark import load_benchmark
-from worker import scaling
-from worker.scaling import Scaling, fit_all_reduce
+from worker.bench import scaling
+from worker.bench.scaling import Scaling, fit_all_reduce
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 pytestmark = pytest.mark.nightly
@@ -45,7 +45,7 @@ def test_a_paused_step_moves_neither_the_measured_nor_the_predicted_step(monkeyp
     monkeypatch.setattr(scaling, "measure_group", measure)
     digits = load_benchmark(BENCHMARKS / "digits.toml")
     asked = Scaling(digits, (1, 2), strong=True, steps=4, device="cpu", data=Path())
-    one, two = scaling.run_scaling(asked)["points"]
+    one, two = scaling.run_scaling(asked, print)["points"]
     assert (one["step_seconds"], two["step_seconds"]) == (2.0, 1.5)
     assert two["speedup"] == pytest.approx(2 / 1.5)
     assert two["predicted_step_seconds"] == pytest.approx(1.0 + 1e-4 + 1e-3)
@@ -114,7 +114,7 @@ def test_the_parts_of_a_step_add_up(finishline, tmp_path):
     ],
 )
 def test_bad_input_is_refused_with_a_sentence(finishline, arguments, said):
-    done = finishline(*arguments)
+    done = finishline("bench", *arguments)
     assert done.code not in (0, None)
     assert said in done.err
     assert not done.out
@@ -123,7 +123,15 @@ def test_bad_input_is_refused_with_a_sentence(finishline, arguments, said):
 def test_missing_data_is_said_before_anything_is_warmed_up(finishline, tmp_path):
     began = time.monotonic()
     done = finishline(
-        "profile", "cifar10", "--steps", "2", "--out", str(tmp_path / "x"), "--data", str(tmp_path)
+        "bench",
+        "profile",
+        "cifar10",
+        "--steps",
+        "2",
+        "--out",
+        str(tmp_path / "x"),
+        "--data",
+        str(tmp_path),
     )
     assert done.code not in (0, None)
     assert "finishline benchmark fetch cifar10" in done.err

@@ -6,15 +6,13 @@ import sys
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.processes import Training, train_reference
 from finishline.cli.screen import open_console
-from tests.support.processes import wait_for
-from worker.commands.measuring import bench_table, run_measurement
+from worker.commands.tables import bench_table
 
 pytestmark = pytest.mark.nightly
 
@@ -88,24 +86,6 @@ def test_an_unknown_benchmark_is_named_with_the_known_ones(tmp_path):
     with pytest.raises(CliError, match=r"no benchmark 'mnist' in .*digits") as caught:
         find_benchmark("mnist", tmp_path)
     assert caught.value.exit_code is ExitCode.NOT_FOUND
-
-
-def test_a_bench_that_is_interrupted_leaves_no_process():
-    body = (
-        "import json, os, time\n"
-        "print('a library says hello')\n"
-        "print(json.dumps({'kind': 'doing', 'doing': str(os.getpid())}), flush=True)\n"
-        "time.sleep(600)\n"
-    )
-    pids = []
-
-    def interrupt(doing):
-        pids.append(int(doing))
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run_measurement([sys.executable, "-c", body], told=interrupt)
-    wait_for(lambda: not psutil.pid_exists(pids[0]), seconds=20, what="its end", pause=0.01)
 
 
 def test_digits_is_measured_on_this_machine_in_one_document(finishline, tmp_path):

@@ -12,8 +12,8 @@ import torch
 from finishline.cli.main import main
 from finishline.rules.errors import RuleError
 from reference_models.grammar_generation import CachedByteGPT
-from worker.generation import answer, arrivals_of, generate, one_by_one, serve
-from worker.generation_bench import figures_of, read_arguments, run_generation
+from worker.bench.generation import GenerationBench, figures_of, run_generation
+from worker.bench.requests import answer, arrivals_of, generate, one_by_one, serve
 
 CACHED = {"kv_cache": True, "device": "cpu"}
 UNCACHED = {"kv_cache": False, "device": "cpu"}
@@ -137,8 +137,9 @@ def test_arrivals_at_a_server_are_a_poisson_process():
 
 
 def test_figures_are_those_reckoned_by_hand_and_p99_is_judged_of_few_requests():
-    asked = read_arguments(["grammar", "--scenario", "server", "--rate", "2", "--p99-seconds", "3",
-                            "--output-tokens", "3", "--requests", "2"])  # fmt: skip
+    asked = GenerationBench(
+        "grammar", "server", "cpu", rate=2.0, p99_seconds=3.0, output_tokens=3, requests=2
+    )
     requests = [(0.0, 0.5, 1.5), (1.0, 2.5, 4.0)]
     found = figures_of(requests, asked)
     assert found["ttft_seconds"]["mean"] == pytest.approx(1.0)
@@ -147,7 +148,9 @@ def test_figures_are_those_reckoned_by_hand_and_p99_is_judged_of_few_requests():
     assert (found["tokens_per_second"], found["requests_per_second"]) == (6 / 4, 2 / 4)
     for last, met in ((4.0, True), (4.01, False)):
         moved = [requests[0], (1.0, 2.5, last)]
-        told = run_generation(asked, lambda *_, moved=moved: {"requests": moved})["generation"]
+        told = run_generation(asked, lambda *_, moved=moved: {"requests": moved}, print)[
+            "generation"
+        ]
         assert told["p99_met"] is met
         assert told["results"][0]["latency_seconds"]["p99"] is None
 
@@ -180,7 +183,7 @@ def test_a_model_of_ones_own_answers_as_one_document(own, capfd):
     [("forgetful", "answers without past_key_values"), ("plain", "cannot be called as transf")],
 )
 def test_a_model_that_does_not_generate_is_refused(own, function, said):
-    asked = read_arguments([f"{own}:{function}", "--scenario", "offline", "--device", "cpu"])
+    asked = GenerationBench(f"{own}:{function}", "offline", "cpu")
     with pytest.raises(RuleError, match=said):
         answer(asdict(asked) | {"batch_size": 1})
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from finishline.cli.main import main
-from worker.kernel_bench import Calls, make_calls, time_calls
-from worker.kernel_rules import read_kernels
+from worker.bench.kernel_list import read_kernels
+from worker.bench.kernels import Calls, make_calls, time_calls
 from worker.precision_probe import count_work
 from worker.roofs import FP32
 

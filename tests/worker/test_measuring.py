@@ -1,6 +1,5 @@
 """Benches: throughput, utilisation and seconds of exchange, on clocks that play a noisy host."""
 
-import json
 import logging
 import os
 import sys
@@ -12,14 +11,16 @@ import pytest
 import torch
 from torch import nn
 
+from finishline.cli.main import main
+from finishline.rules.benchmarks.benchmark import load_benchmark
 from finishline.rules.run import Phase
 from reference_models import DataSetError
 from reference_models.digits import DigitsConfig, synthetic
-from worker.bench import BenchError, main, read_arguments, run_bench
+from worker.bench.runs import BenchError, ReferenceBench, run_reference
+from worker.bench.throughput import ROUNDS, answer, bench, measure_throughput
 from worker.child import EXCHANGE_MODULE, Communication
 from worker.precision_probe import count_work
 from worker.processes import measure_apart
-from worker.throughput import ROUNDS, answer, bench, measure_throughput
 
 
 @pytest.fixture
@@ -77,7 +78,24 @@ def test_a_module_that_fails_is_absent_and_the_log_says_why(
     assert bool(caplog.text) is not stop
 
 
-DIGITS = str(Path(__file__).parents[2] / "benchmarks" / "digits.toml")
+def test_an_interrupted_measurement_leaves_no_process(module, tmp_path):
+    module(
+        "import os, time; from pathlib import Path\n"
+        f"Path({str(tmp_path / 'pid')!r}).write_text(str(os.getpid()))\ntime.sleep(600)"
+    )
+    pids = []
+
+    def interrupt():
+        if (tmp_path / "pid").exists():
+            pids.append((tmp_path / "pid").read_text())
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        measure_apart("measuring_module", {}, 60.0, stop=interrupt)
+    assert not Path(f"/proc/{pids[0]}").exists()
+
+
+DIGITS = Path(__file__).parents[2] / "benchmarks" / "digits.toml"
 THROUGHPUT = {
     "items_per_second": 6400.0,
     "slowest": 6000.0,
@@ -87,7 +105,7 @@ THROUGHPUT = {
     "calls": 70,
 }
 ANSWERS = {
-    "worker.throughput": {
+    "worker.bench.throughput": {
         "training": THROUGHPUT,
         "inference": THROUGHPUT,
         "telemetry": {"readings": 0},
@@ -107,16 +125,13 @@ ANSWERS = {
 }
 
 
-def result(answers, *arguments):
-    return run_bench(read_arguments([DIGITS, *arguments]), lambda module, *_: answers[module])
+def result(answers, batch_size=64):
+    asked = ReferenceBench(load_benchmark(DIGITS), {"batch_size": batch_size}, "cpu", 1, 5.0)
+    return run_reference(asked, lambda module, *_: answers[module], print)
 
 
-def test_utilisation_and_time_to_the_target_follow_from_what_is_measured(capsys, monkeypatch):
-    monkeypatch.setattr("worker.bench.measure_apart", lambda module, *_: ANSWERS[module])
-    assert main([DIGITS]) == 0
-    *doing, last = (json.loads(line) for line in capsys.readouterr().out.splitlines())
-    assert [event["doing"] for event in doing] == ["throughput", "audit", "roofs"]
-    found = last["result"]
+def test_utilisation_and_time_to_the_target_follow_from_what_is_measured():
+    found = result(ANSWERS)
     # 1 GFLOP in 10 ms are 0.1 TFLOP/s, of the 0.4 that a convolution reaches here.
     assert found["roofline"]["utilisation"] == pytest.approx(0.25)
     assert found["roofline"]["intensity"] == pytest.approx(100.0)
@@ -126,7 +141,7 @@ def test_utilisation_and_time_to_the_target_follow_from_what_is_measured(capsys,
     assert aim["epochs"] == pytest.approx(7.67, abs=0.01)
     assert aim["epoch_seconds"] == pytest.approx(0.18)
     assert aim["training_seconds"] == pytest.approx(0.18 * aim["epochs"])
-    assert result(ANSWERS, "--set", "batch_size=48")["to_target"] is None
+    assert result(ANSWERS, batch_size=48)["to_target"] is None
 
 
 def test_without_audit_or_roofs_the_throughput_stands_alone():
@@ -145,19 +160,19 @@ def test_without_audit_or_roofs_the_throughput_stands_alone():
 )
 def test_without_a_throughput_there_is_no_result(answer, said):
     with pytest.raises(BenchError, match=said):
-        result(ANSWERS | {"worker.throughput": answer})
+        result(ANSWERS | {"worker.bench.throughput": answer})
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([DIGITS, "--set", "momentun=1"], "hyperparameters.momentun"),
-        ([DIGITS, "--set", "batch_size=7"], "a whole number from 16 to 256"),
-        ([DIGITS.replace("digits", "teacher")], "has no reference training"),
+        (["digits", "--set", "momentun=1"], "hyperparameters.momentun"),
+        (["digits", "--set", "batch_size=7"], "a whole number from 16 to 256"),
+        (["teacher"], "has no reference training"),
     ],
 )
 def test_what_cannot_be_measured_is_refused_by_name(arguments, said, capsys):
-    assert main(arguments) == 2
+    assert main(["bench", "train", *arguments]) == 1
     assert said in capsys.readouterr().err
 
 
@@ -219,7 +234,7 @@ def test_rounds_beside_a_busy_neighbour_do_not_move_the_median():
 )
 def test_what_cannot_be_measured_is_said_in_a_sentence(monkeypatch, error, said):
     told = {"reference": "digits", "hyperparameters": {"batch_size": 64}, "device": "cpu"}
-    monkeypatch.setattr("worker.throughput.bench", lambda told: raise_(error))
+    monkeypatch.setattr("worker.bench.throughput.bench", lambda told: raise_(error))
     assert said in answer(told)["missing"]
 
 

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from finishline.cli.main import main
-from worker.model_speed import build_model, flops_of, make_step
+from worker.bench.model_speed import build_model, flops_of, make_step
 
 MODELS = """
 import torch

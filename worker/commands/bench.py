@@ -1,7 +1,8 @@
 """`finishline bench`: measure this machine, and references, models or kernels on it."""
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from errno import EISDIR
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,30 +12,37 @@ from rich.console import RenderableType
 
 from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, UsageError
-from finishline.cli.options import BenchmarksDir, shows
-from finishline.cli.processes import python_module, require_training_packages
+from finishline.cli.options import BenchmarksDir, Data, shows
+from finishline.cli.processes import require_training_packages
 from finishline.cli.screen import Screen
 from finishline.devices import choose_device
+from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
-from worker.commands.measuring import (
+from finishline.rules.submissions.claim import check_precision, check_settings, reference_of
+from worker.bench.generation import GenerationBench, run_generation
+from worker.bench.kernel_list import ON_PROCESSORS, Kernel, read_kernels, run_kernels
+from worker.bench.model import PHASES, ModelBench, run_model
+from worker.bench.runs import BenchError, ReferenceBench, Say, require, run_machine, run_reference
+from worker.bench.scaling import Scaling, run_scaling
+from worker.commands.tables import (
     bench_table,
     generation_lines,
     generation_table,
     kernel_table,
     model_lines,
     model_table,
+    parts_table,
+    points_table,
     results_csv,
-    run_measurement,
 )
-from worker.commands.steps import Device, profile, scale
-from worker.kernel_rules import ON_PROCESSORS, read_kernels
+from worker.local import hyperparameters, read_setting
+from worker.processes import measure_apart
 
-BENCH_SECONDS, KERNEL_SECONDS = 5.0, 1.0
-Given = Mapping[str, Any]
+BENCH_SECONDS, KERNEL_SECONDS, PROFILE_SECONDS = 5.0, 1.0, 3600.0
+Result = Mapping[str, Any]
+Run = Callable[[Say], Result]
 
 bench = typer.Typer(no_args_is_help=True, help="Measure this machine, and training on it.")
-bench.command("scale")(scale)
-bench.command("profile")(profile)
 Target = Annotated[
     str,
     typer.Argument(
@@ -44,6 +52,11 @@ Target = Annotated[
 ]
 Seconds = Annotated[float, typer.Option(min=0.1, max=600.0, help="Seconds of each measurement.")]
 Threads = Annotated[int, typer.Option(min=1, max=1024, help="Processor threads to use.")]
+Device = Annotated[
+    str | None, typer.Option(help="cpu or cuda; by default cuda where there is one.")
+]
+Steps = Annotated[int, typer.Option("--steps", min=1, max=1000, help="Training steps to time.")]
+Name = Annotated[str, typer.Argument(help="A benchmark's id, or the path of its file.")]
 Out = Annotated[Path | None, typer.Option(help="Also write the result to this file (JSON).")]
 Precision = Annotated[
     str | None, typer.Option(help="Of a model: fp32 (default), tf32, bf16, fp16 or fp8.")
@@ -89,15 +102,33 @@ def train(
         precision=precision, batch_sizes=batch_sizes, phase=phase, tokens=tokens,
         usd_per_hour=usd_per_hour, csv=csv,
     )  # fmt: skip
-    chosen = {"--threads": threads, "--seconds": seconds, **_given(device=device)}
+    how: dict[str, Any] = {"seconds": seconds, "threads": threads}
     if ":" in target and not Path(target).is_file():
         _refuse(_given(set=settings), "a model")
-        command = _command("worker.model_bench", chosen | of_model, "--", target)
+
+        def run(say: Say) -> Result:
+            lists = _given(
+                batch_sizes=batch_sizes and _read_batch_sizes(batch_sizes),
+                phases=phase and _read_phases(phase),
+            )
+            more = _given(precision=precision, tokens=tokens, usd_per_hour=usd_per_hour)
+            chosen = choose_device(device)
+            asked = ModelBench(target, chosen, **how, **more, **lists)
+            return run_model(asked, measure_apart, say)
+
     else:
         _refuse(of_model, "a benchmark")
-        file, _ = find_benchmark(target, benchmarks_dir)
-        command = _command("worker.bench", chosen | _given(set=settings), str(file))
-    _measure(screen, command, out, csv)
+        _, definition = find_benchmark(target, benchmarks_dir)
+
+        def run(say: Say) -> Result:
+            values = dict(read_setting(each) for each in settings or ())
+            reference_of(definition)
+            check_settings(definition, definition.divisions[-1], values)
+            whole = hyperparameters(definition, values)
+            asked = ReferenceBench(definition, whole, choose_device(device), **how)
+            return run_reference(asked, measure_apart, say)
+
+    _measure(screen, run, out, csv)
 
 
 @bench.command()
@@ -111,8 +142,9 @@ def kernels(
     out: Out = None,
 ) -> None:
     """Time single kernels of the shapes in a list: matmul, convolution, attention and others."""
-    chosen = {"--threads": threads, "--seconds": seconds, "--device": check_kernels(file, device)}
-    _measure(screen, _command("worker.kernel_bench", chosen, "--", str(file)), out)
+    chosen, listed = check_kernels(file, device)
+    how: dict[str, Any] = {"device": chosen, "threads": threads, "seconds": seconds}
+    _measure(screen, lambda say: run_kernels(listed, measure=measure_apart, say=say, **how), out)
 
 
 @bench.command()
@@ -152,12 +184,19 @@ def generate(
         raise UsageError(
             f"{target} generates nothing. Name grammar, or a model such as hf:roberta."
         )
-    chosen = {"--threads": threads, "--scenario": scenario} | _given(
-        prompt_tokens=prompt_tokens, output_tokens=output_tokens, requests=requests,
-        no_kv_cache=no_kv_cache or None, rate=rate, p99_seconds=p99_seconds, precision=precision,
-        batch_sizes=batch_sizes, device=device,
-    )  # fmt: skip
-    _measure(screen, _command("worker.generation_bench", chosen, "--", target), out)
+
+    def run(say: Say) -> Result:
+        given = _given(
+            prompt_tokens=prompt_tokens, output_tokens=output_tokens, requests=requests, rate=rate,
+            p99_seconds=p99_seconds, precision=precision,
+            batch_sizes=batch_sizes and _read_batch_sizes(batch_sizes),
+        )  # fmt: skip
+        chosen = choose_device(device)
+        how: dict[str, Any] = {"threads": threads, "kv_cache": not no_kv_cache}
+        asked = GenerationBench(target, scenario, chosen, **how, **given)
+        return run_generation(asked, measure_apart, say)
+
+    _measure(screen, run, out)
 
 
 @bench.command()
@@ -170,17 +209,101 @@ def machine(
     out: Out = None,
 ) -> None:
     """Measure the peak throughput of this machine: arithmetic by precision, memory and copies."""
-    chosen = {"--threads": threads, "--seconds": seconds, **_given(device=device)}
-    _measure(screen, _command("worker.bench", chosen), out)
+
+    def run(say: Say) -> Result:
+        chosen = choose_device(device)
+        how: dict[str, Any] = {"threads": threads, "seconds": seconds}
+        return run_machine(chosen, measure=measure_apart, say=say, **how)
+
+    _measure(screen, run, out)
 
 
-def _measure(screen: Screen, command: list[str], out: Path | None, csv: Path | None = None) -> None:
+@bench.command()
+@shows
+def scale(
+    screen: Screen,
+    benchmark: Name,
+    processes: Annotated[
+        str, typer.Option("--processes", help="Numbers of processes, as 1,2,4.")
+    ] = "1,2",
+    strong: Annotated[
+        bool, typer.Option("--strong", help="One batch, shared by all processes.")
+    ] = False,
+    weak: Annotated[bool, typer.Option("--weak", help="One batch for each process.")] = False,
+    steps: Steps = 20,
+    device: Device = None,
+    data: Data = Path("var/data"),
+    benchmarks_dir: BenchmarksDir = None,
+) -> None:
+    """Time a reference's training steps in several processes, and their all-reduce."""
+    require_training_packages("bench scale")
+    counts = _read_processes(processes)
+    if strong == weak:
+        raise UsageError("Choose one of --strong and --weak.")
+    definition = _trainable(benchmark, benchmarks_dir)
+
+    def run(say: Say) -> Result:
+        chosen = choose_device(device)
+        asked = Scaling(definition, counts, strong=strong, steps=steps, device=chosen, data=data)
+        return run_scaling(asked, say)
+
+    screen.answer(result := _run(screen, run), [points_table(result)])
+
+
+@bench.command()
+@shows
+def profile(
+    screen: Screen,
+    benchmark: Name,
+    out: Annotated[Path, typer.Option("--out", help="Folder for trace.json.")],
+    steps: Steps = 20,
+    device: Device = None,
+    data: Data = Path("var/data"),
+    benchmarks_dir: BenchmarksDir = None,
+) -> None:
+    """Time the parts of a reference's training step, and trace some steps."""
+    require_training_packages("bench profile")
+    definition = _trainable(benchmark, benchmarks_dir)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "trace.json").write_text("")
+    except OSError as error:
+        raise CliError(
+            f"Cannot write in {out} ({error.strerror}); choose another folder."
+        ) from error
+
+    def run(say: Say) -> Result:
+        say("timing and tracing training steps")
+        orders = {
+            "reference": reference_of(definition).reference,
+            "hyperparameters": hyperparameters(definition, {}),
+            "device": choose_device(device),
+            "data_dir": str(data),
+            "steps": steps,
+            "out": str(out),
+        }
+        answer = measure_apart("worker.bench.steps", orders, PROFILE_SECONDS)
+        return require(answer, definition.benchmark_id)
+
+    result = _run(screen, run)
+    screen.answer(result, [parts_table(result), f"Wrote {out / 'trace.json'}."])
+
+
+def _trainable(benchmark: str, benchmarks_dir: Path | None) -> Benchmark:
+    """A benchmark whose reference trains with its own settings. Raises CliError or RuleError."""
+    _, definition = find_benchmark(benchmark, benchmarks_dir)
+    check_precision(definition, None)
+    check_settings(definition, definition.divisions[0], {})
+    return definition
+
+
+def _measure(screen: Screen, run: Run, out: Path | None, csv: Path | None = None) -> None:
     require_training_packages("bench")
     for path in filter(None, (out, csv)):  # Before anything is measured.
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():
             raise IsADirectoryError(EISDIR, "it is a folder", str(path))
-    result = run_measurement(command, told=lambda doing: screen.say(f"{doing} ..."))
+    result = _run(screen, run)
     if out is not None:
         out.write_text(json.dumps(result, indent=2) + "\n")
     if csv is not None:
@@ -188,28 +311,24 @@ def _measure(screen: Screen, command: list[str], out: Path | None, csv: Path | N
     screen.answer(result, _shown(result))
 
 
+def _run(screen: Screen, run: Run) -> Result:
+    try:
+        return run(lambda doing: screen.say(f"{doing} ..."))
+    except (RuleError, BenchError) as error:
+        raise CliError(str(error)) from error
+
+
 def _given(**options: Any) -> dict[str, Any]:
-    """Flags with their values, without those that were left out."""
-    named = {f"--{name.replace('_', '-')}": value for name, value in options.items()}
-    return {flag: value for flag, value in named.items() if value not in (None, [])}
+    """Options by name, without those that were left out."""
+    return {name: value for name, value in options.items() if value not in (None, [])}
 
 
-def _command(module: str, chosen: Given, *names: str) -> list[str]:
-    """The command line of a measurement by one of the worker's modules."""
-    options = []
-    for name, value in chosen.items():
-        if name == "--set":
-            options += [f"--set={setting}" for setting in value]
-        elif name != "--csv":
-            options.append(name if value is True else f"{name}={value}")
-    return python_module(module, *options, *names)
-
-
-def check_kernels(file: Path, device: str | None) -> str:
-    """The device, if it can time the kernels of this list. Raises CliError."""
+def check_kernels(file: Path, device: str | None) -> tuple[str, tuple[Kernel, ...]]:
+    """The device, and the kernels of this list, which it can time. Raises CliError."""
     try:
         chosen = choose_device(device)
-        for kernel in read_kernels(file.read_bytes(), file=file.name):
+        kernels = read_kernels(file.read_bytes(), file=file.name)
+        for kernel in kernels:
             if chosen == "cpu" and kernel.precision not in ON_PROCESSORS:
                 raise RuleError(
                     f"a processor has no arithmetic in {kernel.precision}",
@@ -223,15 +342,46 @@ def check_kernels(file: Path, device: str | None) -> str:
         raise UsageError(
             f"Cannot read {file} ({error.strerror}); name a TOML file of kernels."
         ) from error
-    return chosen
+    return chosen, kernels
 
 
-def _refuse(given: Given, target: str) -> None:
-    for flag in given:
-        raise UsageError(f"{flag} does not go with {target}. Leave it out.")
+def _read_processes(text: str) -> list[int]:
+    """Numbers of processes in the order given. Raises CliError beyond this machine's processors."""
+    most = max(2, os.cpu_count() or 1)
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and 0 < int(part[:9]) <= most for part in parts):
+        raise UsageError(
+            f"--processes is {text!r}; expected whole numbers from 1 to {most}, the processors "
+            "here, with commas between them."
+        )
+    return list(dict.fromkeys(int(part) for part in parts))
 
 
-def _shown(result: Mapping[str, Any]) -> list[RenderableType]:
+def _read_batch_sizes(text: str) -> Sequence[int]:
+    """The batch sizes of a list such as 1,8. Raises RuleError."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and 0 < int(part) < 10**6 for part in parts):
+        raise RuleError(
+            f"{text!r} is no list of batch sizes", field="batch-sizes", expected="such as 1,8"
+        )
+    return list(dict.fromkeys(int(part) for part in parts))
+
+
+def _read_phases(text: str) -> Sequence[str]:
+    parts = [part.strip() for part in text.split(",")]
+    if not set(parts) <= set(PHASES):
+        raise RuleError(
+            f"{text!r} is no list of phases", field="phase", expected="inference, training or both"
+        )
+    return list(dict.fromkeys(parts))
+
+
+def _refuse(given: Mapping[str, Any], target: str) -> None:
+    for name in given:
+        raise UsageError(f"--{name.replace('_', '-')} does not go with {target}. Leave it out.")
+
+
+def _shown(result: Result) -> list[RenderableType]:
     some = "absent in some rows" if "kernels" in result else "absent"
     absences = [f"{name}: {some}, {why}" for name, why in result.get("absent", {}).items()]
     if "generation" in result:

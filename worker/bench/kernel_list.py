@@ -1,10 +1,10 @@
-"""Lists of kernels to be timed, as DeepBench has them: their shapes, passes, precisions and FLOPs.
+"""Lists of kernels, as DeepBench has them: shapes, passes, precisions, FLOPs, and their times.
 
 Source of the kinds: baidu-research/DeepBench, README (GEMM, convolution, recurrent, all-reduce).
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, make_dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, make_dataclass
 from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Le, MinLen
@@ -12,10 +12,22 @@ from annotated_types import Ge, Le, MinLen
 from finishline.rules.errors import RuleError
 from finishline.rules.table import read_table
 from finishline.rules.text import parse_toml
+from worker.bench.runs import (
+    START_SECONDS,
+    BenchError,
+    Say,
+    absent_figures,
+    describe_machine,
+    distribution,
+    require,
+    run_group,
+)
+from worker.processes import Measure
 
 ON_PROCESSORS = ("fp32", "bf16", "fp16")
 MOST_PROCESSES = 64
 MOST_BYTES = 2**40
+KERNEL_FACTOR = 60.0  # One call of a slow kernel takes many times the seconds to measure for.
 
 Shape = Mapping[str, int | bool]
 Tables = tuple[dict[str, Any], ...]
@@ -177,3 +189,78 @@ _FLOPS: Mapping[str, Callable[[Shape], int]] = {
     "gru": _recurrent(3),
     "attention": _attention,
 }
+
+
+NO_PRODUCT = "a copy, an all-reduce and a launch multiply nothing"
+REASONS = {
+    "flops": NO_PRODUCT,
+    "flops_per_second": NO_PRODUCT,
+    "bytes_per_second": "bytes are counted of copies and all-reduces alone",
+}
+CONVENTION = (
+    "one multiply-add is two FLOPs; matmuls and convolutions, with LSTM and GRU gates and attention"
+    " (whole, causal or not), and nothing else; a backward pass is the gradients of both operands, "
+    "two products for each forward"
+)
+
+
+def run_kernels(
+    kernels: Sequence[Kernel],
+    *,
+    device: str,
+    threads: int,
+    seconds: float,
+    measure: Measure,
+    say: Say,
+) -> dict[str, Any]:
+    """Time every kernel. Raises BenchError where one cannot be run.
+
+    An all-reduce is timed in processes of its own.
+    """
+    alone = [each for each in kernels if each.kind != "all_reduce"]
+    say(f"{len(kernels)} kernels")
+    orders = {
+        "kernels": [asdict(each) for each in alone],
+        "device": device,
+        "threads": threads,
+        "seconds": seconds,
+    }
+    limit = START_SECONDS + KERNEL_FACTOR * seconds * len(alone)
+    taken = iter(require(measure("worker.bench.kernels", orders, limit), "The list")["seconds"])
+    rows = [
+        figures_of(each, _all_reduce(each, device, seconds))
+        if each.kind == "all_reduce"
+        else figures_of(each, next(taken))
+        for each in kernels
+    ]
+    return {
+        **describe_machine(device, threads=threads),
+        "flops_convention": CONVENTION,
+        "absent": absent_figures(rows, REASONS, seconds="seconds", calls="calls"),
+        "kernels": rows,
+    }
+
+
+def _all_reduce(kernel: Kernel, device: str, seconds: float) -> list[float]:
+    where = "cuda" if device.startswith("cuda") else device
+    orders = {"device": where, "bytes": kernel.shape["bytes"], "seconds": seconds}
+    try:
+        return list(run_group(orders, kernel.shape["processes"])["seconds"])
+    except BenchError as error:
+        raise BenchError(f"{kernel.words} was not measured: {error}") from error
+
+
+def figures_of(kernel: Kernel, taken: Sequence[float]) -> dict[str, Any]:
+    seconds = distribution(taken)
+    median = float(seconds["p50"] or 0)
+    flops, moved = kernel.flops, kernel.bytes_moved
+    return {
+        "kind": kernel.kind,
+        "pass": kernel.direction,
+        "precision": kernel.precision,
+        "shape": dict(kernel.shape),
+        "seconds": seconds,
+        "flops": flops,
+        "flops_per_second": None if flops is None else flops / median,
+        "bytes_per_second": None if moved is None else moved / median,
+    }

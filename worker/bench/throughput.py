@@ -1,4 +1,4 @@
-"""Speed of a reference in training and inference on made-up data: `python -m worker.throughput`.
+"""Speed of a reference in training and inference on made-up data, in a process of its own.
 
 It reads {"reference", "hyperparameters", "device", "seconds"} and answers {"training",
 "inference", "telemetry"}, or {"missing"} with a sentence for a reference without a synthetic step.

@@ -1,11 +1,9 @@
-"""Profile of a reference's training steps: `python -m worker.profiling FILE.toml ...`.
+"""Profile of a reference's training steps: `python -m worker.bench.steps`.
 
 The parts are timed without a profiler. Operators, trace and FLOP/s come from later, traced steps.
 """
 
-import argparse
 import contextlib
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,24 +11,25 @@ from statistics import fmean
 from typing import Any
 
 import torch
-from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.nn.modules.module import (
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+)
 from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
 from torch.profiler import ProfilerActivity, profile
+from torch.utils._pytree import tree_leaves
 
-from finishline.devices import choose_device
-from finishline.rules.benchmarks.benchmark import load_benchmark
+from finishline.rules.errors import RuleError
 from finishline.rules.run import Phase
-from finishline.rules.submissions.claim import reference_of
 from reference_models import load_reference
 from reference_models.communication import EXCHANGE
 from reference_models.data import require_data
 from reference_models.distributed import synchronise
-from worker.bench import TERA, tell_result
-from worker.json_events import tell
-from worker.local import hyperparameters
+from worker.bench.runs import TERA
+from worker.processes import answer_orders
 from worker.roofs import Roofs, find_device
 
 PARTS = ("data", "forward", "backward", "optimizer")
@@ -45,8 +44,8 @@ class _EnoughError(Exception):
 class StepWatch:
     """Follow a training by torch's own hooks; a step ends with its optimiser's.
 
-    Data lasts from there to the first call of a module, forward to the backward pass with the
-    loss, optimiser with the clipping of gradients and the averaging of weights.
+    Data lasts from there to the first call of a module, with the averaging of weights. Forward has
+    the loss and its gradient, backward the model's own pass, optimiser the clipping of gradients.
     """
 
     def __init__(self, device: str, *, steps: int, traced: bool = False) -> None:
@@ -61,6 +60,7 @@ class StepWatch:
         self._part: str | None = None
         self._mark: Any = None
         self._optimiser: Any = None
+        self._model: Any = None
         self._begin_step()
 
     def enter(self, phase: Phase) -> None:
@@ -110,6 +110,7 @@ class StepWatch:
 
     def _before_module(self, module: Any, inputs: Any) -> None:
         if self._training and self._part == "data":
+            self._model = module
             self._switch("forward")
 
     def _before_optimiser(self, optimiser: Any, *_: Any) -> None:
@@ -120,37 +121,32 @@ class StepWatch:
         """Expect another optimiser than before."""
         self._optimiser = None
 
+    def _after_module(self, module: Any, inputs: Any, output: Any) -> None:
+        if not self._training or module is not self._model:
+            return
+        for leaf in tree_leaves(output):
+            if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
+                leaf.register_hook(self._begin_backward)
+
+    def _begin_backward(self, _gradient: Any) -> None:
+        if self._part == "forward":
+            self._switch("backward")
+            engine = torch.autograd.Variable._execution_engine
+            engine.queue_callback(lambda: self._switch("optimizer"))
+
     @contextlib.contextmanager
-    def watching(self, reference: Any) -> Iterator[None]:
+    def watching(self) -> Iterator[None]:
         """Within it torch's hooks are set."""
-        backward, average = torch.Tensor.backward, getattr(reference, "average", None)
-
-        def timed_backward(tensor: Any, *arguments: Any, **named: Any) -> None:
-            self._switch("backward" if self._training else None)
-            backward(tensor, *arguments, **named)
-            self._switch("optimizer" if self._training else None)
-
-        def timed_average(*arguments: Any, **named: Any) -> Any:
-            self._switch("optimizer" if self._training else None)
-            found = average(*arguments, **named)  # type: ignore[misc]  # None is not called
-            self._switch("data" if self._training else None)
-            return found
-
         hooks = (
             register_module_forward_pre_hook(self._before_module),
+            register_module_forward_hook(self._after_module),
             register_optimizer_step_pre_hook(self._before_optimiser),
             register_optimizer_step_post_hook(lambda optimiser, *_: self._end_step(optimiser)),
         )
-        torch.Tensor.backward = timed_backward
-        if average is not None:
-            reference.average = timed_average
         try:
             yield
         finally:
             self._switch(None)
-            torch.Tensor.backward = backward
-            if average is not None:
-                reference.average = average
             for hook in hooks:
                 hook.remove()
 
@@ -162,7 +158,7 @@ def watch_steps(orders: Mapping[str, Any], *, steps: int, traced: bool = False) 
     reference = load_reference(orders["reference"])
     config = reference.configure(orders["hyperparameters"])
     watch = StepWatch(orders["device"], steps=steps, traced=traced)
-    with watch.watching(reference), contextlib.suppress(_EnoughError):
+    with watch.watching(), contextlib.suppress(_EnoughError):
         while True:
             watch.begin_training()
             for item in reference.train(
@@ -177,18 +173,17 @@ TRACED_STEPS = 5
 Points = list[list[float]]
 
 
-def run_profile(orders: dict[str, Any], *, steps: int, out: Path) -> dict[str, Any]:
+def profile_steps(orders: Mapping[str, Any]) -> dict[str, Any]:
     """Time the steps, then trace some, then measure the roof that they are compared with."""
-    tell("doing", doing="steps")
+    steps = orders["steps"]
     watch = watch_steps(orders, steps=steps)
     step_seconds = fmean(watch.step_seconds[WARM_UP_STEPS:])
     timed = watch.parts_seconds[WARM_UP_STEPS:]
     parts: dict[str, float | None] = {part: fmean(one[part] for one in timed) for part in PARTS}
     idle = max(0.0, step_seconds - sum(value or 0.0 for value in parts.values()))
     parts |= {"communication": None, "idle": idle}
-    tell("doing", doing="trace")
     traced = min(steps, TRACED_STEPS)
-    operators, rates = trace_steps(orders, steps=traced, out=out)
+    operators, rates = trace_steps(orders, steps=traced, out=Path(orders["out"]))
     peak = peak_flops_per_second(orders["device"])
     absent = {"parts_seconds.communication": "one process exchanges nothing"}
     if not rates:
@@ -212,7 +207,7 @@ def run_profile(orders: dict[str, Any], *, steps: int, out: Path) -> dict[str, A
 
 
 def trace_steps(
-    orders: dict[str, Any], *, steps: int, out: Path
+    orders: Mapping[str, Any], *, steps: int, out: Path
 ) -> tuple[list[dict[str, Any]], list[float]]:
     """The operators of traced steps, longest first, and the FLOP/s of each call with FLOPs.
 
@@ -253,28 +248,12 @@ def cumulative(values: Sequence[float]) -> Points:
     return [[value, (index + 1) / len(ordered)] for index, value in enumerate(ordered)]
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m worker.profiling")
-    parser.add_argument("benchmark", type=Path)
-    parser.add_argument("--steps", type=int, required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--device")
-    parser.add_argument("--data", type=Path, default=Path("var/data"))
-    given = parser.parse_args()
-    torch.set_num_threads(1)
-
-    def profiled() -> dict[str, Any]:
-        benchmark = load_benchmark(given.benchmark)
-        orders = {
-            "reference": reference_of(benchmark).reference,
-            "hyperparameters": hyperparameters(benchmark, {}),
-            "device": choose_device(given.device),
-            "data_dir": str(given.data),
-        }
-        return run_profile(orders, steps=given.steps, out=given.out)
-
-    return tell_result(profiled)
+def answer(told: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return profile_steps(told)
+    except RuleError as error:
+        return {"missing": str(error)}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    answer_orders(answer)

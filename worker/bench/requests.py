@@ -1,4 +1,4 @@
-"""Requests to a model that generates tokens: `python -m worker.generation`, a process a batch size.
+"""Requests to a model that generates tokens: `python -m worker.bench.requests`, for a batch size.
 
 It reads {"model", "precision", "device", "threads", "scenario", "batch_size", "requests",
 "prompt_tokens", "output_tokens", "kv_cache", "rate"} and answers {"requests": [[arrival, first
@@ -18,8 +18,8 @@ from torch import Tensor
 
 from finishline.rules.errors import RuleError
 from reference_models.memory import naming_batch_size
+from worker.bench.model_speed import ARITHMETIC, answer_any_model, build_generator
 from worker.latency import synchronise
-from worker.model_speed import ARITHMETIC, answer_any_model, build_generator
 from worker.processes import answer_orders
 from worker.roofs import find_device
 

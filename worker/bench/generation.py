@@ -1,23 +1,17 @@
-"""Tokens per second and waiting times of a model: `python -m worker.generation_bench SPEC ...`.
+"""Tokens per second and waiting times of a model, each batch size in a process of its own.
 
-SPEC is a model's, or `grammar` for that benchmark's reference. Each batch size is measured in a
-process of its own. Writes events as worker.bench does.
+The model is a SPEC's, or the reference of the benchmark `grammar`.
 """
 
-import argparse
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from finishline.devices import choose_device
 from finishline.rules.errors import RuleError
 from finishline.rules.scoring.latency import FEWEST_SAMPLES, nearest_rank
-from worker.bench import describe_machine, require, tell_result
-from worker.json_events import tell
-from worker.latency import distribution
-from worker.model_bench import check_precision, check_spec, read_batch_sizes
-from worker.processes import Measure, measure_apart
+from worker.bench.model import check_precision, check_spec
+from worker.bench.runs import Say, describe_machine, distribution, require
+from worker.processes import Measure
 
 SCENARIOS = {"single-stream": "one after the other", "offline": "all at once", "server": "poisson"}
 GRAMMAR, GRAMMAR_TOKENS = "grammar", 64
@@ -26,29 +20,67 @@ LIMIT_SECONDS = 3600.0
 
 @dataclass(frozen=True)
 class GenerationBench:
-    """Options of the command line; `rate` is of requests per second, `p99_seconds` a bound."""
+    """A model, and the requests to it: `rate` arrive in a second, `p99_seconds` is a bound.
+
+    Raises RuleError for what cannot be measured.
+    """
 
     model: str
-    precision: str
     scenario: str
-    batch_sizes: tuple[int, ...]
-    prompt_tokens: int
-    output_tokens: int
-    requests: int
-    kv_cache: bool
-    rate: float | None
-    p99_seconds: float | None
     device: str
-    threads: int
+    precision: str = "fp32"
+    batch_sizes: Sequence[int] = ()
+    prompt_tokens: int = 32
+    output_tokens: int = 32
+    requests: int = 64
+    kv_cache: bool = True
+    rate: float | None = None
+    p99_seconds: float | None = None
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        if self.scenario not in SCENARIOS:
+            raise RuleError(
+                f"{self.scenario!r} is no scenario",
+                field="scenario",
+                expected=" or ".join(SCENARIOS),
+            )
+        if self.model != GRAMMAR:
+            check_spec(self.model, generates=True)
+        check_precision(self.precision, self.device)
+        for name in ("prompt_tokens", "output_tokens", "requests"):
+            if getattr(self, name) < 1:
+                raise RuleError(
+                    f"got {getattr(self, name)}", field=name.replace("_", "-"), expected="1 or more"
+                )
+        if self.model == GRAMMAR and self.prompt_tokens + self.output_tokens > GRAMMAR_TOKENS:
+            raise RuleError(
+                f"{self.prompt_tokens} and {self.output_tokens} tokens do not fit the context of "
+                "grammar's model",
+                field="output-tokens",
+                expected=f"{GRAMMAR_TOKENS} or fewer with --prompt-tokens",
+            )
+        check_rate(self.scenario, self.rate)
+        if self.p99_seconds is not None and not 0 < self.p99_seconds < float("inf"):
+            raise RuleError(
+                f"got {self.p99_seconds:g}", field="p99-seconds", expected="seconds above 0"
+            )
+        if self.scenario == "single-stream" and tuple(self.batch_sizes or (1,)) != (1,):
+            raise RuleError(
+                "single-stream has one request at a time",
+                field="batch-sizes",
+                expected="1, or offline",
+            )
 
 
-def run_generation(asked: GenerationBench, measure: Measure) -> dict[str, Any]:
+def run_generation(asked: GenerationBench, measure: Measure, say: Say) -> dict[str, Any]:
     """Every batch size in turn. Raises BenchError where the model cannot be run."""
     results, latencies = [], []
-    for batch_size in asked.batch_sizes:
-        tell("doing", doing=f"{asked.scenario}, batches of {batch_size}")
+    usual = (1, 8) if asked.scenario == "offline" else (1,)
+    for batch_size in asked.batch_sizes or usual:
+        say(f"{asked.scenario}, batches of {batch_size}")
         orders = asdict(asked) | {"batch_size": batch_size}
-        found = require(measure("worker.generation", orders, LIMIT_SECONDS), asked.model)
+        found = require(measure("worker.bench.requests", orders, LIMIT_SECONDS), asked.model)
         results.append({"batch_size": batch_size} | figures_of(found["requests"], asked))
         latencies.append([last - arrival for arrival, _, last in found["requests"]])
     met = None
@@ -112,59 +144,6 @@ def why_figures_are_absent(
     return absent
 
 
-def read_arguments(arguments: Sequence[str] | None = None) -> GenerationBench:
-    """The command line, checked before torch is loaded. Raises RuleError."""
-    parser = argparse.ArgumentParser(prog="python -m worker.generation_bench")
-    parser.add_argument("model")
-    parser.add_argument("--scenario", required=True)
-    parser.add_argument("--precision", default="fp32")
-    parser.add_argument("--batch-sizes")
-    parser.add_argument("--prompt-tokens", type=int, default=32)
-    parser.add_argument("--output-tokens", type=int, default=32)
-    parser.add_argument("--requests", type=int, default=64)
-    parser.add_argument("--no-kv-cache", dest="kv_cache", action="store_false")
-    parser.add_argument("--rate", type=float)
-    parser.add_argument("--p99-seconds", type=float)
-    parser.add_argument("--device")
-    parser.add_argument("--threads", type=int, default=1)
-    given = parser.parse_args(arguments)
-    if given.scenario not in SCENARIOS:
-        raise RuleError(
-            f"{given.scenario!r} is no scenario", field="scenario", expected=" or ".join(SCENARIOS)
-        )
-    if given.model != GRAMMAR:
-        check_spec(given.model, generates=True)
-    device = choose_device(given.device)
-    check_precision(given.precision, device)
-    for name in ("prompt_tokens", "output_tokens", "requests"):
-        if getattr(given, name) < 1:
-            raise RuleError(
-                f"got {getattr(given, name)}", field=name.replace("_", "-"), expected="1 or more"
-            )
-    if given.model == GRAMMAR and given.prompt_tokens + given.output_tokens > GRAMMAR_TOKENS:
-        raise RuleError(
-            f"{given.prompt_tokens} and {given.output_tokens} tokens do not fit the context of "
-            "grammar's model",
-            field="output-tokens",
-            expected=f"{GRAMMAR_TOKENS} or fewer with --prompt-tokens",
-        )
-    check_rate(given.scenario, given.rate)
-    if given.p99_seconds is not None and not 0 < given.p99_seconds < float("inf"):
-        raise RuleError(
-            f"got {given.p99_seconds:g}", field="p99-seconds", expected="seconds above 0"
-        )
-    several = given.scenario == "offline"
-    batch_sizes = read_batch_sizes(given.batch_sizes or ("1,8" if several else "1"))
-    if given.scenario == "single-stream" and batch_sizes != (1,):
-        raise RuleError(
-            "single-stream has one request at a time", field="batch-sizes", expected="1, or offline"
-        )
-    return GenerationBench(
-        **vars(given)
-        | {"batch_sizes": batch_sizes, "device": device, "threads": max(1, given.threads)}
-    )
-
-
 def check_rate(scenario: str, rate: float | None) -> None:
     """Raise RuleError unless a server, and nothing else, has a rate of arrivals."""
     if scenario != "server" and rate is not None:
@@ -175,7 +154,3 @@ def check_rate(scenario: str, rate: float | None) -> None:
             field="rate",
             expected="requests per second above 0 for --scenario server",
         )
-
-
-if __name__ == "__main__":
-    sys.exit(tell_result(lambda: run_generation(read_arguments(), measure_apart)))

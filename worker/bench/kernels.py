@@ -1,24 +1,19 @@
-"""Seconds and rates of single kernels: `python -m worker.kernel_bench FILE.toml`.
+"""Seconds of single kernels, in a process of its own: `python -m worker.bench.kernels`."""
 
-Writes events as worker.bench does. An all-reduce is measured in processes of its own.
-"""
-
-import argparse
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import TypeAdapter
 from torch import Tensor, nn
 
-from worker.bench import BenchError, absent_figures, describe_machine, run_group, tell_result
-from worker.json_events import tell
-from worker.kernel_rules import Kernel, Shape, read_kernels
-from worker.latency import distribution, first_line, synchronise
-from worker.model_speed import ARITHMETIC, repeat, warm_up
+from worker.bench.kernel_list import Kernel, Shape
+from worker.bench.model_speed import ARITHMETIC, repeat, warm_up
+from worker.bench.runs import BenchError
+from worker.latency import first_line, synchronise
+from worker.processes import answer_orders
 from worker.roofs import FP8, LAUNCHES, Arithmetic, Device, find_device, fp8_product, types_of
 
 
@@ -130,62 +125,6 @@ def time_calls(calls: Calls, *, seconds: float, device: str) -> list[float]:
     return repeat(timed, seconds=seconds)
 
 
-NO_PRODUCT = "a copy, an all-reduce and a launch multiply nothing"
-REASONS = {
-    "flops": NO_PRODUCT,
-    "flops_per_second": NO_PRODUCT,
-    "bytes_per_second": "bytes are counted of copies and all-reduces alone",
-}
-CONVENTION = (
-    "one multiply-add is two FLOPs; matmuls and convolutions, with LSTM and GRU gates and attention"
-    " (whole, causal or not), and nothing else; a backward pass is the gradients of both operands, "
-    "two products for each forward"
-)
-
-
-@dataclass(frozen=True)
-class KernelBench:
-    """Options of the command line."""
-
-    kernels: tuple[Kernel, ...]
-    device: str
-    threads: int
-    seconds: float
-
-
-def read_arguments(arguments: Sequence[str] | None = None) -> KernelBench:
-    """The command line, with the list of kernels. Raises RuleError."""
-    parser = argparse.ArgumentParser(prog="python -m worker.kernel_bench")
-    parser.add_argument("file", type=Path)
-    parser.add_argument("--device", required=True)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=1.0)
-    given = parser.parse_args(arguments)
-    kernels = read_kernels(given.file.read_bytes(), file=given.file.name)
-    return KernelBench(kernels, given.device, given.threads, given.seconds)
-
-
-def run_kernels(asked: KernelBench) -> dict[str, Any]:
-    """Time every kernel in turn. Raises BenchError where one cannot be run."""
-    torch.set_num_threads(asked.threads)
-    torch.backends.cudnn.benchmark = True
-    try:
-        device = find_device(asked.device)
-    except RuntimeError as error:
-        raise BenchError(first_line(error)) from error
-    check_device(asked.kernels, device)
-    rows: list[dict[str, Any]] = []
-    for kernel in asked.kernels:
-        tell("doing", doing=kernel.words)
-        rows.append(figures_of(kernel, time_kernel(kernel, asked)))
-    return {
-        **describe_machine(asked.device, threads=asked.threads),
-        "flops_convention": CONVENTION,
-        "absent": absent_figures(rows, REASONS, seconds="seconds", calls="calls"),
-        "kernels": rows,
-    }
-
-
 def check_device(kernels: Sequence[Kernel], device: Device) -> None:
     """Raise BenchError for a kernel that the device or torch lacks, before any is timed."""
     if device.kind == "cpu":
@@ -208,41 +147,27 @@ def check_device(kernels: Sequence[Kernel], device: Device) -> None:
             )
 
 
-def time_kernel(kernel: Kernel, asked: KernelBench) -> list[float]:
-    """Seconds of each call. Raises BenchError with the kernel's name."""
+def answer(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Seconds of each call of each kernel, or the sentence why one cannot be run."""
+    torch.backends.cudnn.benchmark = True
+    kernels = TypeAdapter(tuple[Kernel, ...]).validate_python(told["kernels"])
     try:
-        if kernel.kind == "all_reduce":
-            where = "cuda" if asked.device.startswith("cuda") else asked.device
-            orders = {
-                "device": where,
-                "bytes": kernel.shape["bytes"],
-                "seconds": asked.seconds,
-            }
-            found = run_group(orders, kernel.shape["processes"])
-            return list(found["seconds"])
-        arithmetic = ARITHMETIC.get(kernel.precision, FP8)
+        check_device(kernels, find_device(told["device"]))
+        return {"seconds": [time_kernel(each, told["device"], told["seconds"]) for each in kernels]}
+    except (BenchError, RuntimeError) as error:
+        return {"missing": first_line(error)}
+
+
+def time_kernel(kernel: Kernel, device: str, seconds: float) -> list[float]:
+    """Seconds of each call. Raises BenchError with the kernel's name."""
+    arithmetic = ARITHMETIC.get(kernel.precision, FP8)
+    try:
         with arithmetic.switched_on():
-            calls = make_calls(kernel, arithmetic, asked.device)
-            return time_calls(calls, seconds=asked.seconds, device=asked.device)
-    except (BenchError, RuntimeError, MemoryError, NotImplementedError, TypeError) as error:
+            calls = make_calls(kernel, arithmetic, device)
+            return time_calls(calls, seconds=seconds, device=device)
+    except (RuntimeError, MemoryError, NotImplementedError, TypeError) as error:
         raise BenchError(f"{kernel.words} was not measured: {first_line(error)}") from error
 
 
-def figures_of(kernel: Kernel, taken: Sequence[float]) -> dict[str, Any]:
-    seconds = distribution(taken)
-    median = float(seconds["p50"] or 0)
-    flops, moved = kernel.flops, kernel.bytes_moved
-    return {
-        "kind": kernel.kind,
-        "pass": kernel.direction,
-        "precision": kernel.precision,
-        "shape": dict(kernel.shape),
-        "seconds": seconds,
-        "flops": flops,
-        "flops_per_second": None if flops is None else flops / median,
-        "bytes_per_second": None if moved is None else moved / median,
-    }
-
-
 if __name__ == "__main__":
-    sys.exit(tell_result(lambda: run_kernels(read_arguments())))
+    answer_orders(answer)

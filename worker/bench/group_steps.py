@@ -18,10 +18,10 @@ import torch.distributed as dist
 
 from reference_models.distributed import World, join
 from worker.all_reduce import time_all_reduce
-from worker.bench import GROUP_RESULT
+from worker.bench.runs import GROUP_RESULT
+from worker.bench.steps import WARM_UP_STEPS, watch_steps
 from worker.group import read_orders
 from worker.processes import die_with_parent
-from worker.profiling import WARM_UP_STEPS, watch_steps
 
 MESSAGE_BYTES = tuple(1024 * 4**power for power in range(7))  # 1 kB to 4 MB
 WARM_UP_ROUNDS = 3

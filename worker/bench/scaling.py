@@ -1,7 +1,5 @@
-"""Scaling of a reference's training over processes: `python -m worker.scaling FILE.toml ...`."""
+"""Scaling of a reference's training over processes."""
 
-import argparse
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,12 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from finishline.devices import choose_device
-from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
+from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.submissions.claim import check_settings, reference_of
-from worker.bench import BenchError, run_group, tell_result
-from worker.json_events import tell
+from worker.bench.runs import BenchError, Say, run_group
 from worker.local import hyperparameters
 
 
@@ -41,10 +37,10 @@ def fit_all_reduce(points: Sequence[dict[str, Any]], processes: int) -> AllReduc
 
 @dataclass(frozen=True)
 class Scaling:
-    """Options of the command line."""
+    """A benchmark, and how its steps are timed. Raises BenchError or RuleError."""
 
     benchmark: Benchmark
-    processes: tuple[int, ...]
+    processes: Sequence[int]
     strong: bool
     steps: int
     device: str
@@ -55,8 +51,7 @@ class Scaling:
         default = int(self.benchmark.defaults()["batch_size"])
         return default if self.strong else default * processes
 
-    def check(self) -> None:
-        """Raise BenchError or RuleError for a number of processes that cannot train."""
+    def __post_init__(self) -> None:
         for processes in self.processes:
             size = self.batch_size(processes)
             if size % processes:
@@ -78,7 +73,6 @@ def measure_group(
     asked: Scaling, processes: int, batch_size: int, *, all_reduce: bool = False
 ) -> dict[str, Any]:
     """Time steps in so many processes. Raises BenchError with the training's last words."""
-    tell("doing", doing=f"{processes} processes, batches of {batch_size}")
     orders = {
         "reference": reference_of(asked.benchmark).reference,
         "hyperparameters": hyperparameters(asked.benchmark, {"batch_size": batch_size}),
@@ -90,7 +84,7 @@ def measure_group(
     return run_group(orders, processes)
 
 
-def run_scaling(asked: Scaling) -> dict[str, Any]:
+def run_scaling(asked: Scaling, say: Say) -> dict[str, Any]:
     """Every number of processes in turn, one process as the base of each speedup.
 
     A step's seconds are the median of all steps, measured and predicted alike: one step that the
@@ -102,6 +96,7 @@ def run_scaling(asked: Scaling) -> dict[str, Any]:
     def measured(processes: int, batch_size: int) -> dict[str, Any]:
         key = processes, batch_size
         if key not in groups:
+            say(f"{processes} processes, batches of {batch_size}")
             groups[key] = measure_group(asked, *key, all_reduce=1 < processes == largest)
         return groups[key]
 
@@ -159,29 +154,3 @@ def run_scaling(asked: Scaling) -> dict[str, Any]:
         },
         "absent": absent,
     }  # fmt: skip
-
-
-def read_arguments() -> Scaling:
-    """The command line, checked. Raises BenchError or RuleError."""
-    parser = argparse.ArgumentParser(prog="python -m worker.scaling")
-    parser.add_argument("benchmark", type=Path)
-    parser.add_argument("--processes", type=int, nargs="+", required=True)
-    parser.add_argument("--strong", action="store_true")
-    parser.add_argument("--steps", type=int, required=True)
-    parser.add_argument("--device")
-    parser.add_argument("--data", type=Path, default=Path("var/data"))
-    given = parser.parse_args()
-    asked = Scaling(
-        **vars(given)
-        | {
-            "benchmark": load_benchmark(given.benchmark),
-            "processes": tuple(given.processes),
-            "device": choose_device(given.device),
-        }
-    )
-    asked.check()
-    return asked
-
-
-if __name__ == "__main__":
-    sys.exit(tell_result(lambda: run_scaling(read_arguments())))

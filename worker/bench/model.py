@@ -1,10 +1,5 @@
-"""Throughput, work and MFU of any model: `python -m worker.model_bench SPEC`.
+"""Throughput, work and MFU of any model. Each result is measured in a process of its own."""
 
-Each result is measured in a process of its own. Writes events as worker.bench does.
-"""
-
-import argparse
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,28 +7,26 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from finishline.devices import choose_device
 from finishline.rules.errors import RuleError
 from finishline.rules.measurements import Figure
 from finishline.rules.verification.utilisation import best_roof_tflops
-from worker.bench import (
-    DEFAULT_SECONDS,
+from worker.bench.runs import (
+    MEASURING_ROOFS,
     ROOFS_SECONDS,
     START_SECONDS,
     TERA,
+    Say,
     absent_figures,
     describe_machine,
+    distribution,
     require,
-    tell_result,
+    roof_orders,
 )
-from worker.json_events import tell
-from worker.latency import distribution
-from worker.processes import Measure, measure_apart
+from worker.processes import Measure
 from worker.sensors import samples_per_joule
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")
 PHASES = ("inference", "training")
-ROOF_SECONDS_EACH = 0.4
 ROW_FACTOR = 60.0  # One batch of a slow model takes many times the seconds to measure for.
 SMALLER = "; --batch-sizes 1 makes a step smaller"
 REASONS = {
@@ -51,25 +44,35 @@ CONVENTION = (
 
 @dataclass(frozen=True)
 class ModelBench:
-    """Options of the command line."""
+    """A model, and how it is measured. Raises RuleError for what cannot be."""
 
     model: str
-    tokens: int
-    precision: str
-    batch_sizes: tuple[int, ...]
-    phases: tuple[str, ...]
-    seconds: float
     device: str
-    threads: int
-    usd_per_hour: float | None
+    tokens: int = 128
+    precision: str = "fp32"
+    batch_sizes: Sequence[int] = (1, 8)
+    phases: Sequence[str] = PHASES
+    seconds: float = 5.0
+    threads: int = 1
+    usd_per_hour: float | None = None
+
+    def __post_init__(self) -> None:
+        check_spec(self.model)
+        check_precision(self.precision, self.device)
+        if self.tokens < 1:
+            raise RuleError(f"{self.tokens} tokens", field="tokens", expected="1 or more")
+        if self.usd_per_hour is not None and not 0 < self.usd_per_hour < float("inf"):
+            raise RuleError(
+                f"{self.usd_per_hour:g} USD an hour", field="usd-per-hour", expected="more than 0"
+            )
 
 
-def run_model_bench(asked: ModelBench, measure: Measure) -> dict[str, Any]:
+def run_model(asked: ModelBench, measure: Measure, say: Say) -> dict[str, Any]:
     """Every measurement in turn. Raises BenchError where the model cannot be built or run."""
-    tell("doing", doing="model")
-    answer = measure("worker.model_speed", asdict(asked), 2 * START_SECONDS)
+    say("building the model and counting its FLOPs")
+    answer = measure("worker.bench.model_speed", asdict(asked), 2 * START_SECONDS)
     work = require(answer, asked.model, hint=SMALLER)
-    tell("doing", doing="roofs")
+    say(MEASURING_ROOFS)
     absent: dict[str, str] = {}
     peak = measure_peak(asked, measure)
     if peak is None:
@@ -83,10 +86,10 @@ def run_model_bench(asked: ModelBench, measure: Measure) -> dict[str, Any]:
     results: list[dict[str, Any]] = []
     for phase in asked.phases:
         for batch_size in asked.batch_sizes:
-            tell("doing", doing=f"{phase}, batches of {batch_size}")
+            say(f"{phase}, batches of {batch_size}")
             orders = asdict(asked) | {"phase": phase, "batch_size": batch_size}
             limit = START_SECONDS + ROW_FACTOR * asked.seconds
-            answer = measure("worker.model_speed", orders, limit)
+            answer = measure("worker.bench.model_speed", orders, limit)
             row = require(answer, asked.model, hint=SMALLER)
             results.append(
                 {"phase": phase, "batch_size": batch_size}
@@ -111,11 +114,8 @@ def run_model_bench(asked: ModelBench, measure: Measure) -> dict[str, Any]:
 
 def measure_peak(asked: ModelBench, measure: Measure) -> float | None:
     """The best FLOP/s of matmul and convolution in this precision; None where not measured."""
-    orders = asdict(asked) | {
-        "only": [f"{what}_{asked.precision}" for what in ("gemm", "convolution")],
-        "limit_seconds": ROOFS_SECONDS,
-        "seconds_each": ROOF_SECONDS_EACH,
-    }
+    only = [f"{what}_{asked.precision}" for what in ("gemm", "convolution")]
+    orders = roof_orders(asked.device, asked.seconds) | {"only": only, "threads": asked.threads}
     answer = measure("worker.roofs", orders, ROOFS_SECONDS + START_SECONDS) or {}
     figures = TypeAdapter(dict[str, Figure]).validate_python(answer.get("figures", {}))
     roof = best_roof_tflops(figures, asked.precision)
@@ -138,40 +138,6 @@ def figures_of(
         "mfu": None if peak is None or flops is None else flops * rate / peak,
         "peak_memory_bytes": row["peak_memory_bytes"],
     }
-
-
-def read_arguments(arguments: Sequence[str] | None = None) -> ModelBench:
-    """The command line, checked before torch is loaded. Raises RuleError."""
-    parser = argparse.ArgumentParser(prog="python -m worker.model_bench")
-    parser.add_argument("model")
-    parser.add_argument("--tokens", type=int, default=128)
-    parser.add_argument("--precision", default="fp32")
-    parser.add_argument("--batch-sizes", default="1,8")
-    parser.add_argument("--phase", dest="phases", default=",".join(PHASES))
-    parser.add_argument("--seconds", type=float, default=DEFAULT_SECONDS)
-    parser.add_argument("--device")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--usd-per-hour", type=float)
-    given = parser.parse_args(arguments)
-    check_spec(given.model)
-    if given.tokens < 1:
-        raise RuleError(f"{given.tokens} tokens", field="tokens", expected="1 or more")
-    device = choose_device(given.device)
-    check_precision(given.precision, device)
-    if given.usd_per_hour is not None and not 0 < given.usd_per_hour < float("inf"):
-        raise RuleError(
-            f"{given.usd_per_hour:g} USD an hour", field="usd-per-hour", expected="more than 0"
-        )
-    return ModelBench(
-        **vars(given)
-        | {
-            "batch_sizes": read_batch_sizes(given.batch_sizes),
-            "phases": read_phases(given.phases),
-            "seconds": max(0.1, given.seconds),
-            "device": device,
-            "threads": max(1, given.threads),
-        }
-    )
 
 
 def check_precision(precision: str, device: str) -> None:
@@ -229,27 +195,3 @@ def check_spec(spec: str, *, generates: bool = False) -> None:
         )
     if not path.endswith(".py") or not Path(path).is_file():
         raise RuleError(f"there is no Python file {path!r}", field="model")
-
-
-def read_batch_sizes(text: str) -> tuple[int, ...]:
-    """The batch sizes of a list such as 1,8. Raises RuleError."""
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isascii() and part.isdigit() and 0 < int(part) < 10**6 for part in parts):
-        raise RuleError(
-            f"{text!r} is no list of batch sizes", field="batch-sizes", expected="such as 1,8"
-        )
-    return tuple(dict.fromkeys(int(part) for part in parts))
-
-
-def read_phases(text: str) -> tuple[str, ...]:
-    """The phases of a list. Raises RuleError."""
-    parts = [part.strip() for part in text.split(",")]
-    if not set(parts) <= set(PHASES):
-        raise RuleError(
-            f"{text!r} is no list of phases", field="phase", expected="inference, training or both"
-        )
-    return tuple(dict.fromkeys(parts))
-
-
-if __name__ == "__main__":
-    sys.exit(tell_result(lambda: run_model_bench(read_arguments(), measure_apart)))

@@ -1,4 +1,4 @@
-"""Speed and work of any model: `python -m worker.model_speed`, a process for each result.
+"""Speed and work of any model: `python -m worker.bench.model_speed`, for each result.
 
 It reads {"model", "tokens", "precision", "device", "seconds", "phase", "batch_size"}. Without a
 phase it answers {"parameters", "flops_per_sample"}, else the seconds of each batch, joules, peak

@@ -1,43 +1,11 @@
-"""Results of `finishline bench`: measured by a process, and shown in tables."""
+"""Results of `finishline bench` in tables."""
 
 import csv
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from finishline.cli.errors import CliError, ExitCode
-from finishline.cli.processes import child_events
 from finishline.cli.tables import ABSENT, FittingTable, make_table
-
-DOING = {
-    "throughput": "training and inference on made-up data",
-    "audit": "profiling one training step: precision, FLOPs",
-    "model": "building the model and counting its FLOPs",
-    "roofs": "measuring the roofs of this machine",
-    "steps": "timing training steps",
-    "trace": "tracing training steps",
-}
-
-
-def run_measurement(command: Sequence[str], *, told: Callable[[str], None]) -> dict[str, Any]:
-    """Run a measuring process and return its result; `told` is called with each next step.
-
-    Raises CliError with the process's last words. No process is left running.
-    """
-    result = None
-    for event in child_events(command):
-        kind = event.get("kind")
-        if kind == "doing":
-            told(DOING.get(str(event.get("doing")), str(event.get("doing"))))
-        elif kind == "result":
-            result = dict(event["result"])
-        elif kind == "exit" and event["code"] == 0 and result is not None:
-            return result
-    raise CliError(
-        event["said"] or f"exit code {event['code']} of the measurement",
-        exit_code=ExitCode.REFUSED,
-    )
-
 
 MIB, GIGA = 2**20, 1e9
 Row = tuple[str, str, str]
@@ -198,3 +166,22 @@ def generation_lines(result: Mapping[str, Any]) -> Iterator[str]:
 
 def _figure(value: float | None, unit: str = "") -> str:
     return ABSENT if value is None else f"{value:.4g}{unit}"
+
+
+def points_table(result: Mapping[str, Any]) -> FittingTable:
+    names = ("step_seconds", "samples_per_second", "speedup", "efficiency",
+             "communication_share", "predicted_step_seconds")  # fmt: skip
+    table = make_table("processes", "batch", *(name.replace("_", " ") for name in names))
+    for point in result["points"]:
+        figures = [ABSENT if point[name] is None else f"{point[name]:.4g}" for name in names]
+        table.add_row(str(point["processes"]), str(point["batch_size"]), *figures)
+    return table
+
+
+def parts_table(result: Mapping[str, Any]) -> FittingTable:
+    table = make_table("part", "milliseconds", right=("milliseconds",))
+    for part, seconds in result["parts_seconds"].items():
+        table.add_row(part, ABSENT if seconds is None else f"{1000 * seconds:.4g}")
+    table.add_row("step", f"{1000 * result['step_seconds']:.4g}")
+    table.add_row("bottleneck", str(result["bottleneck"]))
+    return table

@@ -1,0 +1,1 @@
+"""`finishline bench`: speed of this machine, and of references, models and kernels on it."""
