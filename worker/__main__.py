@@ -156,7 +156,6 @@ def work(
             device=host.device,
             surroundings=describe_surroundings(host.device, image_digest=settings.image_digest),
             extent=settings.measure,
-            roof_file=settings.roof_file,
             measure=measure,
             measure_gently=gently,
         ) as self_check,

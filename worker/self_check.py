@@ -1,14 +1,11 @@
-"""The worker's own speed: a canary before and after each attempt, roofs now and then."""
+"""The worker's own speed: a canary before and after each attempt, roofs once after the start."""
 
-import json
 import logging
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from functools import partial
-from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -28,41 +25,14 @@ from worker.state import WorkerState
 
 log = logging.getLogger(__name__)
 
-
-Measured = TypeVar("Measured", Canary, WorkerProbe)
-
-
-def read_kept(path: Path, kind: type[Measured]) -> dict[str, Measured]:
-    """Measurements by hardware class from a JSON file; one that cannot be read is empty."""
-    kept: TypeAdapter[dict[str, Measured]] = TypeAdapter(dict[str, kind])  # type: ignore[valid-type]
-    try:
-        return kept.validate_json(path.read_bytes())
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValidationError) as error:
-        log.warning("the measurements in %s cannot be read: %s", path, error)
-        return {}
-
-
-def keep(path: Path, kept: Mapping[str, Canary | WorkerProbe]) -> None:
-    """Write measurements to a file. One that cannot be written is a line in the log."""
-    table = {hardware_class: asdict(measured) for hardware_class, measured in kept.items()}
-    beside = path.with_suffix(".new")
-    try:
-        beside.write_text(json.dumps(table, indent=2) + "\n")
-        beside.replace(path)
-    except OSError as error:
-        log.warning("the measurement cannot be kept in %s: %s", path, error)
-
-
-Extent = Literal["all", "canary", "off"]
+Extent = Literal["all", "roofs", "off"]
 
 TRIES = 3
 PROBE_LIMIT_SECONDS = 20.0
 START_SECONDS = 40.0  # A process that loads torch from a cold disk; no part of the probe's time.
 RECHECK_SECONDS = 60.0
 FRESH_SECONDS = 5.0
-ROOF_SECONDS = 0.5
+LOOK_SECONDS = 0.5
 QUIET_SECONDS = 20.0  # Without an attempt, before the roofs are measured in the background.
 VERSIONS = ("torch", "cuda", "hip")
 CANARY_FIGURES = ("gemm_bf16", "gemm_fp32")
@@ -87,11 +57,10 @@ class Checked:
 class SelfCheck:
     """Measures one thing at a time, and nothing while a training runs.
 
-    `extent` "canary" leaves the roofs out, "off" everything. Entered, it starts a thread that
-    probes the roofs and later measures a worker that is out again, once a minute. With a
-    `roof_file` a worker that measures nothing tells the roof of its hardware class, if the server
-    wants one: as kept in that file, else measured once and kept there. Once it was without an
-    attempt for a while it measures its roofs as well, by `measure_gently`, and keeps them beside.
+    Entered, it starts a thread. With `extent` "all" the thread probes the roofs and later measures
+    a worker that is out again, once a minute. With "roofs" there are no canaries around attempts:
+    the thread measures one as the roof of the hardware class if the server wants it, and the
+    roofs once the worker was without an attempt for a while, by `measure_gently`.
     """
 
     def __init__(
@@ -103,7 +72,6 @@ class SelfCheck:
         device: str,
         surroundings: Mapping[str, str | None],
         extent: Extent = "all",
-        roof_file: Path | None = None,
         measure: Measure = measure_apart,
         measure_gently: Measure = measure_apart,
         recheck_seconds: float = RECHECK_SECONDS,
@@ -118,35 +86,35 @@ class SelfCheck:
         self._measure = measure
         self._measure_gently = measure_gently
         self._quiet_seconds = quiet_seconds
-        self._roof_told = False
         self._one_at_a_time = threading.Lock()
-        self._has_begun = False
         self._is_out = False
         self._after: tuple[float, Checked] | None = None
-        self._untold: WorkerProbe | None = None
-        self._thread: PeriodicThread | None = None
-        if extent != "off":
-            self._thread = PeriodicThread("self-check", recheck_seconds, self._look_after)
-        elif roof_file is not None:
-            keep = partial(self._keep_measurements, roof_file)
-            self._thread = PeriodicThread("self-check", ROOF_SECONDS, keep)
+        self._probe: WorkerProbe | None = None
+        self._roof_sent = self._roofs_sent = False
+        step, seconds = {
+            "all": (self._look_after, recheck_seconds),
+            "roofs": (self._measure_in_background, LOOK_SECONDS),
+            "off": (lambda: None, recheck_seconds),
+        }[extent]
+        self._thread = PeriodicThread("self-check", seconds, step)
 
     def __enter__(self) -> Self:
-        if self._thread is not None:
+        if self._extent != "off":
             self._thread.wake()
             self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._thread is not None:
+        if self._extent != "off":
             self._thread.stop(join_seconds=0.0)  # A measurement under way ends with the process.
 
     def check(self, moment: ProbeMoment, *, attempt_id: str | None = None) -> Checked:
         """Measure the canary, again if it is off, and tell the server each time.
 
-        A reading after one attempt that is well and a few seconds old is the next one's before.
+        The reading after one attempt also serves as the reading before the next, if it is well and
+        a few seconds old.
         """
-        if self._extent == "off":
+        if self._extent != "all":
             return Checked()
         with self._one_at_a_time:
             after, self._after = self._after, None
@@ -157,49 +125,39 @@ class SelfCheck:
                 self._after = (time.monotonic() + FRESH_SECONDS, checked)
             return checked
 
-    def probe(self) -> None:
-        """Measure the roofs and a canary, and tell the server with the surroundings."""
+    def _look_after(self) -> None:
+        """Measure the roofs at the start and tell them. Later measure a worker that is out."""
         with self._one_at_a_time:
-            probe = replace(self._roofs(self._measure), canary=self._canary())
-            answer = self._tell(probe)
-            self._untold = probe if answer is None else None
-            self._take_answer(answer)
+            if self._probe is None:
+                self._probe = replace(self._measure_roofs(self._measure), canary=self._canary())
+            if not self._roofs_sent:
+                answer = self._tell(self._probe)
+                self._roofs_sent = answer is not None
+                self._take_answer(answer)
+            elif self._is_out and not self._state.busy:
+                self._check("recheck", None)
 
-    def _keep_measurements(self, file: Path) -> None:
-        """Tell the class's roof as soon as the server asks for it, and the roofs once it is quiet.
+    def _measure_in_background(self) -> None:
+        """Measure the class's roof when the server asks for it, the roofs once it is quiet.
 
-        Each is measured once, while there is no attempt.
+        Roofs that an attempt broke off are tried again. They come without a canary: one from beside
+        other work is no baseline.
         """
         if self._state.busy:
             return
-        if self._state.roof_wanted and not self._roof_told:
-            self._roof_told = True
-            self._tell_roof(file)
-        elif time.monotonic() - self._state.idle_since >= self._quiet_seconds:
-            self._tell_figures(file.with_name("measured.json"))
-
-    def _tell_figures(self, file: Path) -> None:
-        """Measure the roofs unless they are kept. Broken off for an attempt, they are tried again.
-
-        They come without a canary: one from beside other work is no baseline.
-        """
-        kept = read_kept(file, WorkerProbe)
-        if self._system.hardware_class not in kept:
-            probe = self._roofs(self._measure_gently)
-            if not probe.figures and self._state.busy:
-                return
-            if probe.figures and self._tell(probe) is not None:
-                keep(file, kept | {self._system.hardware_class: probe})
-        if self._thread is not None and (self._roof_told or not self._state.roof_wanted):
-            self._thread.end()
-
-    def _tell_roof(self, file: Path) -> None:
-        kept = read_kept(file, Canary)
-        canary = kept.get(self._system.hardware_class)
-        if canary is None and (canary := self._canary()) is not None:
-            keep(file, kept | {self._system.hardware_class: canary})
-        if canary is not None:
-            self._tell(WorkerProbe(self._system.worker, moment="roof", canary=canary))
+        if self._state.roof_wanted and not self._roof_sent:
+            self._roof_sent = True
+            if (canary := self._canary()) is not None:
+                self._tell(WorkerProbe(self._system.worker, moment="roof", canary=canary))
+        elif (
+            not self._roofs_sent
+            and time.monotonic() - self._state.idle_since >= self._quiet_seconds
+        ):
+            probe = self._measure_roofs(self._measure_gently)
+            if probe.figures or not self._state.busy:
+                self._roofs_sent = True
+                if probe.figures:
+                    self._tell(probe)
 
     def _check(self, moment: ProbeMoment, attempt_id: str | None) -> Checked:
         checked = Checked()
@@ -220,15 +178,7 @@ class SelfCheck:
         if not self._device.startswith("cuda"):
             answer = self._measure("worker.canary", {}, START_SECONDS)
             return None if answer is None else _read(answer, Canary)
-        orders = {
-            "device": self._device,
-            "only": CANARY_FIGURES,
-            "limit_seconds": PROBE_LIMIT_SECONDS,
-        }
-        answer = self._measure("worker.roofs", orders, PROBE_LIMIT_SECONDS + START_SECONDS)
-        return None if answer is None else self._canary_of_roofs(answer)
-
-    def _canary_of_roofs(self, answer: Answer) -> Canary | None:
+        answer = self._measure_device(self._measure, only=CANARY_FIGURES)
         figures = _read(answer.get("figures", {}), dict[str, Figure]) or {}
         for name in CANARY_FIGURES:
             figure = figures.get(name)
@@ -237,21 +187,19 @@ class SelfCheck:
                 return Canary(TERA_IN_GIGA * figure.value, configuration, figure.how)
         return None
 
-    def _roofs(self, measure: Measure) -> WorkerProbe:
-        orders = {
-            "device": self._device,
-            "limit_seconds": PROBE_LIMIT_SECONDS,
-            "threads": self._system.threads,
-        }
-        answer = measure("worker.roofs", orders, PROBE_LIMIT_SECONDS + START_SECONDS)
-        found: Answer = {} if answer is None else answer
-        versions = {} if answer is None else {name: found.get(name) for name in VERSIONS}
+    def _measure_roofs(self, measure: Measure) -> WorkerProbe:
+        found = self._measure_device(measure, threads=self._system.threads)
+        versions = {name: found.get(name) for name in VERSIONS} if found else {}
         return WorkerProbe(
             worker=self._system.worker,
             moment="start",
             figures=_read(found.get("figures", {}), dict[str, Figure]) or {},
             host=self._surroundings | versions,
         )
+
+    def _measure_device(self, measure: Measure, **more: object) -> Answer:
+        orders = {"device": self._device, "limit_seconds": PROBE_LIMIT_SECONDS} | more
+        return measure("worker.roofs", orders, PROBE_LIMIT_SECONDS + START_SECONDS) or {}
 
     def _tell(self, probe: WorkerProbe) -> ProbeAnswer | None:
         try:
@@ -268,21 +216,6 @@ class SelfCheck:
         if self._is_out and not answer.drifted:
             log.info("this worker is in again")
         self._is_out = answer.drifted
-
-    def _look_after(self) -> None:
-        """Measure at the start; later a worker that is out again, and send an unheard probe."""
-        if not self._has_begun:
-            self._has_begun = True
-            if self._extent == "all":
-                self.probe()
-            else:
-                self.check("start")
-            return
-        with self._one_at_a_time:
-            if self._untold is not None and self._tell(self._untold) is not None:
-                self._untold = None
-            if self._is_out and not self._state.busy:
-                self._check("recheck", None)
 
 
 def _read(answer: object, kind: Any) -> Any:

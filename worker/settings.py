@@ -26,8 +26,8 @@ class Settings(BaseSettings):
     `hardware_class` and `device` are probed where they are not set; `threads` is how many processor
     threads a training may use (on a CPU one thread is the only steady choice), and `processes` over
     how many processes, each with a GPU of its own, it is spread. `measure` selects the worker's
-    measurements of itself: its roofs, canary and audits, the canary alone, or nothing. In
-    `roof_file` a worker that measures nothing keeps the roof of its class, measured once.
+    measurements of itself: its roofs, canary and audits, the roofs alone in the background, or
+    nothing.
     `image_digest` names the container image it was started from. `stop_grace_seconds` is how long
     an attempt under way may go on after SIGTERM. With `entries` "auto" a worker trains packages if
     its box holds: one of bubblewrap, or with `box` "oci" a container. With `compiler` "gcc" its
@@ -47,8 +47,7 @@ class Settings(BaseSettings):
     device: str | None = None
     threads: int = 1
     processes: int = Field(default=1, ge=1)
-    measure: Literal["all", "canary", "off"] = "all"
-    roof_file: Path | None = None
+    measure: Literal["all", "roofs", "off"] = "all"
     image_digest: str | None = None
     stop_grace_seconds: float = Field(default=0.0, ge=0)
     entries: Literal["auto", "off"] = "auto"

@@ -33,7 +33,6 @@ class VarPaths:
         self.logs = root / "logs"  # Output of the services.
         self.tokens = root / "tokens"  # One file for each bootstrapped token.
         self.signing_key = root / "signing-key.pem"  # The private key that signs proofs.
-        self.roofs = root / "roofs.json"  # Measured once for each hardware class.
         self.redis = root / "redis"  # The broker's working folder.
         self.backups = root / "backups"  # Those that no other folder is named for.
         self.lock = root / "up.lock"  # Held by the supervisor while it runs.

@@ -272,11 +272,10 @@ def worker_service(plan: Plan, worker: LocalWorker, token_file: Path, broker_url
     """
     # A machine people work on is no steady one: its canary would take the only worker out. The
     # roofs alone are measured, once.
-    unmeasured = {"FINISHLINE_MEASURE": "off"}
+    unmeasured = {"FINISHLINE_MEASURE": "roofs"}
     settings = {
         "FINISHLINE_WORKER_TOKEN_FILE": str(token_file),
         "FINISHLINE_BROKER_URL": broker_url,
-        "FINISHLINE_ROOF_FILE": str(plan.paths.roofs),
     }
     return Service(
         name=worker.service,

@@ -69,8 +69,8 @@ def plan(tmp_path):
     return Plan(VarPaths(tmp_path), host="127.0.0.1", port=8000, broker=broker)
 
 
-@pytest.mark.parametrize(("chosen", "told"), [(None, "off"), ("canary", "canary")])
-def test_its_worker_measures_nothing_of_itself_unless_it_is_asked_to(
+@pytest.mark.parametrize(("chosen", "told"), [(None, "roofs"), ("all", "all")])
+def test_its_worker_takes_no_speed_check_unless_it_is_asked_to(
     chosen, told, plan, tmp_path, monkeypatch
 ):
     monkeypatch.delenv("FINISHLINE_MEASURE", raising=False)
@@ -80,7 +80,6 @@ def test_its_worker_measures_nothing_of_itself_unless_it_is_asked_to(
     service = worker_service(plan, worker, tmp_path / "worker.token", "redis://w:p@host/0")
 
     assert service.environment["FINISHLINE_MEASURE"] == told
-    assert service.environment["FINISHLINE_ROOF_FILE"] == str(tmp_path / "roofs.json")
 
 
 @pytest.mark.parametrize("behind_proxy", [False, True])

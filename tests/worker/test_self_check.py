@@ -1,7 +1,6 @@
 """A worker's measurements of itself: canaries, roofs and probes."""
 
 import itertools
-import json
 import subprocess
 import sys
 
@@ -174,11 +173,11 @@ def test_roofs_that_the_server_did_not_hear_are_told_again(self_check, server):
 def test_a_worker_that_is_out_measures_again_while_it_is_idle(self_check, server, state):
     server.answers = [OFF]
     state.busy = True
-    with self_check(recheck_seconds=0.01, extent="canary"):
-        wait_until(lambda: len(server.probes) == 3)
+    with self_check(recheck_seconds=0.01):
+        wait_until(lambda: len(server.probes) == 1)
         state.busy = False
-        wait_until(lambda: len(server.probes) > 3)
-    assert {probe.moment for probe in server.probes[3:]} == {"recheck"}
+        wait_until(lambda: len(server.probes) > 1)
+    assert {probe.moment for probe in server.probes[1:]} == {"recheck"}
 
 
 def test_a_worker_that_measures_nothing_asks_nobody(self_check, server, measure):
@@ -187,82 +186,45 @@ def test_a_worker_that_measures_nothing_asks_nobody(self_check, server, measure)
     assert (server.probes, measure.orders) == ([], [])
 
 
-def kept_roof(file):
-    return json.loads(file.read_text())["cpu-test"]["gflops"]
-
-
-def test_a_roof_that_is_wanted_is_measured_once_and_kept(
-    self_check, server, measure, state, tmp_path
-):
-    state.roof_wanted, roofs = True, tmp_path / "roofs.json"
-    with self_check(extent="off", roof_file=roofs):
+def test_a_roof_that_is_wanted_is_measured_once(self_check, server, measure, state):
+    state.roof_wanted = True
+    with self_check(extent="roofs"):
         wait_until(lambda: server.probes)
     assert (server.probes[0].moment, server.probes[0].canary.gflops) == ("roof", 100.0)
-    assert kept_roof(roofs) == 100.0
-
-    with self_check(extent="off", roof_file=roofs):  # A server that has lost it is told again.
-        wait_until(lambda: len(server.probes) == 2)
-    assert server.probes[1].canary == server.probes[0].canary
     assert [module for module, _ in measure.orders] == ["worker.canary"]
 
 
-@pytest.mark.parametrize(
-    "content",
-    ["", "[]", '{"cpu-test": {"gflops": "fast"}}',
-     json.dumps({"cpu-other": CANARY | {"gflops": 5.0}})],
-)  # fmt: skip
-def test_a_roof_that_cannot_be_read_or_is_of_another_class_is_measured_again(
-    content, self_check, server, state, tmp_path
-):
-    state.roof_wanted, roofs = True, tmp_path / "roofs.json"
-    roofs.write_text(content)
-    with self_check(extent="off", roof_file=roofs):
-        wait_until(lambda: server.probes)
-    assert server.probes[0].canary.gflops == kept_roof(roofs) == 100.0
-
-
-def test_a_roof_that_nobody_wants_or_that_fails_is_not_told(
-    self_check, server, measure, state, tmp_path
-):
-    roofs = tmp_path / "roofs.json"
-    with self_check(extent="off", roof_file=roofs) as check:
-        check.check("before")
-    state.roof_wanted = True
-    with self_check(extent="off") as check:
+def test_a_roof_that_nobody_wants_or_that_fails_is_not_told(self_check, server, measure, state):
+    with self_check(extent="roofs") as check:
         check.check("before")
     assert measure.orders == []
+    state.roof_wanted = True
     measure.answers["worker.canary"] = None
-    with self_check(extent="off", roof_file=roofs):
+    with self_check(extent="roofs"):
         wait_until(lambda: measure.orders)
-    assert (server.probes, roofs.exists()) == ([], False)
+    assert server.probes == []
 
 
-def test_a_quiet_worker_measures_its_roofs_once_and_keeps_them(
-    self_check, server, measure, tmp_path
-):
-    quiet = {"extent": "off", "roof_file": tmp_path / "roofs.json", "quiet_seconds": 0.0}
-    with self_check(**quiet, measure_gently=measure):
-        wait_until(lambda: (tmp_path / "measured.json").exists())
+def test_a_quiet_worker_measures_its_roofs_once(self_check, server, measure):
+    with self_check(extent="roofs", quiet_seconds=0.0, measure_gently=measure) as check:
+        wait_until(lambda: server.probes)
+        check._measure_in_background()
     (told,) = server.probes
     assert (told.moment, told.canary) == ("start", None)
     assert set(told.figures) == set(ROOFS["figures"])
     assert told.host["kernel"] == "6.1"
-
-    with self_check(**quiet, measure_gently=measure) as check:
-        wait_until(lambda: check._thread._has_ended)
     assert [module for module, _ in measure.orders] == ["worker.roofs"]
 
 
 def test_a_measurement_gives_way_to_an_attempt_and_is_made_after_it(
-    self_check, server, measure, state, tmp_path
+    self_check, server, measure, state
 ):
     def broken_off(module, orders, limit_seconds):
         measure(module, orders, limit_seconds)
         state.busy = len(measure.orders) == 1
         return None if state.busy else ROOFS
 
-    quiet = {"extent": "off", "roof_file": tmp_path / "roofs.json", "quiet_seconds": 0.0}
-    with self_check(**quiet, measure_gently=broken_off):
+    with self_check(extent="roofs", quiet_seconds=0.0, measure_gently=broken_off):
         wait_until(lambda: state.busy)
         assert server.probes == []
         state.busy = False
