@@ -26,10 +26,9 @@ from pathlib import Path
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
 from finishline.rules.verification.messages import Lease, ReplayJob, TargetSpec, Training
 from perf.harness import DIGITS, Bars, in_turn
-from worker.child_process import Host
+from worker.child_process import Host, child_environment
 from worker.link import WorkerLink
 from worker.outbox import Announcer, Outbox
-from worker.processes import child_environment
 from worker.sensors import EVERY_SECONDS, Sensors, open_powercap, open_sensors
 from worker.training import train_run
 

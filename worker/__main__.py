@@ -1,26 +1,22 @@
 """`python -m worker`: a worker that trains one attempt at a time."""
 
-import argparse
 import logging
-import math
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from finishline.devices import choose_device, find_devices
 from finishline.rules.errors import RuleError
 from finishline.rules.verification.messages import Failure, WorkerSystem
-from worker.child_process import Host
+from worker.child_process import Host, measure_apart
 from worker.entries import box_word
 from worker.group import Meeting
 from worker.hosts import JOIN_SECONDS, Arrival, follow, meet
 from worker.intake import Poller, make_app, run_celery
 from worker.link import HelloThread, WorkerLink
 from worker.probe import describe_surroundings, probe, system_over
-from worker.processes import measure_apart
 from worker.replay import AttemptChecks, replay
 from worker.self_check import SelfCheck
 from worker.sensors import open_sensors
@@ -30,71 +26,31 @@ from worker.state import Limits, WorkerState, guard_stop
 log = logging.getLogger(__name__)
 
 
-def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
-    """The options of the command line. Stops the program with a sentence if one is wrong."""
-    parser = argparse.ArgumentParser(prog="python -m worker", description=__doc__)
-    parser.add_argument(
-        "--pull",
-        action="store_true",
-        help="ask the server itself for work: no broker is reached, and none has to be set",
-    )
-    parser.add_argument(
-        "--max-attempts", type=_positive(int), metavar="N", help="end after this many attempts"
-    )
-    parser.add_argument(
-        "--exit-when-idle",
-        type=_positive(float),
-        metavar="SECONDS",
-        help="end after this long without an attempt",
-    )
-    parser.add_argument(
-        "--nnodes", type=_positive(int), metavar="N", help="train over N hosts, from 2"
-    )
-    parser.add_argument(
-        "--rdzv-endpoint",
-        type=_endpoint,
-        metavar="HOST:PORT",
-        help="the first of several hosts by a name that the others reach, and a free port there",
-    )
-    parser.add_argument(
-        "--join",
-        type=_positive(int),
-        metavar="RANK",
-        help="train along as the host of this rank, from 1; needs no server",
-    )
-    options = parser.parse_args(arguments)
-    hosts = options.nnodes or 1
-    if (options.rdzv_endpoint is not None) != (hosts > 1) or (options.join or 0) >= hosts:
-        parser.error(
-            "several hosts: expected --nnodes N, N from 2, and --rdzv-endpoint HOST:PORT on all, "
-            "and --join RANK, from 1 to N - 1, on each but the first"
-        )
-    return options
+@dataclass(frozen=True)
+class Options:
+    """Options of the command line. `pull` asks the server itself for work, without a broker.
+
+    Of `nnodes` hosts that meet at the `rdzv_endpoint` this one joins as the rank `join`, or is the
+    first.
+    """
+
+    pull: bool = False
+    max_attempts: int | None = None
+    exit_when_idle: float | None = None
+    nnodes: int = 1
+    rdzv_endpoint: tuple[str, int] | None = None
+    join: int = 0
+
+    def __post_init__(self) -> None:
+        if (self.rdzv_endpoint is not None) != (self.nnodes > 1) or self.join >= self.nnodes:
+            raise ValueError(
+                "several hosts: expected --nnodes N, N from 2, and --rdzv-endpoint HOST:PORT on "
+                "all, and --join RANK, from 1 to N - 1, on each but the first"
+            )
 
 
-def _endpoint(text: str) -> tuple[str, int]:
-    address, _, port = text.rpartition(":")
-    if not address or not port.isdecimal() or not 0 < int(port) < 65_536:
-        raise argparse.ArgumentTypeError(f"{text}: expected HOST:PORT, as in node-1:29400")
-    return address.strip("[]"), int(port)
-
-
-def _positive(kind: Callable[[str], float]) -> Callable[[str], float]:
-    """Reader of a finite number above 0."""
-
-    def read(text: str) -> float:
-        value = kind(text)
-        if not 0 < value < math.inf:
-            raise argparse.ArgumentTypeError(f"{text}: expected a number above 0")
-        return value
-
-    read.__name__ = "number" if kind is float else "whole number"
-    return read
-
-
-def main(arguments: list[str] | None = None) -> int:
+def serve(options: Options) -> int:
     """Start the worker with the settings of its environment; returns its exit code."""
-    options = parse_arguments(arguments)
     settings = load_settings()
     broker = None if options.pull or options.join else settings.broker_address()
     configure_logging(settings)
@@ -116,7 +72,7 @@ def main(arguments: list[str] | None = None) -> int:
         sensors=open_sensors(device) if options.rdzv_endpoint is None else None,
     )
     if options.rdzv_endpoint is not None:
-        meeting = Meeting(options.nnodes, options.join or 0, *options.rdzv_endpoint)
+        meeting = Meeting(options.nnodes, options.join, *options.rdzv_endpoint)
         host = replace(host, meeting=meeting)
     if options.join:
         arrival = Arrival.of(system, host)
@@ -223,6 +179,13 @@ def _device_of(settings: Settings) -> str:
     except RuleError as error:
         sys.exit(f"FINISHLINE_DEVICE: {error}")
     return "cuda" if settings.processes > 1 and device == "cuda:0" else device
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Read the command line as `finishline worker` does, and start the worker."""
+    from worker.commands.probe import run
+
+    return run(arguments)
 
 
 if __name__ == "__main__":

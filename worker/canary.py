@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from worker.processes import answer_orders
+from worker.events import answer_orders
 
 SIDE = 256
 SECONDS = 0.5

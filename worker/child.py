@@ -1,18 +1,13 @@
 """The training process: `python -m worker.child` reads one JSON object and writes JSON lines.
 
-It knows nothing of server, broker or attempts. Its standard output carries events only: prints of a
-trainer or a library go to standard error.
-
-As one of several processes that train together it gets a folder and its parent's number instead:
-orders and events go through that folder (worker.group). The first process reports all events. The
-others report their own failures to it, in the store that processes of several hosts share.
+It knows nothing of server, broker or attempts. Processes of several hosts tell the first one their
+failures in the store that they share.
 """
 
 import json
 import math
 import os
 import sys
-import time
 import traceback
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -36,8 +31,16 @@ from reference_models import (
 from reference_models.data import require_data
 from reference_models.memory import is_out_of_memory, naming_batch_size
 from reference_models.precision import configured, require_precision
-from worker.group import FAILURE, has_other_hosts, open_events, open_store, read_orders
-from worker.processes import accelerator_peak_bytes, die_with_parent, resident_peak_bytes
+from worker.events import (
+    EventWriter,
+    accelerator_peak_bytes,
+    end_process,
+    has_other_hosts,
+    joins_first_host,
+    open_events,
+    open_store,
+    resident_peak_bytes,
+)
 from worker.stopwatch import is_reached
 
 MESSAGE_LIMIT = 2_000  # A pipe keeps lines of several writers apart up to 4,096 bytes.
@@ -50,28 +53,7 @@ CODES: dict[type[Exception], FailureCode] = {
     TrainingDivergedError: "training_diverged",
 }
 EXCHANGE_MODULE = "reference_models.communication"
-
-
-class EventWriter:
-    """Writes events to the parent; ends the process when the pipe is closed.
-
-    One that is `quiet` writes failures, and that it joined a training or left it.
-    """
-
-    def __init__(self, stream: int, *, quiet: bool = False) -> None:
-        self._stream = stream
-        self._quiet = quiet
-
-    def write(self, event: str, **fields: Any) -> None:
-        """One line, stamped with this process's own wall clock and processor time."""
-        if self._quiet and event not in ("failure", "joined", "left"):
-            return
-        stamps = {"clock": time.perf_counter(), "cpu": time.process_time()}
-        line = json.dumps({"event": event, **stamps, **fields}) + "\n"
-        try:
-            os.write(self._stream, line.encode())
-        except BrokenPipeError:
-            os._exit(1)
+FAILURE = "failure"
 
 
 class Communication:
@@ -109,7 +91,7 @@ def _exchange() -> Any:
 
 
 def main() -> None:
-    told, events = join_group(*sys.argv[1:]) if len(sys.argv) == 3 else stand_alone()
+    told, events = open_events()
     exit_code = 0
     try:
         if told.get("program") == "meet":
@@ -131,33 +113,7 @@ def main() -> None:
             events.write("failure", **found)
     if joins_first_host():
         events.write("left")
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(exit_code)  # Tearing down torch takes time and can abort.
-
-
-def stand_alone() -> tuple[dict[str, Any], EventWriter]:
-    """Orders from standard input, events to the original standard output."""
-    told = json.loads(sys.stdin.buffer.read())
-    die_with_parent(told["parent_pid"])
-    events = EventWriter(os.dup(1))
-    os.dup2(2, 1)
-    return told, events
-
-
-def join_group(folder: str, parent_pid: str) -> tuple[dict[str, Any], EventWriter]:
-    """Orders and events through a folder; torch's launcher tells each process its rank."""
-    die_with_parent(int(parent_pid))
-    events = EventWriter(open_events(Path(folder)), quiet=os.environ["RANK"] != "0")
-    told = read_orders(Path(folder))
-    if joins_first_host():
-        events.write("joined")
-    return told, events
-
-
-def joins_first_host() -> bool:
-    """Whether this process tells the worker of another host than the first that it trains along."""
-    return os.environ.get("GROUP_RANK", "0") != "0" and os.environ["LOCAL_RANK"] == "0"
+    end_process(exit_code)
 
 
 def shared_failure(found: dict[str, str] | None) -> dict[str, str] | None:

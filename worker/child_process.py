@@ -1,26 +1,39 @@
-"""The parent's side of a training process: start it, stamp its events, kill all of it."""
+"""The parent's side of a process that trains or measures: start it, stamp its events, kill it.
+
+The worker itself never loads torch. A measuring module is started as `python -m MODULE`.
+"""
 
 import contextlib
 import json
+import logging
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from finishline.rules.verification.messages import ReplayJob
 from worker.box.order import Backend
+from worker.events import Answer
 from worker.group import GroupChannel, Meeting, launch_options
-from worker.processes import child_environment, kill_session
 from worker.sensors import Sensors
 
 LOG_TAIL_BYTES = 4_000
-LINE_LIMIT_BYTES = 64_000
+LINE_LIMIT_BYTES = 16 << 20
+CHUNK_BYTES = 64_000
+POLL_SECONDS = 0.05
+EXIT_SECONDS = 5.0
+Measure = Callable[[str, Mapping[str, Any], float], Answer | None]
+"""Measures: a module, its orders, the seconds it may take."""
+
+log = logging.getLogger(__name__)
+
 CHILD_COMMAND = (sys.executable, "-m", "worker.child")
 
 
@@ -51,14 +64,19 @@ class Line:
     text: bytes | None
 
 
+class ChildError(Exception):
+    """A process wrote no event; the message says why."""
+
+
 class ChildProcess:
-    """A training process in a session of its own, so that all it starts can be killed with it.
+    """A process in a session of its own, so that all it starts can be killed with it.
 
     Start it from the thread that lives as long as the worker does: the kernel kills the child when
     the thread that started it ends.
     """
 
-    def __init__(self, orders: dict[str, Any], *, host: Host) -> None:
+    def __init__(self, orders: Mapping[str, Any], *, host: Host, niceness: int = 0) -> None:
+        orders = dict(orders) | {"parent_pid": os.getpid()}
         self.started_at = time.perf_counter()
         is_group = host.processes > 1 or host.meeting is not None
         self._group = GroupChannel(orders) if is_group else None
@@ -68,6 +86,8 @@ class ChildProcess:
         else:
             self._process = _start_group(self._group, host)
             events, log = open(self._group.reader, "rb"), _stream(self._process.stdout)  # noqa: PTH123, SIM115
+        if niceness:
+            os.setpriority(os.PRIO_PROCESS, self._process.pid, niceness)
         self._lines: queue.SimpleQueue[Line] = queue.SimpleQueue()
         self._tail = b""
         self._threads = [
@@ -90,6 +110,23 @@ class ChildProcess:
         except queue.Empty:
             return None
 
+    def first_event(
+        self, *, limit_seconds: float, stop: Callable[[], object] = lambda: False
+    ) -> dict[str, Any]:
+        """The first event. Raises ChildError if it ended before, was too slow or had to stop."""
+        give_up_at = time.monotonic() + limit_seconds
+        while time.monotonic() < give_up_at and not stop():
+            line = self.next_line(wait_seconds=POLL_SECONDS)
+            if line is not None and line.text is not None:
+                event: dict[str, Any] = json.loads(line.text)
+                return event
+            if line is not None:
+                exit_code = self.exit_code(wait_seconds=EXIT_SECONDS)
+                self._threads[1].join(EXIT_SECONDS)
+                last = (self.log_tail().strip().splitlines() or ["nothing on standard error"])[-1]
+                raise ChildError(f"ended with exit code {exit_code}: {last}")
+        raise ChildError(f"took longer than {limit_seconds:g} s and was stopped")
+
     def exit_code(self, *, wait_seconds: float) -> int | None:
         """Exit code of the process (negative: the signal), None if it still runs after waiting."""
         try:
@@ -99,7 +136,9 @@ class ChildProcess:
 
     def kill(self) -> None:
         """End the process and everything it started, at once; harmless if it is gone."""
-        kill_session(self._process)
+        if self._process.returncode is None:  # Reaped: its number may belong to another process.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         for thread in self._threads:
             thread.join(timeout=5)
@@ -118,7 +157,7 @@ class ChildProcess:
 
     def _read_log(self, log: IO[bytes]) -> None:
         with log as stream:
-            while chunk := os.read(stream.fileno(), LINE_LIMIT_BYTES):
+            while chunk := os.read(stream.fileno(), CHUNK_BYTES):
                 self._tail = (self._tail + chunk)[-LOG_TAIL_BYTES:]
 
 
@@ -163,11 +202,70 @@ def _stream(stream: IO[bytes] | None) -> IO[bytes]:
     return stream
 
 
+def child_environment(threads: int) -> dict[str, str]:
+    """The worker's environment without its secrets, with the thread count set everywhere."""
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("FINISHLINE_")}
+    pools = ("OMP", "MKL", "OPENBLAS", "NUMEXPR")
+    return (
+        inherited
+        | {f"{pool}_NUM_THREADS": str(threads) for pool in pools}
+        | {"PYTHONUNBUFFERED": "1"}
+    )
+
+
+def answer_of(
+    module: str,
+    orders: Mapping[str, Any],
+    limit_seconds: float,
+    *,
+    stop: Callable[[], object] = lambda: False,
+    niceness: int = 0,
+    processes: int = 1,
+) -> Answer:
+    """Run a measuring module in so many processes. Raises ChildError if it gives no answer.
+
+    It gets as many threads as the orders say, else one. It is stopped as soon as `stop` says so.
+    With a `niceness` it leaves the processor to others.
+    """
+    host = Host(
+        device=str(orders.get("device", "cpu")),
+        data_dir=Path(),
+        threads=int(orders.get("threads", 1)),
+        processes=processes,
+        command=(sys.executable, "-m", module),
+    )
+    child = ChildProcess(orders, host=host, niceness=niceness)
+    try:
+        event = child.first_event(limit_seconds=limit_seconds, stop=stop)
+        answer: Answer = event["answer"]
+        return answer
+    except (ValueError, TypeError, KeyError) as error:
+        raise ChildError("answered with no JSON object") from error
+    finally:
+        child.kill()
+
+
+def measure_apart(
+    module: str,
+    orders: Mapping[str, Any],
+    limit_seconds: float,
+    *,
+    stop: Callable[[], object] = lambda: False,
+    niceness: int = 0,
+) -> Answer | None:
+    """Run a measuring module; None, with a line in the log, if it fails or is too slow."""
+    try:
+        return answer_of(module, orders, limit_seconds, stop=stop, niceness=niceness)
+    except ChildError as error:
+        if not stop():
+            log.warning("%s %s", module, error)
+        return None
+
+
 def orders_of(job: ReplayJob, index: int, *, host: Host) -> dict[str, Any]:
     training = job.trainings[index]
     latency = job.latency if "latency" in training.measure else None
     return {
-        "parent_pid": os.getpid(),
         "reference": training.package,
         "hyperparameters": training.settings,
         "precision": training.precision,

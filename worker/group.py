@@ -17,11 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from worker.processes import die_with_parent
+from worker.events import EVENTS, ORDERS, die_with_parent
 
-ORDERS = "orders.json"
-EVENTS = "events"
-FAILURE = "failure"
 # How long a launcher waits for those of the other hosts.
 MEETING_SECONDS = 86_400
 
@@ -58,36 +55,6 @@ class GroupChannel:
 
     def remove(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def read_orders(folder: Path) -> dict[str, Any]:
-    """The orders of a process of the group: the first host's, with this host's own entries."""
-    own: dict[str, Any] = json.loads((folder / ORDERS).read_text())
-    if not has_other_hosts():
-        return own
-    store = open_store()
-    if os.environ["RANK"] == "0":
-        store.set(ORDERS, json.dumps(own))
-    first: dict[str, Any] = json.loads(store.get(ORDERS))
-    return first | own
-
-
-def open_events(folder: Path) -> int:
-    """The writing end of the pipe, in a process of the group."""
-    return os.open(folder / EVENTS, os.O_WRONLY)
-
-
-def has_other_hosts() -> bool:
-    """Whether this is a process of a group over several hosts."""
-    return os.environ.get("LOCAL_WORLD_SIZE") != os.environ.get("WORLD_SIZE")
-
-
-def open_store() -> Any:
-    """The store that the first host's launcher keeps for all processes of the group."""
-    from torch.distributed import TCPStore
-
-    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    return TCPStore(address, port, is_master=False)
 
 
 def main(arguments: Sequence[str]) -> None:

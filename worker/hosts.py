@@ -9,7 +9,6 @@ others with itself.
 import json
 import logging
 import math
-import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -18,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from finishline.rules.measurements import Figure
 from finishline.rules.verification.messages import Failure, Node, WorkerSystem
-from worker.child_process import ChildProcess, Host
+from worker.child_process import ChildError, ChildProcess, Host
 from worker.failures import failure
 from worker.probe import class_over, node_of
 
@@ -26,7 +25,6 @@ log = logging.getLogger(__name__)
 
 JOIN_SECONDS = 600.0
 CHECK_SECONDS = 120.0
-POLL_SECONDS = 0.05
 RETRY_SECONDS = 1.0
 ALIKE = ("torch", "numpy")
 
@@ -89,30 +87,19 @@ def meet(
     """Exchange a message over all ranks: the hosts, or the reason why they may not train."""
     orders = {"program": "meet", **own_orders(host, arrival)}
     child = ChildProcess(orders, host=host)
-    deadline = time.monotonic() + limit_seconds
     try:
-        while time.monotonic() < deadline:
-            if stop():
-                return failure("worker_stopped", "the worker got a request to stop")
-            line = child.next_line(wait_seconds=POLL_SECONDS)
-            if line is None:
-                continue
-            if line.text is None:
-                last = (child.log_tail().strip().splitlines() or ["no output"])[-1]
-                return failure("nodes_unfit", f"the all-reduce ended early: {last}")
-            return _read(json.loads(line.text))
-        return failure("nodes_unfit", f"the hosts did not meet within {limit_seconds:g} s")
-    finally:
-        child.kill()
-
-
-def _read(event: dict[str, object]) -> Met | Failure:
-    try:
+        event = child.first_event(limit_seconds=limit_seconds, stop=stop)
         if event["event"] == "failure":
-            return failure(event["code"], str(event["message"]))  # type: ignore[arg-type]
+            return failure(event["code"], event["message"])
         met = TypeAdapter(Met).validate_python(event["met"])
+    except ChildError as error:
+        if stop():
+            return failure("worker_stopped", "the worker got a request to stop")
+        return failure("nodes_unfit", f"the all-reduce over the hosts {error}")
     except (KeyError, ValidationError) as error:
         return failure("nodes_unfit", f"unexpected output of the all-reduce: {error}")
+    finally:
+        child.kill()
     fault = met.fault()
     return met if fault is None else failure("nodes_unfit", fault)
 
@@ -120,7 +107,6 @@ def _read(event: dict[str, object]) -> Met | Failure:
 def own_orders(host: Host, arrival: Arrival) -> dict[str, object]:
     """What a host says for itself in the orders of a group."""
     return {
-        "parent_pid": os.getpid(),
         "device": host.device,
         "data_dir": str(host.data_dir),
         "arrival": asdict(arrival),

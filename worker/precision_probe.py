@@ -28,7 +28,7 @@ from finishline.rules.run import Phase
 from finishline.rules.verification.utilisation import WIDE_TO_NARROW
 from reference_models import Reference, load_reference, synthetic_of
 from reference_models.precision import configured
-from worker.processes import answer_orders
+from worker.events import answer_orders
 
 # Relative errors of a product of normal numbers: about 1e-7, 3e-4 and 2e-3.
 LARGEST_FP32_ERROR = 1e-5

@@ -23,13 +23,12 @@ from finishline.rules.verification.messages import (
     WorkerSystem,
 )
 from worker.box.order import BoxUnavailableError
-from worker.child_process import Host
+from worker.child_process import Host, Measure, measure_apart
 from worker.entries import open_entries
 from worker.failures import ends_attempt, failure
 from worker.hosts import Arrival, meet
 from worker.link import WorkerLink
 from worker.outbox import Announcer, Outbox, StopReason
-from worker.processes import Measure, measure_apart
 from worker.self_check import SelfCheck
 from worker.settings import attempt_in_logs
 from worker.state import WorkerState, end_process

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from finishline.rules.measurements import Figure
 from worker.canary import best_seconds
-from worker.processes import answer_orders
+from worker.events import answer_orders
 
 MIB = 2**20
 

@@ -19,8 +19,9 @@ from finishline.rules.measurements import (
     WorkerProbe,
 )
 from finishline.rules.verification.messages import WorkerSystem
+from worker.child_process import Measure, measure_apart
+from worker.events import Answer
 from worker.link import WorkerLink
-from worker.processes import Answer, Measure, measure_apart
 from worker.state import WorkerState
 
 log = logging.getLogger(__name__)

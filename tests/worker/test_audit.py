@@ -10,8 +10,8 @@ from torch import nn
 import reference_models
 from finishline.rules.measurements import Canary, ProbeAnswer
 from finishline.rules.run import Phase
+from worker.child_process import measure_apart
 from worker.precision_probe import audit, audit_step, canary_errors, precision_by_flags, read_flags
-from worker.processes import measure_apart
 from worker.replay import AttemptChecks, replay
 from worker.self_check import Checked
 from worker.state import WorkerState

@@ -11,7 +11,7 @@ import pytest
 
 from finishline.rules.verification.messages import Node
 from tests.support.processes import free_port, wait_for
-from worker.__main__ import parse_arguments
+from worker.__main__ import Options, main
 from worker.hosts import Arrival, Met
 from worker.probe import class_over, system_over
 
@@ -49,20 +49,23 @@ def test_the_class_of_several_hosts_names_the_allocation(system):
 
 @pytest.mark.parametrize("text", ["node-1", "node-1:", ":29400", "node-1:70000", "node-1:x"])
 def test_an_endpoint_without_host_or_port_is_refused(text, capsys):
-    with pytest.raises(SystemExit):
-        parse_arguments(["--nnodes", "2", "--rdzv-endpoint", text])
+    assert main(["--nnodes", "2", "--rdzv-endpoint", text]) == 2
     assert "expected HOST:PORT" in capsys.readouterr().err
-    given = parse_arguments(["--nnodes", "2", "--rdzv-endpoint", "[fe80::1]:29400"])
-    assert given.rdzv_endpoint == ("fe80::1", 29400)
 
 
 @pytest.mark.parametrize(
     "words", ["--nnodes 2", "--join 1", "--nnodes 2 --rdzv-endpoint a:1 --join 2"]
 )
 def test_several_hosts_need_their_number_and_their_place(words, capsys):
-    with pytest.raises(SystemExit):
-        parse_arguments(words.split())
+    assert main(words.split()) == 2
     assert "several hosts: expected --nnodes N" in capsys.readouterr().err
+
+
+def test_an_address_of_ipv6_has_brackets(monkeypatch):
+    found = []
+    monkeypatch.setattr("worker.__main__.serve", lambda options: found.append(options) or 0)
+    assert main(["--nnodes", "2", "--rdzv-endpoint", "[fe80::1]:29400"]) == 0
+    assert found == [Options(nnodes=2, rdzv_endpoint=("fe80::1", 29400))]
 
 
 def start(arguments, *, name, url, tmp_path):

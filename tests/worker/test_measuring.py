@@ -19,8 +19,8 @@ from reference_models.digits import DigitsConfig, synthetic
 from worker.bench.runs import BenchError, ReferenceBench, run_reference
 from worker.bench.throughput import ROUNDS, answer, bench, measure_throughput
 from worker.child import EXCHANGE_MODULE, Communication
+from worker.child_process import measure_apart
 from worker.precision_probe import count_work
-from worker.processes import measure_apart
 
 
 @pytest.fixture
@@ -34,12 +34,15 @@ def module(tmp_path, monkeypatch):
     return write
 
 
-def test_a_module_is_told_its_orders_and_its_parent_and_answers_with_its_last_line(module):
+ANSWERING = "import os\nfrom worker.events import answer_orders\n"
+
+
+def test_a_module_is_told_its_orders_and_its_parent_and_answers(module):
     name = module(
-        "import json, os, sys\n"
-        "told = json.load(sys.stdin)\n"
-        "print('a library says hello')\n"
-        "print(json.dumps(told | {'threads_set': os.environ['OMP_NUM_THREADS']}))\n"
+        ANSWERING + "def answer(told):\n"
+        "    os.system('echo a library says hello')\n"
+        "    return told | {'threads_set': os.environ['OMP_NUM_THREADS']}\n"
+        "answer_orders(answer)\n"
     )
     answer = measure_apart(name, {"device": "cpu", "threads": 3}, 30.0)
     assert answer == {
@@ -50,10 +53,13 @@ def test_a_module_is_told_its_orders_and_its_parent_and_answers_with_its_last_li
     }
 
 
+def test_a_long_answer_is_whole(module):
+    name = module(ANSWERING + "answer_orders(lambda _: {'points': list(range(100_000))})")
+    assert measure_apart(name, {}, 30.0) == {"points": list(range(100_000))}
+
+
 def test_a_gentle_measurement_leaves_the_processor_to_others(module):
-    name = module(
-        "import json, os, sys\nsys.stdin.read()\nprint(json.dumps({'nice': os.nice(0)}))\n"
-    )
+    name = module(ANSWERING + "answer_orders(lambda _: {'nice': os.nice(0)})")
     assert measure_apart(name, {}, 30.0, niceness=19) == {"nice": 19}
 
 

@@ -13,8 +13,8 @@ from finishline.rules.measurements import ProbeAnswer
 from tests.support.processes import wait_for
 from worker import roofs
 from worker.canary import best_seconds, canary_gflops
+from worker.child_process import measure_apart
 from worker.probe import probe
-from worker.processes import measure_apart
 from worker.roofs import (
     BF16,
     FP32,
@@ -415,8 +415,8 @@ def test_a_training_on_the_processor_of_a_gpu_host_is_of_the_class_of_its_proces
 
 def test_worker_process_loads_neither_torch_nor_a_database():
     code = (
-        "import sys, worker.__main__, worker.local, worker.self_check, worker.replay, worker.bench,"
-        "worker.sensors; print({'torch', 'sqlalchemy', 'fastapi'} & set(sys.modules))"
+        "import sys, worker.__main__, worker.local, worker.self_check, worker.replay, "
+        "worker.commands.bench, worker.sensors; print({'torch', 'sqlalchemy', 'fastapi'} & set(sys.modules))"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert ended.stdout == "set()\n", ended.stderr

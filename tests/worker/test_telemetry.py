@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from finishline.rules.run import Clock, Phase
+from worker.events import accelerator_peak_bytes, resident_peak_bytes
 from worker.probe import (
     accelerator_facts,
     container_id,
@@ -14,7 +15,6 @@ from worker.probe import (
     numa_nodes,
     processor_power_limit,
 )
-from worker.processes import accelerator_peak_bytes, resident_peak_bytes
 from worker.sensors import Reading, Telemetry, open_nvml, open_powercap, open_sensors
 
 

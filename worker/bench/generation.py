@@ -11,7 +11,7 @@ from finishline.rules.errors import RuleError
 from finishline.rules.scoring.latency import FEWEST_SAMPLES, nearest_rank
 from worker.bench.model import check_precision, check_spec
 from worker.bench.runs import Say, describe_machine, distribution, require
-from worker.processes import Measure
+from worker.child_process import Measure
 
 SCENARIOS = {"single-stream": "one after the other", "offline": "all at once", "server": "poisson"}
 GRAMMAR, GRAMMAR_TOKENS = "grammar", 64

@@ -1,15 +1,7 @@
-"""One of several processes that time training steps and all-reduces together.
+"""One of several processes that time training steps and all-reduces together."""
 
-Started through worker.group with the folder of its orders and its parent's number. The first one
-writes the result there, or the sentence of its error.
-"""
-
-import json
-import os
-import sys
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -18,10 +10,9 @@ import torch.distributed as dist
 
 from reference_models.distributed import World, join
 from worker.all_reduce import time_all_reduce
-from worker.bench.runs import GROUP_RESULT
 from worker.bench.steps import WARM_UP_STEPS, watch_steps
-from worker.group import read_orders
-from worker.processes import die_with_parent
+from worker.events import answer_orders
+from worker.latency import first_line
 
 MESSAGE_BYTES = tuple(1024 * 4**power for power in range(7))  # 1 kB to 4 MB
 WARM_UP_ROUNDS = 3
@@ -61,6 +52,7 @@ def time_sizes(world: World) -> list[dict[str, Any]]:
 
 def measure(orders: Mapping[str, Any]) -> dict[str, Any]:
     """Seconds of all-reduces of one size, or of steps with their communication."""
+    torch.set_num_threads(1)
     if "bytes" in orders:
         return {"seconds": time_for(orders["seconds"], orders["bytes"], join(orders["device"]))}
     watch = watch_steps(orders, steps=orders["steps"])
@@ -75,22 +67,12 @@ def measure(orders: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def main(folder: Path, parent_pid: int) -> None:
-    """Measure, write and end the process. Raises as `measure` does."""
-    die_with_parent(parent_pid)
-    torch.set_num_threads(1)
-    result: Mapping[str, Any] = {}
+def answer(told: dict[str, Any]) -> dict[str, Any]:
     try:
-        result = measure(read_orders(folder))
-    except Exception as error:
-        result = {"error": f"{error}".splitlines()[0] if f"{error}" else type(error).__name__}
-        raise
-    finally:
-        if os.environ["RANK"] == "0":
-            (folder / GROUP_RESULT).write_text(json.dumps(result))
-    sys.stdout.flush()
-    os._exit(0)  # Tearing down torch takes time and can abort.
+        return measure(told)
+    except Exception as error:  # noqa: BLE001 - the first line of any error is the answer
+        return {"missing": first_line(error)}
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    answer_orders(answer)

@@ -22,7 +22,7 @@ from worker.bench.runs import (
     require,
     run_group,
 )
-from worker.processes import Measure
+from worker.child_process import Measure
 
 ON_PROCESSORS = ("fp32", "bf16", "fp16")
 MOST_PROCESSES = 64

@@ -22,7 +22,7 @@ from worker.bench.runs import (
     require,
     roof_orders,
 )
-from worker.processes import Measure
+from worker.child_process import Measure
 from worker.sensors import samples_per_joule
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")

@@ -24,9 +24,9 @@ from torch.utils._pytree import tree_leaves, tree_map
 from finishline.rules.errors import RuleError
 from reference_models.grammar_generation import CachedByteGPT
 from reference_models.memory import naming_batch_size
+from worker.events import accelerator_peak_bytes, answer_orders, resident_peak_bytes
 from worker.latency import first_line, synchronise
 from worker.precision_probe import count_work
-from worker.processes import accelerator_peak_bytes, answer_orders, resident_peak_bytes
 from worker.roofs import BF16, FP16, FP32, TF32, find_device
 from worker.sensors import open_sensors
 

@@ -19,8 +19,8 @@ from torch import Tensor
 from finishline.rules.errors import RuleError
 from reference_models.memory import naming_batch_size
 from worker.bench.model_speed import ARITHMETIC, answer_any_model, build_generator
+from worker.events import answer_orders
 from worker.latency import synchronise
-from worker.processes import answer_orders
 from worker.roofs import find_device
 
 SEED = 0

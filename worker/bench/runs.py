@@ -4,14 +4,8 @@ And two benches. A reference trains and infers on made-up data of the right shap
 downloaded and nothing learned. The machine's peak throughput is measured beside it, or alone.
 """
 
-import json
-import os
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -24,9 +18,9 @@ from finishline.rules.scoring.tta import calibrated_epochs
 from finishline.rules.statistics.aggregate import mean
 from finishline.rules.submissions.claim import reference_of
 from finishline.rules.verification.utilisation import best_roof_tflops, roofline
-from worker.group import ORDERS, launch_options
+from worker.child_process import ChildError, Measure, answer_of
+from worker.events import Answer
 from worker.probe import describe_surroundings, probe
-from worker.processes import Answer, Measure, child_environment
 
 Say = Callable[[str], None]
 
@@ -34,7 +28,6 @@ ROOFS_SECONDS = 20.0
 ROOF_SECONDS_EACH = 0.4
 START_SECONDS = 120.0  # A process that loads torch, and a device that wakes up.
 TERA, GIGA = 1e12, 1e9
-GROUP_RESULT = "result.json"
 GROUP_SECONDS = 600.0
 MEASURING_ROOFS = "measuring the roofs of this machine"
 
@@ -86,28 +79,11 @@ def distribution(values: Sequence[float]) -> dict[str, float | int | None]:
 
 def run_group(orders: Mapping[str, Any], processes: int) -> dict[str, Any]:
     """Result of group_steps in so many processes. Raises BenchError with its last words."""
-    with tempfile.TemporaryDirectory(prefix="finishline-group-") as folder:
-        (Path(folder) / ORDERS).write_text(json.dumps(dict(orders)))
-        group = ["-m", "worker.group", str(os.getpid()), folder, *launch_options(processes)]
-        try:
-            done = subprocess.run(
-                [sys.executable, *group, "-m", "worker.bench.group_steps"],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                env=child_environment(1),
-                timeout=GROUP_SECONDS,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise BenchError(f"{processes} processes took longer than 10 minutes") from error
-        result = Path(folder) / GROUP_RESULT
-        found: dict[str, Any] = json.loads(result.read_text()) if result.is_file() else {}
-    if not found or "error" in found:
-        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
-        ended = f"{processes} processes ended without a result: {''.join(last)}"
-        raise BenchError(found.get("error", ended))
-    return found
+    try:
+        found = answer_of("worker.bench.group_steps", orders, GROUP_SECONDS, processes=processes)
+    except ChildError as error:
+        raise BenchError(f"{processes} processes: the measurement {error}") from error
+    return require(found, f"{processes} processes")
 
 
 def run_machine(

@@ -29,7 +29,7 @@ from reference_models.communication import EXCHANGE
 from reference_models.data import require_data
 from reference_models.distributed import synchronise
 from worker.bench.runs import TERA
-from worker.processes import answer_orders
+from worker.events import answer_orders
 from worker.roofs import Roofs, find_device
 
 PARTS = ("data", "forward", "backward", "optimizer")

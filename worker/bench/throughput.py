@@ -18,8 +18,8 @@ from finishline.rules.errors import RuleError
 from finishline.rules.run import Clock, Phase
 from reference_models import load_reference, synthetic_of
 from reference_models.memory import is_out_of_memory
+from worker.events import accelerator_peak_bytes, answer_orders, resident_peak_bytes
 from worker.latency import first_line, synchronise
-from worker.processes import accelerator_peak_bytes, answer_orders, resident_peak_bytes
 from worker.sensors import Telemetry, open_sensors
 
 ROUNDS = 7

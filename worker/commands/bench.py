@@ -24,6 +24,7 @@ from worker.bench.kernel_list import ON_PROCESSORS, Kernel, read_kernels, run_ke
 from worker.bench.model import PHASES, ModelBench, run_model
 from worker.bench.runs import BenchError, ReferenceBench, Say, require, run_machine, run_reference
 from worker.bench.scaling import Scaling, run_scaling
+from worker.child_process import measure_apart
 from worker.commands.tables import (
     bench_table,
     generation_lines,
@@ -36,7 +37,6 @@ from worker.commands.tables import (
     results_csv,
 )
 from worker.local import hyperparameters, read_setting
-from worker.processes import measure_apart
 
 BENCH_SECONDS, KERNEL_SECONDS, PROFILE_SECONDS = 5.0, 1.0, 3600.0
 Result = Mapping[str, Any]

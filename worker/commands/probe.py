@@ -1,6 +1,7 @@
 """`finishline worker`: start one, or say how a worker would name this machine."""
 
 import re
+import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -34,6 +35,13 @@ SLOWED = {
 worker = typer.Typer(help="Start a worker, or name this machine's hardware class.")
 
 
+def _endpoint(text: str) -> tuple[str, int]:
+    address, _, port = text.rpartition(":")
+    if not address or not port.isdecimal() or not 0 < int(port) < 65_536:
+        raise typer.BadParameter(f"{text}: expected HOST:PORT, as in node-1:29400")
+    return address.strip("[]"), int(port)
+
+
 @worker.callback(invoke_without_command=True)
 def start(
     context: typer.Context,
@@ -44,33 +52,44 @@ def start(
         int | None, typer.Option(min=1, metavar="N", help="End after this many attempts.")
     ] = None,
     exit_when_idle: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="End after this long without work.")
+        float | None,
+        typer.Option(min=0.001, metavar="SECONDS", help="End after this long without work."),
     ] = None,
     nnodes: Annotated[
-        int | None, typer.Option(min=2, metavar="N", help="Train over N hosts.")
-    ] = None,
+        int, typer.Option(min=1, metavar="N", help="Train over N hosts, each with a worker.")
+    ] = 1,
     rdzv_endpoint: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="The first of several hosts.")
+        Any,
+        typer.Option(
+            metavar="HOST:PORT",
+            parser=_endpoint,
+            help="The first of several hosts by a name that the others reach, and a free port.",
+        ),
     ] = None,
     join: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="RANK", help="Train along as the host of this rank."),
-    ] = None,
+        int,
+        typer.Option(min=0, metavar="RANK", help="Train along as the host of this rank, from 1."),
+    ] = 0,
 ) -> int:
     """Start a worker with the settings of its environment, such as FINISHLINE_URL."""
     if context.invoked_subcommand is not None:
         return 0
-    from worker.__main__ import main  # Loads the broker's library.
+    from worker.__main__ import Options, serve  # Loads the broker's library.
 
-    values = {
-        "--max-attempts": max_attempts,
-        "--exit-when-idle": exit_when_idle,
-        "--nnodes": nnodes,
-        "--rdzv-endpoint": rdzv_endpoint,
-        "--join": join,
-    }
-    words = [f"{flag}={value}" for flag, value in values.items() if value is not None]
-    return main([*words, *["--pull"] * pull])
+    try:
+        options = Options(pull, max_attempts, exit_when_idle, nnodes, rdzv_endpoint, join)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    return serve(options)
+
+
+def run(arguments: Sequence[str] | None) -> int:
+    """Run `python -m worker`; returns the exit code."""
+    try:
+        return int(worker(arguments, prog_name="python -m worker", standalone_mode=False) or 0)
+    except typer.TyperException as error:
+        print(f"error: {error.format_message()}", file=sys.stderr)
+        return int(ExitCode.USAGE)
 
 
 @worker.command()
