@@ -20,11 +20,12 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from worker.box import race as race_module
-from worker.box.cgroup import Usage
-from worker.box.order import BoxUnavailableError, Order
-from worker.box.protocol import MAGIC, ArraySpec, FrameType, Limits, header_of
-from worker.box.race import Course, race
+from worker.sandbox import race as race_module
+from worker.sandbox.cgroup import Usage
+from worker.sandbox.course import Course
+from worker.sandbox.order import BoxUnavailableError, Order
+from worker.sandbox.protocol import MAGIC, ArraySpec, FrameType, Limits, header_of
+from worker.sandbox.race import race
 
 LIMITS = Limits(
     hello_seconds=0.1,

@@ -26,11 +26,12 @@ from pathlib import Path
 import numpy as np
 
 from perf.harness import Bars, in_turn, percentiles
-from worker.box.order import Order
-from worker.box.packages import requirements_of
-from worker.box.protocol import ArraySpec, Limits
-from worker.box.race import Ask, Course, RaceResult, race
-from worker.box.start import Box
+from worker.sandbox.course import Ask, Course, RaceResult
+from worker.sandbox.order import Order
+from worker.sandbox.packages import requirements_of
+from worker.sandbox.protocol import ArraySpec, Limits
+from worker.sandbox.race import race
+from worker.sandbox.start import Box
 
 START_MS, CPU_RATIO, ROUND_TRIP_US, KILL_MS, WORKER_SHARE = 120.0, 1.01, 100.0, 50.0, 0.01
 TRIPS = 2000

@@ -16,7 +16,7 @@ import torch
 
 from finishline.periodic import PeriodicThread
 from perf.harness import Bars
-from worker.sensors import open_sensors
+from worker.machine.sensors import open_sensors
 
 MATRIX, PRODUCTS = 4096, 20
 POWER_PERIOD_SECONDS = 0.02

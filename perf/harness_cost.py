@@ -28,8 +28,8 @@ from finishline.rules.verification.messages import Lease, ReplayJob, TargetSpec,
 from perf.harness import DIGITS, Bars, in_turn
 from worker.child_process import Host, child_environment
 from worker.link import WorkerLink
+from worker.machine.sensors import EVERY_SECONDS, Sensors, open_powercap, open_sensors
 from worker.outbox import Announcer, Outbox
-from worker.sensors import EVERY_SECONDS, Sensors, open_powercap, open_sensors
 from worker.training import train_run
 
 ALLOWED_RATIO = 1.01

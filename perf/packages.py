@@ -30,12 +30,13 @@ from finishline.rules.trainings.manifest import FILE, Manifest, read_manifest
 from perf.harness import CHECKOUT, DIGITS, Bars, ProcessorSamples
 from perf.statistics import measured_share
 from reference_models.digits import DigitsConfig, read_data_set, train
-from worker.box.environments import closest_environment, installed_environments
-from worker.box.local import draw_course, limits_of, open_task, order_of
-from worker.box.order import BoxUnavailableError
-from worker.box.protocol import ArraySpec
-from worker.box.race import Course, RaceResult, race
-from worker.box.task import TaskBox, TaskError
+from worker.sandbox.course import Course, RaceResult
+from worker.sandbox.environments import closest_environment, installed_environments
+from worker.sandbox.local import draw_course, limits_of, open_task, order_of
+from worker.sandbox.order import BoxUnavailableError
+from worker.sandbox.protocol import ArraySpec
+from worker.sandbox.race import race
+from worker.sandbox.task import TaskBox, TaskError
 
 TEACHER = CHECKOUT / "benchmarks" / "teacher.toml"
 PACKAGES = CHECKOUT / "examples" / "packages"

@@ -16,10 +16,10 @@ from worker.group import Meeting
 from worker.hosts import JOIN_SECONDS, Arrival, follow, meet
 from worker.intake import Poller, make_app, run_celery
 from worker.link import HelloThread, WorkerLink
-from worker.probe import describe_surroundings, probe, system_over
+from worker.machine.probe import describe_surroundings, probe, system_over
+from worker.machine.self_check import SelfCheck
+from worker.machine.sensors import open_sensors
 from worker.replay import AttemptChecks, replay
-from worker.self_check import SelfCheck
-from worker.sensors import open_sensors
 from worker.settings import Settings, configure_logging, load_settings
 from worker.state import Limits, WorkerState, guard_stop
 

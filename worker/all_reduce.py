@@ -12,7 +12,7 @@ import torch.distributed as dist
 from finishline.rules.measurements import Figure
 from reference_models.distributed import World, join, synchronise
 from worker.events import open_store
-from worker.roofs import GIGA, MIB, all_reduce_bus_rate
+from worker.machine.peak import GIGA, MIB, all_reduce_bus_rate
 
 BYTES = 16 * MIB
 REPEATS = 10

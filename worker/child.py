@@ -180,7 +180,9 @@ def time_model(
             field="reference",
             expected="Measurement.model and evaluation_items()",
         )
-    from worker.latency import measure_latency  # torch loads with the reference, not before it
+    from worker.machine.latency import (
+        measure_latency,  # torch loads with the reference, not before it
+    )
 
     events.write("phase", phase=Phase.IDLE.value)
     items = items_of(device=told["device"], data_dir=Path(told["data_dir"]))

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from finishline.rules.verification.messages import ReplayJob
-from worker.box.order import Backend
 from worker.events import Answer
 from worker.group import GroupChannel, Meeting, launch_options
-from worker.sensors import Sensors
+from worker.machine.sensors import Sensors
+from worker.sandbox.order import Backend
 
 LOG_TAIL_BYTES = 4_000
 LINE_LIMIT_BYTES = 16 << 20

@@ -26,7 +26,7 @@ from reference_models.data import (
     how_to_get,
     look_for,
 )
-from worker.json_events import tell
+from worker.events import tell
 
 # Of a host that does not respond, said within half a minute; a download that stopped goes on later.
 TIMEOUT_SECONDS = 10.0

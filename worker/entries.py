@@ -11,7 +11,6 @@ from finishline.devices import CARD_NAMES, accelerators_of, find_devices
 from finishline.package_folder import package_folder
 from finishline.places import find_folder, installed_server
 from finishline.rules.run import Ledger
-from finishline.rules.trainings.manifest import family_of
 from finishline.rules.verification.messages import (
     BoxWord,
     Lease,
@@ -21,20 +20,18 @@ from finishline.rules.verification.messages import (
     ReplayRun,
     TrainingGrant,
 )
-from worker.box.check import check_box
-from worker.box.environments import installed_environments
-from worker.box.order import BoxUnavailableError, Order
-from worker.box.packages import PackageMissingError
-from worker.box.protocol import Limits
-from worker.box.race import Ask, RaceResult, race
-from worker.box.shipped import task_module
-from worker.box.task import TaskBox, TaskError
 from worker.child_process import Host
 from worker.failures import entry_failure, failure
 from worker.link import WorkerLink
 from worker.outbox import Announcer, StopReason
-
-MIB = 1 << 20
+from worker.sandbox.check import check_box
+from worker.sandbox.course import Ask, RaceResult
+from worker.sandbox.environments import installed_environments
+from worker.sandbox.order import BoxUnavailableError, Order
+from worker.sandbox.packages import PackageMissingError
+from worker.sandbox.protocol import Limits
+from worker.sandbox.race import race
+from worker.sandbox.task import TaskBox, TaskError, task_module
 
 
 def box_word(*, host: Host, off: str | None = None) -> BoxWord:
@@ -188,23 +185,15 @@ def _order(content: PackageContent, grant: TrainingGrant, folder: Path, host: Ho
     environment = installed_environments(compiler=host.has_compiler).get(content.environment)
     if environment is None or environment.sha256 != content.environment_sha256:
         raise BoxUnavailableError(f"environment {content.environment} is another one on this host")
-    family = family_of(content.environment)
-    return Order(
-        package=folder,
-        module=content.module,
-        packages=dict(environment.packages),
-        preload=family.preload if family is not None else (),
-        limits=Limits(
-            prepare_seconds=grant.prepare_seconds,
-            run_seconds=grant.run_seconds,
-            silence_seconds=min(Limits.silence_seconds, grant.run_seconds),
-            max_evaluations=grant.max_evaluations,
-            memory_bytes=grant.memory_mib * MIB,
-            threads=grant.threads,
-        ),
-        backend=host.box,
-        gpus=gpus_of(host),
-        has_compiler=environment.compiler is not None,
+    limits = Limits.of_submission(
+        prepare_seconds=grant.prepare_seconds,
+        run_seconds=grant.run_seconds,
+        max_evaluations=grant.max_evaluations,
+        memory_mib=grant.memory_mib,
+        threads=grant.threads,
+    )
+    return environment.order(
+        folder, module=content.module, limits=limits, backend=host.box, gpus=gpus_of(host)
     )
 
 

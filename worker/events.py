@@ -147,3 +147,8 @@ def accelerator_peak_bytes() -> int | None:
     return sum(
         int(torch.cuda.max_memory_allocated(index)) for index in range(torch.cuda.device_count())
     )
+
+
+def tell(kind: str, **facts: object) -> None:
+    """Print an event as one line of JSON, at once."""
+    print(json.dumps({"kind": kind} | facts), flush=True)

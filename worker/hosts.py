@@ -19,7 +19,7 @@ from finishline.rules.measurements import Figure
 from finishline.rules.verification.messages import Failure, Node, WorkerSystem
 from worker.child_process import ChildError, ChildProcess, Host
 from worker.failures import failure
-from worker.probe import class_over, node_of
+from worker.machine.probe import class_over, node_of
 
 log = logging.getLogger(__name__)
 

@@ -37,8 +37,8 @@ from finishline.rules.verification.messages import (
 from reference_models.data import require_data
 from reference_models.precision import require_precision
 from worker.child_process import Host
+from worker.machine.probe import probe
 from worker.outbox import Announcer
-from worker.probe import probe
 from worker.stopwatch import write_run_log
 from worker.training import train_run
 

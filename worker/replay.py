@@ -22,14 +22,14 @@ from finishline.rules.verification.messages import (
     Training,
     WorkerSystem,
 )
-from worker.box.order import BoxUnavailableError
 from worker.child_process import Host, Measure, measure_apart
 from worker.entries import open_entries
 from worker.failures import ends_attempt, failure
 from worker.hosts import Arrival, meet
 from worker.link import WorkerLink
+from worker.machine.self_check import SelfCheck
 from worker.outbox import Announcer, Outbox, StopReason
-from worker.self_check import SelfCheck
+from worker.sandbox.order import BoxUnavailableError
 from worker.settings import attempt_in_logs
 from worker.state import WorkerState, end_process
 from worker.training import train_run
@@ -111,7 +111,7 @@ class AttemptChecks:
             "data_dir": str(self._data_dir),
             "threads": self._threads,
         }
-        answer = self._measure("worker.precision_probe", orders, AUDIT_LIMIT_SECONDS)
+        answer = self._measure("worker.machine.precision", orders, AUDIT_LIMIT_SECONDS)
         if answer is None:
             return Audited()
         try:

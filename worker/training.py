@@ -20,8 +20,8 @@ from finishline.rules.verification.messages import (
 )
 from worker.child_process import ChildProcess, Host, Line, orders_of
 from worker.failures import count_oom_kills, death_of_child, failure
+from worker.machine.sensors import Telemetry
 from worker.outbox import Announcer, StopReason
-from worker.sensors import Telemetry
 from worker.stopwatch import Stopwatch, clocks_disagree, is_below_band, is_reached
 
 

@@ -129,7 +129,7 @@ def _event(line: bytes) -> dict[str, Any] | None:
 
 
 # Programs of a worker's box, and the meanings of their exit codes.
-TRAIN, TRY_TASK = "worker.box.local", "worker.box.trial"
+TRAIN, TRY_TASK = "worker.sandbox.local", "worker.sandbox.trial"
 FAILED = {2: ExitCode.REFUSED, 3: ExitCode.NOT_VERIFIED, 4: ExitCode.SERVER}
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from finishline.cli.main import main
 from tests.support.serving import serving
-from worker.box.bubblewrap import find_bubblewrap
-from worker.box.order import BoxUnavailableError
+from worker.sandbox.bubblewrap import find_bubblewrap
+from worker.sandbox.order import BoxUnavailableError
 
 
 @dataclass(frozen=True)

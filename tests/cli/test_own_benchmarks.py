@@ -9,7 +9,7 @@ from finishline.cli import processes
 from finishline.cli.commands import benchmark as own_benchmark
 from finishline.cli.own_benchmarks import definition_file, laid_out
 from tests.support.own_benchmarks import DEFINITION, own_files
-from worker.box import trial
+from worker.sandbox import trial
 
 
 @pytest.fixture

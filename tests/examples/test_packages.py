@@ -11,10 +11,10 @@ from finishline.client.files import read_folder
 from finishline.rules.benchmarks.benchmark import load_benchmark
 from finishline.rules.trainings.package import read_package
 from perf.packages import shipped_manifest, train_boxed, train_trusted
-from worker.box.bubblewrap import find_bubblewrap
-from worker.box.local import draw_course, open_task, order_of
-from worker.box.order import BoxUnavailableError
-from worker.box.race import race
+from worker.sandbox.bubblewrap import find_bubblewrap
+from worker.sandbox.local import draw_course, open_task, order_of
+from worker.sandbox.order import BoxUnavailableError
+from worker.sandbox.race import race
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ROOT / "examples" / "packages"

@@ -15,7 +15,7 @@ from finishline.rules.verification.utilisation import is_narrower
 from server.verifications.cross_checks import drawn_runs
 from server.verifications.reruns import compare_replays, compare_systems, figures_of
 from tests.support.verdicts import CLAIM, WORKER, trained
-from worker.precision_probe import narrowest, precision_by_error
+from worker.machine.precision import narrowest, precision_by_error
 
 NONCES = [bytes([i]).hex() * 32 for i in range(200)]
 

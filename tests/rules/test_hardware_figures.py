@@ -16,7 +16,7 @@ from server.verifications.views import energy_to_target_joules, run_utilisations
 from server.verifications.worker_probes import baseline_of, drift_of
 from tests.support.verdicts import WORKER
 from worker.local import processor_share
-from worker.sensors import counted_since, samples_per_joule, timed_joules
+from worker.machine.sensors import counted_since, samples_per_joule, timed_joules
 from worker.stopwatch import write_run_log
 
 # 1 GFLOP and 10 MB a step: 100 FLOP per byte.

@@ -12,8 +12,8 @@ from finishline.rules.benchmarks.definition_tables import LARGEST_PACKAGE_BYTES
 from finishline.rules.errors import BenchmarkError
 from finishline.rules.trainings.manifest import PackageError, read_manifest
 from finishline.rules.trainings.package import Package, read_package
-from worker.box.environments import closest_environment
-from worker.box.protocol import (
+from worker.sandbox.environments import closest_environment
+from worker.sandbox.protocol import (
     HEADER,
     ArraySpec,
     Conversation,

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from worker.box import bubblewrap, channel, oci, order, own_uid, start, watch
-from worker.box.channel import Channel
-from worker.box.packages import SITE, Bind
-from worker.box.protocol import HEADER, Conversation, FrameType
+from worker.sandbox import bubblewrap, channel, oci, order, own_uid, start, watch
+from worker.sandbox.channel import Channel
+from worker.sandbox.packages import SITE, Bind
+from worker.sandbox.protocol import HEADER, Conversation, FrameType
 
 ALLOW_ALL = struct.pack("HBBI", 6, 0, 0, 0x7FFF0000)
 OTHER_NAMESPACES = ("ipc", "net", "uts", "cgroup-try")

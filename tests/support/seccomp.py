@@ -1,6 +1,6 @@
 """Build the seccomp filters of boxes, one for each architecture.
 
-`python -m tests.support.seccomp` needs `pyseccomp` and writes `worker/box/ARCHITECTURE.bpf`. A
+`python -m tests.support.seccomp` needs `pyseccomp` and writes `worker/sandbox/ARCHITECTURE.bpf`. A
 worker loads those bytes; only this program needs the library. `verdict` reads a filter as the
 kernel does, for architectures that are not at hand.
 """
@@ -10,7 +10,7 @@ import socket
 import struct
 import tempfile
 
-from worker.box.order import filter_path
+from worker.sandbox.order import filter_path
 
 # By the name that the kernel gives a machine: libseccomp's name, and the kernel's number for it.
 ARCHITECTURES = {"x86_64": ("X86_64", 0xC000003E), "aarch64": ("AARCH64", 0xC00000B7)}

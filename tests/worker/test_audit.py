@@ -11,9 +11,15 @@ import reference_models
 from finishline.rules.measurements import Canary, ProbeAnswer
 from finishline.rules.run import Phase
 from worker.child_process import measure_apart
-from worker.precision_probe import audit, audit_step, canary_errors, precision_by_flags, read_flags
+from worker.machine.precision import (
+    audit,
+    audit_step,
+    canary_errors,
+    precision_by_flags,
+    read_flags,
+)
+from worker.machine.self_check import Checked
 from worker.replay import AttemptChecks, replay
-from worker.self_check import Checked
 from worker.state import WorkerState
 
 
@@ -83,7 +89,7 @@ def test_work_is_counted_of_a_step_that_is_not_compiled_even_where_the_training_
 @pytest.mark.parametrize(("batch_size", "found"), [(64, True), (-1, False)])
 def test_an_audit_answers_in_a_process_of_its_own(batch_size, found):
     order = told("digits", batch_size=batch_size)
-    answer = measure_apart("worker.precision_probe", order, 120.0)
+    answer = measure_apart("worker.machine.precision", order, 120.0)
     assert (answer is not None) == found
     assert not found or answer["work"]["batch_size"] == 64
 

@@ -13,7 +13,7 @@ from finishline.rules.verification.messages import Node
 from tests.support.processes import free_port, wait_for
 from worker.__main__ import Options, main
 from worker.hosts import Arrival, Met
-from worker.probe import class_over, system_over
+from worker.machine.probe import class_over, system_over
 
 WORKER = Path(__file__).with_name("worker_with_fakes.py")
 

@@ -9,8 +9,8 @@ import torch
 from finishline.cli.main import main
 from worker.bench.kernel_list import read_kernels
 from worker.bench.kernels import Calls, make_calls, time_calls
-from worker.precision_probe import count_work
-from worker.roofs import FP32
+from worker.machine.peak import FP32
+from worker.machine.precision import count_work
 
 SMALL = """schema = 1
 precisions = ["fp32"]

@@ -9,7 +9,7 @@ from torch import nn
 
 from finishline.rules.verification.messages import LatencyOrder
 from reference_models import digits
-from worker.latency import (
+from worker.machine.latency import (
     BackendAbsentError,
     largest_difference,
     measure_latency,
@@ -82,7 +82,7 @@ def test_a_slow_model_ends_with_the_fewest_items_and_a_slower_one_with_what_it_h
     model, items, monkeypatch, seconds_each, samples
 ):
     now = [7.0]
-    monkeypatch.setattr("worker.latency.time", FakeTime(now))
+    monkeypatch.setattr("worker.machine.latency.time", FakeTime(now))
     limits = {"fewest_items": 5, "enough_seconds": 20.0, "most_seconds": 40.0}
     order = LatencyOrder(items=8, warmup_items=3, output_tolerance=1e-4, **limits)
 

@@ -20,7 +20,7 @@ from worker.bench.runs import BenchError, ReferenceBench, run_reference
 from worker.bench.throughput import ROUNDS, answer, bench, measure_throughput
 from worker.child import EXCHANGE_MODULE, Communication
 from worker.child_process import measure_apart
-from worker.precision_probe import count_work
+from worker.machine.precision import count_work
 
 
 @pytest.fixture
@@ -117,11 +117,11 @@ ANSWERS = {
         "telemetry": {"readings": 0},
         "steps_per_epoch": 18,
     },
-    "worker.precision_probe": {
+    "worker.machine.precision": {
         "precision": {"lowest": "fp32"},
         "work": {"batch_size": 64, "step_flops": 1e9, "step_bytes": 1e7},
     },
-    "worker.roofs": {
+    "worker.machine.peak": {
         "figures": {
             "gemm_fp32": {"value": 0.2, "unit": "TFLOP/s", "how": "matmul"},
             "convolution_fp32": {"value": 0.4, "unit": "TFLOP/s", "how": "convolution"},
@@ -151,7 +151,7 @@ def test_utilisation_and_time_to_the_target_follow_from_what_is_measured():
 
 
 def test_without_audit_or_roofs_the_throughput_stands_alone():
-    found = result(ANSWERS | {"worker.precision_probe": None, "worker.roofs": None})
+    found = result(ANSWERS | {"worker.machine.precision": None, "worker.machine.peak": None})
     assert found["training"]["items_per_second"] == 6400.0
     assert (found["precision"], found["work"], found["roofline"]) == (None, None, None)
     assert found["roofs"] == {}

@@ -11,8 +11,8 @@ from finishline.rules.benchmarks.benchmark import load_benchmark
 from finishline.rules.logs import parse_run_log
 from finishline.rules.verification.messages import Absence, LatencyOrder
 from worker.local import main
+from worker.machine.sensors import Reading, Telemetry
 from worker.replay import replay
-from worker.sensors import Reading, Telemetry
 from worker.state import WorkerState
 from worker.training import RunRecorder
 

@@ -11,11 +11,10 @@ from finishline.client.transport import FinishlineError
 from finishline.devices import hardware_class_of
 from finishline.rules.measurements import ProbeAnswer
 from tests.support.processes import wait_for
-from worker import roofs
-from worker.canary import best_seconds, canary_gflops
 from worker.child_process import measure_apart
-from worker.probe import probe
-from worker.roofs import (
+from worker.machine import peak as roofs
+from worker.machine.canary import best_seconds, canary_gflops
+from worker.machine.peak import (
     BF16,
     FP32,
     TF32,
@@ -26,7 +25,8 @@ from worker.roofs import (
     find_device,
     types_of,
 )
-from worker.self_check import SelfCheck
+from worker.machine.probe import probe
+from worker.machine.self_check import SelfCheck
 from worker.state import WorkerState
 
 CANARY = {"gflops": 100.0, "configuration": "numpy", "how": "best of 0.5 s"}
@@ -62,7 +62,7 @@ class Measurements:
     """Answers by module, and the orders that were given."""
 
     def __init__(self):
-        self.answers = {"worker.canary": CANARY, "worker.roofs": ROOFS}
+        self.answers = {"worker.machine.canary": CANARY, "worker.machine.peak": ROOFS}
         self.orders = []
 
     def __call__(self, module, orders, limit_seconds):
@@ -132,9 +132,9 @@ def test_a_worker_is_off_after_three_bad_readings(self_check, server, answers, d
 
 
 def test_a_canary_that_fails_takes_no_worker_out(self_check, server, measure):
-    measure.answers["worker.canary"] = None
+    measure.answers["worker.machine.canary"] = None
     assert self_check().check("before").canary is None
-    measure.answers["worker.canary"] = {"gflops": "fast"}
+    measure.answers["worker.machine.canary"] = {"gflops": "fast"}
     assert self_check().check("before").canary is None
     assert server.probes == []
 
@@ -145,7 +145,7 @@ def test_the_canary_of_an_accelerator_is_a_roof_and_names_what_it_is_of(
 ):
     """One without bfloat16 has a canary in float32."""
     figures = {name: ROOFS["figures"][name] for name in {"gemm_fp32", kind}}
-    measure.answers["worker.roofs"] = ROOFS | {"figures": figures}
+    measure.answers["worker.machine.peak"] = ROOFS | {"figures": figures}
     canary = self_check("cuda").check("before").canary
     assert canary.gflops == gflops
     assert canary.configuration == f"torch 2.13.0 {kind} on None"
@@ -191,7 +191,7 @@ def test_a_roof_that_is_wanted_is_measured_once(self_check, server, measure, sta
     with self_check(extent="roofs"):
         wait_until(lambda: server.probes)
     assert (server.probes[0].moment, server.probes[0].canary.gflops) == ("roof", 100.0)
-    assert [module for module, _ in measure.orders] == ["worker.canary"]
+    assert [module for module, _ in measure.orders] == ["worker.machine.canary"]
 
 
 def test_a_roof_that_nobody_wants_or_that_fails_is_not_told(self_check, server, measure, state):
@@ -199,7 +199,7 @@ def test_a_roof_that_nobody_wants_or_that_fails_is_not_told(self_check, server, 
         check.check("before")
     assert measure.orders == []
     state.roof_wanted = True
-    measure.answers["worker.canary"] = None
+    measure.answers["worker.machine.canary"] = None
     with self_check(extent="roofs"):
         wait_until(lambda: measure.orders)
     assert server.probes == []
@@ -213,7 +213,7 @@ def test_a_quiet_worker_measures_its_roofs_once(self_check, server, measure):
     assert (told.moment, told.canary) == ("start", None)
     assert set(told.figures) == set(ROOFS["figures"])
     assert told.host["kernel"] == "6.1"
-    assert [module for module, _ in measure.orders] == ["worker.roofs"]
+    assert [module for module, _ in measure.orders] == ["worker.machine.peak"]
 
 
 def test_a_measurement_gives_way_to_an_attempt_and_is_made_after_it(
@@ -259,8 +259,12 @@ def test_the_best_of_all_times_counts_whatever_disturbs_the_others(steps, second
 
 def test_the_figure_is_that_of_the_best_product_of_float32(monkeypatch):
     multiplied = []
-    monkeypatch.setattr("worker.canary.np.matmul", lambda *both, out: multiplied.append(both))
-    monkeypatch.setattr("worker.canary.best_seconds", lambda step, *, seconds: step() or 1e-3)
+    monkeypatch.setattr(
+        "worker.machine.canary.np.matmul", lambda *both, out: multiplied.append(both)
+    )
+    monkeypatch.setattr(
+        "worker.machine.canary.best_seconds", lambda step, *, seconds: step() or 1e-3
+    )
     # A product of two matrices of n x n takes 2 n^3 operations: 2 * 256^3 in a millisecond.
     assert canary_gflops() == pytest.approx(33.554432)
     assert {(one.shape, one.dtype.name) for both in multiplied for one in both} == {
@@ -269,7 +273,7 @@ def test_the_figure_is_that_of_the_best_product_of_float32(monkeypatch):
 
 
 def test_the_worker_gets_a_reading_with_what_it_may_be_compared_with():
-    answer = measure_apart("worker.canary", {}, 60.0)
+    answer = measure_apart("worker.machine.canary", {}, 60.0)
     assert 0.1 < answer["gflops"] < 10_000
     assert "float32, one thread" in answer["configuration"]
 
@@ -415,8 +419,8 @@ def test_a_training_on_the_processor_of_a_gpu_host_is_of_the_class_of_its_proces
 
 def test_worker_process_loads_neither_torch_nor_a_database():
     code = (
-        "import sys, worker.__main__, worker.local, worker.self_check, worker.replay, "
-        "worker.commands.bench, worker.sensors; print({'torch', 'sqlalchemy', 'fastapi'} & set(sys.modules))"
+        "import sys, worker.__main__, worker.local, worker.machine.self_check, worker.replay, "
+        "worker.commands.bench; print({'torch', 'sqlalchemy', 'fastapi'} & set(sys.modules))"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert ended.stdout == "set()\n", ended.stderr

@@ -8,14 +8,14 @@ import pytest
 
 from finishline.rules.run import Clock, Phase
 from worker.events import accelerator_peak_bytes, resident_peak_bytes
-from worker.probe import (
+from worker.machine.probe import (
     accelerator_facts,
     container_id,
     describe_surroundings,
     numa_nodes,
     processor_power_limit,
 )
-from worker.sensors import Reading, Telemetry, open_nvml, open_powercap, open_sensors
+from worker.machine.sensors import Reading, Telemetry, open_nvml, open_powercap, open_sensors
 
 
 class FakeSensors:
@@ -118,8 +118,8 @@ def test_a_run_without_sensors_knows_its_memory_alone():
 
 
 def test_a_training_on_an_accelerator_is_never_given_the_processors_energy(monkeypatch):
-    monkeypatch.setattr("worker.sensors.open_nvml", lambda uuids: None)
-    monkeypatch.setattr("worker.sensors.open_powercap", lambda: FakeSensors())
+    monkeypatch.setattr("worker.machine.sensors.open_nvml", lambda uuids: None)
+    monkeypatch.setattr("worker.machine.sensors.open_powercap", lambda: FakeSensors())
     assert open_sensors("cuda") is None
     assert open_sensors("cpu") is not None
 

@@ -12,7 +12,7 @@ from reference_models.distributed import World, join
 from worker.all_reduce import time_all_reduce
 from worker.bench.steps import WARM_UP_STEPS, watch_steps
 from worker.events import answer_orders
-from worker.latency import first_line
+from worker.machine.latency import first_line
 
 MESSAGE_BYTES = tuple(1024 * 4**power for power in range(7))  # 1 kB to 4 MB
 WARM_UP_ROUNDS = 3

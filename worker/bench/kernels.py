@@ -13,8 +13,16 @@ from worker.bench.kernel_list import Kernel, Shape
 from worker.bench.model_speed import ARITHMETIC, repeat, warm_up
 from worker.bench.runs import BenchError
 from worker.events import answer_orders
-from worker.latency import first_line, synchronise
-from worker.roofs import FP8, LAUNCHES, Arithmetic, Device, find_device, fp8_product, types_of
+from worker.machine.latency import first_line, synchronise
+from worker.machine.peak import (
+    FP8,
+    LAUNCHES,
+    Arithmetic,
+    Device,
+    find_device,
+    fp8_product,
+    types_of,
+)
 
 
 @dataclass(frozen=True)

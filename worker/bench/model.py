@@ -23,7 +23,7 @@ from worker.bench.runs import (
     roof_orders,
 )
 from worker.child_process import Measure
-from worker.sensors import samples_per_joule
+from worker.machine.sensors import samples_per_joule
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")
 PHASES = ("inference", "training")
@@ -116,7 +116,7 @@ def measure_peak(asked: ModelBench, measure: Measure) -> float | None:
     """The best FLOP/s of matmul and convolution in this precision; None where not measured."""
     only = [f"{what}_{asked.precision}" for what in ("gemm", "convolution")]
     orders = roof_orders(asked.device, asked.seconds) | {"only": only, "threads": asked.threads}
-    answer = measure("worker.roofs", orders, ROOFS_SECONDS + START_SECONDS) or {}
+    answer = measure("worker.machine.peak", orders, ROOFS_SECONDS + START_SECONDS) or {}
     figures = TypeAdapter(dict[str, Figure]).validate_python(answer.get("figures", {}))
     roof = best_roof_tflops(figures, asked.precision)
     return None if roof is None else roof * TERA

@@ -25,10 +25,10 @@ from finishline.rules.errors import RuleError
 from reference_models.grammar_generation import CachedByteGPT
 from reference_models.memory import naming_batch_size
 from worker.events import accelerator_peak_bytes, answer_orders, resident_peak_bytes
-from worker.latency import first_line, synchronise
-from worker.precision_probe import count_work
-from worker.roofs import BF16, FP16, FP32, TF32, find_device
-from worker.sensors import open_sensors
+from worker.machine.latency import first_line, synchronise
+from worker.machine.peak import BF16, FP16, FP32, TF32, find_device
+from worker.machine.precision import count_work
+from worker.machine.sensors import open_sensors
 
 Inputs = Callable[[int], tuple[Any, ...]]
 PICTURE_SIDES = {"inception_v3": 299}

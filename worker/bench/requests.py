@@ -20,8 +20,8 @@ from finishline.rules.errors import RuleError
 from reference_models.memory import naming_batch_size
 from worker.bench.model_speed import ARITHMETIC, answer_any_model, build_generator
 from worker.events import answer_orders
-from worker.latency import synchronise
-from worker.roofs import find_device
+from worker.machine.latency import synchronise
+from worker.machine.peak import find_device
 
 SEED = 0
 WARM_UP_TOKENS = 2

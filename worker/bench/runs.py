@@ -20,7 +20,7 @@ from finishline.rules.submissions.claim import reference_of
 from finishline.rules.verification.utilisation import best_roof_tflops, roofline
 from worker.child_process import ChildError, Measure, answer_of
 from worker.events import Answer
-from worker.probe import describe_surroundings, probe
+from worker.machine.probe import describe_surroundings, probe
 
 Say = Callable[[str], None]
 
@@ -92,7 +92,9 @@ def run_machine(
     """The roofs of this machine. Raises BenchError if they can't be measured."""
     say(MEASURING_ROOFS)
     orders = roof_orders(device, seconds) | {"threads": threads}
-    found = require(measure("worker.roofs", orders, ROOFS_SECONDS + START_SECONDS), "The machine")
+    found = require(
+        measure("worker.machine.peak", orders, ROOFS_SECONDS + START_SECONDS), "The machine"
+    )
     return {**describe_machine(device, threads=threads), "roofs": found["figures"]}
 
 
@@ -135,9 +137,9 @@ def run_reference(asked: ReferenceBench, measure: Measure, say: Say) -> dict[str
         hint="; --set batch_size=... makes a step smaller",
     )
     say("profiling one training step: precision, FLOPs")
-    audit = measured("worker.precision_probe", 0.0) or {}
+    audit = measured("worker.machine.precision", 0.0) or {}
     say(MEASURING_ROOFS)
-    roofs = measured("worker.roofs", ROOFS_SECONDS) or {}
+    roofs = measured("worker.machine.peak", ROOFS_SECONDS) or {}
     figures = TypeAdapter(dict[str, Figure]).validate_python(roofs.get("figures", {}))
     return {
         "benchmark": asked.benchmark.benchmark_id,

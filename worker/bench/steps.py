@@ -30,7 +30,7 @@ from reference_models.data import require_data
 from reference_models.distributed import synchronise
 from worker.bench.runs import TERA
 from worker.events import answer_orders
-from worker.roofs import Roofs, find_device
+from worker.machine.peak import Roofs, find_device
 
 PARTS = ("data", "forward", "backward", "optimizer")
 WARM_UP_STEPS = 3

@@ -19,8 +19,8 @@ from finishline.rules.run import Clock, Phase
 from reference_models import load_reference, synthetic_of
 from reference_models.memory import is_out_of_memory
 from worker.events import accelerator_peak_bytes, answer_orders, resident_peak_bytes
-from worker.latency import first_line, synchronise
-from worker.sensors import Telemetry, open_sensors
+from worker.machine.latency import first_line, synchronise
+from worker.machine.sensors import Telemetry, open_sensors
 
 ROUNDS = 7
 WARM_UP_CALLS = 5

@@ -21,7 +21,7 @@ from finishline.devices import (
     without_platform,
 )
 from finishline.rules.errors import RuleError
-from worker.probe import ask_driver
+from worker.machine.probe import ask_driver
 
 MIB, GIB = 2**20, 2**30
 # Bits of clocks_event_reasons.active that slow a card down against its will.

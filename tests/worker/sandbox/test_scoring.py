@@ -1,0 +1,168 @@
+"""Scores of a run in a box: beside the clock, in order, and the first at the target counts."""
+
+import ast
+import itertools
+import statistics
+import time
+
+import pytest
+
+from tests.worker.sandbox.conftest import LIMITS, share_right
+from worker.sandbox.protocol import ArraySpec, Limits
+
+MANY = Limits(**(vars(LIMITS) | {"max_evaluations": 12}))
+LATEST_SECONDS = 0.002
+
+
+def slow_share_right(predictions):
+    time.sleep(0.1)
+    return share_right(predictions)
+
+
+@pytest.mark.nightly
+def test_a_slow_score_delays_neither_the_answer_nor_the_stamp(run_code):
+    result = run_code(
+        """
+        import time
+
+        def train(prepared, data, seed):
+            waits, ends = [], []
+            for _ in range(11):
+                asked = time.perf_counter()
+                def predict(inputs):
+                    waits.append(time.perf_counter() - asked)
+                    ends.append(time.perf_counter())
+                    return bytes(8)
+                yield predict
+            print([waits, ends])
+        """,
+        limits=MANY,
+        score=slow_share_right,
+    )
+
+    waits, ends = ast.literal_eval(result.log_tail)
+    true = [later - earlier for earlier, later in itertools.pairwise(ends)]
+    stamps = [ask.seconds for ask in result.asks]
+    measured = [later - earlier for earlier, later in itertools.pairwise(stamps)]
+    lateness = [abs(a - b) for a, b in zip(measured, true, strict=True)]
+    assert (result.status, len(result.asks)) == ("not_reached", 11)
+    # A busy machine wakes a process late at times; a score would delay every answer.
+    assert statistics.quantiles(waits)[0] <= LATEST_SECONDS
+    assert statistics.quantiles(lateness)[0] <= LATEST_SECONDS
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        "return",
+        "os._exit(9)",
+        "raise ValueError",
+        "while True: yield lambda inputs: bytes(8)",
+        "yield lambda inputs: [1]",
+        "yield lambda inputs: bytes(range(8))",
+        "time.sleep(60)",
+    ],
+)
+def test_the_first_ask_at_the_target_counts_whatever_follows(run_code, then):
+    told = []
+    begun = time.monotonic()
+
+    result = run_code(
+        f"""
+        import os, time
+
+        def train(prepared, data, seed):
+            yield lambda inputs: bytes(8)
+            yield lambda inputs: bytes(range(8))
+            {then}
+            yield
+        """,
+        score=slow_share_right,
+        on_ask=told.append,
+    )
+
+    assert (result.status, result.code, result.message) == ("reached", None, None)
+    assert [(ask.number, ask.quality) for ask in told] == [(1, 0.125), (2, 1.0)]
+    assert result.asks == tuple(told)
+    assert (result.seconds, result.ledger) == (told[1].seconds, told[1].ledger)
+    assert time.monotonic() - begun < 15
+
+
+def test_a_failed_score_ends_the_run_with_its_error(run_code):
+    def score(predictions):
+        raise LookupError("no such score")
+
+    with pytest.raises(LookupError, match="no such score"):
+        run_code(
+            """
+            import time
+
+            def train(prepared, data, seed):
+                yield lambda inputs: bytes(8)
+                time.sleep(60)
+            """,
+            score=score,
+        )
+
+
+@pytest.mark.parametrize("without", [(float("nan"), 0.5), (0.5, float("inf"))])
+def test_predictions_without_a_quality_are_the_packages_fault(run_code, without):
+    told = []
+
+    result = run_code(
+        """
+        def train(prepared, data, seed):
+            yield lambda inputs: bytes(8)
+            yield lambda inputs: bytes([255] * 8)
+            yield lambda inputs: bytes(range(8))
+        """,
+        score=lambda predictions: without if max(predictions) == 255 else (0.5, 0.5),
+        on_ask=told.append,
+    )
+
+    assert (result.status, result.code) == ("failed", "protocol_broken")
+    assert "no quality" in (result.message or "")
+    assert result.asks == tuple(told)
+    assert [ask.quality for ask in told] == [0.5]
+
+
+def test_logits_that_are_no_finite_numbers_break_the_protocol(run_code):
+    """An argmax takes NaN for the largest, so that their quality may well be finite."""
+    result = run_code(
+        """
+        import array
+
+        def train(prepared, data, seed):
+            yield lambda inputs: array.array("f", [0.5, float("nan")])
+        """,
+        prediction=ArraySpec("float32", (2,)),
+        score=lambda predictions: (1.0, 1.0),
+    )
+
+    assert (result.status, result.code) == ("failed", "protocol_broken")
+    assert "NaN" in (result.message or "")
+
+
+def test_a_cancelled_run_scores_nothing_more(run_code):
+    scored = []
+
+    def score(predictions):
+        scored.append(predictions)
+        time.sleep(1.0)
+        return 0.0, 0.0
+
+    result = run_code(
+        """
+        import time
+
+        def train(prepared, data, seed):
+            yield lambda inputs: bytes(8)
+            yield lambda inputs: bytes(range(8))
+            time.sleep(60)
+        """,
+        score=score,
+        stop=lambda: bool(scored),
+    )
+
+    assert (result.status, result.message) == ("cancelled", "the run was cancelled")
+    assert (len(scored), len(result.asks)) == (1, 1)

@@ -1,0 +1,227 @@
+"""The worker's own speed: a canary before and after each attempt, roofs once after the start."""
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
+
+from pydantic import TypeAdapter, ValidationError
+
+from finishline.client.transport import FinishlineError
+from finishline.periodic import PeriodicThread
+from finishline.rules.measurements import (
+    Canary,
+    Figure,
+    ProbeAnswer,
+    ProbeMoment,
+    WorkerProbe,
+)
+from finishline.rules.verification.messages import WorkerSystem
+from worker.child_process import Measure, measure_apart
+from worker.events import Answer
+from worker.link import WorkerLink
+from worker.state import WorkerState
+
+log = logging.getLogger(__name__)
+
+Extent = Literal["all", "roofs", "off"]
+
+TRIES = 3
+PROBE_LIMIT_SECONDS = 20.0
+START_SECONDS = 40.0  # A process that loads torch from a cold disk; no part of the probe's time.
+RECHECK_SECONDS = 60.0
+FRESH_SECONDS = 5.0
+LOOK_SECONDS = 0.5
+QUIET_SECONDS = 20.0  # Without an attempt, before the roofs are measured in the background.
+VERSIONS = ("torch", "cuda", "hip")
+CANARY_FIGURES = ("gemm_bf16", "gemm_fp32")
+TERA_IN_GIGA = 1_000.0
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The last canary of a check and the server's answer to it; None, None without one."""
+
+    canary: Canary | None = None
+    answer: ProbeAnswer | None = None
+
+    @property
+    def drift(self) -> str | None:
+        """The sentence that says why this worker is out, None while it is in."""
+        if self.answer is None or not self.answer.drifted:
+            return None
+        return self.answer.message or "off its own baseline"
+
+
+class SelfCheck:
+    """Measures one thing at a time, and nothing while a training runs.
+
+    Entered, it starts a thread. With `extent` "all" the thread probes the roofs and later measures
+    a worker that is out again, once a minute. With "roofs" there are no canaries around attempts:
+    the thread measures one as the roof of the hardware class if the server wants it, and the
+    roofs once the worker was without an attempt for a while, by `measure_gently`.
+    """
+
+    def __init__(
+        self,
+        server: WorkerLink,
+        system: WorkerSystem,
+        state: WorkerState,
+        *,
+        device: str,
+        surroundings: Mapping[str, str | None],
+        extent: Extent = "all",
+        measure: Measure = measure_apart,
+        measure_gently: Measure = measure_apart,
+        recheck_seconds: float = RECHECK_SECONDS,
+        quiet_seconds: float = QUIET_SECONDS,
+    ) -> None:
+        self._server = server
+        self._system = system
+        self._state = state
+        self._device = device
+        self._surroundings = dict(surroundings)
+        self._extent = extent
+        self._measure = measure
+        self._measure_gently = measure_gently
+        self._quiet_seconds = quiet_seconds
+        self._one_at_a_time = threading.Lock()
+        self._is_out = False
+        self._after: tuple[float, Checked] | None = None
+        self._probe: WorkerProbe | None = None
+        self._roof_sent = self._roofs_sent = False
+        step, seconds = {
+            "all": (self._look_after, recheck_seconds),
+            "roofs": (self._measure_in_background, LOOK_SECONDS),
+            "off": (lambda: None, recheck_seconds),
+        }[extent]
+        self._thread = PeriodicThread("self-check", seconds, step)
+
+    def __enter__(self) -> Self:
+        if self._extent != "off":
+            self._thread.wake()
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._extent != "off":
+            self._thread.stop(join_seconds=0.0)  # A measurement under way ends with the process.
+
+    def check(self, moment: ProbeMoment, *, attempt_id: str | None = None) -> Checked:
+        """Measure the canary, again if it is off, and tell the server each time.
+
+        The reading after one attempt also serves as the reading before the next, if it is well and
+        a few seconds old.
+        """
+        if self._extent != "all":
+            return Checked()
+        with self._one_at_a_time:
+            after, self._after = self._after, None
+            if moment == "before" and after is not None and time.monotonic() < after[0]:
+                return after[1]
+            checked = self._check(moment, attempt_id)
+            if moment == "after" and checked.canary is not None and checked.drift is None:
+                self._after = (time.monotonic() + FRESH_SECONDS, checked)
+            return checked
+
+    def _look_after(self) -> None:
+        """Measure the roofs at the start and tell them. Later measure a worker that is out."""
+        with self._one_at_a_time:
+            if self._probe is None:
+                self._probe = replace(self._measure_roofs(self._measure), canary=self._canary())
+            if not self._roofs_sent:
+                answer = self._tell(self._probe)
+                self._roofs_sent = answer is not None
+                self._take_answer(answer)
+            elif self._is_out and not self._state.busy:
+                self._check("recheck", None)
+
+    def _measure_in_background(self) -> None:
+        """Measure the class's roof when the server asks for it, the roofs once it is quiet.
+
+        Roofs that an attempt broke off are tried again. They come without a canary: one from beside
+        other work is no baseline.
+        """
+        if self._state.busy:
+            return
+        if self._state.roof_wanted and not self._roof_sent:
+            self._roof_sent = True
+            if (canary := self._canary()) is not None:
+                self._tell(WorkerProbe(self._system.worker, moment="roof", canary=canary))
+        elif (
+            not self._roofs_sent
+            and time.monotonic() - self._state.idle_since >= self._quiet_seconds
+        ):
+            probe = self._measure_roofs(self._measure_gently)
+            if probe.figures or not self._state.busy:
+                self._roofs_sent = True
+                if probe.figures:
+                    self._tell(probe)
+
+    def _check(self, moment: ProbeMoment, attempt_id: str | None) -> Checked:
+        checked = Checked()
+        for _ in range(TRIES):
+            canary = self._canary()
+            if canary is None:
+                return checked
+            probe = WorkerProbe(
+                worker=self._system.worker, moment=moment, canary=canary, attempt_id=attempt_id
+            )
+            checked = Checked(canary, self._tell(probe))
+            if checked.drift is None:
+                break
+        self._take_answer(checked.answer)
+        return checked
+
+    def _canary(self) -> Canary | None:
+        if not self._device.startswith("cuda"):
+            answer = self._measure("worker.machine.canary", {}, START_SECONDS)
+            return None if answer is None else _read(answer, Canary)
+        answer = self._measure_device(self._measure, only=CANARY_FIGURES)
+        figures = _read(answer.get("figures", {}), dict[str, Figure]) or {}
+        for name in CANARY_FIGURES:
+            figure = figures.get(name)
+            if figure is not None and figure.value is not None:
+                configuration = f"torch {answer.get('torch')} {name} on {self._system.accelerator}"
+                return Canary(TERA_IN_GIGA * figure.value, configuration, figure.how)
+        return None
+
+    def _measure_roofs(self, measure: Measure) -> WorkerProbe:
+        found = self._measure_device(measure, threads=self._system.threads)
+        versions = {name: found.get(name) for name in VERSIONS} if found else {}
+        return WorkerProbe(
+            worker=self._system.worker,
+            moment="start",
+            figures=_read(found.get("figures", {}), dict[str, Figure]) or {},
+            host=self._surroundings | versions,
+        )
+
+    def _measure_device(self, measure: Measure, **more: object) -> Answer:
+        orders = {"device": self._device, "limit_seconds": PROBE_LIMIT_SECONDS} | more
+        return measure("worker.machine.peak", orders, PROBE_LIMIT_SECONDS + START_SECONDS) or {}
+
+    def _tell(self, probe: WorkerProbe) -> ProbeAnswer | None:
+        try:
+            return self._server.probe(probe)
+        except (FinishlineError, ValueError) as error:
+            log.warning("the server did not take a probe: %s", error)
+            return None
+
+    def _take_answer(self, answer: ProbeAnswer | None) -> None:
+        if answer is None:
+            return
+        if answer.drifted and not self._is_out:
+            log.warning("this worker is out: %s", answer.message)
+        if self._is_out and not answer.drifted:
+            log.info("this worker is in again")
+        self._is_out = answer.drifted
+
+
+def _read(answer: object, kind: Any) -> Any:
+    try:
+        return TypeAdapter(kind).validate_python(answer)
+    except ValidationError as error:
+        log.warning("a measurement answered with something else: %s", error)
+        return None

@@ -1,0 +1,203 @@
+"""Train a package on this machine, in a worker's box and by a worker's clock.
+
+`python -m worker.sandbox.local PACKAGE BENCHMARK.toml --runs 3` writes one JSON event a line to
+standard output: `box`, then per run `asked` for each evaluation and `run_finished`. Exit code 0
+when every run reached the target, 3 when one did not or failed, 4 where no box can be started.
+With `--compare FOLDER` each run is one of two, on equal seeds and data: A B B A. With `--plain`
+packages run without a box; the task keeps its own, unless `--plain-task` says that it is yours too.
+"""
+
+import argparse
+import secrets
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
+from finishline.rules.errors import RuleError
+from finishline.rules.trainings.manifest import FILE, Manifest, read_manifest
+from finishline.rules.verification.job import data_nonce, draw
+from worker.events import tell
+from worker.sandbox.check import check_box
+from worker.sandbox.course import Ask, Course, RaceResult
+from worker.sandbox.environments import installed_environments
+from worker.sandbox.order import AnyBackend, BoxUnavailableError, Order
+from worker.sandbox.protocol import Limits
+from worker.sandbox.race import race
+from worker.sandbox.task import TaskBox, TaskError, task_module
+
+MISSED, UNAVAILABLE, USAGE = 3, 4, 2
+PLAIN = {"entries": "off", "why": "--plain"}
+
+
+@dataclass(frozen=True)
+class Racer:
+    """A package that is trained, and whether the other one is `compared` with it."""
+
+    order: Order
+    manifest: Manifest
+    compared: bool = False
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Train, print events, return the exit code."""
+    given = _read_arguments(arguments)
+    try:
+        benchmark = load_benchmark(given.benchmark)
+        racers = [_racer(given.package, benchmark, plain=given.plain)]
+        if given.compare is not None:
+            racers.append(_racer(given.compare, benchmark, compared=True, plain=given.plain))
+        if given.plain_task:
+            tell("box", **PLAIN)
+        else:
+            require_box(plain=given.plain)
+        backend: AnyBackend = "plain" if given.plain_task else "bwrap"
+        with open_task(given.benchmark.with_suffix(""), benchmark, backend=backend) as task:
+            return _train(given, racers, benchmark, task)
+    except (RuleError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return USAGE
+    except (BoxUnavailableError, TaskError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return UNAVAILABLE
+
+
+def require_box(*, plain: bool = False) -> None:
+    """Test this host's box, and say whose packages are trained in it; under `plain` the task's own.
+
+    Raises BoxUnavailableError.
+    """
+    state = check_box()
+    is_there = state.entries != "off"
+    tell("box", **(PLAIN if plain and is_there else asdict(state)))
+    if not is_there:
+        raise BoxUnavailableError(state.why or "this host has no sandbox")
+
+
+def _racer(
+    package: Path, benchmark: Benchmark, *, compared: bool = False, plain: bool = False
+) -> Racer:
+    manifest = read_manifest((package / FILE).read_bytes())
+    order = order_of(package, manifest, benchmark)
+    return Racer(replace(order, backend="plain") if plain else order, manifest, compared)
+
+
+def _train(
+    given: argparse.Namespace, racers: Sequence[Racer], benchmark: Benchmark, task: TaskBox
+) -> int:
+    nonce = given.nonce or secrets.token_hex(32)
+    # The nonce of a published measurement draws its seeds too.
+    seeds = draw(bytes.fromhex(nonce), runs=given.runs).seeds
+    missed = False
+    for index in range(given.runs):
+        seed = seeds[index] if given.seed is None else given.seed + index
+        for racer in racers[:: -1 if index % 2 else 1]:
+            say = partial(tell, run=index, compared=racer.compared)
+            course = draw_course(task, benchmark, racer.manifest, nonce=nonce, index=index)
+            say("run_started", seed=seed, nonce=nonce)
+            result = race(racer.order, course, seed=seed, on_ask=partial(_asked, say))
+            _finished(say, seed, result)
+            missed = missed or result.status != "reached"
+    return MISSED if missed else 0
+
+
+def order_of(package: Path, manifest: Manifest, benchmark: Benchmark) -> Order:
+    """How to run a package here. Raises RuleError if its environment is not installed."""
+    installed = installed_environments(compiler=True)
+    environment = installed.get(manifest.environment)
+    if environment is None:
+        raise RuleError(
+            f"environment {manifest.environment} is not installed here",
+            file=FILE,
+            field="environment",
+            expected=" or ".join(installed) or "an installed one",
+        )
+    return environment.order(package, module=manifest.module, limits=limits_of(benchmark))
+
+
+def limits_of(benchmark: Benchmark) -> Limits:
+    """Limits of a benchmark's packages."""
+    policy = benchmark.trainings
+    if policy is None:
+        return Limits()
+    return Limits.of_submission(
+        prepare_seconds=policy.prepare_seconds,
+        run_seconds=policy.run_limit_seconds,
+        max_evaluations=policy.max_evaluations,
+        memory_mib=policy.memory_mib,
+        threads=policy.threads,
+    )
+
+
+def open_task(folder: Path, benchmark: Benchmark, *, backend: AnyBackend = "bwrap") -> TaskBox:
+    """The task of a benchmark, from the folder beside its definition. Raises TaskError."""
+    return TaskBox(task_module(folder, benchmark.benchmark_id), backend=backend)
+
+
+def draw_course(
+    task: TaskBox,
+    benchmark: Benchmark,
+    manifest: Manifest,
+    *,
+    nonce: str,
+    index: int,
+    control: bool = False,
+) -> Course:
+    """Draw the data of run `index`: its nonce is SHA-256 over a label, the sealed nonce and it."""
+    facts = {
+        "benchmark": benchmark.benchmark_id,
+        "threads": limits_of(benchmark).threads,
+        "device": "cpu",
+        "factors": dict.fromkeys(manifest.factors or {}, True),
+    }
+    return task.draw(
+        data_nonce(bytes.fromhex(nonce), index),
+        facts=facts,
+        target=benchmark.target.value,
+        lower_is_better=benchmark.target.direction == "lower",
+        control=control,
+    )
+
+
+def _asked(say: Callable[..., None], ask: Ask) -> None:
+    say("asked", number=ask.number, seconds=ask.seconds, quality=ask.quality)
+
+
+def _finished(say: Callable[..., None], seed: int, result: RaceResult) -> None:
+    say(
+        "run_finished",
+        seed=seed,
+        status=result.status,
+        seconds=result.seconds,
+        evaluations=len(result.asks),
+        predictions_sha256=[ask.predictions_sha256 for ask in result.asks],
+        quality=result.asks[-1].quality if result.asks else None,
+        second_half=result.asks[-1].second_half if result.asks else None,
+        ledger=asdict(result.ledger),
+        peak_bytes=result.peak_bytes,
+        processor_share=result.processor_share,
+        code=result.code,
+        message=result.message,
+        log_tail=result.log_tail,
+    )
+
+
+def _read_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m worker.sandbox.local")
+    parser.add_argument("package", type=Path, help="the code submission's folder")
+    parser.add_argument("benchmark", type=Path, help="the benchmark's TOML file")
+    parser.add_argument("--compare", type=Path, help="folder of a code submission to train in turn")
+    parser.add_argument(
+        "--plain", action="store_true", help="run code submissions without a sandbox"
+    )
+    parser.add_argument("--plain-task", action="store_true", help="run the task without a sandbox")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--seed", type=int, help="seed of the first run; of the nonce if absent")
+    parser.add_argument("--nonce", help="64 hex digits that data and seeds are drawn from")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,243 @@
+"""Boxes that are containers of podman: an empty root, read-only mounts, and a socket to the worker.
+
+podman has no daemon, so a worker needs nobody else's rights. The container of an ordinary user runs
+as that user, that of a root worker as the uid of boxes; both in a user namespace.
+"""
+
+import functools
+import json
+import os
+import re
+import signal
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from worker.sandbox import own_uid
+from worker.sandbox.order import (
+    RUNNER,
+    SCRATCH,
+    BoxUnavailableError,
+    Order,
+    Started,
+    filter_path,
+    hidden_folders,
+    require_filter,
+    runner_command,
+    seen_binds,
+    variables,
+)
+from worker.sandbox.packages import Bind, interpreter_binds, library_binds
+
+KEEPER = RUNNER.with_name("keeper.py")
+# Constants of keeper.py: the worker's socket, the filter, the number of the runner's channel.
+WORKER_SOCKET, FILTER, CHANNEL = "/worker.sock", "/filter.bpf", 3
+OLDEST_PODMAN = (4, 3)
+PODMAN_NEEDED = (
+    "podman 4.3 with crun is needed; on Debian 12, Ubuntu 24.04 and later: apt install podman crun"
+)
+INNER_UID = 1000
+# On a root worker's host the container's own root, which nothing in it is.
+UNUSED_UID = own_uid.BOX_UID - 1
+# Hidden: files of the first process, queues, and zeros, which shared are memory that no tmpfs
+# bounds; without a GPU, whose driver reads them, the host's devices too.
+MASKED = ("/proc/1", "/dev/mqueue", "/dev/zero")
+HOST_DEVICES = "/sys"
+POLL_SECONDS = 0.05
+PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
+
+
+def launch(order: Order, folder: Path) -> Started:
+    """Start a container whose root is made in the empty `folder`.
+
+    Raises BoxUnavailableError with podman's last line, or OSError.
+    """
+    folder.chmod(0o755)
+    binds = [
+        *seen_binds(order),
+        Bind(KEEPER, f"/{KEEPER.name}"),
+        Bind(filter_path(), FILTER),
+        Bind(folder / "socket", WORKER_SOCKET),
+    ]
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / "socket"))
+        (folder / "socket").chmod(0o666)
+        listener.listen(2)
+        _make_root(folder / "root", binds)
+        process = subprocess.Popen(
+            command(
+                order,
+                binds,
+                root=folder / "root",
+                as_root=os.geteuid() == 0,
+                has_cgroup=has_cgroup(),
+            ),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={"PATH": own_uid.SEARCHED},
+            start_new_session=True,
+        )
+        give_up_at = time.monotonic() + order.limits.hello_seconds
+        life = channel = None
+        while channel is None and process.poll() is None and time.monotonic() < give_up_at:
+            life, channel = life or _accepted(listener), life and _accepted(listener)
+    if life is None or channel is None:
+        if life is not None:
+            life.close()
+        process.kill()
+        said = process.communicate()[0].decode(errors="replace").strip().splitlines()
+        raise BoxUnavailableError(
+            f"a sandbox did not start: {said[-1] if said else 'no word of it'}"
+        )
+    pid, _ = _peer(life)
+    return Started(process, channel, pid, _killer(process, pid), held=life)
+
+
+def _accepted(listener: socket.socket) -> socket.socket | None:
+    """A connection of the user of boxes, if one comes soon: any user may open the socket."""
+    listener.settimeout(POLL_SECONDS)
+    with suppress(TimeoutError):
+        end = listener.accept()[0]
+        _, uid = _peer(end)
+        if uid == uid_of_boxes():
+            return end
+        end.close()
+    return None
+
+
+def _peer(end: socket.socket) -> tuple[int, int]:
+    """The process and the user that opened the other end, as this host numbers them."""
+    found = end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size)
+    pid, uid, _ = PEER.unpack(found)
+    return pid, uid
+
+
+def uid_of_boxes() -> int:
+    """The uid that the processes of a container have on this host."""
+    return own_uid.BOX_UID if os.geteuid() == 0 else os.geteuid()
+
+
+def _killer(process: "subprocess.Popen[bytes]", pid: int) -> Callable[[], None]:
+    """A way to kill the container's first process, and all others with it."""
+
+    def stop() -> None:
+        if process.poll() is None:  # podman ends after the container, whose number is then free.
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    return stop
+
+
+def _make_root(root: Path, binds: Sequence[Bind]) -> None:
+    """An empty root with a place for each mount, so that podman has none to make in it."""
+    _, links = library_binds()
+    folders = ["/proc", "/dev", "/sys", SCRATCH]
+    files = ["/etc/hostname", "/etc/resolv.conf", "/run/.containerenv"]  # podman mounts its own.
+    for bind in binds:
+        (folders if bind.source.is_dir() else files).append(bind.target)
+    for place in (root / name[1:] for name in folders):
+        place.mkdir(parents=True, exist_ok=True)
+    for place in (root / name[1:] for name in files):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.touch()
+    for goal, link in links:
+        (root / link[1:]).symlink_to(goal)
+
+
+def command(
+    order: Order, binds: Sequence[Bind], *, root: Path, as_root: bool, has_cgroup: bool
+) -> list[str]:
+    """The command of podman for a box. Without cgroups the runner's limits and the watch stay."""
+    limits = order.limits
+    hidden = [*MASKED, *([] if order.gpus else [HOST_DEVICES]), *hidden_folders()]
+    runs = "exec" if order.has_compiler else "noexec"
+    found = [
+        "podman", "run", "--rm", "--log-driver", "passthrough", "--passwd=false", "--no-hosts",
+        "--network", "none", "--ipc", "none", "--pid", "private", "--uts", "private",
+        "--hostname", "box", "--read-only", "--read-only-tmpfs=false", "--cap-drop", "all",
+        "--security-opt", "no-new-privileges", "--security-opt", "mask=" + ":".join(hidden),
+        "--user", f"{INNER_UID}:{INNER_UID}",
+        "--ulimit", f"nofile={limits.open_files}:{limits.open_files}",
+        "--ulimit", "nproc=4096:4096",  # The runner sets its own, lower one.
+        "--tmpfs", f"/dev/shm:{_tmpfs(limits.shared_memory_bytes)},noexec",  # noqa: S108
+        "--tmpfs", f"{SCRATCH}:{_tmpfs(limits.scratch_bytes)},{runs}",
+        "--workdir", SCRATCH,
+    ]  # fmt: skip
+    if as_root:
+        for kind in ("--uidmap", "--gidmap"):
+            found += [kind, f"0:{UNUSED_UID}:1", kind, f"{INNER_UID}:{own_uid.BOX_UID}:1"]
+    else:
+        found += ["--userns", f"keep-id:uid={INNER_UID},gid={INNER_UID}"]
+    if has_cgroup:
+        memory = str(limits.memory_bytes)
+        found += ["--memory", memory, "--memory-swap", memory]
+        found += ["--pids-limit", str(limits.processes + 1)]
+    else:
+        found += ["--cgroups", "disabled"]
+    for gpu in order.gpus:
+        found += ["--device", f"nvidia.com/gpu={gpu}"]
+    for bind in binds:
+        found += ["--volume", f"{bind.source}:{bind.target}:ro"]
+    _, program = interpreter_binds()
+    orders = {
+        "command": runner_command(order, CHANNEL),
+        "variables": variables(order),
+        "processors": sorted(order.processors),
+    }
+    keeper = [program, "-I", "-S", "-B", "-u", f"/{KEEPER.name}", json.dumps(orders)]
+    return [*found, "--rootfs", str(root), *keeper]
+
+
+def _tmpfs(size: int) -> str:
+    return f"rw,size={size},mode=1777,nosuid,nodev,notmpcopyup"
+
+
+def check_host() -> None:
+    """Raise BoxUnavailableError where podman is missing or too old, or no filter is here."""
+    if _version() < OLDEST_PODMAN:
+        raise BoxUnavailableError(PODMAN_NEEDED)
+    require_filter()
+
+
+def _version() -> tuple[int, ...]:
+    said = _ask("--version")
+    try:
+        return tuple(int(part) for part in said.split()[-1].split(".")[:2])
+    except (ValueError, IndexError):
+        return (0, 0)
+
+
+@functools.cache
+def has_cgroup() -> bool:
+    """Whether podman can limit the memory and the processes of a container here."""
+    said = _ask("info", "--format", "{{.Host.CgroupsVersion}} {{.Host.CgroupControllers}}")
+    return said.startswith("v2 ") and {"memory", "pids"} <= set(re.findall(r"\w+", said))
+
+
+def why_no_cgroup() -> str | None:
+    """The reason why containers have no cgroup, None if they have one."""
+    return None if has_cgroup() else "podman has none of version 2 with memory, pids"
+
+
+def _ask(*arguments: str) -> str:
+    try:
+        said = subprocess.run(
+            ["podman", *arguments],  # noqa: S607
+            env={"PATH": own_uid.SEARCHED},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except OSError:
+        return ""
+    return said.stdout.strip()
+
+
+def reason_of(line: str) -> str | None:
+    """podman's last line says the reason."""
+    return None

@@ -1,0 +1,158 @@
+"""An order for a box: a package, its limits, and the files and settings that it sees."""
+
+import json
+import platform
+import socket
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from worker.sandbox.cgroup import BoxCgroup
+from worker.sandbox.packages import (
+    COMPILER_VARIABLES,
+    SITE,
+    Bind,
+    compiler_binds,
+    interpreter_binds,
+    library_binds,
+    masked_folders,
+    package_binds,
+)
+from worker.sandbox.protocol import Limits
+
+RUNNER = Path(__file__).parent / "inside" / "runner.py"
+PACKAGE = "/package"
+SCRATCH = "/scratch"
+Backend = Literal["bwrap", "oci"]
+AnyBackend = Backend | Literal["plain"]
+
+
+class BoxUnavailableError(Exception):
+    """No box can be started on this host; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """A package to run in a box.
+
+    `packages` are the environment's with their versions, `extra` further read-only files, `gpus`
+    the UUIDs of the GPUs that a container gets. It runs on `processors`, on all where it is empty.
+    """
+
+    package: Path
+    module: str
+    packages: dict[str, str | None]
+    preload: Sequence[str] = ()
+    limits: Limits = field(default_factory=Limits)
+    extra: Sequence[Bind] = ()
+    runner: Path = RUNNER
+    backend: AnyBackend = "bwrap"
+    gpus: Sequence[str] = ()
+    has_compiler: bool = False
+    processors: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class Started:
+    """A box that was started: its program, the worker's end of its channel, and a way to kill it.
+
+    All processes of the box are below `pid`. `held` is open as long as the box may live.
+    """
+
+    process: "subprocess.Popen[bytes]"
+    channel: socket.socket
+    pid: int
+    stop: Callable[[], None]
+    held: socket.socket | None = None
+    cgroup: BoxCgroup | None = None
+
+
+def runner_command(order: Order, channel: int) -> list[str]:
+    """The command inside a box whose channel has this number."""
+    _, program = interpreter_binds()
+    orders = json.dumps(runner_orders(order, channel))
+    return [program, "-I", "-S", "-B", "-u", f"/{order.runner.name}", orders]
+
+
+def runner_orders(order: Order, channel: int) -> dict[str, Any]:
+    """Orders of the program in a box whose channel has this number."""
+    limits = resource_limits(order.limits)
+    if order.gpus:  # Their driver maps more than it holds.
+        del limits["RLIMIT_DATA"]
+    return {
+        "channel": channel,
+        "module": order.module,
+        "site": SITE,
+        "package": PACKAGE,
+        "preload": list(order.preload),
+        "limits": limits,
+    }
+
+
+def resource_limits(limits: Limits) -> dict[str, int]:
+    """Limits that the runner sets as its first act, by their names in `resource`."""
+    return {
+        "RLIMIT_NPROC": limits.processes,
+        "RLIMIT_CPU": limits.cpu_seconds,
+        "RLIMIT_NOFILE": limits.open_files,
+        "RLIMIT_FSIZE": limits.file_bytes,
+        "RLIMIT_DATA": limits.memory_bytes,
+        "RLIMIT_CORE": 1,  # A core_pattern with a pipe starts a program of the host in spite of 0.
+        "RLIMIT_MEMLOCK": 65_536,
+        "RLIMIT_MSGQUEUE": 0,
+        "RLIMIT_SIGPENDING": 256,
+    }
+
+
+def seen_binds(order: Order) -> list[Bind]:
+    """The read-only files and folders that a box sees; the system's own come first."""
+    return [
+        *system_binds(),
+        *(compiler_binds() if order.has_compiler else ()),
+        *package_binds(order.packages),
+        Bind(order.runner, f"/{order.runner.name}"),
+        Bind(order.package, PACKAGE),
+        *order.extra,
+    ]
+
+
+def system_binds() -> list[Bind]:
+    """The system's shared libraries and the interpreter."""
+    libraries, _ = library_binds()
+    interpreter, _ = interpreter_binds()
+    return [*libraries, *interpreter]
+
+
+def hidden_folders() -> list[str]:
+    """Folders below those that a box sees which show it nothing."""
+    return masked_folders(system_binds())
+
+
+def variables(order: Order) -> dict[str, str]:
+    """The whole environment of the processes in a box."""
+    threads = str(order.limits.threads)
+    return {
+        "PATH": "/nowhere",
+        "HOME": SCRATCH,
+        "TMPDIR": SCRATCH,
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+        "PYTHONHASHSEED": "0",
+        "OMP_NUM_THREADS": threads,
+        "MKL_NUM_THREADS": threads,
+        "OPENBLAS_NUM_THREADS": threads,
+        "TORCHINDUCTOR_CACHE_DIR": f"{SCRATCH}/inductor",
+    } | (COMPILER_VARIABLES if order.has_compiler else {})
+
+
+def filter_path(machine: str | None = None) -> Path:
+    """The seccomp filter of a machine, or of this one: bytes that a test builds again."""
+    return Path(__file__).parent / f"{machine or platform.machine()}.bpf"
+
+
+def require_filter() -> None:
+    """Raise BoxUnavailableError if this machine has no seccomp filter."""
+    if not filter_path().exists():
+        raise BoxUnavailableError(f"no filter for {filter_path().stem}")

@@ -1,0 +1,344 @@
+"""One run of a package in a box: the protocol's steps, the clock, and the run's rows.
+
+The clock starts before the first byte of `go` and stops at the last byte of the predictions that
+reach the target. It never pauses: evaluations, copies and late imports count. Another thread scores
+predictions while the box is listened to. The first ask at the target ends the run, and nothing that
+the package does after it changes the result.
+"""
+
+import hashlib
+import json
+import math
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from finishline.rules.run import Ledger, Phase
+from worker.sandbox.channel import Channel, ClosedError, DeadlineError, seal, specs_of
+from worker.sandbox.course import Ask, Course, RaceResult, RaceStatus, Scorer, public_task
+from worker.sandbox.order import BoxUnavailableError, Order
+from worker.sandbox.processors import quiet_processors, waking_first
+from worker.sandbox.protocol import (
+    INLINE_LIMIT_BYTES,
+    VERSION,
+    Conversation,
+    FrameType,
+    ProtocolError,
+)
+from worker.sandbox.start import Box
+from worker.sandbox.watch import MemoryWatch, ProcessorTime, ProcessorUse, processor_time
+
+EXIT_SECONDS = 5.0
+SHARE_SECONDS = 0.5  # Between two readings, which cost the worker processor time.
+# The runner's exit status, and the failure that it stands for.
+EXITS = {
+    3: ("entry_import_failed", "the code could not be imported"),
+    4: ("entry_died", "the code raised an error"),
+    5: ("protocol_broken", "predict returned something else than predictions"),
+}
+
+
+class _StopError(Exception):
+    """The run is over for a reason outside the protocol."""
+
+    def __init__(self, code: str | None, message: str) -> None:
+        self.code = code
+        super().__init__(message)
+
+
+def race(
+    order: Order,
+    course: Course,
+    *,
+    seed: int,
+    on_start: Callable[[Ledger], None] = lambda _: None,
+    on_ask: Callable[[Ask], None] = lambda _: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> RaceResult:
+    """Run a package once in a box of its own; a failure is a value. No process is left.
+
+    The box runs on as many processors as its limits name threads, or on all that the host has.
+    `on_start` is called with the ledger so far just before the clock starts. `on_ask` is called for
+    each ask in order, by the thread that scores. Raises BoxUnavailableError if no box can be
+    started, and an error of `score` or `on_ask`.
+    """
+    with (
+        quiet_processors(order.limits.threads) as processors,
+        Box(replace(order, processors=processors)) as box,
+        Scorer(ended=box.stop) as scorer,
+    ):
+        runner = _Runner(box, course, scorer, on_start=on_start, on_ask=on_ask, stop=stop)
+        with (
+            waking_first(),
+            MemoryWatch(
+                box.pid, limit_bytes=order.limits.memory_bytes, exceeded=runner.exceed_memory
+            ) as watch,
+        ):
+            runner.run(seed)
+            box.kill()
+        runner.finish()
+        return runner.result(peak_bytes=watch.peak_bytes)
+
+
+class _Runner:
+    """The worker's side of a conversation."""
+
+    def __init__(
+        self,
+        box: Box,
+        course: Course,
+        scorer: Scorer,
+        *,
+        on_start: Callable[[Ledger], None],
+        on_ask: Callable[[Ask], None],
+        stop: Callable[[], bool],
+    ) -> None:
+        self._box, self._course, self._limits = box, course, box.limits
+        self._on_start = on_start
+        self._scorer = scorer
+        self._on_ask, self._stop = on_ask, stop
+        self._conversation = Conversation(
+            course.prediction.nbytes, max_evaluations=box.limits.max_evaluations
+        )
+        self._channel = Channel(box.socket, self._conversation, look=self._look)
+        self._ledger = Ledger()
+        self._last = box.started_at
+        self._asks: list[Ask] = []
+        self._started_at: float | None = None
+        self._before = ProcessorTime(0.0, 0.0)
+        self._share: float | None = None
+        self._share_at = 0.0
+        self._preparing: ProcessorUse | None = None
+        self._over_memory: int | None = None
+        self._status: RaceStatus = "failed"
+        self._code: str | None = None
+        self._message: str | None = None
+
+    def exceed_memory(self, used: int) -> None:
+        """End the run, as the box holds too much memory."""
+        self._over_memory = used
+        self._box.stop()
+
+    def run(self, seed: int) -> None:
+        """Hold the conversation to its end."""
+        try:
+            self._hold(seed)
+        except _StopError as error:
+            self._end("cancelled" if error.code is None else "failed", error.code, str(error))
+        except ProtocolError as error:
+            self._end("failed", "protocol_broken", str(error))
+        except DeadlineError:
+            self._end("failed", *self._late())
+
+    def _hold(self, seed: int) -> None:
+        try:
+            self._prepare()
+            self._train(seed)
+        except ClosedError:
+            self._end("failed", *self._death())
+
+    def finish(self) -> None:
+        """Wait for the open scores."""
+        try:
+            self._scorer.finish(stop=self._stop)
+        except ProtocolError as error:
+            self._end("failed", "protocol_broken", str(error))
+
+    def result(self, *, peak_bytes: int) -> RaceResult:
+        """The run as it ended: at the first ask that reached the target, if one did."""
+        usage = self._box.usage()
+        found = RaceResult(
+            status=self._status,
+            asks=tuple(self._asks),
+            ledger=self._ledger,
+            code=self._code,
+            message=self._message,
+            log_tail=self._box.log_tail(),
+            peak_bytes=usage.peak_bytes or peak_bytes,
+            processor_share=self._share,
+        )
+        last = self._asks[-1] if self._asks else None
+        if last is None or not self._course.is_reached(last.quality):
+            return found
+        return replace(
+            found,
+            status="reached",
+            ledger=last.ledger,
+            seconds=last.seconds,
+            code=None,
+            message=None,
+        )
+
+    def _prepare(self) -> None:
+        began = self._receive_hello()
+        self._stamp(Phase.INIT, began)
+        deadline = began + self._limits.prepare_clock_seconds
+        body = json.dumps(public_task(self._course)).encode()
+        self._preparing = ProcessorUse(
+            self._box.pid, counted=lambda: self._box.usage().processor_seconds
+        )
+        self._channel.send(FrameType.TASK, body, deadline=deadline)
+        frame = self._channel.receive(deadline=deadline)
+        self._look()
+        self._preparing = None
+        self._stamp(Phase.WARMUP, frame.at)
+
+    def _receive_hello(self) -> float:
+        """Read the first frame. No code of the package runs before it: a failure is the host's."""
+        deadline = self._box.started_at + self._limits.hello_seconds
+        try:
+            frame = self._channel.receive(deadline=deadline)
+            _check_hello(frame.body)
+            return frame.at
+        except (ClosedError, DeadlineError, ProtocolError):
+            self._box.exit_status(wait_seconds=EXIT_SECONDS)
+            self._look()
+            raise BoxUnavailableError(self._box.why_not_started()) from None
+
+    def _train(self, seed: int) -> None:
+        data, inputs = seal(self._course.train), seal(self._course.inputs)
+        try:
+            self._go(seed, data)
+            while self._receive_ask():
+                self._evaluate(inputs)
+        finally:
+            os.close(data)
+            os.close(inputs)
+
+    def _receive_ask(self) -> bool:
+        frame = self._channel.receive(deadline=self._deadline())
+        self._stamp(Phase.TRAIN, frame.at)
+        if frame.kind is FrameType.DONE:
+            self._end("not_reached", None, None)
+        return frame.kind is FrameType.ASK
+
+    def _go(self, seed: int, data: int) -> None:
+        go = {
+            "seed": seed,
+            "shapes": {
+                name: [one.dtype, list(one.shape)]
+                for name, one in specs_of(self._course.train).items()
+            },
+            "bytes": os.fstat(data).st_size,
+        }
+        body = json.dumps(go).encode()
+        self._before = processor_time(self._box.pid)
+        self._on_start(self._ledger)  # The server's clock of the run starts with it.
+        self._channel.refuse_early()  # Last: what comes until here was sent without the data.
+        self._started_at = self._last = time.perf_counter()
+        self._channel.send(FrameType.GO, body, deadline=self._deadline(), descriptor=data)
+
+    def _evaluate(self, inputs: int) -> None:
+        """Answer an ask with the inputs, stamp the predictions, and have them scored."""
+        self._send_inputs(inputs)
+        frame = self._channel.receive(deadline=self._deadline())
+        self._stamp(Phase.EVAL, frame.at)
+        assert self._started_at is not None  # noqa: S101
+        ask = partial(
+            Ask,
+            number=self._conversation.asks,
+            seconds=frame.at - self._started_at,
+            ledger=self._ledger,
+        )
+        if self._share is None or frame.at - self._share_at > SHARE_SECONDS:
+            self._share = processor_time(self._box.pid).share_since(self._before)
+            self._share_at = frame.at
+        # Last: a score may end the run and its processes.
+        self._scorer.put(partial(self._score, ask, bytes(frame.body)))
+
+    def _score(self, made: Callable[..., Ask], predictions: bytes) -> bool:
+        """Score an ask: whether the target is met."""
+        if self._course.prediction.dtype == "float32" and not _are_finite(predictions):
+            raise ProtocolError("the predictions hold NaN or an infinity; expected finite numbers")
+        quality, second = self._course.score(predictions)
+        if not (math.isfinite(quality) and math.isfinite(second)):
+            raise ProtocolError("the predictions have no quality: it is no finite number")
+        digest = hashlib.sha256(predictions).hexdigest()
+        ask = made(quality=quality, second_half=second, predictions_sha256=digest)
+        self._asks.append(ask)
+        self._on_ask(ask)
+        return self._course.is_reached(quality)
+
+    def _send_inputs(self, inputs: int) -> None:
+        deadline, size = self._deadline(), os.fstat(inputs).st_size
+        if self._conversation.asks > 1:
+            self._channel.send(FrameType.INPUTS, deadline=deadline)
+        elif size > INLINE_LIMIT_BYTES:
+            self._channel.send(FrameType.INPUTS, deadline=deadline, descriptor=inputs)
+        else:
+            self._channel.send(FrameType.INPUTS, os.pread(inputs, size, 0), deadline=deadline)
+
+    def _deadline(self) -> float:
+        """The end of the next frame: silence ends a run, and so does its own limit."""
+        assert self._started_at is not None  # noqa: S101
+        silent_until = time.perf_counter() + self._limits.silence_seconds
+        return min(silent_until, self._started_at + self._limits.run_seconds)
+
+    def _look(self) -> None:
+        if self._over_memory is not None:
+            used, most = self._over_memory >> 20, self._limits.memory_bytes >> 20
+            raise _StopError("memory_limit", f"the code held {used} of {most} MiB of memory")
+        if self._box.log_is_full:
+            raise _StopError(
+                "log_limit", f"the code wrote more than {self._limits.log_bytes >> 10} KiB"
+            )
+        if self._stop():
+            raise _StopError(None, "the run was cancelled")
+        if self._preparing is not None:
+            seconds, allowed = self._preparing.seconds(), self._limits.prepare_seconds
+            if seconds > allowed:
+                raise _StopError(
+                    "prepare_time_limit",
+                    f"the code used {seconds:.2f} s of the processor to prepare; "
+                    f"expected at most {allowed:g} s",
+                )
+
+    def _late(self) -> tuple[str, str]:
+        limits = self._limits
+        if self._started_at is None:
+            return (
+                "prepare_time_limit",
+                f"the code was not ready after {limits.prepare_clock_seconds:g} s",
+            )
+        if time.perf_counter() >= self._started_at + limits.run_seconds:
+            return "run_time_limit", f"the run took more than {limits.run_seconds:g} s"
+        return "silence_time_limit", f"the code was silent for {limits.silence_seconds:g} s"
+
+    def _death(self) -> tuple[str, str]:
+        status = self._box.exit_status(wait_seconds=EXIT_SECONDS)
+        self._look()
+        if self._box.usage().was_killed:
+            most = self._limits.memory_bytes >> 20
+            return "memory_limit", f"the code held more than {most} MiB of memory"
+        if status is None:
+            return "entry_died", "the code closed its connection to the worker"
+        killed_by = self._box.killed_by()
+        if killed_by is not None:
+            return "child_died", f"the sandbox was ended from outside by {killed_by}"
+        known = EXITS.get(status)
+        return known or ("entry_died", f"the code's process ended with exit status {status}")
+
+    def _stamp(self, phase: Phase, at: float) -> None:
+        self._ledger = self._ledger.plus(phase, at - self._last)
+        self._last = at
+
+    def _end(self, status: RaceStatus, code: str | None, message: str | None) -> None:
+        self._status, self._code, self._message = status, code, message
+
+
+def _are_finite(predictions: bytes) -> bool:
+    return bool(np.isfinite(np.frombuffer(predictions, np.float32)).all())
+
+
+def _check_hello(body: bytearray) -> None:
+    try:
+        hello = json.loads(bytes(body))
+    except (ValueError, RecursionError):
+        raise ProtocolError("hello is no JSON") from None
+    version = hello.get("protocol") if isinstance(hello, dict) else None
+    if type(version) is not int or version != VERSION:
+        raise ProtocolError(f"hello names another protocol; expected {VERSION}")
