@@ -27,30 +27,25 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from finishline.rules.run import Phase
-from reference_models import (
-    DataSetError,
-    HyperparameterError,
-    Measurement,
-    Synthetic,
-    TrainingDivergedError,
-)
+from reference_models import DataSetError, Measurement, Synthetic, TrainingDivergedError
 from reference_models.arithmetic import Arithmetic
 from reference_models.distributed import World, join, synchronise
+from reference_models.hyperparameters import Limit, checked
 
 DATA_SET_SHA256 = "87ff0c9e40dc7e2c0e34e7257799c2e3f3aec1a016363bb11cad869ec428a826"
 TRAIN_ITEMS, TEST_ITEMS = 1198, 599
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 BASE_BATCH_SIZE = 64  # learning rate and averaging are stated at this batch size and scale with it
 
-# name: (minimum, maximum, whole numbers only); benchmarks/digits.toml states the same limits
-LIMITS: dict[str, tuple[float, float, bool]] = {
-    "batch_size": (16, 256, True),
-    "epochs": (1, 100, True),
-    "base_learning_rate": (1e-4, 1.0, False),
-    "momentum": (0.0, 0.999, False),
-    "weight_decay": (0.0, 0.1, False),
-    "warmup_share": (0.0, 0.9, False),
-    "base_ema_decay": (0.0, 0.9999, False),
+# benchmarks/digits.toml states the same limits
+LIMITS = {
+    "batch_size": Limit(16, 256, whole=True),
+    "epochs": Limit(1, 100, whole=True),
+    "base_learning_rate": Limit(1e-4, 1.0),
+    "momentum": Limit(0.0, 0.999),
+    "weight_decay": Limit(0.0, 0.1),
+    "warmup_share": Limit(0.0, 0.9),
+    "base_ema_decay": Limit(0.0, 0.9999),
 }
 
 
@@ -68,8 +63,7 @@ class DigitsConfig:
     precision: str = PRECISIONS[0]
 
     def __post_init__(self) -> None:
-        for name in LIMITS:
-            _check(name, getattr(self, name))
+        checked({name: getattr(self, name) for name in LIMITS}, LIMITS, reference="digits")
 
     @property
     def learning_rate(self) -> float:
@@ -84,32 +78,8 @@ class DigitsConfig:
 
 def configure(hyperparameters: Mapping[str, float]) -> DigitsConfig:
     """A configuration from plain numbers. Raises HyperparameterError naming the field."""
-    for name, value in hyperparameters.items():
-        _check(name, value)
-    return DigitsConfig(
-        **{
-            name: int(value) if LIMITS[name][2] else float(value)  # type: ignore[arg-type]
-            for name, value in hyperparameters.items()
-        }
-    )
-
-
-def _check(name: str, value: float) -> None:
-    field = f"hyperparameters.{name}"
-    if name not in LIMITS:
-        raise HyperparameterError(
-            "the digits reference has no such hyperparameter",
-            field=field,
-            expected="one of " + ", ".join(LIMITS),
-        )
-    minimum, maximum, whole = LIMITS[name]
-    numeric = isinstance(value, int | float) and not isinstance(value, bool)
-    good = numeric and math.isfinite(value) and minimum <= value <= maximum
-    if not good or (whole and value != int(value)):
-        kind = "a whole number" if whole else "a number"
-        raise HyperparameterError(
-            f"got {value!r}", field=field, expected=f"{kind} from {minimum:g} to {maximum:g}"
-        )
+    settings = checked(hyperparameters, LIMITS, reference="digits")
+    return DigitsConfig(**settings)  # type: ignore[arg-type]  # whole numbers came back as int
 
 
 def train(

@@ -30,8 +30,7 @@ from reference_models import (
     Synthetic,
     TrainingDivergedError,
 )
-from reference_models.communication import EXCHANGE
-from reference_models.distributed import World, alone, join, synchronise
+from reference_models.distributed import EXCHANGE, World, alone, join, synchronise
 from reference_models.hyperparameters import Limit, checked
 from reference_models.imagenet_files import (
     CLASSES,

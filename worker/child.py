@@ -52,7 +52,7 @@ CODES: dict[type[Exception], FailureCode] = {
     PrecisionError: "precision_missing",
     TrainingDivergedError: "training_diverged",
 }
-EXCHANGE_MODULE = "reference_models.communication"
+EXCHANGE_MODULE = "reference_models.distributed"
 FAILURE = "failure"
 
 

@@ -22,7 +22,7 @@ from reference_models import (
     DeviceError,
     UnknownReferenceError,
     cifar10,
-    communication,
+    distributed,
     imagenet,
     imagenet_files,
     load_reference,
@@ -30,8 +30,7 @@ from reference_models import (
     synthetic_of,
 )
 from reference_models.calibrate import epochs_to, summary
-from reference_models.communication import Exchange, exposed_seconds
-from reference_models.distributed import World, check_device, join
+from reference_models.distributed import Exchange, World, check_device, exposed_seconds, join
 from reference_models.muon import Muon, nesterov
 from tests.reference_models.two_processes import curves
 
@@ -205,7 +204,7 @@ def test_processes_on_gpus_connect_to_their_own_one_before_the_clock_starts(monk
 EXCHANGE = """
 import os, sys, torch
 import torch.distributed as dist
-from reference_models.communication import SAMPLED, Exchange
+from reference_models.distributed import SAMPLED, Exchange
 dist.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=0, world_size=1)
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(300, 300))
 exchange = Exchange()
@@ -223,7 +222,7 @@ os._exit(0)
 
 def test_every_exchange_is_timed_by_the_clock_on_a_processor(monkeypatch):
     stamps = iter([10.0, 10.5, 20.0, 22.0])
-    monkeypatch.setattr(communication.time, "perf_counter", lambda: next(stamps))
+    monkeypatch.setattr(distributed.time, "perf_counter", lambda: next(stamps))
     exchange = Exchange()
     assert exchange.seconds() is None
     for _ in range(2):

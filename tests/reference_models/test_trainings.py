@@ -126,8 +126,7 @@ def test_benchmark_file_states_limits_defaults_and_data_of_the_reference(name):
         for field, item in benchmark.hyperparameters.items()
     }
     limits = {
-        field: limit if isinstance(limit, tuple) else (limit.minimum, limit.maximum, limit.whole)
-        for field, limit in module.LIMITS.items()
+        field: (limit.minimum, limit.maximum, limit.whole) for field, limit in module.LIMITS.items()
     }
     assert stated == limits
     assert module.configure(benchmark.defaults()) == module.configure({})

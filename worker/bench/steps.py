@@ -25,9 +25,8 @@ from torch.utils._pytree import tree_leaves
 from finishline.rules.errors import RuleError
 from finishline.rules.run import Phase
 from reference_models import load_reference
-from reference_models.communication import EXCHANGE
 from reference_models.data import require_data
-from reference_models.distributed import synchronise
+from reference_models.distributed import EXCHANGE, synchronise
 from worker.bench.runs import TERA
 from worker.events import answer_orders
 from worker.machine.peak import Roofs, find_device
