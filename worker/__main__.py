@@ -14,7 +14,7 @@ from worker.child_process import Host, measure_apart
 from worker.entries import box_word
 from worker.group import Meeting
 from worker.hosts import JOIN_SECONDS, Arrival, follow, meet
-from worker.intake import Poller, make_app, run_celery
+from worker.intake import make_app, poll, run_celery
 from worker.link import HelloThread, WorkerLink
 from worker.machine.probe import describe_surroundings, probe, system_over
 from worker.machine.self_check import SelfCheck
@@ -149,13 +149,13 @@ def work(
         state.idle_since = time.monotonic()
         name, grace = system.worker, settings.stop_grace_seconds
         if broker is None:
-            return Poller(
+            return poll(
                 server,
                 name=name,
                 make_attempt=make_attempt,
                 state=state,
                 stop_grace_seconds=grace,
-            ).run()
+            )
         app = make_app(broker, name=name, make_attempt=make_attempt)
         return run_celery(app, name=name, state=state, stop_grace_seconds=grace)
 

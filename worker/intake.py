@@ -105,67 +105,46 @@ class _StoppedError(BaseException):
     """Ends a wait for work: a signal came."""
 
 
-class Poller:
-    """Makes one attempt after the other, as the server answers its polls.
+def poll(
+    server: WorkerLink,
+    *,
+    name: str,
+    make_attempt: MakeAttempt,
+    state: WorkerState,
+    stop_grace_seconds: float = 0.0,
+) -> int:
+    """Make the attempts that the server answers polls with until told to stop; the exit code.
 
     Signals end it as they end `run_celery`.
     """
+    waits = heard = True
 
-    def __init__(
-        self,
-        server: WorkerLink,
-        *,
-        name: str,
-        make_attempt: MakeAttempt,
-        state: WorkerState,
-        stop_grace_seconds: float = 0.0,
-    ) -> None:
-        self._server = server
-        self._name = name
-        self._make_attempt = make_attempt
-        self._state = state
-        self._grace = stop_grace_seconds
-        self._waits = True
-        self._heard = True
-
-    def run(self) -> int:
-        """Work until told to stop, or as long as the state's limits say; the exit code."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._stop)
-        try:
-            while not (self._state.stopping or self._state.is_done or self._state.leave_by):
-                self._step()
-        except _StoppedError:
-            pass
-        return self._state.exit_code
-
-    def _step(self) -> None:
-        attempt_id = self._ask()
-        if attempt_id is None:
-            return
-        self._waits = False
-        made = self._make_attempt(attempt_id)
-        self._waits = True
-        if not made:  # The server would answer the same attempt at once.
-            time.sleep(PAUSE_SECONDS)
-
-    def _ask(self) -> str | None:
-        """The next attempt of this worker, None if there is none yet."""
-        try:
-            seconds = self._state.seconds_left(WAIT_SECONDS)
-            attempt_id = self._server.next(self._name, wait_seconds=seconds)
-        except (FinishlineError, ValueError) as error:
-            if self._heard:
-                log.warning("no work could be asked for: %s", error)
-            self._heard = False
-            time.sleep(PAUSE_SECONDS)
-            return None
-        if not self._heard:
-            log.info("the server answers again")
-        self._heard = True
-        return attempt_id
-
-    def _stop(self, _number: int, _frame: FrameType | None) -> None:
-        self._state.leave(self._grace)
-        if self._waits:
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        state.leave(stop_grace_seconds)
+        if waits:
             raise _StoppedError
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    try:
+        while not (state.stopping or state.is_done or state.leave_by):
+            try:
+                attempt_id = server.next(name, wait_seconds=state.seconds_left(WAIT_SECONDS))
+            except (FinishlineError, ValueError) as error:
+                if heard:
+                    log.warning("no work could be asked for: %s", error)
+                heard = False
+                time.sleep(PAUSE_SECONDS)
+                continue
+            if not heard:
+                log.info("the server answers again")
+            heard = True
+            if attempt_id is not None:
+                waits = False
+                made = make_attempt(attempt_id)
+                waits = True
+                if not made:  # The server would answer the same attempt at once.
+                    time.sleep(PAUSE_SECONDS)
+    except _StoppedError:
+        pass
+    return state.exit_code

@@ -78,9 +78,9 @@ def distribution(values: Sequence[float]) -> dict[str, float | int | None]:
 
 
 def run_group(orders: Mapping[str, Any], processes: int) -> dict[str, Any]:
-    """Result of group_steps in so many processes. Raises BenchError with its last words."""
+    """Result of worker.bench.steps in so many processes. Raises BenchError with its last words."""
     try:
-        found = answer_of("worker.bench.group_steps", orders, GROUP_SECONDS, processes=processes)
+        found = answer_of("worker.bench.steps", orders, GROUP_SECONDS, processes=processes)
     except ChildError as error:
         raise BenchError(f"{processes} processes: the measurement {error}") from error
     return require(found, f"{processes} processes")

@@ -1,16 +1,18 @@
-"""Profile of a reference's training steps: `python -m worker.bench.steps`.
+"""Training steps of a reference, and all-reduces: `python -m worker.bench.steps`.
 
 The parts are timed without a profiler. Operators, trace and FLOP/s come from later, traced steps.
 """
 
 import contextlib
 import time
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch.nn.modules.module import (
     register_module_forward_hook,
     register_module_forward_pre_hook,
@@ -22,13 +24,14 @@ from torch.optim.optimizer import (
 from torch.profiler import ProfilerActivity, profile
 from torch.utils._pytree import tree_leaves
 
-from finishline.rules.errors import RuleError
 from finishline.rules.run import Phase
 from reference_models import load_reference
 from reference_models.data import require_data
-from reference_models.distributed import EXCHANGE, synchronise
+from reference_models.distributed import EXCHANGE, World, join, synchronise
+from worker.all_reduce import time_all_reduce
 from worker.bench.runs import TERA
 from worker.events import answer_orders
+from worker.machine.latency import first_line
 from worker.machine.peak import Roofs, find_device
 
 PARTS = ("data", "forward", "backward", "optimizer")
@@ -247,11 +250,65 @@ def cumulative(values: Sequence[float]) -> Points:
     return [[value, (index + 1) / len(ordered)] for index, value in enumerate(ordered)]
 
 
+MESSAGE_BYTES = tuple(1024 * 4**power for power in range(7))  # 1 kB to 4 MB
+WARM_UP_ROUNDS = 3
+ROUNDS = 40
+WARM_UP_EXCHANGES = 5
+FEWEST, MOST = 10, 10_000
+
+
+def time_for(seconds: float, size: int, world: World) -> list[float]:
+    """Seconds of each of as many all-reduces of one size as there is time for."""
+    message = torch.zeros(size // 4, device=world.device)
+    started = time.perf_counter()
+    for _ in range(WARM_UP_EXCHANGES):
+        time_all_reduce(message, world)
+    each = (time.perf_counter() - started) / WARM_UP_EXCHANGES
+    count = torch.tensor([min(MOST, max(FEWEST, int(seconds / each)))], device=world.device)
+    dist.broadcast(count, src=0)  # The first process reckons it for all.
+    return [time_all_reduce(message, world) for _ in range(int(count.item()))]
+
+
+def time_sizes(world: World) -> list[dict[str, Any]]:
+    """Median seconds of an all-reduce of float32 numbers, for each size of a message.
+
+    Rounds go over all sizes, so that a busy moment does not fall on one size alone.
+    """
+    messages = [torch.zeros(size // 4, device=world.device) for size in MESSAGE_BYTES]
+    rounds = [
+        [time_all_reduce(message, world) for message in messages]
+        for _ in range(WARM_UP_ROUNDS + ROUNDS)
+    ]
+    timed = rounds[WARM_UP_ROUNDS:]
+    return [
+        {"bytes": size, "seconds": median(taken[index] for taken in timed), "n": ROUNDS}
+        for index, size in enumerate(MESSAGE_BYTES)
+    ]
+
+
+def measure_group(orders: Mapping[str, Any]) -> dict[str, Any]:
+    """Of one process of a group: seconds of all-reduces of a size, or of steps with exchanges."""
+    torch.set_num_threads(1)
+    if "bytes" in orders:
+        return {"seconds": time_for(orders["seconds"], orders["bytes"], join(orders["device"]))}
+    watch = watch_steps(orders, steps=orders["steps"])
+    world = join(orders["device"])
+    result = {
+        "step_seconds": watch.step_seconds[WARM_UP_STEPS:],
+        "communication_seconds": watch.communication_seconds[WARM_UP_STEPS:],
+        "gradient_bytes": watch.gradient_bytes,
+    }
+    if world.size > 1 and orders["all_reduce"]:
+        return result | {"all_reduce": time_sizes(world)}
+    return result
+
+
 def answer(told: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        return profile_steps(told)
-    except RuleError as error:
-        return {"missing": str(error)}
+        return profile_steps(told) if "out" in told else measure_group(told)
+    except Exception as error:  # noqa: BLE001 - the first line of any error is the answer
+        traceback.print_exc()
+        return {"missing": first_line(error)}
 
 
 if __name__ == "__main__":
