@@ -142,9 +142,10 @@ def replace_original(session: Session, original: Submission) -> None:
     first.duplicate_of, first.pool_id = None, original.pool_id
     for other in others:
         other.duplicate_of = first.id
-    if original.withdrawn_at is not None:
+    if original.withdrawn_at is None:
+        original.pool_id = None
+    else:  # The records still have its time as a holder.
         original.duplicate_of = first.id
-    original.pool_id = None
     for each in (original, first, *others):
         raise_board_version(session, each.benchmark_id, submission_id=each.id)
     session.flush()

@@ -51,6 +51,7 @@ from server.verifications.report_checks import (
 )
 from server.verifications.states import end, end_open, move
 from server.verifications.workers import (
+    HeldError,
     pause_failing,
     refuse_held,
     require_a_system,
@@ -87,6 +88,7 @@ def lease_attempt(
             hint="Leave it: the server sends the id to the worker that it drew.",
         )
     refuse_held(session, request.worker)
+    _refuse_other_class(session, attempt, request.worker)
     secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
     now = utc_now()
     lease = attempt.verification.lease_seconds
@@ -106,6 +108,14 @@ def lease_attempt(
     move(session, attempt.verification, "lease")
     mark_worker(session, request.worker, "busy")
     return Lease(attempt_id, attempt.fence, secret, lease, job=job_of(session, attempt))
+
+
+def _refuse_other_class(session: Session, attempt: Attempt, name: str) -> None:
+    """Raise HeldError if a worker that was drawn for a head-to-head is of another class by now."""
+    found = session.scalar(select(WorkerRow.hardware_class).where(WorkerRow.name == name))
+    wanted = attempt.hardware_class if attempt.verification.against_id is not None else found
+    if found not in (wanted, None):
+        raise HeldError(f"Worker {name} is of {found}. This head-to-head is of {wanted}.")
 
 
 def record_events(
@@ -344,7 +354,7 @@ def _is_spent(attempt: Attempt, failure: Failure) -> bool:
 
 
 def _failed(attempt: Attempt) -> int:
-    """Number of failed attempts, this one included; one that made room for others is none."""
+    """Number of failed and lost attempts, this one included."""
     others = (each for each in attempt.verification.attempts if each is not attempt)
     return 1 + sum(each.state in FAILED for each in others)
 

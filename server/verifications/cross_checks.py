@@ -12,7 +12,7 @@ from finishline.rules.canonical import sha256_of
 from finishline.rules.verification.cross_check import agree
 from finishline.rules.verification.job import Request
 from finishline.rules.verification.messages import Failure, ReplayReport
-from finishline.rules.verification.purposes import CROSS_CHECK, REPLAY
+from finishline.rules.verification.purposes import CROSS_CHECK
 from finishline.rules.verification.replay import is_excused
 from finishline.rules.verification.verdict import Reason, Verdict
 from server.base.errors import ServerError
@@ -24,6 +24,7 @@ from server.base.standing import (
     OPEN,
     claim_of,
     is_published,
+    names_where,
     purpose_of,
     report_of,
 )
@@ -80,10 +81,8 @@ def begin_cross_check(
     """Queue the drawn cross-checks; returns if the verdict waits for them, and why it stays open.
 
     Rejected runs are all trained again, unless an organisers' worker trained them. Only replays
-    are repeated, and packages are believed.
+    are repeated, so of other jobs only an organisers' worker is believed.
     """
-    if purpose_of(verification).in_box:
-        return False, None
     organisers = is_organisers_worker(session, report.system.worker)
     runs = report.runs if purpose_of(verification).is_replay else ()
     counted = [run.index for run in runs if not is_excused(run)]
@@ -258,8 +257,8 @@ def _open_again(session: Session, worker: str, why: str) -> list[str]:
         select(Verification)
         .join(Attempt)
         .where(
-            Attempt.worker == worker, Attempt.state == "done", Verification.kind == REPLAY.name,
-            Verification.state == "done",
+            Attempt.worker == worker, Attempt.state == "done", Verification.state == "done",
+            Verification.kind.in_(names_where(lambda purpose: purpose.fills_pool)),
         )
     ).unique()  # fmt: skip
     opened = []
@@ -272,6 +271,10 @@ def _open_again(session: Session, worker: str, why: str) -> list[str]:
         opened.append(verification.id)
         with suppress(ServerError):  # It was withdrawn, or is being verified already.
             request_verification(
-                session, submission, requested_by=verification.requested_by, reason=why
+                session,
+                submission,
+                requested_by=verification.requested_by,
+                reason=why,
+                purpose=purpose_of(verification),
             )
     return opened

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pydantic import Field
-from sqlalchemy import Text, cast, exists, func, select
+from sqlalchemy import exists, func, select
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
@@ -324,15 +324,13 @@ def count_tries(
 ) -> tuple[int, int]:
     """Place of the submitter among all who challenged this holder, and their number of tries.
 
-    Members of one organisation are one submitter. Each that started counts, or may still start. One
-    that the server sent to another hardware class could not be won.
+    Members of one organisation are one submitter. Each that started counts, or may still start.
     """
     whose = func.coalesce(-User.organisation_id, User.id)
     started = exists().where(
         Attempt.verification_id == Verification.id, Attempt.started_at.is_not(None)
     )
-    elsewhere = cast(Verification.reasons, Text).contains('"hardware_differs"')
-    counts = (started & ~elsewhere) | Verification.state.in_(OPEN)
+    counts = started | Verification.state.in_(OPEN)
     query = (
         select(Verification.submission_id, Verification.outcome, whose, Verification.id, counts)
         .join(Submission, Submission.id == Verification.submission_id)

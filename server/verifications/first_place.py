@@ -233,12 +233,13 @@ def _next_holding(
 ) -> Holding:
     """The holding of a submission that follows others without a head-to-head."""
     names = [each.submission_id for each in holdings]
-    if holder.submission_id not in names:
-        return _holding(holder)
-    later = names[len(names) - names[::-1].index(holder.submission_id) :]
+    has_held = holder.submission_id in names
+    later = names[len(names) - names[::-1].index(holder.submission_id) :] if has_held else names
     ends = [ended_at for name in later if (ended_at := known[name].ended_at) is not None]
-    since = max(ends, default=holdings[-1].since)
-    return Holding(holder.submission_id, since, holder.seconds, returned=True)
+    if has_held:
+        since = max(ends, default=holdings[-1].since)
+        return Holding(holder.submission_id, since, holder.seconds, returned=True)
+    return Holding(holder.submission_id, max([holder.measured_at, *ends]), holder.seconds)
 
 
 def _holding(row: Measured, meeting: Meeting | None = None) -> Holding:

@@ -105,8 +105,6 @@ def end_evidence(
     end(session, verification, event, open_because(verdict, why))
     show_energy(verification)
     show_determinism(submission, verdict)
-    if is_published(verification):
-        check_duplicates(session, verification)
     if not is_pending(verification, submission):
         show_latency(session, verification)
 
@@ -141,7 +139,9 @@ def settle_submission(session: Session, event: VerificationChanged) -> None:
     elif event.moment == "queued" and published_verification(submission) is not None:
         return  # It stands meanwhile.
     follow_evidence(session, submission)
-    if event.moment in ENDED:
+    if event.moment in (*ENDED, "decision_published"):
+        if is_published(verification):
+            check_duplicates(session, verification)
         replace_timeless(session, submission)
 
 

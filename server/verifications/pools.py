@@ -265,7 +265,10 @@ def _status_of(session: Session, submission: Submission) -> str:
     if any(each.state in OPEN for each in checks):
         return "verifying"
     pool = None if submission.pool_id is None else session.get(Pool, submission.pool_id)
-    return "claimed" if pool is None or pool.measured_seconds is None else "verified"
+    taken_over = verdict_that_holds(session, submission)
+    if pool is None or pool.measured_seconds is None or taken_over is None:
+        return "claimed"
+    return "verified" if taken_over.outcome == "verified" else "claimed"
 
 
 def _name_model(session: Session, submission: Submission, published: Verification | None) -> None:

@@ -44,7 +44,7 @@ from server.people.dependencies import Caller
 from server.people.signed_in import viewer_for
 from server.submissions.lists import find_submission
 from server.submissions.quotas import NOTHING_KEPT, reserve_replay
-from server.verifications.jobs import is_uncalibrated, order_about, queue_job
+from server.verifications.jobs import Order, is_uncalibrated, order_about, queue_job
 from server.verifications.pools import follow_evidence
 from server.verifications.states import move
 
@@ -62,6 +62,32 @@ def request_verification(
     """Plan and seal a job about one submission, and queue its first attempt.
 
     `reserved` are the seconds of accelerators that are on the quota of who asks.
+    """
+    order = order_verification(
+        session,
+        submission,
+        requested_by=requested_by,
+        reason=reason,
+        purpose=purpose,
+        wishes=wishes,
+    )
+    verification = queue_job(session, order)
+    verification.gpu_seconds_reserved = reserved
+    return verification
+
+
+def order_verification(
+    session: Session,
+    submission: Submission,
+    *,
+    requested_by: int,
+    reason: str | None,
+    purpose: Purpose = REPLAY,
+    wishes: Mapping[str, Any] | None = None,
+) -> Order:
+    """Order a job about one submission. Raises ConflictError or ContentError if there can be none.
+
+    Nothing is stored.
     """
     if submission.withdrawn_at is not None:
         raise ConflictError(f"Submission {submission.id} is withdrawn and cannot be verified.")
@@ -87,13 +113,10 @@ def request_verification(
     request = order.request
     unable = purpose.why_not(request.benchmark, request.claims)
     trains_package = request.claims[0].package is not None
-    if unable is not None and trains_package != purpose.in_box:
-        raise ConflictError(f"Submission {submission.id} {purpose.unable}: {unable}.")
     if unable is not None:
-        raise ContentError(f"Submission {submission.id} {purpose.unable}: {unable}.")
-    verification = queue_job(session, order)
-    verification.gpu_seconds_reserved = reserved
-    return verification
+        error = ConflictError if trains_package != purpose.in_box else ContentError
+        raise error(f"Submission {submission.id} {purpose.unable}: {unable}.")
+    return order
 
 
 def verify_by_policy(session: Session, event: VerificationWanted) -> None:

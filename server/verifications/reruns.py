@@ -15,13 +15,12 @@ from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.purposes import PURPOSES
 from server.base.database import utc_now
-from server.base.errors import ContentError
+from server.base.errors import ConflictError, ContentError
 from server.base.events import VerificationChanged, emit
 from server.base.models import Evidence, Submission, Verification
-from server.base.replay_estimate import Estimator, Expected
+from server.base.replay_estimate import Estimator
 from server.base.services import Services
 from server.base.standing import (
-    OPEN,
     PUBLISH,
     claim_of,
     find_verification,
@@ -37,8 +36,9 @@ from server.base.viewer import ORGANISER
 from server.benchmarks.definitions import definition, find_benchmark
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
+from server.verifications.jobs import queue_job
 from server.verifications.outcomes import show_energy, show_latency
-from server.verifications.requests import request_verification
+from server.verifications.requests import order_verification
 from server.verifications.rerun_views import (
     LARGEST_BATCH,
     BatchCreate,
@@ -69,20 +69,36 @@ def verify_batch(services: Services, caller: Caller, wanted: BatchCreate) -> Bat
 
 
 def _batch(session: Session, caller: Caller, wanted: BatchCreate) -> BatchView:
-    named = wanted.submissions
+    """Queue the verifications that there can be, or only list them in a dry run."""
     found = _chosen(session, wanted)
-    missing = sorted(set(named or ()) - {submission.id for submission in found})
+    missing = sorted(set(wanted.submissions or ()) - {submission.id for submission in found})
     skipped = [Skipped(submission_id=name, why="There is no such submission.") for name in missing]
-    under_way = _under_way(session, [submission.id for submission in found], wanted.kind)
-    estimator, replays = Estimator(session, wanted.kind), []
+    purpose, replays = PURPOSES[wanted.kind], list[ExpectedReplay]()
+    estimator = Estimator(session, wanted.kind)
     for submission in found:
-        why = under_way.get(submission.id) or _why_not(session, submission, wanted.kind)
-        if why is not None:
-            skipped.append(Skipped(submission_id=submission.id, why=why))
+        try:
+            order = order_verification(
+                session,
+                submission,
+                requested_by=caller.user_id,
+                reason=wanted.reason,
+                purpose=purpose,
+            )
+        except (ConflictError, ContentError) as why:
+            skipped.append(Skipped(submission_id=submission.id, why=str(why)))
             continue
-        expected = _expected(session, estimator, submission)
-        verification_id = None if wanted.dry_run else _queue(session, caller, wanted, submission)
-        replays.append(_replay_view(submission, expected, verification_id))
+        benchmark = definition(session, submission.benchmark_sha256)
+        expected = estimator.estimate(submission, benchmark, claim_of(submission))
+        replays.append(
+            ExpectedReplay(
+                submission_id=submission.id,
+                verification_id=None if wanted.dry_run else queue_job(session, order).id,
+                runs_expected=expected.runs,
+                seconds_expected=expected.seconds,
+                accelerators=expected.accelerators,
+                basis=expected.basis,
+            )
+        )
     return BatchView(
         dry_run=wanted.dry_run,
         replays=replays,
@@ -107,57 +123,6 @@ def _chosen(session: Session, wanted: BatchCreate) -> Sequence[Submission]:
             f"More than {LARGEST_BATCH} submissions: choose fewer, for example by status."
         )
     return found
-
-
-def _under_way(session: Session, submission_ids: Sequence[str], kind: str) -> dict[str, str]:
-    rows = session.execute(
-        select(Verification.submission_id, Verification.id).where(
-            Verification.submission_id.in_(submission_ids),
-            Verification.kind == kind,
-            Verification.state.in_(OPEN),
-        )
-    )
-    return {
-        submission_id: f"Verification {verification_id} is under way."
-        for submission_id, verification_id in rows
-        if submission_id is not None
-    }
-
-
-def _why_not(session: Session, submission: Submission, kind: str) -> str | None:
-    if submission.withdrawn_at is not None:
-        return "It is withdrawn."
-    benchmark, claim = definition(session, submission.benchmark_sha256), claim_of(submission)
-    reason = PURPOSES[kind].why_not(benchmark, [claim])
-    return f"It {PURPOSES[kind].unable}: {reason}." if reason is not None else None
-
-
-def _expected(session: Session, estimator: Estimator, submission: Submission) -> Expected:
-    benchmark = definition(session, submission.benchmark_sha256)
-    return estimator.estimate(submission, benchmark, claim_of(submission))
-
-
-def _queue(session: Session, caller: Caller, wanted: BatchCreate, submission: Submission) -> str:
-    return request_verification(
-        session,
-        submission,
-        requested_by=caller.user_id,
-        reason=wanted.reason,
-        purpose=PURPOSES[wanted.kind],
-    ).id
-
-
-def _replay_view(
-    submission: Submission, expected: Expected, verification_id: str | None
-) -> ExpectedReplay:
-    return ExpectedReplay(
-        submission_id=submission.id,
-        verification_id=verification_id,
-        runs_expected=expected.runs,
-        seconds_expected=expected.seconds,
-        accelerators=expected.accelerators,
-        basis=expected.basis,
-    )
 
 
 def _record_batch(session: Session, caller: Caller, wanted: BatchCreate, view: BatchView) -> None:

@@ -11,10 +11,12 @@
 | checking | refute | queued | a rerun: two owners contradict the worker, which is paused |
 | running | fail | failed | the report, a limit of time, the last attempt that was lost |
 | queued | expire | failed | nobody who could train it came in time |
-| queued, checking | cancel | cancelled | an organiser, a withdrawal |
+| queued, checking | cancel | cancelled | an organiser |
 
-A comparison or a calibration may be cancelled while it is running. A verification that one owner
-contradicts stays checking, and a third owner is drawn. An attempt follows:
+A comparison or a calibration may be cancelled while it is running. A withdrawal cancels queued jobs
+and head-to-heads. Runs that wait for their rerun count, or an unlucky submission would be withdrawn
+and handed in again. A verification that one owner contradicts stays checking, and a third owner is
+drawn. An attempt follows:
 
 | from | event | to | by |
 |---|---|---|---|

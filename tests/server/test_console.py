@@ -211,7 +211,7 @@ def test_latencies_are_measured_by_the_batch(console, digits, digits_submission,
     found = client.get("/api/v1/verifications").json()["verifications"]
     assert [(item["kind"], item["submission_id"]) for item in found] == [("latency", one)]
     again = console.get("/console/verify", kind="latency", preview="yes", submissions=one).text
-    assert f"Verification {found[0]['id']} is under way." in again
+    assert f"Verification {found[0]['id']} of this submission (latency) is under way" in again
 
 
 @pytest.mark.parametrize(("decision", "status"), [("publish", "rejected"), ("keep", "verified")])

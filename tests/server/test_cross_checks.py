@@ -21,6 +21,7 @@ from server.base.models import (
 )
 from server.verifications.choose import take_due
 from server.verifications.sweep import UNMADE, end_unmade_cross_checks
+from tests.server.test_entries import entries  # noqa: F401
 from tests.support.proofs import predicate_in
 from tests.support.workers import say_hello
 
@@ -221,6 +222,31 @@ def test_a_first_worker_that_two_contradict_is_out_and_its_verdicts_are_opened_a
         noted = session.scalars(select(AuditRecord).where(AuditRecord.actor == "cross-check")).one()
         assert (noted.after["held"], noted.after["opened_again"]) == ("paused", [first])
         assert session.scalars(select(Attempt).where(Attempt.worker == "anna-1")).first()
+
+
+def test_code_that_a_contradicted_worker_measured_is_measured_again(
+    entries,
+    alice,
+    replay,
+    workers,
+    train,
+    database,
+    client,
+):
+    """Its runs are taken out, so the verdict that rests on them is opened again."""
+    code = entries.hand_in(alice).json()["id"]
+    entries.measure(code)
+    first = entries.measurement(code)
+    people = workers("bert", "carl") | {"walter": replay.worker}
+    train(replay.verification_id, people["walter"])
+    for name in ("bert", "carl"):
+        train(checks_of(database, replay.verification_id)[-1], people[name], **SLOW)
+    assert held(database) == ["walter-1"]
+
+    shown = client.get(f"/api/v1/submissions/{code}").json()
+    assert (shown["status"], shown["evidence"]) == ("verifying", "claimed")
+    done, again = shown["verifications"]
+    assert (done["id"], done["state"], again["state"]) == (first, "done", "queued")
 
 
 def test_checks_of_a_report_that_was_refused_say_nothing_of_the_next(

@@ -143,6 +143,25 @@ def test_a_rerun_that_waits_for_a_decision_judges_no_duplicate(
     assert view(client, heir)["check"] == "epochs_agree"
 
 
+@pytest.mark.parametrize("is_rerun", [True, False])
+def test_runs_that_reject_the_original_measure_no_duplicate(
+    is_rerun, verify, replay, submit, digits_submission, client, bob, olivia
+):
+    heir = submit(digits_submission, by=bob).json()["id"]
+    if is_rerun:
+        verify()
+        verify(replay.submission_id, qualities=SLOW)
+        assert replay.decide(olivia, "publish").is_success
+    else:
+        verify(qualities=SLOW)
+
+    assert view(client, replay.submission_id)["status"] == "rejected"
+    found = view(client, heir)
+    assert (found["duplicate_of"], found["status"], found["evidence"]) == (
+        None, "verifying", "claimed",
+    )  # fmt: skip
+
+
 def test_one_that_comes_back_is_a_duplicate_of_a_later_one_that_was_measured(
     verify, replay, submit, digits_submission, client, bob, change
 ):

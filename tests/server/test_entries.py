@@ -18,7 +18,7 @@ from finishline.rules.verification.messages import (
     ReplayRun,
 )
 from server.base.database import Database
-from server.base.models import Attempt, PoolRun, TrainingPackage, Verification
+from server.base.models import Attempt, PoolRun, TrainingPackage, Verification, WorkerRow
 from server.operations.export import export_everything
 from server.submissions.rescoring import rescore_submissions
 from server.verifications.choose import take_due
@@ -231,6 +231,21 @@ def test_a_package_is_measured_and_ranks(entries, alice, olivia, client):
         services_of(client), benchmark_id="digits", current=True, progress=print
     )
     assert (rescored.submissions, rescored.failed) == (0, [])
+
+
+def test_a_strangers_word_alone_measures_no_code(entries, entry_id, database, client):
+    """Nobody trains a run of code again, so the owner of a worker could name any time."""
+    with database.write() as session:
+        worker = session.get_one(WorkerRow, WORKER_SYSTEM.worker)
+        worker.confirmed_by = worker.user_id
+    entries.measure(entry_id)
+
+    codes = [reason["code"] for reason in entries.view(entry_id)["reasons"]]
+    assert codes[-1] == "no_second_worker"
+    shown = client.get(f"/api/v1/submissions/{entry_id}").json()
+    assert (shown["status"], shown["evidence"], shown["measured_seconds"]) == (
+        "inconclusive", "claimed", None,
+    )  # fmt: skip
 
 
 def test_a_worker_gets_package_and_nonces_with_its_lease_alone(entries, alice, client, database):

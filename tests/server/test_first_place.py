@@ -1,5 +1,6 @@
 """First place of a board: the reference, head-to-heads, withdrawals, and whose turn is next."""
 
+from copy import deepcopy
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -254,22 +255,18 @@ def test_a_head_to_head_without_a_result_says_so(reference, row_of, queued, clie
     assert queued() == []
 
 
-def test_one_on_another_class_moves_nothing(reference, row_of, queued, client):
-    faster = row_of(128, 0.1)
+def test_a_worker_of_another_class_leases_no_head_to_head(reference, row_of, queued):
+    """It was drawn, and said hello with another class before it took the attempt."""
+    row_of(128, 0.1)
     (job,) = queued()
-    elsewhere = replace(WORKER_SYSTEM, worker="walter-2", hardware_class="gpu-test")
     greet_as_servers(job.database, "walter-2", "gpu-test")
 
-    ended = fight(job, 0.1, 0.118, system=elsewhere)
+    refused = job.claim(worker="walter-2")
 
-    assert (ended["state"], ended["outcome"]) == ("done", "inconclusive")
-    assert "hardware_differs" in {reason["code"] for reason in ended["reasons"]}
-    assert rows(client)[:2] == [(1, reference), (2, faster)]
-    assert row(client, reference)["measured_runs"] == 10
-    assert row(client, faster)["not_first"] == "lower mean, its head-to-head had no result"
-    (again,) = queued()
-    assert again.verification_id != job.verification_id
-    assert again.view()["duel"]["threshold"] == pytest.approx(0.01 / 12)
+    assert (refused.status_code, "of cpu-test" in refused.json()["detail"]) == (409, True)
+    assert job.view()["state"] == "queued"
+    job.change(job.attempt_id, sent_to=None)  # As the server does, which draws another one.
+    assert fight(job, 0.1, 0.118)["outcome"] == "continues"
 
 
 def test_one_that_waits_is_planned_anew_where_the_holder_changes(
@@ -382,6 +379,33 @@ def test_the_holder_before_follows_one_that_is_withdrawn(reference, row_of, queu
     assert client.get("/").status_code == 200
     feed = client.get("/benchmarks/digits/feed.atom").text
     assert feed.count("<title>Digits: record") == 1
+
+
+def test_records_keep_a_withdrawn_holder_whose_duplicate_has_its_runs(
+    reference, row_of, queued, client, alice, bob, digits_submission, submit
+):
+    faster = row_of(128, 0.1)
+    for _ in range(2):
+        (job,) = queued()
+        fight(job, 0.1, 0.118)
+    parts = deepcopy(digits_submission)
+    parts.claim |= OPEN | {"hyperparameters": {"batch_size": 128}}
+    parts.claim["system"] |= SYSTEM
+    parts.logs = {
+        name: log.replace(b'"closed"', b'"open"') for name, log in parts.at(128).logs.items()
+    }
+    sent = submit(parts, by=bob).json()
+    assert sent["duplicate_of"] == faster
+
+    body = {"reason": "a mistake"}
+    address = f"/api/v1/submissions/{faster}/withdrawal"
+    assert client.post(address, json=body, headers=alice.headers).status_code == 200
+
+    (division,) = records(client)
+    assert [(each["submission_id"], each["ended"]) for each in division["records"]] == [
+        (reference, None), (faster, "withdrawn"), (reference, None),
+    ]  # fmt: skip
+    assert row(client, sent["id"])["not_first"] == "lower mean, its head-to-head waits"
 
 
 def test_a_holder_that_cannot_be_trained_retires(

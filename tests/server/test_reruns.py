@@ -193,6 +193,20 @@ def test_a_batch_queues_what_it_can_and_says_why_not_the_rest(
 
 
 @on_sqlite
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_batch_skips_a_duplicate(dry_run, replay, digits_submission, submit, batch, bob):
+    duplicate = submit(digits_submission, by=bob).json()["id"]
+    free = submit(digits_submission, batch_size=32).json()["id"]
+
+    view = batch(submissions=[duplicate, free], dry_run=dry_run)
+
+    assert [item["submission_id"] for item in view["replays"]] == [free]
+    (skipped,) = view["skipped"]
+    assert skipped["submission_id"] == duplicate
+    assert f"is a duplicate of {replay.submission_id}" in skipped["why"]
+
+
+@on_sqlite
 def test_a_dry_run_says_the_cost_and_queues_nothing(replay, digits, batch, make_report, row_counts):
     finish(replay, make_report(replay.seeds()))
     before = row_counts()
@@ -218,7 +232,7 @@ def test_what_was_never_replayed_costs_what_its_benchmark_did_or_else_the_limit(
     replay, digits, digits_submission, submit, batch, make_report
 ):
     digits_submission.claim["system"] |= {"accelerator": "G", "accelerator_count": 4}
-    other = submit(digits_submission).json()["id"]
+    other = submit(digits_submission, batch_size=32).json()["id"]
     by_limit = batch(submissions=[other], dry_run=True)
     limit = 3 * digits.replay.run_limit_seconds
     assert by_limit["replays"][0]["basis"] == "run limit"
@@ -237,7 +251,7 @@ def test_a_benchmarks_submissions_are_chosen_by_status(
     replay, digits_submission, submit, batch, make_report
 ):
     finish(replay, make_report(replay.seeds()))
-    claimed = submit(digits_submission).json()["id"]
+    claimed = submit(digits_submission, batch_size=32).json()["id"]
 
     def chosen(**query):
         view = batch(benchmark="digits", dry_run=True, **query)

@@ -32,8 +32,8 @@ def fill(world, worker, text=lambda name: name):
     known = {"benchmark_id": "digits", "index": "0", "name": worker.name}
     people(world, text, known)
     submissions(world, text, known)
-    verifications(world, worker, text, known)
-    code(world, worker, text, known)
+    trusted = verifications(world, worker, text, known)
+    code(world, worker, trusted, text, known)
     organisers(world, worker, text, known)
     return known
 
@@ -110,7 +110,10 @@ def submissions(world, text, known):
 
 
 def verifications(world, worker, text, known):
-    """A replay, another one of the same, one that failed, one that waits, and a head-to-head."""
+    """A replay, another one of the same, one that failed, one that waits, and a head-to-head.
+
+    Returns the organisers' worker that trained it.
+    """
     path = "POST /submissions/{submission_id}/verifications"
     report = "POST /attempts/{attempt_id}/report"
     hello = "POST /workers/hello"
@@ -133,6 +136,7 @@ def verifications(world, worker, text, known):
     decision = words(text, "POST /verifications/{verification_id}/decide", "reason")
     path = f"/verifications/{known['rerun']}/decide"
     world.post(path, decision | {"decision": "publish"})
+    return organisers
 
 
 def worker_words(text, report):
@@ -149,14 +153,16 @@ def worker_words(text, report):
     }
 
 
-def code(world, worker, text, known):
+def code(world, worker, trusted, text, known):
     """Packages: one that was measured, and one that failed with a log of its own."""
     title = json.dumps(text("POST /submissions title"))
     files = dict(PACKAGE)
     files["training.toml"] = files["training.toml"].replace('"Random features"', title)
     files["train.py"] += f"# {text('POST /submissions train.py')}\n"
+    trusted.sign_on()
     known["package"] = world.submit_code(by="alice", files=files)
-    known["measurement"] = worker.work()
+    known["measurement"] = trusted.work()
+    trusted.sign_on(state="stopping")
     files["notes.txt"] = text("POST /submissions notes.txt")
     known["failed_package"] = world.submit_code(by="bob", files=files)
     report = "POST /attempts/{attempt_id}/report"
