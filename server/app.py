@@ -57,10 +57,9 @@ from server.reactions import connect_rooms
 from server.submissions import endpoints as submissions
 from server.submissions import quotas, standing_changes
 from server.submissions.upload import move_what_waits
-from server.verifications import calibration_endpoints as calibrations
+from server.verifications import calibrations, retirements
 from server.verifications import endpoints as verifications
 from server.verifications import proof_endpoints as proofs
-from server.verifications import retirements
 from server.verifications import worker_endpoints as workers
 from server.verifications.dispatch import Dispatcher, PollDesk
 from server.verifications.settle import BoardSettler

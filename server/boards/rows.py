@@ -43,7 +43,7 @@ from server.base.standing import KIND_THAT_CHECKS, OPEN, PUBLISH
 from server.benchmarks.prices import BookCosts, SystemPrice
 from server.boards.order import Row, RunsBehind
 from server.submissions.lists import run_times
-from server.verifications.pool_runs import Spreads
+from server.verifications.pools import Spreads
 from web.names import accelerator_of_system
 
 # Fields of a board entry that are columns of the submission.

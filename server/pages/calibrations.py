@@ -12,9 +12,7 @@ from server.benchmarks.convergence import convergence_view
 from server.benchmarks.definitions import definition, find_benchmark
 from server.benchmarks.views import benchmark_view
 from server.pages.declared import Context, plain, public_page
-from server.verifications import calibration_endpoints as views
-from server.verifications.calibrations import CalibrationSummary
-from web.chart_parts import Figure
+from server.verifications import calibration_views as views
 from web.replay_chart import calibration_figure
 
 LATEST = 100
@@ -30,7 +28,7 @@ def calibrations_page(
     """Every calibration, benchmark by benchmark, the newest first."""
     offered = services.benchmarks
     chosen = find_benchmark(offered, benchmark) if benchmark else None
-    summaries = _summaries(session, benchmark or None, offered)
+    summaries = views.list_calibrations(session, services, benchmark or None, LATEST).calibrations
     judging = queries.judging_ids(session)
     return {
         "boards": [
@@ -62,31 +60,20 @@ def calibration_page(
     sha256 = calibration.benchmark_sha256
     judging = queries.adopted_calibration(session, sha256, calibration.precision)
     second = _second(session, calibration, judging, other)
-    own = _summaries(session, calibration.benchmark_id, services.benchmarks)
+    listed = views.list_calibrations(session, services, calibration.benchmark_id, LATEST)
+    shown = plain(views.get_calibration(session, services, calibration_id))
+    benchmark = benchmark_view(definition(session, sha256))
+    runs = plain(views.get_calibration_runs(session, calibration_id))["runs"]
     return {
-        "calibration": views.calibration_view(session, calibration, services.benchmarks),
-        "comparison": views.comparison_view(session, calibration, second),
-        "bands": _bands(session, services, calibration),
-        "benchmark": benchmark_view(definition(session, sha256)),
+        "calibration": shown,
+        "comparison": views.compare_calibrations(
+            session, calibration_id, None if second is None else second.id
+        ),
+        "bands": calibration_figure(shown["sizes"], runs, plain(benchmark.target)),
+        "benchmark": benchmark,
         "judging": judging and judging.id,
-        "others": [each for each in own if each.id != calibration_id],
+        "others": [each for each in listed.calibrations if each.id != calibration_id],
     }
-
-
-def _bands(session: Session, services: Services, calibration: Calibration) -> Figure:
-    benchmark = definition(session, calibration.benchmark_sha256)
-    shown = views.calibration_view(session, calibration, services.benchmarks)
-    runs = views.runs_view(session, calibration).model_dump(mode="json")["runs"]
-    target = benchmark_view(benchmark).target.model_dump(mode="json")
-    return calibration_figure(shown.model_dump(mode="json")["sizes"], runs, target)
-
-
-def _summaries(
-    session: Session, benchmark_id: str | None, offered: views.Offered
-) -> list[CalibrationSummary]:
-    counts = queries.count_runs(session)
-    found = queries.list_calibrations(session, benchmark_id=benchmark_id, limit=LATEST)
-    return [views.summary(each, finished=counts.get(each.id, 0), offered=offered) for each in found]
 
 
 def _second(

@@ -27,7 +27,7 @@ from server.pages.queries import (
     title_of,
 )
 from server.verifications.reruns import compare_verifications
-from server.verifications.views import view
+from server.verifications.views import line
 from web.compare import compare_link
 from web.formats import SECONDS
 
@@ -210,9 +210,6 @@ def verification_comparison_page(
     """Two verdicts with their replays, systems and statistically significant differences."""
     comparison = compare_verifications(session, first, second)
     context = submission_context(session, services, comparison.submission_id)
-    sides = [
-        view(session, find_verification(session, each), with_report=False)
-        for each in (first, second)
-    ]
+    sides = [line(session, find_verification(session, each)) for each in (first, second)]
     own = {name: context[name] for name in ("submission", "benchmark", "time")}
     return own | {"comparison": comparison, "sides": sides}

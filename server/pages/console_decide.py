@@ -31,8 +31,13 @@ from server.people.declared import filled
 from server.people.sessions import Notice
 from server.people.signed_in import FormDep
 from server.verifications.pools import row_if_published
-from server.verifications.rerun_views import DecisionCreate, ReplayFigures, VerificationComparison
-from server.verifications.reruns import compare_verifications, decide
+from server.verifications.reruns import (
+    DecisionCreate,
+    ReplayFigures,
+    VerificationComparison,
+    compare_verifications,
+    decide,
+)
 from web.decisions import decision_headline, decision_rows, run_dots
 
 router = APIRouter(include_in_schema=False)

@@ -18,7 +18,7 @@ from server.people.declared import filled
 from server.people.sessions import Notice
 from server.people.signed_in import FormDep
 from server.verifications.duels import DuelCreate, ask_for_duel, cost_of_duel
-from server.verifications.views import view
+from server.verifications.views import line
 from web.names import row_name
 
 router = APIRouter(include_in_schema=False)
@@ -63,7 +63,7 @@ def _page(console: Console, typed: Mapping[str, Any], **wrong: Any) -> HTMLRespo
             .limit(LATEST)
             .options(*SHOWN)
         )
-        duels = [view(session, item, with_report=False) for item in found]
+        duels = [line(session, item) for item in found]
         challenger = _known(session, typed.get("challenger"))
         sides = [challenger, _known(session, typed.get("holder"))]
         offered = [] if challenger is None else _opponents(session, challenger)

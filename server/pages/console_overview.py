@@ -1,5 +1,6 @@
 """The console's first page: open tasks of organisers, each with the next step."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -8,15 +9,16 @@ from fastapi.responses import RedirectResponse, Response
 from sqlalchemy import select
 from sqlalchemy.orm import Session, joinedload, selectinload
 
+from finishline.rules.benchmarks.benchmark import Benchmark
 from server.base.database import utc_now
 from server.base.models import Attempt, Calibration, Submission, Verification
 from server.base.standing import LISTED, OPEN, is_pending
 from server.benchmarks.calibrations import count_runs
 from server.pages.console_page import AnyoneDep
 from server.people.accounts import ORGANISERS
-from server.verifications.calibration_endpoints import Offered, summary
+from server.verifications.calibration_views import summary
 from server.verifications.queue import Waits
-from server.verifications.views import view
+from server.verifications.views import line
 from server.verifications.worker_queries import list_workers
 
 MOST = 100
@@ -68,10 +70,9 @@ def under_way(session: Session) -> list[Row]:
         .limit(MOST)
         .options(*LISTED)
     )
-    waits = Waits(session)
-    found = []
+    waits, found = Waits(session), []
     for row in rows:
-        shown = view(session, row, with_report=False, waits=waits)
+        shown = line(session, row, waits)
         models = [side.model for side in (row.submission, row.against) if side is not None]
         found.append(shown.model_dump(mode="json") | {"model": " against ".join(models)})
     return found
@@ -115,7 +116,7 @@ def _failed_row(attempt: Attempt) -> Row:
     }
 
 
-def open_calibrations(session: Session, offered: Offered) -> list[Row]:
+def open_calibrations(session: Session, offered: Mapping[str, Benchmark]) -> list[Row]:
     """Calibrations that are under way, or wait to be continued or adopted.
 
     One that has ended for an earlier definition of its benchmark waits for nothing.

@@ -17,8 +17,7 @@ from server.people.declared import filled
 from server.people.sessions import Notice
 from server.people.signed_in import FormDep
 from server.verifications.requests import cancel
-from server.verifications.rerun_views import BatchCreate, BatchView
-from server.verifications.reruns import verify_batch
+from server.verifications.reruns import BatchCreate, BatchView, verify_batch
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/verify"

@@ -60,7 +60,6 @@ PAGES = (
     console_duels,
     console_decide,
     console_benchmarks,
-    console_calibrations,
     console_preview,
     console_workers,
     console_audit,
@@ -70,7 +69,7 @@ PAGES = (
 )
 # Their pages and forms are declared, so their order in this list says nothing.
 DECLARED = (
-    calibrations, compare, console_account, console_notices, console_people,
+    calibrations, compare, console_account, console_calibrations, console_notices, console_people,
     console_phases, console_prices, console_quotas, home, ideas, install,
     lists, packages, rounds, runs, workers,
 )  # fmt: skip

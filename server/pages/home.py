@@ -19,7 +19,7 @@ from server.pages.declared import Context, public_page
 from server.pages.entries import untimed_runs
 from server.pages.round_views import round_views
 from server.verifications.queries import LiveLine, VerdictLine, latest_verdicts, live_verifications
-from server.verifications.views import view
+from server.verifications.views import line as summarise
 from web.formats import SECONDS, TimeFormat
 from web.race import Picture, verification_picture
 
@@ -107,7 +107,7 @@ def _picture(
     def draw() -> Picture | None:
         verification = find_verification(session, line.id)
         race = read_race(session, line.id).model_dump(mode="json")
-        shown = view(session, verification, with_report=False, with_band=False)
+        shown = summarise(session, verification)
         time = times.get(line.benchmark, SECONDS)
         untimed = untimed_runs(verification)
         return verification_picture(shown.model_dump(mode="json"), race, time, untimed)

@@ -20,7 +20,7 @@ from server.pages.entries import measured_curves
 from server.pages.places import place_of
 from server.submissions.lists import find_submission
 from server.verifications.queries import latest_of
-from server.verifications.views import view
+from server.verifications.views import line, view
 from web.chart_parts import even_sample
 from web.formats import SECONDS
 
@@ -76,7 +76,7 @@ def submission_with_checks(session: Session, services: Services, submission_id: 
     context = submission_context(session, services, submission_id)
     submission = find_submission(session, submission_id)
     views = [
-        view(session, verification, with_report=False, with_band=False)
+        line(session, verification)
         for verification in latest_of(session, submission, most=MOST_CHECKS)
     ]
     return context | {"checks": [each.model_dump(mode="json") for each in views]}
@@ -144,7 +144,7 @@ def title_of(services: Services, benchmark_id: str) -> str:
     return benchmark_id if benchmark is None else benchmark.title
 
 
-def verification_shown(session: Session, services: Services, verification_id: str) -> Context:
+def verification_shown(session: Session, verification_id: str) -> Context:
     """A verification as the API answers it. Raises NotFoundError."""
     verification = find_verification(session, verification_id)
     return view(session, verification).model_dump(mode="json")
@@ -153,7 +153,7 @@ def verification_shown(session: Session, services: Services, verification_id: st
 def verification_context(session: Session, services: Services, verification_id: str) -> Context:
     """A verification with the submission it checks and that of a head-to-head's holder, or None."""
     verification = find_verification(session, verification_id)
-    shown = verification_shown(session, services, verification_id)
+    shown = verification_shown(session, verification_id)
     checked, against = (
         submission_context(session, services, submission_id) if submission_id else {}
         for submission_id in (verification.submission_id, verification.against_id)

@@ -177,7 +177,7 @@ def _shown(
     is_measured = submission.evidence == "measured" and submission.kind == "train"
     found = _most_telling(submission, context["checks"]) if tab == "result" else None
     if found is not None:
-        verification = verification_shown(session, services, found)
+        verification = verification_shown(session, found)
         shown = shown_verification(session, services, verification, ghost, context["time"])
     curves = []
     if is_measured and tab == "result":

@@ -81,9 +81,9 @@ class Change:
 
     @property
     def body(self) -> type[BaseModel] | None:
-        """The model of its body, None without one."""
+        """The model of its body, None without one that its form fills in."""
         given = signature(self.make).parameters.get("body")
-        return None if given is None else given.annotation
+        return None if given is None or given.default is None else given.annotation
 
 
 CHANGES: list[Change] = []

@@ -88,7 +88,8 @@ def lease_attempt(
             hint="Leave it: the server sends the id to the worker that it drew.",
         )
     refuse_held(session, request.worker)
-    _refuse_other_class(session, attempt, request.worker)
+    worker = session.get(WorkerRow, request.worker)
+    _refuse_other_class(attempt, worker)
     secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
     now = utc_now()
     lease = attempt.verification.lease_seconds
@@ -103,19 +104,22 @@ def lease_attempt(
         claimed_by=caller.token_id,
         started_at=now,
         lease_expires_at=now + timedelta(seconds=lease),
-        accelerators=_accelerators_of(session, request.worker),
+        accelerators=None if worker is None else worker.system.get("accelerator_count"),
     )
     move(session, attempt.verification, "lease")
     mark_worker(session, request.worker, "busy")
     return Lease(attempt_id, attempt.fence, secret, lease, job=job_of(session, attempt))
 
 
-def _refuse_other_class(session: Session, attempt: Attempt, name: str) -> None:
+def _refuse_other_class(attempt: Attempt, worker: WorkerRow | None) -> None:
     """Raise HeldError if a worker that was drawn for a head-to-head is of another class by now."""
-    found = session.scalar(select(WorkerRow.hardware_class).where(WorkerRow.name == name))
-    wanted = attempt.hardware_class if attempt.verification.against_id is not None else found
-    if found not in (wanted, None):
-        raise HeldError(f"Worker {name} is of {found}. This head-to-head is of {wanted}.")
+    if worker is None or attempt.verification.against_id is None:
+        return
+    if worker.hardware_class != attempt.hardware_class:
+        raise HeldError(
+            f"Worker {worker.name} is of {worker.hardware_class}. This head-to-head is of "
+            f"{attempt.hardware_class}."
+        )
 
 
 def record_events(
@@ -148,7 +152,7 @@ def record_events(
     if any(not 0 <= item.sequence <= LARGEST_SEQUENCE for item in batch.events):
         raise ContentError(f"Events count from 0; expected a sequence of 0 to {LARGEST_SEQUENCE}.")
     fresh = {item.sequence: item for item in batch.events if item.sequence > known}
-    _note_overtaken(session, attempt_id, batch, known=known, arrived_at=arrived_at)
+    _keep_first_moments(session, attempt_id, batch, known=known, arrived_at=arrived_at)
     session.add_all(
         ReplayEventRow(
             attempt_id=attempt_id, sequence=sequence, event=asdict(item), created_at=arrived_at
@@ -166,7 +170,7 @@ def record_events(
     return BatchAnswer(proceed=True)
 
 
-def _note_overtaken(
+def _keep_first_moments(
     session: Session, attempt_id: str, batch: EvaluationBatch, *, known: int, arrived_at: datetime
 ) -> None:
     """Give this post's moment to events that a later post of the worker brought before it.
@@ -184,13 +188,6 @@ def _note_overtaken(
     for row in session.scalars(later):
         if row.event == again[row.sequence]:
             row.created_at = arrived_at
-
-
-def _accelerators_of(session: Session, name: str) -> int | None:
-    """Accelerators in a worker's last hello; None for a worker that never said hello."""
-    system = session.scalar(select(WorkerRow.system).where(WorkerRow.name == name))
-    count = (system or {}).get("accelerator_count")
-    return count if isinstance(count, int) else None
 
 
 def owned_attempt(session: Session, attempt_id: str, secret: str, fence: int) -> Attempt:

@@ -1,24 +1,21 @@
-"""Calibrations: their bodies and views, and to start, continue, cancel and adopt one."""
+"""Calibrations: start, continue, cancel and adopt one, and keep its runs."""
 
-import secrets
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import Field
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from finishline.api.schema import Schema
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.measurements import PrecisionName
 from finishline.rules.submissions.claim import check_precision, reference_of
 from finishline.rules.text import count_text
 from finishline.rules.verification.calibration import runs_sha256
-from finishline.rules.verification.job import Request
-from finishline.rules.verification.messages import ControlPoint, ReplayReport
+from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.purposes import CALIBRATION
 from server.base.database import utc_now
 from server.base.errors import ConflictError, ContentError
@@ -28,7 +25,6 @@ from server.base.models import Calibration, CalibrationRunRow, Verification
 from server.base.services import Services
 from server.base.standing import OPEN
 from server.benchmarks.calibrations import (
-    SizeComparisonView,
     adopted_calibration,
     chunk_sizes,
     chunks_of,
@@ -40,10 +36,21 @@ from server.benchmarks.calibrations import (
 )
 from server.benchmarks.definitions import definition, find_benchmark
 from server.people.audit import Subject, record
+from server.people.declared import Form, filled
 from server.people.dependencies import Caller
+from server.people.signed_in import Fields
+from server.verifications.calibration_views import (
+    CalibrationView,
+    batch_size_of,
+    get_calibration,
+    router,
+)
 from server.verifications.jobs import Order, new_id, queue_job
 from server.verifications.states import move
 
+__all__ = ["router"]
+CONSOLE = "/console/calibrations"
+ONE = CONSOLE + "/{calibration_id}"
 BatchSize = Annotated[int, Field(ge=1, le=2**31 - 1), NO_FLAG]
 BatchSizes = Annotated[list[BatchSize], Field(max_length=16)]
 Runs = Annotated[int, Field(ge=1, le=200), NO_FLAG]
@@ -77,150 +84,74 @@ class CalibrationAdopt(Body):
     reason: Reason
 
 
-class BatchSizeView(Schema):
-    """One batch size: its runs, also those not yet reported, and their epochs to the target."""
-
-    batch_size: int
-    planned: int
-    finished: int
-    under_way: int
-    reached: int
-    epochs: list[float]
-    mean: float | None
-    stdev: float | None
-    band: list[ControlPoint]
+def _with_sizes(fields: Fields) -> Mapping[str, Any]:
+    """The fields of the form, with the batch sizes that stand in one of them."""
+    given = filled(fields)
+    sizes = [part for part in re.split(r"[\s,;]+", given.get("batch_sizes", "")) if part]
+    return given | {"batch_sizes": sizes}
 
 
-class ChunkView(Schema):
-    """The measured runs of one verification of a calibration. `why` is a sentence if it failed."""
-
-    verification_id: str
-    batch_size: int
-    runs: int
-    state: str
-    why: str | None = None
+STARTED = Form(
+    CONSOLE,
+    "The calibration is started: runs are queued.",
+    to=CONSOLE + "/{0.id}",
+    read=_with_sizes,
+)
 
 
-class CalibrationSummary(Schema):
-    """A calibration in one line. `version` counts per benchmark.
-
-    `precision` is None where the reference chooses by the device. An `outdated` one judges no
-    verification any more: the benchmark's definition has changed since, or is gone.
-    """
-
-    id: str
-    benchmark: str
-    benchmark_sha256: str
-    version: int
-    state: str
-    reason: str | None
-    requested_by: str
-    batch_sizes: list[int]
-    precision: str | None
-    runs: int
-    runs_planned: int
-    runs_finished: int
-    created_at: datetime
-    ended_at: datetime | None
-    adopted_at: datetime | None
-    adopted_by: str | None
-    adopted_because: str | None
-    outdated: bool
-
-
-class CalibrationView(CalibrationSummary):
-    """A calibration: each batch size, and the verifications its runs were made in.
-
-    `runs_sha256` is part of a verification's seal. `judges` is whether verifications that are
-    planned today for this definition are judged by it.
-    """
-
-    judges: bool
-    runs_sha256: str
-    sizes: list[BatchSizeView]
-    chunks: list[ChunkView]
-
-
-class CalibrationList(Schema):
-    """Calibrations, newest first."""
-
-    calibrations: list[CalibrationSummary]
-
-
-class CalibrationRunView(Schema):
-    """One run: its curve, on which system, and in which verification its seed was sealed."""
-
-    batch_size: int
-    seed: int
-    status: str
-    quality: list[float]
-    seconds: list[float]
-    verification_id: str
-    system: dict[str, Any]
-
-
-class CalibrationRuns(Schema):
-    """Every finished run of a calibration."""
-
-    id: str
-    benchmark: str
-    benchmark_sha256: str
-    version: int
-    runs_sha256: str
-    created_at: datetime
-    runs: list[CalibrationRunView]
-
-
-class CalibrationComparison(Schema):
-    """Two calibrations. `second` is None for a comparison with the benchmark file's own runs."""
-
-    first: str
-    second: str | None
-    benchmark: str
-    sizes: list[SizeComparisonView]
-
-
-def ask_for_calibration(
-    services: Services, session: Session, caller: Caller, wanted: CalibrationCreate
-) -> Calibration:
-    """Plan, seal and queue runs of the reference at each batch size. Written to the audit log."""
-    benchmark = find_benchmark(services.benchmarks, wanted.benchmark)
-    if len(set(wanted.batch_sizes)) != len(wanted.batch_sizes):
-        raise ContentError(f"batch_sizes: got {wanted.batch_sizes}; expected each size once.")
-    _require_trainable(benchmark, wanted.batch_sizes)
+@router.command("/calibrations", STARTED, role="organiser", status=201)
+def start_calibration(
+    session: Session, services: Services, caller: Caller, body: CalibrationCreate
+) -> CalibrationView:
+    """Measure a benchmark's reference: secret seeds, to the last epoch, at each batch size."""
+    benchmark = find_benchmark(services.benchmarks, body.benchmark)
+    if len(set(body.batch_sizes)) != len(body.batch_sizes):
+        raise ContentError(f"batch_sizes: got {body.batch_sizes}; expected each size once.")
+    _require_trainable(benchmark, body.batch_sizes)
+    latest = session.scalar(
+        select(func.max(Calibration.version)).where(
+            Calibration.benchmark_id == benchmark.benchmark_id
+        )
+    )
     calibration = Calibration(
         id=new_id(),
         benchmark_id=benchmark.benchmark_id,
         benchmark_sha256=benchmark.sha256,
-        version=_next_version(session, benchmark),
+        version=(latest or 0) + 1,
         state="running",
-        reason=wanted.reason,
+        reason=body.reason,
         requested_by=caller.user_id,
-        batch_sizes=sorted(wanted.batch_sizes),
-        runs=wanted.runs,
-        precision=_precision_to_train(benchmark, wanted.precision),
+        batch_sizes=sorted(body.batch_sizes),
+        runs=body.runs,
+        precision=_precision_to_train(benchmark, body.precision),
         created_at=utc_now(),
     )
     session.add(calibration)
     session.flush()
     _queue_missing(session, calibration)
-    after = wanted.model_dump(exclude={"reason"})
-    _record(session, caller, "calibration.start", calibration, wanted.reason, after)
-    return calibration
+    after = body.model_dump(exclude={"reason"})
+    return _changed(session, services, caller, "calibration.start", calibration, after)
 
 
-def go_on_with_calibration(
-    session: Session, caller: Caller, calibration_id: str, wanted: CalibrationContinue
-) -> Calibration:
-    """Queue the missing runs of every batch size, those of failed chunks included."""
-    calibration = find_calibration(session, calibration_id)
+@router.command(
+    "/calibrations/{calibration_id}/continue",
+    Form(ONE + "/continue", "The missing runs are queued.", page=ONE),
+    role="organiser",
+)
+def continue_calibration(
+    session: Session,
+    services: Services,
+    caller: Caller,
+    calibration_id: str,
+    body: CalibrationContinue | None = None,
+) -> CalibrationView:
+    """Train the missing runs of every batch size: after a failure, or with more than before."""
+    wanted, calibration = body or CalibrationContinue(), find_calibration(session, calibration_id)
     if calibration.adopted_at is not None:
         raise ConflictError(
             f"Calibration {calibration_id} is adopted and cannot be changed; start another one."
         )
-    added = sorted({*calibration.batch_sizes, *(wanted.batch_sizes or ())})
-    _require_trainable(definition(session, calibration.benchmark_sha256), added)
-    calibration.batch_sizes = added
+    calibration.batch_sizes = sorted({*calibration.batch_sizes, *(wanted.batch_sizes or ())})
     calibration.runs = max(calibration.runs, wanted.runs or 0)
     if _queue_missing(session, calibration) == 0:
         raise ConflictError(
@@ -229,52 +160,88 @@ def go_on_with_calibration(
         )
     calibration.state, calibration.ended_at = "running", None
     after = {"batch_sizes": calibration.batch_sizes, "runs": calibration.runs}
-    _record(session, caller, "calibration.continue", calibration, None, after)
-    return calibration
+    return _changed(session, services, caller, "calibration.continue", calibration, after)
 
 
-def end_calibration(session: Session, caller: Caller, calibration_id: str) -> Calibration:
-    """Cancel the chunks under way and keep the finished runs."""
-    find_calibration(session, calibration_id)
+@router.command(
+    "/calibrations/{calibration_id}/cancel",
+    Form(
+        ONE + "/cancel",
+        "The runs under way are cancelled; finished runs are kept.",
+        page=ONE,
+    ),
+    role="organiser",
+)
+def cancel_calibration(
+    session: Session, services: Services, caller: Caller, calibration_id: str
+) -> CalibrationView:
+    """Cancel the runs under way. Finished runs are kept, and the calibration can be continued."""
+    calibration = find_calibration(session, calibration_id)
     under_way = [chunk for chunk in chunks_of(session, calibration_id) if chunk.state in OPEN]
     if not under_way:
         raise ConflictError(f"Calibration {calibration_id} has no runs under way.")
     for chunk in under_way:
         move(session, chunk, "cancel")
-    calibration = find_calibration(session, calibration_id)
     if not has_every_run(session, calibration):
         calibration.state = "cancelled"
-    _record(session, caller, "calibration.cancel", calibration, None, {"state": calibration.state})
-    return calibration
+    after = {"state": calibration.state}
+    return _changed(session, services, caller, "calibration.cancel", calibration, after)
 
 
+def _changed(
+    session: Session,
+    services: Services,
+    caller: Caller,
+    action: str,
+    calibration: Calibration,
+    after: dict[str, Any],
+) -> CalibrationView:
+    """Record a change, and return the calibration as it is then."""
+    reason = calibration.reason if action == "calibration.start" else None
+    subject = Subject("calibration", calibration.id)
+    record(session, caller, action, subject, reason=reason, before=None, after=after)
+    session.refresh(calibration)
+    return get_calibration(session, services, calibration.id)
+
+
+@router.command(
+    "/calibrations/{calibration_id}/adopt",
+    Form(
+        ONE + "/adopt",
+        "It is adopted: verifications planned from now on are judged by it.",
+        page=ONE,
+    ),
+    role="organiser",
+)
 def adopt_calibration(
-    session: Session, calibration_id: str, *, adopted_by: Caller, reason: str
-) -> Calibration:
-    """Judge verifications planned from this moment for its definition by this calibration."""
+    session: Session,
+    services: Services,
+    caller: Caller,
+    calibration_id: str,
+    body: CalibrationAdopt,
+) -> CalibrationView:
+    """Judge verifications of this definition by this calibration, if planned after this request."""
     calibration = find_calibration(session, calibration_id)
     if calibration.adopted_at is not None:
         raise ConflictError(f"Calibration {calibration_id} is adopted already.")
     if calibration.state == "running":
         raise ConflictError(f"Calibration {calibration_id} is under way: wait for it.")
-    benchmark = definition(session, calibration.benchmark_sha256)
     runs = reference_runs(finished_runs(session, calibration_id))
-    unable = why_not_adoptable(benchmark, runs)
+    unable = why_not_adoptable(definition(session, calibration.benchmark_sha256), runs)
     if unable is not None:
         raise ConflictError(
             f"Calibration {calibration_id} cannot judge yet: {unable}; continue it with more runs."
         )
     before = adopted_calibration(session, calibration.benchmark_sha256, calibration.precision)
-    calibration.adopted_at = utc_now()
-    calibration.adopted_by = adopted_by.user_id
-    calibration.adopted_because = reason
+    calibration.adopted_at, calibration.adopted_because = utc_now(), body.reason
+    calibration.adopted_by = caller.user_id
     emit(session, CalibrationAdopted(calibration))
     record(
         session,
-        adopted_by,
+        caller,
         "calibration.adopt",
         Subject("calibration", calibration_id),
-        reason=reason,
+        reason=body.reason,
         before={"calibration": before.id if before is not None else None},
         after={
             "benchmark": calibration.benchmark_id,
@@ -284,7 +251,8 @@ def adopt_calibration(
             "reference_runs_sha256": runs_sha256(runs),
         },
     )
-    return calibration
+    session.refresh(calibration)
+    return get_calibration(session, services, calibration_id)
 
 
 def _require_trainable(benchmark: Benchmark, batch_sizes: Sequence[int]) -> None:
@@ -315,15 +283,6 @@ def _precision_to_train(benchmark: Benchmark, wanted: PrecisionName | None) -> P
         raise ContentError(f"{error}.") from error
 
 
-def _next_version(session: Session, benchmark: Benchmark) -> int:
-    latest = session.scalar(
-        select(func.max(Calibration.version)).where(
-            Calibration.benchmark_id == benchmark.benchmark_id
-        )
-    )
-    return (latest or 0) + 1
-
-
 def _queue_missing(session: Session, calibration: Calibration) -> int:
     benchmark = definition(session, calibration.benchmark_sha256)
     _require_trainable(benchmark, calibration.batch_sizes)
@@ -332,7 +291,7 @@ def _queue_missing(session: Session, calibration: Calibration) -> int:
     counted = [row.batch_size for row in finished_runs(session, calibration.id)]
     for chunk in chunks:
         if chunk.state in OPEN:
-            counted += [int(each.settings["batch_size"]) for each in chunk.trainings]
+            counted += [batch_size_of(chunk)] * chunk.runs
     queued = 0
     for size in calibration.batch_sizes:
         missing = max(0, calibration.runs - counted.count(size))
@@ -343,14 +302,12 @@ def _queue_missing(session: Session, calibration: Calibration) -> int:
                 "batch_size": size,
                 "precision": calibration.precision,
             }
-            request = Request(benchmark, secrets.token_bytes(32), wishes=wishes)
             order = Order(
                 CALIBRATION,
-                request,
-                calibration_id=calibration.id,
-                requested_by=calibration.requested_by,
-                reason=calibration.reason,
-                sealed={"calibration": calibration.id},
+                calibration.requested_by,
+                calibration.reason,
+                calibration=calibration,
+                wishes=wishes,
             )
             taken |= set(queue_job(session, order).seeds)
         queued += missing
@@ -372,15 +329,3 @@ def keep_runs(session: Session, verification: Verification, report: ReplayReport
                 system=asdict(report.system),
             )
         )
-
-
-def _record(
-    session: Session,
-    caller: Caller,
-    action: str,
-    calibration: Calibration,
-    reason: str | None,
-    after: dict[str, Any],
-) -> None:
-    subject = Subject("calibration", calibration.id)
-    record(session, caller, action, subject, reason=reason, before=None, after=after)

@@ -10,7 +10,6 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.canonical import sha256_of
 from finishline.rules.verification.cross_check import agree
-from finishline.rules.verification.job import Request
 from finishline.rules.verification.messages import Failure, ReplayReport
 from finishline.rules.verification.purposes import CROSS_CHECK
 from finishline.rules.verification.replay import is_excused
@@ -22,7 +21,6 @@ from server.base.models import Attempt, Verification, WorkerRow
 from server.base.standing import (
     KEEP,
     OPEN,
-    claim_of,
     is_published,
     names_where,
     purpose_of,
@@ -113,22 +111,13 @@ def has_other_owner(
 
 
 def _queue(session: Session, verification: Verification, report: ReplayReport, index: int) -> None:
-    submission = verification.submission
-    assert submission is not None  # noqa: S101  only a claim's replay is trained again
-    request = Request(
-        definition(session, verification.benchmark_sha256),
-        bytes.fromhex(verification.nonce),
-        claims=[claim_of(submission)],
-        wishes={"seed": report.runs[index].seed},
-    )
     order = Order(
         CROSS_CHECK,
-        request,
-        submission=submission,
-        requested_by=verification.requested_by,
-        reason=f"run {index} of verification {verification.id}",
-        sealed={"checks": verification.id},
+        verification.requested_by,
+        f"run {index} of verification {verification.id}",
+        submission=verification.submission,
         checks=verification,
+        wishes={"seed": report.runs[index].seed},
     )
     check = queue_job(session, order)
     for attempt in check.attempts:
@@ -270,11 +259,6 @@ def _open_again(session: Session, worker: str, why: str) -> list[str]:
         follow_evidence(session, submission)
         opened.append(verification.id)
         with suppress(ServerError):  # It was withdrawn, or is being verified already.
-            request_verification(
-                session,
-                submission,
-                requested_by=verification.requested_by,
-                reason=why,
-                purpose=purpose_of(verification),
-            )
+            order = Order(purpose_of(verification), verification.requested_by, why, submission)
+            request_verification(session, order)
     return opened

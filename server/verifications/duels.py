@@ -1,6 +1,5 @@
 """Head-to-heads of two submissions: request one, train it stage by stage, keep its runs."""
 
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,7 +19,7 @@ from finishline.rules.verification.duel import (
     threshold,
     why_no_duel,
 )
-from finishline.rules.verification.job import Contest, Request
+from finishline.rules.verification.job import Contest
 from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.purposes import DUEL
 from server.base.errors import ConflictError, ContentError, NotAllowedError, no_such
@@ -40,8 +39,7 @@ from server.submissions.lists import find_submission
 from server.submissions.quotas import require_gpu_seconds
 from server.verifications.first_place import FirstPlace, may_try, read_first_places
 from server.verifications.jobs import Order, queue_job
-from server.verifications.pool_runs import Spreads, counted_runs
-from server.verifications.pools import add_to_pool
+from server.verifications.pools import Spreads, add_to_pool, timed_runs
 
 JUDGED = ("challenger_faster", "not_proven")
 NEAR = 1.1  # Times the holder's time, below which a submitter may ask for a head-to-head.
@@ -100,9 +98,13 @@ def ask_for_duel(
         _require_own_try(caller, place, challenger, holder)
         reserved = reserve_duel(session, settings, challenger, holder)
     verification = queue_pairs(
-        session, challenger, holder, requested_by=caller.user_id, reason=body.reason
+        session,
+        challenger,
+        holder,
+        requested_by=caller.user_id,
+        reason=body.reason,
+        reserved=reserved,
     )
-    verification.gpu_seconds_reserved = reserved
     record(
         session,
         caller,
@@ -175,23 +177,19 @@ def queue_pairs(
     requested_by: int,
     reason: str | None,
     pairs: int | None = None,
+    reserved: float | None = None,
 ) -> Verification:
     """Draw, seal and queue pairs of a head-to-head: without a number its first ones."""
-    benchmark = definition(session, challenger.benchmark_sha256)
-    request = Request(
-        benchmark,
-        secrets.token_bytes(32),
-        claims=[claim_of(challenger), claim_of(holder)],
-        wishes={"pairs": looks_of(benchmark.ranking.pairs)[0] if pairs is None else pairs},
-    )
+    if pairs is None:
+        pairs = looks_of(definition(session, challenger.benchmark_sha256).ranking.pairs)[0]
     order = Order(
         DUEL,
-        request,
+        requested_by,
+        reason,
         submission=challenger,
         against=holder,
-        requested_by=requested_by,
-        reason=reason,
-        sealed={"against": holder.id},
+        wishes={"pairs": pairs},
+        reserved=reserved,
     )
     return queue_job(session, order)
 
@@ -207,18 +205,19 @@ def continue_duel(session: Session, verification: Verification) -> None:
             _keep_runs(session, stage, challenger)
     if verification.outcome != "continues":
         return
-    duel = judged_duel(session, verification)
-    following = queue_pairs(
+    duel, reserved = judged_duel(session, verification), verification.gpu_seconds_reserved
+    pairs = duel.next_pairs if duel is not None else 1
+    if reserved is not None:
+        reserved *= 2 * pairs / verification.runs
+    queue_pairs(
         session,
         challenger,
         holder,
-        pairs=duel.next_pairs if duel is not None else 1,
         requested_by=verification.requested_by,
         reason=verification.reason,
+        pairs=pairs,
+        reserved=reserved,
     )
-    reserved = verification.gpu_seconds_reserved
-    if reserved is not None:
-        following.gpu_seconds_reserved = reserved * following.runs / verification.runs
 
 
 def _keep_runs(session: Session, verification: Verification, side: Submission) -> None:
@@ -228,7 +227,7 @@ def _keep_runs(session: Session, verification: Verification, side: Submission) -
     if report is None or duel is None or pool is None or verification.outcome == "inconclusive":
         return
     benchmark = benchmark_of(session, verification)
-    counted = counted_runs(verification, benchmark, report, hardware_class=pool.hardware_class)
+    counted = timed_runs(verification, benchmark, report, hardware_class=pool.hardware_class)
     name = SIDES[0] if side is verification.submission else SIDES[1]
     trained = [getattr(pair, name) for pair in duel.pairs[-(verification.runs // 2) :]]
     own = {run.run for run in trained if run.ending != "void"}

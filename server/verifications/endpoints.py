@@ -1,103 +1,81 @@
-"""Endpoints of verifications: request, read, cancel, watch, decide; head-to-heads and pools."""
+"""Endpoints of verifications: request, read, cancel, watch, decide; head-to-heads."""
 
 from collections.abc import AsyncIterator
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Header, Query
+from fastapi import Depends, Header, Query
 from fastapi.sse import EventSourceResponse, ServerSentEvent
+from sqlalchemy.orm import Session
 
 from finishline.api.schema import Schema
 from finishline.api.verifications import VerificationView
 from server.base.request_context import note
-from server.base.services import ServicesDep
+from server.base.services import Services, ServicesDep
 from server.base.standing import find_verification
-from server.people.dependencies import OrganiserDep, SubmitterDep
+from server.people.declared import Routes
+from server.people.dependencies import Caller, OrganiserDep
 from server.people.signed_in import ViewerDep
-from server.verifications import duels, live, queries, reruns, views
+from server.verifications import duels, live, queries, requests, reruns
 from server.verifications.queue import Waits
-from server.verifications.requests import VerificationCreate, ask_as_caller, cancel
-from server.verifications.rerun_views import (
-    BatchCreate,
-    BatchView,
-    DecisionCreate,
-    VerificationComparison,
-)
-from server.verifications.reruns import compare_verifications
+from server.verifications.reruns import BatchCreate, BatchView, DecisionCreate
+from server.verifications.reruns import VerificationComparison as Comparison
+from server.verifications.views import line, view
 
-router = APIRouter(tags=["verifications"])
+router = Routes(tags=["verifications"])
+State = Literal["queued", "running", "checking", "done", "failed", "cancelled"]
+Limit = Annotated[int, Query(ge=1, le=100)]
 
 
 class VerificationList(Schema):
-    """Verifications, newest first, without their reports."""
+    """Verifications, newest first, without their bands and reports."""
 
     verifications: list[VerificationView]
 
 
-@router.post("/submissions/{submission_id}/verifications", status_code=201)
+@router.command("/submissions/{submission_id}/verifications", role="submitter", status=201)
 def request_verification(
+    session: Session,
+    services: Services,
+    caller: Caller,
     submission_id: str,
-    services: ServicesDep,
-    caller: SubmitterDep,
-    body: VerificationCreate | None = None,
+    body: requests.VerificationCreate | None = None,
 ) -> VerificationView:
     """Request a replay of a submission, or a measurement of its latency.
 
     The answer seals the drawn runs and seeds. A submitter may request the first verification of
     their own submission, which counts against their quota; organisers may request any.
     """
-    asked = body or VerificationCreate()
-    with services.database.write() as session:
-        verification = ask_as_caller(session, services.settings, caller, submission_id, asked)
-        note(verification_id=verification.id)
-        return views.view(session, verification)
+    asked = body or requests.VerificationCreate()
+    made = requests.ask_as_caller(session, services.settings, caller, submission_id, asked)
+    note(verification_id=made.id)
+    return view(session, made)
 
 
-@router.get("/verifications")
+@router.read("/verifications")
 def list_verifications(
-    services: ServicesDep,
-    viewer: ViewerDep,
-    state: Literal["queued", "running", "checking", "done", "failed", "cancelled"] | None = None,
-    limit: Annotated[int, Query(ge=1, le=100)] = 20,
+    session: Session, state: State | None = None, limit: Limit = 20
 ) -> VerificationList:
-    """Verifications, newest first, without their reports."""
-    with services.database.read(viewer) as session:
-        found = queries.list_verifications(session, state=state, limit=limit)
-        waits = Waits(session)
-        return VerificationList(
-            verifications=[
-                views.view(session, verification, with_report=False, waits=waits)
-                for verification in found
-            ]
-        )
+    """Verifications, newest first, without their bands and reports."""
+    found, waits = queries.list_verifications(session, state=state, limit=limit), Waits(session)
+    return VerificationList(verifications=[line(session, each, waits) for each in found])
 
 
-@router.get("/verifications/compare")
-def get_verification_comparison(
-    first: str, second: str, services: ServicesDep, viewer: ViewerDep
-) -> VerificationComparison:
+@router.read("/verifications/compare")
+def get_verification_comparison(session: Session, first: str, second: str) -> Comparison:
     """Compare two verifications of one submission, and mark differences that exceed chance."""
-    with services.database.read(viewer) as session:
-        return compare_verifications(session, first, second)
+    return reruns.compare_verifications(session, first, second)
 
 
-@router.get("/verifications/{verification_id}")
-def get_verification(
-    verification_id: str, services: ServicesDep, viewer: ViewerDep
-) -> VerificationView:
+@router.read("/verifications/{verification_id}")
+def get_verification(session: Session, verification_id: str) -> VerificationView:
     """Read a verification: its attempts, its verdict with every reason, its report."""
-    with services.database.read(viewer) as session:
-        verification = find_verification(session, verification_id)
-        return views.view(session, verification)
+    return view(session, find_verification(session, verification_id))
 
 
-@router.post("/verifications/{verification_id}/cancel")
-def cancel_verification(
-    verification_id: str, services: ServicesDep, caller: OrganiserDep
-) -> VerificationView:
-    """Cancel a verification without a verdict. A running replay finishes first, for its pool."""
-    with services.database.write() as session:
-        verification = cancel(session, caller, verification_id)
-        return views.view(session, verification)
+@router.command("/verifications/{verification_id}/cancel", role="organiser")
+def cancel_verification(session: Session, caller: Caller, verification_id: str) -> VerificationView:
+    """Cancel a verification without a verdict. 409 for a replay that runs: it ends by itself."""
+    return view(session, requests.cancel(session, caller, verification_id))
 
 
 def existing_verification(verification_id: str, services: ServicesDep, viewer: ViewerDep) -> str:
@@ -123,31 +101,28 @@ async def watch_verification(
 def verify_batch(body: BatchCreate, services: ServicesDep, caller: OrganiserDep) -> BatchView:
     """Request replays of many submissions, or estimate their cost with `dry_run`.
 
-    A submission under way, or one that cannot be replayed, is skipped, with the reason.
+    A submission under way, a duplicate, or one that cannot be replayed is skipped, with the reason.
     """
     return reruns.verify_batch(services, caller, body)
 
 
-@router.post("/verifications/{verification_id}/decide")
+@router.command("/verifications/{verification_id}/decide", role="organiser")
 def decide_verification(
-    verification_id: str, body: DecisionCreate, services: ServicesDep, caller: OrganiserDep
+    session: Session, caller: Caller, verification_id: str, body: DecisionCreate
 ) -> VerificationView:
     """Publish the verdict of a rerun, or keep the published one; with the reason."""
-    with services.database.write() as session:
-        verification = reruns.decide(session, caller, verification_id, body)
-        return views.view(session, verification)
+    return view(session, reruns.decide(session, caller, verification_id, body))
 
 
-@router.post("/duels", status_code=201)
+@router.command("/duels", role="submitter", status=201)
 def request_duel(
-    services: ServicesDep, caller: SubmitterDep, body: duels.DuelCreate
+    session: Session, services: Services, caller: Caller, body: duels.DuelCreate
 ) -> VerificationView:
     """Request a head-to-head: two submissions trained in turn on one worker.
 
     A submitter names their own row, which takes less than 1.1 times the holder's time, and the
     holder of its board. Its runs count against their quota. Organisers may name any two.
     """
-    with services.database.write() as session:
-        verification = duels.ask_for_duel(session, services.settings, caller, body)
-        session.refresh(verification)
-        return views.view(session, verification)
+    made = duels.ask_for_duel(session, services.settings, caller, body)
+    session.refresh(made)
+    return view(session, made)

@@ -2,15 +2,14 @@
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime, timedelta
-from typing import Any, cast
+from typing import Any
 
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
-from finishline.rules.measurements import PrecisionName
 from finishline.rules.scoring.latency import FEWEST_ITEMS
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.verification.calibration import judged_beside
@@ -28,8 +27,8 @@ from finishline.rules.verification.purposes import CROSS_CHECK
 from server.base.database import utc_now
 from server.base.errors import ContentError
 from server.base.events import DispatchWakeup, wake_after_commit
-from server.base.models import Attempt, JobTraining, Submission, Verification
-from server.base.standing import claim_of, measures, run_limit_seconds
+from server.base.models import Attempt, Calibration, JobTraining, Submission, Verification
+from server.base.standing import claim_of, measures, purpose_of, run_limit_seconds
 from server.benchmarks.calibrations import adopted_calibration, benchmark_of, judging_benchmark
 from server.benchmarks.definitions import definition
 from server.verifications.states import Event, move
@@ -51,33 +50,36 @@ def why_over_limit(attempt: Attempt, *, now: datetime) -> str | None:
     if attempt.started_at is None:
         return None
     limit_seconds = attempt.verification.limit_seconds
+    run_seconds = limit_seconds / attempt.verification.runs  # All runs have the same limit.
     if now > attempt.started_at + timedelta(seconds=limit_seconds):
         return f"the replay took longer than {limit_seconds:.0f} s"
-    run_seconds = _run_seconds(attempt)
     since = attempt.run_started_at or attempt.started_at
     if now > since + timedelta(seconds=run_seconds):
         return f"a run took longer than {run_seconds:.0f} s and its worker did not end it"
     return None
 
 
-def _run_seconds(attempt: Attempt) -> float:
-    """Seconds that one run may take on the server's clock: all runs have the same limit."""
-    return attempt.verification.limit_seconds / attempt.verification.runs
-
-
 @dataclass(frozen=True)
 class Order:
-    """Job to queue: its purpose and request, the requester, and the rows that it is about."""
+    """Job to queue: its purpose and wishes, who asks for it and why, and the rows it is about.
+
+    `reserved` are the seconds of accelerators that are on the quota of who asks.
+    """
 
     purpose: Purpose
-    request: Request
     requested_by: int
     reason: str | None
     submission: Submission | None = None
     against: Submission | None = None
-    calibration_id: str | None = None
-    sealed: Mapping[str, Any] = field(default_factory=dict)
     checks: Verification | None = None
+    calibration: Calibration | None = None
+    wishes: Mapping[str, Any] = field(default_factory=dict)
+    reserved: float | None = None
+
+    @property
+    def claims(self) -> list[Claim]:
+        """The claims that it is about: the challenger's before the holder's."""
+        return [claim_of(side) for side in (self.submission, self.against) if side is not None]
 
 
 def new_id() -> str:
@@ -85,55 +87,34 @@ def new_id() -> str:
     return secrets.token_hex(8)[:15]
 
 
-def order_about(
-    session: Session,
-    submission: Submission,
-    *,
-    purpose: Purpose,
-    wishes: Mapping[str, Any],
-    requested_by: int,
-    reason: str | None,
-) -> Order:
-    """Order about one submission. Evidence is judged by the calibration of its precision."""
-    precision = _precision_of(session, submission)
-    adopted = adopted_calibration(session, submission.benchmark_sha256, precision)
-    if precision is not None and purpose.is_replay and adopted is None:
-        raise ContentError(_why_uncalibrated(submission.benchmark_id, precision))
-    judged_by = adopted.id if adopted is not None and purpose.is_replay else None
-    benchmark = judging_benchmark(session, submission.benchmark_sha256, judged_by)
-    sealed: dict[str, Any] = {} if judged_by is None else judged_beside(judged_by, benchmark)
-    return Order(
-        purpose,
-        Request(
-            benchmark,
-            secrets.token_bytes(32),
-            claims=[claim_of(submission)],
-            wishes=wishes,
-        ),
-        requested_by=requested_by,
-        reason=reason,
-        submission=submission,
-        calibration_id=judged_by,
-        sealed=sealed,
-    )
+def judging(session: Session, order: Order) -> tuple[Benchmark, str | None]:
+    """The definition that judges a job, and the id of its calibration.
+
+    The adopted calibration of its precision judges evidence. Raises ContentError without one.
+    """
+    if order.calibration is not None:
+        return definition(session, order.calibration.benchmark_sha256), order.calibration.id
+    about = order.checks or order.submission
+    if about is None:
+        raise ValueError(f"a {order.purpose.name} is about a submission or a calibration")
+    submission, sha256 = order.submission, about.benchmark_sha256
+    if submission is None or not order.purpose.is_replay:
+        return definition(session, sha256), None
+    precision = precision_of(definition(session, sha256), order.claims[0])
+    adopted = adopted_calibration(session, sha256, precision)
+    if precision is not None and adopted is None:
+        name = submission.benchmark_id
+        raise UncalibratedError(
+            f"The reference of {name} is not calibrated in {precision}, which trains along "
+            f"another curve. An organiser calibrates it with `finishline benchmark calibrate "
+            f"{name} --precision {precision} --batch-sizes N --runs 20` and adopts that."
+        )
+    judged_by = None if adopted is None else adopted.id
+    return judging_benchmark(session, sha256, judged_by), judged_by
 
 
-def _precision_of(session: Session, submission: Submission) -> PrecisionName | None:
-    return precision_of(definition(session, submission.benchmark_sha256), claim_of(submission))
-
-
-def is_uncalibrated(session: Session, submission: Submission) -> bool:
-    """Whether nobody has calibrated the reference in the precision that a submission states."""
-    precision, sha256 = _precision_of(session, submission), submission.benchmark_sha256
-    return precision is not None and adopted_calibration(session, sha256, precision) is None
-
-
-def _why_uncalibrated(benchmark_id: str, precision: str) -> str:
-    return (
-        f"The reference of {benchmark_id} is not calibrated in {precision}, which trains along "
-        f"another curve. An organiser calibrates it with `finishline benchmark calibrate "
-        f"{benchmark_id} --precision {precision} --batch-sizes N --runs 20` and adopts that."
-    )
+class UncalibratedError(ContentError):
+    """Nobody has calibrated the reference in the precision that a submission states."""
 
 
 def queue_job(session: Session, order: Order) -> Verification:
@@ -141,33 +122,25 @@ def queue_job(session: Session, order: Order) -> Verification:
 
     Every run may take as long as the benchmark allows, plus the time to start.
     """
-    benchmark, purpose = order.request.benchmark, order.purpose
-    trainings = purpose.plan(order.request)
+    purpose, claims = order.purpose, order.claims
+    benchmark, calibration_id = judging(session, order)
+    nonce = secrets.token_bytes(32)
+    trainings = purpose.plan(Request(benchmark, nonce, claims=claims, wishes=order.wishes))
     in_box = any(training.in_box for training in trainings)
     policy = benchmark.trainings if in_box else benchmark.replay
     if policy is None:
         raise ValueError(f"{benchmark.benchmark_id} has no policy for {purpose.name}")
-    drawn = draw_of_trainings(trainings, order.request.entropy.hex())
-    submission_id = order.submission.id if order.submission is not None else None
-    band = []
-    if purpose.is_replay:
-        band = band_for(benchmark, order.request.claims[0], runs=len(trainings))
+    band = band_for(benchmark, claims[0], runs=len(trainings)) if purpose.is_replay else []
     verification = Verification(
         id=new_id(),
         kind=purpose.name,
         submission=order.submission,
         against=order.against,
-        calibration_id=order.calibration_id,
+        calibration_id=calibration_id,
         benchmark_sha256=benchmark.sha256,
         requested_by=order.requested_by,
         reason=order.reason,
-        seal=seal(
-            benchmark,
-            submission_id,
-            drawn,
-            beside=beside_of(purpose, trainings, order.sealed),
-        ),
-        nonce=drawn.nonce,
+        nonce=nonce.hex(),
         runs=len(trainings),
         trainings=[_row(index, training) for index, training in enumerate(trainings)],
         control_points=[asdict(point) for point in band],
@@ -177,10 +150,34 @@ def queue_job(session: Session, order: Order) -> Verification:
         * (run_limit_seconds(benchmark, trainings) + RUN_START_SECONDS),
         reasons=[],
         checks_id=order.checks.id if order.checks is not None else None,
+        gpu_seconds_reserved=order.reserved,
         created_at=utc_now(),
+    )
+    verification.seal = seal(
+        benchmark,
+        order.submission.id if order.submission is not None else None,
+        draw_of_trainings(trainings, nonce.hex()),
+        beside=sealed_with(verification, benchmark, trainings),
     )
     queue_attempt(session, verification, "request")
     return verification
+
+
+def sealed_with(
+    verification: Verification, benchmark: Benchmark, trainings: Sequence[Training]
+) -> dict[str, Any]:
+    """All that is sealed with the draw of a job."""
+    purpose, calibration_id = purpose_of(verification), verification.calibration_id
+    sealed: dict[str, Any] = {}
+    if calibration_id is not None:
+        sealed |= {"calibration": calibration_id}
+        if purpose.is_replay:
+            sealed = judged_beside(calibration_id, benchmark)
+    if verification.against is not None:
+        sealed["against"] = verification.against.id
+    if verification.checks_id is not None:
+        sealed["checks"] = verification.checks_id
+    return beside_of(purpose, trainings, sealed)
 
 
 def _row(index: int, training: Training) -> JobTraining:
@@ -189,16 +186,9 @@ def _row(index: int, training: Training) -> JobTraining:
 
 def trainings_of(verification: Verification) -> list[Training]:
     """Planned trainings of a job."""
+    names = [each.name for each in fields(Training)]
     return [
-        Training(
-            package=row.package,
-            settings=row.settings,
-            seed=row.seed,
-            data_nonce=row.data_nonce,
-            stop_at="end" if row.stop_at == "end" else "target",
-            measure=tuple(row.measure),
-            precision=cast(PrecisionName | None, row.precision),
-        )
+        Training(**{name: getattr(row, name) for name in names} | {"measure": tuple(row.measure)})
         for row in verification.trainings
     ]
 

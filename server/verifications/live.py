@@ -62,7 +62,7 @@ def read_news(services: Services, viewer: Viewer, verification_id: str, position
     with services.database.read(viewer) as session:
         verification = find_verification(session, verification_id)
         ended = verification.state in ENDED
-        full = views.view(session, verification, with_report=ended).model_dump(mode="json")
+        full = views.view(session, verification).model_dump(mode="json")
         replay: list[tuple[Position, dict[str, Any]]] = []
         for attempt in verification.attempts:
             number = attempt.number

@@ -33,7 +33,7 @@ from server.benchmarks.definitions import definition
 from server.submissions.duplicates import replace_timeless
 from server.verifications.duels import contest_of, continue_duel
 from server.verifications.jobs import trainings_of
-from server.verifications.pools import follow_evidence, keep_sealed_runs, verdict_that_holds
+from server.verifications.pools import follow_evidence, keep_measured_runs, verdict_that_holds
 from server.verifications.queries import claimed_curves
 from server.verifications.states import Event, end
 from server.verifications.views import energy_to_target_joules, measured_figures
@@ -101,7 +101,7 @@ def end_evidence(
     if report.precision is not None:
         submission.precision_measured = report.precision.lowest
     if why is None:  # Else one worker's word is in everybody's pool.
-        keep_sealed_runs(session, verification, report)
+        keep_measured_runs(session, verification, report)
     end(session, verification, event, open_because(verdict, why))
     show_energy(verification)
     show_determinism(submission, verdict)
@@ -215,15 +215,7 @@ def show_energy(verification: Verification) -> None:
     if submission is None or report is None or not purpose_of(verification).fills_pool:
         return
     if is_published(verification):
+        measured = [run.telemetry for run in report.runs if run.status == "reached"]
+        joules = [None if each is None else each.energy_joules for each in measured]
         shown = _is_of_its_system(submission, report)
-        submission.energy_joules = _joules(report) if shown else None
-
-
-def _joules(report: ReplayReport) -> float | None:
-    return energy_to_target_joules(
-        [
-            None if run.telemetry is None else run.telemetry.energy_joules
-            for run in report.runs
-            if run.status == "reached"
-        ]
-    )
+        submission.energy_joules = energy_to_target_joules(joules) if shown else None

@@ -1,6 +1,6 @@
 """Pools of measured runs: add runs, measure the time, and derive the evidence of submissions."""
 
-import secrets
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, cast
 
@@ -10,17 +10,22 @@ from sqlalchemy.orm import Session
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.canonical import sha256_of
 from finishline.rules.ranking import Check, Evidence
+from finishline.rules.scoring.tta import calibrated_spread
 from finishline.rules.statistics.aggregate import (
     FEWEST_SEALED_RUNS,
+    SHORTEST_SECONDS,
     Interval,
     Spread,
     measured_seconds,
+    pooled_spread,
     resolution_of,
 )
 from finishline.rules.statistics.gaps import interval_of
 from finishline.rules.submissions.claim import Kind, trained_settings
+from finishline.rules.verification.control_points import has_default_settings, is_calibrated
+from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import ReplayReport
-from finishline.rules.verification.replay import is_disturbed
+from finishline.rules.verification.replay import is_disturbed, is_excused, why_not_timed
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.base.events import StatusChanged, emit
@@ -42,10 +47,69 @@ from server.base.standing import (
 from server.benchmarks.calibrations import benchmark_of
 from server.benchmarks.definitions import definition, rules_that_differ
 from server.submissions.duplicates import configuration_of, link
-from server.verifications.pool_runs import SealedRun, Spreads, counted_runs, is_uncalibrated
+from server.submissions.rows import new_id
 
 
-def keep_sealed_runs(session: Session, verification: Verification, report: ReplayReport) -> None:
+def measured_runs(benchmark: Benchmark, report: ReplayReport) -> list[PoolRun]:
+    """Runs of a report that count in a pool, which they are not in yet.
+
+    A run that the infrastructure ended is left out. One that missed the target is infinite.
+    """
+    found = []
+    for run in report.runs:
+        if is_excused(run):
+            continue
+        counted, reached = PoolRun(index=run.index, seed=run.seed), None
+        if run.tta_seconds is not None:
+            reached = evaluation_at_target(benchmark, run)
+        if run.tta_seconds is not None and reached is not None:
+            counted.seconds = max(run.tta_seconds, SHORTEST_SECONDS)
+            counted.epochs = reached.epoch
+        found.append(counted)
+    return found
+
+
+def timed_runs(
+    verification: Verification, benchmark: Benchmark, report: ReplayReport, *, hardware_class: str
+) -> list[PoolRun]:
+    """Measured runs of a report that measure a time: no control, no repeat.
+
+    There is no such run unless a worker of the class trained them that had not drifted.
+    """
+    if why_not_timed(report, hardware_class=hardware_class) is not None:
+        return []
+    untimed = verification.control_runs | verification.repeat_runs
+    return [run for run in measured_runs(benchmark, report) if run.index not in untimed]
+
+
+class Spreads:
+    """Spread of each hardware class; below ten runs, that of the calibrated epochs."""
+
+    def __init__(self, session: Session, benchmark: Benchmark) -> None:
+        self._of_class = _of_classes(session, benchmark.benchmark_id)
+        self._calibrated = calibrated_spread(benchmark)
+
+    def of(self, hardware_class: str) -> Spread | None:
+        """Spread of one run's log time on a class; None without a basis for it."""
+        return self._of_class.get(hardware_class) or self._calibrated
+
+
+def _of_classes(session: Session, benchmark_id: str) -> dict[str, Spread]:
+    statement = (
+        select(Pool.hardware_class, Pool.id, PoolRun.seconds)
+        .join(PoolRun, PoolRun.pool_id == Pool.id)
+        .where(Pool.benchmark_id == benchmark_id, PoolRun.seconds.is_not(None))
+    )
+    pools: defaultdict[str, defaultdict[str, list[float]]]
+    pools = defaultdict(lambda: defaultdict(list))
+    for hardware_class, pool_id, seconds in session.execute(statement):
+        if seconds is not None:
+            pools[hardware_class][pool_id].append(seconds)
+    found = {name: pooled_spread(those.values()) for name, those in pools.items()}
+    return {name: spread for name, spread in found.items() if spread is not None}
+
+
+def keep_measured_runs(session: Session, verification: Verification, report: ReplayReport) -> None:
     """Add the measured runs of a replay to its configuration's pool, and measure it again.
 
     The reference with its settings is a configuration, and so is a package. Only a worker of its
@@ -59,7 +123,7 @@ def keep_sealed_runs(session: Session, verification: Verification, report: Repla
         return
     benchmark = benchmark_of(session, verification)
     hardware_class = submission.system["hardware_class"]
-    found = counted_runs(verification, benchmark, report, hardware_class=hardware_class)
+    found = timed_runs(verification, benchmark, report, hardware_class=hardware_class)
     if not found:
         return
     raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
@@ -81,7 +145,7 @@ def add_to_pool(
     benchmark: Benchmark,
     pool: Pool,
     verification: Verification,
-    runs: Iterable[SealedRun],
+    runs: Iterable[PoolRun],
 ) -> None:
     """Add runs of a head-to-head to a configuration's, and measure it again."""
     before = Spreads(session, benchmark).of(pool.hardware_class)
@@ -132,7 +196,7 @@ def open_pool(session: Session, submission: Submission, benchmark: Benchmark) ->
             return pool
         pool.closed_at = utc_now()  # Its runs stay. Its submissions wait for the next one.
     pool = Pool(
-        id=secrets.token_hex(8)[:15],
+        id=new_id(),
         benchmark_id=benchmark.benchmark_id,
         benchmark_sha256=benchmark.sha256,
         division=configuration["division"],
@@ -167,24 +231,16 @@ def _add(
     session: Session,
     pool: Pool,
     verification: Verification,
-    runs: Iterable[SealedRun],
+    runs: Iterable[PoolRun],
 ) -> None:
     known = set(
         session.scalars(select(PoolRun.index).where(PoolRun.verification_id == verification.id))
     )
     for run in runs:
         if run.index not in known:
-            session.add(
-                PoolRun(
-                    verification_id=verification.id,
-                    index=run.index,
-                    pool_id=pool.id,
-                    attempt_id=verification.attempts[-1].id,
-                    seed=run.seed,
-                    seconds=run.seconds,
-                    epochs=run.epochs,
-                )
-            )
+            run.verification_id, run.pool_id = verification.id, pool.id
+            run.attempt_id = verification.attempts[-1].id
+            session.add(run)
     session.flush()
 
 
@@ -358,5 +414,6 @@ def _is_between_calibrated(
     """Whether a closed claim's batch size lies between calibrated ones: a draw of its own."""
     if submission.division != "closed" or submission.kind != "train":
         return False
-    benchmark = benchmark_of(session, published)
-    return bool(benchmark.reference_runs) and is_uncalibrated(benchmark, claim_of(submission))
+    benchmark, claim = benchmark_of(session, published), claim_of(submission)
+    has_band = not has_default_settings(benchmark, claim) or is_calibrated(benchmark, claim)
+    return bool(benchmark.reference_runs) and not has_band

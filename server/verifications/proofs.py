@@ -3,11 +3,14 @@
 import base64
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Any, cast
 
+from pydantic import BaseModel
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.canonical import canonical, sha256_of
 from finishline.rules.measurements import PrecisionName
 from finishline.rules.proof.proof import (
@@ -30,8 +33,6 @@ from finishline.rules.proof.proof import (
     pre_authentication,
 )
 from finishline.rules.submissions.claim import TrainedWith
-from finishline.rules.verification.calibration import judged_beside
-from finishline.rules.verification.job import beside_of
 from finishline.rules.verification.messages import Failure
 from server.base.code_version import code_version
 from server.base.database import insert_missing, moment_text, state_of, utc_now
@@ -53,7 +54,7 @@ from server.base.viewer import Viewer
 from server.benchmarks.calibrations import benchmark_of
 from server.submissions.lists import runs_with_curves
 from server.verifications.duels import contest_of, earlier_stages
-from server.verifications.jobs import trainings_of, trains_packages
+from server.verifications.jobs import sealed_with, trainings_of, trains_packages
 from server.verifications.report_checks import posted_events
 from server.verifications.views import shown_report
 
@@ -69,14 +70,29 @@ def proof_parts(session: Session, verification: Verification) -> Table:
             f"Verification {verification.id} is a {purpose_of(verification).words.name}: only a "
             "replay, the measurement of code and a head-to-head with code have a proof."
         )
-    kept = session.get(Evidence, verification.id)
+    kept, judged_by = session.get(Evidence, verification.id), benchmark_of(session, verification)
     sha256 = kept.benchmark_sha256 if kept is not None else verification.benchmark_sha256
-    return {
-        "verification": _verification_part(verification).model_dump(),
-        "benchmark": _benchmark_part(session, sha256).model_dump(),
-        "calibration": _calibration_part(session, verification),
+    row = session.get_one(BenchmarkDefinition, sha256)
+    parts: dict[str, BaseModel] = {
+        "verification": VerificationPart(
+            id=verification.id,
+            state=verification.state,  # type: ignore[arg-type]  # it has ended
+            reason=verification.reason,
+            created_at=moment_text(verification.created_at),
+            ended_at=_text(verification.ended_at),
+        ),
+        "benchmark": BenchmarkPart(id=row.benchmark_id, sha256=sha256, definition=row.content),
+        "draw": DrawPart(
+            seal=verification.seal,
+            nonce=verification.nonce,
+            runs=verification.runs,
+            seeds=verification.seeds,
+            beside=sealed_with(verification, judged_by, trainings_of(verification)),
+        ),
+    }
+    return {name: part.model_dump() for name, part in parts.items()} | {
+        "calibration": _calibration_part(verification, judged_by),
         "submission": kept.submission if kept is not None else both_parts(session, verification),
-        "draw": _draw_part(session, verification).model_dump(),
         "plan": {
             "control_points": verification.control_points,
             "max_attempts": verification.max_attempts,
@@ -91,15 +107,8 @@ def proof_parts(session: Session, verification: Verification) -> Table:
     }
 
 
-def _verification_part(verification: Verification) -> VerificationPart:
-    ended = verification.ended_at
-    return VerificationPart(
-        id=verification.id,
-        state=verification.state,  # type: ignore[arg-type]  # it has ended
-        reason=verification.reason,
-        created_at=moment_text(verification.created_at),
-        ended_at=moment_text(ended) if ended is not None else None,
-    )
+def _text(moment: datetime | None) -> str | None:
+    return None if moment is None else moment_text(moment)
 
 
 def _contest_part(session: Session, verification: Verification) -> Table:
@@ -112,67 +121,39 @@ def _contest_part(session: Session, verification: Verification) -> Table:
     return {"contest": part.model_dump() | {"earlier": [shown_report(each) for each in stages]}}
 
 
-def _benchmark_part(session: Session, sha256: str) -> BenchmarkPart:
-    row = session.get_one(BenchmarkDefinition, sha256)
-    return BenchmarkPart(id=row.benchmark_id, sha256=sha256, definition=row.content)
-
-
-def _calibration_part(session: Session, verification: Verification) -> Table | None:
+def _calibration_part(verification: Verification, judged_by: Benchmark) -> Table | None:
     if verification.calibration_id is None:
         return None
-    runs = list(benchmark_of(session, verification).reference_runs)
+    runs = list(judged_by.reference_runs)
     return CalibrationPart(id=verification.calibration_id, runs=runs).model_dump(mode="json")
 
 
-def _draw_part(session: Session, verification: Verification) -> DrawPart:
-    calibration_id, sealed = verification.calibration_id, dict[str, Any]()
-    if calibration_id is not None:
-        sealed |= judged_beside(calibration_id, benchmark_of(session, verification))
-    if verification.against_id is not None:
-        sealed["against"] = verification.against_id
-    trainings = trainings_of(verification)
-    return DrawPart(
-        seal=verification.seal,
-        nonce=verification.nonce,
-        runs=verification.runs,
-        seeds=verification.seeds,
-        beside=beside_of(purpose_of(verification), trainings, sealed),
-    )
-
-
 def _attempt_part(session: Session, attempt: Attempt) -> AttemptPart:
-    started, ended, slack = attempt.started_at, attempt.ended_at, attempt.clock_slack_seconds
+    """An attempt. Without a report its posted evaluations are there: nothing is dropped unseen."""
+    slack, evaluations = attempt.clock_slack_seconds, list[PostedEvaluation]()
+    if attempt.state != "done":
+        rows = session.scalars(
+            select(ReplayEventRow.event)
+            .where(ReplayEventRow.attempt_id == attempt.id)
+            .order_by(ReplayEventRow.sequence)
+        )
+        names = ("run", "epoch", "samples", "seconds", "quality")
+        evaluations = [
+            PostedEvaluation(**{name: event[name] for name in names})
+            for event in rows
+            if event["kind"] == "evaluation"
+        ]
     return AttemptPart(
         number=attempt.number,
         state=attempt.state,
         worker=attempt.worker,
-        started_at=moment_text(started) if started is not None else None,
-        ended_at=moment_text(ended) if ended is not None else None,
+        started_at=_text(attempt.started_at),
+        ended_at=_text(attempt.ended_at),
         failure=Failure(**attempt.failure) if attempt.failure is not None else None,
-        evaluations=[] if attempt.state == "done" else _posted(session, attempt),
+        evaluations=evaluations,
         posted=None if slack is None else posted_events(session, attempt),
         clock_slack_seconds=slack,
     )
-
-
-def _posted(session: Session, attempt: Attempt) -> list[PostedEvaluation]:
-    """Posted evaluations of an attempt without a report, so that nothing is dropped unseen."""
-    rows = session.scalars(
-        select(ReplayEventRow)
-        .where(ReplayEventRow.attempt_id == attempt.id)
-        .order_by(ReplayEventRow.sequence)
-    )
-    return [
-        PostedEvaluation(
-            run=row.event["run"],
-            epoch=row.event["epoch"],
-            samples=row.event["samples"],
-            seconds=row.event["seconds"],
-            quality=row.event["quality"],
-        )
-        for row in rows
-        if row.event["kind"] == "evaluation"
-    ]
 
 
 def leaves_proof(verification: Verification) -> bool:

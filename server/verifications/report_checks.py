@@ -103,11 +103,11 @@ OFF_CLOCK_SLACK_SECONDS = 0.25
 FINISHED = ("reached", "not_reached", "below_band")
 
 
-def opening_of(qualities: Sequence[float]) -> str | None:
+def opening_of(run: ReplayRun) -> str | None:
     """A hash of a curve's start, equal for curves that agree, None for too short a curve."""
     opening: list[float] = []
-    for quality in qualities:
-        opening.append(float(quality))
+    for item in run.evaluations:
+        opening.append(float(item.quality))
         if len(set(opening)) == DISTINCT_QUALITIES:
             return sha256_of(opening)
     return None
@@ -166,15 +166,6 @@ def check_off_clock(report: ReplayReport, clock: Clock, calibrated: Sequence[Off
                 refuse(run.index, "ledger", seen, wanted)
 
 
-def streamed_event(event: dict[str, Any], *, at_seconds: float) -> StreamedEvent | None:
-    """A stored event as it is checked; None if no check needs it."""
-    if event["kind"] == "run_finished":
-        return None
-    names = ("run", "kind", "phase", *COMPARED)
-    fields: dict[str, Any] = {name: event.get(name) for name in names}
-    return StreamedEvent(at_seconds=at_seconds, **fields)
-
-
 def check_trained_in(report: ReplayReport, trainings: Iterable[Training]) -> None:
     """Raise RuleError if the audited training touched nothing as narrow as its type of 16 bits.
 
@@ -201,10 +192,11 @@ def why_refused(
 ) -> str | None:
     """Reason to refuse a report, naming run and field; None for a credible one."""
     verification = attempt.verification
-    benchmark = benchmark_of(session, verification)
+    benchmark, submission = benchmark_of(session, verification), verification.submission
+    division = benchmark.divisions[0] if submission is None else submission.division
     try:
         for run in report.runs:
-            check_ledgers(run, benchmark.clock, division=_division(verification, benchmark))
+            check_ledgers(run, benchmark.clock, division=division)
             check_spans(run)
         check_stream(report, stream, benchmark.clock, slack_seconds=slack_seconds)
         check_amounts(report)
@@ -247,34 +239,32 @@ def tell_of_refusal(session: Session, attempt: Attempt, why: str) -> None:
 
 def keep_openings(verification: Verification, report: ReplayReport) -> None:
     """Store the beginning of each run's curve, to detect copies."""
-    openings = {run.index: _opening(run) for run in report.runs}
+    openings = {run.index: opening_of(run) for run in report.runs}
     for training in verification.trainings:
         training.opening = openings.get(training.index)
 
 
-def _opening(run: ReplayRun) -> str | None:
-    return opening_of([item.quality for item in run.evaluations])
-
-
 def posted_events(session: Session, attempt: Attempt) -> list[StreamedEvent]:
-    """Events that a worker posted for an attempt, in order, with seconds since its claim."""
+    """Events that a worker posted for an attempt, in order, with seconds since its lease.
+
+    No check needs the ends of runs.
+    """
     rows = session.scalars(
         select(ReplayEventRow)
         .where(ReplayEventRow.attempt_id == attempt.id)
         .order_by(ReplayEventRow.sequence)
     )
-    claimed_at = attempt.started_at
-    assert claimed_at is not None  # noqa: S101  only a claim lets events in
-    found = (
-        streamed_event(row.event, at_seconds=(row.created_at - claimed_at).total_seconds())
+    leased_at = attempt.started_at
+    assert leased_at is not None  # noqa: S101  only a lease lets events in
+    names = ("run", "kind", "phase", *COMPARED)
+    return [
+        StreamedEvent(
+            at_seconds=(row.created_at - leased_at).total_seconds(),
+            **{name: row.event[name] for name in names},
+        )
         for row in rows
-    )
-    return [event for event in found if event is not None]
-
-
-def _division(verification: Verification, benchmark: Benchmark) -> str:
-    submission = verification.submission
-    return benchmark.divisions[0] if submission is None else submission.division
+        if row.event["kind"] != "run_finished"
+    ]
 
 
 def _known_curves(
@@ -316,7 +306,7 @@ def _claimed_curves(session: Session, submission: Submission | None) -> list[Kno
 def _replayed_curves(
     session: Session, verification: Verification, benchmark: Benchmark, report: ReplayReport
 ) -> list[KnownCurve]:
-    openings = {_opening(run) for run in report.runs}
+    openings = {opening_of(run) for run in report.runs}
     rows = session.execute(
         select(JobTraining.verification_id, JobTraining.index)
         .join(Verification, Verification.id == JobTraining.verification_id)

@@ -1,8 +1,7 @@
 """Request verifications: by policy, organisers, and submitters for their first. Cancel them."""
 
-from collections.abc import Mapping
 from contextlib import suppress
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import AfterValidator, Field
 from sqlalchemy import func, select
@@ -16,8 +15,7 @@ from finishline.rules.verification.entry import (
     REPEATS,
     USUAL_REPEATS,
 )
-from finishline.rules.verification.job import Purpose
-from finishline.rules.verification.purposes import ASKED_FOR, DUEL, PURPOSES, REPLAY
+from finishline.rules.verification.purposes import ASKED_FOR, DUEL, PURPOSES
 from server.base.errors import (
     ConflictError,
     ContentError,
@@ -44,51 +42,22 @@ from server.people.dependencies import Caller
 from server.people.signed_in import viewer_for
 from server.submissions.lists import find_submission
 from server.submissions.quotas import NOTHING_KEPT, reserve_replay
-from server.verifications.jobs import Order, is_uncalibrated, order_about, queue_job
+from server.verifications.jobs import Order, UncalibratedError, judging, queue_job
 from server.verifications.pools import follow_evidence
 from server.verifications.states import move
 
 
-def request_verification(
-    session: Session,
-    submission: Submission,
-    *,
-    requested_by: int,
-    reason: str | None,
-    purpose: Purpose = REPLAY,
-    wishes: Mapping[str, Any] | None = None,
-    reserved: float | None = None,
-) -> Verification:
-    """Plan and seal a job about one submission, and queue its first attempt.
-
-    `reserved` are the seconds of accelerators that are on the quota of who asks.
-    """
-    order = order_verification(
-        session,
-        submission,
-        requested_by=requested_by,
-        reason=reason,
-        purpose=purpose,
-        wishes=wishes,
-    )
-    verification = queue_job(session, order)
-    verification.gpu_seconds_reserved = reserved
-    return verification
+def request_verification(session: Session, order: Order) -> Verification:
+    """Plan and seal a job about one submission, and queue its first attempt."""
+    require_possible(session, order)
+    return queue_job(session, order)
 
 
-def order_verification(
-    session: Session,
-    submission: Submission,
-    *,
-    requested_by: int,
-    reason: str | None,
-    purpose: Purpose = REPLAY,
-    wishes: Mapping[str, Any] | None = None,
-) -> Order:
-    """Order a job about one submission. Raises ConflictError or ContentError if there can be none.
-
-    Nothing is stored.
-    """
+def require_possible(session: Session, order: Order) -> None:
+    """Raise ConflictError or ContentError if there can be no such job about its submission."""
+    submission, purpose = order.submission, order.purpose
+    if submission is None:
+        raise ValueError(f"a {purpose.name} is asked for about a submission")
     if submission.withdrawn_at is not None:
         raise ConflictError(f"Submission {submission.id} is withdrawn and cannot be verified.")
     if submission.duplicate_of is not None:
@@ -102,21 +71,11 @@ def order_verification(
             f"Verification {under_way} of this submission ({purpose.name}) is under way; wait for "
             "it or cancel it."
         )
-    order = order_about(
-        session,
-        submission,
-        purpose=purpose,
-        wishes=wishes or {},
-        requested_by=requested_by,
-        reason=reason,
-    )
-    request = order.request
-    unable = purpose.why_not(request.benchmark, request.claims)
-    trains_package = request.claims[0].package is not None
+    unable = purpose.why_not(judging(session, order)[0], order.claims)
     if unable is not None:
-        error = ConflictError if trains_package != purpose.in_box else ContentError
+        is_other = (order.claims[0].package is not None) != purpose.in_box
+        error = ConflictError if is_other else ContentError
         raise error(f"Submission {submission.id} {purpose.unable}: {unable}.")
-    return order
 
 
 def verify_by_policy(session: Session, event: VerificationWanted) -> None:
@@ -124,15 +83,15 @@ def verify_by_policy(session: Session, event: VerificationWanted) -> None:
 
     A claim in a precision that nobody has calibrated yet waits for somebody to ask for it.
     """
-    if not is_uncalibrated(session, event.submission):
-        request_verification(
-            session,
+    with suppress(UncalibratedError):
+        order = Order(
+            PURPOSES[kind_that_checks(event.submission)],
+            event.requested_by,
+            "by policy",
             event.submission,
-            requested_by=event.requested_by,
-            reason="by policy",
-            purpose=PURPOSES[kind_that_checks(event.submission)],
             reserved=event.reserved,
         )
+        request_verification(session, order)
 
 
 def measure_original(session: Session, event: OriginalReplaced) -> None:
@@ -145,14 +104,14 @@ def measure_original(session: Session, event: OriginalReplaced) -> None:
     charged = [each.gpu_seconds_reserved or 0.0 for each in event.original.verifications]
     # Where nothing can train it any more, it stays as it is claimed.
     with suppress(ServerError):
-        request_verification(
-            session,
+        order = Order(
+            PURPOSES[kind_that_checks(submission)],
+            submission.user_id,
+            "in place of the original",
             submission,
-            requested_by=submission.user_id,
-            reason="in place of the original",
-            purpose=PURPOSES[kind_that_checks(submission)],
             reserved=max(charged, default=0.0) or None,
         )
+        request_verification(session, order)
 
 
 def end_withdrawn(session: Session, event: SubmissionWithdrawn) -> None:
@@ -251,15 +210,11 @@ def ask_as_caller(
             "The runs of an ablation name the factors, and this source is not public yet.",
             hint="Ask for them after the first verdict, which publishes it.",
         )
-    verification = request_verification(
-        session,
-        submission,
-        requested_by=caller.user_id,
-        reason=wanted.reason,
-        purpose=PURPOSES[wanted.kind],
-        wishes=wishes,
-        reserved=reserved,
+    purpose = PURPOSES[wanted.kind]
+    order = Order(
+        purpose, caller.user_id, wanted.reason, submission, wishes=wishes, reserved=reserved
     )
+    verification = request_verification(session, order)
     record(
         session,
         caller,

@@ -1,11 +1,14 @@
 """Reruns: batches of verifications, decisions about pending verdicts, comparison of two."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Annotated, Literal, Self
 
+from pydantic import ConfigDict, Field, StrictBool, model_validator
 from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
+from finishline.api.schema import Schema
 from finishline.api.verifications import ReasonView
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking import consequence
@@ -36,22 +39,147 @@ from server.base.viewer import ORGANISER
 from server.benchmarks.definitions import definition, find_benchmark
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
-from server.verifications.jobs import queue_job
+from server.verifications.jobs import Order, queue_job
 from server.verifications.outcomes import show_energy, show_latency
-from server.verifications.requests import order_verification
-from server.verifications.rerun_views import (
-    LARGEST_BATCH,
-    BatchCreate,
-    BatchView,
-    DecisionCreate,
-    Difference,
-    ExpectedReplay,
-    ReplayFigures,
-    SideView,
-    Skipped,
-    SystemDifference,
-    VerificationComparison,
-)
+from server.verifications.requests import AskedFor, require_possible
+
+LARGEST_BATCH = 1000
+Reason = Annotated[str, Field(min_length=1, max_length=2000, pattern=r"\S")]
+Status = Literal["claimed", "verifying", "verified", "rejected", "inconclusive"]
+
+
+@dataclass(frozen=True)
+class ReplayFigures:
+    """One replay: seconds and epochs to the target, None if it did not reach it."""
+
+    index: int
+    seed: int
+    status: str
+    tta_seconds: float | None
+    epochs_to_target: float | None
+    best_quality: float | None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A figure's means in both verifications, and the two-sided p-value of Welch's t-test on logs.
+
+    `comparable` is false for times on different hardware classes.
+    """
+
+    figure: str
+    first_mean: float | None
+    second_mean: float | None
+    ratio: float | None
+    p_value: float | None
+    comparable: bool
+
+
+@dataclass(frozen=True)
+class SystemDifference:
+    """A line in which the systems of two replays differ."""
+
+    field: str
+    first: str | None
+    second: str | None
+
+
+class BatchCreate(Schema):
+    """Submissions to verify: a list of them, or those of a benchmark, by status.
+
+    A "replay" trains the reference as each claim says; a "latency" times its trained model.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [{"benchmark": "digits", "status": "verified", "reason": "new driver",
+                          "dry_run": True}]
+        },
+    )  # fmt: skip
+
+    submissions: list[str] | None = Field(default=None, min_length=1, max_length=LARGEST_BATCH)
+    benchmark: str | None = None
+    status: Status | None = None
+    reason: Reason
+    dry_run: StrictBool = False
+    kind: AskedFor = "replay"
+
+    @model_validator(mode="after")
+    def _names_one_thing(self) -> Self:
+        if (self.submissions is None) == (self.benchmark is None):
+            raise ValueError("name either submissions or a benchmark")
+        if self.status is not None and self.benchmark is None:
+            raise ValueError("a status chooses among the submissions of a benchmark")
+        return self
+
+
+class ExpectedReplay(Schema):
+    """A replay of the batch. `seconds_expected` covers all its runs; `basis` names its source.
+
+    `verification_id` is None in a dry run.
+    """
+
+    submission_id: str
+    verification_id: str | None
+    runs_expected: float
+    seconds_expected: float
+    accelerators: int
+    basis: Literal["replays of the submission", "replays of the benchmark", "run limit"]
+
+
+class Skipped(Schema):
+    """A submission that is not replayed, and why."""
+
+    submission_id: str
+    why: str
+
+
+class BatchView(Schema):
+    """Replays that a batch queues, or would queue. GPU seconds are seconds times accelerators."""
+
+    dry_run: bool
+    replays: list[ExpectedReplay]
+    skipped: list[Skipped]
+    gpu_seconds_expected: float
+    cpu_seconds_expected: float
+
+
+class DecisionCreate(Schema):
+    """Decision about a pending verdict: publish it, or keep the published one."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"decision": "keep", "reason": "the host was throttled"}]},
+    )
+
+    decision: Literal["publish", "keep"]
+    reason: Reason
+
+
+class SideView(Schema):
+    """One of two compared verifications."""
+
+    id: str
+    state: str
+    outcome: str | None
+    published: bool
+    worker: str | None
+    hardware_class: str | None
+    reasons: list[ReasonView]
+    runs: list[ReplayFigures]
+
+
+class VerificationComparison(Schema):
+    """Two verifications of one submission, side by side."""
+
+    submission_id: str
+    benchmark: str
+    first: SideView
+    second: SideView
+    same_band: bool
+    differences: list[Difference]
+    systems: list[SystemDifference]
 
 
 def verify_batch(services: Services, caller: Caller, wanted: BatchCreate) -> BatchView:
@@ -77,13 +205,8 @@ def _batch(session: Session, caller: Caller, wanted: BatchCreate) -> BatchView:
     estimator = Estimator(session, wanted.kind)
     for submission in found:
         try:
-            order = order_verification(
-                session,
-                submission,
-                requested_by=caller.user_id,
-                reason=wanted.reason,
-                purpose=purpose,
-            )
+            order = Order(purpose, caller.user_id, wanted.reason, submission)
+            require_possible(session, order)
         except (ConflictError, ContentError) as why:
             skipped.append(Skipped(submission_id=submission.id, why=str(why)))
             continue
@@ -187,48 +310,49 @@ def compare_verifications(
         raise ContentError("Choose two replays or measurements of the same submission.")
     if first is second:
         raise ContentError("Choose two different verifications.")
-    benchmark = judged_under(session, first)
-    left, right = report_of(first), report_of(second)
+    judged_by = [_judging_definition(session, one) for one in (first, second)]
+    reports = [_timed_report(one) for one in (first, second)]
     differences, systems = [], []
+    left, right = reports
     if left is not None and right is not None:
-        differences = compare_replays(benchmark, sealed_of(first, left), sealed_of(second, right))
+        differences = compare_replays(judged_by[0], left, right)
         systems = compare_systems(left, right)
     return VerificationComparison(
         submission_id=first.submission_id,
         benchmark=first.submission.benchmark_id,
-        first=_side(session, first, left),
-        second=_side(session, second, right),
+        first=_side(first, judged_by[0], left),
+        second=_side(second, judged_by[1], right),
         same_band=first.control_points == second.control_points,
         differences=differences,
         systems=systems,
     )
 
 
-def judged_under(session: Session, verification: Verification) -> Benchmark:
-    """Definition that judged a verification, or before its end that of its submission."""
+def _judging_definition(session: Session, verification: Verification) -> Benchmark:
+    """Definition that judged a verification, or before its end the one of its submission."""
     kept = session.get(Evidence, verification.id)
     sha256 = kept.benchmark_sha256 if kept else verification.benchmark_sha256
     return definition(session, sha256)
 
 
-def sealed_of(verification: Verification, report: ReplayReport) -> ReplayReport:
-    """Report with the timed runs alone."""
+def _timed_report(verification: Verification) -> ReplayReport | None:
+    """Report with the timed runs alone; None before one."""
+    report = report_of(verification)
+    if report is None:
+        return None
     untimed = verification.control_runs | verification.repeat_runs
     return replace(report, runs=[run for run in report.runs if run.index not in untimed])
 
 
-def _side(session: Session, verification: Verification, report: ReplayReport | None) -> SideView:
-    benchmark = judged_under(session, verification)
-    untimed = verification.control_runs | verification.repeat_runs
-    found = figures_of(benchmark, report) if report is not None else []
-    runs = [run for run in found if run.index not in untimed]
+def _side(
+    verification: Verification, benchmark: Benchmark, report: ReplayReport | None
+) -> SideView:
     return SideView.of(
         verification,
         published=is_published(verification),
-        worker=report.system.worker if report is not None else None,
-        hardware_class=report.system.hardware_class if report is not None else None,
-        reasons=[ReasonView(**reason) for reason in verification.reasons],
-        runs=runs,
+        worker=None if report is None else report.system.worker,
+        hardware_class=None if report is None else report.system.hardware_class,
+        runs=[] if report is None else figures_of(benchmark, report),
     )
 
 

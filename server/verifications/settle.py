@@ -24,6 +24,7 @@ from server.submissions.duplicates import configuration_sha256, link
 from server.submissions.rows import new_id, no_result, stored_result, system_of_worker, table_of
 from server.verifications.duels import queue_pairs, require_comparable, reserve_duel
 from server.verifications.first_place import REFERENCE, Board, FirstPlace, read_first_places
+from server.verifications.jobs import Order
 from server.verifications.pools import follow_evidence
 from server.verifications.requests import request_verification
 from server.verifications.states import move
@@ -89,7 +90,8 @@ def settle_board(services: Services, benchmark: Benchmark, divisions: Iterable[s
                 _add_reference(session, benchmark, board, claims[board[0]])
         session.flush()
         for place in read_first_places(session, benchmark.benchmark_id).values():
-            _cancel_outdated(session, place)
+            for verification_id in place.outdated:  # Their holder has lost first place meanwhile.
+                move(session, session.get_one(Verification, verification_id), "cancel")
         session.flush()
         for board, place in read_first_places(session, benchmark.benchmark_id).items():
             if not _waits_for_reference(session, benchmark, board):
@@ -205,14 +207,8 @@ def _add_reference(session: Session, benchmark: Benchmark, board: Board, claim: 
         submission.pool_id = twin.pool_id
         follow_evidence(session, submission)
         return
-    request_verification(
-        session,
-        submission,
-        requested_by=user.id,
-        reason="the first holder of its board",
-        purpose=REPLAY,
-        wishes={"runs": REFERENCE_RUNS},
-    )
+    why, wishes = "the first holder of its board", {"runs": REFERENCE_RUNS}
+    request_verification(session, Order(REPLAY, user.id, why, submission, wishes=wishes))
 
 
 def _take_the_place_of_equals(session: Session, reference: Submission) -> None:
@@ -238,14 +234,6 @@ def _reference_user(session: Session) -> User:
     return found
 
 
-def _cancel_outdated(session: Session, place: FirstPlace) -> None:
-    """Cancel the head-to-heads that wait for a holder who has lost first place meanwhile."""
-    for verification_id in place.outdated:
-        verification = session.get_one(Verification, verification_id)
-        if verification.state == "queued":
-            move(session, verification, "cancel")
-
-
 def _begin_next(services: Services, session: Session, place: FirstPlace) -> None:
     """Let the first challenger whose quota has room meet the holder."""
     if place.holder is None:
@@ -262,12 +250,12 @@ def _begin_next(services: Services, session: Session, place: FirstPlace) -> None
             reserved = reserve_duel(session, services.settings, challenger, holder)
         except (UsedUpError, NotAllowedError):
             continue
-        verification = queue_pairs(
+        queue_pairs(
             session,
             challenger,
             holder,
             requested_by=challenger.user_id,
             reason="its measured time is below the holder's",
+            reserved=reserved,
         )
-        verification.gpu_seconds_reserved = reserved
         return

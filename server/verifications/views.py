@@ -59,21 +59,32 @@ def attempt_view(attempt: Attempt) -> AttemptView:
     )
 
 
-def view(
-    session: Session,
-    verification: Verification,
-    *,
-    with_report: bool = True,
-    with_band: bool = True,
-    benchmark: Benchmark | None = None,
-    waits: Waits | None = None,
+def view(session: Session, verification: Verification) -> VerificationView:
+    """View of a verification, with its band, and its report once it has ended."""
+    shown, band = line(session, verification), verification.control_points
+    report = report_of(verification) if verification.state in ENDED else None
+    if report is None:
+        return VerificationView.of(shown, control_points=band)
+    benchmark = definition(session, verification.benchmark_sha256)
+    return VerificationView.of(
+        shown,
+        control_points=band,
+        duel=_duel_view(session, verification, report),
+        factors=factor_views(verification, benchmark, report),
+        report=None if verification.state == "cancelled" else shown_report(verification),
+        backends=_backend_views(session, verification, benchmark, report),
+        utilisation=run_utilisations(
+            report, _roofs_of_worker(session, verification, report.system.worker)
+        ),
+    )
+
+
+def line(
+    session: Session, verification: Verification, waits: Waits | None = None
 ) -> VerificationView:
-    """View of a verification. `waits` saves statements, for a list."""
-    if benchmark is None:
-        benchmark = definition(session, verification.benchmark_sha256)
+    """View of a verification in a list: without its band and report. `waits` saves statements."""
+    benchmark = definition(session, verification.benchmark_sha256)
     ended = verification.state in ENDED
-    report = report_of(verification) if ended and with_report else None
-    is_cancelled = verification.state == "cancelled"
     return VerificationView.of(
         verification,
         benchmark=benchmark.benchmark_id,
@@ -85,13 +96,12 @@ def view(
         repeat_runs=sorted(verification.repeat_runs),
         hyperparameters=_settings(verification) if ended else None,
         target=benchmark.target,
-        control_points=verification.control_points if with_band else [],
+        control_points=[],
         attempts=[attempt_view(attempt) for attempt in verification.attempts],
-        duel=_duel_view(session, verification, report),
-        factors=factor_views(verification, benchmark, report),
-        report=None if is_cancelled or report is None else shown_report(verification),
-        backends=_backend_views(session, verification, benchmark, report) if report else [],
-        utilisation=_utilisation_views(session, verification, report) if report else [],
+        duel=_duel_view(session, verification, None),
+        report=None,
+        backends=[],
+        utilisation=[],
         decision=decision_view(verification),
         published=is_published(verification),
     )
@@ -207,13 +217,6 @@ def _backend_view(
         quality=reached.quality,
         eligible=benchmark.target.is_reached(reached.quality),
     )
-
-
-def _utilisation_views(
-    session: Session, verification: Verification, report: ReplayReport
-) -> list[RunUtilisation]:
-    roofs = _roofs_of_worker(session, verification, report.system.worker)
-    return list(run_utilisations(report, roofs))
 
 
 ROOFS_LOOKED_AT = 5  # A probe can come without roofs, from a worker that was stopped while it did.

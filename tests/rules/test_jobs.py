@@ -25,7 +25,7 @@ from server.verifications.choose import (
     sharer_of,
 )
 from server.verifications.jobs import build_job, draw_of_trainings
-from server.verifications.pool_runs import sealed_runs
+from server.verifications.pools import measured_runs
 from tests.support.build import build_report
 from tests.support.verdicts import CLAIM
 
@@ -270,5 +270,5 @@ def test_a_run_past_its_limit_counts_and_one_that_the_machinery_ended_does_not(
     ended = replace(report.runs[0], status="failed", tta_seconds=None, failure=failure)
     short = replace(ended, evaluations=ended.evaluations[:3])
 
-    sealed = sealed_runs(digits, replace(report, runs=[short]))
-    assert [run.seconds for run in sealed] == [None] * counted
+    found = measured_runs(digits, replace(report, runs=[short]))
+    assert [run.seconds for run in found] == [None] * counted

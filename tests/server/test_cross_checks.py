@@ -224,6 +224,19 @@ def test_a_first_worker_that_two_contradict_is_out_and_its_verdicts_are_opened_a
         assert session.scalars(select(Attempt).where(Attempt.worker == "anna-1")).first()
 
 
+def test_a_rerun_that_has_ended_opens_no_nonce_of_what_it_checks(
+    replay, workers, train, database, client
+):
+    """Its seeds are trained again if a third owner contradicts the report too."""
+    people = workers("anna", "bert", "carl")
+    train(replay.verification_id, people["anna"])
+    (check,) = checks_of(database, replay.verification_id)
+    assert train(check, people["bert"], **SLOW)["nonce"] is None
+    with database.read() as session:
+        nonce = session.get_one(Verification, replay.verification_id).nonce
+    assert client.get(f"/api/v1/verifications/{check}").json()["nonce"] not in (None, nonce)
+
+
 def test_code_that_a_contradicted_worker_measured_is_measured_again(
     entries,
     alice,

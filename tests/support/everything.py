@@ -32,8 +32,10 @@ def fill(world, worker, text=lambda name: name):
     known = {"benchmark_id": "digits", "index": "0", "name": worker.name}
     people(world, text, known)
     submissions(world, text, known)
-    trusted = verifications(world, worker, text, known)
-    code(world, worker, trusted, text, known)
+    trusted = worker_of_organisers(world, worker)
+    code(world, trusted, text, known)
+    verifications(world, worker, trusted, text, known)
+    failed_code(world, worker, text, known)
     organisers(world, worker, text, known)
     return known
 
@@ -109,11 +111,8 @@ def submissions(world, text, known):
     known["inference"] = world.taken(answer)
 
 
-def verifications(world, worker, text, known):
-    """A replay, another one of the same, one that failed, one that waits, and a head-to-head.
-
-    Returns the organisers' worker that trained it.
-    """
+def verifications(world, worker, trusted, text, known):
+    """A replay, another one of the same, one that failed, one that waits, and a head-to-head."""
     path = "POST /submissions/{submission_id}/verifications"
     report = "POST /attempts/{attempt_id}/report"
     hello = "POST /workers/hello"
@@ -129,14 +128,12 @@ def verifications(world, worker, text, known):
     worker.fail(text(f"{report} failure.message"), text(f"{report} failure.next_step"))
     duel = {"challenger": known["second"], "holder": known["submission_id"]}
     known["duel"] = world.post("/duels", duel | words(text, "POST /duels", "reason"))["id"]
-    organisers = worker_of_organisers(world, worker)
-    organisers.work()
-    organisers.sign_on(state="stopping")
+    trusted.work()
+    trusted.sign_on(state="stopping")
     known["third"] = world.submit(by="bob", model="narrow", hyperparameters={"batch_size": 256})
     decision = words(text, "POST /verifications/{verification_id}/decide", "reason")
     path = f"/verifications/{known['rerun']}/decide"
     world.post(path, decision | {"decision": "publish"})
-    return organisers
 
 
 def worker_words(text, report):
@@ -153,17 +150,25 @@ def worker_words(text, report):
     }
 
 
-def code(world, worker, trusted, text, known):
-    """Packages: one that was measured, and one that failed with a log of its own."""
+def package_of(text):
+    """The files of a code submission with these texts."""
     title = json.dumps(text("POST /submissions title"))
     files = dict(PACKAGE)
     files["training.toml"] = files["training.toml"].replace('"Random features"', title)
     files["train.py"] += f"# {text('POST /submissions train.py')}\n"
-    trusted.sign_on()
-    known["package"] = world.submit_code(by="alice", files=files)
+    return files
+
+
+def code(world, trusted, text, known):
+    """A code submission that the organisers' worker measured: no other one measures code."""
+    known["package"] = world.submit_code(by="alice", files=package_of(text))
     known["measurement"] = trusted.work()
     trusted.sign_on(state="stopping")
-    files["notes.txt"] = text("POST /submissions notes.txt")
+
+
+def failed_code(world, worker, text, known):
+    """A code submission that failed with a log of its own."""
+    files = package_of(text) | {"notes.txt": text("POST /submissions notes.txt")}
     known["failed_package"] = world.submit_code(by="bob", files=files)
     report = "POST /attempts/{attempt_id}/report"
     worker.fail(
