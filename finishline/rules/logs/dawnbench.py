@@ -14,7 +14,11 @@ from annotated_types import Ge, Le
 
 from finishline.rules.errors import LogFormatError, RuleError, joined
 from finishline.rules.logs.lines import MAX_MLLOG_LINE_BYTES, is_number
-from finishline.rules.logs.text import parse_json, refuse_long_lines, refuse_repeated_keys
+from finishline.rules.logs.text import (
+    parse_json_object,
+    refuse_long_lines,
+    refuse_repeated_keys,
+)
 from finishline.rules.run import Evaluation, Run
 from finishline.rules.table import STRICT, Checked, FieldError, Text, read_table
 from finishline.rules.text import count_text, refuse_utf16, shown
@@ -29,7 +33,6 @@ MAX_HOURS = 1e6
 MAX_ROWS = 100_000
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 
-MAX_ENTRY_BYTES = 1024 * 1024
 # Figures beyond these are no measurements, and nothing can be derived from them.
 SHORTEST_LATENCY_MS, LONGEST_LATENCY_MS = 1e-6, 1e9
 LOWEST_COST_USD, HIGHEST_COST_USD = 1e-12, 1e9
@@ -234,7 +237,9 @@ def parse_entry(
     and expectation.
     """
     text = content.removeprefix(UTF8_MARK)
-    fields = _fields(text, name)
+    _utf8(text, name, code="not_utf8")
+    fields = parse_json_object(text, file=name)
+    refuse_repeated_keys(text, file=name)
     inference = kind == "inference" or (kind is None and fields.get("latency") is not None)
     problems: list[RuleError] = []
     values: dict[str, Any] = {}
@@ -278,18 +283,6 @@ def parse_entry(
     told = tuple(flag for flag, is_so in flags.items() if is_so)
     values |= {"metric": logged, "quality": quality} if inference else {}
     return DawnbenchEntry(**values, extra=extra, flags=told)
-
-
-def _fields(text: bytes, name: str) -> dict[str, Any]:
-    if len(text) > MAX_ENTRY_BYTES:
-        expected = f"at most {MAX_ENTRY_BYTES:,} bytes"
-        raise LogFormatError(f"{len(text):,} bytes", file=name, expected=expected)
-    _utf8(text, name, code="not_utf8")
-    table = parse_json(text, file=name)
-    refuse_repeated_keys(text, file=name)
-    if not isinstance(table, dict):
-        raise LogFormatError("not a JSON object", file=name, expected="a JSON object")
-    return table
 
 
 def _quality(fields: dict[str, Any], metric: str | None, *, file: str) -> tuple[str, float]:

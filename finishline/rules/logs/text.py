@@ -159,6 +159,23 @@ def parse_json(text: bytes, *, file: str, line: int | None = None) -> Any:
     return value
 
 
+MAX_OBJECT_BYTES = 1024 * 1024
+
+
+def parse_json_object(content: bytes, *, file: str) -> dict[str, Any]:
+    """The object of a JSON file of at most 1 MiB, after its byte order mark if it has one.
+
+    Raises LogFormatError as `parse_json` does, and for any other value.
+    """
+    if len(content) > MAX_OBJECT_BYTES:
+        expected = f"at most {MAX_OBJECT_BYTES:,} bytes"
+        raise LogFormatError(f"{len(content):,} bytes", file=file, expected=expected)
+    value = parse_json(content.removeprefix(b"\xef\xbb\xbf"), file=file)
+    if not isinstance(value, dict):
+        raise LogFormatError("not a JSON object", file=file, line=1, expected="a JSON object")
+    return value
+
+
 def with_finite_numbers(text: bytes) -> bytes:
     """The text with 0 in place of NaN, infinities and numbers that no float can hold."""
     return _NOT_FINITE.sub(rb"\g<1>0", text)

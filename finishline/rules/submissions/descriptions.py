@@ -8,10 +8,9 @@ from typing import Any
 
 from finishline.rules.benchmarks.benchmark import DIVISIONS
 from finishline.rules.errors import LogFormatError, RuleError
-from finishline.rules.logs.text import parse_json, refuse_repeated_keys
+from finishline.rules.logs.text import parse_json_object, refuse_repeated_keys
 from finishline.rules.submissions.claim import NOTHING
 
-DESCRIPTION_LIMIT_BYTES = 1024 * 1024
 FIELD_LIMIT = 4_000
 MAX_FIELDS = 500
 MAX_COUNT = 10**7
@@ -86,24 +85,13 @@ def read_system(content: bytes, *, file: str) -> SystemDescription:
     `problems`.
     Source: MLPerf submission_rules.adoc, "System description"; mlperf-logging system_desc_checker.
     """
-    system = read_system_table(read_table(content, file=file), file=file)
+    system = read_system_table(parse_json_object(content, file=file), file=file)
     try:
         refuse_repeated_keys(content, file=file)
     except LogFormatError as error:
         twice = _problem(file, "repeated_field", error.field, error.message, "each field once")
         return replace(system, problems=(twice, *system.problems))
     return system
-
-
-def read_table(content: bytes, *, file: str) -> dict[str, Any]:
-    """The JSON object of a description file. Raises RuleError on anything else."""
-    if len(content) > DESCRIPTION_LIMIT_BYTES:
-        expected = f"at most {DESCRIPTION_LIMIT_BYTES:,} bytes"
-        raise LogFormatError(f"{len(content):,} bytes", file=file, expected=expected)
-    value = parse_json(content.removeprefix(b"\xef\xbb\xbf"), file=file)
-    if not isinstance(value, dict):
-        raise LogFormatError("not a JSON object", file=file, line=1, expected="a JSON object")
-    return value
 
 
 def _problem(file: str, code: str, field: str | None, message: str, expected: str) -> RuleError:
@@ -189,7 +177,7 @@ def read_entry_system(content: bytes, *, file: str) -> SystemDescription:
     it is no JSON object or too large; other problems are in `problems`.
     Source: MLPerf submission rules of v0.5, "System description"; the entries of that round.
     """
-    table = read_table(content, file=file)
+    table = parse_json_object(content, file=file)
     given = table.get("nodes")
     listed = given if isinstance(given, list) else []
     nodes = [node for node in listed if isinstance(node, dict)]
