@@ -29,7 +29,7 @@ from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
 from finishline.rules.errors import RuleError
-from server.base.errors import BusyError, ServerError, UsedUpError, problem_of
+from server.base.errors import BusyError, ServerError, UsedUpError, problem, problem_of
 from server.base.paging import CURSOR_PATTERN
 from server.base.request_context import note_told
 from server.base.request_metrics import RequestMetrics
@@ -174,14 +174,7 @@ def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     def _invalid_request(request: Request, error: RequestValidationError) -> Response:
         problems = [
-            {
-                "file": None,
-                "line": None,
-                "field": _name_of(item["loc"]),
-                "message": message_of(item),
-                "expected": None,
-            }
-            for item in error.errors()
+            problem(_name_of(item["loc"]), message_of(item), None) for item in error.errors()
         ]
         first = problems[0]
         return answer(request, 422, "Refused", f"{first['field']}: {first['message']}", problems)

@@ -63,22 +63,18 @@ def default_allowances(settings: Settings) -> dict[Measure, int | None]:
     return {name: None if isinstance(most, str) else most for name, most in allowed.items()}
 
 
-def allowances(session: Session, settings: Settings, user_id: int) -> dict[Measure, int | None]:
-    """Return the limits of a user."""
-    override = session.get_one(User, user_id).quota
-    defaults = default_allowances(settings)
-    return {measure: (override or {}).get(measure, most) for measure, most in defaults.items()}
+def _allowed(session: Session, settings: Settings, user_id: int, measure: Measure) -> int | None:
+    """The limit of a user; None is no limit."""
+    override = session.get_one(User, user_id).quota or {}
+    return override.get(measure, default_allowances(settings)[measure])
 
 
 def require_room_for_submission(session: Session, settings: Settings, *, user_id: int) -> None:
     """Raise UsedUpError unless the user's daily quota has room."""
-    allowed = allowances(session, settings, user_id)["submissions_per_day"]
-    if allowed is not None:
-        use = use_of_submissions(session, user_id, allowed=allowed)
-        made = count_text(round(use.used), "submission")
-        verb = "is" if allowed == 1 else "are"
-        told = f"You have made {made} in 24 hours, {allowed} {verb} allowed."
-        _require(use, 1, told)
+    use = use_of_submissions(session, settings, user_id)
+    made = count_text(round(use.used), "submission")
+    verb = "is" if use.allowed == 1 else "are"
+    _require(use, 1, f"You have made {made} in 24 hours, {use.allowed} {verb} allowed.")
 
 
 def reserve_replay(
@@ -105,15 +101,13 @@ def require_gpu_seconds(
     session: Session, settings: Settings, wanted: float, *, user_id: int, what: str
 ) -> None:
     """Raise UsedUpError or NotAllowedError unless the user's quota has room for so many."""
-    allowed = allowances(session, settings, user_id)["gpu_seconds_per_month"]
-    if allowed is not None:
-        use = use_of_gpu_seconds(session, user_id, allowed=allowed, wanted=wanted)
-        told = (
-            f"You have used {use.used:.0f} accelerator seconds in 30 days, {use.reserved:.0f} of "
-            f"them reserved for running replays; {allowed} are allowed, and {what} will take "
-            f"about {wanted:.0f}."
-        )
-        _require(use, wanted, told)
+    use = use_of_gpu_seconds(session, settings, user_id, wanted=wanted)
+    told = (
+        f"You have used {use.used:.0f} accelerator seconds in 30 days, {use.reserved:.0f} of "
+        f"them reserved for running replays; {use.allowed} are allowed, and {what} will take "
+        f"about {wanted:.0f}."
+    )
+    _require(use, wanted, told)
 
 
 def _require(use: UseView, wanted: float, told: str) -> None:
@@ -128,8 +122,9 @@ def _require(use: UseView, wanted: float, told: str) -> None:
     )
 
 
-def use_of_submissions(session: Session, user_id: int, *, allowed: int | None) -> UseView:
+def use_of_submissions(session: Session, settings: Settings, user_id: int) -> UseView:
     """Use of the submissions of the last 24 hours. Results published elsewhere do not count."""
+    allowed = _allowed(session, settings, user_id, "submissions_per_day")
     query = (
         select(Submission.submitted_at)
         .where(
@@ -154,9 +149,10 @@ def use_of_submissions(session: Session, user_id: int, *, allowed: int | None) -
 
 
 def use_of_gpu_seconds(
-    session: Session, user_id: int, *, allowed: int | None, wanted: float = 0.0
+    session: Session, settings: Settings, user_id: int, *, wanted: float = 0.0
 ) -> UseView:
     """Accelerator seconds of the last 30 days; verifications under way count their estimate."""
+    allowed = _allowed(session, settings, user_id, "gpu_seconds_per_month")
     spent = list(_spent(session, user_id))
     used = sum(each.gpu_seconds for each in spent)
     return UseView(
@@ -266,12 +262,9 @@ class QuotaList(Schema):
 
 def quota_of(session: Session, services: Services, user: User) -> QuotaView:
     """Quotas and use of a user."""
-    allowed = allowances(session, services.settings, user.id)
-    uses = [
-        use_of_submissions(session, user.id, allowed=allowed["submissions_per_day"]),
-        use_of_gpu_seconds(session, user.id, allowed=allowed["gpu_seconds_per_month"]),
-    ]
-    return QuotaView(user=user.name, quotas=uses)
+    uses = (use_of_submissions, use_of_gpu_seconds)
+    quotas = [use(session, services.settings, user.id) for use in uses]
+    return QuotaView(user=user.name, quotas=quotas)
 
 
 router = Routes(tags=["quotas"])
