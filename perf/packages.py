@@ -31,9 +31,8 @@ from perf.harness import CHECKOUT, DIGITS, Bars, ProcessorSamples
 from perf.statistics import measured_share
 from reference_models.digits import DigitsConfig, read_data_set, train
 from worker.sandbox.course import Course, RaceResult
-from worker.sandbox.environments import closest_environment, installed_environments
 from worker.sandbox.local import draw_course, limits_of, open_task, order_of
-from worker.sandbox.order import BoxUnavailableError
+from worker.sandbox.order import BoxUnavailableError, closest_environment, installed_environments
 from worker.sandbox.protocol import ArraySpec
 from worker.sandbox.race import race
 from worker.sandbox.task import TaskBox, TaskError

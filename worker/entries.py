@@ -24,13 +24,12 @@ from worker.child_process import Host
 from worker.failures import entry_failure, failure
 from worker.link import WorkerLink
 from worker.outbox import Announcer, StopReason
-from worker.sandbox.check import check_box
 from worker.sandbox.course import Ask, RaceResult
-from worker.sandbox.environments import installed_environments
-from worker.sandbox.order import BoxUnavailableError, Order
+from worker.sandbox.order import BoxUnavailableError, Order, installed_environments
 from worker.sandbox.packages import PackageMissingError
 from worker.sandbox.protocol import Limits
 from worker.sandbox.race import race
+from worker.sandbox.start import check_box
 from worker.sandbox.task import TaskBox, TaskError, task_module
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from worker.sandbox.environments import installed_environments
+from worker.sandbox.order import installed_environments
 
 PAGE = (Path(__file__).parents[2] / "docs" / "own-benchmark.md").read_text()
 MOST_ADDED = 20

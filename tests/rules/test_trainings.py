@@ -12,7 +12,7 @@ from finishline.rules.benchmarks.definition_tables import LARGEST_PACKAGE_BYTES
 from finishline.rules.errors import BenchmarkError
 from finishline.rules.trainings.manifest import PackageError, read_manifest
 from finishline.rules.trainings.package import Package, read_package
-from worker.sandbox.environments import closest_environment
+from worker.sandbox.order import closest_environment
 from worker.sandbox.protocol import (
     HEADER,
     ArraySpec,

@@ -20,12 +20,11 @@ from finishline.rules.errors import RuleError
 from finishline.rules.trainings.manifest import FILE, Manifest, read_manifest
 from finishline.rules.verification.job import data_nonce, draw
 from worker.events import tell
-from worker.sandbox.check import check_box
 from worker.sandbox.course import Ask, Course, RaceResult
-from worker.sandbox.environments import installed_environments
-from worker.sandbox.order import AnyBackend, BoxUnavailableError, Order
+from worker.sandbox.order import AnyBackend, BoxUnavailableError, Order, installed_environments
 from worker.sandbox.protocol import Limits
 from worker.sandbox.race import race
+from worker.sandbox.start import check_box
 from worker.sandbox.task import TaskBox, TaskError, task_module
 
 MISSED, UNAVAILABLE, USAGE = 3, 4, 2

@@ -13,12 +13,12 @@ import pytest
 from tests.support.processes import wait_for
 from tests.worker.sandbox import wire
 from worker.sandbox.bubblewrap import find_bubblewrap
-from worker.sandbox.check import check_box
 from worker.sandbox.course import Course
 from worker.sandbox.order import BoxUnavailableError, Order
 from worker.sandbox.packages import requirements_of
 from worker.sandbox.protocol import ArraySpec, Limits
 from worker.sandbox.race import race
+from worker.sandbox.start import check_box
 
 TRUTH = bytes(range(8))
 CLASSES = ArraySpec("uint8", (8,))

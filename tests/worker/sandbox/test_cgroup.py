@@ -6,10 +6,10 @@ from itertools import count
 
 import pytest
 
-from worker.sandbox import bubblewrap, check
+from worker.sandbox import bubblewrap, start
 from worker.sandbox.cgroup import BoxCgroup, NoCgroupError, Usage, delegate
-from worker.sandbox.check import check_box
 from worker.sandbox.protocol import Limits
+from worker.sandbox.start import check_box
 
 OWN = "1:name=systemd:/x\n0::/system.slice/worker.service\n"
 
@@ -121,7 +121,7 @@ def test_a_host_whose_boxes_have_cgroups_takes_anyone_and_another_the_known(tmp_
     for found in (tmp_path, NoCgroupError("this kernel has none")):
         check_box.cache_clear()
         monkeypatch.setattr(bubblewrap, "delegated", lambda found=found: found)
-        monkeypatch.setattr(check, "_probe", lambda _: [])
+        monkeypatch.setattr(start, "_probe", lambda _: [])
         told.append(str(check_box()))
     check_box.cache_clear()
 

@@ -8,10 +8,10 @@ from contextlib import suppress
 import pytest
 
 from tests.support.box_removals import remove
-from worker.sandbox import check, local, own_uid
-from worker.sandbox.check import LEAKS, BoxState, check_box
+from worker.sandbox import local, own_uid, start
 from worker.sandbox.order import BoxUnavailableError
 from worker.sandbox.own_uid import BOX_UID
+from worker.sandbox.start import LEAKS, BoxState, check_box
 
 
 @pytest.fixture(autouse=True)
@@ -122,11 +122,11 @@ def test_a_box_that_leaks_is_off(monkeypatch, tmp_path, leak, without):
 
 
 def test_a_box_without_limits_is_off(monkeypatch, tmp_path):
-    text = check.RUNNER.read_text()
+    text = start.RUNNER.read_text()
     limitless = tmp_path / "runner.py"
     limitless.write_text(text.replace("    resource.setrlimit(", "    (lambda *_: None)("))
     assert limitless.read_text() != text
-    monkeypatch.setattr(check, "RUNNER", limitless)
+    monkeypatch.setattr(start, "RUNNER", limitless)
 
     assert str(check_box()) == (
         "off: a sandbox leaks: it can start more processes than its limit; it can hold more memory "

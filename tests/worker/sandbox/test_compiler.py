@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.worker.sandbox.conftest import LIMITS, course
-from worker.sandbox.environments import installed_environments
-from worker.sandbox.order import Order
+from worker.sandbox.order import Order, installed_environments
 from worker.sandbox.packages import gcc_version
 from worker.sandbox.race import race
 

@@ -16,11 +16,10 @@ from worker import entries
 from worker.child_process import Host
 from worker.entries import gpus_of
 from worker.sandbox import oci
-from worker.sandbox.check import check_box
 from worker.sandbox.order import BoxUnavailableError, Order
 from worker.sandbox.packages import Bind
 from worker.sandbox.protocol import Limits
-from worker.sandbox.start import Box
+from worker.sandbox.start import Box, check_box
 
 ORDER = Order(Path("/made"), "train", {}, backend="oci")
 BINDS = [Bind(Path("/made"), "/package")]
