@@ -2,13 +2,12 @@
 
 import sys
 import time
-from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import Any
 
 import httpx2
 
-from finishline.cli.errors import CliError, ExitCode, UsageError, cli_errors
+from finishline.cli.errors import CliError, ExitCode, UsageError
 from finishline.cli.options import ROOT
 from finishline.client.errors import Unavailable
 from finishline.client.transport import TIMEOUT, Retries, Transport, segment
@@ -17,7 +16,6 @@ from finishline.profiles import chosen_server
 __all__ = ["ServerClient", "View", "connect", "segment"]
 
 View = dict[str, Any]
-Answer = TypeVar("Answer")
 
 
 def _wait(seconds: float) -> None:
@@ -34,7 +32,7 @@ VERSION_HEADER = "Finishline-Version"
 
 
 class ServerClient(Transport):
-    """A connection to one server whose failures are CliErrors, but those of `stream`.
+    """A connection to one server.
 
     Without a token it takes that of the login to this address. Errors are raised at once.
     It waits only if the server asks for it, for a minute at the most.
@@ -80,10 +78,6 @@ class ServerClient(Transport):
     def _document(self, answer: httpx2.Response) -> Any:
         self._has_answered = True
         return super()._document(answer)
-
-    def _attempt(self, retries: Retries, request: Callable[[], Answer]) -> Answer:
-        with cli_errors():
-            return super()._attempt(retries, request)
 
 
 def connect(*, timeout: httpx2.Timeout = TIMEOUT, retries: Retries = WHEN_TOLD) -> ServerClient:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from finishline.cli.errors import CliError, ExitCode, UsageError
+from finishline.client.errors import NotFound
 from finishline.definitions import folders_of, known_ids
 from finishline.rules.archive.definitions import shipped_definitions
 from finishline.rules.benchmarks.benchmark import (
@@ -115,9 +116,8 @@ def with_server_definitions(
             try:
                 if name not in found:
                     found[name] = download_definition(server, name)[1]
-            except CliError as error:
-                if error.exit_code is not ExitCode.NOT_FOUND:
-                    raise
+            except NotFound:
+                continue
     return found
 
 

@@ -1,7 +1,6 @@
 """Failure of a command: one sentence and one exit code."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from enum import IntEnum
 from typing import Any
@@ -16,9 +15,7 @@ from finishline.client.errors import (
     TooManyRequests,
     Unavailable,
 )
-from finishline.client.errors import refusal as refused_by
 from finishline.places import installed_server
-from finishline.rules.errors import RuleError
 
 INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it.
 INTERRUPTION = "Interrupted by Ctrl-C."
@@ -90,21 +87,12 @@ HINTS: dict[type[FinishlineError], str] = {
 }
 
 
-@contextmanager
-def cli_errors() -> Iterator[None]:
-    """Turn the client's exceptions into CliErrors, with the next step at a terminal."""
-    try:
-        yield
-    except FinishlineError as error:
-        hint = HINTS.get(type(error))
-        message = f"{error.detail.removesuffix('.')}. {hint}" if hint else error.detail
-        code = EXIT_CODES.get(type(error), ExitCode.REFUSED)
-        raise CliError(message, exit_code=code, problems=error.problems) from error
-
-
-def refusal(error: RuleError) -> CliError:
-    refused = refused_by(error)
-    return CliError(refused.detail, problems=refused.problems)
+def cli_error(error: FinishlineError) -> CliError:
+    """The error of a command for one of the client, with the next step at a terminal."""
+    hint = HINTS.get(type(error))
+    message = f"{error.detail.removesuffix('.')}. {hint}" if hint else error.detail
+    code = EXIT_CODES.get(type(error), ExitCode.REFUSED)
+    return CliError(message, exit_code=code, problems=error.problems)
 
 
 def require_server(command: str) -> None:

@@ -26,22 +26,21 @@ from finishline.cli.errors import (
     CliError,
     ExitCode,
     UsageError,
-    cli_errors,
-    refusal,
+    cli_error,
     server_missing,
 )
 from finishline.cli.names import PANELS, SERVER_ADMIN, examples_of, renamed
 from finishline.cli.options import ROOT
 from finishline.cli.screen import open_console
-from finishline.client.errors import told_besides
+from finishline.client.errors import FinishlineError, refusal, told_besides
 from finishline.places import installed_server
 from finishline.profiles import ProfileError
 from finishline.rules.errors import RuleError, StatisticsMissingError
 
 TERMINATED = 143  # 128 + SIGTERM.
 FAILURES = (
-    CliError, ProfileError, RuleError, StatisticsMissingError, typer.TyperException, OSError,
-    UnicodeEncodeError,
+    CliError, FinishlineError, ProfileError, RuleError, StatisticsMissingError,
+    typer.TyperException, OSError, UnicodeEncodeError,
 )  # fmt: skip
 COMMANDS = {name: place for panel in PANELS.values() for name, place in panel.items()}
 PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names}
@@ -177,8 +176,7 @@ def main(arguments: Sequence[str] | None = None, command: typer.Typer = app) -> 
     if os.environ.get("NO_COLOR"):
         os.environ["_TYPER_FORCE_DISABLE_TERMINAL"] = "1"  # For help, which Typer writes.
     try:
-        with cli_errors():
-            code = int(_built(command)(given, prog_name="finishline", standalone_mode=False) or 0)
+        code = int(_built(command)(given, prog_name="finishline", standalone_mode=False) or 0)
         sys.stdout.flush()
         if code == INTERRUPTED:
             sys.stderr.write(f"{INTERRUPTION}\n")
@@ -197,9 +195,9 @@ def main(arguments: Sequence[str] | None = None, command: typer.Typer = app) -> 
         failure, as_json = _cli_error(error), "--json" in given
         if "No such command" in failure.message:
             words = split_flags(given)[1]
-            if words[0] == "admin" and words[1] in SERVER_ADMIN:
-                failure = server_missing(f"admin {words[1]}")
             failure = renamed(words) or failure
+            if words[0] == "admin" and words[1] in SERVER_ADMIN and installed_server() is None:
+                failure = server_missing(f"admin {words[1]}")
         # A call without a command shows the help instead of a message.
         if as_json or not isinstance(error, typer.TyperException) or error.format_message():
             _report(failure, as_json=as_json)
@@ -226,10 +224,12 @@ def _stop_writing() -> int:
 def _cli_error(error: Exception) -> CliError:
     if isinstance(error, CliError):
         return error
+    if isinstance(error, FinishlineError):
+        return cli_error(error)
     if isinstance(error, ProfileError):
         return UsageError(str(error))
     if isinstance(error, RuleError):
-        return refusal(error)
+        return cli_error(refusal(error))
     if isinstance(error, UnicodeEncodeError):
         part = error.object[error.start : error.end]
         return UsageError(f"Invalid argument: {part!r} can't be written in {error.encoding}.")

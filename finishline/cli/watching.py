@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
 from finishline.cli.client import ServerClient, segment
-from finishline.cli.errors import CliError, ExitCode, cli_errors
+from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.screen import Screen, open_console
 from finishline.cli.tables import View, quality_text, seconds_text
 from finishline.client.sse import ServerEvent, follow_events
@@ -168,8 +168,7 @@ def ending_of(run: RunProgress) -> Text:
 
 def follow_verification(server: ServerClient, verification_id: str) -> Iterator[ServerEvent]:
     path = f"/verifications/{segment(verification_id)}/events"
-    with cli_errors():
-        yield from follow_events(partial(server.stream, path), end="end")
+    return follow_events(partial(server.stream, path), end="end")
 
 
 def watch_verification(server: ServerClient, view: View, screen: Screen) -> dict[str, Any]:
@@ -224,8 +223,7 @@ def _names_of_runs(view: View) -> dict[int, str]:
 
 
 def _table_of(event: ServerEvent) -> dict[str, Any]:
-    with cli_errors():
-        table = event.json()
+    table = event.json()
     if not isinstance(table, dict):
         raise CliError(
             f"The server sent an event {event.name!r} that is not a JSON object.",

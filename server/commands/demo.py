@@ -24,6 +24,7 @@ from finishline.cli.own_benchmarks import write_template
 from finishline.cli.processes import Training
 from finishline.cli.screen import Screen, open_screen
 from finishline.cli.watching import watch_verification
+from finishline.client.errors import FinishlineError
 from finishline.client.files import find_submission_files, send_code, send_logs
 from finishline.rules.ranking import busy_words
 from finishline.rules.text import count_text
@@ -108,7 +109,7 @@ def _send_code(server: ServerClient, screen: Screen, folder: Path) -> str | None
     files = {name: (folder / name).read_bytes() for name in written}
     try:
         entry, is_repeated = send_code(server, files)
-    except CliError as why:
+    except (CliError, FinishlineError) as why:
         screen.say(Text(f"  Not trained here: {why}", "yellow"))
         return None
     submission_id = str(entry.get("duplicate_of") or entry["id"])

@@ -21,6 +21,7 @@ from redis.retry import Retry
 from finishline.cli.client import ServerClient, View, segment
 from finishline.cli.errors import CliError, ExitCode, UsageError
 from finishline.cli.processes import python_module
+from finishline.client.errors import FinishlineError
 from finishline.devices import Devices, find_devices
 from server.commands.paths import VarPaths
 from server.commands.supervisor import Service
@@ -300,7 +301,7 @@ def server_answers(url: str) -> bool:
     try:
         with ServerClient(url, timeout=PROBE_TIMEOUT) as server:
             return bool(server.health().get("status") == "ok")
-    except CliError:
+    except (CliError, FinishlineError):
         return False
 
 
@@ -309,7 +310,7 @@ def worker_answers(url: str, name: str, token_file: Path, *, since: float) -> bo
     try:
         worker = _worker_view(url, name, token_file)
         seen = datetime.fromisoformat(str(worker.get("last_seen_at"))).timestamp()
-    except (CliError, ValueError):
+    except (CliError, FinishlineError, ValueError):
         return False
     return bool(worker.get("alive")) and seen >= since
 

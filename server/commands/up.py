@@ -13,10 +13,11 @@ import typer
 from rich.text import Text
 
 from finishline.cli.client import ServerClient
-from finishline.cli.errors import CliError, ExitCode, UsageError
+from finishline.cli.errors import ExitCode, UsageError
 from finishline.cli.options import shows
 from finishline.cli.processes import python_module, require_training_packages
 from finishline.cli.screen import Screen, as_it_is
+from finishline.client.errors import NotAllowed, NotSignedIn
 from server.base.database import Database
 from server.base.schema import migrate
 from server.commands import administer
@@ -290,7 +291,5 @@ def _is_accepted(token: str, url: str, role: str) -> bool:
     try:
         with ServerClient(url, token) as server:
             return bool(server.get("/me").get("role") == role)
-    except CliError as error:
-        if error.exit_code is ExitCode.NOT_ALLOWED:
-            return False
-        raise
+    except (NotSignedIn, NotAllowed):
+        return False

@@ -8,7 +8,6 @@ import pytest
 
 from finishline.cli import bundles
 from finishline.cli.bundles import check_bundle, read_bundle
-from finishline.cli.errors import CliError, ExitCode, cli_errors
 from finishline.cli.records import commit_of
 from finishline.client.errors import Refused
 from finishline.client.files import find_submission_files, idempotency_key
@@ -197,26 +196,24 @@ def test_a_dawnbench_entry_has_the_tsv_of_its_name(tmp_path):
 def test_a_listed_log_that_is_not_a_file_beside_the_json_is_refused(tmp_path, name):
     folder = write_submission(tmp_path / "sub", runs=[name])
     (tmp_path / "run_0.log").write_text("outside")
-    with pytest.raises(CliError) as caught, cli_errors():
+    with pytest.raises(Refused) as caught:
         find_submission_files(folder)
-    assert caught.value.exit_code is ExitCode.REFUSED
     assert caught.value.problems
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "3", '{"benchmark": "x"}', '{"runs": [1]}'])
 def test_a_json_that_describes_no_submission_is_refused(tmp_path, content):
     (tmp_path / "submission.json").write_text(content)
-    with pytest.raises(CliError) as caught, cli_errors():
+    with pytest.raises(Refused):
         find_submission_files(tmp_path)
-    assert caught.value.exit_code is ExitCode.REFUSED
 
 
 def test_what_is_missing_is_named_once_with_its_path(tmp_path):
     gone = tmp_path / "gone"
-    with pytest.raises(CliError) as caught, cli_errors():
+    with pytest.raises(Refused) as caught:
         find_submission_files(gone)
     whole = f"{gone}: not there; expected a submission's JSON, or its folder"
-    assert caught.value.message == f"{whole}."
+    assert caught.value.detail == f"{whole}."
     assert [str(problem) for problem in caught.value.problems] == [whole]
 
     folder = write_submission(tmp_path / "sub", runs=["run_9.log"])
@@ -239,10 +236,7 @@ def test_what_is_missing_is_named_once_with_its_path(tmp_path):
 
 def test_a_misspelt_list_of_logs_is_named_with_the_field_that_was_meant(tmp_path):
     folder = write_submission(tmp_path / "sub", rusn=["run_0.log"])
-    with (
-        pytest.raises(CliError, match=r"field runs: missing \(did you mean 'runs' where"),
-        cli_errors(),
-    ):
+    with pytest.raises(Refused, match=r"field runs: missing \(did you mean 'runs' where"):
         find_submission_files(folder)
 
 

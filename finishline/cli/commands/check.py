@@ -18,13 +18,13 @@ from finishline.cli.definitions import (
     read_definition,
     with_server_definitions,
 )
-from finishline.cli.errors import CliError, ExitCode, UsageError, refusal
+from finishline.cli.errors import ExitCode, UsageError, cli_error
 from finishline.cli.listings import table_of
 from finishline.cli.options import ROOT, BenchmarksDir, shows
 from finishline.cli.records import find_in, problem_text
 from finishline.cli.screen import Screen, as_it_is
 from finishline.cli.tables import time_text
-from finishline.client.errors import Problem, problems_of
+from finishline.client.errors import FinishlineError, Problem, problems_of, refusal
 from finishline.client.files import CLAIM_NAME, Upload, content_of, find_submission_files, is_code
 from finishline.rules.archive.find import task_and_kind
 from finishline.rules.archive.score import Found, score_found
@@ -137,9 +137,10 @@ def _ask_phase(
         with ServerClient(url, token) as server:
             found: dict[str, Any] = server.get(f"/benchmarks/{segment(benchmark_id)}")
             phases = dict(found.get("phases") or {})
-    except CliError as error:
-        told = f"The phase of {benchmark_id} is not known: {error.message}"
-        return {"error": error.message}, [Text(told, "yellow")]
+    except FinishlineError as error:
+        message = cli_error(error).message
+        told = f"The phase of {benchmark_id} is not known: {message}"
+        return {"error": message}, [Text(told, "yellow")]
     theirs = found.get("sha256")
     style = "" if phases.get("takes_submissions", True) else "bold red"
     lines = [Text(f"{benchmark_id} at {url}: {phases.get('sentence', 'no dates')}", style)]
@@ -159,7 +160,7 @@ def check_files(
     token: str | None = None,
     definition: Benchmark | None = None,
 ) -> ScoredSubmission:
-    """The scored submission. Raises CliError with every rule it breaks.
+    """The scored submission. Raises Refused with every rule it breaks.
 
     `definition` goes before those of the folders. The server at `url` gives one that is missing.
     """
@@ -196,13 +197,13 @@ def remark_lines(remarks: Sequence[Problem]) -> list[Text]:
     return [as_it_is((f"warning: {remark}", STYLES["warning"])) for remark in remarks]
 
 
-def with_next_step(refused: CliError) -> CliError:
+def with_next_step(refused: FinishlineError) -> FinishlineError:
     """The refusal of a submission, with the command to type where the rules cannot know it."""
     messages = [problem.message for problem in refused.problems]
     if any("unknown benchmark" in message for message in messages):
-        refused.message += f" {FETCH}"
+        refused.detail += f" {FETCH}"
     if any("names no benchmark" in message for message in messages):
-        refused.message += f" {NAME_IT}"
+        refused.detail += f" {NAME_IT}"
     return refused
 
 

@@ -11,7 +11,7 @@ from rich.text import Text
 from typer import Argument, Option
 
 from finishline.cli.client import ServerClient, connect, segment
-from finishline.cli.errors import CliError, ExitCode, UsageError, require_server
+from finishline.cli.errors import CliError, ExitCode, UsageError, cli_error, require_server
 from finishline.cli.options import ROOT, shows
 from finishline.cli.own_benchmarks import (
     broken,
@@ -24,6 +24,7 @@ from finishline.cli.own_benchmarks import (
 from finishline.cli.processes import FAILED, TRAIN, box_events, require_seeds
 from finishline.cli.screen import Screen, as_it_is
 from finishline.cli.tables import seconds_text
+from finishline.client.errors import FinishlineError
 from finishline.package_folder import package_folder
 from finishline.places import installed_server
 from finishline.rules.statistics.aggregate import SHORTEST_SECONDS
@@ -144,8 +145,8 @@ def tell_phase(screen: Screen, benchmark_id: str) -> str | None:
         with connect(timeout=PHASE_TIMEOUT) as server:
             found = server.get(f"/benchmarks/{segment(benchmark_id)}")
             phases = dict(found.get("phases") or {})
-    except CliError as error:
-        notice = f"The phase of {benchmark_id} is not known: {error.message}"
+    except FinishlineError as error:
+        notice = f"The phase of {benchmark_id} is not known: {cli_error(error).message}"
     else:
         if phases.get("takes_submissions", True):
             return None

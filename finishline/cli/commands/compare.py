@@ -8,9 +8,10 @@ from typer import Argument, Option
 from finishline.cli.answers import comparison_lines
 from finishline.cli.client import connect
 from finishline.cli.commands.code import Nonce, Plain, run_code
-from finishline.cli.errors import CliError, ExitCode, UsageError
+from finishline.cli.errors import ExitCode, UsageError
 from finishline.cli.options import BenchmarksDir, shows
 from finishline.cli.screen import Screen
+from finishline.client.errors import NotFound
 from finishline.rules.verification.messages import PACKAGE_PREFIX
 
 
@@ -48,9 +49,7 @@ def compare(
     with connect() as server:
         try:
             view = server.get("/compare", submissions=f"{first},{second}")
-        except CliError as error:
-            if error.exit_code is not ExitCode.NOT_FOUND:
-                raise
+        except NotFound:
             view = server.get("/verifications/compare", first=first, second=second)
             screen.answer(view, comparison_lines(view, {}))
         else:

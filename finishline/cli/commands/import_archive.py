@@ -22,7 +22,17 @@ from finishline.cli.errors import CliError, ExitCode, UsageError
 from finishline.cli.options import BenchmarksDir, shows
 from finishline.cli.records import commit_of, find_in, problem_text
 from finishline.cli.screen import Screen, as_it_is
-from finishline.client.errors import NoAnswer, Problem, problems_of
+from finishline.client.errors import (
+    FinishlineError,
+    NoAnswer,
+    NotAllowed,
+    NotFound,
+    NotSignedIn,
+    Problem,
+    TooManyRequests,
+    Unavailable,
+    problems_of,
+)
 from finishline.client.transport import FilePart
 from finishline.rules.archive.files import COMMIT, Archive, source_name
 from finishline.rules.archive.import_plan import (
@@ -44,7 +54,7 @@ RETRIES = replace(WHEN_TOLD, count=4, only_told=False)
 # A server scores an upload before it responds.
 TIMEOUT = httpx2.Timeout(120.0, connect=5.0)
 # The server takes nothing at all, so the others need not be tried.
-FINAL = (ExitCode.NOT_ALLOWED, ExitCode.NOT_FOUND)
+FINAL = (NotSignedIn, NotAllowed, NotFound, NoAnswer)
 MOST_WARNINGS = 3  # Of one submission, on the screen.
 STATES = ("imported", "already_there", "refused", "failed", "skipped")
 EXAMPLES = {
@@ -168,7 +178,7 @@ def describe(parcel: Parcel, archive: Archive, benchmarks: Mapping[str, Benchmar
 
 
 def send(server: ServerClient, parcel: Parcel, archive: Archive, commit: str | None) -> Outcome:
-    """Send a submission. Raises CliError if the server would take no other one either."""
+    """Send a submission. Raises FinishlineError if the server would take no other one either."""
     runs = len(parcel.logs)
     try:
         claim = parcel.claim_json(archive)
@@ -181,12 +191,12 @@ def send(server: ServerClient, parcel: Parcel, archive: Archive, commit: str | N
         source = {} if commit is None else {"source_commit": commit}
         fields = parcel.fields | source
         view, repeated = server.post_form("/submissions", files=files, fields=fields, key=key)
-    except CliError as error:
-        if error.exit_code in FINAL or isinstance(error.__cause__, NoAnswer):
-            raise
-        if error.exit_code == ExitCode.SERVER:
-            return Outcome(parcel.path, "failed", runs, reason=error.message)
-        return _refused(parcel, error.message, error.problems)
+    except FINAL:
+        raise
+    except (TooManyRequests, Unavailable) as error:
+        return Outcome(parcel.path, "failed", runs, reason=error.detail)
+    except FinishlineError as error:
+        return _refused(parcel, error.detail, error.problems)
     except RuleError as error:
         return _refused(parcel, "It cannot be read.", problems_of([error]))
     state = "already_there" if repeated else "imported"

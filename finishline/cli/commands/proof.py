@@ -26,6 +26,7 @@ from finishline.cli.options import ROOT, Limit, shows
 from finishline.cli.rows import asks_server
 from finishline.cli.screen import Screen
 from finishline.cli.tables import make_table, status_text
+from finishline.client.errors import NotFound
 from finishline.rules.canonical import read_json
 from finishline.rules.errors import RuleError, StatisticsMissingError
 from finishline.rules.proof.hash_chain import check_chain, has_head
@@ -117,9 +118,8 @@ def _fetch(verification: str, *, with_keys: bool) -> tuple[bytes, list[bytes]]:
         path = f"/verifications/{segment(verification)}/proof"
         try:
             content = server.download(path, limit_bytes=BUNDLE_LIMIT_BYTES)
-        except CliError as error:
-            if error.exit_code is ExitCode.NOT_FOUND:
-                error.message += f" {WHERE_THEY_ARE}"
+        except NotFound as error:
+            error.detail += f" {WHERE_THEY_ARE}"
             raise
         listed = server.get("/keys") if with_keys else {"keys": []}
     try:

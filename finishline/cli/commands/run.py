@@ -28,7 +28,7 @@ from finishline.cli.processes import (
 )
 from finishline.cli.screen import Screen
 from finishline.cli.watching import ReplayProgress, Target, replay_screen
-from finishline.client.errors import problems_of
+from finishline.client.errors import FinishlineError, problems_of
 from finishline.client.files import CLAIM_NAME, content_of, find_submission_files, is_code
 from finishline.definitions import folders_of
 from finishline.devices import choose_device, local_system
@@ -171,7 +171,7 @@ def name_of_class(server: ServerClient, system: Mapping[str, Any]) -> str:
     own = str(system["hardware_class"])
     try:
         listed = server.get("/hardware-classes")["hardware_classes"]
-    except (CliError, KeyError, TypeError):
+    except (FinishlineError, KeyError, TypeError):
         return own
     wanted = [system[name] for name in SYSTEM_FIELDS]
     names = [str(each["name"]) for each in listed if [each.get(n) for n in SYSTEM_FIELDS] == wanted]

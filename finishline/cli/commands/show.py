@@ -12,6 +12,7 @@ from finishline.cli.commands.check import check
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.options import shows
 from finishline.cli.screen import Screen
+from finishline.client.errors import NotFound
 
 
 @shows
@@ -31,9 +32,7 @@ def show(
         for kind in ("benchmarks", "submissions", "verifications"):
             try:
                 view = server.get(f"/{kind}/{segment(name)}")
-            except CliError as error:
-                if error.exit_code is not ExitCode.NOT_FOUND:
-                    raise
+            except NotFound:
                 continue
             if kind == "benchmarks":
                 lines = [] if screen.as_json else [*benchmark_lines(server, view)]

@@ -29,7 +29,7 @@ from finishline.cli.errors import CliError, ExitCode, UsageError
 from finishline.cli.options import ROOT, BenchmarksDir, shows
 from finishline.cli.screen import Screen, as_it_is
 from finishline.cli.watching import verdict_code, watch_verification
-from finishline.client.errors import Problem
+from finishline.client.errors import FinishlineError, Problem
 from finishline.client.files import find_submission_files, is_code, send_code, send_logs
 from finishline.rules.verification.purposes import ENTRY
 
@@ -110,7 +110,8 @@ def _submit_logs(
 ) -> ExitCode:
     files = find_submission_files(path)
     remarks: tuple[Problem, ...] = ()
-    with suppress(CliError, OSError):  # Of files that break a rule the server says which.
+    # Of files that break a rule the server says which.
+    with suppress(CliError, FinishlineError, OSError):
         scored = check_files(
             files,
             benchmarks_dir,
@@ -123,7 +124,7 @@ def _submit_logs(
     with connect() as server:
         try:
             view, repeated = send_logs(server, files, form=form, dry_run=dry_run)
-        except CliError as error:
+        except FinishlineError as error:
             raise with_next_step(error) from error
         document = {**view, "remarks": [asdict(remark) for remark in remarks]}
         page = place_line(view) if dry_run else f"{server.url}/submissions/{view.get('id')}"

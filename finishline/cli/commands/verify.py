@@ -7,11 +7,12 @@ from typer import Argument, Option
 
 from finishline.cli.answers import batch_lines, time_lines, verdict_lines
 from finishline.cli.client import ServerClient, View, segment
-from finishline.cli.errors import CliError, ExitCode, UsageError
+from finishline.cli.errors import ExitCode, UsageError
 from finishline.cli.listings import table_of
 from finishline.cli.rows import asks_server
 from finishline.cli.screen import Screen
 from finishline.cli.watching import ENDED, verdict_code, watch_verification
+from finishline.client.errors import NotFound
 from finishline.rules.verification.entry import FEWEST_REPEATS, MOST_REPEATS, USUAL_REPEATS
 from finishline.rules.verification.purposes import ABLATION, ASKED_FOR, ENTRY, PURPOSES
 
@@ -174,10 +175,8 @@ def _find_running(server: ServerClient, name: str, *, kind: str) -> View | None:
 def _get_if_there(server: ServerClient, path: str) -> View | None:
     try:
         view: View = server.get(path)
-    except CliError as error:
-        if error.exit_code is ExitCode.NOT_FOUND:
-            return None
-        raise
+    except NotFound:
+        return None
     return view
 
 
