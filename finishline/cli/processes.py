@@ -191,7 +191,7 @@ def read_settings(settings: Sequence[str]) -> dict[str, float]:
             raise UsageError(
                 f"--set {setting}: expected a name and a number, such as batch_size=64."
             )
-        found[name] = number
+        found[name] = int(number) if number.is_integer() else number
     return found
 
 
