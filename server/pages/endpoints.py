@@ -61,7 +61,6 @@ PAGES = (
     console_decide,
     console_benchmarks,
     console_preview,
-    console_workers,
     console_audit,
     docs,
     well_known,
@@ -70,7 +69,7 @@ PAGES = (
 # Their pages and forms are declared, so their order in this list says nothing.
 DECLARED = (
     calibrations, compare, console_account, console_calibrations, console_notices, console_people,
-    console_phases, console_prices, console_quotas, home, ideas, install,
+    console_phases, console_prices, console_quotas, console_workers, home, ideas, install,
     lists, packages, rounds, runs, workers,
 )  # fmt: skip
 # Each is given to the application itself: when a router of routers is included, FastAPI analyses

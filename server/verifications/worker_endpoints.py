@@ -1,12 +1,13 @@
 """Worker endpoints: hello, claim, events, report; holds of workers and queues."""
 
+from collections.abc import Callable
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import orjson
 from fastapi import Header, Query, Response
 from fastapi.concurrency import run_in_threadpool
-from pydantic import Field
+from pydantic import BaseModel, Field
 from sqlalchemy.orm import Session
 
 from finishline.api.schema import Schema
@@ -24,11 +25,12 @@ from finishline.rules.verification.messages import (
     WorkerHello,
 )
 from server.base import hardware_classes
+from server.base.errors import ConflictError
 from server.base.forms import Body, example
 from server.base.request_context import moment_of_reading
 from server.base.services import ServicesDep
 from server.base.viewer import ORGANISER
-from server.people.declared import Routes
+from server.people.declared import Form, Routes
 from server.people.dependencies import Caller, SecretDep, WorkerDep
 from server.verifications import attempts, worker_probes, worker_queries, workers
 from server.verifications.dispatch import LONGEST_WAIT_SECONDS, PollDesk, require_greeted
@@ -45,6 +47,8 @@ from server.verifications.workers import HeldError, send_again_now
 
 LONGEST_REASON = 2000
 REASON = r"\S"
+CONSOLE = "/console/workers"
+EVERY_QUEUE, WORKER = "everything", "worker:"
 
 
 class ProbeList(Schema):
@@ -101,6 +105,30 @@ class Resume(Body):
     reason: str | None = Field(default=None, max_length=LONGEST_REASON)
 
 
+class Order(BaseModel):
+    """An action on a worker, or on every queue, of the console's form."""
+
+    what: str = Field(min_length=1, pattern=f"^({EVERY_QUEUE}$|{WORKER}.)")
+    action: Literal["pause", "resume", "confirm", "baseline"]
+    reason: str = Field(min_length=1, max_length=LONGEST_REASON, pattern=REASON)
+
+
+CHANGES_OF_A_WORKER: dict[str, Callable[..., None]] = {
+    "pause": workers.pause_worker,
+    "resume": workers.resume_worker,
+    "confirm": workers.confirm_worker,
+    "baseline": worker_probes.set_baseline_anew,
+}
+CHANGES_OF_EVERYTHING: dict[str, Callable[..., None]] = {
+    "pause": workers.pause_everything,
+    "resume": workers.resume_everything,
+}
+DONE = {
+    "pause": "paused",
+    "resume": "no longer paused",
+    "confirm": "confirmed",
+    "baseline": "measured anew from its next readings",
+}
 MOST_SHOWN = 1000
 router = Routes(tags=["workers"])
 LimitDep = Annotated[int, Query(ge=1, le=MOST_SHOWN)]
@@ -208,6 +236,21 @@ def resume_queue(session: Session, caller: Caller, body: Resume) -> QueueView:
     """End the pause. 409 if there is none."""
     workers.resume_everything(session, caller, reason=body.reason)
     return read_queue(session, shown=SHOWN_PER_CLASS)
+
+
+@router.command(None, Form(CONSOLE, "{0}"), role="organiser")
+def change_worker(session: Session, caller: Caller, body: Order) -> str:
+    """Pause, resume, confirm or measure anew; returns the sentence that tells of it."""
+    name = body.what.removeprefix(WORKER)
+    if body.what != EVERY_QUEUE:
+        CHANGES_OF_A_WORKER[body.action](session, caller, name, reason=body.reason)
+        return f"Worker {name} is {DONE[body.action]}."
+    if body.action not in CHANGES_OF_EVERYTHING:
+        raise ConflictError(
+            f"A queue can't be {DONE[body.action]}: choose a worker, or pause the queue."
+        )
+    CHANGES_OF_EVERYTHING[body.action](session, caller, reason=body.reason)
+    return f"Every queue is {DONE[body.action]}."
 
 
 @router.read("/hardware-classes")

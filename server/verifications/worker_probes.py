@@ -121,10 +121,12 @@ def _first_readings(session: Session, worker: WorkerRow, row: WorkerProbeRow) ->
     return [value for value in first if value is not None]
 
 
-def set_baseline_anew(session: Session, caller: Caller, name: str) -> None:
+def set_baseline_anew(
+    session: Session, caller: Caller, name: str, *, reason: str | None = None
+) -> None:
     """Reset a worker's baseline: its next readings define it. Raises NotFoundError."""
     worker = find_worker(session, name)
-    with audited(session, caller, "worker.baseline", worker):
+    with audited(session, caller, "worker.baseline", worker, reason=reason):
         worker.baseline_since = utc_now()
         worker.drift = worker.drifted_at = None
 

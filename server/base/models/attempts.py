@@ -1,4 +1,4 @@
-"""Attempts at verifications, the events they posted, and the turns of submitters in queues."""
+"""Attempts at verifications, the events they posted, and the pause of everything."""
 
 from datetime import datetime
 from typing import Any
