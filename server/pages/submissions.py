@@ -52,15 +52,13 @@ from server.people.signed_in import (
     get_signed_in,
     signed_in_or_none,
 )
+from server.submissions import standing_changes as changes
 from server.submissions.lists import find_submission
 from server.submissions.standing_changes import (
     WaiverCreate,
     WithdrawalCreate,
     broken_rules,
     may_withdraw,
-    revoke_waiver,
-    waive,
-    withdraw,
 )
 from server.verifications.requests import AskedFor, VerificationCreate, ask_as_caller, why_no_room
 from web.citation import badge_endpoint, badge_svg
@@ -259,7 +257,7 @@ def withdraw_submission(
     if wanted is None:
         raise ContentError(f"Nothing was withdrawn. Reason: {errors.get('reason', 'fill it in')}")
     with services.database.write() as session:
-        withdraw(session, signed_in.caller, submission_id, wanted.reason)
+        changes.withdraw_submission(session, signed_in.caller, submission_id, wanted)
     return RedirectResponse(f"/submissions/{quote(submission_id, safe='')}", status_code=303)
 
 
@@ -279,8 +277,10 @@ def waive_rule(
         raise ContentError(f"Nothing was waived. {fault.capitalize()}")
     with services.database.write() as session:
         waivers = find_submission(session, submission_id).waivers or ()
-        change = revoke_waiver if wanted.rule in [each["rule"] for each in waivers] else waive
-        change(session, caller, submission_id, rule=wanted.rule, reason=wanted.reason)
+        if wanted.rule in [each["rule"] for each in waivers]:
+            changes.revoke_rule_waiver(session, caller, submission_id, wanted.rule, wanted)
+        else:
+            changes.waive_rule(session, caller, submission_id, wanted)
     return RedirectResponse(f"/submissions/{quote(submission_id, safe='')}", status_code=303)
 
 

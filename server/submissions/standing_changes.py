@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from fastapi import APIRouter
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
@@ -19,17 +18,16 @@ from server.base.events import SubmissionWithdrawn, emit
 from server.base.forms import Body, Sentence, example
 from server.base.models import Submission, Verification
 from server.base.models.visibility import may_see
-from server.base.request_context import note
-from server.base.services import ServicesDep
 from server.base.standing import OPEN, row_evidence
 from server.people.audit import audited
-from server.people.dependencies import Caller, OrganiserDep, SubmitterDep
+from server.people.declared import Routes
+from server.people.dependencies import Caller
 from server.people.signed_in import viewer_for
 from server.submissions.duplicates import bring_back
 from server.submissions.lists import find_submission
 from server.submissions.views import changed_view
 
-router = APIRouter(tags=["submissions"])
+router = Routes(tags=["submissions"])
 
 
 class WithdrawalCreate(Body):
@@ -58,12 +56,16 @@ def changed_standing(
     raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
 
 
-def withdraw(session: Session, caller: Caller, submission_id: str, reason: str) -> Submission:
-    """Withdraw a submission from its board; cancel its queued verifications and its head-to-heads.
+@router.command("/submissions/{submission_id}/withdrawal", role="submitter")
+def withdraw_submission(
+    session: Session, caller: Caller, submission_id: str, body: WithdrawalCreate
+) -> SubmissionView:
+    """Withdraw a submission, for its submitter and organisers. It stays readable, unranked.
 
-    A replay that has started goes on: its measured runs count for their settings, or an
-    unlucky one would be withdrawn and requested again.
+    Its queued verifications are cancelled; a replay that has begun goes on. Only an organiser can
+    undo it.
     """
+    # A replay that goes on counts, or an unlucky one would be withdrawn and requested again.
     submission = _find_own(session, caller, submission_id)
     if submission.withdrawn_at is not None:
         raise ConflictError(f"Submission {submission_id} is withdrawn already.")
@@ -71,17 +73,20 @@ def withdraw(session: Session, caller: Caller, submission_id: str, reason: str) 
     words = evidence_words(row_evidence(submission))
     consequence = f"the row, {words}, leaves the board; its measured runs stay"
     with changed_standing(
-        session, caller, "submission.withdraw", submission, reason,
+        session, caller, "submission.withdraw", submission, body.reason,
         cancelled=list(cancelled), consequence=consequence,
     ):  # fmt: skip
         submission.withdrawn_at = utc_now()
-        submission.withdrawn_by, submission.withdrawn_because = caller.name, reason
+        submission.withdrawn_by, submission.withdrawn_because = caller.name, body.reason
     emit(session, SubmissionWithdrawn(submission, cancelled))
-    return submission
+    return changed_view(session, submission)
 
 
-def reinstate(session: Session, caller: Caller, submission_id: str, reason: str) -> Submission:
-    """Let a withdrawn or retired submission rank as before. Written to the audit log."""
+@router.command("/submissions/{submission_id}/reinstatement", role="organiser")
+def reinstate_submission(
+    session: Session, caller: Caller, submission_id: str, body: WithdrawalCreate
+) -> SubmissionView:
+    """Let a withdrawn submission rank again, or a retired one hold first place."""
     submission = find_submission(session, submission_id)
     was_withdrawn = submission.withdrawn_at is not None
     if not was_withdrawn and submission.retirement is None:
@@ -91,13 +96,13 @@ def reinstate(session: Session, caller: Caller, submission_id: str, reason: str)
         words = evidence_words(row_evidence(submission))
         consequence = f"the row comes back to the board as {words}"
     with changed_standing(
-        session, caller, "submission.reinstate", submission, reason, consequence=consequence
+        session, caller, "submission.reinstate", submission, body.reason, consequence=consequence
     ):
         submission.withdrawn_at = submission.withdrawn_by = submission.withdrawn_because = None
         submission.retirement = None
     if was_withdrawn:
         bring_back(session, submission)
-    return submission
+    return changed_view(session, submission)
 
 
 def may_withdraw(caller: Caller, submission: Submission) -> bool:
@@ -137,10 +142,12 @@ def broken_rules(violations: Iterable[Mapping[str, Any]], waived: Collection[str
     return [code for code in codes if code not in waived]
 
 
-def waive(
-    session: Session, caller: Caller, submission_id: str, *, rule: str, reason: str
-) -> Submission:
-    """Waive a rule that a result breaks, for organisers. Written to the audit log."""
+@router.command("/submissions/{submission_id}/waivers", role="organiser")
+def waive_rule(
+    session: Session, caller: Caller, submission_id: str, body: WaiverCreate
+) -> SubmissionView:
+    """Waive a rule that a result breaks: it may rank, and rule and reason stand beside it."""
+    rule = body.rule
     submission = find_submission(session, submission_id)
     waivers = submission.waivers or []
     waived = [waiver["rule"] for waiver in waivers]
@@ -153,22 +160,23 @@ def waive(
             f"{', '.join(broken) or 'no rule'}."
         )
     at = utc_now().isoformat()
-    waiver = {"rule": rule, "reason": reason, "by": caller.name, "at": at}
-    _set_waivers(session, caller, submission, "submission.waive", reason, [*waivers, waiver])
-    return submission
+    waiver = {"rule": rule, "reason": body.reason, "by": caller.name, "at": at}
+    _set_waivers(session, caller, submission, "submission.waive", body.reason, [*waivers, waiver])
+    return changed_view(session, submission)
 
 
-def revoke_waiver(
-    session: Session, caller: Caller, submission_id: str, *, rule: str, reason: str
-) -> Submission:
-    """Take a waiver back, for organisers. Written to the audit log. Raises NotFoundError."""
+@router.command("/submissions/{submission_id}/waivers/{rule}/revocation", role="organiser")
+def revoke_rule_waiver(
+    session: Session, caller: Caller, submission_id: str, rule: str, body: WithdrawalCreate
+) -> SubmissionView:
+    """Take a waiver back: the rule counts again."""
     submission = find_submission(session, submission_id)
     waivers = submission.waivers or []
     left = [waiver for waiver in waivers if waiver["rule"] != rule]
     if len(left) == len(waivers):
         raise NotFoundError(f"{rule[:80]!r} is not waived for submission {submission_id}.")
-    _set_waivers(session, caller, submission, "submission.revoke-waiver", reason, left)
-    return submission
+    _set_waivers(session, caller, submission, "submission.revoke-waiver", body.reason, left)
+    return changed_view(session, submission)
 
 
 def _set_waivers(
@@ -190,53 +198,3 @@ def is_waived(submission: Submission, result: Mapping[str, Any]) -> bool:
     """Whether every rule that a result of the submission breaks is waived for it, one at least."""
     waived = [waiver["rule"] for waiver in submission.waivers or ()]
     return bool(waived) and not broken_rules(result.get("violations", ()), waived)
-
-
-@router.post("/submissions/{submission_id}/withdrawal")
-def withdraw_submission(
-    submission_id: str, body: WithdrawalCreate, services: ServicesDep, caller: SubmitterDep
-) -> SubmissionView:
-    """Withdraw a submission, for its submitter and organisers. It stays readable, unranked.
-
-    Its queued verifications are cancelled; a replay that has begun goes on. Only an organiser can
-    undo it.
-    """
-    note(submission_id=submission_id)
-    with services.database.write() as session:
-        return changed_view(session, withdraw(session, caller, submission_id, body.reason))
-
-
-@router.post("/submissions/{submission_id}/reinstatement")
-def reinstate_submission(
-    submission_id: str, body: WithdrawalCreate, services: ServicesDep, caller: OrganiserDep
-) -> SubmissionView:
-    """Let a withdrawn submission rank again, or a retired one hold first place."""
-    note(submission_id=submission_id)
-    with services.database.write() as session:
-        return changed_view(session, reinstate(session, caller, submission_id, body.reason))
-
-
-@router.post("/submissions/{submission_id}/waivers")
-def waive_rule(
-    submission_id: str, body: WaiverCreate, services: ServicesDep, caller: OrganiserDep
-) -> SubmissionView:
-    """Waive a rule that a result breaks: it may rank, and rule and reason stand beside it."""
-    note(submission_id=submission_id)
-    with services.database.write() as session:
-        waived = waive(session, caller, submission_id, rule=body.rule, reason=body.reason)
-        return changed_view(session, waived)
-
-
-@router.post("/submissions/{submission_id}/waivers/{rule}/revocation")
-def revoke_rule_waiver(
-    submission_id: str,
-    rule: str,
-    body: WithdrawalCreate,
-    services: ServicesDep,
-    caller: OrganiserDep,
-) -> SubmissionView:
-    """Take a waiver back: the rule counts again."""
-    note(submission_id=submission_id)
-    with services.database.write() as session:
-        revoked = revoke_waiver(session, caller, submission_id, rule=rule, reason=body.reason)
-        return changed_view(session, revoked)
