@@ -526,6 +526,7 @@ table(
     Column("seed", sa.BigInteger(), nullable=False),
     Column("seconds", sa.Double()),
     Column("epochs", sa.Double()),
+    Column("best_quality", sa.Double()),
 )
 table(
     "replay_events",

@@ -209,8 +209,11 @@ def _row(
 
 
 def measured_runs(session: Session, *which: ColumnElement[bool]) -> defaultdict[str, list[Any]]:
-    """The measured runs of some submissions, in order: id, verification, index, seconds, epochs."""
-    columns = (PoolRun.verification_id, PoolRun.index, PoolRun.seconds, PoolRun.epochs)
+    """The measured runs of some submissions, in order."""
+    columns = (
+        *(PoolRun.verification_id, PoolRun.index, PoolRun.seconds, PoolRun.epochs),
+        PoolRun.best_quality,
+    )
     statement = (
         select(Submission.id, *columns)
         .join(PoolRun, PoolRun.pool_id == Submission.pool_id)
@@ -391,6 +394,8 @@ class _Details:
         counts_epochs = row.trained_with != "package"
         epochs = [run.epochs for run in runs if run.epochs is not None and counts_epochs]
         steps = [run.seconds / run.epochs for run in runs if run.seconds and run.epochs]
+        qualities = [run.best_quality for run in runs if run.best_quality is not None]
+        better = max if self.benchmark.target.direction == "higher" else min
         return {
             "tta_seconds": row.measured_seconds,
             "tta_display": display_seconds(row.measured_seconds),
@@ -407,6 +412,8 @@ class _Details:
             "epochs_to_target": mean(epochs) if epochs else None,
             "evaluation_interval_seconds": mean(steps) if steps else None,
             "raw_tta_seconds": row.measured_seconds,
+            "quality": better(qualities, default=None),
+            "samples_per_second": None,  # Only logs tell samples.
         }
 
     def _claimed(self, row: Any) -> dict[str, Any]:

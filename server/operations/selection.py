@@ -82,7 +82,7 @@ COLUMNS: Mapping[str, str] = {
         "id benchmark_id benchmark_sha256 division hardware_class configuration_sha256 settings "
         "opened_at closed_at measured_seconds low_seconds high_seconds runs measured_at is_busy"
     ),
-    "pool_runs": "verification_id index pool_id attempt_id seed seconds epochs",
+    "pool_runs": "verification_id index pool_id attempt_id seed seconds epochs best_quality",
     "calibration_runs": (
         "calibration_id batch_size seed verification_id status quality seconds system"
     ),

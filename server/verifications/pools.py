@@ -56,10 +56,12 @@ def measured_runs(benchmark: Benchmark, report: ReplayReport) -> list[PoolRun]:
     A run that the infrastructure ended is left out. One that missed the target is infinite.
     """
     found = []
+    better = max if benchmark.target.direction == "higher" else min
     for run in report.runs:
         if is_excused(run):
             continue
-        counted, reached = PoolRun(index=run.index, seed=run.seed), None
+        best = better((each.quality for each in run.evaluations), default=None)
+        counted, reached = PoolRun(index=run.index, seed=run.seed, best_quality=best), None
         if run.tta_seconds is not None:
             reached = evaluation_at_target(benchmark, run)
         if run.tta_seconds is not None and reached is not None:

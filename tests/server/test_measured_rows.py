@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import select
 
 from server.base.models import PoolRun, Submission, Verification
+from tests.support.run_logs import REFERENCE
 
 BOARD = "/api/v1/leaderboards/digits"
 
@@ -188,6 +189,15 @@ def test_a_price_of_its_submitters_own_ranks_nobody_by_cost(verify, client):
 
     assert (entry["rank"], entry["cost_usd"] is None) == (None, False)
     assert entry["unranked_reason"].startswith("priced by its submitter")
+
+
+def test_the_quality_of_a_measured_row_is_measured(measured, client):
+    measured(report={"qualities": [*REFERENCE[:-1], 97.7]})
+    (entry,) = entries(client)
+    sent = client.get(f"/api/v1/submissions/{entry['submission_id']}").json()
+
+    assert (entry["evidence"], entry["quality"]) == ("measured", 97.7)
+    assert sent["result"]["best_quality"] == REFERENCE[-1]
 
 
 def test_a_measured_row_costs_the_price_of_its_class(measured, client, olivia):

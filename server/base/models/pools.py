@@ -58,3 +58,4 @@ class PoolRun(Base):
     seed: Mapped[int] = mapped_column(BigInteger)
     seconds: Mapped[float | None]
     epochs: Mapped[float | None]
+    best_quality: Mapped[float | None]
