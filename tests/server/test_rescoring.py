@@ -8,10 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import select, update
+from sqlalchemy import select
 
-from finishline.rules.benchmarks.benchmark import load_benchmark
-from finishline.rules.verification.job import Draw, seal
 from server.app import create_app
 from server.base.models import Board, PublishedResult, RunRow, Submission
 from server.submissions.rescoring import Change, differences
@@ -246,7 +244,7 @@ def holding(database, submission_id):
     wanted = select(Submission.id).where(Submission.id == submission_id)
     with database.engine.begin() as connection:
         connection.execute(wanted.with_for_update())
-        yield connection
+        yield
 
 
 @pytest.fixture
@@ -273,25 +271,6 @@ def test_a_verification_that_begins_while_a_result_is_kept_stops_it(
     assert (code, summary["changed"]) == (1, [])
     assert [failed["id"] for failed in summary["failed"]] == [submission_id]
     assert "being verified" in summary["failed"][0]["error"]
-
-
-@pytest.mark.nightly
-@ON_POSTGRESQL
-def test_a_verification_is_sealed_under_the_definition_that_is_kept_at_that_moment(
-    submission_id, database, verify, settings, benchmarks_dir, tmp_path
-):
-    write_another_definition(settings, benchmarks_dir, tmp_path)
-    other = load_benchmark(settings.benchmarks_dir / "digits.toml")
-    with ThreadPoolExecutor(1) as others, holding(database, submission_id) as connection:
-        asked = others.submit(verify, submission_id)  # It has read the submission before.
-        wait_until_blocked(database)
-        connection.execute(update(Submission).values(benchmark_sha256=other.sha256))
-
-    assert asked.result().status_code == 201, asked.result().text
-    with database.read() as session:
-        (made,) = session.get_one(Submission, submission_id).verifications
-        draw = Draw(tuple(made.seeds), made.nonce)
-        assert made.seal == seal(other, submission_id, draw)
 
 
 def test_oldest_submission_is_rescored_first(
