@@ -187,8 +187,9 @@ def _train(
             met = meet(host, Arrival.of(system, host), stop=stop)
             if isinstance(met, Failure):
                 unfit = met
-                log.error("this worker ends, as its hosts do not train together: %s", met.message)
-                end_process()
+                if stop() is None:
+                    log.error("the hosts do not train together: %s. This worker ends", met.message)
+                    end_process()
             else:
                 reduced = met.all_reduce
         audited = checks.audit(job) if checks and unfit is None else Audited()
