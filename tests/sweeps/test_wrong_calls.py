@@ -147,7 +147,7 @@ def another():
         yield url, answer
 
 
-@pytest.mark.parametrize(("answer", "call"), zip(cycle(ANOTHER), ASKING, strict=False))
+@pytest.mark.parametrize(("answer", "call"), [*zip(cycle(ANOTHER), ASKING, strict=False)])
 def test_server_of_another_program_is_named(answer, call, command, another):
     url, answers = another
     answers.append(answer)
