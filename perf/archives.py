@@ -1,7 +1,5 @@
 """Cost of archives: scoring published packages, importing them, and copying a server.
 
-`python -m perf.archives [PACKAGES...] [--only score|import|export]` measures
-
 * score: processor seconds to score the packages, against merely reading their files and counting
   MLLOG lines, in turn. Where `mlperf-logging` is installed, its three tools run on the same files;
 * import: runs a second of `finishline import mlperf` into a server on SQLite. Packages are copied
@@ -9,11 +7,10 @@
 * export: the peak memory of an administrator's export, check, backup and restore on a server of
   20,000 submissions, which must not grow with the database.
 
-The packages are those of FINISHLINE_ARCHIVES (mlperf/v5.1), or the folder beside the checkout.
-Exits with 1 where a bar is missed.
+`--only` measures one of them. The packages are those of FINISHLINE_ARCHIVES (mlperf/v5.1), or of
+the folder beside the checkout.
 """
 
-import argparse
 import contextlib
 import hashlib
 import importlib.util
@@ -26,20 +23,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import orjson
-from sqlalchemy import insert
 
 from finishline.cli.records import find_in
 from finishline.rules.archive.definitions import shipped_definitions
 from finishline.rules.archive.score import score_found
 from finishline.rules.benchmarks.benchmark import load_benchmarks
-from perf.harness import CHECKOUT, Bars, in_turn, processor_seconds_of
+from perf.boards import RUNS, fill_board
+from perf.harness import CHECKOUT, Bars, in_turn, run
 from perf.servers import (
     PYTHON,
     cpu_seconds,
@@ -50,17 +45,12 @@ from perf.servers import (
 )
 from server.base.artifacts import ArtifactStore
 from server.base.database import Database
-from server.base.models import BenchmarkDefinition, RunRow, Submission, User
 
-BARS = Bars("archives")
 ALLOWED_RATIO = 12.0  # Each broken line is named, see docs/decisions/0032.
 ALLOWED_SHARE = 1 / 100  # of the time of the three published tools together
-IMPORTED_RUNS, WANTED_RUNS_PER_SECOND = 1669, 200
-RUNS, EVALUATIONS = 5, 20
-RUNS_WITH_ONE_LOG, ROWS_AT_ONCE = 100, 2000
+WANTED_RUNS_PER_SECOND = 200
+EVALUATIONS, RUNS_WITH_ONE_LOG = 20, 100
 WANTED_MIB = 400.0
-DEFINITION = hashlib.sha256(b"").hexdigest()
-MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 
 # In the tools' own process, so that their imports are left out as ours are.
 TOOLS = """
@@ -95,82 +85,87 @@ print(json.dumps(seconds))
 """
 
 
-def main() -> int:
-    """Measure and print; returns the exit code."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("packages", nargs="*", type=Path)
-    parser.add_argument("--only", choices=("score", "import", "export"))
-    parser.add_argument("--repeats", type=int, default=7, help="of scoring")
-    parser.add_argument("--runs", type=int, default=IMPORTED_RUNS, help="to import")
-    parser.add_argument("--submissions", type=int, default=20_000, help="of the copied server")
-    given = parser.parse_args()
+def measure(
+    bars: Bars,
+    *,
+    only: str = "",
+    packages: str = "",
+    repeats: int = 7,
+    runs: int = 1669,
+    submissions: int = 20_000,
+) -> None:
+    """Measure scoring, importing and copies, or one of them."""
     archives = Path(os.environ.get("FINISHLINE_ARCHIVES", CHECKOUT.parent / "shared" / "archives"))
-    packages = given.packages or [archives / "mlperf" / "v5.1"]
-    if given.only != "export" and not all(package.is_dir() for package in packages):
-        BARS.say("no packages, neither scoring nor importing is measured")
+    package = Path(packages) if packages else archives / "mlperf" / "v5.1"
+    if only != "export" and not package.is_dir():
+        bars.not_measured(f"scoring and importing: no packages in {package}")
     else:
-        if given.only in (None, "score"):
-            measure_scoring(packages, given.repeats)
-        if given.only in (None, "import"):
-            measure_importing(packages[0], given.runs)
-    if given.only in (None, "export"):
-        measure_copies(given.submissions)
-    return BARS.exit_code
+        if only in ("", "score"):
+            hold_scoring(bars, package, repeats)
+        if only in ("", "import"):
+            hold_importing(bars, package, runs)
+    if only in ("", "export"):
+        hold_copies(bars, submissions)
 
 
-def measure_scoring(packages: list[Path], repeats: int) -> None:
+def hold_scoring(bars: Bars, package: Path, repeats: int) -> None:
     """Compare scoring with reading and counting, and with the published tools."""
     benchmarks = shipped_definitions() | load_benchmarks(CHECKOUT / "benchmarks")
-    files = [path for package in packages for path in package.rglob("result_*.txt")]
+    files = list(package.rglob("result_*.txt"))
 
     def count() -> int:
         return sum(path.read_bytes().count(b":::MLLOG") for path in files)
 
     def score() -> int:
-        records = (score_found(find_in(package), benchmarks) for package in packages)
-        return sum(len(orjson.dumps(record)) for each in records for record in each)
+        records = score_found(find_in(package), benchmarks)
+        return sum(len(orjson.dumps(record)) for record in records)
 
     cases = {"count": partial(processor_seconds_of, count)}
     cases["score"] = partial(processor_seconds_of, score)
     limit, ours = (min(taken) for taken in in_turn(cases, repeats).values())
-    BARS.say(f"{len(files)} logs: {1e3 * limit:.1f} ms of CPU to count, {1e3 * ours:.1f} to score")
-    BARS.hold("scoring over reading and counting", ours / limit, at_most=ALLOWED_RATIO)
-    tools = published_tools(packages)
+    bars.say(f"{len(files)} logs: {1e3 * limit:.1f} ms of CPU to count, {1e3 * ours:.1f} to score")
+    bars.hold("scoring over reading and counting", ours / limit, at_most=ALLOWED_RATIO)
+    tools = published_tools(package)
     if tools is None:
-        BARS.say("mlperf-logging is not installed, so it is not measured")
+        bars.say("mlperf-logging is not installed, so it is not measured")
         return
-    BARS.say(", ".join(f"{name} {seconds:.2f} s" for name, seconds in tools.items()))
-    BARS.hold("share of the published tools", ours / sum(tools.values()), at_most=ALLOWED_SHARE)
+    bars.say(", ".join(f"{name} {seconds:.2f} s" for name, seconds in tools.items()))
+    bars.hold("share of the published tools", ours / sum(tools.values()), at_most=ALLOWED_SHARE)
 
 
-def published_tools(packages: list[Path]) -> dict[str, float] | None:
+def processor_seconds_of(work: Callable[[], object]) -> float:
+    """Processor seconds that a piece of work takes in this process."""
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+def published_tools(package: Path) -> dict[str, float] | None:
     """CPU seconds of the published tools, None where they are not installed."""
     python = os.environ.get("FINISHLINE_MLPERF_PYTHON", sys.executable)
     if python == sys.executable and importlib.util.find_spec("mlperf_logging") is None:
         return None
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "packages"  # A copy: the RCP checker writes beside the logs.
-        for package in packages:
-            shutil.copytree(package, root, dirs_exist_ok=True)
-        ran = subprocess.run(
-            [python, "-c", TOOLS, str(root)], capture_output=True, text=True, check=False
-        )
+        shutil.copytree(package, root)
+        command = [python, "-c", TOOLS, str(root)]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)
     with contextlib.suppress(ValueError, IndexError):
         return dict(json.load(io.StringIO(ran.stdout.splitlines()[-1])))
     raise SystemExit(f"archives: mlperf-logging failed: {ran.stderr.strip()[-300:]}")
 
 
-def measure_importing(package: Path, wanted: int) -> None:
+def hold_importing(bars: Bars, package: Path, wanted: int) -> None:
     """Import a package's copies into an empty server, and then again."""
-    with tempfile.TemporaryDirectory() as name, running_database("sqlite", Path(name)) as url:
-        copies = Path(name) / "training_results_v5.1"
-        BARS.say(f"{replicate(package, copies, wanted=wanted)} runs to import")
-        environment = environment_of(url, Path(name))
+    with running_database("sqlite") as (url, folder):
+        copies = folder / "training_results_v5.1"
+        bars.say(f"{replicate(package, copies, wanted=wanted)} runs to import")
+        environment = environment_of(url, folder)
         environment["FINISHLINE_TOKEN"] = make_tokens(url, {"perf": "organiser"})["perf"]
         with running_server(environment) as server:
             environment["FINISHLINE_URL"] = server.url
-            for which in ("imported", "imported again"):
-                before, began = cpu_seconds(server.process), time.monotonic()
+            for which, bar in (("imported", WANTED_RUNS_PER_SECOND), ("imported again", None)):
+                before, began = cpu_seconds(server), time.monotonic()
                 done = subprocess.run(
                     [*PYTHON, "finishline.cli.main", "import", "mlperf", str(copies), "--json"],
                     env=environment, capture_output=True, check=False,
@@ -180,9 +175,8 @@ def measure_importing(package: Path, wanted: int) -> None:
                     raise SystemExit(f"archives: {(done.stderr + done.stdout).decode()[-500:]}")
                 document = json.loads(done.stdout)
                 runs = sum(e["runs"] for e in document["imported"] + document["already_there"])
-                BARS.say(f"server {cpu_seconds(server.process) - before:.1f} s of CPU")
-                bar = WANTED_RUNS_PER_SECOND if which == "imported" else None
-                BARS.hold(which, runs / seconds, " runs/s", at_least=bar)
+                bars.say(f"server {cpu_seconds(server) - before:.1f} s of CPU")
+                bars.hold(which, runs / seconds, " runs/s", at_least=bar)
 
 
 def replicate(package: Path, copies: Path, *, wanted: int) -> int:
@@ -205,89 +199,54 @@ def replicate(package: Path, copies: Path, *, wanted: int) -> int:
     return made
 
 
-@dataclass(frozen=True)
-class Installation:
-    """Places of a server's database and files."""
-
-    database_url: str
-    folder: Path
-
-    def run(self, name: str, *arguments: str, rows: int) -> None:
-        """Run an administrator's command, and compare its memory with the bar."""
-        environment = environment_of(self.database_url, self.folder)
-        process = subprocess.Popen(
-            [*PYTHON, "server.admin", *arguments], env=environment,
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-        )  # fmt: skip
-        assert process.stderr is not None
-        errors = process.stderr.read().decode()
-        _, status, used = os.wait4(process.pid, 0)
-        seconds = used.ru_utime + used.ru_stime
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode:
-            raise SystemExit(f"archives: {name} failed: {errors[-500:]}")
-        BARS.say(f"{name}: {seconds:.1f} s of CPU, {rows / seconds:.0f} rows/s")
-        BARS.hold(f"{name}: peak memory", used.ru_maxrss / 1024, " MiB", at_most=WANTED_MIB)
-
-
-def measure_copies(submissions: int) -> None:
-    """Run the commands of an administrator that read or write a whole server."""
-    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
-        folder = Path(name)
-        first = Installation(stack.enter_context(running_database("sqlite", folder)), folder)
-        fill(first, submissions)
-        second = Installation(f"sqlite:///{folder / 'second' / 'finishline.db'}", folder / "second")
-        second.folder.mkdir()
-        for installation, what, *arguments in (
-            (first, "export", "export", f"{name}/export"),
-            (first, "check", "check"),
-            (first, "backup", "backup", f"{name}/backups"),
-            (second, "restore", "restore", f"{name}/backups"),
+def hold_copies(bars: Bars, submissions: int) -> None:
+    """Compare the memory of commands that read or write a whole server with the bar."""
+    with running_database("sqlite") as (url, folder):
+        logs = store_logs(folder, max(1, submissions * RUNS // RUNS_WITH_ONE_LOG))
+        database = Database(url)
+        fill_board(database, submissions, evaluations=EVALUATIONS, logs=logs)
+        database.close()
+        second = folder / "second"
+        second.mkdir()
+        first_server = environment_of(url, folder)
+        second_server = environment_of(f"sqlite:///{second / 'finishline.db'}", second)
+        for environment, *arguments in (
+            (first_server, "export", f"{folder}/export"),
+            (first_server, "check"),
+            (first_server, "backup", f"{folder}/backups"),
+            (second_server, "restore", f"{folder}/backups"),
         ):
-            installation.run(what, *arguments, rows=submissions * (RUNS + 1))
+            rows = submissions * (RUNS + 1)
+            mib, seconds = peak_of([*PYTHON, "server.admin", *arguments], environment)
+            bars.say(f"{arguments[0]}: {seconds:.1f} s of CPU, {rows / seconds:.0f} rows/s")
+            bars.hold(f"{arguments[0]}: peak memory", mib, " MiB", at_most=WANTED_MIB)
 
 
-def fill(server: Installation, submissions: int) -> None:
-    """Make rows and logs. How fast they arrive is not measured here."""
-    store, logs = ArtifactStore(server.folder / "artifacts"), []
-    for _ in range(max(1, submissions * RUNS // RUNS_WITH_ONE_LOG)):
+def store_logs(folder: Path, count: int) -> list[str]:
+    """Put so many logs into a server's store; their hashes."""
+    store, hashes = ArtifactStore(folder / "artifacts"), []
+    for _ in range(count):
         content = secrets.token_bytes(2048).hex().encode()
-        logs.append(hashlib.sha256(content).hexdigest())
-        path = store.path_of(logs[-1])
+        hashes.append(hashlib.sha256(content).hexdigest())
+        path = store.path_of(hashes[-1])
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(content)
-    steps = [{"step": f"run {i}", "seconds": 1.5 * i, "words": "x" * 80} for i in range(9)]
-    curve = [
-        [epoch, epoch * 1152, epoch / 7, 90 + epoch / 3] for epoch in range(1, EVALUATIONS + 1)
-    ]
-    submission = {
-        "user_id": 1, "benchmark_id": "digits", "benchmark_sha256": DEFINITION,
-        "division": "closed", "framework": "torch", "status": "claimed", "eligible": True,
-        "system": {"name": "host", "processor_count": 2}, "hyperparameters": {"batch_size": 64},
-        "result": {"steps": steps}, "request_sha256": "c" * 64, "submitted_at": MOMENT,
-    }  # fmt: skip
-    run = {"log_bytes": 4096, "reached": True, "best_quality": 97.5, "curve": curve}
-    definition = {"benchmark_id": "digits", "version": "1", "content": "", "sha256": DEFINITION}
-    database = Database(server.database_url)
-    with database.write() as session:
-        session.execute(insert(User).values(id=1, name="ada", created_at=MOMENT))
-        session.execute(insert(BenchmarkDefinition).values(**definition, created_at=MOMENT))
-    for start in range(0, submissions, ROWS_AT_ONCE):
-        submitted, trained = [], []
-        for number in range(start, min(start + ROWS_AT_ONCE, submissions)):
-            own = {"id": f"s{number:011d}", "model": f"=net {number}", "tta_seconds": 0.1 * number}
-            submitted.append(submission | own | {"claim_sha256": logs[number % len(logs)]})
-            for index in range(RUNS):
-                log = {"log_sha256": logs[(number * RUNS + index) // RUNS_WITH_ONE_LOG]}
-                file = {"submission_id": own["id"], "index": index, "file": f"run_{index}.log"}
-                trained.append(
-                    run | log | file | {"seed": number, "tta_seconds": own["tta_seconds"]}
-                )
-        with database.write() as session:
-            session.execute(insert(Submission), submitted)
-            session.execute(insert(RunRow), trained)
-    database.close()
+    return hashes
+
+
+def peak_of(command: list[str], environment: dict[str, str]) -> tuple[float, float]:
+    """Peak memory in MiB, and processor seconds, of a command that succeeds."""
+    process = subprocess.Popen(
+        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    assert process.stderr is not None
+    errors = process.stderr.read().decode()
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"archives: {' '.join(command)} failed: {errors[-500:]}")
+    return used.ru_maxrss / 1024, used.ru_utime + used.ru_stime
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(measure)

@@ -1,19 +1,14 @@
 """Reads of boards at speed, against a plain Starlette route, and the first read after a write.
 
-`python -m perf.boards [--database sqlite|postgresql] [--results N]` fills a database with a board
-of 5,000 submissions. A server and a plain Starlette application that answers the same bytes are
-loaded in turns over loopback: the bar is in requests per CPU second of the server, because
+A server whose board has 5,000 results and a plain Starlette application that answers the same bytes
+are loaded in turns over loopback: the bar is in requests per CPU second of the server, because
 neighbours on the machine take none of it. Then submissions are changed by another process, and the
-first read after each write is timed. Exits with 1 where a bar is missed.
+first read after each write is timed.
 """
 
-import argparse
-import asyncio
+import itertools
 import os
-import statistics
-import sys
-import tempfile
-import time
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -27,13 +22,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmarks
-from perf.harness import Bars, in_turn, percentiles
+from perf.harness import Bars, in_turn, median_ratio, percentiles, run
 from perf.servers import (
-    Load,
     Server,
     cpu_seconds,
     environment_of,
-    put_load,
+    get_request,
+    load,
     running_database,
     running_server,
 )
@@ -47,73 +42,71 @@ API, BENCHMARK, RUNS = "/api/v1/leaderboards/", "digits", 5
 WANTED_RATIO = 0.4
 WANTED_FIRST_READ_MS = 100.0
 CONTENT = "PERF_BOARD_CONTENT"
+NO_LOGS = ("0" * 64,)
+ROWS_AT_ONCE = 2000
 
 
-def main() -> int:
-    """Measure and print; returns the exit code."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--database", choices=("sqlite", "postgresql"), default="sqlite")
-    parser.add_argument("--results", type=int, default=5_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=2.0)
-    parser.add_argument("--connections", type=int, default=32)
-    parser.add_argument("--writes", type=int, default=100)
-    asked = parser.parse_args()
-    bars = Bars("boards")
-    with (
-        tempfile.TemporaryDirectory() as name,
-        running_database(asked.database, Path(name)) as url,
-    ):
-        measure(asked, bars, url, Path(name))
-    return bars.exit_code
-
-
-def measure(asked: argparse.Namespace, bars: Bars, url: str, folder: Path) -> None:
+def measure(
+    bars: Bars,
+    *,
+    database: str = "sqlite",
+    results: int = 5_000,
+    rounds: int = 5,
+    seconds: float = 2.0,
+    connections: int = 32,
+    writes: int = 100,
+) -> None:
     """Fill a database and measure all figures of it."""
-    database = Database(url)
-    fill_board(database, asked.results)
-    bars.say(f"{asked.database}, {asked.results:,} results")
-    environment = environment_of(url, folder)
-    protocol = ("--http", "server.operations.heads:BoundedHttpProtocol")
-    with running_server(environment, "server.app:app", *protocol) as server:
-        board = httpx2.get(server.url + API + BENCHMARK, trust_env=False, timeout=60.0)
-        (folder / "board.json").write_bytes(board.content)
-        plain = os.environ | {CONTENT: str(folder / "board.json")}
-        with running_server(plain, "perf.boards:plain_app", "--factory") as other:
-            measure_ratios(asked, bars, server, other, board.headers["etag"])
-        seconds = asyncio.run(first_reads(asked.writes, server, database))
-        p50, p99 = percentiles([each * 1e3 for each in seconds])
-        bars.say(f"first read after a write, p50 {p50:.1f} ms")
-        bars.hold("first read, p99", p99, " ms", at_most=WANTED_FIRST_READ_MS)
-        bars.say(f"memory of the server {server.process.memory_info().rss / 2**20:.0f} MiB")
-    database.close()
+    with running_database(database) as (url, folder):
+        filled = Database(url)
+        fill_board(filled, results)
+        bars.say(f"{database}, {results:,} results")
+        protocol = ("--http", "server.operations.heads:BoundedHttpProtocol")
+        with running_server(environment_of(url, folder), "server.app:app", *protocol) as server:
+            board = httpx2.get(server.url + API + BENCHMARK, trust_env=False, timeout=60)
+            (folder / "board.json").write_bytes(board.content)
+            plain = os.environ | {CONTENT: str(folder / "board.json")}
+            with running_server(plain, "perf.boards:plain_app", "--factory") as other:
+
+                def rate_of(of: Server, request: bytes) -> float:
+                    before = cpu_seconds(of)
+                    answers = load([of], [itertools.repeat(request)] * connections, seconds)
+                    assert not answers.other_than(200, 304), answers.statuses
+                    return len(answers.seconds) / (cpu_seconds(of) - before)
+
+                hold_ratios(bars, server, other, rate_of, board.headers["etag"], rounds)
+            p50, p99 = percentiles([1e3 * each for each in first_reads(writes, server, filled)])
+            bars.say(f"first read after a write, p50 {p50:.1f} ms")
+            bars.hold("first read after a write, p99", p99, " ms", at_most=WANTED_FIRST_READ_MS)
+            bars.say(f"memory of the server {server.process.memory_info().rss / 2**20:.0f} MiB")
+        filled.close()
 
 
-def measure_ratios(
-    asked: argparse.Namespace, bars: Bars, server: Server, plain: Server, etag: str
+def hold_ratios(
+    bars: Bars,
+    server: Server,
+    plain: Server,
+    rate_of: Callable[[Server, bytes], float],
+    etag: str,
+    rounds: int,
 ) -> None:
     """Load each kind of read in turns; compare requests per CPU second with the plain route's."""
     board, page = API + BENCHMARK, f"/benchmarks/{BENCHMARK}"
-
-    def rate_of(of: Server, request: bytes, status: bytes = b"200") -> float:
-        before = cpu_seconds(of.process)
-        load = Load(request, status, until=time.perf_counter() + asked.seconds)
-        asyncio.run(put_load(of.port, load, connections=asked.connections))
-        return len(load.seconds) / (cpu_seconds(of.process) - before)
-
-    loads = {
-        "plain": partial(rate_of, plain, request_for("/")),
-        "JSON": partial(rate_of, server, request_for(board)),
-        "JSON 304": partial(rate_of, server, request_for(board, If_None_Match=etag), b"304"),
-        "page": partial(rate_of, server, request_for(page, Accept_Encoding="gzip")),
+    kinds = {
+        "JSON": get_request(board),
+        "JSON 304": get_request(board, If_None_Match=etag),
+        "page": get_request(page, Accept_Encoding="gzip"),
     }
-    rates = in_turn(loads, asked.rounds, warm=True)
-    for name in ("JSON", "JSON 304", "page"):
-        ratio = statistics.median(a / b for a, b in zip(rates[name], rates["plain"], strict=True))
+    load([server], [list(kinds.values())])  # The first answer of each kind fills a cache.
+    cases = {name: partial(rate_of, server, request) for name, request in kinds.items()}
+    cases["plain"] = partial(rate_of, plain, get_request("/"))
+    rates = in_turn(cases, rounds, warm=True)
+    for name in kinds:
+        ratio = median_ratio(rates[name], rates["plain"])
         bars.hold(f"{name} / plain route", ratio, at_least=WANTED_RATIO)
 
 
-async def first_reads(writes: int, server: Server, database: Database) -> list[float]:
+def first_reads(writes: int, server: Server, database: Database) -> list[float]:
     """Seconds of the first read after each of many writes by this process."""
     seconds: list[float] = []
     for number in range(writes + 1):
@@ -122,17 +115,8 @@ async def first_reads(writes: int, server: Server, database: Database) -> list[f
             changed = update(Submission).where(Submission.id == which)
             session.execute(changed.values(tta_seconds=5.0 + number / 100))
             raise_board_version(session, BENCHMARK, submission_id=which)
-        load = Load(request_for(API + BENCHMARK), b"200")
-        await put_load(server.port, load, connections=1)
-        seconds += load.seconds
+        seconds += load([server], [[get_request(API + BENCHMARK)]]).seconds
     return seconds[1:]  # The first read of a process fills caches that all others share.
-
-
-def request_for(path: str, **headers: str) -> bytes:
-    """A GET as bytes."""
-    lines = [f"GET {path} HTTP/1.1", "Host: 127.0.0.1"]
-    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
-    return "\r\n".join([*lines, "", ""]).encode()
 
 
 def plain_app() -> Starlette:
@@ -145,10 +129,12 @@ def plain_app() -> Starlette:
     return Starlette(routes=[Route("/", answer), Route("/healthz", answer)])
 
 
-def fill_board(database: Database, count: int, *, evaluations: int = 8) -> None:
+def fill_board(
+    database: Database, count: int, *, evaluations: int = 8, logs: Sequence[str] = NO_LOGS
+) -> None:
     """Fill a migrated database with a board as it would be after scoring.
 
-    Each run has so many evaluations.
+    Each run has so many evaluations. The runs share the logs of these hashes.
     """
     random, folder = Random(7), Settings().benchmarks_dir
     benchmark = load_benchmarks(folder)[BENCHMARK]
@@ -157,11 +143,16 @@ def fill_board(database: Database, count: int, *, evaluations: int = 8) -> None:
         user = User(name="perf", created_at=utc_now())
         session.add(user)
         session.flush()
-        rows = [submission_row(number, benchmark, user.id, random) for number in range(count)]
-        session.execute(insert(Submission), rows)
-        session.execute(
-            insert(RunRow), [run for row in rows for run in run_rows(row, random, evaluations)]
-        )
+        for start in range(0, count, ROWS_AT_ONCE):
+            numbers = range(start, min(start + ROWS_AT_ONCE, count))
+            rows = [submission_row(number, benchmark, user.id, random) for number in numbers]
+            runs = [run for row in rows for run in run_rows(row, random, evaluations)]
+            for at, row in enumerate(rows):
+                row["claim_sha256"] = logs[at % len(logs)]
+            for at, each in enumerate(runs):
+                each["log_sha256"] = logs[at % len(logs)]
+            session.execute(insert(Submission), rows)
+            session.execute(insert(RunRow), runs)
         raise_board_version(session, BENCHMARK)
     if not database.is_sqlite:
         with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as c:
@@ -198,7 +189,7 @@ def submission_row(
         "benchmark_sha256": benchmark.sha256, "division": random.choice(("closed", "open")),
         "model": f"{random.choice(('resnet', 'vit', 'mlp'))}_{number}",
         "framework": random.choice(("torch 2.13.0", "jax 0.9", "tinygrad 0.12")),
-        "system": system, "hyperparameters": {"batch_size": 64}, "claim_sha256": "0" * 64,
+        "system": system, "hyperparameters": {"batch_size": 64},
         "status": random.choice(("claimed", "verified", "verified", "rejected")),
         "eligible": True, "tta_seconds": tta, "cost_usd": tta / 3600 * 2.5 * gpus,
         "result": result, "request_sha256": f"{number:064}", "submitted_at": utc_now(),
@@ -213,7 +204,7 @@ def run_rows(row: dict[str, Any], random: Random, evaluations: int) -> list[dict
     return [
         {
             "submission_id": row["id"], "index": index, "file": f"run_{index}.log",
-            "log_sha256": "0" * 64, "log_bytes": 1000, "reached": True, "curve": curve,
+            "log_bytes": 1000, "reached": True, "curve": curve,
             "tta_seconds": row["tta_seconds"] * random.lognormvariate(0.0, 0.05),
         }
         for index in range(RUNS)
@@ -221,4 +212,4 @@ def run_rows(row: dict[str, Any], random: Random, evaluations: int) -> list[dict
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(measure)

@@ -1,20 +1,20 @@
-"""Cost of a box against a plain process, and its clock against the truth.
+"""Cost of a sandbox against a plain process, its clock against the truth, and its one processor.
 
-`python -m perf.box` runs the same packages in a box and as plain processes in turn: their start,
-training (by processor seconds, as other work on the machine lengthens all times), round trips and
-end. Then `--schedules` packages wait at random, with honest and with lying clocks, and tell when
-each prediction was made. The worker's stamp may be later by the transfer and 2 ms, never earlier.
-A worker stamps when it is woken up, which a busy machine delays, so the wake-ups of two plain
-processes that a pipe joins are measured first. Exits with 1 where a bar is missed.
+* The same packages run in a sandbox and as plain processes in turn: their start, training (by
+  processor seconds, as other work on the machine lengthens all times), round trips and end;
+* `--schedules` packages wait at random, with honest and with lying clocks, and tell when each
+  prediction was made. The worker's stamp may be later by the transfer and 2 ms, never earlier;
+* `threads = 1`, on a machine with nothing else to do: 1.2 processor seconds of one process, or of
+  two that share them, and a training alone, or beside that of another worker.
+
+`--only cost`, `clock` or `threads` measures one of them.
 """
 
-import argparse
 import json
+import multiprocessing
 import os
 import random
 import statistics
-import struct
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
-from perf.harness import Bars, in_turn, percentiles
+from perf.harness import Bars, in_turn, median_ratio, percentiles, run
 from worker.sandbox.course import Ask, Course, RaceResult
 from worker.sandbox.order import Order
 from worker.sandbox.packages import requirements_of
@@ -37,7 +37,8 @@ START_MS, CPU_RATIO, ROUND_TRIP_US, KILL_MS, WORKER_SHARE = 120.0, 1.01, 100.0, 
 TRIPS = 2000
 LATEST_SECONDS = 0.002
 LONGEST_WAIT_SECONDS = 0.02
-ASKS, WAKE_UPS = 4, 500
+ASKS = 4
+LEAST_OF_ONE, MOST_OF_ALONE = 0.95, 1.05
 # In place: whether glibc keeps freed memory depends on the layout of the heap, and that on the
 # arguments of a process. With temporaries a box had 480 page faults a step, a plain process 258.
 TRAINING = """
@@ -60,6 +61,23 @@ def train(prepared, data, seed):
         if step % (STEPS // 10) == 0:
             yield lambda inputs: bytes(8)
     print("CPU", time.process_time() - began)
+"""
+COUNTING = """
+import os
+import time
+
+def prepare(task): pass
+
+def train(prepared, data, seed):
+    child = os.fork() if PROCESSES == 2 else 0
+    until = time.process_time() + 1.2 / PROCESSES
+    while time.process_time() < until:
+        pass
+    if PROCESSES == 2:
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+    yield lambda inputs: bytes(8)
 """
 ASKING = """
 import time
@@ -131,7 +149,7 @@ def package(code: str, **files: str) -> Iterator[Order]:
         yield Order(folder, "train", dict(requirements_of(["numpy"])), limits=limits)
 
 
-def run(order: Order, on_ask: Callable[[Ask], None] = lambda _: None) -> RaceResult:
+def train(order: Order, on_ask: Callable[[Ask], None] = lambda _: None) -> RaceResult:
     """Train an order's package, which reaches nothing."""
     course = Course(
         task={"benchmark": "cost", "factors": {}},
@@ -148,12 +166,24 @@ def run(order: Order, on_ask: Callable[[Ask], None] = lambda _: None) -> RaceRes
 
 def told(order: Order) -> float:
     """The number that a package printed last."""
-    return float(run(order).log_tail.split()[-1])
+    return float(train(order).log_tail.split()[-1])
+
+
+def seconds_of(code: str) -> float:
+    """Measured seconds of a module up to its last predictions."""
+    with package(code) as order:
+        return train(order).asks[-1].seconds
+
+
+def slowest_of(workers: int) -> float:
+    """Measured seconds of the slowest of so many trainings, each of a worker process of its own."""
+    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+        return max(pool.map(seconds_of, [TRAINING.replace("STEPS", "600")] * workers, chunksize=1))
 
 
 def start_seconds(order: Order) -> float:
     """Seconds from the start to the runner's first frame."""
-    return run(order).ledger.init
+    return train(order).ledger.init
 
 
 def kill_seconds(order: Order) -> float:
@@ -169,7 +199,7 @@ def kill_seconds(order: Order) -> float:
 def worker_share(order: Order) -> float:
     """Processor seconds of this process for each second of the package, between its evaluations."""
     seen: list[tuple[float, float]] = []
-    run(order, lambda ask: seen.append((ask.seconds, time.process_time())))
+    train(order, lambda ask: seen.append((ask.seconds, time.process_time())))
     (began, first), (ended, last) = seen[0], seen[-1]
     return (last - first) / (ended - began)
 
@@ -199,84 +229,61 @@ def draw_schedule(seed: int) -> Schedule:
 def lateness(schedule: Schedule) -> list[float]:
     """Seconds by which the worker's stamp of each evaluation is later than the truth."""
     with package(WAITING, schedule=json.dumps(vars(schedule))) as order:
-        result = run(order)
+        result = train(order)
     line = next(line for line in result.log_tail.splitlines() if line.startswith("ENDS "))
     ends = json.loads(line.removeprefix("ENDS "))
     return [ask.seconds - end for ask, end in zip(result.asks, ends, strict=True)]
 
 
-def wake_ups(count: int) -> list[float]:
-    """Seconds between a write of a process that goes on to compute and the return of the read."""
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.setsid()
-        drawn = random.Random(0)
-        for _ in range(count):
-            time.sleep(drawn.uniform(0, LONGEST_WAIT_SECONDS))
-            at = time.perf_counter()
-            os.write(writer, struct.pack("d", at))
-            while time.perf_counter() - at < LONGEST_WAIT_SECONDS / 2:
-                pass
-        os._exit(0)
-    found = []
-    for _ in range(count):
-        (at,) = struct.unpack("d", os.read(reader, 8))
-        found.append(time.perf_counter() - at)
-    os.waitpid(pid, 0)
-    os.close(reader)
-    os.close(writer)
-    return found
+def measure(
+    bars: Bars,
+    *,
+    only: str = "",
+    starts: int = 20,
+    pairs: int = 20,
+    steps: int = 200,
+    trips: int = 5,
+    kills: int = 100,
+    schedules: int = 1000,
+    threads: int = 3,
+) -> None:
+    """Measure the cost, the clock and the processor of a sandbox, or one of them."""
+    if only in ("", "cost"):
+        hold_start_and_end(bars, starts=starts, kills=kills)
+        hold_training(bars, pairs=pairs, steps=steps, trips=trips)
+    if only in ("", "clock"):
+        hold_clock(bars, schedules)
+    if only in ("", "threads"):
+        hold_threads(bars, threads)
 
 
-def main() -> int:
-    """Measure everything; returns the exit code."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--starts", type=int, default=20)
-    parser.add_argument("--pairs", type=int, default=20, help="pairs of trainings")
-    parser.add_argument("--steps", type=int, default=200, help="steps of a training")
-    parser.add_argument("--trips", type=int, default=5, help=f"pairs of {TRIPS} round trips")
-    parser.add_argument("--kills", type=int, default=100)
-    parser.add_argument("--schedules", type=int, default=1000, help="packages that wait")
-    given = parser.parse_args()
-    bars = Bars("box")
-    hold_cost(bars, given)
-    hold_clock(bars, given.schedules)
-    return bars.exit_code
-
-
-def hold_cost(bars: Bars, given: argparse.Namespace) -> None:
-    """Compare start, training, round trip and end with their bars."""
+def hold_start_and_end(bars: Bars, *, starts: int, kills: int) -> None:
+    """Compare the start over a plain process, and the end, with their bars."""
     with package("def prepare(task): pass\ndef train(*_): yield from ()") as order:
-        boxed, bare = both(start_seconds, order, given.starts)
-    more = 1000 * (statistics.median(boxed) - statistics.median(bare))
-    name = f"start over a plain process, median of {given.starts}"
-    bars.hold(name, more, " ms", at_most=START_MS)
+        boxed, plain = both(start_seconds, order, starts)
+    more = 1000 * (statistics.median(boxed) - statistics.median(plain))
+    bars.hold(f"start over a plain process, median of {starts}", more, " ms", at_most=START_MS)
+    with package(SPINNING) as order:
+        _, p99 = percentiles([1000 * kill_seconds(order) for _ in range(kills)])
+    bars.hold(f"kill to reaped, p99 of {kills}", p99, " ms", at_most=KILL_MS)
 
-    with package(TRAINING.replace("STEPS", str(given.steps))) as order:
-        boxed, bare = both(told, order, given.pairs)
+
+def hold_training(bars: Bars, *, pairs: int, steps: int, trips: int) -> None:
+    """Compare training and round trips with their bars."""
+    with package(TRAINING.replace("STEPS", str(steps))) as order:
+        boxed, plain = both(told, order, pairs)
         share = statistics.median(worker_share(order) for _ in range(3))
-    ratios = [one / other for one, other in zip(boxed, bare, strict=True)]
-    bars.say(f"ratios of {given.pairs} pairs: {min(ratios):.3f} to {max(ratios):.3f}")
-    ratio = statistics.median(ratios)
+    ratio = median_ratio(boxed, plain)
     bars.hold("training, processor seconds over plain", ratio, at_most=CPU_RATIO)
     bars.hold("worker's own processor share", share, at_most=WORKER_SHARE)
-
     with package(ASKING.replace("TRIPS", str(TRIPS))) as order:
-        boxed, bare = both(told, order, given.trips)
-    bars.say(f"round trip of a plain process {1e6 * statistics.median(bare):.1f} us")
+        boxed, plain = both(told, order, trips)
+    bars.say(f"round trip of a plain process {1e6 * statistics.median(plain):.1f} us")
     bars.hold("round trip", 1e6 * statistics.median(boxed), " us", at_most=ROUND_TRIP_US)
-
-    with package(SPINNING) as order:
-        median, p99 = percentiles([1000 * kill_seconds(order) for _ in range(given.kills)])
-    bars.say(f"kill to reaped, median {median:.2f} ms")
-    bars.hold(f"kill to reaped, p99 of {given.kills}", p99, " ms", at_most=KILL_MS)
 
 
 def hold_clock(bars: Bars, schedules: int) -> None:
     """Compare the stamps of honest and lying clocks with the truth."""
-    median, p99 = (1000 * value for value in percentiles(wake_ups(WAKE_UPS)))
-    bars.say(f"plain pipe: {WAKE_UPS} wake-ups, median {median:.3f}, p99 {p99:.3f} ms late")
     late: dict[bool, list[float]] = {False: [], True: []}
     for schedule in map(draw_schedule, range(schedules)):
         late[schedule.lies] += lateness(schedule)
@@ -288,5 +295,16 @@ def hold_clock(bars: Bars, schedules: int) -> None:
         bars.hold(f"{who} clocks, latest", 1000 * max(seconds), " ms", at_most=latest)
 
 
+def hold_threads(bars: Bars, pairs: int) -> None:
+    """Compare two processes with one, and a training beside another one with one alone."""
+    bars.say(f"load {os.getloadavg()[0]:.1f} on {len(os.sched_getaffinity(0))} processors")
+    counting = {f"{n}": partial(seconds_of, f"PROCESSES = {n}\n{COUNTING}") for n in (1, 2)}
+    one, two = in_turn(counting, pairs).values()
+    bars.hold("two processes over one", median_ratio(two, one), at_least=LEAST_OF_ONE)
+    training = {f"{n}": partial(slowest_of, n) for n in (1, 2)}
+    alone, beside = in_turn(training, pairs, warm=True).values()
+    bars.hold("beside another over alone", median_ratio(beside, alone), at_most=MOST_OF_ALONE)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    run(measure)

@@ -1,38 +1,31 @@
 """An accelerator's own events against the host's clock, its energy counter against its power.
 
-`python -m perf.device_clock [--device cuda:0] [--seconds 20]` multiplies matrices on the device. A
+The device multiplies matrices. A
 burst is timed by CUDA events and by the host's clock with a synchronisation at each end, as the
 stopwatch of a replay reads it. Over all bursts NVML's energy counter is compared with the integral
-of its power, read every 20 ms. Exits with 1 where a bar is missed, 2 without a device.
+of its power, read every 20 ms.
 """
 
-import argparse
 import statistics
-import sys
 import time
 
 import numpy as np
 import torch
 
 from finishline.periodic import PeriodicThread
-from perf.harness import Bars
+from perf.harness import Bars, run
 from worker.machine.sensors import open_sensors
 
 MATRIX, PRODUCTS = 4096, 20
 POWER_PERIOD_SECONDS = 0.02
 
 
-def main() -> int:
-    """Measure and print; returns the exit code."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--device", default="cuda:0")
-    parser.add_argument("--seconds", type=float, default=20.0)
-    asked = parser.parse_args()
-    bars = Bars("device_clock")
+def measure(bars: Bars, *, device: str = "cuda:0", seconds: float = 20.0) -> None:
+    """Compare the two clocks, and the counter with the power."""
     if not torch.cuda.is_available():
-        bars.say("torch finds no CUDA device, nothing is measured")
-        return 2
-    device, sensors = torch.device(asked.device), open_sensors(asked.device)
+        bars.not_measured("torch finds no CUDA device")
+        return
+    sensors = open_sensors(device)
     samples: list[tuple[float, float]] = []
 
     def read_power() -> None:
@@ -43,7 +36,7 @@ def main() -> int:
     before = None if sensors is None else sensors.energy_joules()
     thread = PeriodicThread("power", POWER_PERIOD_SECONDS, read_power)
     thread.start()
-    pairs = bursts(device, asked.seconds)
+    pairs = bursts(torch.device(device), seconds)
     thread.stop()
     after = None if sensors is None else sensors.energy_joules()
     off = statistics.median(abs(host - events) / events for host, events in pairs)
@@ -57,7 +50,6 @@ def main() -> int:
         bars.say(f"{after - before:.0f} J counted, {integral:.0f} J integrated")
         differ = abs((after - before) / integral - 1)
         bars.hold("counter off the integral of power", differ, at_most=0.05)
-    return bars.exit_code
 
 
 def bursts(device: torch.device, seconds: float) -> list[tuple[float, float]]:
@@ -79,4 +71,4 @@ def bursts(device: torch.device, seconds: float) -> list[tuple[float, float]]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(measure)

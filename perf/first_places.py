@@ -1,4 +1,4 @@
-"""Simulate head-to-heads: wrong first places, gains that are found, pairs, and the shown time.
+"""Simulate head-to-heads: wrong first places, gains that are found, and pairs.
 
 `python -m perf.statistics` prints these figures. Times are lognormal with a variation of 5 %, and
 the runs of a head-to-head follow each other as A B B A. `judge_all` is `judge_duel` for many
@@ -6,14 +6,14 @@ head-to-heads at once, and a test compares the two.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr
 
-from finishline.rules.statistics.aggregate import SHORTEST_SECONDS, measured_seconds
+from finishline.rules.statistics.aggregate import SHORTEST_SECONDS
 from finishline.rules.verification.duel import (
     FEWEST_FOR_OWN_SPREAD,
     FEWEST_TESTED,
@@ -33,9 +33,7 @@ BURST, BURST_RUNS, BURST_CHANCE = 1.3, 5, 0.04  # A burst begins at one run in 2
 STEPS = 8
 FEW_PAIRS = (3, 6)
 SLOW_SHARE, SLOW, FAST = 0.1, 1.45, 0.95  # On average as long as the holder's.
-LOST, VARIANTS, FEWEST_CHOSEN = 20, 20, 100
 CLASS_FREEDOM = 60  # Many runs of a class: its spread is known well.
-REFERENCE_RUNS, MEASURED_RUNS = 10, 3
 FALSE_BAR = 1.1
 
 Numbers = NDArray[np.float64]
@@ -87,8 +85,6 @@ def hold_first_places(bars: Bars, trials: int) -> None:
         for gain in (10, 20, 30):
             tried = try_once(gain / 100, trials=trials, most_pairs=pairs)
             _say(bars, f"{pairs} pairs, {gain} % faster", *tried)
-    for name, bias in shown_times(trials=trials).items():
-        bars.hold(f"{name}: shown time beside the true one", bias, " %")
 
 
 def _say(
@@ -203,52 +199,3 @@ def try_once(
         challenger *= np.where(drawn < SLOW_SHARE, SLOW, FAST)
     spread = class_spread(random, trials)
     return judge_all(challenger, holder, limit, most_pairs=most_pairs, spread=spread)
-
-
-def shown_times(*, trials: int) -> dict[str, float]:
-    """How far the mean shown time is from the true one, in percent.
-
-    A challenger of three runs starts a head-to-head if its time is below that of the holder, which
-    has ten. A winner's time is taken over all its runs, a loser's over its first three.
-    """
-    found = {}
-    for percent in (5, 10):
-        random = np.random.default_rng([SEED, 2, percent])
-        before, own = (draw(random, trials, gain=gain)[0] for gain in (percent / 100, 0.0))
-        before, own = before[:, :MEASURED_RUNS], own[:, :REFERENCE_RUNS]
-        starts = seconds_of(before) < seconds_of(own)
-        challenger, holder = draw(random, trials, gain=percent / 100)
-        won, pairs = judge_all(challenger, holder, threshold(place=1, tries=1))
-        runs = [np.append(*each) for each in zip(before, _first(challenger, pairs), strict=True)]
-        after = seconds_of(runs) / (1 - percent / 100) - 1
-        early = seconds_of(before) / (1 - percent / 100) - 1
-        for name, biases, chosen in (
-            ("of all", early, np.ones(trials, dtype=bool)),
-            ("won, before", early, starts & won),
-            ("won", after, starts & won),
-            ("lost", early, starts & ~won),
-            ("lost, with the head-to-head's runs", after, starts & ~won),
-        ):
-            if chosen.sum() >= FEWEST_CHOSEN:
-                found[f"{percent} % faster, {name}"] = 100 * float(biases[chosen].mean())
-    random = np.random.default_rng([SEED, 3])
-    pools = list(draw(random, trials)[1][:, :REFERENCE_RUNS])
-    for _ in range(LOST):
-        challenger, holder = draw(random, trials)
-        _won, pairs = judge_all(challenger, holder, threshold(place=1, tries=1))
-        pools = [np.append(*each) for each in zip(pools, _first(holder, pairs), strict=True)]
-    found[f"holder after {LOST} head-to-heads"] = 100 * float(seconds_of(pools).mean() - 1)
-    variants = [seconds_of(draw(random, trials)[0][:, :MEASURED_RUNS]) for _ in range(VARIANTS)]
-    found[f"fastest of {VARIANTS} equally fast variants"] = 100 * float(
-        np.min(variants, 0).mean() - 1
-    )
-    return found
-
-
-def _first(times: Numbers, pairs: Counts) -> list[Numbers]:
-    return [each[:count] for each, count in zip(times, pairs, strict=True)]
-
-
-def seconds_of(runs: Iterable[Numbers]) -> Numbers:
-    """The measured time of each submission by its runs."""
-    return np.array([measured_seconds(each.tolist()) for each in runs], dtype=float)

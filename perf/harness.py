@@ -1,18 +1,23 @@
-"""The harness of the programs here: turns, percentiles, tables, and bars."""
+"""The harness of the programs here: turns, percentiles, and one table of figures with their bars.
 
+A program is a function `measure(bars, *, option=default)` that ends its file with `run(measure)`.
+`python -m perf.harness PROGRAM...` runs several, each in a process of its own, and prints one
+table. The table goes to standard output, and words beside the figures to standard error.
+"""
+
+import argparse
+import inspect
 import statistics
-import threading
-import time
+import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import numpy as np
-import psutil
+from typing import Any
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 DIGITS = CHECKOUT / "benchmarks" / "digits.toml"
+HEADER = "| program | what | measured | bar | met |\n|---|---|---|---|---|"
 
 
 @dataclass
@@ -23,8 +28,8 @@ class Bars:
     missed: list[str] = field(default_factory=list)
 
     def say(self, words: str) -> None:
-        """Print a line."""
-        print(f"{self.program}: {words}", flush=True)
+        """Print a line beside the table."""
+        print(f"{self.program}: {words}", file=sys.stderr, flush=True)
 
     def hold(
         self,
@@ -34,62 +39,56 @@ class Bars:
         *,
         at_most: float | None = None,
         at_least: float | None = None,
-    ) -> bool:
-        """Print a row of figure, value, bar and verdict; whether the value meets its bar."""
+    ) -> None:
+        """Print a row: what, measured, bar, met."""
         bars = [f"at most {at_most:g}"] if at_most is not None else []
         bars += [f"at least {at_least:g}"] if at_least is not None else []
         met = (at_most is None or value <= at_most) and (at_least is None or value >= at_least)
         verdict = ("yes" if met else "MISSED") if bars else ""
-        cells = (self.program, name, f"{value:.4g}{unit}", " and ".join(bars), verdict)
-        print(f"| {' | '.join(cells)} |", flush=True)
+        self._print(name, f"{value:.4g}{unit}", " and ".join(bars), verdict)
         if not met:
             self.missed.append(name)
-        return met
 
-    @property
-    def exit_code(self) -> int:
-        """1 if a bar was missed."""
-        return int(bool(self.missed))
+    def not_measured(self, why: str) -> None:
+        """Print a row that says why there is no figure."""
+        self._print("not measured", why, "", "")
+
+    def _print(self, *cells: str) -> None:
+        print(f"| {' | '.join((self.program, *cells))} |", flush=True)
 
 
-class ProcessorSamples:
-    """Processor seconds of the processes that start below this one, twenty times a second.
+def run(measure: Callable[..., None], arguments: Sequence[str] | None = None) -> None:
+    """Run a program with the options of its command line; exits with 1 where a bar is missed."""
+    name = Path(inspect.getfile(measure)).stem
+    words = inspect.getdoc(inspect.getmodule(measure))
+    parser = argparse.ArgumentParser(prog=f"python -m perf.{name}", description=words)
+    for option in list(inspect.signature(measure).parameters.values())[1:]:
+        kind: dict[str, Any] = {"type": type(option.default), "default": option.default}
+        if isinstance(option.default, bool):
+            kind = {"action": "store_true"}
+        parser.add_argument(f"--{option.name.replace('_', '-')}", **kind)
+    options = vars(parser.parse_args(arguments))
+    print(HEADER, flush=True)
+    bars = Bars(name)
+    measure(bars, **options)
+    sys.exit(1 if bars.missed else 0)
 
-    Use it as a context. A process that ends keeps its last reading.
-    """
 
-    PERIOD_SECONDS = 0.05
-
-    def __init__(self) -> None:
-        self.began = time.perf_counter()
-        self._before = {each.pid for each in psutil.Process().children(recursive=True)}
-        self._used: dict[int, float] = {}
-        self._samples = [(self.began, 0.0)]
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="processor", daemon=True)
-
-    def __enter__(self) -> "ProcessorSamples":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopped.set()
-        self._thread.join()
-
-    def between(self, start: float, end: float) -> float:
-        """Processor seconds between two readings of `time.perf_counter`."""
-        moments, seconds = np.array(self._samples).T
-        first, last = np.interp([start, end], moments, seconds)
-        return float(last - first)
-
-    def _run(self) -> None:
-        while not self._stopped.wait(self.PERIOD_SECONDS):
-            for each in psutil.Process().children(recursive=True):
-                with suppress(psutil.Error):
-                    if each.pid not in self._before:
-                        times = each.cpu_times()
-                        self._used[each.pid] = times.user + times.system
-            self._samples.append((time.perf_counter(), sum(self._used.values())))
+def bench(programs: Sequence[str]) -> None:
+    """Print one table of several programs; exits with 1 where one missed a bar or failed."""
+    print(HEADER, flush=True)
+    failed = []
+    for program in programs:
+        command = [sys.executable, "-m", f"perf.{program}"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+            assert child.stdout is not None
+            for line in child.stdout:
+                if line.rstrip() not in HEADER.splitlines():
+                    print(line, end="", flush=True)
+        if child.returncode:
+            failed.append(program)
+    if failed:
+        sys.exit(f"Below its bar, or not measured: {', '.join(failed)}")
 
 
 def in_turn(
@@ -108,6 +107,11 @@ def in_turn(
     return found
 
 
+def median_ratio(one: Sequence[float], other: Sequence[float]) -> float:
+    """The median ratio of two cases that were measured in turn."""
+    return statistics.median(a / b for a, b in zip(one, other, strict=True))
+
+
 def percentiles(values: Sequence[float]) -> tuple[float, float]:
     """The median and the 99th percentile."""
     if len(values) < 2:
@@ -116,8 +120,5 @@ def percentiles(values: Sequence[float]) -> tuple[float, float]:
     return cuts[49], cuts[98]
 
 
-def processor_seconds_of(work: Callable[[], object]) -> float:
-    """Processor seconds that a piece of work takes in this process."""
-    began = time.process_time()
-    work()
-    return time.process_time() - began
+if __name__ == "__main__":
+    bench(sys.argv[1:])

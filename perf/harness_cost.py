@@ -1,15 +1,12 @@
 """Cost of the worker's stopwatch and of its counters, by the seconds of an epoch.
 
-`python -m perf.harness_cost` trains the digits reference in turn bare, under the worker, and under
-the worker without counters, each in a process of its own with one thread, and prints the medians of
-the paired ratios of seconds per epoch. The worker's side has everything a replay has: event lines,
-reader thread, ledger, outbox, posts to a server, and telemetry: the host's own sensors, or where it
-has none a counter in a file that stands in for the kernel's, so that the thread and its readings
-are paid for on every host. Exit code 1 above the allowed ratio of 1.01 to the bare training, or of
-1.005 to a replay without counters.
+The digits reference is trained in turn bare, under the worker, and under the worker without
+counters, each in a process of its own with one thread. Compared are seconds per epoch. The worker's
+side has everything a replay has: event lines, reader thread, ledger, outbox, posts to a server, and
+telemetry: the host's own sensors, or where it has none a counter in a file that stands in for the
+kernel's, so that the thread and its readings are paid for on every host.
 """
 
-import argparse
 import itertools
 import json
 import statistics
@@ -17,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -25,7 +23,7 @@ from pathlib import Path
 
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
 from finishline.rules.verification.messages import Lease, ReplayJob, TargetSpec, Training
-from perf.harness import DIGITS, Bars, in_turn
+from perf.harness import DIGITS, Bars, in_turn, median_ratio, run
 from worker.child_process import Host, child_environment
 from worker.link import WorkerLink
 from worker.machine.sensors import EVERY_SECONDS, Sensors, open_powercap, open_sensors
@@ -151,38 +149,29 @@ def host_sensors() -> Iterator[Sensors]:
         yield played
 
 
-def main() -> int:
-    """Measure in turn, print every ratio and their median; returns the exit code."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--pairs", type=int, default=10)
-    pairs = parser.parse_args().pairs
+def measure(bars: Bars, *, pairs: int = 10) -> None:
+    """Train in turn, and compare the ratios with their bars."""
     benchmark = load_benchmark(DIGITS)
-    bars = Bars("harness cost")
     with accepting_server() as server, host_sensors() as sensors:
         bars.say(f"{type(sensors).__name__}, readings at {1 / EVERY_SECONDS:g} Hz")
-        seeds = {name: itertools.count() for name in ("bare", "worker", "no counters")}
+        seeds = defaultdict[str, Iterator[int]](itertools.count)  # The same for each case.
 
         def under_worker(name: str, found: Sensors | None) -> float:
             return worker_epoch_seconds(next(seeds[name]), benchmark, server, found)
 
-        seconds = in_turn(
-            {
-                "bare": lambda: bare_epoch_seconds(next(seeds["bare"])),
-                "worker": lambda: under_worker("worker", sensors),
-                "no counters": lambda: under_worker("no counters", None),
-            },
-            pairs,
-        )
-    bare, worker, without = seconds.values()
-    for name, others, bar in (
-        ("an epoch under the worker over a bare one", bare, ALLOWED_RATIO),
-        ("with counters over without", without, ALLOWED_COUNTERS_RATIO),
+        cases = {
+            "bare": lambda: bare_epoch_seconds(next(seeds["bare"])),
+            "worker": lambda: under_worker("worker", sensors),
+            "no counters": lambda: under_worker("no counters", None),
+        }
+        seconds = in_turn(cases, pairs)
+    for name, other, bar in (
+        ("an epoch under the worker over a bare one", "bare", ALLOWED_RATIO),
+        ("an epoch with counters over one without", "no counters", ALLOWED_COUNTERS_RATIO),
     ):
-        ratios = [one / other for one, other in zip(worker, others, strict=True)]
-        bars.say(f"{name}: {min(ratios):.3f} to {max(ratios):.3f} in {pairs} rounds")
-        bars.hold(f"{name}, median", statistics.median(ratios), at_most=bar)
-    return bars.exit_code
+        ratio = median_ratio(seconds["worker"], seconds[other])
+        bars.hold(f"{name}, median of {pairs}", ratio, at_most=bar)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(measure)

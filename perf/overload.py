@@ -1,52 +1,55 @@
-"""Do limits hold when five times as much is asked as can be answered? `python -m perf.overload`.
+"""Is everybody answered while one asks 64 times at once, and while a crowd asks too much?
 
-A real server on SQLite; reads that no cache answers and submissions, mixed. First its capacity: 16
-clients that ask again as soon as they are answered. Then five times that rate for 60 s
-(`--seconds 300` for longer), whatever the answers, from two thousand addresses and a
-fifth of it from a single one.
+First a server whose board has 1,500 rows with 5 runs of 40 evaluations, without rate limits. Over
+64 connections one reader asks for the board at other targets, then one submitter sends dry runs of
+236 kB of code, then of logs. Each asks again as soon as it is answered. Another reader asks for
+usual pages meanwhile: each answer is 200, and 99 % come within a second.
 
-Exit code 1 unless every answer is 2xx, or 429 or 503 with Retry-After; memory does not grow (its
-trend once warm is below 5 %); and within 2 s after the end everything is answered again.
+Then a server with its limits. A crowd of 160 clients at two thousand addresses, and a fifth of the
+time at a single one, asks again as soon as it is answered. Every answer is 2xx, or 429 or 503 with
+Retry-After. Memory does not grow, and within 2 s after the end everything is answered again.
 """
 
-import argparse
 import asyncio
-import json
+import itertools
+import os
 import random
 import statistics
-import sys
-import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
-import psutil
+import httpx2
 
-from perf.harness import Bars, percentiles
+from perf.boards import fill_board
+from perf.harness import Bars, percentiles, run
 from perf.servers import (
-    Streams,
-    ask_over,
+    NO_BROKER,
+    Answers,
+    Server,
+    Submissions,
+    cpu_seconds,
     environment_of,
+    form_request,
+    get_request,
+    keep_asking,
+    load,
     make_tokens,
     running_database,
     running_server,
 )
-from perf.submission_writes import Requests
+from server.base.database import Database
+from tests.support.world import PACKAGE, Worker, World
 
-FACTOR = 5
-CLIENTS, CAPACITY_SECONDS = 16, 8.0
-MOST_OPEN = 1500
+AT_ONCE, RESULTS, EVALUATIONS = 64, 1500, 40
+P99_SECONDS = 1.0
+PAUSE_SECONDS = 0.02
+PEOPLE = {"eve": "submitter", "walter": "worker", "olivia": "organiser"}
+CROWD = 160
 ADDRESSES = 2000
-WRITE_SHARE = 0.05
-ANSWER_SECONDS = 30.0
-# A server closes connections that are silent for five seconds.
-REUSE_SECONDS = 3.0
+SUBMISSION_EVERY = 20
 RECOVERY_SECONDS = 2.0
 MOST_GROWTH = 0.05
-QUALITIES = [14.8, 45.8, 73.0, 85.5, 90.8, 95.6, 97.4, 98.1]
-SETTINGS = {
-    "FINISHLINE_BROKER_URL": "redis://127.0.0.1:1/0",  # None is there: nothing is replayed.
+LIMITS = NO_BROKER | {
     "FINISHLINE_LOG_LEVEL": "error",
     "FINISHLINE_RATE_LIMITS": "true",
     "FINISHLINE_RATE_WRITES": "6000/minute",
@@ -56,178 +59,161 @@ SETTINGS = {
     "MALLOC_MMAP_THRESHOLD_": "131072",
     "MALLOC_TRIM_THRESHOLD_": "131072",
 }
-BARS = Bars("overload")
 
 
-class Flood:
-    """Requests, each over a free connection or a fresh one, and counts of their outcomes."""
-
-    def __init__(self, port: int, requests: Iterator[bytes]) -> None:
-        self.statuses: Counter[int] = Counter()
-        self.faults: Counter[str] = Counter()
-        self.seconds: dict[bool, list[float]] = {True: [], False: []}
-        self._port = port
-        self._requests = requests
-        self._free: list[tuple[float, Streams]] = []
-
-    async def ask(self) -> None:
-        """Send the next request and read its answer."""
-        began, request = time.perf_counter(), next(self._requests)
-        connection = kept = self._kept()
-        try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                connection = kept or await asyncio.open_connection("127.0.0.1", self._port)
-                head, _ = await ask_over(connection, request)
-        except (OSError, EOFError, TimeoutError) as error:
-            where = "a kept" if kept else "a fresh" if connection else "no"
-            kind = request[: request.index(b" ")].decode()
-            self.faults[f"{type(error).__name__} of a {kind} over {where} connection"] += 1
-            return
-        now = time.perf_counter()
-        status = int(head[9:12])
-        self.statuses[status] += 1
-        self.seconds[status < 300].append(now - began)
-        if not 200 <= status < 300 and (status not in (429, 503) or b"\nretry-after:" not in head):
-            self.faults[f"status {status}"] += 1
-        if b"\nconnection: close" in head:
-            connection[1].close()
-        else:
-            self._free.append((now, connection))
-
-    def _kept(self) -> Streams | None:
-        """The connection that was used last, unless the server has closed it by now."""
-        while self._free:
-            used_at, connection = self._free.pop()
-            if time.perf_counter() - used_at < REUSE_SECONDS:
-                return connection
-            connection[1].close()
-        return None
-
-    def close(self) -> None:
-        """Close the free connections."""
-        for _, (_, writer) in self._free:
-            writer.close()
-
-    async def closed(self, *, clients: int, seconds: float) -> float:
-        """Each client asks again as soon as it is answered; good answers a second."""
-        began = time.perf_counter()
-
-        async def keep_asking() -> None:
-            while time.perf_counter() - began < seconds:
-                await self.ask()
-
-        await asyncio.gather(*(keep_asking() for _ in range(clients)))
-        return len(self.seconds[True]) / (time.perf_counter() - began)
-
-    async def open(self, *, rate: float, seconds: float) -> None:
-        """So many requests a second, whatever the answers."""
-        began, sent = time.perf_counter(), 0
-        asking: set[asyncio.Task[None]] = set()
-        while (now := time.perf_counter() - began) < seconds:
-            for _ in range(int(now * rate) - sent):
-                sent += 1
-                if len(asking) >= MOST_OPEN:
-                    self.faults["not sent"] += 1
-                    continue
-                task = asyncio.create_task(self.ask())
-                asking.add(task)
-                task.add_done_callback(asking.discard)
-            await asyncio.sleep(0.002)
-        await asyncio.gather(*asking)
-
-
-def main() -> int:
-    """Measure and print; returns the exit code."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=60.0, help="how long the overload lasts")
-    seconds = parser.parse_args().seconds
-    with tempfile.TemporaryDirectory() as name, running_database("sqlite", Path(name)) as url:
-        folder = Path(name)
-        tokens = list(make_tokens(url, {f"s-{n}": "submitter" for n in range(4)}).values())
-        environment = environment_of(url, folder, **SETTINGS)
-        log = folder / "server.log"
-        with running_server(environment, log=log) as server:
-            asyncio.run(measure(server.port, server.process, tokens, seconds))
+def measure(
+    bars: Bars, *, database: str = "sqlite", one_seconds: float = 15.0, seconds: int = 60
+) -> None:
+    """Measure a reader beside one who asks at once, and a server that a crowd asks."""
+    with running_database(database) as (url, folder):
+        filled = Database(url)
+        fill_board(filled, RESULTS, evaluations=EVALUATIONS)
+        filled.close()
+        tokens = make_tokens(url, PEOPLE)
+        for what, requests in loads(tokens["eve"]).items():
+            with running_server(environment_of(url, folder, **NO_BROKER)) as server:
+                sign_on(server, tokens)
+                hold_neighbour(bars, server, what, requests, seconds=one_seconds)
+    with running_database("sqlite") as (url, folder):
+        token, log = make_tokens(url, {"eve": "submitter"})["eve"], folder / "server.log"
+        with running_server(environment_of(url, folder, **LIMITS), log=log) as server:
+            hold_overload(bars, server, token, seconds)
         text = log.read_text()
-    errors = text.count("unforeseen error") + text.count("Traceback")
-    if not BARS.hold("errors in the server's log", errors, at_most=0):
-        BARS.say(text[-1500:])
-    return BARS.exit_code
+        errors = text.count("unforeseen error") + text.count("Traceback")
+        bars.hold("crowd: errors in the server's log", errors, at_most=0)
+        if errors:
+            bars.say(text[-1500:])
 
 
-async def measure(port: int, process: psutil.Process, tokens: list[str], seconds: float) -> None:
-    """Load a server, and compare its answers with the bars."""
-    posts = Requests(3, QUALITIES, late=(2, 3, 4, 5))
-    connection = await asyncio.open_connection("127.0.0.1", port)
-    _, body = await ask_over(connection, posts.make(tokens[0]))
-    connection[1].close()
-    submission = str(json.loads(body)["id"])
-    mix = requests_of(submission, posts, tokens)
-    capacity = await Flood(port, mix).closed(clients=CLIENTS, seconds=CAPACITY_SECONDS)
-    BARS.say(f"capacity {capacity:.0f} requests/s over {CLIENTS} clients")
-    memory: list[float] = []
-
-    async def watch_memory() -> None:
-        while True:
-            memory.append(process.memory_info().rss / 2**20)
-            await asyncio.sleep(1.0)
-
-    watching = asyncio.create_task(watch_memory())
-    flood = Flood(port, mix)
-    await flood.open(rate=FACTOR * capacity, seconds=seconds)
-    ended = time.perf_counter()
-    flood.close()
-    watching.cancel()
-    judge(flood, memory, await recovered(port, mix) - ended)
+def sign_on(server: Server, tokens: dict[str, str]) -> None:
+    """Sign on as a confirmed worker that trains code, without which no code is taken."""
+    with httpx2.Client(base_url=server.url, trust_env=False, timeout=60) as client:
+        world = World(client, "")
+        world.secrets |= tokens
+        worker = Worker(world)
+        worker.sign_on()
+        # An earlier server of this database may have confirmed it.
+        world.request("POST", f"/workers/{worker.name}/confirm", by="olivia", json={})
 
 
-def requests_of(submission: str, posts: Requests, tokens: list[str]) -> Iterator[bytes]:
-    """Reads from many addresses and one, and now and then a submission."""
+def loads(token: str) -> dict[str, Iterator[bytes]]:
+    """What one client asks for, by name."""
     drawn = random.Random(7)
+    targets = (f"/benchmarks/digits?target={drawn.uniform(50, 95):.6f}" for _ in itertools.count())
+    return {
+        "boards of other targets": (get_request(t, X_Forwarded_For="10.1.0.1") for t in targets),
+        "dry runs of code": (code_request(token, number) for number in itertools.count()),
+        "dry runs of logs": Submissions().of(token, dry_run=True),
+    }
+
+
+def code_request(token: str, number: int) -> bytes:
+    """A dry run of legal code of 236 kB, which is new each time."""
+    lines = "".join(f"x{k} = [{k}, {number}, 'a', (1, 2)]\n" for k in range(4000))
+    more = lines[:118_000].rpartition("\n")[0] + "\n"
+    texts = PACKAGE | {"more.py": more, "most.py": more}
+    files = [("files", name, text.encode()) for name, text in texts.items()]
+    return form_request("/api/v1/submissions?dry_run=true", token, files)
+
+
+def hold_neighbour(
+    bars: Bars, server: Server, what: str, requests: Iterator[bytes], *, seconds: float
+) -> None:
+    """Put one load on the server, and compare the other reader's answers with the bars."""
+    pages = usual_pages(server)
+    # A process reads templates and makes tables for its first answers.
+    load([server], [[*pages, next(requests)]])
+    before, began = cpu_seconds(server), time.perf_counter()
+    usual, many = asyncio.run(ask_beside(server, requests, pages, seconds=seconds))
+    used = (cpu_seconds(server) - before) / (time.perf_counter() - began)
+    bars.say(f"{what}: answered {dict(many.statuses)}; server {used:.2f} processors")
+    p50, p99 = percentiles(usual.seconds)
+    bars.say(f"beside {what}: p50 {p50:.3f} s; load of the machine {os.getloadavg()[0]:.1f}")
+    bars.hold(f"answers beside {what} that are not 200", usual.other_than(200), at_most=0)
+    bars.hold(f"answers beside {what}, p99 of {len(usual.seconds)}", p99, " s", at_most=P99_SECONDS)
+
+
+async def ask_beside(
+    server: Server, requests: Iterator[bytes], pages: list[bytes], *, seconds: float
+) -> tuple[Answers, Answers]:
+    """One client over many connections, and another over one; the other's answers come first."""
+    usual, many = Answers(), Answers()
+    asking = [keep_asking(server, requests, many) for _ in range(AT_ONCE)]
+    tasks = [asyncio.create_task(each) for each in asking]
+    await asyncio.sleep(1.0)
+    other = keep_asking(server, itertools.cycle(pages), usual, pause=PAUSE_SECONDS)
+    tasks.append(asyncio.create_task(other))
+    await asyncio.sleep(seconds - 1.0)
+    for task in tasks:
+        task.cancel()
+    for ended in await asyncio.gather(*tasks, return_exceptions=True):
+        if not isinstance(ended, asyncio.CancelledError):
+            raise SystemExit(f"a connection ended by itself: {ended!r}")
+    return usual, many
+
+
+def usual_pages(server: Server) -> list[bytes]:
+    """What people read: boards, a submission, lists, as pages and as documents."""
+    entry = server.get("/api/v1/leaderboards/digits")["entries"][0]["submission_id"]
+    paths = [
+        "/", "/benchmarks/digits", "/api/v1/leaderboards/digits", "/api/v1/submissions?limit=20",
+        f"/submissions/{entry}", f"/api/v1/submissions/{entry}", "/api/v1/queue",
+        "/benchmarks/digits?division=open",
+    ]  # fmt: skip
+    return [get_request(path, X_Forwarded_For="10.2.0.1") for path in paths]
+
+
+def requests_of(submission: str, token: str) -> Iterator[bytes]:
+    """Reads that no cache answers, from many addresses and one, and now and then a submission."""
+    drawn, submissions = random.Random(7), Submissions()
     paths = [
         f"/api/v1/submissions/{submission}", "/api/v1/submissions?limit=5", "/workers",
         f"/submissions/{submission}", "/api/v1/verifications?limit=5", "/api/v1/queue",
         f"/api/v1/submissions/{submission}/runs/0/curve",
     ]  # fmt: skip
     while True:
-        number = 0 if drawn.random() < 1 / FACTOR else drawn.randrange(1, ADDRESSES)
-        origin = f"X-Forwarded-For: 10.0.{number // 250}.{1 + number % 250}\r\n".encode()
-        if drawn.random() < WRITE_SHARE:
-            yield posts.make(drawn.choice(tokens)).replace(b"\r\n", b"\r\n" + origin, 1)
+        number = 0 if drawn.random() < 0.2 else drawn.randrange(1, ADDRESSES)
+        origin = f"10.0.{number // 250}.{1 + number % 250}"
+        if drawn.randrange(SUBMISSION_EVERY) == 0:
+            yield next(submissions.of(token, X_Forwarded_For=origin))
         else:
-            head = f"GET {drawn.choice(paths)} HTTP/1.1\r\nHost: 127.0.0.1\r\n".encode()
-            yield head + origin + b"\r\n"
+            yield get_request(drawn.choice(paths), X_Forwarded_For=origin)
 
 
-async def recovered(port: int, mix: Iterator[bytes]) -> float:
-    """Wait until four clients get no 503 and each answer in a second; the moment, inf at 30 s."""
-    until = time.perf_counter() + 30.0
-    while time.perf_counter() < until:
-        flood = Flood(port, mix)
-        await flood.closed(clients=4, seconds=0.25)
-        flood.close()
-        refused = flood.statuses[503] + flood.faults.total()
-        if not refused and max(flood.seconds[True], default=9.0) < 1.0:
-            return time.perf_counter()
+def hold_overload(bars: Bars, server: Server, token: str, seconds: int) -> None:
+    """Let a crowd ask, and compare answers, memory and recovery with their bars."""
+    load([server], [itertools.islice(Submissions().of(token), 1)])
+    (stored,) = server.get("/api/v1/submissions")["submissions"]
+    requests = requests_of(stored["id"], token)
+    answers, memory = Answers(), list[float]()
+    for _ in range(seconds):
+        load([server], [requests] * CROWD, 1.0, answers)
+        memory.append(server.process.memory_info().rss)
+    recovered = recovery_seconds(server, requests)
+    bars.say(f"a crowd: {dict(answers.statuses)}; faults {dict(answers.faults)}")
+    bars.hold("crowd: answers neither good nor a refusal", answers.faults.total(), at_most=0)
+    for status in (429, 503):
+        bars.hold(f"crowd: answers {status}", answers.statuses[status], at_least=1)
+    growth = growth_of(memory[len(memory) // 4 :])
+    bars.hold("crowd: growth of memory once warm", growth, at_most=MOST_GROWTH)
+    bars.hold("crowd: recovered after", recovered, " s", at_most=RECOVERY_SECONDS)
+
+
+def growth_of(values: list[float]) -> float:
+    """The rise of a trend over all its values, relative to their mean."""
+    trend = statistics.linear_regression(range(len(values)), values)
+    return trend.slope * (len(values) - 1) / statistics.fmean(values)
+
+
+def recovery_seconds(server: Server, requests: Iterator[bytes]) -> float:
+    """Seconds until four clients get no 503 and each answer in a second; inf after 30."""
+    began = time.perf_counter()
+    while (now := time.perf_counter()) < began + 30.0:
+        answers = load([server], [requests] * 4, 0.25)
+        if not answers.statuses[503] + answers.faults.total() and max(answers.seconds) < 1.0:
+            return now - began
     return float("inf")
 
 
-def judge(flood: Flood, memory: list[float], recovery_seconds: float) -> None:
-    """Print the figures, and compare them with their bars."""
-    warm = memory[len(memory) // 4 :]
-    mean = statistics.fmean(warm)
-    rise = statistics.linear_regression(range(len(warm)), warm).slope * (len(warm) - 1)
-    BARS.say(f"answered {dict(sorted(flood.statuses.items()))}; faults {dict(flood.faults)}")
-    for name, seconds in (("admitted", flood.seconds[True]), ("refused", flood.seconds[False])):
-        p50, p99 = percentiles(seconds)
-        BARS.say(f"{name} p50 {p50:.3f} s, p99 {p99:.3f} s")
-    BARS.say(f"memory {mean:.0f} MiB once warm, trend {rise:+.1f} MiB")
-    BARS.hold("answers that are neither good nor a refusal", flood.faults.total(), at_most=0)
-    for status in (429, 503):
-        BARS.hold(f"answers {status}", flood.statuses[status], at_least=1)
-    BARS.hold("growth of memory", rise / mean, at_most=MOST_GROWTH)
-    BARS.hold("recovered after the end", recovery_seconds, " s", at_most=RECOVERY_SECONDS)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    run(measure)

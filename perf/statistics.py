@@ -1,7 +1,6 @@
 """Simulate how often verdicts, intervals, second halves and first places are wrong.
 
-`python -m perf.statistics [--trials 10000] [--processes 2]` draws trainings and hands them to the
-rules that the server uses. Seeds are fixed. Exits with 1 where a bar is missed.
+Trainings are drawn and handed to the rules that the server uses. Seeds are fixed.
 
 A run saturates towards 96 % as 1 - exp(-3.87 e / tau), is evaluated after each epoch e with an
 error of 0.05, and tau scatters so that the epochs to 94 % have a mean of 20 and a variation of 5 %.
@@ -9,10 +8,8 @@ At a fixed stop, runs scatter around the shipped runs of grammar: half of the va
 the run, half is new at each evaluation. Times are lognormal.
 """
 
-import argparse
 import dataclasses
 import math
-import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -46,7 +43,7 @@ from finishline.rules.verification.messages import (
 from finishline.rules.verification.replay import judge
 from finishline.rules.verification.verdict import Verdict
 from perf.first_places import hold_first_places
-from perf.harness import CHECKOUT, Bars
+from perf.harness import CHECKOUT, Bars, run
 
 CEILING, TARGET, NOISE = 96.0, 94.0, 0.05
 RATE = math.log(CEILING / (CEILING - TARGET))
@@ -113,21 +110,15 @@ class Outcomes:
         return 100 * sum(self.counts[name] for name in names) / self.trials
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Simulate and print; 1 if a bar is missed."""
-    parser = argparse.ArgumentParser(prog="python -m perf.statistics")
-    parser.add_argument("--trials", type=int, default=10_000)
-    parser.add_argument("--processes", type=int, default=2)
-    chosen = parser.parse_args(arguments)
-    bars = Bars("statistics")
-    with ProcessPoolExecutor(chosen.processes) as pool:
-        rows = list(pool.map(partial(simulate, trials=chosen.trials), HONEST + CHEATS))
+def measure(bars: Bars, *, trials: int = 10_000, processes: int = 2) -> None:
+    """Simulate so many of each kind."""
+    with ProcessPoolExecutor(processes) as pool:
+        rows = list(pool.map(partial(simulate, trials=trials), HONEST + CHEATS))
     hold_verdicts(bars, rows)
-    hold_fixed_stops(bars, max(1, chosen.trials // 10))
-    hold_intervals(bars, chosen.trials)
-    hold_halves(bars, max(1, chosen.trials // 10))
-    hold_first_places(bars, chosen.trials)
-    return bars.exit_code
+    hold_fixed_stops(bars, max(1, trials // 10))
+    hold_intervals(bars, trials)
+    hold_halves(bars, max(1, trials // 10))
+    hold_first_places(bars, trials)
 
 
 def hold_verdicts(bars: Bars, rows: Sequence[Outcomes]) -> None:
@@ -422,4 +413,4 @@ def measured_share(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(measure)

@@ -159,6 +159,16 @@ def test_documents_name_commands_programs_and_targets_that_are_there():
     assert {one or other for one, other in asked} <= targets
 
 
+def test_make_bench_names_every_program():
+    texts = {path.stem: path.read_text() for path in (ROOT / "perf").glob("*.py")}
+    programs = {name for name, text in texts.items() if "\ndef measure(" in text}
+    makefile = (ROOT / "Makefile").read_text()
+    named = re.search(r"^PROGRAMS := ((?:.*\\\n)*.*)$", makefile, re.MULTILINE)
+
+    assert len(programs) > 5
+    assert set(named[1].replace("\\", " ").split()) == programs
+
+
 def test_the_list_of_commands_has_every_command():
     table = PAGES["docs/cli.md"].partition("## Exit codes")[0]
     # A row names its group once: `benchmark calibrate list`, `show ID`.
