@@ -134,15 +134,15 @@ REPORT = TypeAdapter(ReplayReport)
 
 
 # Columns that a view shows but a submission is read without: loaded at once, not one by one.
-SHOWN = (
-    undefer(Verification.control_points),
+IN_SHORT = (
     undefer(Verification.reasons),
     selectinload(Verification.attempts),
     selectinload(Verification.trainings),
 )
+SHOWN = (undefer(Verification.control_points), *IN_SHORT)
 # In a list the submissions too, and the packages that decide who reads the output of their runs.
 LISTED = (
-    *SHOWN,
+    *IN_SHORT,
     selectinload(Verification.submission).options(
         selectinload(Submission.verifications), joinedload(Submission.package)
     ),
