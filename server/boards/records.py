@@ -330,15 +330,14 @@ def _published(session: Session, benchmark_id: str) -> defaultdict[str, list[Con
     ]
     columns = (
         *(Submission.id, Submission.division, Submission.tta_seconds, Submission.result),
-        *(Submission.submitted_at, PublishedResult.published_on),
+        *(Submission.submitted_at, PublishedResult.published_on, PublishedResult.source),
     )
-    has_source = PublishedResult.source.is_not(None)
-    rows = session.execute(
-        select(*columns).join(Submission.published).where(*which, has_source)
-    ).all()
+    rows = session.execute(select(*columns).join(Submission.published).where(*which)).all()
     times = run_times(session, *which)
     found: defaultdict[str, list[Contender]] = defaultdict(list)
     for row in rows:
+        if row.source is None:  # In the column it may be the null of JSON, which is some value.
+            continue
         factor = convergence_factor(row.tta_seconds, row.result)
         date = (row.published_on or row.submitted_at).isoformat()
         runs = [seconds * factor for seconds in times.get(row.id, ())]

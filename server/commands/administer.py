@@ -41,11 +41,14 @@ FAULTS = (RuntimeError, ServerError, RuleError, OSError, DBAPIError, sqlite3.Err
 @contextmanager
 def told(what: str, *, exit_code: ExitCode = ExitCode.REFUSED) -> Iterator[None]:
     """Turn a fault of the server's own code into the command's error: "No token was made: ..."."""
+    before = os.umask(0o077)  # What a command writes is for its user alone.
     try:
         yield
     except FAULTS as error:
         words = error.orig if isinstance(error, DBAPIError) else error
         raise CliError(f"{what}: {' '.join(str(words).split())}", exit_code=exit_code) from error
+    finally:
+        os.umask(before)
 
 
 @contextmanager
@@ -125,8 +128,7 @@ def confirm(database: Database, name: str, owner: str) -> None:
 
 
 def settings_of(paths: VarPaths) -> Settings:
-    """The settings of a server of `finishline up`. What a command writes is for its user alone."""
-    os.umask(0o077)
+    """The settings of a server of `finishline up`."""
     return read_settings(
         database_url=paths.database_url,
         artifacts_dir=paths.artifacts,
