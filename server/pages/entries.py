@@ -205,6 +205,7 @@ def measured_curves(session: Session, submission: Submission) -> list[Context]:
     counted.
     """
     benchmark = definition(session, submission.benchmark_sha256)
+    is_code = submission.trained_with == "package"
     ranking = ranking_runs(session, submission)
     if ranking:
         reports = {one.id: report_of(one) for one in measured_by(session, dict(ranking))}
@@ -215,13 +216,13 @@ def measured_curves(session: Session, submission: Submission) -> list[Context]:
             for run in report.runs
         }
         found = [trained[key] for key in ranking if key in trained]
-        return [_curve(benchmark, run, place) for place, run in enumerate(found)]
+        return [_curve(benchmark, run, place, is_code) for place, run in enumerate(found)]
     for verification in measurements_of(session, submission.id, most=MOST_MEASUREMENTS):
         report = report_of(verification)
         if report is not None:
             untimed = untimed_runs(verification)
             runs = [run for run in report.runs if run.index not in untimed]
-            return [_curve(benchmark, run, run.index) for run in runs]
+            return [_curve(benchmark, run, run.index, is_code) for run in runs]
     return []
 
 
@@ -241,7 +242,7 @@ def measured_by(session: Session, ids: Collection[str]) -> Sequence[Verification
     return session.scalars(statement.options(undefer(Verification.report))).all()
 
 
-def _curve(benchmark: Benchmark, run: ReplayRun, place: int) -> Context:
+def _curve(benchmark: Benchmark, run: ReplayRun, place: int, is_code: bool) -> Context:
     found = evaluation_at_target(benchmark, run)
     better = max if benchmark.target.direction == "higher" else min
     return {
@@ -251,7 +252,13 @@ def _curve(benchmark: Benchmark, run: ReplayRun, place: int) -> Context:
         "best_quality": better((e.quality for e in run.evaluations), default=None),
         "evaluations": len(run.evaluations),
         "curve": [
-            {"index": n, "epoch": None, "samples": None, "seconds": e.seconds, "quality": e.quality}
-            for n, e in enumerate(run.evaluations, start=1)
+            {
+                "index": number,
+                "epoch": None if is_code else each.epoch,
+                "samples": None,
+                "seconds": each.seconds,
+                "quality": each.quality,
+            }
+            for number, each in enumerate(run.evaluations, start=1)
         ],
     }

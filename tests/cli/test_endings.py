@@ -64,7 +64,6 @@ sys.exit(7)
 @pytest.mark.parametrize(
     "command",
     [
-        "bench train digits",
         "benchmark check mine",
         "benchmark fetch digits --check",
         "run digits",
