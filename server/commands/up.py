@@ -141,7 +141,14 @@ def run_up(options: UpOptions, screen: Screen) -> int:
         if os.environ.get("FINISHLINE_BOX", "bwrap") == "bwrap" and shutil.which("bwrap") is None:
             screen.say(Text(f"warning: {NO_BUBBLEWRAP}", "yellow"))
     broker_executable()  # A machine without one is told before a folder is made.
-    os.umask(0o077)
+    before = os.umask(0o077)
+    try:
+        return _run_in(options, workers, screen)
+    finally:
+        os.umask(before)
+
+
+def _run_in(options: UpOptions, workers: Sequence[LocalWorker], screen: Screen) -> int:
     paths = prepare_var(options.var)
     with lock_var(paths, url=url_of(options.host, options.port)):
         require_free_port(options.host, options.port)

@@ -138,8 +138,8 @@ def read_turns(session: Session, hardware_class: str | None) -> Turns:
 class Needs:
     """Facts that decide which workers may take an attempt. Attempts with equal needs share them.
 
-    `environments` and `authors` are of the code submissions that it trains. `board` is None for a
-    calibration, which is nobody's. `retried` is the verification of a retry. `rerun` is the
+    `environments` and `authors` are of the code submissions that it trains. `benchmark_id` is None
+    for a calibration, which is nobody's. `retried` is the verification of a retry. `rerun` is the
     attempt, where it is an independent rerun.
     """
 
@@ -148,7 +148,7 @@ class Needs:
     environments: frozenset[str]
     authors: frozenset[int]
     is_embargoed: bool
-    board: tuple[str, str] | None
+    benchmark_id: str | None
     retried: str | None
     rerun: str | None
 
@@ -254,8 +254,8 @@ class Choice:
 
         Barred are owners whose worker failed at an earlier attempt of its verification, and owners
         with an interest: they or a member of their organisation have a submission, not withdrawn,
-        on its board and hardware class. If it trains code, all but organisers are barred if an
-        organisers' worker is among these.
+        on its benchmark, on any hardware class. If it trains code, all but organisers are barred if
+        an organisers' worker is among these.
         """
         failed = select(WorkerRow.user_id).join(Attempt, Attempt.worker == WorkerRow.name)
         of_it = (Attempt.verification_id == needs.retried, Attempt.state.in_(FAILED))
@@ -270,17 +270,14 @@ class Choice:
         return barred | self._interested(needs, owners - barred)
 
     def _interested(self, needs: Needs, owners: set[int]) -> set[int]:
-        if needs.board is None or not owners:
+        if needs.benchmark_id is None or not owners:
             return set()
-        benchmark_id, division = needs.board
         groups = groups_of(self.session, owners)
         rivals = set(
             self.session.scalars(
                 select(Submission.user_id).where(
                     Submission.user_id.in_(set().union(*groups.values())),
-                    Submission.benchmark_id == benchmark_id,
-                    Submission.division == division,
-                    Submission.system["hardware_class"].as_string() == needs.hardware_class,
+                    Submission.benchmark_id == needs.benchmark_id,
                     Submission.withdrawn_at.is_(None),
                 )
             )
@@ -331,7 +328,6 @@ DECIDING = (
     Attempt.hardware_class,
     Verification.kind,
     OWN.benchmark_id.label("benchmark_id"),
-    OWN.division.label("division"),
     OWN_CODE.environment_sha256.label("environment"),
     OTHER_CODE.environment_sha256.label("other_environment"),
     case((OWN_CODE.environment_sha256.is_not(None), OWN.user_id)).label("author"),
@@ -381,7 +377,7 @@ def needs_of(row: Any) -> Needs:
         environments=frozenset({row.environment, row.other_environment} - {None}),
         authors=frozenset({row.author, row.other_author} - {None}),
         is_embargoed=bool(row.embargoed or row.other_embargoed),
-        board=(row.benchmark_id, row.division) if row.benchmark_id else None,
+        benchmark_id=row.benchmark_id,
         retried=row.retried,
         rerun=row.rerun,
     )

@@ -67,6 +67,16 @@ def test_nobody_replays_a_board_where_they_compete_while_another_can(
     assert drawn(replay) == {"bob", "alice"}
 
 
+def test_who_competes_on_another_hardware_class_measures_no_rival(
+    replay, greet, submit, digits_submission, bob
+):
+    greet("walter")
+    digits_submission.claim["system"] |= {"hardware_class": "another"}
+    assert submit(digits_submission, by=bob).status_code == 201
+    greet("bob")
+    assert drawn(replay) == {"walter"}
+
+
 def test_a_member_of_a_rivals_organisation_is_a_rival(replay, greet, client, ada):
     greet("walter")
     greet("wilma")
