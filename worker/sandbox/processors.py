@@ -24,6 +24,7 @@ _SET_ATTRIBUTES = {"x86_64": 314, "aarch64": 274}
 _ATTRIBUTES = struct.Struct("IIQiIQQQII")
 _LIBC = ctypes.CDLL(None)
 SAMPLE_SECONDS = 0.05
+NAME = "finishline-processor"
 IDLE = slice(3, 5)  # Of a processor's line in /proc/stat: idle, and waiting for a disk.
 
 
@@ -69,7 +70,7 @@ def _take(processor: int, stack: ExitStack) -> bool:
     """
     name = stack.enter_context(socket.socket(socket.AF_UNIX))
     try:
-        name.bind(f"\0finishline-processor-{processor}")
+        name.bind(f"\0{NAME}-{processor}")
     except OSError:
         return False
     return True
