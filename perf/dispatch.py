@@ -4,7 +4,7 @@ PostgreSQL, a broker, a server and two workers whose training lasts a second get
 submitters, of whom three are greedy. `--poll` starts workers without a broker. Measured are, over
 the attempts that start:
 
-* the time from a worker free (its report stored) to its next training announced;
+* the time from a worker free (its report stored) to its lease of the next attempt;
 * how far each started attempt was from being next in fair order;
 * the processor time of server and worker while nothing is to be done.
 """
@@ -150,10 +150,10 @@ def hold_starts(bars: Bars, cluster: Any, seconds: float) -> None:
     wait_for(lambda: count(cluster, "running") == 0, seconds=60, what="the last to end")
     with cluster.database.read() as session:
         attempts = session.scalars(select(Attempt)).unique().all()
-        delays = [d for name in cluster.worker_names for d in free_to_start(attempts, name)]
+        delays = [d for name in cluster.worker_names for d in free_to_lease(attempts, name)]
         p50, p99 = percentiles(delays)
-        bars.hold(f"free to next start, p50 of {len(delays)}", p50, " s", at_most=P50_SECONDS)
-        bars.hold(f"free to next start, p99 of {len(delays)}", p99, " s", at_most=P99_SECONDS)
+        bars.hold(f"free to next lease, p50 of {len(delays)}", p50, " s", at_most=P50_SECONDS)
+        bars.hold(f"free to next lease, p99 of {len(delays)}", p99, " s", at_most=P99_SECONDS)
         off = furthest_from_next([each for each in attempts if not each.is_apart])
     bars.hold("furthest from being next", off, at_most=WORKERS)
 
@@ -165,12 +165,12 @@ def count(cluster: Any, state: str) -> int:
         return session.scalar(query) or 0
 
 
-def free_to_start(attempts: Sequence[Attempt], worker: str) -> list[float]:
-    """Seconds from each end of an attempt of a worker to the start of its next training."""
+def free_to_lease(attempts: Sequence[Attempt], worker: str) -> list[float]:
+    """Seconds from each end of an attempt of a worker to its lease of the next one."""
     spans = sorted(
-        (each.run_started_at, each.ended_at)
+        (each.started_at, each.ended_at)
         for each in attempts
-        if each.worker == worker and each.run_started_at and each.ended_at
+        if each.worker == worker and each.started_at and each.ended_at
     )
     return [(after[0] - before[1]).total_seconds() for before, after in itertools.pairwise(spans)]
 
@@ -179,13 +179,25 @@ def furthest_from_next(attempts: Sequence[Attempt]) -> int:
     """How many others were before an attempt when it started, at most. 0: each was the next.
 
     An attempt waits from the moment at which it was queued. For example, a retry of a training
-    that other programs disturbed waits from then on, and takes its submitter's next turn.
+    that other programs disturbed waits from then on, and takes its submitter's next turn. A retry
+    doesn't go back to the worker that failed, while another one may take it.
     """
     begun = [(each.started_at, each) for each in attempts if each.started_at is not None]
+    failed = {(each.verification_id, each.worker) for each in attempts if each.state == "failed"}
+    if len({each.worker for _, each in begun}) == 1:
+        failed = set()
     waiting = {each.id: each for each in attempts}
     turns, furthest = NO_TURNS, 0
     for started_at, one in sorted(begun, key=lambda each: each[0]):
-        line = fair_order((e for e in waiting.values() if e.created_at <= started_at), turns)
+        line = fair_order(
+            (
+                each
+                for each in waiting.values()
+                if each.created_at <= started_at
+                and (each.number == 1 or (each.verification_id, one.worker) not in failed)
+            ),
+            turns,
+        )
         furthest = max(furthest, line.index(waiting.pop(one.id)))
         turns = turns.after(one, started_at)
     return furthest
