@@ -1,8 +1,8 @@
 """Simulate head-to-heads: wrong first places, gains that are found, and pairs.
 
 `python -m perf.statistics` prints these figures. Times are lognormal with a variation of 5 %, and
-the runs of a head-to-head follow each other as A B B A. `judge_all` is `judge_duel` for many
-head-to-heads at once, and a test compares the two.
+the runs of a head-to-head follow each other as A B B A. `judge_all` is `judge_head_to_head` for
+many head-to-heads at once, and a test compares the two.
 """
 
 import math
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtr
 
 from finishline.rules.statistics.aggregate import SHORTEST_SECONDS
-from finishline.rules.verification.duel import (
+from finishline.rules.verification.head_to_head import (
     FEWEST_FOR_OWN_SPREAD,
     FEWEST_TESTED,
     SIDES,

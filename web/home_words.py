@@ -108,7 +108,7 @@ CONSOLE = (
         (
             ("submissions", "/console/submissions", "List"),
             ("verify", "/console/verify", "Verify"),
-            ("duels", "/console/duels", "Head-to-heads"),
+            ("head_to_heads", "/console/head-to-heads", "Head-to-heads"),
         ),
     ),
     (

@@ -7,7 +7,7 @@ from typing import Any
 
 from finishline.rules.benchmarks.quality import GREATEST
 from finishline.rules.text import count_text
-from finishline.rules.verification.duel import Side
+from finishline.rules.verification.head_to_head import Side
 from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES
 from web.formats import DASH
 from web.names import byline
@@ -97,10 +97,10 @@ def _variant(verification: Mapping[str, Any], run: int) -> str | None:
 
 def side_of(verification: Mapping[str, Any], run: int) -> Side | None:
     """Side of a head-to-head that a run (from 0) trains; None in any other verification."""
-    duel = verification["duel"]
-    if duel is None or run >= len(duel["order"]):
+    head_to_head = verification["head_to_head"]
+    if head_to_head is None or run >= len(head_to_head["order"]):
         return None
-    side: Side = duel["order"][run]
+    side: Side = head_to_head["order"][run]
     return side
 
 

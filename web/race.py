@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from finishline.rules.verification.duel import SIDES
+from finishline.rules.verification.head_to_head import SIDES
 from web.chart_parts import even_sample
 from web.formats import DASH, SECONDS, TimeFormat, number, quality
 from web.progress import ghost_label, side_of

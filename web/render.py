@@ -77,8 +77,8 @@ console/*.html        account (name, role), notice (text, once_only), typed (val
                       problems (of the files)
   verify.html         preview (None), benchmarks, statuses_to_choose, under_way; or
                       preview (BatchView), kind, shown (ids), back (an address)
-  duels.html          duels, sides (challenger and holder, "id" and "words", or None), offered
-                      (opponents: id and words), cost (of both sides chosen, or None)
+  head_to_heads.html  head_to_heads, sides (challenger and holder, "id" and "words", or None),
+                      offered (opponents: id and words), cost (of both sides chosen, or None)
   decisions.html      pending
   decision.html       submission, standing (or None), waiting, headline, rows, dots, comparison
                       (or None), next (the id of another that waits, or None), left
@@ -178,7 +178,7 @@ from web.progress import (
 )
 from web.race import whiskers
 from web.records_chart import record_sparkline
-from web.replay_chart import duel_figure, largest_shift
+from web.replay_chart import head_to_head_figure, largest_shift
 from web.rounds import SHOWN
 from web.run_measurements import (
     ledger_bars,
@@ -357,7 +357,7 @@ def environment() -> Environment:
         pair_seen_from=against,
         convergence_figure=convergence_figure,
         curves_figure=curves_figure,
-        duel_figure=duel_figure,
+        head_to_head_figure=head_to_head_figure,
         overlaid_curves=overlaid_curves,
         pair_sentence=pair_sentence,
         roofline_figure=roofline_figure,

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from finishline.rules.verification.duel import SIDES, Side
+from finishline.rules.verification.head_to_head import SIDES, Side
 from web.chart_parts import (
     Figure,
     axis,
@@ -215,12 +215,12 @@ NONE_REACHED = "No run reached the target."
 SYMBOLS: dict[Side, str] = {"challenger": "circle", "holder": "square-open"}
 
 
-def duel_figure(duel: View, time: TimeFormat | None = None) -> Figure:
+def head_to_head_figure(head_to_head: View, time: TimeFormat | None = None) -> Figure:
     """Seconds of challenger and holder in each pair, joined by a line; lower is faster.
 
     A run that did not reach the target has no time and no dot.
     """
-    pairs = duel["pairs"]
+    pairs = head_to_head["pairs"]
     known = [pair[side]["seconds"] for pair in pairs for side in SYMBOLS if pair[side]["seconds"]]
     if not known:
         is_void = any(pair[side]["ending"] == "void" for pair in pairs for side in SYMBOLS)

@@ -7,17 +7,17 @@ from finishline.api.benchmarks import TargetView
 from finishline.api.schema import Schema
 from finishline.api.submissions import Decision, VerificationState
 from finishline.rules.proof.proof import PostedEvaluation
-from finishline.rules.verification.duel import DuelRun, Side
+from finishline.rules.verification.head_to_head import PairRun, Side
 from finishline.rules.verification.messages import ControlPoint, Failure
 from finishline.rules.verification.utilisation import RunUtilisation
 
 
-class DuelPairView(Schema):
+class PairView(Schema):
     """Two runs that followed each other, and the challenger's time over the holder's."""
 
     number: int
-    challenger: DuelRun
-    holder: DuelRun
+    challenger: PairRun
+    holder: PairRun
     ratio: float | None
     winner: Side | None
 
@@ -32,7 +32,7 @@ class GapView(Schema):
     p_value: float
 
 
-class DuelView(Schema):
+class HeadToHeadView(Schema):
     """A head-to-head: the two sides, the side that each run trains, and the result so far.
 
     `pairs` are of this verification and of the earlier ones that asked for more pairs. `p_value` is
@@ -43,7 +43,7 @@ class DuelView(Schema):
     challenger: str
     holder: str
     order: list[Side]
-    pairs: list[DuelPairView]
+    pairs: list[PairView]
     time: GapView | None
     epochs: GapView | None
     pace: GapView | None
@@ -134,12 +134,12 @@ class VerificationView(VerificationState):
     """A verification: sealed plan, attempts, verdict. Seeds and nonce are shown after its end.
 
     `kind` is "replay" for the check of a submission, "calibration" for a measurement of the
-    reference, "duel" for a submission `against` another, "latency" for the time its model takes,
-    with the measured `backends`. `utilisation` is of each run of the report, by the roofs that its
-    worker measured. `hyperparameters` are those of each run if the runs differ. They are sealed as
-    seeds are. `control_runs` and `repeat_runs` measure no time, and count from 0 as the index of a
-    run. A "cross_check" trains a run of `checks_id` again. An "ablation" has the `factors` of a
-    code submission, switched off alone and all together.
+    reference, "head_to_head" for a submission `against` another, "latency" for the time its model
+    takes, with the measured `backends`. `utilisation` is of each run of the report, by the roofs
+    that its worker measured. `hyperparameters` are those of each run if the runs differ. They are
+    sealed as seeds are. `control_runs` and `repeat_runs` measure no time, and count from 0 as the
+    index of a run. A "cross_check" trains a run of `checks_id` again. An "ablation" has the
+    `factors` of a code submission, switched off alone and all together.
     """
 
     submission_id: str | None
@@ -159,7 +159,7 @@ class VerificationView(VerificationState):
     control_points: list[ControlPoint]
     attempts: list[AttemptView]
     reasons: list[ReasonView]
-    duel: DuelView | None
+    head_to_head: HeadToHeadView | None
     factors: list[FactorView] = []
     report: dict[str, Any] | None
     backends: list[BackendView]

@@ -283,7 +283,7 @@ def inference_sentence(result: View) -> str:
 
 
 def verdict_lines(view: View) -> Iterator[RenderableType]:
-    if pairs := (view.get("duel") or {}).get("pairs"):
+    if pairs := (view.get("head_to_head") or {}).get("pairs"):
         yield table_of("pairs", pairs)
     yield Text.assemble("Verdict: ", status_text(view.get("outcome") or view.get("state")))
     for reason in view.get("reasons") or []:

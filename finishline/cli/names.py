@@ -56,7 +56,7 @@ training run-again: verify --again | training factors: verify --ablations | trai
 calibrate: benchmark calibrate | calibration: benchmark calibrate | compare-verifications: compare
 benchmark phases: benchmark phase | data check: benchmark fetch --check
 data fetch: benchmark fetch | data: benchmark fetch | probe: worker probe | scale: bench scale
-profile: bench profile | bench: bench train | duel: verify --head-to-head
+profile: bench profile | bench: bench train | head_to_head: verify --head-to-head
 webhook enable: account webhook set ID enable | webhook: account webhook
 """
 

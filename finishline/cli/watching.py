@@ -217,7 +217,7 @@ def _watch(
 
 def _names_of_runs(view: View) -> dict[int, str]:
     """The sides of a head-to-head, and the runs that measure no time, by the index of the run."""
-    sides = enumerate((view.get("duel") or {}).get("order") or ())
+    sides = enumerate((view.get("head_to_head") or {}).get("order") or ())
     controls = dict.fromkeys(view.get("control_runs") or (), "control")
     return dict(sides) | controls | dict.fromkeys(view.get("repeat_runs") or (), "repeat")
 
@@ -237,5 +237,5 @@ def verdict_code(view: View) -> ExitCode:
     codes = {reason.get("code") for reason in view.get("reasons") or []}
     if view.get("state") == "failed" and codes == {"infrastructure"}:
         return ExitCode.SERVER
-    answers = ("challenger_faster", "not_proven") if view.get("duel") else ("verified",)
+    answers = ("challenger_faster", "not_proven") if view.get("head_to_head") else ("verified",)
     return ExitCode.OK if view.get("outcome") in answers else ExitCode.NOT_VERIFIED

@@ -17,14 +17,14 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.statistics.gaps import Gap, log_times, welch
 from finishline.rules.verification.entry import factor_effects
 from finishline.rules.verification.messages import PACKAGE_PREFIX
-from finishline.rules.verification.purposes import ABLATION, DUEL
+from finishline.rules.verification.purposes import ABLATION, HEAD_TO_HEAD
 from server.base.models import Pool, Submission, TrainingPackage, Verification
 from server.base.models.visibility import has_public_source
 from server.base.standing import report_of
 from server.benchmarks.definitions import definition
 from server.boards.records import list_records
 from server.boards.rows import measured_runs
-from server.verifications.duels import judged_duel
+from server.verifications.head_to_heads import judged_head_to_head
 from server.verifications.jobs import trainings_of
 
 MOST_PACKAGES = 500
@@ -237,7 +237,7 @@ def _gaps_of_pairs(session: Session, parents: Mapping[str, str]) -> dict[str, Ga
         select(Verification)
         .where(
             Verification.submission_id.in_(parents),
-            Verification.kind.in_((ABLATION.name, DUEL.name)),
+            Verification.kind.in_((ABLATION.name, HEAD_TO_HEAD.name)),
             Verification.state == "done",
             Verification.outcome != "inconclusive",
         )
@@ -257,11 +257,11 @@ def _gap_of(session: Session, verification: Verification, parent: str) -> Gap | 
     report = report_of(verification)
     if report is None:
         return None
-    if verification.kind == DUEL.name:
-        duel = judged_duel(session, verification)
-        if duel is None or duel.time is None or verification.against_id != parent:
+    if verification.kind == HEAD_TO_HEAD.name:
+        head_to_head = judged_head_to_head(session, verification)
+        if head_to_head is None or head_to_head.time is None or verification.against_id != parent:
             return None
-        return duel.time.turned()
+        return head_to_head.time.turned()
     benchmark = definition(session, verification.benchmark_sha256)
     effects = factor_effects(benchmark, trainings_of(verification), report)
     # Without the one factor of a package it is its parent; of several, none alone is.

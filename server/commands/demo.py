@@ -127,11 +127,11 @@ def _show_head_to_head(server: ServerClient, submission_id: str, screen: Screen)
     if entry.get("not_first") is None:
         return
     screen.say("", Text("6. Head-to-head with the holder", style="bold"))
-    found = _wait_for(lambda: _jobs(server, kind="duel", submission_id=submission_id))
+    found = _wait_for(lambda: _jobs(server, kind="head_to_head", submission_id=submission_id))
     while found:
         ended = watch_verification(server, found[0], screen)
         screen.say(*verdict_lines(ended))
-        following = (ended.get("duel") or {}).get("continued_by")
+        following = (ended.get("head_to_head") or {}).get("continued_by")
         found = [server.get(f"/verifications/{segment(following)}")] if following else []
 
 

@@ -96,7 +96,7 @@ def check_evidence(services: Services, findings: Findings) -> None:
     with services.database.read(ORGANISER) as session:
         known = {key.id: key.public_key for key in session.scalars(select(SigningKey))}
         has_proof = Verification.kind.in_(names_where(lambda purpose: purpose.fills_pool))
-        kept = Verification.id.in_(select(Evidence.verification_id))  # Also of duels.
+        kept = Verification.id.in_(select(Evidence.verification_id))  # Also of head-to-heads.
         query = (
             select(Verification.id)
             .where(or_(has_proof, kept), Verification.state.in_(ENDED))

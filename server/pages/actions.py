@@ -50,7 +50,7 @@ def actions_of(
         words = "Rerun" if submission["verifications"] else "Verify"
         actions.append(Action(words, "/console/verify", fields, is_main=True))
         if submission["kind"] != "inference":
-            actions.append(Action("Head-to-head", "/console/duels", {"challenger": name}))
+            actions.append(Action("Head-to-head", "/console/head-to-heads", {"challenger": name}))
     if role.may_measure_factors:
         actions.append(Action("Measure factors", f"{here}/verify", {"kind": ABLATION.name}))
     beside = [other["submission_id"] for other in (place or {}).get("others", ())][:1]

@@ -13,7 +13,7 @@ from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from finishline.rules.scoring.violations import WAIVABLE
-from finishline.rules.verification.purposes import DUEL
+from finishline.rules.verification.purposes import HEAD_TO_HEAD
 from finishline.rules.verification.replay import why_not_replayable
 from server.base.addresses import site_address
 from server.base.errors import ContentError
@@ -86,7 +86,7 @@ def submission_page(
         context = submission_page_context(session, services, submission_id)
         context["site"] = site_address(request, services.settings)
         context["held"] = _held(session, services, submission)
-        context["duels"] = _duels_under_way(session, submission)
+        context["head_to_heads"] = _head_to_heads_under_way(session, submission)
         context["original"] = _original(session, submission)
         context |= _for_its_owner(session, request, services, submission, context)
         context["entry"] = None
@@ -121,29 +121,37 @@ def _original(session: Session, submission: Submission) -> Context | None:
     return _named(original) | {"measured_seconds": seconds, "is_later": is_later}
 
 
-def _duels_under_way(session: Session, submission: Submission) -> list[Context]:
+def _head_to_heads_under_way(session: Session, submission: Submission) -> list[Context]:
     """Queued and running head-to-heads of a submission, each with its other side."""
     both = (Verification.submission_id, Verification.against_id)
     statement = (
         select(Verification)
         .where(
-            Verification.kind == DUEL.name,
+            Verification.kind == HEAD_TO_HEAD.name,
             Verification.state.in_(OPEN),
             or_(*(side == submission.id for side in both)),
         )
         .order_by(Verification.created_at, Verification.id)
     )
-    return [_under_way(duel, submission) for duel in session.scalars(statement)]
+    return [_under_way(head_to_head, submission) for head_to_head in session.scalars(statement)]
 
 
-def _under_way(duel: Verification, submission: Submission) -> Context:
-    other = duel.against if duel.submission_id == submission.id else duel.submission
-    attempt = duel.attempts[-1] if duel.attempts and duel.state == "running" else None
+def _under_way(head_to_head: Verification, submission: Submission) -> Context:
+    other = (
+        head_to_head.against
+        if head_to_head.submission_id == submission.id
+        else head_to_head.submission
+    )
+    attempt = (
+        head_to_head.attempts[-1]
+        if head_to_head.attempts and head_to_head.state == "running"
+        else None
+    )
     last = (attempt.last_evaluation if attempt is not None else None) or {}
     return {
-        "id": duel.id,
-        "state": duel.state,
-        "runs": duel.runs,
+        "id": head_to_head.id,
+        "state": head_to_head.state,
+        "runs": head_to_head.runs,
         "run": last.get("run"),
         "other": None if other is None else _named(other),
     }

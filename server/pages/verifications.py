@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 from sqlalchemy.orm import Session
 
-from finishline.rules.verification.purposes import DUEL, is_in_box
+from finishline.rules.verification.purposes import HEAD_TO_HEAD, is_in_box
 from server.base.models import Verification
 from server.base.services import Services, ServicesDep
 from server.base.standing import find_verification
@@ -15,7 +15,7 @@ from server.boards.live import read_race
 from server.pages.entries import has_halves, untimed_runs
 from server.pages.queries import Context, verification_context
 from server.people.signed_in import ViewerDep
-from server.verifications.duels import earlier_stages, find_next_stage
+from server.verifications.head_to_heads import earlier_stages, find_next_stage
 from server.verifications.queue import read_place
 from web.formats import SECONDS, TimeFormat
 from web.race import verification_picture
@@ -76,7 +76,7 @@ def shown_verification(
 
 def _parts(session: Session, verification: Verification) -> list[str]:
     """The ids of a head-to-head's verifications in order; none for other kinds."""
-    if verification.kind != DUEL.name:
+    if verification.kind != HEAD_TO_HEAD.name:
         return []
     found = [each.id for each in earlier_stages(session, verification)]
     following: str | None = verification.id

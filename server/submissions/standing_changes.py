@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from finishline.api.submissions import SubmissionView
 from finishline.rules.ranking import evidence_words
 from finishline.rules.scoring.violations import WaivableRule
-from finishline.rules.verification.purposes import DUEL
+from finishline.rules.verification.purposes import HEAD_TO_HEAD
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.base.errors import ConflictError, NotAllowedError, NotFoundError, no_such
@@ -130,7 +130,7 @@ def _open_verifications(session: Session, submission_id: str) -> Sequence[str]:
     about = or_(
         Verification.submission_id == submission_id, Verification.against_id == submission_id
     )
-    stops = Verification.kind == DUEL.name
+    stops = Verification.kind == HEAD_TO_HEAD.name
     ends = ((Verification.state == "queued") & Verification.checks_id.is_(None)) | stops
     query = select(Verification.id).where(about, Verification.state.in_(OPEN), ends)
     return session.scalars(query.order_by(Verification.id)).all()

@@ -22,7 +22,7 @@ from typing import Any, Protocol, TypeVar
 from sqlalchemy import ColumnElement, case, func, or_, select, true, update
 from sqlalchemy.orm import Session, aliased
 
-from finishline.rules.verification.purposes import DUEL, PURPOSES
+from finishline.rules.verification.purposes import HEAD_TO_HEAD, PURPOSES
 from server.base.database import utc_now
 from server.base.fleet import Fleet, read_pause
 from server.base.models import (
@@ -294,10 +294,10 @@ def able_workers(
     code that it trains, so code under embargo goes to organisers' workers too.
     """
     workers = fleet.fit if among is None else among
-    if needs.kind != DUEL.name and needs.rerun is None and not needs.environments:
+    if needs.kind != HEAD_TO_HEAD.name and needs.rerun is None and not needs.environments:
         return fleet.takers(needs.hardware_class, workers)
     authors = session.scalars(select(User).where(User.id.in_(needs.authors))).all()
-    for_organisers = needs.kind == DUEL.name or (needs.environments and needs.is_embargoed)
+    for_organisers = needs.kind == HEAD_TO_HEAD.name or (needs.environments and needs.is_embargoed)
 
     def is_able(worker: WorkerRow) -> bool:
         box = worker.box or {}

@@ -15,7 +15,7 @@ from server.base.standing import find_verification
 from server.people.declared import Routes
 from server.people.dependencies import Caller, OrganiserDep
 from server.people.signed_in import ViewerDep
-from server.verifications import duels, live, queries, requests, reruns
+from server.verifications import head_to_heads, live, queries, requests, reruns
 from server.verifications.queue import Waits
 from server.verifications.reruns import BatchCreate, BatchView, DecisionCreate
 from server.verifications.reruns import VerificationComparison as Comparison
@@ -114,15 +114,15 @@ def decide_verification(
     return view(session, reruns.decide(session, caller, verification_id, body))
 
 
-@router.command("/duels", role="submitter", status=201)
-def request_duel(
-    session: Session, services: Services, caller: Caller, body: duels.DuelCreate
+@router.command("/head-to-heads", role="submitter", status=201)
+def request_head_to_head(
+    session: Session, services: Services, caller: Caller, body: head_to_heads.HeadToHeadCreate
 ) -> VerificationView:
     """Request a head-to-head: two submissions trained in turn on one worker.
 
     A submitter names their own row, which takes less than 1.1 times the holder's time, and the
     holder of its board. Its runs count against their quota. Organisers may name any two.
     """
-    made = duels.ask_for_duel(session, services.settings, caller, body)
+    made = head_to_heads.ask_for_head_to_head(session, services.settings, caller, body)
     session.refresh(made)
     return view(session, made)

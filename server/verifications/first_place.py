@@ -13,7 +13,7 @@ from sqlalchemy import and_, func, select
 from sqlalchemy.orm import Session
 
 from finishline.rules.ranking import POSSIBLE
-from finishline.rules.verification.purposes import DUEL
+from finishline.rules.verification.purposes import HEAD_TO_HEAD
 from server.base.models import Pool, PoolRun, Submission, User, Verification
 from server.base.standing import OPEN
 
@@ -335,7 +335,7 @@ def read_meetings(session: Session, benchmark_id: str) -> list[Meeting]:
     query = (
         select(*STAGE)
         .join(Submission, Submission.id == Verification.submission_id)
-        .where(Verification.kind == DUEL.name, Submission.benchmark_id == benchmark_id)
+        .where(Verification.kind == HEAD_TO_HEAD.name, Submission.benchmark_id == benchmark_id)
         .order_by(Verification.created_at, Verification.id)
     )
     stages = session.execute(query).all()
@@ -358,7 +358,7 @@ def read_meetings(session: Session, benchmark_id: str) -> list[Meeting]:
 
 def _meeting(stage: Any, earlier: Meeting | None, reasons: Sequence[Any]) -> Meeting:
     numbers: dict[str, float] = next(
-        (each["numbers"] for each in reasons if each["code"] == "duel_time"), {}
+        (each["numbers"] for each in reasons if each["code"] == "head_to_head_time"), {}
     )
     state: MeetingState = "void"
     if stage.state in OPEN or stage.outcome == "continues":

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from finishline.rules.ranking import CHECK_OF_STATUS
 from finishline.rules.verification.job import Case
 from finishline.rules.verification.messages import ReplayReport
-from finishline.rules.verification.purposes import DUEL
+from finishline.rules.verification.purposes import HEAD_TO_HEAD
 from finishline.rules.verification.verdict import Reason, Verdict
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
@@ -31,7 +31,7 @@ from server.base.standing import (
 from server.benchmarks.calibrations import benchmark_of
 from server.benchmarks.definitions import definition
 from server.submissions.duplicates import replace_timeless
-from server.verifications.duels import contest_of, continue_duel
+from server.verifications.head_to_heads import contest_of, continue_head_to_head
 from server.verifications.jobs import trainings_of
 from server.verifications.pools import follow_evidence, keep_measured_runs, verdict_that_holds
 from server.verifications.queries import claimed_curves
@@ -113,12 +113,12 @@ def end_comparison(
     session: Session, verification: Verification, report: ReplayReport, verdict: Verdict
 ) -> None:
     """Store the result of an ablation or a head-to-head, which an organisers' worker decides."""
-    is_duel = verification.against_id is not None
-    if is_duel and not is_organisers_worker(session, report.system.worker):
+    is_head_to_head = verification.against_id is not None
+    if is_head_to_head and not is_organisers_worker(session, report.system.worker):
         verdict = open_because(verdict, NO_SECOND_WORKER)
     end(session, verification, "report", verdict)
-    if is_duel:
-        continue_duel(session, verification)
+    if is_head_to_head:
+        continue_head_to_head(session, verification)
 
 
 def settle_submission(session: Session, event: VerificationChanged) -> None:
@@ -128,7 +128,7 @@ def settle_submission(session: Session, event: VerificationChanged) -> None:
     """
     verification, submission = event.verification, event.verification.submission
     if submission is None or not checks_claim(verification, submission):
-        if submission is not None and verification.kind == DUEL.name:
+        if submission is not None and verification.kind == HEAD_TO_HEAD.name:
             raise_board_version(session, submission.benchmark_id)  # Rows say how it goes.
         return
     if event.moment == "done":

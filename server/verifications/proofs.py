@@ -53,7 +53,7 @@ from server.base.standing import ENDED, claimed_runs, find_verification, purpose
 from server.base.viewer import Viewer
 from server.benchmarks.calibrations import benchmark_of
 from server.submissions.lists import runs_with_curves
-from server.verifications.duels import contest_of, earlier_stages
+from server.verifications.head_to_heads import contest_of, earlier_stages
 from server.verifications.jobs import sealed_with, trainings_of, trains_packages
 from server.verifications.report_checks import posted_events
 from server.verifications.views import shown_report
@@ -158,8 +158,8 @@ def _attempt_part(session: Session, attempt: Attempt) -> AttemptPart:
 
 def leaves_proof(verification: Verification) -> bool:
     """Whether a job leaves a proof: a replay, a measurement, or a head-to-head with a package."""
-    is_duel = verification.against_id is not None and trains_packages(verification)
-    return is_duel or purpose_of(verification).fills_pool
+    is_head_to_head = verification.against_id is not None and trains_packages(verification)
+    return is_head_to_head or purpose_of(verification).fills_pool
 
 
 def keep_evidence(session: Session, event: VerificationChanged) -> None:

@@ -15,7 +15,7 @@ from finishline.rules.verification.entry import (
     REPEATS,
     USUAL_REPEATS,
 )
-from finishline.rules.verification.purposes import ASKED_FOR, DUEL, PURPOSES
+from finishline.rules.verification.purposes import ASKED_FOR, HEAD_TO_HEAD, PURPOSES
 from server.base.errors import (
     ConflictError,
     ContentError,
@@ -281,7 +281,7 @@ def _require_few_requests(session: Session, submission: Submission) -> None:
         .select_from(Verification)
         .where(
             Verification.submission_id == submission.id,
-            Verification.kind != DUEL.name,
+            Verification.kind != HEAD_TO_HEAD.name,
             Verification.gpu_seconds_reserved.is_not(None),
         )
     )

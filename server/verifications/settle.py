@@ -22,8 +22,8 @@ from server.base.standing import claim_of, reference_model
 from server.base.viewer import ORGANISER
 from server.submissions.duplicates import configuration_sha256, link
 from server.submissions.rows import new_id, no_result, stored_result, system_of_worker, table_of
-from server.verifications.duels import queue_pairs, require_comparable, reserve_duel
 from server.verifications.first_place import REFERENCE, Board, FirstPlace, read_first_places
+from server.verifications.head_to_heads import queue_pairs, require_comparable, reserve_head_to_head
 from server.verifications.jobs import Order
 from server.verifications.pools import follow_evidence
 from server.verifications.requests import request_verification
@@ -247,7 +247,7 @@ def _begin_next(services: Services, session: Session, place: FirstPlace) -> None
             log.info("no head-to-head of %s: %s", submission_id, why)
             continue
         try:
-            reserved = reserve_duel(session, services.settings, challenger, holder)
+            reserved = reserve_head_to_head(session, services.settings, challenger, holder)
         except (UsedUpError, NotAllowedError):
             continue
         queue_pairs(

@@ -11,16 +11,16 @@ from finishline.api.verifications import (
     AttemptView,
     BackendView,
     DecisionView,
-    DuelView,
     FactorView,
+    HeadToHeadView,
     VerificationView,
 )
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.prices import inference_cost_usd_per_10000
 from finishline.rules.measurements import Figure
 from finishline.rules.scoring.latency import FEWEST_SAMPLES, LatencyFigures, latency_figures
-from finishline.rules.verification.duel import SIDES
 from finishline.rules.verification.entry import ABLATION, factor_effects
+from finishline.rules.verification.head_to_head import SIDES
 from finishline.rules.verification.job import in_turn
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.latency import fastest_backend, why_unmeasured
@@ -39,7 +39,7 @@ from server.base.standing import ENDED, decision_word, is_published, report_of
 from server.base.viewer import ORGANISER, viewer_of
 from server.benchmarks.definitions import definition
 from server.benchmarks.prices import SystemPrice, price_of_submission
-from server.verifications.duels import find_next_stage, judged_duel, threshold_of
+from server.verifications.head_to_heads import find_next_stage, judged_head_to_head, threshold_of
 from server.verifications.jobs import trainings_of
 from server.verifications.queue import Waits
 
@@ -69,7 +69,7 @@ def view(session: Session, verification: Verification) -> VerificationView:
     return VerificationView.of(
         shown,
         control_points=band,
-        duel=_duel_view(session, verification, report),
+        head_to_head=_head_to_head_view(session, verification, report),
         factors=factor_views(verification, benchmark, report),
         report=None if verification.state == "cancelled" else shown_report(verification),
         backends=_backend_views(session, verification, benchmark, report),
@@ -98,7 +98,7 @@ def line(
         target=benchmark.target,
         control_points=[],
         attempts=[attempt_view(attempt) for attempt in verification.attempts],
-        duel=_duel_view(session, verification, None),
+        head_to_head=_head_to_head_view(session, verification, None),
         report=None,
         backends=[],
         utilisation=[],
@@ -136,21 +136,21 @@ def decision_view(verification: Verification) -> DecisionView | None:
     return DecisionView.of(verification, decision=word, reason=verification.decision_reason)
 
 
-def _duel_view(
+def _head_to_head_view(
     session: Session, verification: Verification, report: ReplayReport | None
-) -> DuelView | None:
+) -> HeadToHeadView | None:
     if verification.against_id is None:
         return None
-    duel = judged_duel(session, verification) if report is not None else None
-    return DuelView(
+    head_to_head = judged_head_to_head(session, verification) if report is not None else None
+    return HeadToHeadView(
         challenger=str(verification.submission_id),
         holder=verification.against_id,
         order=in_turn(SIDES, verification.runs // 2),
-        pairs=duel.pairs if duel else [],
-        time=duel.time if duel else None,
-        epochs=duel.epochs if duel else None,
-        pace=duel.pace if duel else None,
-        p_value=duel.p_value if duel else None,
+        pairs=head_to_head.pairs if head_to_head else [],
+        time=head_to_head.time if head_to_head else None,
+        epochs=head_to_head.epochs if head_to_head else None,
+        pace=head_to_head.pace if head_to_head else None,
+        p_value=head_to_head.p_value if head_to_head else None,
         threshold=threshold_of(session, verification),
         continued_by=find_next_stage(session, verification),
     )

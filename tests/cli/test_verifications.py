@@ -1,4 +1,4 @@
-"""Calibrations, duels and reruns against a server that gives canned answers."""
+"""Calibrations, head-to-heads and reruns against a server that gives canned answers."""
 
 import json
 import tomllib
@@ -141,14 +141,15 @@ def test_list_compare_adopt_and_cancel(finishline, standin):
 RUN = {"run": 0, "seed": 7, "ending": "reached", "seconds": 0.832, "epochs": 8.0}
 
 
-DUEL = {
+HEAD_TO_HEAD = {
     "challenger": "s1", "holder": "s2", "order": ["challenger", "holder", "holder", "challenger"],
     "pairs": [], "time": None, "threshold": 0.00083, "continued_by": None,
 }  # fmt: skip
 
 
 QUEUED = {
-    "id": "d1", "kind": "duel", "state": "queued", "runs_planned": 10, "duel": DUEL,
+    "id": "d1", "kind": "head_to_head", "state": "queued", "runs_planned": 10,
+    "head_to_head": HEAD_TO_HEAD,
     "target": {"metric": "top1Accuracy", "value": 97.5, "unit": "percent", "direction": "higher"},
     "control_points": [], "waiting_for": None,
 }  # fmt: skip
@@ -163,8 +164,11 @@ PAIRS = [
 
 
 ENDED = QUEUED | {
-    "state": "done", "outcome": "challenger_faster", "duel": DUEL | {"pairs": PAIRS},
-    "reasons": [{"code": "duel_time", "message": "the challenger is faster", "numbers": {}}],
+    "state": "done", "outcome": "challenger_faster",
+    "head_to_head": HEAD_TO_HEAD | {"pairs": PAIRS},
+    "reasons": [
+        {"code": "head_to_head_time", "message": "the challenger is faster", "numbers": {}}
+    ],
 }  # fmt: skip
 
 
@@ -175,7 +179,7 @@ EVALUATION = {
 
 
 def test_a_head_to_head_is_asked_for_with_both_sides_and_a_reason(finishline, standin):
-    standin.answer("POST /api/v1/duels", QUEUED, status=201)
+    standin.answer("POST /api/v1/head-to-heads", QUEUED, status=201)
     ran = finishline(
         "verify", "--head-to-head", "s1", "s2", "--reason", "record", "--token", "fl_o"
     )
@@ -189,7 +193,7 @@ def test_a_head_to_head_is_asked_for_with_both_sides_and_a_reason(finishline, st
 
 
 def test_watching_a_measurement_names_its_control(finishline, standin):
-    queued = QUEUED | {"kind": "entry", "duel": None, "control_runs": [1]}
+    queued = QUEUED | {"kind": "entry", "head_to_head": None, "control_runs": [1]}
     standin.answer("GET /api/v1/verifications/d1", queued)
     end = queued | {"state": "done", "outcome": "verified", "reasons": []}
     standin.stream("d1", ("state", queued), ("replay", EVALUATION), ("end", end))
@@ -200,7 +204,7 @@ def test_watching_a_measurement_names_its_control(finishline, standin):
 
 
 def test_watching_names_the_sides_and_ends_with_the_pairs_and_the_verdict(finishline, standin):
-    standin.answer("POST /api/v1/duels", QUEUED, status=201)
+    standin.answer("POST /api/v1/head-to-heads", QUEUED, status=201)
     standin.stream("d1", ("state", QUEUED), ("replay", EVALUATION), ("end", ENDED))
     ran = finishline("verify", "--head-to-head", "s1", "s2", "--watch")
 
@@ -213,8 +217,11 @@ def test_watching_names_the_sides_and_ends_with_the_pairs_and_the_verdict(finish
 
 
 def test_watching_goes_on_with_the_pairs_that_follow(finishline, standin):
-    standin.answer("POST /api/v1/duels", QUEUED, status=201)
-    goes_on = {"outcome": "continues", "duel": DUEL | {"pairs": PAIRS[:1], "continued_by": "d2"}}
+    standin.answer("POST /api/v1/head-to-heads", QUEUED, status=201)
+    goes_on = {
+        "outcome": "continues",
+        "head_to_head": HEAD_TO_HEAD | {"pairs": PAIRS[:1], "continued_by": "d2"},
+    }
     standin.stream("d1", ("end", ENDED | goes_on))
     standin.answer("GET /api/v1/verifications/d2", QUEUED | {"id": "d2"})
     standin.stream("d2", ("end", ENDED | {"id": "d2", "outcome": "not_proven"}))
@@ -227,7 +234,10 @@ def test_watching_goes_on_with_the_pairs_that_follow(finishline, standin):
 
 
 def test_a_part_of_a_head_to_head_is_followed_to_the_end(finishline, standin):
-    goes_on = {"outcome": "continues", "duel": DUEL | {"pairs": PAIRS[:1], "continued_by": "d2"}}
+    goes_on = {
+        "outcome": "continues",
+        "head_to_head": HEAD_TO_HEAD | {"pairs": PAIRS[:1], "continued_by": "d2"},
+    }
     standin.answer("GET /api/v1/verifications/d1", ENDED | goes_on)
     standin.stream("d1", ("end", ENDED | goes_on))
     standin.answer("GET /api/v1/verifications/d2", ENDED | {"id": "d2"})
@@ -242,8 +252,8 @@ def test_a_part_of_a_head_to_head_is_followed_to_the_end(finishline, standin):
     [("challenger_faster", 0), ("not_proven", 0), ("inconclusive", 3), (None, 3)],
 )
 def test_a_head_to_head_that_says_nothing_ends_with_code_3(finishline, standin, outcome, code):
-    standin.answer("POST /api/v1/duels", QUEUED, status=201)
-    end = ENDED | {"outcome": outcome, "duel": DUEL}
+    standin.answer("POST /api/v1/head-to-heads", QUEUED, status=201)
+    end = ENDED | {"outcome": outcome, "head_to_head": HEAD_TO_HEAD}
     standin.stream("d1", ("end", end))
     ran = finishline("verify", "--head-to-head", "s1", "s2", "--watch", "--json")
 

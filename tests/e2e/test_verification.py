@@ -1,4 +1,4 @@
-"""Submit, replay, rank, calibrate, duel and time, with real processes and training on digits."""
+"""Submit, replay, rank, calibrate, race and time, with real processes and training on digits."""
 
 import json
 import shutil
@@ -168,13 +168,13 @@ def test_two_batch_sizes_are_trained_in_turn(stack, trained, submit, digits, tmp
     challenger, holder = (submission["id"] for submission in before)
 
     access = stack.access("organiser")
-    finishline("duel", challenger, holder, *access)
+    finishline("head_to_head", challenger, holder, *access)
     listed = stack.get("/verifications")["verifications"]
     (verification,) = [each for each in listed if each["against_id"] == holder]
     printed = finishline("verify", verification["id"], "--watch", *access, codes=(3,))
 
     view = stack.get(f"/verifications/{verification['id']}")
-    assert (view["kind"], view["state"]) == ("duel", "done")
+    assert (view["kind"], view["state"]) == ("head_to_head", "done")
     runs = view["report"]["runs"]
     assert {run["status"] for run in runs} == {"reached"}
     sizes = [table["batch_size"] for table in view["hyperparameters"]]
@@ -182,13 +182,13 @@ def test_two_batch_sizes_are_trained_in_turn(stack, trained, submit, digits, tmp
     # Of 1,198 images an epoch trains on as many as fill its batches: 37 of 32, or 9 of 128.
     samples = [run["evaluations"][0]["samples"] for run in runs]
     assert samples[:4] == [37 * 32, 9 * 128, 9 * 128, 37 * 32]
-    for pair in view["duel"]["pairs"]:
+    for pair in view["head_to_head"]["pairs"]:
         a, b = (runs[pair[side]["run"]]["tta_seconds"] for side in ("challenger", "holder"))
         # A pair that other programs disturbed is void.
         assert pair["ratio"] in (None, pytest.approx(a / b))
     assert view["outcome"] in ("not_proven", "continues")
-    if view["duel"]["continued_by"] is not None:
-        stack.cancel(view["duel"]["continued_by"])
+    if view["head_to_head"]["continued_by"] is not None:
+        stack.cancel(view["head_to_head"]["continued_by"])
     assert "run 2 holder" in printed
     assert view["reasons"][0]["message"] in " ".join(printed.split())
     for submission in before:

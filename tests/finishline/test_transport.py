@@ -209,7 +209,7 @@ def make_verification():
     def make(**fields):
         absent = (
             "submission_id", "checks_id", "against_id", "calibration_id", "waiting_for", "nonce",
-            "seeds", "hyperparameters", "outcome", "duel", "report", "reason", "ended_at",
+            "seeds", "hyperparameters", "outcome", "head_to_head", "report", "reason", "ended_at",
             "decision",
         )  # fmt: skip
         empty = ("control_points", "attempts", "reasons", "backends", "utilisation")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from finishline.rules.verification.calibration import plan_calibration
 from finishline.rules.verification.control_points import band_for
 from finishline.rules.verification.cross_check import plan_cross_check
-from finishline.rules.verification.duel import DUEL, plan_duel
+from finishline.rules.verification.head_to_head import HEAD_TO_HEAD, plan_head_to_head
 from finishline.rules.verification.job import Request
 from finishline.rules.verification.messages import Failure
 from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES
@@ -55,7 +55,7 @@ def job_of(digits, claim, trainings):
 
 def test_a_purpose_is_known_by_its_name_and_says_how_it_ends():
     assert all(purpose.name == name for name, purpose in PURPOSES.items())
-    assert PURPOSES.keys() >= {"replay", "calibration", "duel", "latency", "cross_check"}
+    assert PURPOSES.keys() >= {"replay", "calibration", "head_to_head", "latency", "cross_check"}
     for purpose in PURPOSES.values():
         assert purpose.words.endings[""].format(runs="3 runs").endswith(".")
     assert set(ASKED_FOR) >= {"replay", "latency"}
@@ -89,8 +89,8 @@ def test_a_calibration_trains_one_batch_size_to_the_end(digits):
     assert [training.seed for training in more][:2] == [seeds[0], seeds[2]]
 
 
-def test_a_duel_trains_both_in_turn_with_complete_settings(digits):
-    planned = plan_duel(request(digits, claim_of(batch_size=32.0), claim_of(), pairs=2))
+def test_a_head_to_head_trains_both_in_turn_with_complete_settings(digits):
+    planned = plan_head_to_head(request(digits, claim_of(batch_size=32.0), claim_of(), pairs=2))
 
     mine, other = digits.defaults() | {"batch_size": 32.0}, digits.defaults()
     assert [training.settings for training in planned] == [mine, other, other, mine]
@@ -98,10 +98,10 @@ def test_a_duel_trains_both_in_turn_with_complete_settings(digits):
     assert (seeds[::2], len(set(seeds))) == (seeds[1::2], 2), "one seed for a pair"
 
 
-def test_a_duel_of_packages_pairs_them_on_the_same_data(digits):
+def test_a_head_to_head_of_packages_pairs_them_on_the_same_data(digits):
     mine, other = (replace(claim_of(), division="open", package=each * 64) for each in "ab")
-    planned = plan_duel(request(digits, mine, other, pairs=2))
-    mixed = plan_duel(request(digits, mine, claim_of(), pairs=1))
+    planned = plan_head_to_head(request(digits, mine, other, pairs=2))
+    mixed = plan_head_to_head(request(digits, mine, claim_of(), pairs=1))
 
     assert [training.package[-1] for training in planned] == ["a", "b", "b", "a"]
     assert all(training.in_box and not training.settings for training in planned)
@@ -110,7 +110,7 @@ def test_a_duel_of_packages_pairs_them_on_the_same_data(digits):
         hashlib.sha256(b"finishline data" + ENTROPY + n).hexdigest() for n in (b"0", b"1")
     )
     assert [training.data_nonce for training in planned] == [first, first, second, second]
-    assert DUEL.why_not(digits, (mine, other)) is None
+    assert HEAD_TO_HEAD.why_not(digits, (mine, other)) is None
     assert [(each.in_box, each.data_nonce) for each in mixed] == [(True, first), (False, None)]
     assert mixed[0].seed == mixed[1].seed
     assert mixed[1].settings == digits.defaults()

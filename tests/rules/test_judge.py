@@ -23,7 +23,7 @@ from finishline.rules.statistics.aggregate import (
 )
 from finishline.rules.statistics.gaps import lowest_mean
 from finishline.rules.submissions.claim import Claim, System
-from finishline.rules.verification.duel import DuelRun, Pair, judge_duel, looks_of
+from finishline.rules.verification.head_to_head import Pair, PairRun, judge_head_to_head, looks_of
 from finishline.rules.verification.job import Contest, Request
 from finishline.rules.verification.messages import Failure, ReplayEvaluation, ReplayRun
 from finishline.rules.verification.replay import judge, plan_replay
@@ -483,16 +483,16 @@ def head_to_head(challenger, holder, rule):
     """Whether the challenger wins, and after how many pairs it ends."""
     runs = [
         [
-            DuelRun(0, 1, "missed", None, None)
+            PairRun(0, 1, "missed", None, None)
             if np.isinf(s)
-            else DuelRun(0, 1, "reached", s, None)
+            else PairRun(0, 1, "reached", s, None)
             for s in side
         ]
         for side in (challenger, holder)
     ]
     pairs = [Pair(number, *each) for number, each in enumerate(zip(*runs, strict=True), 1)]
     for look in looks_of(rule.most_pairs):
-        outcome = judge_duel(pairs[:look], rule).outcome
+        outcome = judge_head_to_head(pairs[:look], rule).outcome
         if outcome != "continues":
             return outcome == "challenger_faster", look
     raise AssertionError("no end")

@@ -127,7 +127,7 @@ def test_verifications_of_one_submission_asked_for_at_once_are_one(
     assert len(client.get("/api/v1/verifications").json()["verifications"]) == 1
 
 
-def test_duels_of_two_submissions_asked_for_at_once_from_both_sides_are_one(
+def test_head_to_heads_of_two_submissions_asked_for_at_once_from_both_sides_are_one(
     digits_submission, submit, client, olivia, bob
 ):
     first = submit(digits_submission).json()["id"]
@@ -135,7 +135,7 @@ def test_duels_of_two_submissions_asked_for_at_once_from_both_sides_are_one(
 
     def ask(challenger, holder):
         body = {"challenger": challenger, "holder": holder}
-        return client.post("/api/v1/duels", json=body, headers=olivia.headers)
+        return client.post("/api/v1/head-to-heads", json=body, headers=olivia.headers)
 
     turns = [lambda: ask(first, second), lambda: ask(second, first)]
     answers = at_once(*turns, *turns)
@@ -313,7 +313,10 @@ def test_hellos_and_tokens_at_once_make_one_worker_and_one_user(
 def test_a_character_no_database_stores_is_refused(path, client, olivia):
     headers = olivia.headers | {"Content-Type": "application/json"}
     ids = b'{"challenger": "a\\u0000", "holder": "b"}'
-    assert client.post("/api/v1/duels", content=ids, headers=headers).status_code in (404, 422)
+    assert client.post("/api/v1/head-to-heads", content=ids, headers=headers).status_code in (
+        404,
+        422,
+    )
     response = client.get(path)
 
     assert response.status_code in (200, 404, 422)

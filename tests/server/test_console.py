@@ -242,25 +242,27 @@ def test_a_verdict_is_decided_about_beside_the_published_one(
     assert "The decision on this verdict was" in console.get(path).text
 
 
-def test_a_duel_is_asked_for(console, digits_submission, submit, records):
+def test_a_head_to_head_is_asked_for(console, digits_submission, submit, records):
     one, two = (submit(digits_submission, batch_size=size).json()["id"] for size in (64, 32))
     fields = {"challenger": one, "holder": two, "reason": ""}
     for change, status in (
         ({"holder": one}, 422), ({"holder": "nothing"}, 404), ({"pairs": "4"}, 422),
         ({"holder": " "}, 422),
     ):  # fmt: skip
-        assert console.post("/console/duels", **fields | change).status_code == status, change
+        assert console.post("/console/head-to-heads", **fields | change).status_code == status, (
+            change
+        )
     assert records() == []
     asked = {name: fields[name] for name in ("challenger", "holder")}
     # Nothing was replayed yet, so a run may take its limit of 60 s.
-    preview = console.get("/console/duels", **asked).text
+    preview = console.get("/console/head-to-heads", **asked).text
     assert "60 runs, about 3,600 device seconds (1 hour)" in preview
-    assert " is queued" in console.done("/console/duels", **fields)
+    assert " is queued" in console.done("/console/head-to-heads", **fields)
     logged = records()[0]
     assert (logged["action"], logged["after"]["challenger"], logged["after"]["source"]) == (
-        "duel.request", one, "console",
+        "head_to_head.request", one, "console",
     )  # fmt: skip
-    assert console.post("/console/duels", **fields).status_code == 409
+    assert console.post("/console/head-to-heads", **fields).status_code == 409
 
 
 def test_a_calibration_is_started_cancelled_continued_and_not_adopted_too_soon(console, records):

@@ -257,7 +257,7 @@ def test_what_no_worker_may_take_hides_nothing_of_its_submitter(
             for row in (attempt.verification, attempt)
         }
         for number in range(20):
-            own = {Verification: {"id": f"v{number}", "kind": "duel"}}
+            own = {Verification: {"id": f"v{number}", "kind": "head_to_head"}}
             own[Attempt] = {"id": f"a{number}", "verification_id": f"v{number}"}
             own[Attempt] |= {"asked_at": earlier}
             for kind, columns in rows.items():

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.server.test_duels import scored_under
+from tests.server.test_head_to_heads import scored_under
 from tests.server.test_measured_rows import BOARD, entries, verify  # noqa: F401
 from tests.support.build import ask_for_replay, measure
 
@@ -69,8 +69,8 @@ def test_a_duplicate_is_not_trained(replay, submit, digits_submission, client, b
     assert f"is a duplicate of {replay.submission_id}" in refused.text
     assert view(client, sent["id"])["verifications"] == []
     sides = {"challenger": sent["id"], "holder": replay.submission_id}
-    duel = client.post("/api/v1/duels", json=sides, headers=olivia.headers)
-    assert (duel.status_code, "Name that one" in duel.text) == (409, True)
+    head_to_head = client.post("/api/v1/head-to-heads", json=sides, headers=olivia.headers)
+    assert (head_to_head.status_code, "Name that one" in head_to_head.text) == (409, True)
 
 
 def test_its_claim_is_checked_against_the_runs_of_the_original(

@@ -129,7 +129,11 @@ def test_a_lower_mean_is_not_first_before_its_head_to_head(reference, row_of, qu
     (job,) = queued()
 
     view = job.view()
-    assert (view["kind"], view["submission_id"], view["against_id"]) == ("duel", faster, reference)
+    assert (view["kind"], view["submission_id"], view["against_id"]) == (
+        "head_to_head",
+        faster,
+        reference,
+    )
     assert told(client, faster) == ("lower mean, its head-to-head waits", job.verification_id)
     job.claim()
     assert told(client, faster) == ("lower mean, its head-to-head is running", job.verification_id)
@@ -190,7 +194,7 @@ def ask(client):
 
     def post(challenger, holder, *, by):
         body = {"challenger": challenger, "holder": holder, "reason": "near"}
-        return client.post("/api/v1/duels", json=body, headers=by.headers)
+        return client.post("/api/v1/head-to-heads", json=body, headers=by.headers)
 
     return post
 
@@ -213,7 +217,7 @@ def test_a_submitter_asks_for_a_head_to_head_near_the_holder(
     asked = ask(near, reference, by=alice)
 
     assert asked.status_code == 201, asked.text
-    assert asked.json()["duel"]["threshold"] == pytest.approx(0.01 / 12)
+    assert asked.json()["head_to_head"]["threshold"] == pytest.approx(0.01 / 12)
     uses = client.get("/api/v1/me/quota", headers=alice.headers).json()["quotas"]
     assert {use["measure"]: use["reserved"] for use in uses}["gpu_seconds_per_month"] > 0
     again = ask(row_of(48, 0.125, by=bob), reference, by=bob)
@@ -240,7 +244,10 @@ def test_a_full_quota_refuses_a_head_to_head(reference, row_of, ask, client, ada
 def test_the_holder_is_the_holder_however_the_sides_are_named(reference, row_of, ask, olivia):
     slower = row_of(128, 0.13)
     asked = ask(reference, slower, by=olivia).json()
-    assert (asked["duel"]["challenger"], asked["duel"]["holder"]) == (slower, reference)
+    assert (asked["head_to_head"]["challenger"], asked["head_to_head"]["holder"]) == (
+        slower,
+        reference,
+    )
 
 
 def test_a_head_to_head_without_a_result_says_so(reference, row_of, queued, client, olivia):
@@ -299,7 +306,7 @@ def test_a_challenger_takes_first_place_head_to_head(reference, row_of, queued, 
 
     ended = fight(job, 0.1, 0.118)
 
-    assert (ended["outcome"], len(ended["duel"]["pairs"])) == ("challenger_faster", 10)
+    assert (ended["outcome"], len(ended["head_to_head"]["pairs"])) == ("challenger_faster", 10)
     assert rows(client)[:2] == [(1, faster), (2, reference)]
     assert row(client, faster)["is_holder"]
     assert told(client, faster) == (None, job.verification_id)

@@ -217,7 +217,7 @@ def test_a_page_has_the_latest_verdicts_and_the_published_one_and_names_the_othe
     verified, client, database
 ):
     submission_id, ids = verified
-    client.get("/api/v1/benchmarks/digits/records")  # Derived from duels, once a version.
+    client.get("/api/v1/benchmarks/digits/records")  # Derived from head-to-heads, once a version.
     with statements_of(database) as sent:
         page = client.get(f"/submissions/{submission_id}?tab=history", headers=BROWSER).text
 

@@ -86,7 +86,9 @@ def test_a_search_finds_names_of_every_kind_or_the_nearest(three, client):
         assert [client.get(address).status_code for address in named] == [200]
 
 
-def test_marked_rows_lead_to_a_preview_and_to_a_duel_without_a_typed_id(three, client, olivia):
+def test_marked_rows_lead_to_a_preview_and_to_a_head_to_head_without_a_typed_id(
+    three, client, olivia
+):
     sign_in(client, olivia)
     page = client.get("/console/submissions?submitter=alice").text
     assert re.findall(r'name="ids" value="(\w+)"', page) == three[1::-1]
@@ -95,8 +97,8 @@ def test_marked_rows_lead_to_a_preview_and_to_a_duel_without_a_typed_id(three, c
     preview = client.get(f"/console/verify?preview=yes&kind=replay&{marked}").text
     assert "A dry run" in preview
     assert all(name in preview for name in three[:2])
-    duel = client.get(f"/console/duels?{marked}").text
-    assert f'name="challenger" value="{three[0]}"' in duel
-    assert f'name="holder" value="{three[1]}"' in duel
-    alone = client.get(f"/console/duels?challenger={three[0]}").text
+    head_to_head = client.get(f"/console/head-to-heads?{marked}").text
+    assert f'name="challenger" value="{three[0]}"' in head_to_head
+    assert f'name="holder" value="{three[1]}"' in head_to_head
+    alone = client.get(f"/console/head-to-heads?challenger={three[0]}").text
     assert f'<option value="{three[2]}"' in alone

@@ -305,18 +305,20 @@ def test_what_has_started_goes_on_what_waits_is_cancelled_and_nothing_more_is_as
 ):
     other = submit(digits_submission, batch_size=32).json()["id"]
     sides = {"challenger": other, "holder": replay.submission_id}
-    duel = client.post("/api/v1/duels", json=sides, headers=olivia.headers).json()["id"]
+    head_to_head = client.post("/api/v1/head-to-heads", json=sides, headers=olivia.headers).json()[
+        "id"
+    ]
     seeds = replay.seeds()
     grant = replay.claim().json()
     assert withdraw(replay.submission_id).status_code == 200
     assert replay.view()["state"] == "running"
-    assert client.get(f"/api/v1/verifications/{duel}").json()["state"] == "cancelled"
+    assert client.get(f"/api/v1/verifications/{head_to_head}").json()["state"] == "cancelled"
     assert replay.report(grant, make_report(seeds)).status_code == 200
     assert set(board(client)) == {other}
     for address, body in (
         (f"/api/v1/submissions/{replay.submission_id}/verifications", {}),
         (f"/api/v1/submissions/{replay.submission_id}/verifications", {"kind": "latency"}),
-        ("/api/v1/duels", sides),
+        ("/api/v1/head-to-heads", sides),
     ):
         answer = client.post(address, json=body, headers=olivia.headers)
         assert answer.status_code == 409, address
@@ -330,7 +332,7 @@ def test_what_has_started_goes_on_what_waits_is_cancelled_and_nothing_more_is_as
         assert kept is not None
         assert kept.after is not None
         assert (kept.actor, kept.action) == ("alice", "submission.withdraw")
-        assert kept.after["cancelled"] == [duel]
+        assert kept.after["cancelled"] == [head_to_head]
 
 
 def test_only_its_submitter_and_organisers_withdraw_it(

@@ -8,7 +8,8 @@ from collections import defaultdict
 IDS = {
     "submission_id": ("submission_id", "archived", "withdrawn", "inference", "package",
                       "failed_package", "second"),
-    "verification_id": ("verification_id", "rerun", "failed", "queued", "duel", "measurement"),
+    "verification_id": ("verification_id", "rerun", "failed", "queued", "head_to_head",
+                        "measurement"),
     "benchmark_id": ("benchmark_id", "own_benchmark"),
 }  # fmt: skip
 # Values of parameters that name nothing of a submission's.

@@ -126,8 +126,10 @@ def verifications(world, worker, trusted, text, known):
     known["second"] = world.submit(by="bob", model="wide", hyperparameters={"batch_size": 128})
     known["failed"] = world.verify(known["second"], **reason)
     worker.fail(text(f"{report} failure.message"), text(f"{report} failure.next_step"))
-    duel = {"challenger": known["second"], "holder": known["submission_id"]}
-    known["duel"] = world.post("/duels", duel | words(text, "POST /duels", "reason"))["id"]
+    head_to_head = {"challenger": known["second"], "holder": known["submission_id"]}
+    known["head_to_head"] = world.post(
+        "/head-to-heads", head_to_head | words(text, "POST /head-to-heads", "reason")
+    )["id"]
     trusted.work()
     trusted.sign_on(state="stopping")
     known["third"] = world.submit(by="bob", model="narrow", hyperparameters={"batch_size": 256})

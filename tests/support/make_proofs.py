@@ -131,11 +131,11 @@ class Scenes:
     def pair(self):
         """Two measured packages, and the second five pairs of their head-to-head."""
         holder, challenger = self.measure("code", "a"), self.measure("other code", "b")
-        duel = {"challenger": challenger, "holder": holder, "reason": "who wins"}
-        first = self.finish(self.world.post("/duels", duel)["id"])
-        more = self.world.verification(first)["duel"]["continued_by"]
+        head_to_head = {"challenger": challenger, "holder": holder, "reason": "who wins"}
+        first = self.finish(self.world.post("/head-to-heads", head_to_head)["id"])
+        more = self.world.verification(first)["head_to_head"]["continued_by"]
         self.ended["head-to-head"] = self.finish(more)
-        more = self.world.verification(more)["duel"]["continued_by"]
+        more = self.world.verification(more)["head_to_head"]["continued_by"]
         self.world.post(f"/verifications/{more}/cancel", {})
 
     def code(self):

@@ -117,13 +117,13 @@ def hidden(things):
     organisers = worker_of_organisers(world, worker)
     runs.append(organisers.work())
     organisers.sign_on(state="stopping")  # The others go to walter's.
-    duel = world.post("/duels", {"challenger": things.public, "holder": log})["id"]
+    head_to_head = world.post("/head-to-heads", {"challenger": things.public, "holder": log})["id"]
     waiting = world.verify(log)
     hashes = [
         world.get(f"/submissions/{each}/package", by="bob")["sha256"]
         for each in (things.source, code)
     ]
-    things.ids = {log, code, duel, waiting, *runs}
+    things.ids = {log, code, head_to_head, waiting, *runs}
     things.known = {
         "benchmark_id": "digits",
         "index": 0,
@@ -141,7 +141,7 @@ def hidden(things):
         "rerun": runs[0],
         "failed": things.failed,
         "queued": waiting,
-        "duel": duel,
+        "head_to_head": head_to_head,
         "measurement": runs[2],
         "pool_id": world.get(f"/submissions/{code}", by="bob")["pool_id"],
     }
@@ -328,7 +328,7 @@ def test_end_shows_it_to_all(shown):
 
 
 def test_verdict_shows_the_source_to_all(shown):
-    shown.world.post(f"/verifications/{shown.known['duel']}/cancel", {})
+    shown.world.post(f"/verifications/{shown.known['head_to_head']}/cancel", {})
     wanted = shown.world.verify(shown.source, kind="entry")
     assert wanted in (shown.worker.work(), shown.worker.work()), "a replay waits before it"
 

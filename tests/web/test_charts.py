@@ -35,7 +35,7 @@ from web.distribution_chart import box_of, distribution_figure, reached_by, surv
 from web.formats import SECONDS, TimeFormat, time_format
 from web.race import runs_picture, verification_picture
 from web.records_chart import record_sparkline, records_figure, records_table
-from web.replay_chart import calibration_figure, duel_figure, largest_shift, replay_figure
+from web.replay_chart import calibration_figure, head_to_head_figure, largest_shift, replay_figure
 from web.scaling_chart import scaling_families
 from web.workers import canary_line, roofline_figure
 
@@ -394,7 +394,7 @@ def test_largest_shift_of_a_band_keeps_its_sign():
     assert largest_shift([]) is None
 
 
-def duel():
+def head_to_head():
     """Three pairs. The holder missed the target in the last one."""
 
     def run(number, seconds):
@@ -415,7 +415,7 @@ def duel():
 
 
 def test_pairs_have_both_times_and_a_line_between_them():
-    joins, challenger, holder = duel_figure(duel())["data"]
+    joins, challenger, holder = head_to_head_figure(head_to_head())["data"]
 
     assert (challenger["x"], challenger["y"]) == ([1, 2, 3], [0.8, 0.82, 0.79])
     assert (holder["x"], holder["y"]) == ([1, 2], [1.0, 1.1])
@@ -423,7 +423,9 @@ def test_pairs_have_both_times_and_a_line_between_them():
 
 
 def test_runs_of_a_side_have_its_colour():
-    figure = replay_figure(verification(kind="duel", duel=duel(), runs_planned=6))
+    figure = replay_figure(
+        verification(kind="head_to_head", head_to_head=head_to_head(), runs_planned=6)
+    )
     found = traces(figure, paint="series", view="seconds")
     assert [trace["meta"]["series"] for trace in found.values()] == [0, 1, 1, 0, 0, 1]
     assert list(found)[-1] == "run 6 (holder)"

@@ -57,7 +57,7 @@ def verification(**changes):
     """A replay of three runs that has not begun."""
     known = {"id": "ver-1", "kind": "replay", "state": "queued", "outcome": None, "report": None}
     plan = {"runs_planned": 3, "target": TARGET, "control_points": POINTS, "attempts": []}
-    return known | plan | {"control_runs": [], "repeat_runs": [], "duel": None} | changes
+    return known | plan | {"control_runs": [], "repeat_runs": [], "head_to_head": None} | changes
 
 
 def reported(**changes):

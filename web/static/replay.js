@@ -294,7 +294,7 @@
     setTimeout(() => lostAt === null && say(""), 1000 * QUIET_SECONDS);
   };
 
-  const ALL = ["badge", "now", "state", "reasons", "waiting", "attempts", "runs", "splits", "evaluations", "seal", "duel", "backends", "measured", "proof"];
+  const ALL = ["badge", "now", "state", "reasons", "waiting", "attempts", "runs", "splits", "evaluations", "seal", "head_to_head", "backends", "measured", "proof"];
   const finish = (tries = 0) => {
     state = "ended";
     document.title = title;

@@ -97,7 +97,7 @@ def verify(
     view = None
     if head_to_head:
         sides = {"challenger": named[0], "holder": named[1], "reason": reason}
-        view = server.post("/duels", sides)
+        view = server.post("/head-to-heads", sides)
     elif again or ablations:
         wishes = {"repeats": repeats} if ablations else {}
         kind = ABLATION.name if ablations else ENTRY.name
@@ -144,7 +144,7 @@ def _follow(server: ServerClient, view: View, screen: Screen, *, watch: bool, wh
         screen.answer(view, [f"{what} {view['id']} is {view['state']}: {page}"])
         return view
     view = watch_verification(server, view, screen)
-    while following := (view.get("duel") or {}).get("continued_by"):
+    while following := (view.get("head_to_head") or {}).get("continued_by"):
         screen.say("More pairs are needed.")
         more = server.get(f"/verifications/{segment(following)}")
         view = watch_verification(server, more, screen)

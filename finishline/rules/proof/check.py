@@ -193,7 +193,7 @@ def check_proof(document: Mapping[str, Any], logs: Logs | None) -> list[Check]:
 
 # Says why it is open, or None, and raises RuleError if it fails.
 Making = Callable[[Evidence], str | None]
-CODE = ("entry", "duel")
+CODE = ("entry", "head_to_head")
 EVERY = ("replay", *CODE)
 
 
@@ -418,7 +418,7 @@ def _check_beside(evidence: Evidence) -> None:
     if against is not None:
         sealed["against"] = against.id
     wanted = beside_of(evidence.purpose, evidence.plan(), sealed)
-    _require("draw.beside", proof.draw.beside, wanted)
+    _require("draw.beside", proof.draw.named_beside, wanted)
 
 
 def _check_band(evidence: Evidence) -> None:
@@ -551,8 +551,8 @@ def _check_verdict(evidence: Evidence) -> str | None:
     others = [reason for reason in found.reasons if reason.code in OF_WORKERS]
     is_opened = any(reason.weight == "leaves_open" for reason in others)
     _require("verdict.outcome", found.outcome, "inconclusive" if is_opened else again.outcome)
-    codes = [[reason.code for reason in reasons] for reasons in (own, again.reasons)]
-    _require("verdict.reasons", *codes)
+    codes = [reason.code.replace("duel_", "head_to_head_") for reason in own]  # Earlier names.
+    _require("verdict.reasons", codes, [reason.code for reason in again.reasons])
     for index, (theirs, ours) in enumerate(zip(own, again.reasons, strict=True)):
         field = f"verdict.reasons[{index}]"
         _require(f"{field}.weight", theirs.weight, ours.weight)

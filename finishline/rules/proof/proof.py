@@ -30,7 +30,7 @@ from finishline.rules.statistics.aggregate import Spread
 from finishline.rules.submissions.claim import System, TrainedWith
 from finishline.rules.verification.messages import ControlPoint, Failure, ReplayReport, ReplayRun
 from finishline.rules.verification.report_check import StreamedEvent
-from finishline.rules.verification.verdict import DuelOutcome, Outcome
+from finishline.rules.verification.verdict import HeadToHeadOutcome, Outcome
 
 ENVELOPE_NAME = "proof.dsse.json"
 LOGS_FOLDER = "logs/"
@@ -193,6 +193,12 @@ class DrawPart(Part):
     beside: Table
     own_runs: Annotated[int, Field(ge=0, exclude=True)] = 0  # No longer written.
 
+    @property
+    def named_beside(self) -> Table:
+        """The fields beside the draw, with the kind's present name. It was "duel" before."""
+        is_renamed = self.beside.get("kind") == "duel"
+        return self.beside | ({"kind": "head_to_head"} if is_renamed else {})
+
 
 class ContestPart(Part):
     """What decided a head-to-head besides its own runs, as the server knew it at the verdict.
@@ -256,7 +262,7 @@ class ReasonPart(Part):
 class VerdictPart(Part):
     """Verdict of the verification. No outcome if it was cancelled."""
 
-    outcome: Outcome | DuelOutcome | None
+    outcome: Outcome | HeadToHeadOutcome | None
     reasons: list[ReasonPart]
     own_again: list[ReplayRun] = Field(default=[], exclude=True)  # No longer written.
 
@@ -286,10 +292,10 @@ class Proof(Part):
     parts: dict[str, str]
 
     @property
-    def kind(self) -> Literal["replay", "entry", "duel"]:
+    def kind(self) -> Literal["replay", "entry", "head_to_head"]:
         """What it proves: a replay of logs, the runs of a package, or a head-to-head."""
-        if self.draw.beside.get("kind") == "duel":
-            return "duel"
+        if self.draw.named_beside.get("kind") == "head_to_head":
+            return "head_to_head"
         return "entry" if self.submission.claim.trained_with == "package" else "replay"
 
     @property

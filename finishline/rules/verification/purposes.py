@@ -2,14 +2,14 @@
 
 from finishline.rules.verification.calibration import CALIBRATION
 from finishline.rules.verification.cross_check import CROSS_CHECK
-from finishline.rules.verification.duel import DUEL
 from finishline.rules.verification.entry import ABLATION, ENTRY
+from finishline.rules.verification.head_to_head import HEAD_TO_HEAD
 from finishline.rules.verification.latency import LATENCY
 from finishline.rules.verification.replay import REPLAY
 
-__all__ = ["ABLATION", "CALIBRATION", "CROSS_CHECK", "DUEL", "ENTRY", "LATENCY", "REPLAY"]
+__all__ = ["ABLATION", "CALIBRATION", "CROSS_CHECK", "ENTRY", "HEAD_TO_HEAD", "LATENCY", "REPLAY"]
 
-ALL = (REPLAY, CALIBRATION, DUEL, LATENCY, CROSS_CHECK, ENTRY, ABLATION)
+ALL = (REPLAY, CALIBRATION, HEAD_TO_HEAD, LATENCY, CROSS_CHECK, ENTRY, ABLATION)
 PURPOSES = {purpose.name: purpose for purpose in ALL}
 # Those that somebody asks for about one submission.
 ASKED_FOR = tuple(name for name, purpose in PURPOSES.items() if purpose.claims == 1)

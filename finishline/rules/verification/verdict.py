@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Outcome = Literal["verified", "rejected", "inconclusive"]
-DuelOutcome = Literal["challenger_faster", "not_proven", "continues", "inconclusive"]
+HeadToHeadOutcome = Literal["challenger_faster", "not_proven", "continues", "inconclusive"]
 ReasonCode = Literal[
     "reached_target",
     "within_band",
@@ -28,10 +28,10 @@ ReasonCode = Literal[
     "cross_check_differs",
     "infrastructure",
     "replay_failed",
-    "duel_time",
-    "duel_pace",
-    "duel_epochs",
-    "duel_missed",
+    "head_to_head_time",
+    "head_to_head_pace",
+    "head_to_head_epochs",
+    "head_to_head_missed",
     "latency_agrees",
     "latency_slower_than_claimed",
     "latency_not_measured",
@@ -80,7 +80,7 @@ class Reason:
 class Verdict:
     """The outcome of a job, with every reason that counted."""
 
-    outcome: Outcome | DuelOutcome
+    outcome: Outcome | HeadToHeadOutcome
     reasons: tuple[Reason, ...]
 
     @classmethod

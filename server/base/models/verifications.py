@@ -18,9 +18,9 @@ class Verification(Base):
     """One set of measured runs on a worker: plan first, verdict last, attempts in between.
 
     A `replay` checks its submission. A `calibration` measures the reference for its calibration
-    and has no submission. A `duel` holds its submission `against` another. A `latency` times the
-    trained model. A `cross_check` trains a run of `checks_id` again, on another owner's worker.
-    Its ordered `trainings` are sealed. A replay is judged by its `calibration_id`.
+    and has no submission. A `head_to_head` holds its submission `against` another. A `latency`
+    times the trained model. A `cross_check` trains a run of `checks_id` again, on another owner's
+    worker. Its ordered `trainings` are sealed. A replay is judged by its `calibration_id`.
 
     Its sealed `runs` belong to `pool_id`. One on the quota of who requested it has
     `gpu_seconds_reserved`, its estimate until it ends.

@@ -28,7 +28,7 @@ from tests.support.verdicts import (
 def test_the_documents_have_the_shares_of_alpha_and_every_reason():
     text = (Path(__file__).parents[3] / "docs" / "rules.md").read_text(encoding="utf-8")
     table = text.partition("| test | share | limit |")[2].partition("\n\n")[0]
-    codes = [code for code in get_args(ReasonCode) if not code.startswith("duel_")]
+    codes = [code for code in get_args(ReasonCode) if not code.startswith("head_to_head_")]
 
     assert [float(row.split("|")[2]) for row in table.splitlines()[2:]] == list(astuple(SHARES))
     assert [code for code in codes if f"`{code}`" not in text] == [], "no row in docs/rules.md"

@@ -105,7 +105,7 @@ def packages(client, alice, bob, walter):
 
 @pytest.fixture
 def filled(replay, variants, client, alice, olivia, ada, make_report, tell_canary, packages):
-    """Names of things that have a page: a verdict, one that waits, a duel, a calibration."""
+    """Names of things that have a page: verdicts, one that waits, a head-to-head, a calibration."""
     report = make_report(replay.seeds())
     assert replay.report(replay.claim().json(), report).status_code == 200
     first = replay.ask_again(olivia)
@@ -125,7 +125,7 @@ def filled(replay, variants, client, alice, olivia, ada, make_report, tell_canar
         headers=alice.headers,
     )
     assert entered.status_code == 201, entered.text
-    duel = {"challenger": replay.submission_id, "holder": variants[2], "reason": "why"}
+    head_to_head = {"challenger": replay.submission_id, "holder": variants[2], "reason": "why"}
     batches = {"benchmark": "digits", "batch_sizes": [64, 32], "runs": 12, "reason": "new torch"}
     person = {"name": LONG[:99], "organisation": LONG[:100], "email": f"{LONG[:200]}@a.example"}
     ask("/organisations", {"name": LONG[:100]}, by=ada)
@@ -152,7 +152,7 @@ def filled(replay, variants, client, alice, olivia, ada, make_report, tell_canar
         "long_submission": variants[1],
         "inference": entered.json()["id"],
         "queued": ask(f"/submissions/{variants[0]}/verifications", {"reason": HOSTILE}),
-        "duel": ask("/duels", duel),
+        "head_to_head": ask("/head-to-heads", head_to_head),
         "calibration_id": ask("/calibrations", batches),
         "name": "walter-1",
         "round_id": "open",

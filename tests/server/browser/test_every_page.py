@@ -36,7 +36,7 @@ FACES = (
     "/submissions/{entry}",
     "/submissions/{failed_entry}",
     "/verifications/{queued}",
-    "/verifications/{duel}",
+    "/verifications/{head_to_head}",
     "/verifications/{measurement}",
     "/verifications/{failed_measurement}",
     "/compare",

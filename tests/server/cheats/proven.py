@@ -12,7 +12,7 @@ PROVEN = {
     "C25": "tests/rules/test_judge.py::test_a_loss_below_the_entropy_is_a_proven_cheat",
     "C35": "tests/rules/test_cross_check.py::test_bfloat16_inside_a_claim_of_float32_is_rejected",
     "C41": "tests/server/test_first_place.py::test_a_challenger_that_is_not_ahead_keeps_its_place",
-    "C42": "tests/server/test_duels.py::test_tries_of_an_organisation_count_together",
+    "C42": "tests/server/test_head_to_heads.py::test_tries_of_an_organisation_count_together",
     "C43": "tests/rules/test_statistics.py::"
     "test_five_runs_and_three_values_on_both_sides_share_a_number",
     "C44": "tests/server/test_verifications.py::"

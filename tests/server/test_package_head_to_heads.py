@@ -42,10 +42,10 @@ def two(entries, alice, bob):
 
 
 @pytest.fixture
-def duel(client, two, olivia):
+def head_to_head(client, two, olivia):
     """A head-to-head that an organiser asked for."""
     body = {"challenger": two[0], "holder": two[1]}
-    made = client.post("/api/v1/duels", json=body, headers=olivia.headers)
+    made = client.post("/api/v1/head-to-heads", json=body, headers=olivia.headers)
     assert made.status_code == 201, made.text
     return made.json()
 
@@ -87,12 +87,16 @@ def failed_checks(client, verification_id):
     return [check for check in checks if check.result != "pass"]
 
 
-def test_pairs_have_equal_data_and_a_page(entries, two, duel, client, olivia):
+def test_pairs_have_equal_data_and_a_page(entries, two, head_to_head, client, olivia):
     challenger, holder = two
     sign_in(client, olivia)
-    offered = client.get(f"/console/duels?challenger={challenger}").text
+    offered = client.get(f"/console/head-to-heads?challenger={challenger}").text
     assert f'<option value="{holder}"' in offered, "also what claims no time"
-    assert (duel["kind"], duel["against_id"], duel["runs_planned"]) == ("duel", holder, 10)
+    assert (head_to_head["kind"], head_to_head["against_id"], head_to_head["runs_planned"]) == (
+        "head_to_head",
+        holder,
+        10,
+    )
     sides = {holder: "Random features by bob", challenger: "Random features by alice"}
     for side, other_side in sides.items():
         told = f"In a head-to-head: waits for a worker, to be trained in turn with {other_side}"
@@ -105,20 +109,22 @@ def test_pairs_have_equal_data_and_a_page(entries, two, duel, client, olivia):
     assert ["second" in text for text in texts] == [True, False]
     nonces = [each["data_nonce"] for each in lease["job"]["trainings"]]
     assert (nonces[::2], len(set(nonces))) == (nonces[1::2], 5)  # The data of a pair are equal.
-    assert client.get(f"/verifications/{duel['id']}").status_code == 200
+    assert client.get(f"/verifications/{head_to_head['id']}").status_code == 200
 
     ended = fight(entries, lease, gain=0.6)
 
-    assert (ended["outcome"], ended["duel"]["epochs"]) == ("continues", None)
-    page = client.get(f"/verifications/{duel['id']}").text
-    assert f"one-sided p = {ended['duel']['p_value']:.2g}, " in ended["reasons"][0]["message"]
+    assert (ended["outcome"], ended["head_to_head"]["epochs"]) == ("continues", None)
+    page = client.get(f"/verifications/{head_to_head['id']}").text
+    assert (
+        f"one-sided p = {ended['head_to_head']['p_value']:.2g}, " in ended["reasons"][0]["message"]
+    )
     assert '<h1 class="with-badge">Random features by bob against Random features by alice' in page
     assert "<title>Head-to-head of" in page
     assert "epoch" not in page.lower()
-    assert f"/api/v1/verifications/{duel['id']}/proof" in page
+    assert f"/api/v1/verifications/{head_to_head['id']}/proof" in page
 
 
-def test_its_runs_measure_the_holder_and_a_winner(entries, two, duel, client):
+def test_its_runs_measure_the_holder_and_a_winner(entries, two, head_to_head, client):
     challenger, holder = two
     own = measured_runs(entries.database, holder), measured_runs(entries.database, challenger)
     void = fight(entries, entries.lease(challenger), gain=0.6, busy=range(8))
@@ -132,7 +138,7 @@ def test_its_runs_measure_the_holder_and_a_winner(entries, two, duel, client):
     second = fight(entries, entries.lease(challenger), gain=0.6)
 
     assert (second["id"], second["outcome"]) == (
-        first["duel"]["continued_by"],
+        first["head_to_head"]["continued_by"],
         "challenger_faster",
     )
     runs = {first["id"]: 4, second["id"]: 5}
@@ -143,14 +149,14 @@ def test_its_runs_measure_the_holder_and_a_winner(entries, two, duel, client):
         assert failed_checks(client, stage["id"]) == []
 
 
-def test_proof_of_a_loss_names_no_erased_holder(entries, two, duel, client, ada):
+def test_proof_of_a_loss_names_no_erased_holder(entries, two, head_to_head, client, ada):
     challenger = two[0]
     before = [measured_runs(entries.database, side) for side in two]
     assert fight(entries, entries.lease(challenger), gain=1.01)["outcome"] == "not_proven"
     after = [measured_runs(entries.database, side) for side in two]
-    assert after == [before[0], before[1] | {duel["id"]: 5}], "a loser keeps its own runs"
-    proof = f"/api/v1/verifications/{duel['id']}/proof"
-    for page in (f"/verifications/{duel['id']}", f"/submissions/{challenger}?tab=history"):
+    assert after == [before[0], before[1] | {head_to_head["id"]: 5}], "a loser keeps its own runs"
+    proof = f"/api/v1/verifications/{head_to_head['id']}/proof"
+    for page in (f"/verifications/{head_to_head['id']}", f"/submissions/{challenger}?tab=history"):
         assert f'href="{proof}"' in client.get(page).text
 
     answer = client.post("/api/v1/users/alice/erasure", json={"name": "alice"}, headers=ada.headers)
@@ -159,7 +165,7 @@ def test_proof_of_a_loss_names_no_erased_holder(entries, two, duel, client, ada)
     document = predicate_in(client.get(f"{proof}?format=dsse"))
     sides = (document["submission"], document["submission"]["against"])
     assert [side["submitter"] for side in sides] == ["bob", answer.json()["name"]]
-    assert failed_checks(client, duel["id"]) == []
+    assert failed_checks(client, head_to_head["id"]) == []
 
 
 def test_a_package_meets_the_reference(
@@ -171,7 +177,7 @@ def test_a_package_meets_the_reference(
     reference = submit(digits_submission, by=alice).json()["id"]
     package = measured(entries, bob, "second", 0.5)
     body = {"challenger": reference, "holder": package}
-    made = client.post("/api/v1/duels", json=body, headers=olivia.headers)
+    made = client.post("/api/v1/head-to-heads", json=body, headers=olivia.headers)
     assert made.status_code == 201, made.text
     lease = entries.lease(reference)
     with entries.database.read() as session:
@@ -189,7 +195,7 @@ def test_a_package_meets_the_reference(
 
     assert answer.status_code == 200, answer.text
     ended = client.get(f"/api/v1/verifications/{made.json()['id']}").json()
-    assert (ended["outcome"], ended["duel"]["epochs"]) == ("not_proven", None)
-    assert ended["duel"]["pairs"][1]["challenger"]["epochs"] == 8.0
+    assert (ended["outcome"], ended["head_to_head"]["epochs"]) == ("not_proven", None)
+    assert ended["head_to_head"]["pairs"][1]["challenger"]["epochs"] == 8.0
     assert client.get(f"/verifications/{ended['id']}").status_code == 200
     assert failed_checks(client, ended["id"]) == []

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from scipy import stats
 
-from finishline.rules.verification.duel import SIDES
+from finishline.rules.verification.head_to_head import SIDES
 from finishline.rules.verification.job import in_turn
 from finishline.rules.verification.messages import Failure
 from server.base.models import BenchmarkDefinition, Pool, Submission, User, Verification, WorkerRow
@@ -39,13 +39,13 @@ def ask(client, two, olivia):
 
     def post(**changes):
         body = {"challenger": two[0], "holder": two[1], "reason": "record"} | changes
-        return client.post("/api/v1/duels", json=body, headers=olivia.headers)
+        return client.post("/api/v1/head-to-heads", json=body, headers=olivia.headers)
 
     return post
 
 
 @pytest.fixture
-def duel(ask, replay, olivia):
+def head_to_head(ask, replay, olivia):
     """The fixture `replay`, turned to a head-to-head."""
     replay.cancel(olivia)
     made = ask().json()
@@ -54,7 +54,7 @@ def duel(ask, replay, olivia):
 
 
 @pytest.fixture
-def train(duel, make_report):
+def train(head_to_head, make_report):
     """Reports the pairs that are queued, and goes on with those that follow; what was shown.
 
     `ratios` are the challenger's seconds an epoch over the holder's 0.2 s, 0.0 for a run that
@@ -64,16 +64,20 @@ def train(duel, make_report):
     def report(*ratios, busy=()):
         runs = []
         planned = in_turn(SIDES, len(ratios))
-        for index, (seed, side) in enumerate(zip(duel.seeds(), planned, strict=True)):
+        for index, (seed, side) in enumerate(zip(head_to_head.seeds(), planned, strict=True)):
             pace = 0.2 * ratios[index // 2] if side == "challenger" else 0.2
             changes = {"seconds_per_epoch": pace} if pace else {"qualities": [60.0, 90.0]}
             share = 0.5 if index in busy else 1.0
             (run,) = make_report([seed], cpu_share=share, **changes).runs
             runs.append(replace(run, index=index))
-        answer = duel.report(duel.claim().json(), replace(make_report([]), runs=runs))
+        answer = head_to_head.report(
+            head_to_head.claim().json(), replace(make_report([]), runs=runs)
+        )
         assert answer.status_code == 200, answer.text
-        view = duel.view()
-        duel.verification_id = view["duel"]["continued_by"] or duel.verification_id
+        view = head_to_head.view()
+        head_to_head.verification_id = (
+            view["head_to_head"]["continued_by"] or head_to_head.verification_id
+        )
         return view
 
     return report
@@ -88,20 +92,20 @@ def test_it_is_sealed_before_its_first_run(ask, two, client):
     view = answer.json()
 
     assert answer.status_code == 201, answer.text
-    assert (view["kind"], view["state"], view["reason"]) == ("duel", "queued", "record")
+    assert (view["kind"], view["state"], view["reason"]) == ("head_to_head", "queued", "record")
     assert (view["submission_id"], view["against_id"]) == two
-    assert (view["duel"]["challenger"], view["duel"]["holder"]) == two
-    assert view["duel"]["order"][:4] == ["challenger", "holder", "holder", "challenger"]
+    assert (view["head_to_head"]["challenger"], view["head_to_head"]["holder"]) == two
+    assert view["head_to_head"]["order"][:4] == ["challenger", "holder", "holder", "challenger"]
     assert (view["runs_planned"], view["seeds"], view["hyperparameters"]) == (10, None, None)
-    assert (view["duel"]["pairs"], view["duel"]["time"]) == ([], None)
-    assert view["duel"]["threshold"] == pytest.approx(0.01 / 12)
+    assert (view["head_to_head"]["pairs"], view["head_to_head"]["time"]) == ([], None)
+    assert view["head_to_head"]["threshold"] == pytest.approx(0.01 / 12)
     assert client.get(f"/api/v1/verifications/{view['id']}").json() == view
 
 
-def test_job_trains_each_side_with_its_own_settings(duel):
-    job = duel.claim().json()["job"]
+def test_job_trains_each_side_with_its_own_settings(head_to_head):
+    job = head_to_head.claim().json()["job"]
     trainings = job["trainings"]
-    assert (job["purpose"], job["control_points"]) == ("duel", [])
+    assert (job["purpose"], job["control_points"]) == ("head_to_head", [])
     assert {training["stop_at"] for training in trainings} == {"target"}
     sizes = [training["settings"]["batch_size"] for training in trainings]
     assert sizes[:4] == [128.0, 64.0, 64.0, 128.0]
@@ -115,7 +119,7 @@ def test_job_trains_each_side_with_its_own_settings(duel):
     [("cpu-other", True, []), ("cpu-test", False, []), ("cpu-test", True, ["walter-1"])],
 )
 def test_only_an_organisers_worker_of_its_class_trains_it(
-    hardware_class, of_an_organiser, drawn, duel, client, database, walter
+    hardware_class, of_an_organiser, drawn, head_to_head, client, database, walter
 ):
     say_hello(client, walter, hardware_class=hardware_class)
     with database.write() as session:
@@ -125,88 +129,90 @@ def test_only_an_organisers_worker_of_its_class_trains_it(
         assert [one.worker for one in take_due(session)] == drawn
 
 
-def test_challenger_wins_after_ten_pairs(duel, two, train, client):
-    first_id = duel.verification_id
+def test_challenger_wins_after_ten_pairs(head_to_head, two, train, client):
+    first_id = head_to_head.verification_id
     first = train(*AHEAD)
     assert (first["state"], first["outcome"]) == ("done", "continues")
     assert first["reasons"][0]["message"].startswith("more pairs are needed: the challenger took")
-    waiting = duel.view()
-    assert (waiting["id"], waiting["state"]) == (first["duel"]["continued_by"], "queued")
+    waiting = head_to_head.view()
+    assert (waiting["id"], waiting["state"]) == (first["head_to_head"]["continued_by"], "queued")
     assert (waiting["runs_planned"], waiting["reason"]) == (10, "record")
-    assert (waiting["duel"]["holder"], waiting["duel"]["pairs"]) == (two[1], [])
+    assert (waiting["head_to_head"]["holder"], waiting["head_to_head"]["pairs"]) == (two[1], [])
 
     won = train(*AHEAD)
 
     assert (won["state"], won["outcome"]) == ("done", "challenger_faster")
-    assert won["duel"]["continued_by"] is None
+    assert won["head_to_head"]["continued_by"] is None
     codes = [reason["code"] for reason in won["reasons"]]
-    assert codes == ["duel_time", "duel_pace", "duel_epochs"]
-    pairs = won["duel"]["pairs"]
+    assert codes == ["head_to_head_time", "head_to_head_pace", "head_to_head_epochs"]
+    pairs = won["head_to_head"]["pairs"]
     assert [pair["number"] for pair in pairs] == list(range(1, 11))
-    assert pairs[:5] == client.get(f"/api/v1/verifications/{first_id}").json()["duel"]["pairs"]
+    assert (
+        pairs[:5] == client.get(f"/api/v1/verifications/{first_id}").json()["head_to_head"]["pairs"]
+    )
     # Eight epochs, each with 4 ms of evaluation on the clock.
     assert pairs[0]["challenger"]["seconds"] == pytest.approx(8 * 0.104)
     assert pairs[0]["ratio"] == pytest.approx(0.104 / 0.204)
     assert (pairs[1]["challenger"]["run"], pairs[1]["holder"]["run"]) == (3, 2)
     assert {pair["winner"] for pair in pairs} == {"challenger"}
     expected = (0.104 / 0.204) ** 0.6 * (0.106 / 0.204) ** 0.4
-    assert won["duel"]["time"]["ratio"] == pytest.approx(expected)
+    assert won["head_to_head"]["time"]["ratio"] == pytest.approx(expected)
     numbers = won["reasons"][0]["numbers"]
     assert (numbers["ratio"], numbers["pairs"]) == (pytest.approx(expected), 10.0)
     assert (numbers["p_value"], numbers["threshold"]) == (
-        won["duel"]["p_value"],
-        won["duel"]["threshold"],
+        won["head_to_head"]["p_value"],
+        won["head_to_head"]["threshold"],
     )
     listed = client.get(f"/api/v1/submissions/{two[0]}").json()["verifications"]
-    assert [item["kind"] for item in listed] == ["duel", "duel"]
+    assert [item["kind"] for item in listed] == ["head_to_head", "head_to_head"]
     proof = client.get(f"/api/v1/verifications/{first_id}/proof")
     assert proof.status_code == 409
     assert "is a head-to-head: only a replay, the" in proof.json()["detail"]
 
 
-def test_who_is_not_ahead_after_five_pairs_has_lost(duel, two, train, ask, database):
+def test_who_is_not_ahead_after_five_pairs_has_lost(head_to_head, two, train, ask, database):
     view = train(1.1, 0.95, 1.1, 0.95, 1.1)
 
-    assert (view["outcome"], view["duel"]["continued_by"]) == ("not_proven", None)
+    assert (view["outcome"], view["head_to_head"]["continued_by"]) == ("not_proven", None)
     assert "not proven, the challenger is not ahead: " in view["reasons"][0]["message"]
     for sides in (two, two[::-1]):
         again = ask(challenger=sides[0], holder=sides[1])
         assert again.status_code == 409
-        assert f"had their head-to-head, {duel.verification_id}" in again.json()["detail"]
+        assert f"had their head-to-head, {head_to_head.verification_id}" in again.json()["detail"]
     with database.write() as session:
-        kept = session.get_one(Verification, duel.verification_id)
+        kept = session.get_one(Verification, head_to_head.verification_id)
         first, *others = kept.reasons
         numbers = first["numbers"] | {"threshold": 0.0002}
         kept.reasons = [first | {"numbers": numbers}, *others]
-    assert duel.view()["duel"]["threshold"] == 0.0002, "that of the verdict"
+    assert head_to_head.view()["head_to_head"]["threshold"] == 0.0002, "that of the verdict"
 
 
 def test_thirty_pairs_may_prove_nothing(train):
     stages = [train(*NOISY), train(*NOISY), train(*NOISY * 2), train(*NOISY * 2)]
 
     assert [view["outcome"] for view in stages] == ["continues"] * 3 + ["not_proven"]
-    assert [len(view["duel"]["pairs"]) for view in stages] == [5, 10, 20, 30]
+    assert [len(view["head_to_head"]["pairs"]) for view in stages] == [5, 10, 20, 30]
     assert "over 30 pairs, one-sided p = 0.0" in stages[-1]["reasons"][0]["message"]
 
 
-def test_disturbed_pair_is_trained_again(duel, train, database):
+def test_disturbed_pair_is_trained_again(head_to_head, train, database):
     with database.write() as session:
-        session.get_one(Verification, duel.verification_id).gpu_seconds_reserved = 100.0
+        session.get_one(Verification, head_to_head.verification_id).gpu_seconds_reserved = 100.0
     view = train(*AHEAD, busy=[3])
 
     assert view["outcome"] == "continues"
-    second = view["duel"]["pairs"][1]
+    second = view["head_to_head"]["pairs"][1]
     assert [second[side]["ending"] for side in SIDES] == ["void", "void"]
-    assert (view["duel"]["time"]["pairs"], duel.view()["runs_planned"]) == (4, 2)
+    assert (view["head_to_head"]["time"]["pairs"], head_to_head.view()["runs_planned"]) == (4, 2)
     with database.read() as session:
-        reserved = session.get_one(Verification, duel.verification_id).gpu_seconds_reserved
+        reserved = session.get_one(Verification, head_to_head.verification_id).gpu_seconds_reserved
     assert reserved == pytest.approx(20.0), "of one pair in place of five"
     assert train(0.5)["outcome"] == "continues"
-    assert duel.view()["runs_planned"] == 10
+    assert head_to_head.view()["runs_planned"] == 10
 
 
-def test_void_pairs_draw_no_chart(duel, train, client):
-    address = f"/verifications/{duel.verification_id}"
+def test_void_pairs_draw_no_chart(head_to_head, train, client):
+    address = f"/verifications/{head_to_head.verification_id}"
     train(*AHEAD, busy=range(10))
 
     page = client.get(address).text
@@ -215,17 +221,17 @@ def test_void_pairs_draw_no_chart(duel, train, client):
     assert "It was trained again." in page
 
 
-def test_definition_may_set_three_pairs(two, ask, duel, train, database, olivia):
+def test_definition_may_set_three_pairs(two, ask, head_to_head, train, database, olivia):
     """The calibrated spread of the class decides: it is above the pairs' own."""
-    duel.cancel(olivia)
+    head_to_head.cancel(olivia)
     with database.write() as session:
         for submission_id in two:
             scored_under(session, submission_id, "[data_set]", "[ranking]\npairs = 3\n[data_set]")
-    duel.verification_id = ask().json()["id"]
-    assert duel.view()["runs_planned"] == 6
+    head_to_head.verification_id = ask().json()["id"]
+    assert head_to_head.view()["runs_planned"] == 6
     view = train(0.5, 0.501, 0.5)
 
-    assert (view["outcome"], view["duel"]["time"]["pairs"]) == ("challenger_faster", 3)
+    assert (view["outcome"], view["head_to_head"]["time"]["pairs"]) == ("challenger_faster", 3)
     numbers = view["reasons"][0]["numbers"]
     ratio, spread = numbers["ratio"], numbers["class_stdev"]
     assert spread > 0.03
@@ -234,14 +240,19 @@ def test_definition_may_set_three_pairs(two, ask, duel, train, database, olivia)
 
 
 def test_seal_opens_to_both_submissions_the_settings_and_the_seeds(
-    duel, two, train, digits, client
+    head_to_head, two, train, digits, client
 ):
     view = train(*AHEAD)
     listed = client.get("/api/v1/verifications").json()["verifications"]
-    assert [(each["report"], each["duel"]["pairs"]) for each in listed[:2]] == [(None, [])] * 2
-    assert {each["outcome"] for each in listed if each["kind"] == "duel"} == {"continues", None}
+    assert [(each["report"], each["head_to_head"]["pairs"]) for each in listed[:2]] == [
+        (None, [])
+    ] * 2
+    assert {each["outcome"] for each in listed if each["kind"] == "head_to_head"} == {
+        "continues",
+        None,
+    }
     sealed = {
-        "against": two[1], "benchmark_sha256": digits.sha256, "kind": "duel", "runs": 10,
+        "against": two[1], "benchmark_sha256": digits.sha256, "kind": "head_to_head", "runs": 10,
         "submission": two[0],
     }  # fmt: skip
     opened = {name: view[name] for name in ("hyperparameters", "nonce", "seeds")}
@@ -250,44 +261,46 @@ def test_seal_opens_to_both_submissions_the_settings_and_the_seeds(
     assert sizes[:4] == [128, 64, 64, 128]
 
 
-def test_failed_machine_costs_an_attempt_and_the_next_one_decides(duel, train, make_report):
+def test_failed_machine_costs_an_attempt_and_the_next_one_decides(head_to_head, train, make_report):
     failure = Failure("infrastructure", "child_died", "the training died", "nothing to do")
-    duel.report(duel.claim().json(), replace(make_report([]), failure=failure))
+    head_to_head.report(head_to_head.claim().json(), replace(make_report([]), failure=failure))
 
-    assert (duel.view()["state"], duel.view()["outcome"]) == ("queued", None)
-    assert duel.view()["attempts"][0]["refunded"] is True
+    assert (head_to_head.view()["state"], head_to_head.view()["outcome"]) == ("queued", None)
+    assert head_to_head.view()["attempts"][0]["refunded"] is True
     assert train(1.2, 1.2, 1.2, 1.2, 1.2)["outcome"] == "not_proven"
-    assert [attempt["state"] for attempt in duel.view()["attempts"]] == ["failed", "done"]
+    assert [attempt["state"] for attempt in head_to_head.view()["attempts"]] == ["failed", "done"]
 
 
-def test_cancelled_one_is_asked_for_again(duel, two, client, olivia, ask, train):
+def test_cancelled_one_is_asked_for_again(head_to_head, two, client, olivia, ask, train):
     for sides in (two, two[::-1]):
         again = ask(challenger=sides[0], holder=sides[1])
         assert again.status_code == 409
-        assert f"Head-to-head {duel.verification_id}" in again.json()["detail"]
+        assert f"Head-to-head {head_to_head.verification_id}" in again.json()["detail"]
 
-    assert duel.cancel(olivia).json()["state"] == "cancelled"
-    assert duel.status() == "claimed"
-    page = client.get(f"/verifications/{duel.verification_id}").text
+    assert head_to_head.cancel(olivia).json()["state"] == "cancelled"
+    assert head_to_head.status() == "claimed"
+    page = client.get(f"/verifications/{head_to_head.verification_id}").text
     assert "This head-to-head was cancelled, without a result for either submission." in page
     again = ask()
     # The first one never started, so it was no try.
-    assert (again.status_code, again.json()["duel"]["threshold"]) == (201, 0.01 / 12)
-    duel.verification_id = again.json()["id"]
+    assert (again.status_code, again.json()["head_to_head"]["threshold"]) == (201, 0.01 / 12)
+    head_to_head.verification_id = again.json()["id"]
     train(*AHEAD)
-    duel.claim()
-    duel.cancel(olivia)
+    head_to_head.claim()
+    head_to_head.cancel(olivia)
     again = ask().json()
-    assert again["duel"]["threshold"] == pytest.approx(0.01 / 36), "its second try, of two stages"
-    duel.verification_id = again["id"]
-    assert len(train(*AHEAD)["duel"]["pairs"]) == 5, "it begins anew"
+    assert again["head_to_head"]["threshold"] == pytest.approx(0.01 / 36), (
+        "its second try, of two stages"
+    )
+    head_to_head.verification_id = again["id"]
+    assert len(train(*AHEAD)["head_to_head"]["pairs"]) == 5, "it begins anew"
 
 
 def test_tries_of_an_organisation_count_together(
-    duel, two, submit, digits_submission, make_person, database, client, olivia
+    head_to_head, two, submit, digits_submission, make_person, database, client, olivia
 ):
     """Alice and carol are of one organisation, and what alice withdrew counts too."""
-    duel.claim()
+    head_to_head.claim()
     reason = {"reason": "slower than hoped"}
     withdrawal = f"/api/v1/submissions/{two[0]}/withdrawal"
     assert client.post(withdrawal, json=reason, headers=olivia.headers).status_code == 200
@@ -303,9 +316,9 @@ def test_tries_of_an_organisation_count_together(
     def threshold(name, batch_size):
         sent = submit(digits_submission, by=people[name], batch_size=batch_size)
         sides = {"challenger": sent.json()["id"], "holder": two[1]}
-        answer = client.post("/api/v1/duels", json=sides, headers=olivia.headers)
+        answer = client.post("/api/v1/head-to-heads", json=sides, headers=olivia.headers)
         assert answer.status_code == 201, answer.text
-        return 0.01 / answer.json()["duel"]["threshold"]
+        return 0.01 / answer.json()["head_to_head"]["threshold"]
 
     assert threshold("dave", 32) == pytest.approx(3 * 2 * 3 * 1 * 2)
     assert threshold("carol", 16) == pytest.approx(3 * 1 * 2 * 2 * 3)
@@ -404,24 +417,24 @@ def test_a_submission_of_other_rules_or_that_cannot_be_trained_does_not_fight(as
     assert "definitions with another clock" in answer.json()["detail"]
 
 
-def test_page_while_it_waits_and_after_it(duel, two, client, train):
-    first = duel.verification_id
+def test_page_while_it_waits_and_after_it(head_to_head, two, client, train):
+    first = head_to_head.verification_id
     waiting = client.get(f"/verifications/{first}").text
     assert "wide batches by alice against digits reference by bob" in waiting
     assert "The pairs are shown when the last run has ended." in waiting
-    assert 'id="duel-chart"' not in waiting
+    assert 'id="head-to-head-chart"' not in waiting
     train(*AHEAD)
     page = client.get(f"/verifications/{first}").text
     assert "More pairs are needed." in page
-    assert f'<a href="/verifications/{duel.verification_id}">The latest pairs</a>' in page
+    assert f'<a href="/verifications/{head_to_head.verification_id}">The latest pairs</a>' in page
     train(*AHEAD)
 
-    address = f"/verifications/{duel.verification_id}"
+    address = f"/verifications/{head_to_head.verification_id}"
     page = client.get(address).text
     assert "The challenger is faster." in page
     assert f'Part 2 of 2 of this head-to-head. <a href="/verifications/{first}">The first' in page
     assert "challenger faster</span>" in page
-    assert 'id="duel-chart"' in page
+    assert 'id="head-to-head-chart"' in page
     traces = client.get(f"{address}/charts/replay.json").json()["data"]
     assert {"run 1 (challenger)", "run 2 (holder)", "run 10 (holder)"} <= {
         t["name"] for t in traces

@@ -9,18 +9,18 @@ from scipy import stats
 
 from finishline.rules.errors import RuleError
 from finishline.rules.statistics.aggregate import Spread
-from finishline.rules.verification.duel import (
-    DUEL,
+from finishline.rules.verification.head_to_head import (
+    HEAD_TO_HEAD,
     SIDES,
-    DuelRun,
     Pair,
-    duel_reasons,
-    duel_sentence,
-    judge_duel,
+    PairRun,
+    head_to_head_reasons,
+    head_to_head_sentence,
+    judge_head_to_head,
     looks_of,
     pair_runs,
     threshold,
-    why_no_duel,
+    why_no_head_to_head,
 )
 from finishline.rules.verification.job import Case, Contest, in_turn
 from finishline.rules.verification.messages import Failure, ReplayEvaluation, ReplayReport
@@ -33,14 +33,14 @@ MISSED = (None, 1.0)
 
 def run_of(seconds, *, epochs=8.0):
     if seconds is None:
-        return DuelRun(0, 1, "missed", None, None)
-    return DuelRun(0, 1, "reached", seconds, epochs)
+        return PairRun(0, 1, "missed", None, None)
+    return PairRun(0, 1, "reached", seconds, epochs)
 
 
 def fight(*times, rule=None):
     """The head-to-head of these seconds (challenger, holder), None for a run that missed."""
     pairs = [Pair(number, run_of(a), run_of(b)) for number, (a, b) in enumerate(times, start=1)]
-    return judge_duel(pairs, rule)
+    return judge_head_to_head(pairs, rule)
 
 
 def ahead(pairs, *, gain=0.05, noise=0.03):
@@ -49,8 +49,8 @@ def ahead(pairs, *, gain=0.05, noise=0.03):
     return [(math.exp(-gain + noise * sign), 1.0) for sign in signs]
 
 
-def found(duel):
-    return (duel.outcome, duel.next_pairs)
+def found(head_to_head):
+    return (head_to_head.outcome, head_to_head.next_pairs)
 
 
 def test_runs_alternate_a_b_b_a():
@@ -75,18 +75,18 @@ def test_all_tries_of_all_submitters_share_one_percent():
 
 def test_ten_pairs_worked_by_hand():
     """Mean -0.05, s 0.03162, t -5.00 with 9 degrees of freedom: p = 0.00037."""
-    duel = fight(*ahead(10))
+    head_to_head = fight(*ahead(10))
 
-    assert duel.outcome == "challenger_faster"
-    assert duel.time.ratio == pytest.approx(math.exp(-0.05))
+    assert head_to_head.outcome == "challenger_faster"
+    assert head_to_head.time.ratio == pytest.approx(math.exp(-0.05))
     half = 2.262157 * 0.031623 / math.sqrt(10)
-    assert duel.time.low == pytest.approx(math.exp(-0.05 - half), abs=1e-5)
-    assert duel.time.high == pytest.approx(math.exp(-0.05 + half), abs=1e-5)
-    assert duel.p_value == pytest.approx(0.00037, abs=5e-6)
+    assert head_to_head.time.low == pytest.approx(math.exp(-0.05 - half), abs=1e-5)
+    assert head_to_head.time.high == pytest.approx(math.exp(-0.05 + half), abs=1e-5)
+    assert head_to_head.p_value == pytest.approx(0.00037, abs=5e-6)
     sides = ([math.log(seconds) for seconds, _ in ahead(10)], [0.0] * 10)
-    assert duel.p_value == pytest.approx(stats.ttest_rel(*sides, alternative="less").pvalue)
+    assert head_to_head.p_value == pytest.approx(stats.ttest_rel(*sides, alternative="less").pvalue)
     sentence = "over 10 pairs, one-sided p = 0.00037, first place needs p < 0.00083"
-    assert duel_sentence(duel).endswith(sentence)
+    assert head_to_head_sentence(head_to_head).endswith(sentence)
     # The first try of a third submitter needs p < 0.00014: ten more pairs.
     third = Contest(threshold=threshold(place=3, tries=1))
     assert found(fight(*ahead(10), rule=third)) == ("continues", 10)
@@ -113,10 +113,12 @@ def test_ten_pairs_worked_by_hand():
     ],
 )
 def test_looks_after_5_10_20_and_30_pairs(times, expected):
-    duel = fight(*times)
-    assert found(duel) == expected
+    head_to_head = fight(*times)
+    assert found(head_to_head) == expected
     words = {"challenger_faster": "the challenger is faster: ", "not_proven": "not proven, the "}
-    assert duel_sentence(duel).startswith(words.get(duel.outcome, "more pairs are needed: "))
+    assert head_to_head_sentence(head_to_head).startswith(
+        words.get(head_to_head.outcome, "more pairs are needed: ")
+    )
 
 
 @pytest.mark.parametrize(
@@ -150,13 +152,15 @@ def test_few_pairs_take_the_larger_spread(pairs):
     """The class's 0.05 of one run: error 0.05 sqrt(2 / pairs), with its 40 degrees of freedom."""
     times = ahead(pairs, gain=0.2, noise=0.001)
     rule = Contest(pairs, 0.00083, spread=Spread(0.05, 40))
-    duel = fight(*times, rule=rule)
-    gain = -math.log(duel.time.ratio)
+    head_to_head = fight(*times, rule=rule)
+    gain = -math.log(head_to_head.time.ratio)
 
     assert looks_of(pairs)[-1] == pairs
-    assert duel.time.pairs == duel.time.numbers["pairs"] == pairs
-    assert duel.p_value == pytest.approx(stats.t.sf(gain / (0.05 * math.sqrt(2 / pairs)), 40))
-    assert duel.outcome == "challenger_faster"
+    assert head_to_head.time.pairs == head_to_head.time.numbers["pairs"] == pairs
+    assert head_to_head.p_value == pytest.approx(
+        stats.t.sf(gain / (0.05 * math.sqrt(2 / pairs)), 40)
+    )
+    assert head_to_head.outcome == "challenger_faster"
     assert fight(*times, rule=replace(rule, spread=Spread(0.2, 40))).outcome == "not_proven"
     own = fight(*times, rule=replace(rule, spread=Spread(0.0001, 40)))
     assert own.p_value == fight(*times, rule=replace(rule, spread=None)).p_value
@@ -197,22 +201,28 @@ def test_ratio_of_times_is_that_of_epochs_and_paces():
         Pair(2, run_of(1.1, epochs=7.0), run_of(1.4, epochs=10.0)),
         Pair(3, run_of(0.9, epochs=8.0), run_of(1.6, epochs=11.0)),
     ]
-    duel = judge_duel(pairs)
+    head_to_head = judge_head_to_head(pairs)
 
-    assert duel.epochs.ratio == pytest.approx(stats.gmean([8 / 9, 7 / 10, 8 / 11]))
-    assert duel.time.ratio == pytest.approx(duel.epochs.ratio * duel.pace.ratio)
-    missed = judge_duel([*pairs, Pair(4, run_of(None), run_of(1.0))])
-    assert (missed.epochs, missed.time.pairs) == (duel.epochs, 4)
+    assert head_to_head.epochs.ratio == pytest.approx(stats.gmean([8 / 9, 7 / 10, 8 / 11]))
+    assert head_to_head.time.ratio == pytest.approx(
+        head_to_head.epochs.ratio * head_to_head.pace.ratio
+    )
+    missed = judge_head_to_head([*pairs, Pair(4, run_of(None), run_of(1.0))])
+    assert (missed.epochs, missed.time.pairs) == (head_to_head.epochs, 4)
 
 
 def test_equal_readings_scatter_as_much_as_they_are_rounded():
     """Times to a millisecond, epochs to one; paces to a millisecond over the fewest epochs, 4."""
-    duel = judge_duel([Pair(n, run_of(2.0, epochs=8.0), run_of(2.0, epochs=4.0)) for n in (1, 2)])
+    head_to_head = judge_head_to_head(
+        [Pair(n, run_of(2.0, epochs=8.0), run_of(2.0, epochs=4.0)) for n in (1, 2)]
+    )
 
     a_step = math.sqrt(12) * math.sqrt(2)  # Of an even spread, over two pairs.
-    assert duel.time.error == pytest.approx(math.hypot(0.001 / 2, 0.001 / 2) / a_step)
-    assert duel.epochs.error == pytest.approx(math.hypot(1 / 8, 1 / 4) / a_step)
-    assert duel.pace.error == pytest.approx(math.hypot(0.00025 / 0.25, 0.00025 / 0.5) / a_step)
+    assert head_to_head.time.error == pytest.approx(math.hypot(0.001 / 2, 0.001 / 2) / a_step)
+    assert head_to_head.epochs.error == pytest.approx(math.hypot(1 / 8, 1 / 4) / a_step)
+    assert head_to_head.pace.error == pytest.approx(
+        math.hypot(0.00025 / 0.25, 0.00025 / 0.5) / a_step
+    )
 
 
 def test_pair_is_won_by_the_shorter_time():
@@ -254,9 +264,13 @@ def test_first_five_disturbed_pairs_are_trained_again(digits):
 
     assert [pair.is_void for pair in pairs] == [True] * 5 + [False]
     assert {(pair.challenger.seconds, pair.holder.epochs) for pair in pairs[:5]} == {(None, None)}
-    duel = judge_duel(pairs)
-    assert (duel.outcome, duel.next_pairs, duel.time) == ("continues", 4, None)
-    assert duel_sentence(duel) == "1 pair so far"
+    head_to_head = judge_head_to_head(pairs)
+    assert (head_to_head.outcome, head_to_head.next_pairs, head_to_head.time) == (
+        "continues",
+        4,
+        None,
+    )
+    assert head_to_head_sentence(head_to_head) == "1 pair so far"
     (quiet,) = pairs_of(digits, *(replace(run, processor_share=0.81) for run in runs[:2]))
     assert not quiet.is_void
     waits = [replace(run, processor_share=None, cpu_seconds=0.7) for run in runs[:2]]
@@ -266,13 +280,13 @@ def test_first_five_disturbed_pairs_are_trained_again(digits):
 
 
 def test_infrastructure_may_void_five_pairs():
-    void = [Pair(number, DuelRun(0, 1, "void", None, None), run_of(9.0)) for number in range(6)]
+    void = [Pair(number, PairRun(0, 1, "void", None, None), run_of(9.0)) for number in range(6)]
     good = list(fight(*ahead(9, gain=0.5)).pairs)
 
-    assert found(judge_duel(void[:5] + good)) == ("continues", 1)
-    assert judge_duel(void[:1] + good).time.pairs == 9
+    assert found(judge_head_to_head(void[:5] + good)) == ("continues", 1)
+    assert judge_head_to_head(void[:1] + good).time.pairs == 9
     assert void[0].winner is None
-    ended = judge_duel(void + good)
+    ended = judge_head_to_head(void + good)
     assert (ended.outcome, ended.why) == ("inconclusive", "6 pairs could not be compared")
 
 
@@ -301,18 +315,28 @@ def test_run_that_says_it_reached_and_did_not_is_missed(digits):
 
 
 def test_reasons_tell_time_misses_pace_and_epochs():
-    duel = fight((1.0, None), *ahead(9, gain=0.5, noise=0.01))
-    reasons = duel_reasons(duel, claimed_on=CLAIM.system, trained_on=WORKER)
+    head_to_head = fight((1.0, None), *ahead(9, gain=0.5, noise=0.01))
+    reasons = head_to_head_reasons(head_to_head, claimed_on=CLAIM.system, trained_on=WORKER)
     by_code = {reason.code: reason for reason in reasons}
 
-    assert list(by_code) == ["duel_time", "duel_missed", "duel_pace", "duel_epochs"]
-    assert (by_code["duel_time"].weight, by_code["duel_pace"].weight) == ("supports", "note")
-    numbers = by_code["duel_time"].numbers
+    assert list(by_code) == [
+        "head_to_head_time",
+        "head_to_head_missed",
+        "head_to_head_pace",
+        "head_to_head_epochs",
+    ]
+    assert (by_code["head_to_head_time"].weight, by_code["head_to_head_pace"].weight) == (
+        "supports",
+        "note",
+    )
+    numbers = by_code["head_to_head_time"].numbers
     assert (numbers["challenger_won"], numbers["holder_won"]) == (10.0, 0.0)
-    assert (numbers["p_value"], numbers["threshold"]) == (duel.p_value, 0.01 / 12)
-    assert by_code["duel_missed"].message.startswith("1 of the holder's 10 runs did not reach")
+    assert (numbers["p_value"], numbers["threshold"]) == (head_to_head.p_value, 0.01 / 12)
+    assert by_code["head_to_head_missed"].message.startswith(
+        "1 of the holder's 10 runs did not reach"
+    )
     elsewhere = replace(CLAIM.system, hardware_class="h200-8")
-    lost, *_, last = duel_reasons(fight(*SLOWER), claimed_on=elsewhere, trained_on=WORKER)
+    lost, *_, last = head_to_head_reasons(fight(*SLOWER), claimed_on=elsewhere, trained_on=WORKER)
     assert (lost.weight, last.code) == ("leaves_open", "hardware_differs")
 
 
@@ -333,7 +357,7 @@ def judged(benchmark, qualities, *, second_halves=None, hardware_class="cpu-x86_
             run = replace(run, evaluations=[*run.evaluations[:-1], last])
         runs.append(run)
     report = ReplayReport(runs, replace(WORKER, hardware_class=hardware_class))
-    return DUEL.judge(Case(benchmark, (), report, CLAIM, contest=Contest()))
+    return HEAD_TO_HEAD.judge(Case(benchmark, (), report, CLAIM, contest=Contest()))
 
 
 NEAR = [97.3, 97.8] * 5  # Mean 97.55, s 0.264, t 0.60 with 9 degrees of freedom: p = 0.28.
@@ -365,12 +389,12 @@ def test_runs_below_the_target_prove_nothing_after_the_last_pair(digits):
         Pair(number, replace(run_of(a), quality=quality), run_of(b))
         for number, ((a, b), quality) in enumerate(zip(times, NEAR, strict=True), start=1)
     ]
-    duel = judge_duel(pairs, Contest(10), fixed)
-    assert (duel.outcome, duel.next_pairs) == ("not_proven", 0)
+    head_to_head = judge_head_to_head(pairs, Contest(10), fixed)
+    assert (head_to_head.outcome, head_to_head.next_pairs) == ("not_proven", 0)
     sentence = (
         "not proven, the challenger's mean top1Accuracy at its stop is not proven to be beyond"
     )
-    assert duel_sentence(duel).startswith(sentence)
+    assert head_to_head_sentence(head_to_head).startswith(sentence)
 
 
 def test_on_another_class_than_the_boards_nothing_is_decided(digits):
@@ -378,7 +402,7 @@ def test_on_another_class_than_the_boards_nothing_is_decided(digits):
     found = [(reason.code, reason.weight) for reason in verdict.reasons]
     assert verdict.outcome == "inconclusive"
     assert (found[0], found[-1]) == (
-        ("duel_time", "leaves_open"), ("hardware_differs", "leaves_open"),
+        ("head_to_head_time", "leaves_open"), ("hardware_differs", "leaves_open"),
     )  # fmt: skip
     assert verdict.reasons[0].message.startswith("no result, trained on h200-8: ")
 
@@ -386,11 +410,11 @@ def test_on_another_class_than_the_boards_nothing_is_decided(digits):
 def test_sides_are_of_one_division_and_hardware_class(digits):
     system = replace(CLAIM.system, hardware_class="h200-8")
 
-    assert why_no_duel(digits, CLAIM, CLAIM) is None
-    assert why_no_duel(digits, replace(CLAIM, package="a" * 64), CLAIM) is None
+    assert why_no_head_to_head(digits, CLAIM, CLAIM) is None
+    assert why_no_head_to_head(digits, replace(CLAIM, package="a" * 64), CLAIM) is None
     for benchmark, changes, why in (
         (digits, {"division": "open"}, "one division"),
         (digits, {"system": system}, "h200-8"),
         (digits, {"hyperparameters": {"dropout": 0.1}}, "the holder cannot be replayed"),
     ):
-        assert why in why_no_duel(benchmark, CLAIM, replace(CLAIM, **changes))
+        assert why in why_no_head_to_head(benchmark, CLAIM, replace(CLAIM, **changes))

@@ -27,7 +27,13 @@ from finishline.rules.verification.job import (
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import ReplayReport, ReplayRun, Training, WorkerSystem
 from finishline.rules.verification.replay import is_disturbed, is_excused, why_not_replayable
-from finishline.rules.verification.verdict import DuelOutcome, Reason, ReasonCode, Verdict, Weight
+from finishline.rules.verification.verdict import (
+    HeadToHeadOutcome,
+    Reason,
+    ReasonCode,
+    Verdict,
+    Weight,
+)
 
 LOOKS = (5, 10, 20)  # Pairs after which a head-to-head may end early.
 FEWEST_TESTED = 10  # Before so many pairs a challenger can only lose, unless fewer are planned.
@@ -57,7 +63,7 @@ def threshold(*, place: int, tries: int) -> float:
     return FIRST_PLACE_ALPHA / (TESTS * place * (place + 1) * tries * (tries + 1))
 
 
-def why_no_duel(benchmark: Benchmark, challenger: Claim, holder: Claim) -> str | None:
+def why_no_head_to_head(benchmark: Benchmark, challenger: Claim, holder: Claim) -> str | None:
     """Reason why two claims of one benchmark cannot be trained in turn, None if they can.
 
     Times compare on one hardware class.
@@ -76,7 +82,7 @@ def why_no_duel(benchmark: Benchmark, challenger: Claim, holder: Claim) -> str |
     return None
 
 
-def plan_duel(request: Request) -> list[Training]:
+def plan_head_to_head(request: Request) -> list[Training]:
     """Plan `pairs` of runs, the two claims in turn, each run with its complete settings.
 
     Both runs of a pair have one seed, and packages train on the same drawn data.
@@ -93,7 +99,7 @@ def plan_duel(request: Request) -> list[Training]:
 
 
 @dataclass(frozen=True)
-class DuelRun:
+class PairRun:
     """One run of a head-to-head, with its number (from 0) in its verification.
 
     "missed" counts as the slowest run of all. "void" says nothing about the side: the
@@ -115,8 +121,8 @@ class Pair:
     """Two runs that followed each other. `number` counts from 1."""
 
     number: int
-    challenger: DuelRun
-    holder: DuelRun
+    challenger: PairRun
+    holder: PairRun
 
     @property
     def ratio(self) -> float | None:
@@ -158,17 +164,17 @@ def pair_runs(benchmark: Benchmark, *reports: ReplayReport) -> tuple[Pair, ...]:
             is_busy = is_disturbed(replace(report, runs=report.runs[at : at + 2]))
             if is_busy and sum(pair.is_void for pair in pairs) < MOST_VOID:
                 one, other = (
-                    DuelRun(each.run, each.seed, "void", None, None) for each in (one, other)
+                    PairRun(each.run, each.seed, "void", None, None) for each in (one, other)
                 )
             pairs.append(Pair(len(pairs) + 1, one, other))
     return tuple(pairs)
 
 
-def _read_run(benchmark: Benchmark, run: ReplayRun) -> DuelRun:
+def _read_run(benchmark: Benchmark, run: ReplayRun) -> PairRun:
     reached = evaluation_at_target(benchmark, run)
     if reached is None or run.tta_seconds is None:
         ending: Ending = "void" if is_excused(run) else "missed"
-        return DuelRun(run.index, run.seed, ending, None, None)
+        return PairRun(run.index, run.seed, ending, None, None)
     # Nothing shorter was measured, and a ratio needs a time above zero.
     seconds = max(run.tta_seconds, SHORTEST_SECONDS)
     is_package = run.evaluations[0].predictions_sha256 is not None  # It counts its evaluations.
@@ -177,11 +183,11 @@ def _read_run(benchmark: Benchmark, run: ReplayRun) -> DuelRun:
     if benchmark.reach.name != "fixed_stop":
         deciding = next(each for each in run.evaluations if each.seconds == reached.seconds)
         quality = deciding.second_half
-    return DuelRun(run.index, run.seed, "reached", seconds, epochs, quality)
+    return PairRun(run.index, run.seed, "reached", seconds, epochs, quality)
 
 
 @dataclass(frozen=True)
-class Duel:
+class HeadToHead:
     """Result of a head-to-head so far.
 
     `time` compares the challenger with the holder, a run that missed with the slowest time of all.
@@ -192,7 +198,7 @@ class Duel:
     """
 
     pairs: tuple[Pair, ...]
-    outcome: DuelOutcome
+    outcome: HeadToHeadOutcome
     time: Gap | None
     epochs: Gap | None
     pace: Gap | None
@@ -203,9 +209,9 @@ class Duel:
     below: str | None = None
 
 
-def judge_duel(
+def judge_head_to_head(
     pairs: Sequence[Pair], rule: Contest | None = None, benchmark: Benchmark | None = None
-) -> Duel:
+) -> HeadToHead:
     """Judge whether the challenger is faster than the holder, isn't, or needs more pairs.
 
     A paired t-test on the logarithms of the times decides after 10, 20 and 30 pairs. A challenger
@@ -222,9 +228,9 @@ def judge_duel(
     is_faster = p_value is not None and p_value < rule.threshold
     below = why_below_target(benchmark, counted) if is_faster and benchmark is not None else None
 
-    def end(outcome: DuelOutcome, why: str, *, next_pairs: int = 0) -> Duel:
+    def end(outcome: HeadToHeadOutcome, why: str, *, next_pairs: int = 0) -> HeadToHead:
         found = (tuple(pairs), outcome, time, epochs, pace, p_value, rule, why)
-        return Duel(*found, next_pairs, below)
+        return HeadToHead(*found, next_pairs, below)
 
     missed = sum(pair.challenger.ending == "missed" for pair in counted)
     if missed > most_missed(len(counted)):
@@ -301,23 +307,32 @@ def _gaps(pairs: Sequence[Pair]) -> tuple[Gap | None, Gap | None, Gap | None]:
     )
 
 
-def duel_reasons(duel: Duel, *, claimed_on: System, trained_on: WorkerSystem) -> list[Reason]:
+def head_to_head_reasons(
+    head_to_head: HeadToHead, *, claimed_on: System, trained_on: WorkerSystem
+) -> list[Reason]:
     """Reasons for a result: the time first, then where the time comes from."""
-    weight: Weight = "supports" if duel.outcome == "challenger_faster" else "leaves_open"
-    reasons = [Reason("duel_time", weight, duel_sentence(duel), _time_numbers(duel))]
+    weight: Weight = "supports" if head_to_head.outcome == "challenger_faster" else "leaves_open"
+    reasons = [
+        Reason(
+            "head_to_head_time",
+            weight,
+            head_to_head_sentence(head_to_head),
+            _time_numbers(head_to_head),
+        )
+    ]
     for side in SIDES:
-        missed = sum(getattr(pair, side).ending == "missed" for pair in duel.pairs)
-        runs = len(duel.pairs)
+        missed = sum(getattr(pair, side).ending == "missed" for pair in head_to_head.pairs)
+        runs = len(head_to_head.pairs)
         text = (
             f"{missed} of the {side}'s {count_text(runs, 'run')} did not reach the target: each "
             "counts as the slowest run of all"
         )
         if missed:
             numbers = {"missed": float(missed), "runs": float(runs)}
-            reasons.append(Reason("duel_missed", "note", text, numbers))
+            reasons.append(Reason("head_to_head_missed", "note", text, numbers))
     origins: list[tuple[ReasonCode, str, Gap | None]] = [
-        ("duel_pace", "seconds per epoch", duel.pace),
-        ("duel_epochs", "epochs to the target", duel.epochs),
+        ("head_to_head_pace", "seconds per epoch", head_to_head.pace),
+        ("head_to_head_epochs", "epochs to the target", head_to_head.epochs),
     ]
     for code, what, gap in origins:
         if gap is not None:
@@ -335,33 +350,34 @@ def duel_reasons(duel: Duel, *, claimed_on: System, trained_on: WorkerSystem) ->
     return reasons
 
 
-def duel_sentence(duel: Duel) -> str:
+def head_to_head_sentence(head_to_head: HeadToHead) -> str:
     """The result of a head-to-head in one sentence."""
-    counted = count_text(sum(not pair.is_void for pair in duel.pairs), "pair")
-    if duel.time is None or duel.p_value is None:
-        return duel.why or f"{counted} so far"
+    counted = count_text(sum(not pair.is_void for pair in head_to_head.pairs), "pair")
+    if head_to_head.time is None or head_to_head.p_value is None:
+        return head_to_head.why or f"{counted} so far"
     how = (
-        f"the challenger took {duel.time.ratio:.3f} times the holder's time "
-        f"(95 % {duel.time.low:.3f} to {duel.time.high:.3f}) over {counted}"
+        f"the challenger took {head_to_head.time.ratio:.3f} times the holder's time "
+        f"(95 % {head_to_head.time.low:.3f} to {head_to_head.time.high:.3f}) over {counted}"
     )
-    needed = f"one-sided p = {duel.p_value:.2g}, first place needs p < {duel.rule.threshold:.2g}"
-    if duel.outcome == "challenger_faster":
+    threshold = head_to_head.rule.threshold
+    needed = f"one-sided p = {head_to_head.p_value:.2g}, first place needs p < {threshold:.2g}"
+    if head_to_head.outcome == "challenger_faster":
         return f"the challenger is faster: {how}, {needed}"
-    if duel.outcome == "continues":
+    if head_to_head.outcome == "continues":
         return f"more pairs are needed: {how}, {needed}"
-    found = "no result" if duel.outcome == "inconclusive" else "not proven"
-    return f"{found}, {duel.why}: {how}, {needed}"
+    found = "no result" if head_to_head.outcome == "inconclusive" else "not proven"
+    return f"{found}, {head_to_head.why}: {how}, {needed}"
 
 
-def _time_numbers(duel: Duel) -> dict[str, float]:
-    numbers = {} if duel.time is None else duel.time.numbers
-    if duel.p_value is not None:
-        numbers["p_value"] = duel.p_value
-    if duel.below is not None:
+def _time_numbers(head_to_head: HeadToHead) -> dict[str, float]:
+    numbers = {} if head_to_head.time is None else head_to_head.time.numbers
+    if head_to_head.p_value is not None:
+        numbers["p_value"] = head_to_head.p_value
+    if head_to_head.below is not None:
         numbers["below_target"] = 1.0
-    numbers |= duel.rule.numbers
+    numbers |= head_to_head.rule.numbers
     for side in SIDES:
-        numbers[f"{side}_won"] = float(sum(pair.winner == side for pair in duel.pairs))
+        numbers[f"{side}_won"] = float(sum(pair.winner == side for pair in head_to_head.pairs))
     return numbers
 
 
@@ -369,21 +385,21 @@ def _judge(case: Case) -> Verdict:
     """Judge all stages. On another class than the board's the times decide nothing."""
     rule = case.contest or Contest()
     pairs = pair_runs(case.benchmark, *rule.earlier, case.report)
-    duel = judge_duel(pairs, rule, case.benchmark)
+    head_to_head = judge_head_to_head(pairs, rule, case.benchmark)
     claimed_on, trained_on = case.require_claim().system, case.report.system
     if claimed_on.hardware_class != trained_on.hardware_class:
         why = f"trained on {trained_on.hardware_class}"
-        duel = replace(duel, outcome="inconclusive", why=why, next_pairs=0)
-    reasons = duel_reasons(duel, claimed_on=claimed_on, trained_on=trained_on)
-    return Verdict(duel.outcome, tuple(reasons))
+        head_to_head = replace(head_to_head, outcome="inconclusive", why=why, next_pairs=0)
+    reasons = head_to_head_reasons(head_to_head, claimed_on=claimed_on, trained_on=trained_on)
+    return Verdict(head_to_head.outcome, tuple(reasons))
 
 
-DUEL = Purpose(
-    name="duel",
+HEAD_TO_HEAD = Purpose(
+    name="head_to_head",
     track="comparison",
-    plan=plan_duel,
+    plan=plan_head_to_head,
     judge=_judge,
-    why_not=lambda benchmark, claims: why_no_duel(benchmark, *claims),
+    why_not=lambda benchmark, claims: why_no_head_to_head(benchmark, *claims),
     unable="cannot have a head-to-head",
     words=Words(
         to_do="train",

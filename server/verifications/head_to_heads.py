@@ -9,19 +9,19 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.statistics.aggregate import Spread
-from finishline.rules.verification.duel import (
+from finishline.rules.verification.head_to_head import (
     FEWEST_FOR_OWN_SPREAD,
     SIDES,
-    Duel,
-    judge_duel,
+    HeadToHead,
+    judge_head_to_head,
     looks_of,
     pair_runs,
     threshold,
-    why_no_duel,
+    why_no_head_to_head,
 )
 from finishline.rules.verification.job import Contest
 from finishline.rules.verification.messages import ReplayReport
-from finishline.rules.verification.purposes import DUEL
+from finishline.rules.verification.purposes import HEAD_TO_HEAD
 from server.base.errors import ConflictError, ContentError, NotAllowedError, no_such
 from server.base.forms import Body, example
 from server.base.models import Attempt, Pool, Submission, User, Verification
@@ -45,7 +45,7 @@ JUDGED = ("challenger_faster", "not_proven")
 NEAR = 1.1  # Times the holder's time, below which a submitter may ask for a head-to-head.
 
 
-class DuelCreate(Body):
+class HeadToHeadCreate(Body):
     """Request for a head-to-head: two submissions to train in turn, and the reason."""
 
     model_config = example(challenger="3f9k2m7q1xyz", holder="7wyexdafxm0d", reason="record claim")
@@ -66,7 +66,7 @@ class Cost:
     basis: tuple[Basis, ...]
 
 
-def cost_of_duel(
+def cost_of_head_to_head(
     session: Session, benchmark: Benchmark, sides: Sequence[Submission], *, pairs: int
 ) -> Cost:
     """Estimate a head-to-head by the runs that measured each side, or by their limit."""
@@ -79,8 +79,8 @@ def cost_of_duel(
     return Cost(pairs, 2 * pairs, pairs * a_pair, a_pair, basis)
 
 
-def ask_for_duel(
-    session: Session, settings: Settings, caller: Caller, body: DuelCreate
+def ask_for_head_to_head(
+    session: Session, settings: Settings, caller: Caller, body: HeadToHeadCreate
 ) -> Verification:
     """Request a head-to-head; written to the audit log. The holder of the board is the holder.
 
@@ -96,7 +96,7 @@ def ask_for_duel(
     reserved = None
     if not caller.is_organiser:
         _require_own_try(caller, place, challenger, holder)
-        reserved = reserve_duel(session, settings, challenger, holder)
+        reserved = reserve_head_to_head(session, settings, challenger, holder)
     verification = queue_pairs(
         session,
         challenger,
@@ -108,7 +108,7 @@ def ask_for_duel(
     record(
         session,
         caller,
-        "duel.request",
+        "head_to_head.request",
         Subject("verification", verification.id),
         reason=body.reason,
         before=None,
@@ -152,7 +152,7 @@ def _require_own_try(
         raise ConflictError("The head-to-heads of these two found nothing.", hint=ask)
 
 
-def reserve_duel(
+def reserve_head_to_head(
     session: Session, settings: Settings, challenger: Submission, holder: Submission
 ) -> float:
     """Device seconds of the first pairs. Raises UsedUpError or NotAllowedError without room.
@@ -161,7 +161,7 @@ def reserve_duel(
     """
     benchmark = definition(session, challenger.benchmark_sha256)
     pairs = looks_of(benchmark.ranking.pairs)[0]
-    wanted = cost_of_duel(session, benchmark, (challenger, holder), pairs=pairs).seconds
+    wanted = cost_of_head_to_head(session, benchmark, (challenger, holder), pairs=pairs).seconds
     user = challenger.user
     if user.role not in ORGANISERS:
         what = "this head-to-head"
@@ -183,7 +183,7 @@ def queue_pairs(
     if pairs is None:
         pairs = looks_of(definition(session, challenger.benchmark_sha256).ranking.pairs)[0]
     order = Order(
-        DUEL,
+        HEAD_TO_HEAD,
         requested_by,
         reason,
         submission=challenger,
@@ -194,7 +194,7 @@ def queue_pairs(
     return queue_job(session, order)
 
 
-def continue_duel(session: Session, verification: Verification) -> None:
+def continue_head_to_head(session: Session, verification: Verification) -> None:
     """Keep the runs of a stage that has ended, and queue the pairs that are still needed."""
     challenger, holder = verification.submission, verification.against
     if challenger is None or holder is None:
@@ -205,8 +205,11 @@ def continue_duel(session: Session, verification: Verification) -> None:
             _keep_runs(session, stage, challenger)
     if verification.outcome != "continues":
         return
-    duel, reserved = judged_duel(session, verification), verification.gpu_seconds_reserved
-    pairs = duel.next_pairs if duel is not None else 1
+    head_to_head, reserved = (
+        judged_head_to_head(session, verification),
+        verification.gpu_seconds_reserved,
+    )
+    pairs = head_to_head.next_pairs if head_to_head is not None else 1
     if reserved is not None:
         reserved *= 2 * pairs / verification.runs
     queue_pairs(
@@ -222,14 +225,19 @@ def continue_duel(session: Session, verification: Verification) -> None:
 
 def _keep_runs(session: Session, verification: Verification, side: Submission) -> None:
     """Add the runs of one side to those that measure its time, without void ones."""
-    report, duel = report_of(verification), judged_duel(session, verification)
+    report, head_to_head = report_of(verification), judged_head_to_head(session, verification)
     pool = None if side.pool_id is None else session.get(Pool, side.pool_id)
-    if report is None or duel is None or pool is None or verification.outcome == "inconclusive":
+    if (
+        report is None
+        or head_to_head is None
+        or pool is None
+        or verification.outcome == "inconclusive"
+    ):
         return
     benchmark = benchmark_of(session, verification)
     counted = timed_runs(verification, benchmark, report, hardware_class=pool.hardware_class)
     name = SIDES[0] if side is verification.submission else SIDES[1]
-    trained = [getattr(pair, name) for pair in duel.pairs[-(verification.runs // 2) :]]
+    trained = [getattr(pair, name) for pair in head_to_head.pairs[-(verification.runs // 2) :]]
     own = {run.run for run in trained if run.ending != "void"}
     add_to_pool(
         session, benchmark, pool, verification, [run for run in counted if run.index in own]
@@ -239,7 +247,7 @@ def _keep_runs(session: Session, verification: Verification, side: Submission) -
 def _stages(session: Session, verification: Verification) -> Sequence[Verification]:
     """The verifications of a head-to-head's two sides, in order."""
     query = select(Verification).where(
-        Verification.kind == DUEL.name,
+        Verification.kind == HEAD_TO_HEAD.name,
         Verification.submission_id == verification.submission_id,
         Verification.against_id == verification.against_id,
     )
@@ -288,7 +296,7 @@ def contest_of(session: Session, verification: Verification) -> Contest:
 def told_numbers(verification: Verification) -> dict[str, float]:
     """The figures of a verdict; empty before it."""
     for reason in verification.reasons:
-        if reason["code"] == "duel_time":
+        if reason["code"] == "head_to_head_time":
             return dict(reason["numbers"])
     return {}
 
@@ -305,9 +313,9 @@ def threshold_of(
     return threshold(place=place, tries=tries)
 
 
-def judged_duel(
+def judged_head_to_head(
     session: Session, verification: Verification, report: ReplayReport | None = None
-) -> Duel | None:
+) -> HeadToHead | None:
     """The result of a head-to-head up to this stage; None before its first report."""
     contest = contest_of(session, verification)
     last = report or report_of(verification)
@@ -315,7 +323,7 @@ def judged_duel(
     if not reports:
         return None
     benchmark = benchmark_of(session, verification)
-    return judge_duel(pair_runs(benchmark, *reports), contest, benchmark)
+    return judge_head_to_head(pair_runs(benchmark, *reports), contest, benchmark)
 
 
 def count_tries(
@@ -335,7 +343,7 @@ def count_tries(
         .join(Submission, Submission.id == Verification.submission_id)
         .join(User, User.id == Submission.user_id)
         .where(
-            Verification.kind == DUEL.name,
+            Verification.kind == HEAD_TO_HEAD.name,
             Verification.against_id == verification.against_id,
             Verification.created_at <= first.created_at,
         )
@@ -352,7 +360,9 @@ def count_tries(
     return 1, 1
 
 
-def _find_both(session: Session, caller: Caller, body: DuelCreate) -> tuple[Submission, Submission]:
+def _find_both(
+    session: Session, caller: Caller, body: HeadToHeadCreate
+) -> tuple[Submission, Submission]:
     if body.challenger == body.holder:
         raise ContentError(
             f"Submission {body.challenger} cannot have a head-to-head with itself; expected two "
@@ -389,7 +399,7 @@ def require_comparable(session: Session, challenger: Submission, holder: Submiss
             f"{both} were scored under definitions with another {', another '.join(differ)}: "
             "their times do not compare."
         )
-    unable = why_no_duel(benchmark, claim_of(challenger), claim_of(holder))
+    unable = why_no_head_to_head(benchmark, claim_of(challenger), claim_of(holder))
     if unable is not None:
         raise ContentError(f"{both} cannot have a head-to-head: {unable}.")
     return benchmark
@@ -398,7 +408,7 @@ def require_comparable(session: Session, challenger: Submission, holder: Submiss
 def _require_no_other(session: Session, challenger: Submission, holder: Submission) -> None:
     ids = (challenger.id, holder.id)
     query = select(Verification.id, Verification.state, Verification.outcome).where(
-        Verification.kind == DUEL.name,
+        Verification.kind == HEAD_TO_HEAD.name,
         Verification.submission_id.in_(ids),
         Verification.against_id.in_(ids),
     )

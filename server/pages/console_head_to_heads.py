@@ -9,7 +9,7 @@ from fastapi.responses import HTMLResponse, Response
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from finishline.rules.verification.duel import why_no_duel
+from finishline.rules.verification.head_to_head import why_no_head_to_head
 from server.base.models import Pool, Submission, Verification
 from server.base.standing import SHOWN, claim_of
 from server.benchmarks.definitions import definition
@@ -17,17 +17,21 @@ from server.pages.console_page import Console, Done, OrganiserDep
 from server.people.declared import filled
 from server.people.sessions import Notice
 from server.people.signed_in import FormDep
-from server.verifications.duels import DuelCreate, ask_for_duel, cost_of_duel
+from server.verifications.head_to_heads import (
+    HeadToHeadCreate,
+    ask_for_head_to_head,
+    cost_of_head_to_head,
+)
 from server.verifications.views import line
 from web.names import row_name
 
 router = APIRouter(include_in_schema=False)
-ADDRESS = "/console/duels"
+ADDRESS = "/console/head-to-heads"
 LATEST = 20
 
 
 @router.get(ADDRESS)
-def duels_page(
+def head_to_heads_page(
     console: OrganiserDep,
     challenger: str = "",
     holder: str = "",
@@ -46,24 +50,26 @@ def duels_page(
 def ask(console: OrganiserDep, form: FormDep) -> Response:
     """Ask for a head-to-head."""
 
-    def ask_for_one(session: Session, wanted: DuelCreate) -> Done:
-        duel = ask_for_duel(session, console.services.settings, console.caller, wanted)
-        return ADDRESS, Notice(f"Head-to-head {duel.id} is queued.")
+    def ask_for_one(session: Session, wanted: HeadToHeadCreate) -> Done:
+        head_to_head = ask_for_head_to_head(
+            session, console.services.settings, console.caller, wanted
+        )
+        return ADDRESS, Notice(f"Head-to-head {head_to_head.id} is queued.")
 
     page = partial(_page, console, form)
-    return console.submit(DuelCreate, filled(form), ask_for_one, page)
+    return console.submit(HeadToHeadCreate, filled(form), ask_for_one, page)
 
 
 def _page(console: Console, typed: Mapping[str, Any], **wrong: Any) -> HTMLResponse:
     with console.services.database.read(console.viewer) as session:
         found = session.scalars(
             select(Verification)
-            .where(Verification.kind == "duel")
+            .where(Verification.kind == "head_to_head")
             .order_by(Verification.created_at.desc())
             .limit(LATEST)
             .options(*SHOWN)
         )
-        duels = [line(session, item) for item in found]
+        head_to_heads = [line(session, item) for item in found]
         challenger = _known(session, typed.get("challenger"))
         sides = [challenger, _known(session, typed.get("holder"))]
         offered = [] if challenger is None else _opponents(session, challenger)
@@ -72,7 +78,9 @@ def _page(console: Console, typed: Mapping[str, Any], **wrong: Any) -> HTMLRespo
             "sides": [None if side is None else _side(side) for side in sides],
             "offered": [(each.id, _side(each)["words"]) for each in offered],
         }
-    return console.page("duels.html", typed=typed, duels=duels, **shown, **wrong)
+    return console.page(
+        "head_to_heads.html", typed=typed, head_to_heads=head_to_heads, **shown, **wrong
+    )
 
 
 def _cost(session: Session, sides: list[Submission | None]) -> dict[str, Any] | None:
@@ -81,10 +89,10 @@ def _cost(session: Session, sides: list[Submission | None]) -> dict[str, Any] | 
     if challenger is None or holder is None:
         return None
     benchmark = definition(session, challenger.benchmark_sha256)
-    if why_no_duel(benchmark, claim_of(challenger), claim_of(holder)) is not None:
+    if why_no_head_to_head(benchmark, claim_of(challenger), claim_of(holder)) is not None:
         return None
     pairs = benchmark.ranking.pairs
-    return vars(cost_of_duel(session, benchmark, (challenger, holder), pairs=pairs))
+    return vars(cost_of_head_to_head(session, benchmark, (challenger, holder), pairs=pairs))
 
 
 def _known(session: Session, name: str | None) -> Submission | None:
