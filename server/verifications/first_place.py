@@ -14,11 +14,10 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.ranking import POSSIBLE
 from finishline.rules.verification.purposes import HEAD_TO_HEAD
-from server.base.models import Pool, PoolRun, Submission, User, Verification
+from server.base.models import Pool, Submission, User, Verification
 from server.base.standing import OPEN
 
 REFERENCE = "reference"  # The user whose submissions are the references.
-FEWEST_TO_LOSE = 20  # Runs of a holder, of which more than a fifth missed the target.
 MOST_RETRIES = 3
 WAITS = "its head-to-head waits"
 Board = tuple[str, str]  # A division and a hardware class.
@@ -39,8 +38,6 @@ class Measured(NamedTuple):
     submitted_at: datetime
     seconds: float
     measured_at: datetime
-    runs: int
-    reached: int
     is_live: bool
     is_reference: bool
     withdrawn_at: datetime | None = None
@@ -48,10 +45,8 @@ class Measured(NamedTuple):
 
     @property
     def may_hold(self) -> bool:
-        """Whether it may be first: live, trainable, and missing the target in few runs."""
-        missed = self.runs - self.reached
-        misses = self.runs >= FEWEST_TO_LOSE and missed > self.runs / 5
-        return self.is_live and self.retirement is None and not misses
+        """Whether it may be first: live and trainable."""
+        return self.is_live and self.retirement is None
 
     @property
     def ended(self) -> Ended | None:
@@ -127,8 +122,8 @@ class FirstPlace:
         if seconds >= self.holder.seconds:
             return None
         row, meetings = self.rows.get(submission_id), self.met.get(submission_id, ())
-        if row is not None and not row.may_hold:
-            return f"lower mean, {row.ended or 'its runs miss the target too often'}"
+        if row is not None and row.ended is not None:
+            return f"lower mean, {row.ended}"
         return f"lower mean, {_words_of(meetings[-1]) if meetings else WAITS}"
 
     def head_to_head_of(self, submission_id: str) -> str | None:
@@ -272,17 +267,6 @@ def read_first_places(session: Session, benchmark_id: str) -> dict[Board, FirstP
 
 
 def _read_measured(session: Session, benchmark_id: str) -> dict[Board, list[Measured]]:
-    counts = (
-        select(
-            PoolRun.pool_id,
-            func.count().label("runs"),
-            func.count(PoolRun.seconds).label("reached"),
-        )
-        .join(Pool, Pool.id == PoolRun.pool_id)
-        .where(Pool.benchmark_id == benchmark_id)
-        .group_by(PoolRun.pool_id)
-        .subquery()
-    )
     is_live = and_(
         Submission.withdrawn_at.is_(None),
         Submission.evidence == "measured",
@@ -298,8 +282,6 @@ def _read_measured(session: Session, benchmark_id: str) -> dict[Board, list[Meas
             Submission.submitted_at,
             Pool.measured_seconds,
             Pool.measured_at,
-            counts.c.runs,
-            counts.c.reached,
             is_live,
             User.name == REFERENCE,
             Submission.withdrawn_at,
@@ -307,7 +289,6 @@ def _read_measured(session: Session, benchmark_id: str) -> dict[Board, list[Meas
         )
         .join(Pool, Pool.id == Submission.pool_id)
         .join(User, User.id == Submission.user_id)
-        .join(counts, counts.c.pool_id == Pool.id)
         .where(
             Submission.benchmark_id == benchmark_id,
             Submission.kind == "train",

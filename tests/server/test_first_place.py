@@ -62,13 +62,13 @@ def reference(row_of, queued, client):
     return job.submission_id
 
 
-def fight(job, challenger, holder, *, qualities=None, system=WORKER_SYSTEM):
+def fight(job, challenger, holder, *, qualities=None, of_holder=None, system=WORKER_SYSTEM):
     """Train the pairs of a head-to-head at these paces, a little uneven."""
     runs = []
     for index, seed in enumerate(job.seeds()):
         is_challenger = index % 4 in (0, 3)
         pace = (challenger if is_challenger else holder) * (1 + 0.003 * (index * 7 % 5))
-        own = qualities if is_challenger else None
+        own = qualities if is_challenger else of_holder
         (run,) = build_report([seed], seconds_per_epoch=pace, qualities=own).runs
         runs.append(replace(run, index=index))
     lease = job.claim(worker=system.worker).json()
@@ -453,6 +453,25 @@ def test_a_holder_that_cannot_be_trained_retires(
     assert post(faster, "reinstatement").status_code == 409
 
 
+def test_a_holder_whose_runs_miss_the_target_too_often_is_not_first(
+    reference, row_of, queued, client, bob
+):
+    first = row_of(128, 0.1)
+    for _ in range(2):
+        (job,) = queued()
+        fight(job, 0.1, 0.118)
+    assert rows(client)[0] == (1, first)
+    second = row_of(96, 0.09, by=bob)
+
+    (job,) = queued()
+    fight(job, 0.09, 0.1, of_holder=[90.0, 91.0, 92.0])  # 5 of its 18 runs.
+
+    assert rows(client)[0] == (1, reference)
+    assert first not in [name for _, name in rows(client)[:2]]
+    (job,) = queued()
+    assert (job.submission_id, job.view()["against_id"]) == (second, reference)
+
+
 def test_settings_of_the_reference_become_its_duplicate(row_of, queued, client):
     same = row_of(64, 0.118)
     assert rows(client) == [(1, same)]
@@ -529,7 +548,7 @@ DAY = datetime(2026, 11, 29, tzinfo=UTC)
 
 def row_at(name, *, seconds=1.0, live=True, reference=False):
     order = DAY + timedelta(minutes=len(name))
-    return Measured(name, 1, order, seconds, order, 10, 10, live, reference)
+    return Measured(name, 1, order, seconds, order, live, reference)
 
 
 def won(challenger, holder, hour):
