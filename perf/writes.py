@@ -57,7 +57,7 @@ from perf.servers import (
 from server.base.board_versions import raise_board_version
 from server.base.database import Database, utc_now
 from server.base.models import Attempt, RunRow, Submission, Verification
-from server.base.viewer import ORGANISER
+from server.base.visibility import ORGANISER
 from tests.support.build import build_report
 from tests.support.streams import stream_report
 from tests.support.workers import WORKER_SYSTEM, greet_as_servers, latest_attempt, send_to

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from server.base.database import INSERTS, OUTAGES, Database, state_of
 from server.base.models import Board, BoardChange
-from server.base.viewer import seeing_as_anybody
+from server.base.visibility import ANYBODY, seeing
 
 _Value = TypeVar("_Value")
 Versions = dict[str, int]
@@ -225,5 +225,5 @@ def cached_since(
     version: int,
 ) -> _Value:
     """The same, made from the value of an earlier version if there is one."""
-    with seeing_as_anybody(session):
+    with seeing(session, ANYBODY):
         return state_of(session, BoardValues).get((benchmark_id, name), version, make)

@@ -14,12 +14,9 @@ from typing import Any, TypeVar, cast
 import orjson
 from sqlalchemy import (
     Connection,
-    DateTime,
-    Dialect,
     Engine,
     ExceptionContext,
     NullPool,
-    TypeDecorator,
     create_engine,
     event,
     make_url,
@@ -30,7 +27,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import DeclarativeBase, Mapper, Session, object_mapper
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from server.base.viewer import ANYBODY, VIEWER, Viewer
+from server.base.visibility import ANYBODY, VIEWER, Viewer
 
 # Of a database that is away, or that has no connection free.
 OUTAGES = (DBAPIError, PoolTimeoutError)
@@ -88,25 +85,6 @@ class RoomState:
                 if found is None:
                     found = self.put(kind())
         return cast(Kind, found)
-
-
-class UtcDateTime(TypeDecorator[datetime]):
-    """A moment in UTC; always timezone-aware in Python, whatever the database keeps."""
-
-    impl = DateTime(timezone=True)
-    cache_ok = True
-
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """To the database: refuse a moment without a timezone."""
-        if value is not None and value.tzinfo is None:
-            raise ValueError("a moment without a timezone")
-        return None if value is None else value.astimezone(UTC)
-
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """From the database: SQLite forgets the timezone, PostgreSQL answers in its session's."""
-        if value is None:
-            return None
-        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
 def to_json(value: Any) -> str:
@@ -193,7 +171,7 @@ class Database:
         """A connection that only reads, for `with`: it costs a third of a session.
 
         On PostgreSQL each statement is a transaction of its own. It hides no submission from
-        anybody (server.base.models.visibility), so it is for columns that are shown to nobody or
+        anybody (server.base.visibility), so it is for columns that are shown to nobody or
         that are the reader's own.
         """
         return self._columns_engine.connect()

@@ -23,7 +23,7 @@ from finishline.rules.scoring.convergence import (
 from finishline.rules.scoring.tta import calibrated_epochs, calibrated_sizes
 from finishline.rules.statistics.aggregate import mean, olympic_mean
 from server.base.models import DISPLAY_NAME, SUBMITTER, RunRow, Submission
-from server.base.models.visibility import ranks
+from server.base.visibility import ranks
 from server.benchmarks.calibrations import adopted_calibration, judging_benchmark
 from web.names import hardware_words
 

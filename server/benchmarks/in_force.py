@@ -22,7 +22,7 @@ from server.base.database import OUTAGES, utc_now
 from server.base.errors import ConflictError
 from server.base.models import BenchmarkDefinition
 from server.base.services import Services
-from server.base.viewer import ORGANISER
+from server.base.visibility import ORGANISER
 from server.benchmarks.definitions import (
     in_force,
     pinned_files,

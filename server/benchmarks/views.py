@@ -12,7 +12,7 @@ from finishline.api.benchmarks import BenchmarkView, PhasesView, RunsView
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.base.board_versions import board_versions, cached_for_board
 from server.base.models import Submission
-from server.base.models.visibility import ranks
+from server.base.visibility import ranks
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ from finishline.rules.verification.entry import factor_effects
 from finishline.rules.verification.messages import PACKAGE_PREFIX
 from finishline.rules.verification.purposes import ABLATION, HEAD_TO_HEAD
 from server.base.models import Pool, Submission, TrainingPackage, Verification
-from server.base.models.visibility import has_public_source
 from server.base.standing import report_of
 from server.benchmarks.definitions import definition
 from server.boards.records import list_records
@@ -114,7 +113,7 @@ def _family(session: Session, benchmark: Benchmark, *, only: Collection[str] = (
         .where(
             Submission.benchmark_id == benchmark.benchmark_id,
             Submission.withdrawn_at.is_(None),
-            has_public_source(),
+            TrainingPackage.published_at.is_not(None),
         )
         .order_by(Submission.submitted_at.desc(), Submission.id.desc())
         .limit(MOST_PACKAGES)
@@ -158,7 +157,7 @@ def _public(session: Session, hashes: Iterable[str | None]) -> set[str]:
         .where(
             TrainingPackage.package_sha256.in_({each for each in hashes if each is not None}),
             Submission.embargoed.is_(False),
-            has_public_source(),
+            TrainingPackage.published_at.is_not(None),
         )
     )
     return set(session.scalars(statement))

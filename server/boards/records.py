@@ -20,7 +20,7 @@ from finishline.rules.ranking import POSSIBLE, Evidence
 from finishline.rules.statistics.gaps import ALPHA, log_times, welch
 from server.base.board_versions import board_version, board_versions, cached_for_board
 from server.base.models import DISPLAY_NAME, SUBMITTER, PublishedResult, Submission
-from server.base.models.visibility import ranks
+from server.base.visibility import ranks
 from server.boards.board import first_places
 from server.boards.rows import convergence_factor
 from server.submissions.lists import run_times

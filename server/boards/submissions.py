@@ -28,7 +28,7 @@ from server.base.models import Submission
 from server.base.paging import CURSOR_PATTERN
 from server.base.request_context import note
 from server.base.services import Services, ServicesDep
-from server.base.viewer import ORGANISER, Viewer
+from server.base.visibility import ORGANISER, Viewer
 from server.benchmarks.prices import BookCosts
 from server.boards.board import query_of, ranked_board
 from server.boards.order import order_of

@@ -20,7 +20,7 @@ from server.base.errors import ServerError
 from server.base.revision import require_current_schema
 from server.base.services import OfferedBenchmarks, Services
 from server.base.settings import Settings, read_settings
-from server.base.viewer import ORGANISER
+from server.base.visibility import ORGANISER
 from server.benchmarks.definitions import those_in_force
 from server.commands.paths import VarPaths
 from server.operations import backup

@@ -20,7 +20,7 @@ from sqlalchemy.orm import Session
 from server.base.database import Database, utc_now
 from server.base.fleet import Fleet, state_word
 from server.base.models import Attempt, BenchmarkDefinition, Submission, Verification, WorkerRow
-from server.base.viewer import ORGANISER
+from server.base.visibility import ORGANISER
 from server.notices.outbox import count_deliveries, overdue_seconds
 from server.operations.background_value import BackgroundValue
 

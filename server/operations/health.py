@@ -29,7 +29,7 @@ from server.base.database import Database
 from server.base.fleet import Fleet
 from server.base.services import Services, ServicesDep
 from server.base.settings import MIB, Settings
-from server.base.viewer import ORGANISER
+from server.base.visibility import ORGANISER
 from server.benchmarks.in_force import frozen_differences
 from server.operations.background_value import BackgroundValue
 from server.operations.figures import read_queues

@@ -29,7 +29,7 @@ from server.base.models import (
 )
 from server.base.services import Services
 from server.base.standing import ENDED, names_where
-from server.base.viewer import ORGANISER
+from server.base.visibility import ORGANISER
 from server.benchmarks.definitions import files_of_added
 from server.operations.copies import Progress, silent, snapshot
 from server.operations.selection import list_logs

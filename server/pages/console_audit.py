@@ -10,7 +10,7 @@ from fastapi.responses import HTMLResponse, StreamingResponse
 from pydantic import ConfigDict, Field
 
 from server.base.services import Services
-from server.base.viewer import ORGANISER
+from server.base.visibility import ORGANISER
 from server.pages.console_page import OrganiserDep, read_query
 from server.people import audit
 from server.people.audit import AuditFilter, read_head

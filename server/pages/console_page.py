@@ -15,7 +15,7 @@ from server.base.addresses import site_address
 from server.base.error_answers import message_of
 from server.base.errors import ServerError
 from server.base.services import Services, ServicesDep
-from server.base.viewer import Viewer
+from server.base.visibility import Viewer
 from server.people.declared import call, filled
 from server.people.dependencies import Caller
 from server.people.sessions import (

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from server.base.errors import ServerError
 from server.base.services import Services, ServicesDep
-from server.base.viewer import Viewer
+from server.base.visibility import Viewer
 from server.pages.console_page import (
     REQUIRED,
     AdminDep,

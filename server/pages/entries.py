@@ -14,9 +14,8 @@ from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import ReplayRun
 from finishline.rules.verification.purposes import ABLATION, ENTRY
 from server.base.models import PoolRun, Submission, TrainingPackage, Verification
-from server.base.models.visibility import sees_source
 from server.base.standing import report_of
-from server.base.viewer import Viewer
+from server.base.visibility import Viewer, sees_source
 from server.benchmarks.definitions import definition
 from server.boards.lineage import IdeaView, find_idea
 from server.submissions.code import find_package, parent_of

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from server.base.errors import NotFoundError
 from server.base.models import Submission, TrainingPackage
 from server.base.services import Services
-from server.base.viewer import Viewer
+from server.base.visibility import Viewer
 from server.pages.declared import Context, public_page
 from server.pages.queries import title_of
 from server.submissions.code import FileDifference, difference, find_source

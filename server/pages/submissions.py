@@ -19,10 +19,10 @@ from server.base.addresses import site_address
 from server.base.errors import ContentError
 from server.base.middleware import reader_has
 from server.base.models import Pool, Submission, Verification
-from server.base.models.visibility import is_source_public
 from server.base.replay_estimate import Estimator
 from server.base.services import Services, ServicesDep
 from server.base.standing import OPEN, claim_of, kind_that_checks
+from server.base.visibility import is_source_public
 from server.benchmarks.definitions import definition
 from server.benchmarks.phases import current_phases
 from server.benchmarks.views import benchmark_view

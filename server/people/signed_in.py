@@ -10,7 +10,7 @@ from server.base.database import utc_now
 from server.base.errors import NotSignedInError
 from server.base.request_context import note_signed_in
 from server.base.services import Services, ServicesDep
-from server.base.viewer import ANYBODY, ORGANISER, Viewer
+from server.base.visibility import ANYBODY, ORGANISER, Viewer
 from server.people.accounts import (
     ORGANISERS,
     SUBMITTERS,

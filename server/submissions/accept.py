@@ -23,7 +23,7 @@ from server.base.hardware_classes import misfit_of_claim
 from server.base.models import PublishedResult, RunRow, Submission, TrainingPackage, User
 from server.base.services import Services
 from server.base.standing import evidence_of, is_verified_by_policy
-from server.base.viewer import Viewer
+from server.base.visibility import Viewer
 from server.benchmarks.definitions import importable_benchmarks, put_in_force
 from server.benchmarks.in_force import PhaseWatch, admit
 from server.people.audit import Subject, record

@@ -19,8 +19,7 @@ from finishline.rules.verification.messages import PACKAGE_PREFIX
 from server.base.errors import ConflictError, ContentError, NotFoundError, problem
 from server.base.fleet import Fleet
 from server.base.models import Submission, TrainingPackage, User, WorkerRow
-from server.base.models.visibility import is_source_public, may_see, sees_source
-from server.base.viewer import Viewer
+from server.base.visibility import Viewer, is_source_public, may_see, sees_source
 from server.people.accounts import ORGANISERS
 from server.people.dependencies import Caller
 from server.submissions.lists import find_submission

@@ -15,8 +15,8 @@ from finishline.api.submissions import (
 from server.base.artifacts import pieces
 from server.base.error_answers import METHODS
 from server.base.errors import GoneError, LostFileError
-from server.base.models.visibility import sees_source
 from server.base.services import ServicesDep
+from server.base.visibility import sees_source
 from server.people.signed_in import ViewerDep
 from server.submissions.code import find_package, read_source
 from server.submissions.lists import (

@@ -30,7 +30,7 @@ from server.base.replay_estimate import Estimator
 from server.base.services import Services
 from server.base.settings import Settings
 from server.base.standing import OPEN, claim_of
-from server.base.viewer import ORGANISER, seeing
+from server.base.visibility import ORGANISER, seeing
 from server.benchmarks.definitions import definition
 from server.people.audit import audited
 from server.people.declared import Form, Routes, filled

@@ -19,7 +19,7 @@ from server.base.errors import ConflictError, ServerError
 from server.base.models import RunRow, Submission, TrainingPackage
 from server.base.services import Services
 from server.base.standing import verification_under_way
-from server.base.viewer import ORGANISER
+from server.base.visibility import ORGANISER
 from server.benchmarks.definitions import definition, find_benchmark
 from server.people.audit import Administrator, Subject, record
 from server.submissions.lists import find_submission, runs_with_curves

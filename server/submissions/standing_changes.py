@@ -17,8 +17,8 @@ from server.base.errors import ConflictError, NotAllowedError, NotFoundError, no
 from server.base.events import SubmissionWithdrawn, emit
 from server.base.forms import Body, Sentence, example
 from server.base.models import Submission, Verification
-from server.base.models.visibility import may_see
 from server.base.standing import OPEN, row_evidence
+from server.base.visibility import may_see
 from server.people.audit import audited
 from server.people.declared import Routes
 from server.people.dependencies import Caller

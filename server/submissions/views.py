@@ -25,14 +25,13 @@ from finishline.rules.scoring.scoring import COST_STEP, RunScore
 from finishline.rules.verification.verdict import ChangedFigure
 from server.base.models import Evidence as EvidenceRow
 from server.base.models import RunRow, Submission, TrainingPackage
-from server.base.models.visibility import sees_source
 from server.base.standing import (
     claimed_runs,
     decision_word,
     pending_verifications,
     published_verification,
 )
-from server.base.viewer import viewer_of
+from server.base.visibility import sees_source, viewer_of
 from server.benchmarks.definitions import definition
 from server.benchmarks.prices import BookCosts, SystemPrice
 

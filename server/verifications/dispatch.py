@@ -28,7 +28,7 @@ from server.base.errors import NotFoundError
 from server.base.events import DispatchWakeup
 from server.base.models import Attempt, Board
 from server.base.settings import Settings
-from server.base.viewer import ORGANISER
+from server.base.visibility import ORGANISER
 from server.people.dependencies import Caller
 from server.verifications.choose import Drawn, anything_to_send, take_due
 from server.verifications.settle import AGAIN_SECONDS

@@ -14,7 +14,7 @@ from fastapi.sse import ServerSentEvent
 from server.base.database import OUTAGES
 from server.base.services import Services
 from server.base.standing import ENDED, find_verification
-from server.base.viewer import Viewer
+from server.base.visibility import Viewer
 from server.verifications import queries, views
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,6 @@ from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.base.events import DuplicateMarked, VerificationChanged
 from server.base.models import Submission, Verification
-from server.base.models.visibility import publish_source
 from server.base.standing import (
     ENDED,
     PUBLISH,
@@ -135,7 +134,9 @@ def settle_submission(session: Session, event: VerificationChanged) -> None:
         if published_verification(submission) is None:
             verification.decision, verification.decision_reason = PUBLISH, "first verdict"
             verification.decided_at = utc_now()
-        publish_source(submission)
+        package = submission.trained_package
+        if package is not None and package.published_at is None:
+            package.published_at = utc_now()
     elif event.moment == "queued" and published_verification(submission) is not None:
         return  # It stands meanwhile.
     follow_evidence(session, submission)

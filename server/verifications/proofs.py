@@ -50,7 +50,7 @@ from server.base.models import (
 from server.base.services import Services
 from server.base.signing import Signer, load_signer
 from server.base.standing import ENDED, claimed_runs, find_verification, purpose_of, stored_system
-from server.base.viewer import Viewer
+from server.base.visibility import Viewer
 from server.benchmarks.calibrations import benchmark_of
 from server.submissions.lists import runs_with_curves
 from server.verifications.head_to_heads import contest_of, earlier_stages

@@ -21,8 +21,8 @@ from server.base.models import (
     User,
     Verification,
 )
-from server.base.models.visibility import ranks
 from server.base.standing import LISTED, OPEN, published_verification
+from server.base.visibility import ranks
 from server.submissions.lists import runs_with_curves
 from web.names import hardware_words
 

@@ -22,7 +22,7 @@ from server.base.models import (
     WorkerRow,
 )
 from server.base.standing import OPEN
-from server.base.viewer import ORGANISER, seeing
+from server.base.visibility import ORGANISER, seeing
 from server.verifications.choose import fair_order, read_turns
 from server.verifications.worker_views import ClassQueueView, QueuedView, QueueView
 

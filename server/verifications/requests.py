@@ -27,7 +27,6 @@ from server.base.errors import (
 from server.base.events import OriginalReplaced, SubmissionWithdrawn, VerificationWanted
 from server.base.forms import NO_FLAG, Body, example
 from server.base.models import Submission, Verification
-from server.base.models.visibility import is_source_public, may_see
 from server.base.settings import Settings
 from server.base.standing import (
     OPEN,
@@ -37,6 +36,7 @@ from server.base.standing import (
     row_evidence,
     verification_under_way,
 )
+from server.base.visibility import is_source_public, may_see
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller
 from server.people.signed_in import viewer_for

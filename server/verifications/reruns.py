@@ -35,7 +35,7 @@ from server.base.standing import (
     require_submission,
     row_evidence,
 )
-from server.base.viewer import ORGANISER
+from server.base.visibility import ORGANISER
 from server.benchmarks.definitions import definition, find_benchmark
 from server.people.audit import Subject, record
 from server.people.dependencies import Caller

@@ -19,7 +19,7 @@ from server.base.errors import NotAllowedError, ServerError, UsedUpError
 from server.base.models import Submission, User, Verification, WorkerRow
 from server.base.services import Services
 from server.base.standing import claim_of, reference_model
-from server.base.viewer import ORGANISER
+from server.base.visibility import ORGANISER
 from server.submissions.duplicates import configuration_sha256, link
 from server.submissions.rows import new_id, no_result, stored_result, system_of_worker, table_of
 from server.verifications.first_place import REFERENCE, Board, FirstPlace, read_first_places

@@ -16,7 +16,7 @@ from server.base.database import Database, utc_now
 from server.base.events import VerificationChanged, WorkerOut, emit
 from server.base.fleet import LONGEST_ABSENCE, Fleet
 from server.base.models import Attempt, ReplayEventRow, Verification
-from server.base.viewer import ORGANISER
+from server.base.visibility import ORGANISER
 from server.verifications.attempts import as_followed, retry_or_give_up
 from server.verifications.choose import able_workers, needs_of, read_waiting
 from server.verifications.cross_checks import has_other_owner

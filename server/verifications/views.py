@@ -34,9 +34,8 @@ from finishline.rules.verification.utilisation import (
 )
 from server.base.database import utc_now
 from server.base.models import Attempt, Verification, WorkerProbeRow
-from server.base.models.visibility import sees_source
 from server.base.standing import ENDED, decision_word, is_published, report_of
-from server.base.viewer import ORGANISER, viewer_of
+from server.base.visibility import ORGANISER, sees_source, viewer_of
 from server.benchmarks.definitions import definition
 from server.benchmarks.prices import SystemPrice, price_of_submission
 from server.verifications.head_to_heads import find_next_stage, judged_head_to_head, threshold_of

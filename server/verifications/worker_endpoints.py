@@ -29,7 +29,7 @@ from server.base.errors import ConflictError
 from server.base.forms import Body, example
 from server.base.request_context import moment_of_reading
 from server.base.services import ServicesDep
-from server.base.viewer import ORGANISER
+from server.base.visibility import ORGANISER
 from server.people.declared import Form, Routes
 from server.people.dependencies import Caller, SecretDep, WorkerDep
 from server.verifications import attempts, worker_probes, worker_queries, workers

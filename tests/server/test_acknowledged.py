@@ -7,7 +7,7 @@ from sqlalchemy import select
 
 from server.base.database import Database
 from server.base.models import RunRow, Submission
-from server.base.viewer import ORGANISER
+from server.base.visibility import ORGANISER
 from tests.support.submitters import ServerProcess, Submitters
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(240)]

@@ -7,7 +7,7 @@ from sqlalchemy import insert, select
 
 from server.base.database import utc_now
 from server.base.models import Attempt, User, Verification
-from server.base.viewer import ORGANISER
+from server.base.visibility import ORGANISER
 from server.verifications.choose import fair_order
 from server.verifications.queue import NOTHING_ENDED, read_place, read_queue
 from tests.support.workers import say_hello

@@ -16,7 +16,7 @@ from finishline.rules.verification.messages import Failure
 from server.base.database import utc_now
 from server.base.models import Attempt, Pool, PoolRun, Submission, Verification, WorkerRow
 from server.base.standing import SHOWN
-from server.base.viewer import ORGANISER
+from server.base.visibility import ORGANISER
 from server.verifications import states
 from server.verifications.choose import take_due
 from server.verifications.sweep import (

@@ -16,7 +16,7 @@ from finishline.rules.verification.messages import (
 from server.base.board_versions import raise_board_version
 from server.base.database import Database
 from server.base.models import Attempt, Submission, Verification, WorkerRow
-from server.base.viewer import ORGANISER
+from server.base.visibility import ORGANISER
 from tests.support.run_logs import REFERENCE, SECONDS_PER_EPOCH, curve_of
 from tests.support.streams import stream_report
 from tests.support.workers import WORKER_SYSTEM, greet_as_servers, latest_attempt, send_to

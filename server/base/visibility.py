@@ -1,10 +1,13 @@
-"""Rules of who may see a submission and its runs, and which of them rank: they stand only here.
+"""Who may see a submission and its runs, and which of them rank: the rules stand only here.
 
 A reading session shows its viewer nothing else, whatever is asked of it: each of its statements
 gets the conditions below. So a query can forget to rank or to mark, never to hide. Sessions that
 write see everything; so a request that is answered from one has been checked.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import cast
 
@@ -21,12 +24,47 @@ from sqlalchemy import (
 from sqlalchemy.orm import InstrumentedAttribute, ORMExecuteState, Session, with_loader_criteria
 from sqlalchemy.sql.base import ExecutableOption
 
-from server.base.database import utc_now
-from server.base.models.people import User
-from server.base.models.submissions import RunRow, Submission
-from server.base.models.trainings import TrainingPackage
-from server.base.models.verifications import Verification
-from server.base.viewer import ANYBODY, VIEWER, Viewer
+from server.base.models import RunRow, Submission, TrainingPackage, User, Verification
+
+VIEWER = "viewer"
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """Users with submissions that are shown while under embargo.
+
+    These users', those of everybody who is in this organisation, or all.
+    """
+
+    user_ids: tuple[int, ...] = ()
+    organisation_id: int | None = None
+    sees_all: bool = False
+
+
+ANYBODY = Viewer()
+# For the server's own work, and for requests of organisers.
+ORGANISER = Viewer(sees_all=True)
+
+
+def viewer_of(session: Session) -> Viewer:
+    """The viewer of a session; one that writes sees everything."""
+    return cast(Viewer, session.info.get(VIEWER) or ORGANISER)
+
+
+@contextmanager
+def seeing(session: Session, viewer: Viewer) -> Iterator[None]:
+    """Read columns as somebody else does for a while.
+
+    As ANYBODY for values cached for everybody; as ORGANISER for counts that are never shown.
+    Objects would be kept by the session and shown to its own viewer, so ask for columns alone.
+    """
+    before = session.info.get(VIEWER)
+    session.info[VIEWER] = viewer
+    try:
+        yield
+    finally:
+        session.info[VIEWER] = before
+
 
 KEPT_VIEWERS = 256
 # Tables of the Core, because statements that filter others must not be filtered themselves.
@@ -47,21 +85,9 @@ def may_see(viewer: Viewer, submission: Submission) -> bool:
     return shared is not None and submission.user.organisation_id == shared
 
 
-def publish_source(submission: Submission) -> None:
-    """Show the source of a package to everybody. Its first verdict does."""
-    package = submission.trained_package
-    if package is not None and package.published_at is None:
-        package.published_at = utc_now()
-
-
 def is_source_public(package: TrainingPackage) -> bool:
     """Whether everybody may read a package's files and factors."""
     return package.published_at is not None
-
-
-def has_public_source() -> ColumnElement[bool]:
-    """Return the same as a condition."""
-    return TrainingPackage.published_at.is_not(None)
 
 
 def sees_source(viewer: Viewer, submission: Submission) -> bool:
