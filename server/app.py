@@ -22,7 +22,6 @@ from server.base.code_version import VERSION
 from server.base.database import Database
 from server.base.error_answers import ERROR_ANSWERS, NamedMethods, add_error_handlers
 from server.base.middleware import HeadAnswers, JsonTwins, SecurityHeaders
-from server.base.request_context import SignedIn
 from server.base.request_metrics import RequestMetrics
 from server.base.revision import require_current_schema
 from server.base.services import OfferedBenchmarks, Services
@@ -43,14 +42,13 @@ from server.operations import runs as run_export
 from server.operations.bodies import BodyLimit, BodyRoom
 from server.operations.figures import CachedFigures
 from server.operations.health import Readiness, drained_before_stop, make_checks
-from server.operations.in_flight import InFlight, OpenStreams, Slots
+from server.operations.in_flight import InFlight
 from server.operations.logs import configure_logging
-from server.operations.rates import OneAtATime, RateLimiting, rate_limits
+from server.operations.rates import RateLimiting
 from server.pages import docs, submit
 from server.pages import endpoints as pages
 from server.people import audit_endpoints as audit
 from server.people import erasure, invitations, me, tokens, users
-from server.people.accounts import find_signed_in
 from server.people.members import Membership
 from server.people.sessions import Sessions
 from server.reactions import connect_rooms
@@ -221,59 +219,18 @@ def named_methods() -> NamedMethods:
 
 
 def _add_limits(app: FastAPI, services: Services) -> None:
-    """Rates first, which cost little; then bodies, turns, and the bound on requests in flight."""
+    """Rates first, which cost little; then bodies, and the bound on requests in work."""
     settings, metrics = services.settings, services.of(RequestMetrics)
-    slots = Slots(settings.max_requests_in_work, wait_seconds=settings.max_wait_seconds)
-    streams = OpenStreams(
-        most=settings.max_event_streams, most_each=settings.max_event_streams_each
-    )
+    for measure in quotas.MEASURES:  # A series is there from the start, so a rate is never absent.
+        metrics.quota_refusals.labels(measure)
     usual = BodyRoom("bodies", settings.max_json_bytes, settings.max_body_bytes_in_flight)
     uploads = BodyRoom(
         "upload_bytes", settings.max_request_bytes, settings.max_upload_bytes_in_flight
     )
-    rates = rate_limits(settings)
-    # Every series is there from the start, so that a rate over it is never absent.
-    for counter, names in (
-        (metrics.limited, rates.items),
-        (
-            metrics.shed,
-            ("requests", "expensive_reads", usual.name, uploads.name, streams.name),
-        ),
-        (metrics.quota_refusals, quotas.MEASURES),
-    ):
-        for name in names:
-            counter.labels(name)
-    metrics.gauge(
-        "requests_waiting",
-        "Requests that wait for another to end.",
-        lambda: slots.waiting,
-    )
-    metrics.gauge("event_streams", "Live streams open.", lambda: streams.count)
-
-    def signed_in_of(sha256: str) -> SignedIn | None:
-        with services.database.read_columns() as connection:
-            return find_signed_in(connection, sha256)
-
-    app.add_middleware(InFlight, slots=slots, streams=streams, metrics=metrics)
-    app.add_middleware(OneAtATime, metrics=metrics)
-    app.add_middleware(
-        BodyLimit,
-        usual=usual,
-        uploads=uploads,
-        upload_paths=(
-            f"{API}/submissions",
-            f"{API}/benchmarks",
-            submit.ADDRESS,
-        ),
-        note_full=lambda name: metrics.shed.labels(name).inc(),
-    )
-    app.add_middleware(
-        RateLimiting,
-        rates=rates,
-        metrics=metrics,
-        enforced=settings.rate_limits,
-        find_signed_in=signed_in_of,
-    )
+    paths = (f"{API}/submissions", f"{API}/benchmarks", submit.ADDRESS)
+    app.add_middleware(InFlight, settings=settings, metrics=metrics)
+    app.add_middleware(BodyLimit, usual=usual, uploads=uploads, upload_paths=paths, metrics=metrics)
+    app.add_middleware(RateLimiting, settings=settings, metrics=metrics)
 
 
 def __getattr__(name: str) -> FastAPI:

@@ -140,14 +140,11 @@ class Settings(BaseSettings):
     max_json_bytes: int = Field(default=16 * MIB, gt=0)
     max_log_files: int = Field(default=100, gt=0)
 
-    # Rate limits: for each account, or else for each address; posts of workers for each token.
+    # Rate limits: for each account, or else for each address; those of workers for each token.
     rate_limits: bool = True
     rate_reads: Rate = "2400/minute"
-    rate_expensive_reads: Rate = "240/minute"
     rate_writes: Rate = "300/minute"
-    rate_organiser_writes: Rate = "6000/minute"
     rate_worker_posts: Rate = "12000/minute"
-    rate_failed_sign_ins: Rate = "30/minute"
     # Room of one process: requests in flight, and how long another waits before it is answered 503.
     max_requests_in_work: int = Field(default=10, gt=0)
     max_wait_seconds: float = Field(default=1.0, gt=0)

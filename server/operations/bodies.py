@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from starlette.datastructures import Headers
@@ -10,15 +10,16 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.base.error_answers import refuse
-from server.base.errors import TooLargeError, UnsupportedMediaError
 from server.base.request_context import note_read
+from server.base.request_metrics import RequestMetrics
 from server.base.settings import MIB
 
 SILENT_SECONDS = 20.0
 GRACE_SECONDS = 30.0
 SLOWEST_BYTES_PER_SECOND = 16 * 1024
 RETRY_SECONDS = 5
-NOT_COMPRESSED = "Compressed requests are not supported; send the body uncompressed."
+TITLES = {413: "Too large", 415: "Unsupported media type", 503: "Busy"}
+CLOSE = {"Connection": "close"}
 
 
 @dataclass
@@ -45,33 +46,26 @@ class BodyLimit:
         usual: BodyRoom,
         uploads: BodyRoom,
         upload_paths: Collection[str],
-        note_full: Callable[[str], None],
+        metrics: RequestMetrics,
     ) -> None:
         self._app = app
         self._usual = usual
         self._uploads = uploads
         self._upload_paths = upload_paths
-        self._note_full = note_full
+        self._metrics = metrics
+        for room in (usual, uploads):
+            metrics.shed.labels(room.name)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         room = self._uploads if scope["path"] in self._upload_paths else self._usual
-        headers = Headers(scope=scope)
-        if headers.get("content-encoding", "identity") != "identity":
-            # A small body could become a large one.
-            error = UnsupportedMediaError
-            await refuse(scope, receive, send, error.status, error.title, NOT_COMPRESSED)
-            return
-        stated = stated_bytes(headers)
         try:
-            self._check(room, stated, room.held + stated)
-        except HTTPException as refused:
-            title = TooLargeError.title if refused.status_code == TooLargeError.status else "Busy"
-            await refuse(
-                scope, receive, send, refused.status_code, title, refused.detail, refused.headers
-            )
+            self._check_head(room, Headers(scope=scope))
+        except HTTPException as error:
+            status, headers = error.status_code, error.headers
+            await refuse(scope, receive, send, status, TITLES[status], error.detail, headers)
             return
         began_at: float | None = None
         received, is_whole = 0, False
@@ -100,19 +94,27 @@ class BodyLimit:
         finally:
             room.held -= received
 
+    def _check_head(self, room: BodyRoom, headers: Headers) -> None:
+        if headers.get("content-encoding", "identity") != "identity":
+            # A small body could become a large one.
+            raise HTTPException(
+                415, "Compressed requests are not supported; send the body uncompressed."
+            )
+        stated = headers.get("content-length", "0")
+        size = int(stated) if stated.isascii() and stated.isdigit() else 0
+        self._check(room, size, room.held + size)
+
     def _check(self, room: BodyRoom, size: int, together: int) -> None:
         if size > room.most_each:
             most = f"{room.most_each / MIB:g} MiB"
-            raise HTTPException(
-                TooLargeError.status, f"A request to this address may have at most {most}."
-            )
+            raise HTTPException(413, f"A request to this address may have at most {most}.")
         if together > room.most_together:
-            self._note_full(room.name)
+            self._metrics.shed.labels(room.name).inc()
             raise HTTPException(
                 503,
                 "The server has no capacity for more uploads; nothing of this request was stored. "
                 f"Try again in {RETRY_SECONDS} s.",
-                headers={"Retry-After": str(RETRY_SECONDS), "Connection": "close"},
+                headers=CLOSE | {"Retry-After": str(RETRY_SECONDS)},
             )
 
 
@@ -128,15 +130,6 @@ async def _next_piece(receive: Receive, received: int, began_at: float) -> Messa
     return message
 
 
-def stated_bytes(headers: Headers) -> int:
-    """The length that a request states, 0 if it states none."""
-    stated = headers.get("content-length", "0")
-    return int(stated) if stated.isascii() and stated.isdigit() else 0
-
-
 def _too_slow(why: str) -> HTTPException:
-    return HTTPException(
-        408,
-        f"The body of this request came too slowly ({why}); nothing was stored.",
-        headers={"Connection": "close"},
-    )
+    detail = f"The body of this request came too slowly ({why}); nothing was stored."
+    return HTTPException(408, detail, headers=CLOSE)
