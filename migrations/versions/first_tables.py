@@ -446,6 +446,7 @@ table(
     Column("ended_at", sa.DateTime(timezone=True)),
     Column("pool_id", ForeignKey("pools.id"), index=True),
     Column("checks_id", ForeignKey("verifications.id"), index=True),
+    Column("continues_id", ForeignKey("verifications.id"), unique=True),
     Column("gpu_seconds_reserved", sa.Double()),
     Column("decision", sa.String(10)),
     Column("decided_by", ForeignKey("users.id")),

@@ -493,9 +493,10 @@ class Verification(Base):
     """One set of measured runs on a worker: plan first, verdict last, attempts in between.
 
     A `replay` checks its submission. A `calibration` measures the reference for its calibration
-    and has no submission. A `head_to_head` holds its submission `against` another. A `latency`
-    times the trained model. A `cross_check` trains a run of `checks_id` again, on another owner's
-    worker. Its ordered `trainings` are sealed. A replay is judged by its `calibration_id`.
+    and has no submission. A `head_to_head` holds its submission `against` another, in stages: each
+    later one has the one that it `continues`. A `latency` times the trained model. A `cross_check`
+    trains a run of `checks_id` again, on another owner's worker. Its ordered `trainings` are
+    sealed. A replay is judged by its `calibration_id`.
 
     Its sealed `runs` belong to `pool_id`. One on the quota of who requested it has
     `gpu_seconds_reserved`, its estimate until it ends.
@@ -537,6 +538,7 @@ class Verification(Base):
     ended_at: Mapped[datetime | None]
     pool_id: Mapped[str | None] = mapped_column(ForeignKey("pools.id"), index=True)
     checks_id: Mapped[str | None] = mapped_column(ForeignKey("verifications.id"), index=True)
+    continues_id: Mapped[str | None] = mapped_column(ForeignKey("verifications.id"), unique=True)
     gpu_seconds_reserved: Mapped[float | None]
     decision: Mapped[Literal["publish", "keep"] | None] = mapped_column(String(10))
     decided_by: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
@@ -547,6 +549,12 @@ class Verification(Base):
         foreign_keys=[submission_id], back_populates="verifications"
     )
     against: Mapped[Submission | None] = relationship(foreign_keys=[against_id])
+    continues: Mapped["Verification | None"] = relationship(
+        foreign_keys=[continues_id], remote_side="Verification.id", back_populates="continued_by"
+    )
+    continued_by: Mapped["Verification | None"] = relationship(
+        foreign_keys=[continues_id], back_populates="continues"
+    )
     attempts: Mapped[list["Attempt"]] = relationship(
         order_by="Attempt.number", back_populates="verification"
     )
@@ -556,6 +564,12 @@ class Verification(Base):
     def seeds(self) -> list[int]:
         """The seed of each training, in order."""
         return [training.seed for training in self.trainings]
+
+    @property
+    def earlier_stages(self) -> list["Verification"]:
+        """The stages of a head-to-head before this one, in order."""
+        before = self.continues
+        return [] if before is None else [*before.earlier_stages, before]
 
     @property
     def control_runs(self) -> set[int]:

@@ -73,7 +73,7 @@ COLUMNS: Mapping[str, str] = {
         "id kind submission_id against_id calibration_id benchmark_sha256 requested_by reason "
         "state seal nonce runs control_points max_attempts lease_seconds "
         "limit_seconds outcome reasons report created_at ended_at pool_id "
-        "checks_id decision decided_by decided_at decision_reason"
+        "checks_id continues_id decision decided_by decided_at decision_reason"
     ),
     "job_trainings": (
         "verification_id index package settings seed data_nonce stop_at measure precision opening"

@@ -15,7 +15,6 @@ from server.boards.live import read_race
 from server.pages.entries import has_halves, untimed_runs
 from server.pages.queries import Context, verification_context
 from server.people.signed_in import ViewerDep
-from server.verifications.head_to_heads import earlier_stages, find_next_stage
 from server.verifications.queue import read_place
 from web.formats import SECONDS, TimeFormat
 from web.race import verification_picture
@@ -70,19 +69,19 @@ def shown_verification(
         "place": _place(session, services, verification),
         "halves": is_in_box(verification["kind"]) and has_halves(judged_by),
         "untimed": untimed,
-        "parts": _parts(session, row),
+        "parts": _parts(row),
     }
 
 
-def _parts(session: Session, verification: Verification) -> list[str]:
+def _parts(verification: Verification) -> list[str]:
     """The ids of a head-to-head's verifications in order; none for other kinds."""
     if verification.kind != HEAD_TO_HEAD.name:
         return []
-    found = [each.id for each in earlier_stages(session, verification)]
-    following: str | None = verification.id
-    while following is not None:
-        found.append(following)
-        following = find_next_stage(session, find_verification(session, following))
+    found = [each.id for each in verification.earlier_stages]
+    stage: Verification | None = verification
+    while stage is not None:
+        found.append(stage.id)
+        stage = stage.continued_by
     return found
 
 

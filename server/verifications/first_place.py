@@ -307,6 +307,7 @@ def _read_measured(session: Session, benchmark_id: str) -> dict[Board, list[Meas
 STAGE = (
     *(Verification.id, Verification.submission_id, Verification.against_id, Verification.state),
     *(Verification.outcome, Verification.created_at, Verification.ended_at),
+    Verification.continues_id,
     (Verification.requested_by == Submission.user_id).label("is_own"),
 )
 
@@ -326,14 +327,11 @@ def read_meetings(session: Session, benchmark_id: str) -> list[Meeting]:
         told = select(Verification.id, Verification.reasons).where(Verification.id.in_(judged))
         reasons = {row.id: row.reasons for row in session.execute(told)}
     found: list[Meeting] = []
-    going_on: dict[tuple[str, str], int] = {}
+    places: dict[str, int] = {}
     for stage in stages:
-        pair = str(stage.submission_id), str(stage.against_id)
-        place = going_on.pop(pair, len(found))
+        places[stage.id] = place = places.get(stage.continues_id, len(found))
         earlier = found[place] if place < len(found) else None
         found[place : place + 1] = [_meeting(stage, earlier, reasons.get(stage.id, ()))]
-        if stage.outcome == "continues":
-            going_on[pair] = place
     return found
 
 

@@ -176,12 +176,10 @@ def queue_pairs(
     *,
     requested_by: int,
     reason: str | None,
-    pairs: int | None = None,
     reserved: float | None = None,
 ) -> Verification:
-    """Draw, seal and queue pairs of a head-to-head: without a number its first ones."""
-    if pairs is None:
-        pairs = looks_of(definition(session, challenger.benchmark_sha256).ranking.pairs)[0]
+    """Draw, seal and queue the first pairs of a head-to-head."""
+    pairs = looks_of(definition(session, challenger.benchmark_sha256).ranking.pairs)[0]
     order = Order(
         HEAD_TO_HEAD,
         requested_by,
@@ -201,26 +199,26 @@ def continue_head_to_head(session: Session, verification: Verification) -> None:
         return
     _keep_runs(session, verification, holder)
     if verification.outcome == "challenger_faster":
-        for stage in (*earlier_stages(session, verification), verification):
+        for stage in (*verification.earlier_stages, verification):
             _keep_runs(session, stage, challenger)
     if verification.outcome != "continues":
         return
-    head_to_head, reserved = (
-        judged_head_to_head(session, verification),
-        verification.gpu_seconds_reserved,
-    )
+    head_to_head = judged_head_to_head(session, verification)
     pairs = head_to_head.next_pairs if head_to_head is not None else 1
+    reserved = verification.gpu_seconds_reserved
     if reserved is not None:
         reserved *= 2 * pairs / verification.runs
-    queue_pairs(
-        session,
-        challenger,
-        holder,
-        requested_by=verification.requested_by,
-        reason=verification.reason,
-        pairs=pairs,
+    order = Order(
+        HEAD_TO_HEAD,
+        verification.requested_by,
+        verification.reason,
+        submission=challenger,
+        against=holder,
+        continues=verification,
+        wishes={"pairs": pairs},
         reserved=reserved,
     )
+    queue_job(session, order)
 
 
 def _keep_runs(session: Session, verification: Verification, side: Submission) -> None:
@@ -244,34 +242,6 @@ def _keep_runs(session: Session, verification: Verification, side: Submission) -
     )
 
 
-def _stages(session: Session, verification: Verification) -> Sequence[Verification]:
-    """The verifications of a head-to-head's two sides, in order."""
-    query = select(Verification).where(
-        Verification.kind == HEAD_TO_HEAD.name,
-        Verification.submission_id == verification.submission_id,
-        Verification.against_id == verification.against_id,
-    )
-    return session.scalars(query.order_by(Verification.created_at)).unique().all()
-
-
-def earlier_stages(session: Session, verification: Verification) -> list[Verification]:
-    """The stages of a head-to-head before this one, in order: each of them asked for more pairs."""
-    found: list[Verification] = []
-    for stage in _stages(session, verification):
-        if stage.created_at >= verification.created_at:
-            break
-        found = [*found, stage] if stage.outcome == "continues" else []
-    return found
-
-
-def find_next_stage(session: Session, verification: Verification) -> str | None:
-    """The id of the verification with the pairs that follow these; None without one."""
-    if verification.outcome != "continues":
-        return None
-    stages = _stages(session, verification)
-    return next((each.id for each in stages if each.created_at > verification.created_at), None)
-
-
 def contest_of(session: Session, verification: Verification) -> Contest:
     """What decides a head-to-head, by its stages so far and by all that its holder has had.
 
@@ -279,7 +249,7 @@ def contest_of(session: Session, verification: Verification) -> Contest:
     """
     benchmark = definition(session, verification.benchmark_sha256)
     pairs, told = benchmark.ranking.pairs, told_numbers(verification)
-    earlier, spread = earlier_stages(session, verification), None
+    earlier, spread = verification.earlier_stages, None
     if "class_stdev" in told:
         spread = Spread(told["class_stdev"], told["class_freedom"])
     elif not told and pairs < FEWEST_FOR_OWN_SPREAD and verification.submission is not None:
@@ -287,7 +257,7 @@ def contest_of(session: Session, verification: Verification) -> Contest:
         spread = Spreads(session, benchmark).of(hardware_class)
     return Contest(
         most_pairs=pairs,
-        threshold=threshold_of(session, verification, earlier=earlier),
+        threshold=threshold_of(session, verification),
         earlier=[report for stage in earlier if (report := report_of(stage)) is not None],
         spread=spread,
     )
@@ -301,15 +271,12 @@ def told_numbers(verification: Verification) -> dict[str, float]:
     return {}
 
 
-def threshold_of(
-    session: Session, verification: Verification, *, earlier: Sequence[Verification] | None = None
-) -> float:
+def threshold_of(session: Session, verification: Verification) -> float:
     """The p-value below which the challenger wins: that of its verdict, today's before one."""
     told = told_numbers(verification).get("threshold")
     if told is not None:
         return told
-    stages = earlier_stages(session, verification) if earlier is None else earlier
-    place, tries = count_tries(session, verification, first=(*stages, verification)[0])
+    place, tries = count_tries(session, (*verification.earlier_stages, verification)[0])
     return threshold(place=place, tries=tries)
 
 
@@ -326,35 +293,31 @@ def judged_head_to_head(
     return judge_head_to_head(pair_runs(benchmark, *reports), contest, benchmark)
 
 
-def count_tries(
-    session: Session, verification: Verification, *, first: Verification
-) -> tuple[int, int]:
+def count_tries(session: Session, first: Verification) -> tuple[int, int]:
     """Place of the submitter among all who challenged this holder, and their number of tries.
 
-    Members of one organisation are one submitter. Each that started counts, or may still start.
+    It counts up to a head-to-head, of which this is the first stage. Members of one organisation
+    are one submitter. Each that started counts, or may still start.
     """
     whose = func.coalesce(-User.organisation_id, User.id)
     started = exists().where(
         Attempt.verification_id == Verification.id, Attempt.started_at.is_not(None)
     )
-    counts = started | Verification.state.in_(OPEN)
     query = (
-        select(Verification.submission_id, Verification.outcome, whose, Verification.id, counts)
+        select(Verification.id, whose)
         .join(Submission, Submission.id == Verification.submission_id)
         .join(User, User.id == Submission.user_id)
         .where(
-            Verification.kind == HEAD_TO_HEAD.name,
-            Verification.against_id == verification.against_id,
+            Verification.against_id == first.against_id,
+            Verification.continues_id.is_(None),
             Verification.created_at <= first.created_at,
+            started | Verification.state.in_(OPEN) | (Verification.id == first.id),
         )
         .order_by(Verification.created_at, Verification.id)
     )
-    going_on: set[str | None] = set()
     tries: dict[int | None, int] = {}
-    for challenger, outcome, submitter, verification_id, does_count in session.execute(query):
-        if challenger not in going_on and (does_count or verification_id == first.id):
-            tries[submitter] = tries.get(submitter, 0) + 1
-        (going_on.add if outcome == "continues" else going_on.discard)(challenger)
+    for verification_id, submitter in session.execute(query):
+        tries[submitter] = tries.get(submitter, 0) + 1
         if verification_id == first.id:
             return list(tries).index(submitter) + 1, tries[submitter]
     return 1, 1

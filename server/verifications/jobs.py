@@ -72,6 +72,7 @@ class Order:
     submission: Submission | None = None
     against: Submission | None = None
     checks: Verification | None = None
+    continues: Verification | None = None
     calibration: Calibration | None = None
     wishes: Mapping[str, Any] = field(default_factory=dict)
     reserved: float | None = None
@@ -150,6 +151,7 @@ def queue_job(session: Session, order: Order) -> Verification:
         * (run_limit_seconds(benchmark, trainings) + RUN_START_SECONDS),
         reasons=[],
         checks_id=order.checks.id if order.checks is not None else None,
+        continues=order.continues,
         gpu_seconds_reserved=order.reserved,
         created_at=utc_now(),
     )

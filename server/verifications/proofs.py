@@ -53,7 +53,7 @@ from server.base.standing import ENDED, claimed_runs, find_verification, purpose
 from server.base.visibility import Viewer
 from server.benchmarks.calibrations import benchmark_of
 from server.submissions.lists import runs_with_curves
-from server.verifications.head_to_heads import contest_of, earlier_stages
+from server.verifications.head_to_heads import contest_of
 from server.verifications.jobs import sealed_with, trainings_of, trains_packages
 from server.verifications.report_checks import posted_events
 from server.verifications.views import shown_report
@@ -117,8 +117,8 @@ def _contest_part(session: Session, verification: Verification) -> Table:
         return {}
     contest = contest_of(session, verification)
     part = ContestPart(threshold=contest.threshold, spread=contest.spread, earlier=[])
-    stages = earlier_stages(session, verification)
-    return {"contest": part.model_dump() | {"earlier": [shown_report(each) for each in stages]}}
+    earlier = [shown_report(stage) for stage in verification.earlier_stages]
+    return {"contest": part.model_dump() | {"earlier": earlier}}
 
 
 def _calibration_part(verification: Verification, judged_by: Benchmark) -> Table | None:

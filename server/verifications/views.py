@@ -38,7 +38,7 @@ from server.base.standing import ENDED, decision_word, is_published, report_of
 from server.base.visibility import ORGANISER, sees_source, viewer_of
 from server.benchmarks.definitions import definition
 from server.benchmarks.prices import SystemPrice, price_of_submission
-from server.verifications.head_to_heads import find_next_stage, judged_head_to_head, threshold_of
+from server.verifications.head_to_heads import judged_head_to_head, threshold_of
 from server.verifications.jobs import trainings_of
 from server.verifications.queue import Waits
 
@@ -141,6 +141,7 @@ def _head_to_head_view(
     if verification.against_id is None:
         return None
     head_to_head = judged_head_to_head(session, verification) if report is not None else None
+    following = verification.continued_by
     return HeadToHeadView(
         challenger=str(verification.submission_id),
         holder=verification.against_id,
@@ -151,7 +152,7 @@ def _head_to_head_view(
         pace=head_to_head.pace if head_to_head else None,
         p_value=head_to_head.p_value if head_to_head else None,
         threshold=threshold_of(session, verification),
-        continued_by=find_next_stage(session, verification),
+        continued_by=None if following is None else following.id,
     )
 
 
