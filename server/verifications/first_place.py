@@ -18,6 +18,7 @@ from server.base.models import Pool, Submission, User, Verification
 from server.base.standing import OPEN
 
 REFERENCE = "reference"  # The user whose submissions are the references.
+REFERENCE_RUNS = 10
 MOST_RETRIES = 3
 WAITS = "its head-to-head waits"
 Board = tuple[str, str]  # A division and a hardware class.

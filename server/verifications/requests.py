@@ -42,6 +42,7 @@ from server.people.dependencies import Caller
 from server.people.signed_in import viewer_for
 from server.submissions.lists import find_submission
 from server.submissions.quotas import NOTHING_KEPT, reserve_replay
+from server.verifications.first_place import REFERENCE, REFERENCE_RUNS
 from server.verifications.jobs import Order, UncalibratedError, judging, queue_job
 from server.verifications.pools import follow_evidence
 from server.verifications.states import move
@@ -188,6 +189,8 @@ def ask_as_caller(
     """
     submission, reserved = find_submission(session, submission_id), None
     wishes = {REPEATS: wanted.repeats}
+    if submission.user.name == REFERENCE and submission.pool_id is None:
+        wishes["runs"] = REFERENCE_RUNS
     if not caller.is_organiser:
         if submission.user_id != caller.user_id:
             if not may_see(viewer_for(caller), submission):

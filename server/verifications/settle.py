@@ -16,13 +16,20 @@ from server.base.artifacts import ArtifactStore, Staged
 from server.base.board_versions import board_versions
 from server.base.database import OUTAGES, utc_now
 from server.base.errors import NotAllowedError, ServerError, UsedUpError
+from server.base.fleet import Fleet
 from server.base.models import Submission, User, Verification, WorkerRow
 from server.base.services import Services
 from server.base.standing import claim_of, reference_model
 from server.base.visibility import ORGANISER
 from server.submissions.duplicates import configuration_sha256, link
 from server.submissions.rows import new_id, no_result, stored_result, system_of_worker, table_of
-from server.verifications.first_place import REFERENCE, Board, FirstPlace, read_first_places
+from server.verifications.first_place import (
+    REFERENCE,
+    REFERENCE_RUNS,
+    Board,
+    FirstPlace,
+    read_first_places,
+)
 from server.verifications.head_to_heads import queue_pairs, require_comparable, reserve_head_to_head
 from server.verifications.jobs import Order
 from server.verifications.pools import follow_evidence
@@ -30,7 +37,7 @@ from server.verifications.requests import request_verification
 from server.verifications.states import move
 
 log = logging.getLogger(__name__)
-REFERENCE_RUNS = 10
+MOST_TRIES = 3  # At a reference, by the server. Then an organiser asks.
 # Room in a quota comes with time, which changes no board.
 AGAIN_SECONDS = 600.0
 
@@ -71,9 +78,10 @@ class BoardSettler:
     def _settle(self, benchmark: Benchmark) -> bool:
         with self._services.database.read(ORGANISER) as session:
             without = _boards_without_reference(session, benchmark)
+            failed = _failed_references(session, benchmark)
             places = read_first_places(session, benchmark.benchmark_id).values()
-        is_due = bool(without) or any(place.challengers() or place.outdated for place in places)
-        if is_due:
+        is_due = any(place.challengers() or place.outdated for place in places)
+        if is_due := bool(without or failed) or is_due:
             settle_board(self._services, benchmark, {division for division, _ in without})
         return is_due
 
@@ -88,6 +96,10 @@ def settle_board(services: Services, benchmark: Benchmark, divisions: Iterable[s
             # Runs of the reference are shared between the divisions.
             if board[0] in claims and not _waits_for_reference(session, benchmark, board):
                 _add_reference(session, benchmark, board, claims[board[0]])
+        for reference in _failed_references(session, benchmark):
+            board = reference.division, reference.system["hardware_class"]
+            if not _waits_for_reference(session, benchmark, board):
+                _measure_reference(session, reference)
         session.flush()
         for place in read_first_places(session, benchmark.benchmark_id).values():
             for verification_id in place.outdated:  # Their holder has lost first place meanwhile.
@@ -125,6 +137,28 @@ def _boards_without_reference(session: Session, benchmark: Benchmark) -> list[Bo
     return sorted({(row[0], row[1]) for row in trained} - made)
 
 
+def _failed_references(session: Session, benchmark: Benchmark) -> list[Submission]:
+    """References that could not be measured, where a worker of their class may try again."""
+    query = (
+        select(Submission)
+        .join(Submission.user)
+        .where(
+            Submission.benchmark_id == benchmark.benchmark_id,
+            Submission.status == "claimed",
+            Submission.withdrawn_at.is_(None),
+            User.name == REFERENCE,
+        )
+    )
+    classes = {worker.hardware_class for worker in Fleet.read(session).open}
+    return [
+        each
+        for each in session.scalars(query).unique()
+        if each.system["hardware_class"] in classes
+        and {one.state for one in each.verifications} == {"failed"}
+        and len(each.verifications) < MOST_TRIES
+    ]
+
+
 def _waits_for_reference(session: Session, benchmark: Benchmark, board: Board) -> bool:
     """Whether a reference is being measured on the class of a board."""
     found = session.scalars(
@@ -152,10 +186,7 @@ def _claim_file(store: ArtifactStore, benchmark: Benchmark, division: str) -> St
 
 
 def _add_reference(session: Session, benchmark: Benchmark, board: Board, claim: Staged) -> None:
-    """Hand in the reference of a board, and queue its ten runs.
-
-    In another division it is the same training: its runs are shared.
-    """
+    """Hand in the reference of a board, and measure it."""
     division, hardware_class = board
     worker = session.scalars(
         select(WorkerRow)
@@ -191,24 +222,29 @@ def _add_reference(session: Session, benchmark: Benchmark, board: Board, claim: 
     session.add(submission)
     session.flush()
     submission.configuration_sha256 = configuration_sha256(benchmark, claim_of(submission))
+    _take_the_place_of_equals(session, submission)
+    _measure_reference(session, submission)
+
+
+def _measure_reference(session: Session, reference: Submission) -> None:
+    """Queue the ten runs of a reference. In another division it shares those that there are."""
     twin = session.scalars(
         select(Submission)
         .where(
-            Submission.benchmark_id == benchmark.benchmark_id,
-            Submission.user_id == user.id,
-            Submission.id != submission.id,
+            Submission.benchmark_id == reference.benchmark_id,
+            Submission.user_id == reference.user_id,
+            Submission.id != reference.id,
             Submission.pool_id.is_not(None),
-            Submission.system["hardware_class"].as_string() == hardware_class,
+            Submission.system["hardware_class"].as_string() == reference.system["hardware_class"],
         )
         .limit(1)
     ).first()
-    _take_the_place_of_equals(session, submission)
     if twin is not None:
-        submission.pool_id = twin.pool_id
-        follow_evidence(session, submission)
+        reference.pool_id = twin.pool_id
+        follow_evidence(session, reference)
         return
     why, wishes = "the first holder of its board", {"runs": REFERENCE_RUNS}
-    request_verification(session, Order(REPLAY, user.id, why, submission, wishes=wishes))
+    request_verification(session, Order(REPLAY, reference.user_id, why, reference, wishes=wishes))
 
 
 def _take_the_place_of_equals(session: Session, reference: Submission) -> None:

@@ -7,13 +7,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from fastapi.testclient import TestClient
 
+from finishline.rules.verification.messages import Failure
 from server.app import create_app
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.verifications.first_place import Measured, Meeting, find_first_place
 from server.verifications.settle import BoardSettler
 from tests.support.build import WORKER_SYSTEM, Replay, ask_for_replay, build_report, measure
-from tests.support.workers import greet_as_servers
+from tests.support.workers import greet_as_servers, say_hello
 
 BOARD = "/api/v1/leaderboards/digits"
 SYSTEM = {"hardware_class": "cpu-test"}
@@ -119,6 +120,45 @@ def test_the_reference_is_the_first_holder_of_a_board(reference, queued, client)
         404,
         405,
     )
+
+
+def fail(job):
+    """Lease a job, and report a failure after which it is not tried again."""
+    failure = Failure("rules", "data_set_differs", "another data set", "install the right one")
+    report = replace(build_report([]), runs=[], failure=failure)
+    answer = job.report(job.claim().json(), report)
+    assert (answer.status_code, answer.json()["state"]) == (200, "failed"), answer.text
+
+
+def test_a_failed_reference_is_asked_for_again(row_of, queued, client, walter, olivia):
+    """Three times in all, while a worker of its class is there. Then an organiser can ask."""
+    row_of(32, 0.2)
+    say_hello(client, walter)
+    tried = []
+    for _ in range(3):
+        (job,) = queued()
+        tried.append(job.verification_id)
+        fail(job)
+    assert (len(set(tried)), queued()) == (3, [])
+
+    job.ask_again(olivia)
+
+    assert job.view()["runs_planned"] == 10
+    measure(job, seconds_per_epoch=0.118)
+    assert rows(client)[0] == (1, job.submission_id)
+
+
+def test_a_failed_reference_waits_for_a_worker_of_its_class(row_of, queued, client, walter):
+    row_of(32, 0.2)
+    (job,) = queued()
+    fail(job)
+    assert queued() == []
+    say_hello(client, walter)
+
+    assert BoardSettler(client.app.state.services, again_seconds=0.0).settle()
+
+    (again,) = queued()
+    assert again.submission_id == job.submission_id
 
 
 def test_a_lower_mean_is_not_first_before_its_head_to_head(reference, row_of, queued, client):
