@@ -1,6 +1,7 @@
-"""Folders of the installed server: files that a checkout and a wheel hold in different places."""
+"""Folders of the installed server, in a checkout and in a wheel, and the commit of a checkout."""
 
 import importlib.util
+import re
 from pathlib import Path
 
 
@@ -21,3 +22,36 @@ def installed_server() -> Path | None:
     package = Path(spec.origin).resolve().parent
     # Other projects have a package of that name too.
     return package if (package / "base" / "places.py").is_file() else None
+
+
+COMMIT = re.compile(r"[0-9a-f]{40}")
+REF = re.compile(r"ref: (refs/[A-Za-z0-9._/-]+)")
+LARGEST_REFS = 4 * 1024 * 1024
+
+
+def commit_of(folder: Path) -> str | None:
+    """The commit that a folder is a checkout of; None where its files name none.
+
+    Looks at the folder and at those above it. No program runs on another user's folder. A checkout
+    may hold other files than its commit: its importer answers for that.
+    """
+    place = folder.resolve()
+    git = next(
+        (each / ".git" for each in (place, *place.parents) if (each / ".git").is_dir()), None
+    )
+    if git is None:
+        return None
+    named = [_text(git / "HEAD")]
+    if (ref := REF.fullmatch(named[0])) and ".." not in ref[1].split("/"):
+        packed = _text(git / "packed-refs").splitlines()
+        named = [_text(git / ref[1])]
+        named += [line[: -len(ref[1])].strip() for line in packed if line.endswith(f" {ref[1]}")]
+    return next((each for each in named if COMMIT.fullmatch(each)), None)
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as opened:
+            return opened.read(LARGEST_REFS).decode("utf-8", errors="replace").strip()
+    except OSError:
+        return ""

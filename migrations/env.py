@@ -4,7 +4,7 @@ from alembic import context
 from sqlalchemy import text
 
 from server.base.database import Database
-from server.base.revision import require_no_other
+from server.base.schema import require_no_other
 
 # Of PostgreSQL, held while a migration runs: any number that no other program takes there.
 MIGRATION_LOCK = 7_270_011

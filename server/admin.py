@@ -24,8 +24,8 @@ from finishline.api.people import Role
 from finishline.rules.errors import RuleError
 from server.base.database import Database
 from server.base.errors import ConflictError, ServerError
-from server.base.revision import newest_revision, require_current_schema
 from server.base.schema import migrate as make_tables
+from server.base.schema import newest_revision, require_current_schema
 from server.base.settings import get_settings
 from server.commands import administer
 from server.operations.backup import Choice

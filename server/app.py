@@ -18,12 +18,12 @@ from server.asgi import FinishlineApp
 from server.base.artifacts import make_store
 from server.base.board_versions import VersionReader
 from server.base.broker import Broker
-from server.base.code_version import VERSION
 from server.base.database import Database
 from server.base.error_answers import ERROR_ANSWERS, NamedMethods, add_error_handlers
 from server.base.middleware import HeadAnswers, JsonTwins, SecurityHeaders
+from server.base.places import VERSION
 from server.base.request_metrics import RequestMetrics
-from server.base.revision import require_current_schema
+from server.base.schema import require_current_schema
 from server.base.services import OfferedBenchmarks, Services
 from server.base.settings import Settings, get_settings
 from server.base.signing import load_signer

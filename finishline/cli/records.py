@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import os
-import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -19,7 +18,6 @@ from finishline.cli.errors import CliError
 from finishline.cli.listings import table_of
 from finishline.cli.screen import open_console
 from finishline.rules.archive.files import (
-    COMMIT,
     COMPRESSED,
     MAX_FOLDERS_DEEP,
     MLCOMMONS,
@@ -130,38 +128,6 @@ def _unreadable(file: ArchiveFile, why: object) -> LogFormatError:
     return LogFormatError(
         f"cannot be read ({reason})", file=file.path, expected="a readable file", code="unreadable"
     )
-
-
-REF = re.compile(r"ref: (refs/[A-Za-z0-9._/-]+)")
-LARGEST_REFS = 4 * 1024 * 1024
-
-
-def commit_of(folder: Path) -> str | None:
-    """The commit that a folder is a checkout of; None where its files name none.
-
-    Looks at the folder and at those above it. No program runs on another user's folder. A checkout
-    may hold other files than its commit: its importer answers for that.
-    """
-    place = folder.resolve()
-    git = next(
-        (each / ".git" for each in (place, *place.parents) if (each / ".git").is_dir()), None
-    )
-    if git is None:
-        return None
-    named = [_text(git / "HEAD")]
-    if (ref := REF.fullmatch(named[0])) and ".." not in ref[1].split("/"):
-        packed = _text(git / "packed-refs").splitlines()
-        named = [_text(git / ref[1])]
-        named += [line[: -len(ref[1])].strip() for line in packed if line.endswith(f" {ref[1]}")]
-    return next((each for each in named if COMMIT.fullmatch(each)), None)
-
-
-def _text(path: Path) -> str:
-    try:
-        with path.open("rb") as opened:
-            return opened.read(LARGEST_REFS).decode("utf-8", errors="replace").strip()
-    except OSError:
-        return ""
 
 
 COLUMNS = (

@@ -6,8 +6,8 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy import Column, ForeignKey, Index, UniqueConstraint
 
-from server.base.code_version import code_version
-from server.base.revision import newest_revision
+from server.base.places import code_version
+from server.base.schema import newest_revision
 from server.base.settings import get_settings
 
 revision: str = newest_revision()

@@ -9,7 +9,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.base.code_version import VERSION
+from server.base.places import VERSION
 
 # A page may load from, and send to, this server alone; nothing inline.
 CONTENT_SECURITY_POLICY = "; ".join(

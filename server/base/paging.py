@@ -1,4 +1,4 @@
-"""Pages of a list that is filtered beyond its index: newest first, a bounded number looked at."""
+"""Lists: pages of one that is filtered beyond its index, newest first, and cells of its CSV."""
 
 import re
 from collections.abc import Callable
@@ -76,3 +76,13 @@ def read_page(
         after = (rows[-1].moment, rows[-1].key)
         if looked_at >= MOST_LOOKED_AT:
             return Page(found, cursor_of(*after))
+
+
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
+
+
+def csv_cell(value: object) -> object:
+    """A value as a cell: text that a spreadsheet would run as a formula gets an apostrophe."""
+    if isinstance(value, str) and value.startswith(FORMULA_STARTS):
+        return "'" + value
+    return "" if value is None else value

@@ -1,11 +1,22 @@
-"""Folders and files that the server reads, in a checkout and in a wheel."""
+"""Folders that the server reads, in a checkout and in a wheel, and the version of its code."""
 
+from functools import lru_cache
+from importlib.metadata import version
 from pathlib import Path
 
-from finishline.places import find_folder
+from finishline.places import commit_of, find_folder
+from finishline.rules.proof.proof import CodePart
 
 PACKAGE = Path(__file__).resolve().parents[1]
 SOURCE = PACKAGE.parent
 BENCHMARKS = find_folder(PACKAGE, "benchmarks")
 DOCS = find_folder(PACKAGE, "docs")
 MIGRATIONS = SOURCE / "migrations"
+VERSION = version("finishline-server")  # Read from the files of the installation, once.
+
+
+@lru_cache
+def code_version(commit: str | None) -> CodePart:
+    """The version of this process; its commit where the settings name none."""
+    is_checkout = (SOURCE / ".git").is_dir()
+    return CodePart(version=VERSION, commit=commit or (commit_of(SOURCE) if is_checkout else None))

@@ -13,7 +13,7 @@ from prometheus_client import (
 from prometheus_fastapi_instrumentator import metrics
 from prometheus_fastapi_instrumentator.metrics import Info as Answered
 
-from server.base.code_version import VERSION
+from server.base.places import VERSION
 
 # A page is answered in a few milliseconds, a submission of many logs in seconds.
 BUCKETS_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)

@@ -83,3 +83,8 @@ async def get_services(request: Request) -> Services:
 
 
 ServicesDep = Annotated[Services, Depends(get_services)]
+
+
+def site_address(request: Request, settings: Settings) -> str:
+    """The server's address without a slash at its end: as it is set, else as it was asked."""
+    return (settings.public_url or str(request.base_url)).rstrip("/")

@@ -17,11 +17,11 @@ from finishline.api.schema import Schema
 from finishline.rules.benchmarks.accelerators import Pricing, accelerators_of_cloud, are_of_cloud
 from finishline.rules.benchmarks.prices import Price, stated_price_usd_per_hour
 from server.base.board_versions import raise_all_board_versions
-from server.base.csv_cells import csv_cell
 from server.base.database import utc_now
 from server.base.errors import ConflictError, no_such
 from server.base.forms import NO_FLAG, Body, DayField, example
 from server.base.models import PriceRow, Submission
+from server.base.paging import csv_cell
 from server.people.audit import Subject, record, record_new, set_columns
 from server.people.declared import Form, Routes
 from server.people.dependencies import Caller

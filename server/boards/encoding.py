@@ -14,8 +14,8 @@ from sqlalchemy.orm import Session
 
 from finishline.api.boards import BoardEntry
 from server.base.board_versions import board_version
-from server.base.csv_cells import csv_cell
 from server.base.middleware import reader_has, reader_takes_gzip
+from server.base.paging import csv_cell
 from server.base.services import Services
 from server.boards.cache import hint_of
 

@@ -17,7 +17,7 @@ from server.base.artifacts import make_store
 from server.base.broker import Broker
 from server.base.database import Database, utc_now
 from server.base.errors import ServerError
-from server.base.revision import require_current_schema
+from server.base.schema import require_current_schema
 from server.base.services import OfferedBenchmarks, Services
 from server.base.settings import Settings, read_settings
 from server.base.visibility import ORGANISER

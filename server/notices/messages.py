@@ -15,10 +15,10 @@ from urllib.parse import urlsplit
 import orjson
 from sqlalchemy.orm import Session
 
-from server.base.code_version import VERSION
 from server.base.database import moment_text
 from server.base.errors import NotFoundError
 from server.base.models import Message, Receiver
+from server.base.places import VERSION
 from server.base.settings import MailServer
 from server.notices.events import CONFIRM, SWITCHED_OFF, TEST, Content
 from server.notices.webhooks import ANSWER_CHARACTERS, Answer, milliseconds_since

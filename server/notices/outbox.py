@@ -16,11 +16,11 @@ from sqlalchemy.orm import Session
 
 from finishline.periodic import PeriodicThread
 from finishline.rules.benchmarks.benchmark import Benchmark
-from server.base.code_version import VERSION
 from server.base.database import OUTAGES, Database, utc_now
 from server.base.errors import ContentError
 from server.base.events import NoticeWakeup
 from server.base.models import Message, Receiver
+from server.base.places import VERSION
 from server.base.settings import Settings, parse_smtp_url
 from server.boards.records import list_records
 from server.notices.events import SWITCHED_OFF, announce_record, is_active, queue

@@ -26,7 +26,7 @@ from server.base.artifacts import ArtifactStore, sync
 from server.base.database import Database, utc_now
 from server.base.errors import ConflictError, ContentError, NotFoundError
 from server.base.models import User
-from server.base.revision import VERSIONS, newest_revision
+from server.base.schema import VERSIONS, newest_revision
 from server.base.services import Services
 from server.operations.copies import (
     BACKUP_FORMAT,

@@ -25,10 +25,10 @@ from finishline.rules.errors import RuleError
 from finishline.rules.proof.hash_chain import FIRST_PREVIOUS, Head
 from finishline.rules.proof.proof import CodePart, Part, key_id_of, read_part, signed_bytes
 from server.base.artifacts import ArtifactStore, Staged, sync
-from server.base.code_version import code_version
 from server.base.database import Database, moment_text, utc_now
 from server.base.errors import ConflictError
 from server.base.models import AuditRecord
+from server.base.places import code_version
 from server.base.services import Services
 from server.base.signing import Signer
 

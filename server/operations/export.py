@@ -13,9 +13,9 @@ from sqlalchemy import Boolean, Connection, Date, DateTime, Float, Integer, Sele
 
 from finishline.rules.text import count_text
 from server.base.artifacts import ArtifactStore
-from server.base.csv_cells import csv_cell
 from server.base.database import moment_text
 from server.base.errors import ContentError
+from server.base.paging import csv_cell
 from server.base.services import Services
 from server.benchmarks.definitions import definition_text
 from server.operations.copies import (

@@ -24,9 +24,9 @@ from sqlalchemy.orm import Session
 
 from finishline.api.schema import Schema
 from server.base.artifacts import ArtifactStore
-from server.base.code_version import VERSION
 from server.base.database import Database
 from server.base.fleet import Fleet
+from server.base.places import VERSION
 from server.base.services import Services, ServicesDep
 from server.base.settings import MIB, Settings
 from server.base.visibility import ORGANISER

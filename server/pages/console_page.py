@@ -11,10 +11,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, to_jsonable_python
 from sqlalchemy.orm import Session
 
-from server.base.addresses import site_address
 from server.base.error_answers import message_of
 from server.base.errors import ServerError
-from server.base.services import Services, ServicesDep
+from server.base.services import Services, ServicesDep, site_address
 from server.base.visibility import Viewer
 from server.people.declared import call, filled
 from server.people.dependencies import Caller

@@ -8,11 +8,10 @@ from fastapi import APIRouter, Request, Response
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from server.base.addresses import site_address
 from server.base.database import moment_text
 from server.base.middleware import reader_has
 from server.base.models import AuditRecord
-from server.base.services import ServicesDep
+from server.base.services import ServicesDep, site_address
 from server.benchmarks.definitions import find_benchmark
 from server.boards.records import records_by_benchmark
 from server.pages.board_times import times_of

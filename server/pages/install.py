@@ -2,9 +2,8 @@
 
 from fastapi import Request
 
-from server.base.addresses import site_address
-from server.base.code_version import code_version
-from server.base.services import Services
+from server.base.places import code_version
+from server.base.services import Services, site_address
 from server.pages.declared import Context, public_page
 
 

@@ -6,10 +6,9 @@ from fastapi import APIRouter, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from server.base.addresses import site_address
 from server.base.database import utc_now
 from server.base.errors import NotFoundError, NotSignedInError
-from server.base.services import Services, ServicesDep
+from server.base.services import Services, ServicesDep, site_address
 from server.pages.console_sign_in import own_page
 from server.people.accounts import holder_of
 from server.people.identities import sign_in_as

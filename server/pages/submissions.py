@@ -15,13 +15,11 @@ from sqlalchemy.orm import Session
 from finishline.rules.scoring.violations import WAIVABLE
 from finishline.rules.verification.purposes import HEAD_TO_HEAD
 from finishline.rules.verification.replay import why_not_replayable
-from server.base.addresses import site_address
 from server.base.errors import ContentError
 from server.base.middleware import reader_has
 from server.base.models import Pool, Submission, Verification
-from server.base.replay_estimate import Estimator
-from server.base.services import Services, ServicesDep
-from server.base.standing import OPEN, claim_of, kind_that_checks
+from server.base.services import Services, ServicesDep, site_address
+from server.base.standing import OPEN, Estimator, claim_of, kind_that_checks
 from server.base.visibility import is_source_public
 from server.benchmarks.definitions import definition
 from server.benchmarks.phases import current_phases

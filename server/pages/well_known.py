@@ -4,9 +4,8 @@ from datetime import datetime, time, timedelta
 
 from fastapi import APIRouter, Request, Response
 
-from server.base.addresses import site_address
 from server.base.database import utc_now
-from server.base.services import ServicesDep
+from server.base.services import ServicesDep, site_address
 from web.documents import read_documents
 
 router = APIRouter(include_in_schema=False)

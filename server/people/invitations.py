@@ -11,7 +11,6 @@ from pydantic import BaseModel
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from server.base.addresses import site_address
 from server.base.database import utc_now
 from server.base.errors import (
     ConflictError,
@@ -23,7 +22,7 @@ from server.base.errors import (
 )
 from server.base.fleet import Fleet
 from server.base.models import Invitation, User
-from server.base.services import services_of
+from server.base.services import services_of, site_address
 from server.people.accounts import (
     ORGANISERS,
     RANK,

@@ -19,7 +19,7 @@ from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.base.errors import ConflictError, ContentError, NotAllowedError, UsedUpError, problem
 from server.base.events import SubmissionAccepted, VerificationWanted, emit
-from server.base.hardware_classes import misfit_of_claim
+from server.base.fleet import misfit_of_claim
 from server.base.models import PublishedResult, RunRow, Submission, TrainingPackage, User
 from server.base.services import Services
 from server.base.standing import evidence_of, is_verified_by_policy

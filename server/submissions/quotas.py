@@ -26,10 +26,9 @@ from server.base.database import utc_now
 from server.base.errors import ContentError, NotAllowedError, UsedUpError
 from server.base.forms import Body
 from server.base.models import Attempt, Submission, User, Verification
-from server.base.replay_estimate import Estimator
 from server.base.services import Services
 from server.base.settings import Settings
-from server.base.standing import OPEN, claim_of
+from server.base.standing import OPEN, Estimator, claim_of
 from server.base.visibility import ORGANISER, seeing
 from server.benchmarks.definitions import definition
 from server.people.audit import audited

@@ -25,9 +25,8 @@ from finishline.rules.verification.purposes import HEAD_TO_HEAD
 from server.base.errors import ConflictError, ContentError, NotAllowedError, no_such
 from server.base.forms import Body, example
 from server.base.models import Attempt, Pool, Submission, User, Verification
-from server.base.replay_estimate import Basis, Estimator
 from server.base.settings import Settings
-from server.base.standing import OPEN, claim_of, kind_that_checks, report_of
+from server.base.standing import OPEN, Basis, Estimator, claim_of, kind_that_checks, report_of
 from server.base.visibility import may_see
 from server.benchmarks.calibrations import benchmark_of
 from server.benchmarks.definitions import definition, rules_that_differ

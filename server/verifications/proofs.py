@@ -34,7 +34,6 @@ from finishline.rules.proof.proof import (
 )
 from finishline.rules.submissions.claim import TrainedWith
 from finishline.rules.verification.messages import Failure
-from server.base.code_version import code_version
 from server.base.database import insert_missing, moment_text, state_of, utc_now
 from server.base.errors import ConflictError
 from server.base.events import VerificationChanged
@@ -47,6 +46,7 @@ from server.base.models import (
     Submission,
     Verification,
 )
+from server.base.places import code_version
 from server.base.services import Services
 from server.base.signing import Signer, load_signer
 from server.base.standing import ENDED, claimed_runs, find_verification, purpose_of, stored_system

@@ -21,10 +21,10 @@ from server.base.database import utc_now
 from server.base.errors import ConflictError, ContentError
 from server.base.events import VerificationChanged, emit
 from server.base.models import Evidence, Submission, Verification
-from server.base.replay_estimate import Estimator
 from server.base.services import Services
 from server.base.standing import (
     PUBLISH,
+    Estimator,
     claim_of,
     find_verification,
     is_published,

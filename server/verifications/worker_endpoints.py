@@ -24,8 +24,8 @@ from finishline.rules.verification.messages import (
     TrainingGrant,
     WorkerHello,
 )
-from server.base import hardware_classes
 from server.base.errors import ConflictError
+from server.base.fleet import list_classes
 from server.base.forms import Body, example
 from server.base.request_context import moment_of_reading
 from server.base.services import ServicesDep
@@ -256,7 +256,7 @@ def change_worker(session: Session, caller: Caller, body: Order) -> str:
 @router.read("/hardware-classes")
 def list_hardware_classes(session: Session) -> HardwareClassList:
     """List every registered hardware class, which the systems of claims have to match."""
-    rows = hardware_classes.list_classes(session)
+    rows = list_classes(session)
     return HardwareClassList(
         hardware_classes=[HardwareClassView.model_validate(row) for row in rows]
     )

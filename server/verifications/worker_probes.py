@@ -12,7 +12,7 @@ from finishline.rules.verification.utilisation import TOLERANCE
 from server.base.database import utc_now
 from server.base.errors import ConflictError
 from server.base.events import WorkerOut, emit
-from server.base.hardware_classes import roof_misfit
+from server.base.fleet import roof_misfit
 from server.base.models import WorkerProbeRow, WorkerRow
 from server.people.audit import audited
 from server.people.dependencies import Caller

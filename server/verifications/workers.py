@@ -23,8 +23,7 @@ from server.base.errors import (
     no_such,
 )
 from server.base.events import DispatchWakeup, WorkerOut, emit, wake_after_commit
-from server.base.fleet import EVERYTHING, Fleet, read_pause
-from server.base.hardware_classes import refuse_misfit, register_class
+from server.base.fleet import EVERYTHING, Fleet, read_pause, refuse_misfit, register_class
 from server.base.models import (
     Attempt,
     AuditRecord,

@@ -8,9 +8,9 @@ import pytest
 
 from finishline.cli import bundles
 from finishline.cli.bundles import check_bundle, read_bundle
-from finishline.cli.records import commit_of
 from finishline.client.errors import Refused
 from finishline.client.files import find_submission_files, idempotency_key
+from finishline.places import commit_of
 from finishline.rules.canonical import canonical
 from server.verifications.proofs import statement_of, write_envelope
 from tests.support.proofs import zip_of

@@ -7,8 +7,7 @@ import pytest
 from botocore.exceptions import ClientError
 from moto.server import ThreadedMotoServer
 
-from server.base.artifacts import make_store
-from server.base.bucket import NOTHING
+from server.base.artifacts import NOTHING, make_store
 from server.base.errors import UnavailableError
 from server.operations.backup import Choice, back_up, restore
 from server.operations.export import export_everything

@@ -22,8 +22,7 @@ import server.app
 import server.base.database
 from server.base.database import Database, insert_missing
 from server.base.models import User, UtcDateTime
-from server.base.revision import newest_revision, require_current_schema
-from server.base.schema import alembic_config
+from server.base.schema import alembic_config, newest_revision, require_current_schema
 from server.base.settings import Settings, get_settings
 from tests.support.admin import run_admin
 

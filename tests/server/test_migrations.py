@@ -9,8 +9,7 @@ from sqlalchemy import inspect
 
 from server.app import create_app
 from server.base.models import Base
-from server.base.revision import FIRST_MIGRATION, require_current_schema
-from server.base.schema import migrate
+from server.base.schema import FIRST_MIGRATION, migrate, require_current_schema
 from server.base.settings import Settings
 from tests.support.admin import run_admin
 from tests.support.first_migration import written_anew

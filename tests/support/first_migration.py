@@ -9,7 +9,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.elements import conv
 
 from server.base.models import Base
-from server.base.revision import FIRST_MIGRATION
+from server.base.schema import FIRST_MIGRATION
 
 MARK = "# `make migration` writes the rest from the models.\n"
 ROOT = Path(__file__).parents[2]

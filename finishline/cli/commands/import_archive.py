@@ -20,7 +20,7 @@ from finishline.cli.client import WHEN_TOLD, ServerClient, connect
 from finishline.cli.definitions import read_benchmarks
 from finishline.cli.errors import CliError, ExitCode, UsageError
 from finishline.cli.options import BenchmarksDir, shows
-from finishline.cli.records import commit_of, find_in, problem_text
+from finishline.cli.records import find_in, problem_text
 from finishline.cli.screen import Screen, as_it_is
 from finishline.client.errors import (
     FinishlineError,
@@ -34,6 +34,7 @@ from finishline.client.errors import (
     problems_of,
 )
 from finishline.client.transport import FilePart
+from finishline.places import commit_of
 from finishline.rules.archive.files import COMMIT, Archive, source_name
 from finishline.rules.archive.import_plan import (
     Kind,

@@ -19,7 +19,7 @@ from server.base.artifacts import ArtifactStore
 from server.base.database import Database, utc_now
 from server.base.errors import UnavailableError
 from server.base.models import BenchmarkDefinition, Evidence, SigningKey, Verification, WorkerRow
-from server.base.revision import newest_revision
+from server.base.schema import newest_revision
 from server.operations import health
 from server.operations.figures import CachedFigures
 from server.operations.health import (
