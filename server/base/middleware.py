@@ -1,10 +1,11 @@
 """Headers of every response, answers to HEAD, JSON of pages, and conditional requests."""
 
+import hashlib
 import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from fastapi import Request
+from fastapi import Request, Response
 from starlette.datastructures import MutableHeaders
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -243,3 +244,12 @@ def reader_has(request: Request, etag: str) -> bool:
     """Whether a request's If-None-Match shows that its sender has the content of this tag."""
     tags = by_name(request.scope["headers"]).get(b"if-none-match")
     return tags is not None and is_known(tags, etag)
+
+
+def tagged(request: Request, content: bytes, media_type: str) -> Response:
+    """An answer that its readers ask for again: 304 to one who has it."""
+    etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+    headers = {"ETag": etag, "Cache-Control": "no-cache"}
+    if reader_has(request, etag):
+        return Response(status_code=304, headers=headers)
+    return Response(content, media_type=media_type, headers=headers)

@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
+from sqlalchemy.orm import Session
 
 from finishline.api.boards import BoardView
 from finishline.api.comparisons import SubmissionComparison
-from server.base.services import ServicesDep
+from server.base.services import Services, ServicesDep
+from server.base.standing import find_verification
 from server.benchmarks.definitions import find_benchmark
 from server.boards.board import Board, PreviewView, preview_board, read_board
 from server.boards.compare import compare_submissions
@@ -16,11 +18,12 @@ from server.boards.lineage import IdeaList, list_ideas
 from server.boards.live import RaceView, read_race
 from server.boards.query import BoardQuery
 from server.boards.records import RecordList, list_records
+from server.people.declared import Routes
 from server.people.dependencies import OrganiserDep
-from server.people.signed_in import ViewerDep, viewer_for
+from server.people.signed_in import viewer_for
 
-router = APIRouter(tags=["leaderboards"])
-races = APIRouter(tags=["verifications"])
+router = Routes(tags=["leaderboards"])
+races = Routes(tags=["verifications"])
 BoardQueryDep = Annotated[BoardQuery, Query()]
 SubmissionsDep = Annotated[
     str,
@@ -68,43 +71,35 @@ def get_preview(
     return Response(answer.content, media_type="application/json", headers=headers)
 
 
-@router.get("/benchmarks/{benchmark_id}/records")
-def get_records(benchmark_id: str, services: ServicesDep) -> RecordList:
+@router.read("/benchmarks/{benchmark_id}/records", to_all=True)
+def get_records(session: Session, services: Services, benchmark_id: str) -> RecordList:
     """The holders of each board with their dates, and the lower times that took no record.
 
     A measured time takes the record by a head-to-head with the holder. A published one must beat
     its holder by more than chance, by Welch's one-sided test.
     """
-    benchmark = find_benchmark(services.benchmarks, benchmark_id)
-    with services.database.read() as session:
-        return list_records(session, benchmark)
+    return list_records(session, find_benchmark(services.benchmarks, benchmark_id))
 
 
-@router.get("/benchmarks/{benchmark_id}/ideas")
-def get_ideas(benchmark_id: str, services: ServicesDep) -> IdeaList:
+@router.read("/benchmarks/{benchmark_id}/ideas", to_all=True)
+def get_ideas(session: Session, services: Services, benchmark_id: str) -> IdeaList:
     """Code submissions with a public source, by hardware class, and the seconds that each gained.
 
     At most the latest 500.
     """
-    benchmark = find_benchmark(services.benchmarks, benchmark_id)
-    with services.database.read() as session:
-        return list_ideas(session, benchmark)
+    return list_ideas(session, find_benchmark(services.benchmarks, benchmark_id))
 
 
-@router.get("/compare")
-def get_comparison(
-    submissions: SubmissionsDep, services: ServicesDep, viewer: ViewerDep
-) -> SubmissionComparison:
+@router.read("/compare")
+def get_comparison(session: Session, submissions: SubmissionsDep) -> SubmissionComparison:
     """Every pair of two to six submissions of one benchmark: who is faster, and how surely."""
-    with services.database.read(viewer) as session:
-        return compare_submissions(session, submissions)
+    return compare_submissions(session, submissions)
 
 
-@races.get("/verifications/{verification_id}/race")
-def get_race(verification_id: str, services: ServicesDep, viewer: ViewerDep) -> RaceView:
+@races.read("/verifications/{verification_id}/race")
+def get_race(session: Session, verification_id: str) -> RaceView:
     """A replay's runs so far, beside the record's ghost and the claim's."""
-    with services.database.read(viewer) as session:
-        return read_race(session, verification_id)
+    return read_race(session, find_verification(session, verification_id))
 
 
 def _answer(

@@ -13,7 +13,7 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.run import Evaluation, evaluation_of
 from server.base.board_versions import board_version
 from server.base.models import PoolRun, ReplayEventRow, Submission, Verification
-from server.base.standing import find_verification, purpose_of, report_of
+from server.base.standing import purpose_of, report_of
 from server.benchmarks.definitions import definition
 from server.boards.board import first_places
 from server.boards.records import held_record
@@ -84,9 +84,8 @@ class RaceView(Schema):
     why_no_record: str | None
 
 
-def read_race(session: Session, verification_id: str) -> RaceView:
-    """The runs so far and the ghosts of a verification. Raises NotFoundError."""
-    verification = find_verification(session, verification_id)
+def read_race(session: Session, verification: Verification) -> RaceView:
+    """The runs so far and the ghosts of a verification."""
     claim, attempts = verification.submission, verification.attempts
     ghosts: list[GhostView] = []
     why_no_record = None

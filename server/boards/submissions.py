@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import Header, Query, Request, Response
 from fastapi.responses import JSONResponse
 from sqlalchemy.orm import Session
 from starlette.datastructures import FormData
@@ -33,8 +33,8 @@ from server.benchmarks.prices import BookCosts
 from server.boards.board import query_of, ranked_board
 from server.boards.order import order_of
 from server.boards.rows import row_of_new
+from server.people.declared import Routes
 from server.people.dependencies import Caller, SubmitterDep
-from server.people.signed_in import ViewerDep
 from server.submissions.accept import (
     MAX_KEY_LENGTH,
     accept,
@@ -48,7 +48,7 @@ from server.submissions.lists import SubmissionQuery, find_submission, whole_sub
 from server.submissions.upload import Upload, read_upload
 from server.submissions.views import EXAMPLE_CLAIM, judged_on_others, submission_view
 
-router = APIRouter(tags=["submissions"])
+router = Routes(tags=["submissions"])
 # Fields of a board entry that the view of a submission repeats.
 OF_SUBMISSION = (
     *("rank", "unranked_reason", "measured_seconds", "measured_low_seconds"),
@@ -283,10 +283,10 @@ PackageDep = Annotated[
 ]
 
 
-@router.get("/submissions")
+@router.read("/submissions")
 def list_submissions(
-    services: ServicesDep,
-    viewer: ViewerDep,
+    session: Session,
+    services: Services,
     benchmark: str | None = None,
     package: PackageDep = None,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
@@ -297,18 +297,16 @@ def list_submissions(
     With `package` the entries of code submissions whose SHA-256 begins so.
     """
     wanted = SubmissionQuery(benchmark=benchmark, cursor=cursor)
-    with services.database.read(viewer) as session:
-        found, following = whole_submissions(session, wanted, package=package, limit=limit)
-        views = _with_places(services, session, found)
+    found, following = whole_submissions(session, wanted, package=package, limit=limit)
+    views = _with_places(services, session, found)
     return SubmissionList(submissions=views, next_cursor=following)
 
 
-@router.get("/submissions/{submission_id}")
-def get_submission(submission_id: str, services: ServicesDep, viewer: ViewerDep) -> SubmissionView:
+@router.read("/submissions/{submission_id}")
+def get_submission(session: Session, services: Services, submission_id: str) -> SubmissionView:
     """Read a submission with its result explained step by step.
 
     While it is under embargo, 404 for all but its submitter, the members of their organisation
     and organisers.
     """
-    with services.database.read(viewer) as session:
-        return whole_view(services, session, find_submission(session, submission_id))
+    return whole_view(services, session, find_submission(session, submission_id))

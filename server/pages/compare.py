@@ -20,12 +20,13 @@ from server.pages.board_times import times_of
 from server.pages.declared import Context, public_page
 from server.pages.places import named_entry, official_board
 from server.pages.queries import (
+    brief,
     measured_beside,
     ranking_curves,
     submission_context,
-    submission_with_checks,
     title_of,
 )
+from server.submissions.lists import find_submission
 from server.verifications.reruns import compare_verifications
 from server.verifications.views import line
 from web.compare import compare_link
@@ -55,7 +56,9 @@ def comparison_context(
     context: Context = {
         "ids": list(ids),
         "unknown": unknown,
-        "chosen": [_in_short(services, submission) for submission in chosen],
+        "chosen": [
+            brief(one) | {"benchmark_title": title_of(services, one.benchmark_id)} for one in chosen
+        ],
         "problem": problem,
         "comparison": None,
         "submissions": [],
@@ -88,19 +91,6 @@ def _problem(
     return 200, None
 
 
-def _in_short(services: Services, submission: Submission) -> Context:
-    return {
-        "id": submission.id,
-        "model": submission.model,
-        "system": submission.system,
-        "submitter": submission.submitter,
-        "display_name": submission.display_name,
-        "benchmark": submission.benchmark_id,
-        "benchmark_title": title_of(services, submission.benchmark_id),
-        "kind": submission.kind,
-    }
-
-
 def board_beside(session: Session, services: Services, submission_ids: Sequence[str]) -> Context:
     """The ranks of the submissions in their divisions, and other entries of their board.
 
@@ -131,7 +121,8 @@ def board_beside(session: Session, services: Services, submission_ids: Sequence[
 
 
 def _compared(session: Session, services: Services, ids: Sequence[str]) -> Context:
-    contexts = [submission_with_checks(session, services, one) for one in ids]
+    found = [find_submission(session, one) for one in ids]
+    contexts = [submission_context(session, services, one) for one in found]
     submissions = [_with_findings(session, one) for one in contexts]
     comparison = compare_submissions(session, ",".join(ids)).model_dump(mode="json")
     for one, shown in zip(comparison["submissions"], submissions, strict=True):
@@ -150,7 +141,7 @@ def _with_findings(session: Session, context: Context) -> Context:
     shown: Context = context["submission"]
     published = shown["published_verification"]
     report = session.get_one(Verification, published).report if published else None
-    runs = ranking_curves(session, shown["id"])
+    runs = ranking_curves(session, find_submission(session, shown["id"]))
     is_measured = is_entry(shown) or shown["evidence"] == "measured"
     found = {"measured": measured_beside(report), "curves": runs}
     return shown | found | (_of_measured(context, runs) if is_measured else {})
@@ -209,7 +200,8 @@ def verification_comparison_page(
 ) -> Context:
     """Two verdicts with their replays, systems and statistically significant differences."""
     comparison = compare_verifications(session, first, second)
-    context = submission_context(session, services, comparison.submission_id)
+    submission = find_submission(session, comparison.submission_id)
+    context = submission_context(session, services, submission)
     sides = [line(session, find_verification(session, each)) for each in (first, second)]
     own = {name: context[name] for name in ("submission", "benchmark", "time")}
     return own | {"comparison": comparison, "sides": sides}

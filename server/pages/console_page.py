@@ -34,8 +34,7 @@ from web.render import render
 
 T = TypeVar("T", bound=BaseModel)
 Errors = dict[str, str]
-Done = tuple[str, Notice]
-Page = Callable[..., HTMLResponse]
+Page = Callable[..., Response]
 NUMBERS = {
     "int_parsing": "Expected a whole number.",
     "int_from_float": "Expected a whole number.",
@@ -104,34 +103,6 @@ class Console:
         )
         return HTMLResponse(page, status_code=status)
 
-    def submit(
-        self,
-        form: type[T],
-        fields: Mapping[str, Any],
-        change: Callable[[Session, T], Done],
-        page: Page,
-    ) -> Response:
-        """Validate a form and make its change; show `page` again if either is refused.
-
-        `change` writes in one transaction and returns the address to go on to, and a notice. A
-        secret that was made is shown at once.
-        """
-        wanted, errors = read_form(form, fields)
-        if wanted is None:
-            return page(errors=errors)
-        return self.change(lambda session: change(session, wanted), page)
-
-    def change(self, change: Callable[[Session], Done], page: Page) -> Response:
-        """Make a change; show `page` again with the reason if it is refused."""
-        try:
-            with self.services.database.write() as session:
-                address, notice = change(session)
-        except ServerError as error:
-            return page(refusal=error)
-        if notice.once_only is not None:
-            return page(notice=notice)
-        return self.go_on(address, notice)
-
     def go_on(self, address: str, notice: Notice) -> RedirectResponse:
         """Redirect to the page that shows a form's change, with a notice to show once."""
         leave_notice(self.request, notice)
@@ -179,7 +150,7 @@ def sentence_of(item: ErrorDetails) -> str:
 def renamed(page: Page, **names: str) -> Page:
     """A page that shows the errors of some fields beside others."""
 
-    def shown(*, errors: Errors | None = None, **wrong: Any) -> HTMLResponse:
+    def shown(*, errors: Errors | None = None, **wrong: Any) -> Response:
         moved = {names.get(name, name): text for name, text in (errors or {}).items()}
         return page(errors=moved, **wrong)
 

@@ -6,10 +6,10 @@ from inspect import Parameter, signature
 from typing import Any, TypeVar
 
 from fastapi import APIRouter
-from fastapi.responses import HTMLResponse, Response
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import BaseModel
 
-from server.base.errors import ServerError
+from server.base.errors import ContentError, ServerError
 from server.base.services import Services, ServicesDep
 from server.base.visibility import Viewer
 from server.pages.console_page import (
@@ -17,6 +17,7 @@ from server.pages.console_page import (
     AdminDep,
     AnyoneDep,
     Console,
+    Errors,
     OrganiserDep,
     SubmitterDep,
     read_form,
@@ -57,12 +58,14 @@ class Page:
     role: Role
     find: Callable[..., Any]
 
-    def show(self, console: Console, given: Context, **shown: Any) -> HTMLResponse:
+    def show(self, console: Console, given: Context, **shown: Any) -> Response:
         """Render it. Of `given` it takes its own arguments; the others have their defaults."""
         takes = signature(self.find).parameters
         own = {name: value for name, value in given.items() if name in takes}
         with console.services.database.read(console.viewer) as session:
             context = console.call(self.find, session, own)
+        if isinstance(context, Response):
+            return context
         return console.page(self.template, **(context | shown))
 
 
@@ -73,7 +76,8 @@ PUBLIC: dict[str, Any] = {}
 def page(address: str, template: str, *, role: Role) -> Callable[[Declared], Declared]:
     """Declare a page: a function of a session, a caller or console, and the page's query.
 
-    It returns what the template shows. `typed` are the values that its forms propose.
+    It returns what the template shows. `typed` are the values that its forms propose, `errors` and
+    `refusal` what is wrong with the query.
     """
 
     def declare(find: Declared) -> Declared:
@@ -131,24 +135,30 @@ def routes() -> APIRouter:
 
 
 def _get(shown: Page) -> Any:
-    def look(_console: Console, **given: Any) -> HTMLResponse:
+    def look(_console: Console, **given: Any) -> Response:
         return shown.show(_console, given)
 
     console = by_name("_console", CONSOLES[shown.role])
-    return endpoint(look, [console, *requested(shown.find)], HTMLResponse, shown.find)
+    return endpoint(look, [console, *requested(shown.find)], Response, shown.find)
 
 
 def _post(change: Change) -> Any:
     form = change.form
-    around = PAGES[form.page or form.address]
+    around = PAGES.get(form.page or form.address)
 
     def send(_console: Console, _sent: dict[str, str], **given: Any) -> Response:
         asked = {name: _sent.get(each, "").strip() for name, each in form.asked.items()}
         arguments = given | asked
         missing = {each: REQUIRED for name, each in form.asked.items() if not asked[name]}
-        chosen = {each: asked[name] for name, each in form.asked.items()}
+        chosen = {each: _sent.get(each, "").strip() for each in (*form.asked.values(), *form.kept)}
 
-        def again(**shown: Any) -> HTMLResponse:
+        def again(
+            errors: Errors | None = None, refusal: ServerError | None = None, **shown: Any
+        ) -> Response:
+            if around is None:
+                raise refusal or ContentError(_faults(errors or {}))
+            shown |= {"errors": errors} if errors else {}
+            shown |= {"refusal": refusal} if refusal is not None else {}
             return around.show(_console, arguments | chosen, typed=_sent, **shown)
 
         if change.body is not None:
@@ -163,12 +173,21 @@ def _post(change: Change) -> Any:
                 made = _console.call(change.make, session, arguments)
         except ServerError as error:
             return again(refusal=error)
-        words = form.words(made, arguments)
+        words, address = form.words(made, arguments), form.next_page(made, arguments)
         if form.once is not None:
             return again(notice=Notice(words, once_only=getattr(made, form.once)))
-        return _console.go_on(form.next_page(made, arguments), Notice(words))
+        if not words:
+            return RedirectResponse(address, status_code=303)
+        return _console.go_on(address, Notice(words))
 
-    takes = [by_name("_console", CONSOLES[change.role]), by_name("_sent", FormDep)]
+    console = by_name("_console", CONSOLES[form.role or change.role])
+    takes = [console, by_name("_sent", FormDep)]
     known = {"body", *form.asked}
     takes += [each for each in requested(change.make) if each.name not in known]
     return endpoint(send, takes, Response, change.make)
+
+
+def _faults(errors: Errors) -> str:
+    """What is wrong with a form whose page is not shown again."""
+    told = [f"{name.replace('_', ' ').capitalize()}: {words}" for name, words in errors.items()]
+    return " ".join(["Nothing was changed.", *told])

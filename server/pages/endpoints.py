@@ -9,18 +9,14 @@ from server.pages import (
     console_audit,
     console_benchmarks,
     console_calibrations,
-    console_decide,
-    console_head_to_heads,
     console_notices,
-    console_overview,
     console_people,
     console_phases,
     console_preview,
     console_prices,
     console_quotas,
     console_sign_in,
-    console_verify,
-    console_workers,
+    console_work,
     declared,
     docs,
     feeds,
@@ -53,12 +49,8 @@ PAGES = (
     console_sign_in,
     openid,
     submit,
-    console_overview,
     join,
     mail_links,
-    console_verify,
-    console_head_to_heads,
-    console_decide,
     console_benchmarks,
     console_preview,
     console_audit,
@@ -69,8 +61,8 @@ PAGES = (
 # Their pages and forms are declared, so their order in this list says nothing.
 DECLARED = (
     calibrations, compare, console_account, console_calibrations, console_notices, console_people,
-    console_phases, console_prices, console_quotas, console_workers, home, ideas, install,
-    lists, packages, rounds, runs, workers,
+    console_phases, console_prices, console_quotas, console_work, home, ideas, install, lists,
+    packages, rounds, runs, workers,
 )  # fmt: skip
 # Each is given to the application itself: when a router of routers is included, FastAPI analyses
 # every route of theirs to see whether its path is empty.

@@ -1,21 +1,21 @@
 """Records and verdicts as Atom feeds, of all benchmarks and of each."""
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.base.database import moment_text
-from server.base.middleware import reader_has
+from server.base.middleware import tagged
 from server.base.models import AuditRecord
-from server.base.services import ServicesDep, site_address
+from server.base.services import Services, site_address
 from server.benchmarks.definitions import find_benchmark
 from server.boards.records import records_by_benchmark
 from server.pages.board_times import times_of
 from server.people.audit import read_head
+from server.people.declared import Routes
 from server.verifications.queries import latest_verdicts
 from web.feed import (
     MEDIA_TYPE,
@@ -28,42 +28,38 @@ from web.feed import (
 )
 from web.formats import moment
 
-router = APIRouter(include_in_schema=False)
+router = Routes(include_in_schema=False)
 MOST_ENTRIES = 50
 
 
-@router.get("/feed.atom")
-def feed(services: ServicesDep, request: Request) -> Response:
+@router.read("/feed.atom", to_all=True)
+def feed(session: Session, services: Services, request: Request) -> Response:
     """The latest records and verdicts of every benchmark."""
-    with services.database.read() as session:
-        entries = _entries(session, services.benchmarks, None)
-    return _answer(site_address(request, services.settings), request, "Finishline", "/", entries)
+    return _answer(services, request, "Finishline", "/", _entries(session, services.benchmarks))
 
 
-@router.get("/benchmarks/{benchmark_id}/feed.atom")
-def benchmark_feed(benchmark_id: str, services: ServicesDep, request: Request) -> Response:
+@router.read("/benchmarks/{benchmark_id}/feed.atom", to_all=True)
+def benchmark_feed(
+    session: Session, services: Services, request: Request, benchmark_id: str
+) -> Response:
     """The latest records and verdicts of a benchmark."""
     benchmark = find_benchmark(services.benchmarks, benchmark_id)
-    with services.database.read() as session:
-        entries = _entries(session, {benchmark_id: benchmark}, benchmark_id)
+    entries = _entries(session, {benchmark_id: benchmark}, benchmark_id)
     title, page = f"{benchmark.title} · Finishline", f"/benchmarks/{benchmark_id}"
-    return _answer(site_address(request, services.settings), request, title, page, entries)
+    return _answer(services, request, title, page, entries)
 
 
-@router.get("/audit.atom")
-def audit_feed(services: ServicesDep, request: Request) -> Response:
+@router.read("/audit.atom", to_all=True)
+def audit_feed(session: Session, services: Services, request: Request) -> Response:
     """The head of the audit log: readers of the feed keep it, so a later change is noticed."""
-    with services.database.read() as session:
-        head = read_head(session)
-        row = session.get(AuditRecord, head.id)
-        at = None if row is None else moment_text(row.at)
-    entries = [audit_entry(head.id, head.sha256, at)] if at is not None else []
-    title = "Audit log · Finishline"
-    return _answer(site_address(request, services.settings), request, title, "/", entries)
+    head = read_head(session)
+    row = session.get(AuditRecord, head.id)
+    entries = [] if row is None else [audit_entry(head.id, head.sha256, moment_text(row.at))]
+    return _answer(services, request, "Audit log · Finishline", "/", entries)
 
 
 def _entries(
-    session: Session, benchmarks: Mapping[str, Benchmark], only: str | None
+    session: Session, benchmarks: Mapping[str, Benchmark], only: str | None = None
 ) -> list[FeedEntry]:
     named = {key: {"id": key, "title": found.title} for key, found in benchmarks.items()}
     verdicts = latest_verdicts(session, limit=MOST_ENTRIES, benchmark_id=only)
@@ -97,11 +93,8 @@ def _records(
 
 
 def _answer(
-    base: str, request: Request, title: str, page: str, entries: list[FeedEntry]
+    services: Services, request: Request, title: str, page: str, entries: list[FeedEntry]
 ) -> Response:
+    base = site_address(request, services.settings)
     content = atom_feed(Feed(base, request.url.path, page, title, entries))
-    etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-    headers = {"ETag": etag, "Cache-Control": "no-cache"}
-    if reader_has(request, etag):
-        return Response(status_code=304, headers=headers)
-    return Response(content, media_type=MEDIA_TYPE, headers=headers)
+    return tagged(request, content, MEDIA_TYPE)

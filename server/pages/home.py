@@ -106,7 +106,7 @@ def _picture(
 
     def draw() -> Picture | None:
         verification = find_verification(session, line.id)
-        race = read_race(session, line.id).model_dump(mode="json")
+        race = read_race(session, verification).model_dump(mode="json")
         shown = summarise(session, verification)
         time = times.get(line.benchmark, SECONDS)
         untimed = untimed_runs(verification)

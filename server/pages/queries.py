@@ -9,16 +9,15 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.statistics.aggregate import mean
 from finishline.rules.verification.control_points import band_for
-from server.base.models import RunRow, Submission
+from server.base.models import RunRow, Submission, Verification
 from server.base.services import Services
-from server.base.standing import claim_of, find_verification, published_verification
+from server.base.standing import claim_of, published_verification
 from server.benchmarks.definitions import definition
 from server.benchmarks.views import benchmark_view
 from server.boards.submissions import whole_view
 from server.pages.board_times import times_of
 from server.pages.entries import measured_curves
 from server.pages.places import place_of
-from server.submissions.lists import find_submission
 from server.verifications.queries import latest_of
 from server.verifications.views import line, view
 from web.chart_parts import even_sample
@@ -31,9 +30,8 @@ FEWEST_OF_A_RUN = 20
 MOST_CHECKS = 10
 
 
-def submission_context(session: Session, services: Services, submission_id: str) -> Context:
+def submission_context(session: Session, services: Services, submission: Submission) -> Context:
     """A submission, the benchmark it was scored under, and the reference band of its settings."""
-    submission = find_submission(session, submission_id)
     benchmark = definition(session, submission.benchmark_sha256)
     shown = whole_view(services, session, submission)
     # An inference has no runs that a band could be drawn for.
@@ -53,62 +51,57 @@ def submission_context(session: Session, services: Services, submission_id: str)
     }
 
 
-def submission_page_context(session: Session, services: Services, submission_id: str) -> Context:
+def brief(submission: Submission) -> Context:
+    """A submission as it is named in lists of others."""
+    names = ("id", "kind", "model", "system", "submitter", "display_name", "evidence")
+    found = {name: getattr(submission, name) for name in names}
+    return found | {"benchmark": submission.benchmark_id}
+
+
+def submission_page_context(
+    session: Session, services: Services, submission: Submission
+) -> Context:
     """Template context of a submission's page, without its curves.
 
     To the API's view it adds the submission's place on its board, the latest verifications with
     their reasons (without the report), and the published one's energy, memory and precision.
     """
-    context = submission_with_checks(session, services, submission_id)
-    submission = find_submission(session, submission_id)
     published = published_verification(submission)
-    return context | {
+    benchmark = services.benchmarks.get(submission.benchmark_id)
+    return submission_with_checks(session, services, submission) | {
         "measured": measured_beside(published.report) if published is not None else None,
-        "place": _place(session, services, submission),
+        # None also on a board that this server no longer has.
+        "place": None if benchmark is None else place_of(session, benchmark, submission),
     }
 
 
-def submission_with_checks(session: Session, services: Services, submission_id: str) -> Context:
+def submission_with_checks(session: Session, services: Services, submission: Submission) -> Context:
     """A submission and its latest verifications with their reasons, the newest first.
 
     The published one is there however old it is; a submission may be verified without end.
     """
-    context = submission_context(session, services, submission_id)
-    submission = find_submission(session, submission_id)
-    views = [
-        line(session, verification)
-        for verification in latest_of(session, submission, most=MOST_CHECKS)
-    ]
-    return context | {"checks": [each.model_dump(mode="json") for each in views]}
+    latest = latest_of(session, submission, most=MOST_CHECKS)
+    checks = [line(session, each).model_dump(mode="json") for each in latest]
+    return submission_context(session, services, submission) | {"checks": checks}
 
 
-def _place(session: Session, services: Services, submission: Submission) -> Context | None:
-    """Place of a submission today; None on a board that this server no longer has."""
-    benchmark = services.benchmarks.get(submission.benchmark_id)
-    if benchmark is None:
-        return None
-    return place_of(session, benchmark, submission)
-
-
-def ranking_curves(session: Session, submission_id: str) -> list[Context]:
+def ranking_curves(session: Session, submission: Submission) -> list[Context]:
     """The runs that make a submission's figure: measured ones, or those of its own logs."""
-    submission = find_submission(session, submission_id)
     if submission.evidence == "measured":
         return measured_curves(session, submission)
-    return submission_with_curves(session, submission_id)
+    return submission_with_curves(session, submission)
 
 
-def submission_with_curves(session: Session, submission_id: str) -> list[Context]:
+def submission_with_curves(session: Session, submission: Submission) -> list[Context]:
     """The runs of a submission with as many evaluations as a page shows, evenly apart.
 
     Those of an entry are its measured ones.
     A run's "evaluations" is how many it has; "index" is the place of each, from 1. A log may have
     100,000 of them, so one curve is in memory at a time.
     """
-    submission = find_submission(session, submission_id)
     if submission.trained_with == "package":
         return measured_curves(session, submission)
-    mine = RunRow.submission_id == submission_id
+    mine = RunRow.submission_id == submission.id
     count = session.scalar(select(func.count()).select_from(RunRow).where(mine)) or 1
     most = max(FEWEST_OF_A_RUN, MOST_EVALUATIONS // count)
     rows = session.execute(
@@ -144,19 +137,14 @@ def title_of(services: Services, benchmark_id: str) -> str:
     return benchmark_id if benchmark is None else benchmark.title
 
 
-def verification_shown(session: Session, verification_id: str) -> Context:
-    """A verification as the API answers it. Raises NotFoundError."""
-    verification = find_verification(session, verification_id)
-    return view(session, verification).model_dump(mode="json")
-
-
-def verification_context(session: Session, services: Services, verification_id: str) -> Context:
+def verification_context(
+    session: Session, services: Services, verification: Verification
+) -> Context:
     """A verification with the submission it checks and that of a head-to-head's holder, or None."""
-    verification = find_verification(session, verification_id)
-    shown = verification_shown(session, verification_id)
+    shown = view(session, verification).model_dump(mode="json")
     checked, against = (
-        submission_context(session, services, submission_id) if submission_id else {}
-        for submission_id in (verification.submission_id, verification.against_id)
+        {} if each is None else submission_context(session, services, each)
+        for each in (verification.submission, verification.against)
     )
     return {
         "verification": shown,

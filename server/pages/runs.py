@@ -11,7 +11,7 @@ from server.base.errors import LostFileError
 from server.base.services import Services
 from server.pages.declared import Context, public_page
 from server.pages.queries import sampled_curve, submission_context
-from server.submissions.lists import find_run
+from server.submissions.lists import find_run, find_submission
 from web.formats import visible
 from web.race import runs_picture
 
@@ -30,7 +30,7 @@ def run_page(
 ) -> Context:
     """A run with a page of its log, each line with an anchor."""
     run = find_run(session, submission_id, index)
-    context = submission_context(session, services, submission_id)
+    context = submission_context(session, services, find_submission(session, submission_id))
     curve = {"file": run.file, "curve": sampled_curve(run.curve, MOST_EVALUATIONS)}
     try:
         log = services.artifacts.open(run.log_sha256)

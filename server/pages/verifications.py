@@ -1,73 +1,70 @@
 """A verification's page, live while it runs."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query
-from fastapi.responses import HTMLResponse
+from fastapi import Query
 from sqlalchemy.orm import Session
 
 from finishline.rules.verification.purposes import HEAD_TO_HEAD, is_in_box
 from server.base.models import Verification
-from server.base.services import Services, ServicesDep
+from server.base.services import Services
 from server.base.standing import find_verification
 from server.benchmarks.definitions import definition
 from server.boards.live import read_race
+from server.pages.declared import public_page
 from server.pages.entries import has_halves, untimed_runs
 from server.pages.queries import Context, verification_context
-from server.people.signed_in import ViewerDep
+from server.people.declared import Routes
 from server.verifications.queue import read_place
 from web.formats import SECONDS, TimeFormat
 from web.race import verification_picture
-from web.render import render
 from web.replay_chart import replay_figure
 
-router = APIRouter(include_in_schema=False)
+router = Routes(include_in_schema=False)
 GhostQuery = Annotated[Literal["record", "claim"] | None, Query()]
 
 
-@router.get("/verifications/{verification_id}", response_class=HTMLResponse)
+@public_page("/verifications/{verification_id}", "verification.html")
 def verification_page(
-    verification_id: str, services: ServicesDep, viewer: ViewerDep, ghost: GhostQuery = None
-) -> str:
+    session: Session, services: Services, verification_id: str, ghost: GhostQuery = None
+) -> Context:
     """A replay, live while it runs, with its verdict when it has ended."""
-    with services.database.read(viewer) as session:
-        context = verification_context(session, services, verification_id)
-        time = context["time"]
-        shown = shown_verification(session, services, context.pop("verification"), ghost, time)
-    return render("verification.html", **context, shown=shown)
+    verification = find_verification(session, verification_id)
+    context = verification_context(session, services, verification)
+    shown = context.pop("verification")
+    return context | {
+        "shown": shown_verification(session, verification, shown, ghost, context["time"])
+    }
 
 
-@router.get("/verifications/{verification_id}/race", response_class=HTMLResponse)
-def race_page(verification_id: str, services: ServicesDep, viewer: ViewerDep) -> str:
+@public_page("/verifications/{verification_id}/race", "race_page.html")
+def race_page(session: Session, services: Services, verification_id: str) -> Context:
     """A race on the whole screen, a lane for each run and ghost: live, or to be replayed."""
-    with services.database.read(viewer) as session:
-        context = verification_context(session, services, verification_id)
-        race = read_race(session, verification_id).model_dump(mode="json")
-        untimed = untimed_runs(find_verification(session, verification_id))
+    verification = find_verification(session, verification_id)
+    context = verification_context(session, services, verification)
+    race = read_race(session, verification).model_dump(mode="json")
+    untimed = untimed_runs(verification)
     picture = verification_picture(context["verification"], race, context["time"], untimed)
-    return render("race_page.html", **context, picture=picture)
+    return context | {"picture": picture}
 
 
 def shown_verification(
     session: Session,
-    services: Services,
+    row: Verification,
     verification: Context,
     ghost: str | None,
     time: TimeFormat = SECONDS,
 ) -> Context:
     """A verification as its page and its submission's show it, with its race and its place."""
-    verification_id = verification["id"]
-    race = read_race(session, verification_id).model_dump(mode="json")
-    row = find_verification(session, verification_id)
-    judged_by = definition(session, row.benchmark_sha256)
+    race = read_race(session, row).model_dump(mode="json")
     untimed = untimed_runs(row)
     return {
         "verification": verification,
         "race": race,
         "picture": verification_picture(verification, race, time, untimed),
         "ghost": ghost,
-        "place": _place(session, services, verification),
-        "halves": is_in_box(verification["kind"]) and has_halves(judged_by),
+        "place": _place(session, row),
+        "halves": is_in_box(row.kind) and has_halves(definition(session, row.benchmark_sha256)),
         "untimed": untimed,
         "parts": _parts(row),
     }
@@ -85,21 +82,19 @@ def _parts(verification: Verification) -> list[str]:
     return found
 
 
-@router.get("/verifications/{verification_id}/charts/replay.json")
-def replay_chart(verification_id: str, services: ServicesDep, viewer: ViewerDep) -> dict[str, Any]:
+@router.read("/verifications/{verification_id}/charts/replay.json")
+def replay_chart(session: Session, services: Services, verification_id: str) -> Context:
     """A replay's curves beside its ghosts and against the band."""
-    with services.database.read(viewer) as session:
-        context = verification_context(session, services, verification_id)
-        race = read_race(session, verification_id)
-    return replay_figure(context["verification"], race.model_dump(mode="json"), context["time"])
+    verification = find_verification(session, verification_id)
+    context = verification_context(session, services, verification)
+    race = read_race(session, verification).model_dump(mode="json")
+    return replay_figure(context["verification"], race, context["time"])
 
 
-def _place(session: Session, services: Services, verification: Context) -> Context | None:
+def _place(session: Session, verification: Verification) -> Context | None:
     """Place of a verification in its queue, and its hardware class; None if it does not wait."""
-    if verification["state"] != "queued":
-        return None
-    found = read_place(session, verification["id"])
+    found = read_place(session, verification.id) if verification.state == "queued" else None
     if found is None:
         return None
-    one, item = (part.model_dump(mode="json") for part in found)
-    return {"queue": one, "item": item}
+    queue, item = (part.model_dump(mode="json") for part in found)
+    return {"queue": queue, "item": item}

@@ -45,20 +45,24 @@ class Form:
     """The console's form of a change: its address, the page around it, and the words after it.
 
     `done` is a format of the change's result and its arguments, as "Token {0.id} of {body.user}",
-    or a function of both. `once` names the field of the result that is shown only once. `page` is
-    shown again if the change is refused, and afterwards unless `to` names another one. `renamed`
-    has the names on the page of fields that the body calls otherwise, and `asked` the fields that
-    are arguments of the change.
+    or a function of both; without it there are no words. `once` names the field of the result that
+    is shown only once. `page` is shown again if the change is refused, and afterwards unless `to`
+    names another one. On a page that is not the console's, a refusal is an error of its own.
+    `renamed` has the names on the page of fields that the body calls otherwise, `asked` the fields
+    that are arguments of the change, and `kept` those that the page takes when it is shown again.
+    `role` is who may send it, if fewer than may make the change.
     """
 
     address: str
-    done: str | Callable[..., str]
+    done: str | Callable[..., str] = ""
     page: str = ""
     to: str = ""
     once: str | None = None
     read: Callable[[Fields], Mapping[str, Any]] = filled
     renamed: Mapping[str, str] = field(default_factory=dict)
     asked: Mapping[str, str] = field(default_factory=dict)
+    kept: tuple[str, ...] = ()
+    role: Role | None = None
 
     def words(self, made: Any, given: Given) -> str:
         """The sentence that tells of the change."""

@@ -3,8 +3,9 @@
 from typing import Annotated
 from urllib.parse import quote
 
-from fastapi import APIRouter, Path, Response
+from fastapi import Path, Response
 from fastapi.responses import FileResponse, PlainTextResponse, StreamingResponse
+from sqlalchemy.orm import Session
 
 from finishline.api.schema import Schema
 from finishline.api.submissions import (
@@ -15,9 +16,9 @@ from finishline.api.submissions import (
 from server.base.artifacts import pieces
 from server.base.error_answers import METHODS
 from server.base.errors import GoneError, LostFileError
-from server.base.services import ServicesDep
-from server.base.visibility import sees_source
-from server.people.signed_in import ViewerDep
+from server.base.services import Services
+from server.base.visibility import Viewer, sees_source
+from server.people.declared import Routes
 from server.submissions.code import find_package, read_source
 from server.submissions.lists import (
     find_run,
@@ -35,7 +36,7 @@ class RunList(Schema):
     runs: list[RunView]
 
 
-router = APIRouter(tags=["submissions"])
+router = Routes(tags=["submissions"])
 
 LARGEST_INDEX = 10_000
 RunIndex = Annotated[int, Path(ge=0, le=LARGEST_INDEX)]
@@ -50,34 +51,26 @@ async def moved() -> None:
     )
 
 
-@router.get("/submissions/{submission_id}/runs")
-def list_runs(submission_id: str, services: ServicesDep, viewer: ViewerDep) -> RunList:
+@router.read("/submissions/{submission_id}/runs")
+def list_runs(session: Session, submission_id: str) -> RunList:
     """List the runs of a submission."""
-    with services.database.read(viewer) as session:
-        runs = find_submission(session, submission_id).runs
-        return RunList.model_validate({"runs": runs})
+    return RunList.model_validate({"runs": find_submission(session, submission_id).runs})
 
 
-@router.get("/submissions/{submission_id}/runs/{index}/curve")
-def get_curve(
-    submission_id: str, index: RunIndex, services: ServicesDep, viewer: ViewerDep
-) -> CurveView:
+@router.read("/submissions/{submission_id}/runs/{index}/curve")
+def get_curve(session: Session, submission_id: str, index: RunIndex) -> CurveView:
     """Read every evaluation of a run."""
-    with services.database.read(viewer) as session:
-        return curve_view(find_run(session, submission_id, index))
+    return curve_view(find_run(session, submission_id, index))
 
 
-@router.get(
+@router.read(
     "/submissions/{submission_id}/runs/{index}/log",
     response_class=FileResponse,
     responses={200: {"content": {"text/plain": {}}, "description": "The log, byte for byte."}},
 )
-def get_log(
-    submission_id: str, index: RunIndex, services: ServicesDep, viewer: ViewerDep
-) -> Response:
+def get_log(session: Session, services: Services, submission_id: str, index: RunIndex) -> Response:
     """Download the raw log of a run, byte for byte as it was sent."""
-    with services.database.read(viewer) as session:
-        run = find_run(session, submission_id, index)
+    run = find_run(session, submission_id, index)
     headers = {
         "ETag": f'"{run.log_sha256}"',
         "X-Content-Type-Options": "nosniff",
@@ -97,20 +90,16 @@ def get_log(
     return StreamingResponse(pieces(opened), media_type=media_type, headers=headers)
 
 
-@router.get("/submissions/{submission_id}/package")
-def get_package(submission_id: str, services: ServicesDep, viewer: ViewerDep) -> PackageView:
+@router.read("/submissions/{submission_id}/package")
+def get_package(session: Session, viewer: Viewer, submission_id: str) -> PackageView:
     """Read the code submission of an entry; its files are listed once they are published."""
-    with services.database.read(viewer) as session:
-        submission = find_submission(session, submission_id)
-        package = find_package(session, submission_id)
-        return package_view(package, with_files=sees_source(viewer, submission))
+    submission = find_submission(session, submission_id)
+    package = find_package(session, submission_id)
+    return package_view(package, with_files=sees_source(viewer, submission))
 
 
-@router.get("/submissions/{submission_id}/package/files/{name:path}", response_class=Response)
-def get_package_file(
-    submission_id: str, name: str, services: ServicesDep, viewer: ViewerDep
-) -> Response:
+@router.read("/submissions/{submission_id}/package/files/{name:path}", response_class=Response)
+def get_package_file(session: Session, viewer: Viewer, submission_id: str, name: str) -> Response:
     """Read a file of a code submission as text. 404 for others before it is published."""
-    with services.database.read(viewer) as session:
-        text = read_source(session, viewer, submission_id, name)
+    text = read_source(session, viewer, submission_id, name)
     return PlainTextResponse(text, headers={"X-Content-Type-Options": "nosniff"})

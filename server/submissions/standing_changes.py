@@ -20,13 +20,14 @@ from server.base.models import Submission, Verification
 from server.base.standing import OPEN, row_evidence
 from server.base.visibility import may_see
 from server.people.audit import audited
-from server.people.declared import Routes
+from server.people.declared import Form, Routes
 from server.people.dependencies import Caller
 from server.people.signed_in import viewer_for
 from server.submissions.duplicates import bring_back
 from server.submissions.lists import find_submission
 from server.submissions.views import changed_view
 
+ITS_PAGE = "/submissions/{submission_id}"
 router = Routes(tags=["submissions"])
 
 
@@ -56,7 +57,11 @@ def changed_standing(
     raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
 
 
-@router.command("/submissions/{submission_id}/withdrawal", role="submitter")
+@router.command(
+    "/submissions/{submission_id}/withdrawal",
+    Form("/submissions/{submission_id}/withdraw", to=ITS_PAGE),
+    role="submitter",
+)
 def withdraw_submission(
     session: Session, caller: Caller, submission_id: str, body: WithdrawalCreate
 ) -> SubmissionView:
@@ -177,6 +182,17 @@ def revoke_rule_waiver(
         raise NotFoundError(f"{rule[:80]!r} is not waived for submission {submission_id}.")
     _set_waivers(session, caller, submission, "submission.revoke-waiver", body.reason, left)
     return changed_view(session, submission)
+
+
+@router.command(None, Form("/submissions/{submission_id}/waive", to=ITS_PAGE), role="organiser")
+def change_waiver(
+    session: Session, caller: Caller, submission_id: str, body: WaiverCreate
+) -> SubmissionView:
+    """Waive a rule, or take its waiver back."""
+    waivers = find_submission(session, submission_id).waivers or ()
+    if body.rule in [waiver["rule"] for waiver in waivers]:
+        return revoke_rule_waiver(session, caller, submission_id, body.rule, body)
+    return waive_rule(session, caller, submission_id, body)
 
 
 def _set_waivers(

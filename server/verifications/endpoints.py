@@ -1,7 +1,7 @@
 """Endpoints of verifications: request, read, cancel, watch, decide; head-to-heads."""
 
 from collections.abc import AsyncIterator
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Header, Query
 from fastapi.sse import EventSourceResponse, ServerSentEvent
@@ -9,11 +9,12 @@ from sqlalchemy.orm import Session
 
 from finishline.api.schema import Schema
 from finishline.api.verifications import VerificationView
+from finishline.rules.text import count_text
 from server.base.request_context import note
 from server.base.services import Services, ServicesDep
 from server.base.standing import find_verification
-from server.people.declared import Routes
-from server.people.dependencies import Caller, OrganiserDep
+from server.people.declared import Form, Routes
+from server.people.dependencies import Caller
 from server.people.signed_in import ViewerDep
 from server.verifications import head_to_heads, live, queries, requests, reruns
 from server.verifications.queue import Waits
@@ -21,6 +22,9 @@ from server.verifications.reruns import BatchCreate, BatchView, DecisionCreate
 from server.verifications.reruns import VerificationComparison as Comparison
 from server.verifications.views import line, view
 
+# The console's pages of a batch, of verdicts to decide about, and of head-to-heads.
+BATCH, DECIDE = "/console/verify", "/console/decide"
+HEAD_TO_HEADS = "/console/head-to-heads"
 router = Routes(tags=["verifications"])
 State = Literal["queued", "running", "checking", "done", "failed", "cancelled"]
 Limit = Annotated[int, Query(ge=1, le=100)]
@@ -51,6 +55,22 @@ def request_verification(
     return view(session, made)
 
 
+@router.command(
+    None,
+    Form("/submissions/{submission_id}/verify", to="/verifications/{0.id}"),
+    role="submitter",
+)
+def request_from_page(
+    session: Session,
+    services: Services,
+    caller: Caller,
+    submission_id: str,
+    body: requests.VerificationCreate,
+) -> VerificationView:
+    """Request what the page of a submission offers."""
+    return request_verification(session, services, caller, submission_id, body)
+
+
 @router.read("/verifications")
 def list_verifications(
     session: Session, state: State | None = None, limit: Limit = 20
@@ -72,7 +92,15 @@ def get_verification(session: Session, verification_id: str) -> VerificationView
     return view(session, find_verification(session, verification_id))
 
 
-@router.command("/verifications/{verification_id}/cancel", role="organiser")
+@router.command(
+    "/verifications/{verification_id}/cancel",
+    Form(
+        "/console/verifications/{verification_id}/cancel",
+        done="Verification {verification_id} is cancelled.",
+        page=BATCH,
+    ),
+    role="organiser",
+)
 def cancel_verification(session: Session, caller: Caller, verification_id: str) -> VerificationView:
     """Cancel a verification without a verdict. 409 for a replay that runs: it ends by itself."""
     return view(session, requests.cancel(session, caller, verification_id))
@@ -97,16 +125,45 @@ async def watch_verification(
         yield event
 
 
-@router.post("/verifications/batch")
-def verify_batch(body: BatchCreate, services: ServicesDep, caller: OrganiserDep) -> BatchView:
+def queued_words(queued: BatchView, **_given: Any) -> str:
+    """What a batch queued, and what it skipped."""
+    words = count_text(len(queued.replays), "verification is", "verifications are")
+    skipped = " ".join(f"{item.submission_id}: {item.why}" for item in queued.skipped)
+    return f"{words} queued." + (f" Skipped since: {skipped}" if skipped else "")
+
+
+@router.command(
+    "/verifications/batch",
+    Form(
+        BATCH,
+        done=queued_words,
+        read=reruns.chosen_fields,
+        renamed={"form": "submissions"},
+        kept=("preview", "kind", "submissions"),
+    ),
+    role="organiser",
+)
+def verify_batch(
+    session: Session, services: Services, caller: Caller, body: BatchCreate
+) -> BatchView:
     """Request replays of many submissions, or estimate their cost with `dry_run`.
 
     A submission under way, a duplicate, or one that cannot be replayed is skipped, with the reason.
     """
-    return reruns.verify_batch(services, caller, body)
+    return reruns.verify_batch(session, services.benchmarks, caller, body)
 
 
-@router.command("/verifications/{verification_id}/decide", role="organiser")
+def decided_words(decided: VerificationView, body: DecisionCreate, **_given: Any) -> str:
+    """What became of a verdict."""
+    became = "is published" if body.decision == "publish" else "is kept back"
+    return f"The verdict of {decided.id}, {decided.outcome}, {became}."
+
+
+@router.command(
+    "/verifications/{verification_id}/decide",
+    Form(DECIDE + "/{verification_id}", done=decided_words, to=DECIDE),
+    role="organiser",
+)
 def decide_verification(
     session: Session, caller: Caller, verification_id: str, body: DecisionCreate
 ) -> VerificationView:
@@ -114,7 +171,17 @@ def decide_verification(
     return view(session, reruns.decide(session, caller, verification_id, body))
 
 
-@router.command("/head-to-heads", role="submitter", status=201)
+@router.command(
+    "/head-to-heads",
+    Form(
+        HEAD_TO_HEADS,
+        done="Head-to-head {0.id} is queued.",
+        kept=("challenger", "holder"),
+        role="organiser",
+    ),
+    role="submitter",
+    status=201,
+)
 def request_head_to_head(
     session: Session, services: Services, caller: Caller, body: head_to_heads.HeadToHeadCreate
 ) -> VerificationView:

@@ -1,8 +1,9 @@
 """Reruns: batches of verifications, decisions about pending verdicts, comparison of two."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, StrictBool, model_validator
 from sqlalchemy import ColumnElement, select
@@ -21,7 +22,6 @@ from server.base.database import utc_now
 from server.base.errors import ConflictError, ContentError
 from server.base.events import VerificationChanged, emit
 from server.base.models import Evidence, Submission, Verification
-from server.base.services import Services
 from server.base.standing import (
     PUBLISH,
     Estimator,
@@ -35,9 +35,9 @@ from server.base.standing import (
     require_submission,
     row_evidence,
 )
-from server.base.visibility import ORGANISER
 from server.benchmarks.definitions import definition, find_benchmark
 from server.people.audit import Subject, record
+from server.people.declared import filled
 from server.people.dependencies import Caller
 from server.verifications.jobs import Order, queue_job
 from server.verifications.outcomes import show_energy, show_latency
@@ -182,22 +182,21 @@ class VerificationComparison(Schema):
     systems: list[SystemDifference]
 
 
-def verify_batch(services: Services, caller: Caller, wanted: BatchCreate) -> BatchView:
-    """Queue a verification of every named submission that allows it, in one transaction."""
+def chosen_fields(fields: Mapping[str, str]) -> dict[str, Any]:
+    """The fields of a form as a batch has them: ids apart, no field that is empty."""
+    ids = [name for name in re.split(r"[\s,;]+", fields.get("submissions", "")) if name]
+    chosen = {
+        name: text for name, text in filled(fields).items() if name in BatchCreate.model_fields
+    }
+    return chosen | {"submissions": list(dict.fromkeys(ids)) or None}
+
+
+def verify_batch(
+    session: Session, benchmarks: Mapping[str, Benchmark], caller: Caller, wanted: BatchCreate
+) -> BatchView:
+    """Queue a verification of every named submission that allows it; list them in a dry run."""
     if wanted.benchmark is not None:
-        find_benchmark(services.benchmarks, wanted.benchmark)
-    if wanted.dry_run:
-        with services.database.read(ORGANISER) as session:
-            return _batch(session, caller, wanted)
-    with services.database.write() as session:
-        view = _batch(session, caller, wanted)
-        if view.replays:
-            _record_batch(session, caller, wanted, view)
-    return view
-
-
-def _batch(session: Session, caller: Caller, wanted: BatchCreate) -> BatchView:
-    """Queue the verifications that there can be, or only list them in a dry run."""
+        find_benchmark(benchmarks, wanted.benchmark)
     found = _chosen(session, wanted)
     missing = sorted(set(wanted.submissions or ()) - {submission.id for submission in found})
     skipped = [Skipped(submission_id=name, why="There is no such submission.") for name in missing]
@@ -222,13 +221,16 @@ def _batch(session: Session, caller: Caller, wanted: BatchCreate) -> BatchView:
                 basis=expected.basis,
             )
         )
-    return BatchView(
+    view = BatchView(
         dry_run=wanted.dry_run,
         replays=replays,
         skipped=skipped,
         gpu_seconds_expected=sum(item.seconds_expected * item.accelerators for item in replays),
         cpu_seconds_expected=sum(i.seconds_expected for i in replays if i.accelerators == 0),
     )
+    if replays and not wanted.dry_run:
+        _record_batch(session, caller, wanted, view)
+    return view
 
 
 def _chosen(session: Session, wanted: BatchCreate) -> Sequence[Submission]:

@@ -154,13 +154,12 @@ def test_what_is_confirmed_is_what_was_shown(
     assert sorted(shown) == sorted([free, waiting.submission_id])
     later = submit(digits_submission).json()["id"]  # It was not shown, so it is not queued.
 
-    missing = console.post(
-        "/console/verify", kind="replay", submissions=" ".join(shown), reason=" "
-    )
+    fields = {"preview": "yes", "kind": "replay", "submissions": " ".join(shown)}
+    missing = console.post("/console/verify", **fields, reason=" ")
     assert missing.status_code == 422
     assert error_of(missing.text, "reason") == "This field is required."
     assert "Queue 2" in missing.text
-    fields = {"kind": "replay", "submissions": " ".join(shown), "reason": "new driver"}
+    fields["reason"] = "new driver"
     assert "2 verifications are queued." in console.done("/console/verify", **fields)
     logged = records()[0]
     assert (logged["action"], logged["actor"], logged["reason"]) == (
@@ -378,7 +377,7 @@ def test_the_log_is_filtered_paged_and_downloaded_whole(console, waiting, databa
 
 
 def test_workers_have_pages_and_a_chosen_one_is_offered_on_each(console, walter, monkeypatch):
-    monkeypatch.setattr("server.pages.console_workers.SHOWN_PER_PAGE", 1)
+    monkeypatch.setattr("server.pages.console_work.SHOWN_PER_PAGE", 1)
     for name in ("w-1", "w-2"):
         say_hello(console.client, walter, worker=name)
     first = console.get("/console/workers").text

@@ -113,7 +113,9 @@ def test_the_owner_has_it_measured_again_as_long_as_the_quota_lasts(
     for _ in range(2):
         entries.measure(entry_id)
         assert "Measure again" in client.get(path).text
-        answer = client.post(f"{path}/verify", headers=ORIGIN, follow_redirects=False)
+        answer = client.post(
+            f"{path}/verify", data={"kind": "entry"}, headers=ORIGIN, follow_redirects=False
+        )
         assert answer.status_code == 303
         assert answer.headers["location"].startswith("/verifications/")
     entries.measure(entry_id)

@@ -1,0 +1,407 @@
+"""Work of organisers in the console: what waits, verifications, verdicts to decide, workers."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Annotated
+from urllib.parse import urlencode
+
+from fastapi import Query, Response
+from fastapi.responses import RedirectResponse
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session, joinedload, selectinload
+
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.ranking import evidence_words
+from finishline.rules.verification.head_to_head import why_no_head_to_head
+from finishline.rules.verification.replay import cpu_share
+from server.base.database import utc_now
+from server.base.errors import ServerError
+from server.base.models import Attempt, Calibration, Pool, Submission, Verification
+from server.base.services import Services
+from server.base.standing import (
+    LISTED,
+    OPEN,
+    SHOWN,
+    checks_claim,
+    claim_of,
+    find_verification,
+    is_pending,
+    published_verification,
+    purpose_of,
+    report_of,
+    require_submission,
+    row_evidence,
+)
+from server.benchmarks.calibrations import count_runs
+from server.benchmarks.definitions import definition
+from server.boards.records import list_records
+from server.pages.console_page import read_form
+from server.pages.declared import Context, choices, page
+from server.pages.queries import brief, submission_context
+from server.people.accounts import ORGANISERS
+from server.people.declared import filled
+from server.people.dependencies import Caller
+from server.verifications.calibration_views import summary
+from server.verifications.endpoints import BATCH, DECIDE, HEAD_TO_HEADS
+from server.verifications.head_to_heads import Cost, cost_of_head_to_head
+from server.verifications.pools import row_if_published
+from server.verifications.queue import Waits, read_queue
+from server.verifications.reruns import (
+    BatchCreate,
+    ReplayFigures,
+    VerificationComparison,
+    chosen_fields,
+    compare_verifications,
+    verify_batch,
+)
+from server.verifications.views import line
+from server.verifications.worker_endpoints import CONSOLE, EVERY_QUEUE, WORKER, CursorDep
+from server.verifications.worker_queries import SHOWN_PER_PAGE, list_workers
+from web.decisions import decision_headline, decision_rows, run_dots
+from web.names import row_name
+
+MOST = 100
+LATEST = 20
+LATELY = timedelta(days=7)
+STATUSES = ("claimed", "verifying", "verified", "rejected", "inconclusive")
+# A dry run keeps nothing, but a batch has a reason.
+DRY_RUN = {"reason": "dry run", "dry_run": True}
+DECIDED = {"publish": "to publish it", "keep": "to keep it back"}
+# Rows that were marked in a list.
+Marked = Annotated[list[str] | None, Query(max_length=100)]
+
+
+@page("/console", "overview.html", role="user")
+def overview(session: Session, services: Services, caller: Caller) -> Context | Response:
+    """Open tasks of organisers; any other user is redirected to their own account."""
+    if caller.role not in ORGANISERS:
+        return RedirectResponse("/account", status_code=303)
+    return {
+        "pending": pending_verdicts(session),
+        "under_way": under_way(session),
+        "out": workers_out(session),
+        "failed": failed_attempts(session),
+        "calibrations": open_calibrations(session, services.benchmarks),
+    }
+
+
+def pending_verdicts(session: Session) -> list[Context]:
+    """Verdicts that wait for a decision, the oldest first."""
+    rows = session.scalars(
+        select(Verification)
+        .where(
+            Verification.state == "done",
+            Verification.kind.in_(("replay", "entry", "latency")),
+            Verification.decision.is_(None),
+        )
+        .order_by(Verification.ended_at)
+        .options(selectinload(Verification.submission).selectinload(Submission.verifications))
+    )
+    return [
+        brief(row.submission)
+        | {
+            "id": row.id,
+            "submission_id": row.submission_id,
+            "standing": row.submission.status,
+            "outcome": row.outcome,
+            "ended_at": row.ended_at,
+        }
+        for row in rows
+        if row.submission is not None and is_pending(row, row.submission)
+    ]
+
+
+def under_way(session: Session) -> list[Context]:
+    """Queued and running verifications, the latest first, each with the model of its sides."""
+    rows = session.scalars(
+        select(Verification)
+        .where(Verification.state.in_(OPEN))
+        .order_by(Verification.created_at.desc())
+        .limit(MOST)
+        .options(*LISTED)
+    )
+    waits, found = Waits(session), []
+    for row in rows:
+        models = [side.model for side in (row.submission, row.against) if side is not None]
+        found.append(line(session, row, waits).model_dump() | {"model": " against ".join(models)})
+    return found
+
+
+def workers_out(session: Session) -> list[Context]:
+    """Workers of the last days that are given nothing: off their baseline, or gone silent."""
+    since = utc_now() - LATELY
+    return [
+        worker.model_dump(mode="json")
+        for worker in list_workers(session).workers
+        if (worker.drift is not None or not worker.alive)
+        and worker.state != "stopping"
+        and worker.last_seen_at >= since
+    ]
+
+
+def failed_attempts(session: Session) -> list[Context]:
+    """Attempts of the last days that ended without a report, the latest first."""
+    rows = session.scalars(
+        select(Attempt)
+        .where(Attempt.state.in_(("failed", "lost")), Attempt.ended_at >= utc_now() - LATELY)
+        .order_by(Attempt.ended_at.desc())
+        .limit(MOST)
+        .options(joinedload(Attempt.verification))
+    )
+    return [
+        {
+            "verification_id": row.verification_id,
+            "verification_state": row.verification.state,
+            "number": row.number,
+            "state": row.state,
+            "worker": row.worker,
+            "ended_at": row.ended_at,
+            "message": (row.failure or {}).get("message", "It ended without a message."),
+            "next_step": (row.failure or {}).get("next_step", "See the verification."),
+        }
+        for row in rows
+    ]
+
+
+def open_calibrations(session: Session, offered: Mapping[str, Benchmark]) -> list[Context]:
+    """Calibrations that are under way, or wait to be continued or adopted.
+
+    One that has ended for an earlier definition of its benchmark waits for nothing.
+    """
+    rows = session.scalars(
+        select(Calibration)
+        .where(Calibration.adopted_at.is_(None), Calibration.state != "cancelled")
+        .order_by(Calibration.created_at.desc())
+        .limit(MOST)
+    )
+    counts = count_runs(session)
+    found = [summary(row, finished=counts.get(row.id, 0), offered=offered) for row in rows]
+    return [
+        each.model_dump(mode="json")
+        for each in found
+        if each.state == "running" or not each.outdated
+    ]
+
+
+@page(BATCH, "verify.html", role="organiser")
+def verify_page(
+    session: Session,
+    services: Services,
+    caller: Caller,
+    kind: str = "replay",
+    submissions: str = "",
+    benchmark: str = "",
+    status: str = "",
+    preview: str = "",
+    ids: Marked = None,
+) -> Context:
+    """The form that chooses submissions, or with `preview` the dry run of that choice."""
+    chosen = {"submissions": " ".join(ids or [submissions]), "benchmark": benchmark}
+    typed = filled(chosen | {"kind": kind, "status": status})
+    return {
+        "typed": typed,
+        "preview": None,
+        "under_way": under_way(session),
+        "benchmarks": [("", "–"), *choices(sorted(services.benchmarks))],
+        "statuses_to_choose": [("", "any status"), *choices(STATUSES)],
+        **(_dry_run(session, services, caller, typed) if preview else {}),
+    }
+
+
+def _dry_run(
+    session: Session, services: Services, caller: Caller, typed: Mapping[str, str]
+) -> Context:
+    """What a batch would queue and cost, or what is wrong with the choice."""
+    wanted, errors = read_form(BatchCreate, chosen_fields(typed) | DRY_RUN)
+    if wanted is None:
+        # An error of the whole stands beside the first field.
+        names = {"form": "submissions"}
+        return {"errors": {names.get(name, name): words for name, words in errors.items()}}
+    try:
+        preview = verify_batch(session, services.benchmarks, caller, wanted)
+    except ServerError as error:
+        return {"refusal": error}
+    return {
+        "preview": preview,
+        "kind": wanted.kind,
+        "shown": " ".join(item.submission_id for item in preview.replays),
+        "back": f"{BATCH}?{urlencode(typed)}",
+    }
+
+
+@page(HEAD_TO_HEADS, "head_to_heads.html", role="organiser")
+def head_to_heads_page(
+    session: Session, challenger: str = "", holder: str = "", ids: Marked = None
+) -> Context:
+    """The latest head-to-heads, and the form that asks for one.
+
+    Of two rows marked on a board the second challenges the first.
+    """
+    if ids is not None and len(ids) > 1:
+        holder, challenger = ids[:2]
+    found = session.scalars(
+        select(Verification)
+        .where(Verification.kind == "head_to_head")
+        .order_by(Verification.created_at.desc())
+        .limit(LATEST)
+        .options(*SHOWN)
+    )
+    sides = [session.get(Submission, name) if name else None for name in (challenger, holder)]
+    return {
+        "typed": {"challenger": challenger, "holder": holder},
+        "head_to_heads": [line(session, item) for item in found],
+        "cost": _cost(session, *sides),
+        "sides": [side and {"id": side.id, "words": row_name(brief(side))} for side in sides],
+        "offered": [(each.id, row_name(brief(each))) for each in _opponents(session, sides[0])],
+    }
+
+
+def _cost(
+    session: Session, challenger: Submission | None, holder: Submission | None
+) -> Cost | None:
+    """The cost of a head-to-head at most; None before both are chosen."""
+    if challenger is None or holder is None:
+        return None
+    benchmark = definition(session, challenger.benchmark_sha256)
+    if why_no_head_to_head(benchmark, claim_of(challenger), claim_of(holder)) is not None:
+        return None
+    pairs = benchmark.ranking.pairs
+    return cost_of_head_to_head(session, benchmark, (challenger, holder), pairs=pairs)
+
+
+def _opponents(session: Session, challenger: Submission | None) -> Sequence[Submission]:
+    """The fastest live submissions of the challenger's board and hardware class."""
+    if challenger is None:
+        return []
+    hardware_class = Submission.system["hardware_class"].as_string()
+    seconds = func.coalesce(Pool.measured_seconds, Submission.tta_seconds)
+    return session.scalars(
+        select(Submission)
+        .outerjoin(Pool, Pool.id == Submission.pool_id)
+        .where(
+            Submission.benchmark_id == challenger.benchmark_id,
+            Submission.kind == "train",
+            Submission.division == challenger.division,
+            Submission.withdrawn_at.is_(None),
+            Submission.duplicate_of.is_(None),
+            seconds.is_not(None),
+            Submission.id != challenger.id,
+            hardware_class == challenger.system["hardware_class"],
+        )
+        .order_by(seconds)
+        .limit(LATEST)
+    ).all()
+
+
+@page(DECIDE, "decisions.html", role="organiser")
+def decisions_page(session: Session) -> Context:
+    """Every verdict that waits."""
+    return {"pending": pending_verdicts(session)}
+
+
+@page(DECIDE + "/{verification_id}", "decision.html", role="organiser")
+def decision_page(session: Session, services: Services, verification_id: str) -> Context:
+    """A verdict that waits, beside the published one."""
+    verification = find_verification(session, verification_id)
+    submission = require_submission(verification)
+    published = published_verification(submission)
+    standing = published if published is not verification else None
+    comparison = _comparison(session, standing, verification)
+    figures = (comparison.first.runs, comparison.second.runs) if comparison else ([], [])
+    left = [each["id"] for each in pending_verdicts(session) if each["id"] != verification.id]
+    context = submission_context(session, services, submission)
+    sides = (
+        None if standing is None else _side(standing, submission, figures[0]),
+        _side(verification, submission, figures[1]),
+    )
+    before = row_evidence(submission)
+    is_judged = verification.outcome is not None and checks_claim(verification, submission)
+    after = row_if_published(session, submission, verification) if is_judged else before
+    old = (sides[0] or sides[1]) | {"words": evidence_words(before)}
+    new = sides[1] | {"words": evidence_words(after)}
+    differences = [vars(each) for each in comparison.differences] if comparison else []
+    return {
+        "submission": context["submission"],
+        "standing": sides[0],
+        "waiting": sides[1],
+        "comparison": comparison,
+        "next": left[0] if left else None,
+        "left": len(left),
+        "headline": decision_headline(
+            before,
+            after,
+            rank=context["submission"]["rank"],
+            holds_record=_holds_record(session, services, submission),
+        ),
+        "rows": decision_rows(old, new, differences, context["time"]),
+        "dots": run_dots(old, new) if comparison else [],
+    }
+
+
+def _holds_record(session: Session, services: Services, submission: Submission) -> bool:
+    benchmark = services.benchmarks.get(submission.benchmark_id)
+    divisions = [] if benchmark is None else list_records(session, benchmark).divisions
+    return submission.id in {division.holder for division in divisions}
+
+
+def _side(
+    verification: Verification, submission: Submission, figures: Sequence[ReplayFigures]
+) -> Context:
+    report = report_of(verification)
+    return {
+        "id": verification.id,
+        "kind": verification.kind,
+        "outcome": verification.outcome or verification.state,
+        "ended_at": verification.ended_at,
+        "worker": report.system.worker if report is not None else None,
+        "reason": verification.reason,
+        "reasons": verification.reasons,
+        "pending": is_pending(verification, submission),
+        "settled": _settled(verification),
+        "runs": [vars(run) for run in figures],
+        "cpu_share": None if report is None else cpu_share(report),
+    }
+
+
+def _settled(verification: Verification) -> str:
+    if verification.decision is None:
+        return f"This verification is {verification.state}: it has no verdict to decide about."
+    words = DECIDED[verification.decision]
+    return f"The decision on this verdict was {words}: {verification.decision_reason}"
+
+
+def _comparison(
+    session: Session, standing: Verification | None, waiting: Verification
+) -> VerificationComparison | None:
+    """Both replays or measurements side by side; latencies have no runs to compare."""
+    if standing is None or standing is waiting:
+        return None
+    if not (purpose_of(standing).fills_pool and purpose_of(waiting).fills_pool):
+        return None
+    return compare_verifications(session, standing.id, waiting.id)
+
+
+@page(CONSOLE, "workers.html", role="organiser")
+def workers_page(
+    session: Session, what: str = "", action: str = "pause", cursor: CursorDep = None
+) -> Context:
+    """A page of workers, the queue, and the form that changes one of them, or every queue."""
+    found = list_workers(session, limit=SHOWN_PER_PAGE, cursor=cursor)
+    names = [worker.name for worker in found.workers]
+    chosen = what.removeprefix(WORKER)
+    if what.startswith(WORKER) and chosen not in names:
+        names.append(chosen)
+    following = found.next_cursor
+    return {
+        "typed": {"what": what, "action": action},
+        "workers": found.workers,
+        "first": None if cursor is None else CONSOLE,
+        "following": following and f"{CONSOLE}?{urlencode({'cursor': following})}",
+        "here_query": "" if cursor is None else f"{urlencode({'cursor': cursor})}&",
+        "queue": read_queue(session, shown=1),
+        "choices": [
+            ("", "–"),
+            (EVERY_QUEUE, "every queue"),
+            *((f"{WORKER}{name}", f"worker {name}") for name in names),
+        ],
+    }
