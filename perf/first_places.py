@@ -1,4 +1,4 @@
-"""Simulate head-to-heads: wrong first places, gains that are found, and pairs.
+"""Simulate head-to-heads and comparisons: wrong answers, gains that are found, and pairs.
 
 `python -m perf.statistics` prints these figures. Times are lognormal with a variation of 5 %, and
 the runs of a head-to-head follow each other as A B B A. `judge_all` is `judge_head_to_head` for
@@ -14,12 +14,17 @@ from numpy.typing import NDArray
 from scipy.special import stdtr
 
 from finishline.rules.statistics.aggregate import SHORTEST_SECONDS
+from finishline.rules.statistics.paired import (
+    Comparison,
+    compare_pairs,
+    compare_schedule,
+    most_missed,
+)
 from finishline.rules.verification.head_to_head import (
     FEWEST_FOR_OWN_SPREAD,
     FEWEST_TESTED,
     SIDES,
     looks_of,
-    most_missed,
     threshold,
 )
 from finishline.rules.verification.job import in_turn
@@ -35,6 +40,8 @@ FEW_PAIRS = (3, 6)
 SLOW_SHARE, SLOW, FAST = 0.1, 1.45, 0.95  # On average as long as the holder's.
 CLASS_FREEDOM = 60  # Many runs of a class: its spread is known well.
 FALSE_BAR = 1.1
+DIFFERENT_BAR, FOUND_BAR = 2.0, 90.0
+COMPARED_PAIRS = 10
 
 Numbers = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -85,6 +92,37 @@ def hold_first_places(bars: Bars, trials: int) -> None:
         for gain in (10, 20, 30):
             tried = try_once(gain / 100, trials=trials, most_pairs=pairs)
             _say(bars, f"{pairs} pairs, {gain} % faster", *tried)
+
+
+def hold_comparisons(bars: Bars, trials: int) -> None:
+    """Compare how often `finishline compare` is wrong, and what it finds, with the bars."""
+    for gain, most_pairs in ((0, None), (5, None), (10, 8), (20, 6)):
+        found = compare_programs(gain / 100, trials=trials)
+        name = f"compare, {gain} % faster"
+        decided = 100 * sum(each.faster is not None for each in found) / trials
+        faster = 100 * sum(each.faster == "b" for each in found) / trials
+        if gain == 0:
+            bars.hold("compare, equal programs: different", decided, " %", at_most=DIFFERENT_BAR)
+            continue
+        bar = None if most_pairs is None else FOUND_BAR
+        bars.hold(f"{name}: found", faster, " %", at_least=bar)
+        pairs = float(np.median([each.pairs for each in found]))
+        bars.hold(f"{name}: pairs, median", pairs, at_most=most_pairs)
+
+
+def compare_programs(gain: float, *, trials: int) -> list[Comparison]:
+    """Comparisons of a program with one that takes less of its time by a share."""
+    random = np.random.default_rng([SEED, 2, round(100 * gain)])
+    schedule = compare_schedule(COMPARED_PAIRS)
+    times = np.exp(random.normal(0, SIGMA, (trials, COMPARED_PAIRS, 2))) * (1, 1 - gain)
+    found = []
+    for runs in times.tolist():
+        for count in range(2, COMPARED_PAIRS + 1):
+            compared = compare_pairs(runs[:count], schedule)
+            if compared.is_over:
+                break
+        found.append(compared)
+    return found
 
 
 def _say(

@@ -42,7 +42,7 @@ from finishline.rules.verification.messages import (
 )
 from finishline.rules.verification.replay import judge
 from finishline.rules.verification.verdict import Verdict
-from perf.first_places import hold_first_places
+from perf.first_places import hold_comparisons, hold_first_places
 from perf.harness import CHECKOUT, Bars, run
 
 CEILING, TARGET, NOISE = 96.0, 94.0, 0.05
@@ -119,6 +119,7 @@ def measure(bars: Bars, *, trials: int = 10_000, processes: int = 2) -> None:
     hold_intervals(bars, trials)
     hold_halves(bars, max(1, trials // 10))
     hold_first_places(bars, trials)
+    hold_comparisons(bars, trials)
 
 
 def hold_verdicts(bars: Bars, rows: Sequence[Outcomes]) -> None:

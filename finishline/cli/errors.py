@@ -31,6 +31,8 @@ class ExitCode(IntEnum):
     SERVER = 4
     NOT_ALLOWED = 5
     NOT_FOUND = 6
+    A_FASTER = 10
+    NOT_SEPARABLE = 11
 
 
 EXIT_CODES: dict[type[FinishlineError], ExitCode] = {

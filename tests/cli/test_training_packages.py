@@ -1,5 +1,6 @@
 """`finishline run`: an example is made, checked and trained in a box on this machine."""
 
+import math
 import re
 
 import pytest
@@ -119,19 +120,50 @@ def test_the_example_reaches_the_target_in_a_box_and_without_one(package, finish
 
 @pytest.mark.usefixtures("boxed")
 def test_two_packages_are_compared_in_turn_on_equal_seeds_and_data(package, other, finishline):
-    given = ("--runs", "2", "--nonce", "5" * 64)
+    given = ("--pairs", "3", "--nonce", "5" * 64)
     ran = finishline("compare", str(other), str(package), *given, "--json")
 
-    assert ran.code == 0
-    compared = ran.json()["compared_with"]
-    assert compared["title"] == "Other cosine features and one linear solve"
-    pairs = list(zip(ran.json()["runs"], compared["runs"], strict=True))
+    found = ran.json()
+    assert (ran.code, found["faster"], found["pairs"]) == (11, None, 3)
+    assert found["a"]["title"] == "Other cosine features and one linear solve"
+    pairs = list(zip(found["a"]["runs"], found["b"]["runs"], strict=True))
     for field in ("seed", "predictions_sha256"):
         assert [one[field] for one, _ in pairs] == [another[field] for _, another in pairs]
-    first, second = (another["seconds"] / one["seconds"] for one, another in pairs)
-    found = ran.json()["speed_up"]
-    assert found["ratio"] == pytest.approx((first * second) ** 0.5)
+    ratios = [another["seconds"] / one["seconds"] for one, another in pairs]
+    assert found["ratio"] == pytest.approx(math.prod(ratios) ** (1 / 3))
     assert found["low"] < found["ratio"] < found["high"]
+    assert 0 < found["p"] <= 0.5
+
+
+def slowed(folder, *, seconds):
+    """The example, which waits before it trains."""
+    program = folder / "train.py"
+    head = "def train(prepared, data, seed):\n"
+    slow = f'{head}    __import__("time").sleep({seconds})\n'
+    program.write_text(program.read_text().replace(head, slow))
+    return folder
+
+
+@pytest.mark.usefixtures("boxed")
+def test_a_comparison_ends_early_and_its_exit_code_says_who_is_faster(package, other, finishline):
+    slow = slowed(other, seconds=1)
+
+    ran = finishline("compare", str(slow), str(package), "--plain")
+    assert (ran.code, "B is faster." in ran.out) == (0, True), ran.out
+    sentence = r"B takes 0\.\d\d times the time of A \(95 % .*, p = .*, [4-7] pairs\)"
+    assert re.search(sentence, ran.out), ran.out
+
+    swapped = finishline("compare", str(package), str(slow), "--plain", "--json")
+    found = swapped.json()
+    assert (swapped.code, found["faster"], found["ratio"] > 1) == (10, "a", True)
+    assert 4 <= found["pairs"] <= 7
+
+
+def test_a_program_that_fails_ends_a_comparison_and_is_named(package, other, finishline):
+    program = other / "train.py"
+    program.write_text(program.read_text() + "\nraise SystemExit(1)\n")
+    ran = finishline("compare", str(package), str(other), "--plain")
+    assert (ran.code, "B failed in pair 1" in ran.err) == (3, True), ran.err
 
 
 def test_wrong_usage_is_told_before_anything_is_trained(package, other, finishline):
@@ -146,7 +178,7 @@ def test_wrong_usage_is_told_before_anything_is_trained(package, other, finishli
         (("compare", str(other), str(package)), "is for teacher; expected digits"),
         (("run", str(package), "--seed", "4294967294"), "at most 4294967295"),
         (("compare", "sha256:12", str(package)), "expected sha256: and 64 hex digits"),
-        (("compare", str(package), str(package), "--runs", "1"), "--runs"),
+        (("compare", str(package), str(package), "--pairs", "2"), "--pairs"),
     ):
         ran = finishline(*words)
         assert (ran.code, told in ran.err) == (2, True), words

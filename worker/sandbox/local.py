@@ -3,8 +3,9 @@
 `python -m worker.sandbox.local PACKAGE BENCHMARK.toml --runs 3` writes one JSON event a line to
 standard output: `box`, then per run `asked` for each evaluation and `run_finished`. Exit code 0
 when every run reached the target, 3 when one did not or failed, 4 where no box can be started.
-With `--compare FOLDER` each run is one of two, on equal seeds and data: A B B A. With `--plain`
-packages run without a box; the task keeps its own, unless `--plain-task` says that it is yours too.
+With `--compare FOLDER` each run is a pair on one seed and the same data: A B B A, where A is
+FOLDER. With `--plain` packages run without a box; the task keeps its own, unless `--plain-task`
+says that it is yours too.
 """
 
 import argparse
@@ -47,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         benchmark = load_benchmark(given.benchmark)
         racers = [_racer(given.package, benchmark, plain=given.plain)]
         if given.compare is not None:
-            racers.append(_racer(given.compare, benchmark, compared=True, plain=given.plain))
+            racers.insert(0, _racer(given.compare, benchmark, compared=True, plain=given.plain))
         if given.plain_task:
             tell("box", **PLAIN)
         else:

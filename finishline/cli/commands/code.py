@@ -1,7 +1,8 @@
-"""A code submission on this machine: `init`, and the code of `check`, `run` and `compare`."""
+"""A code submission on this machine: `init`, and the code of `check` and `run`."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,17 +28,13 @@ from finishline.cli.tables import seconds_text
 from finishline.client.errors import FinishlineError
 from finishline.package_folder import package_folder
 from finishline.places import installed_server
-from finishline.rules.statistics.aggregate import SHORTEST_SECONDS
-from finishline.rules.statistics.gaps import gap_of_all
 from finishline.rules.submissions.claim import MAX_TRAINED_SEED
-from finishline.rules.text import count_text
 from finishline.rules.trainings.own_benchmark import FILE
 from finishline.rules.trainings.package import LARGEST_FILE_BYTES, Package, read_package
 from finishline.rules.verification.messages import PACKAGE_PREFIX
 
 PHASE_TIMEOUT = httpx2.Timeout(5.0)
 TEMPLATE = "finishline.rules.trainings.template"
-Run = Mapping[str, Any]
 
 
 @shows
@@ -85,56 +82,49 @@ def run_code(
     screen: Screen,
     path: Path,
     *,
-    runs: int | None,
+    runs: int,
     seed: int | None,
     nonce: str | None,
     plain: bool,
     benchmarks_dir: Path | None,
-    compare: str | None = None,
 ) -> ExitCode:
-    """Train a code submission here, in the sandbox and by the clock of a worker.
-
-    With `compare` another one is trained in turn, on equal seeds and data.
-    """
-    require_server("run" if compare is None else "compare")
-    if plain and compare is not None and compare.startswith(PACKAGE_PREFIX):
-        expected = "expected a folder of yours: a code submission of others runs in a sandbox alone"
-        raise UsageError(f"--plain with {compare[:20]}...: {expected}.")
+    """Train a code submission here, in the sandbox and by the clock of a worker."""
+    require_server("run")
     tasks = find_tasks(benchmarks_dir, path)
     code = open_code(path, benchmarks=tasks)
+    notice = tell_phase(screen, code.manifest.benchmark)
+    with in_box(code, tasks, runs=runs, seed=seed, nonce=nonce, plain=plain) as (arguments, unit):
+        finished, drawn, exit_code = train_in_box(arguments, screen, unit=unit)
+    drawn = drawn or nonce
+    document = {"nonce": drawn, "package_sha256": code.sha256, "runs": finished, "notice": notice}
+    screen.answer(document, _result_lines(finished, drawn, path))
+    return exit_code
+
+
+@contextmanager
+def in_box(
+    code: Package,
+    tasks: Mapping[str, Path],
+    *,
+    runs: int,
+    seed: int | None,
+    nonce: str | None,
+    plain: bool,
+) -> Iterator[tuple[list[str], str]]:
+    """Put code and its task into folders; the arguments that train it, and the target's unit."""
     name = code.manifest.benchmark
     definition, task = read_task(tasks[name])
     if nonce is not None and not re.fullmatch("[0-9a-f]{64}", nonce):
         raise UsageError("--nonce: expected 64 hex digits.")
-    other = None if compare is None else _open_compared(compare, name)
-    count = runs or (3 if other is None else 5)
-    require_seeds(seed, count, most=MAX_TRAINED_SEED)
-    notice = None if compare is not None else tell_phase(screen, name)
-    arguments = ["--runs", str(count)]
+    require_seeds(seed, runs, most=MAX_TRAINED_SEED)
+    arguments = ["--runs", str(runs)]
     arguments += ["--seed", str(seed)] if seed is not None else []
     arguments += ["--nonce", nonce] if nonce is not None else []
     arguments += ["--plain"] if plain else []
     # A task of one's own alone: the folder of another's has been fetched as NAME.toml beside NAME/.
     arguments += ["--plain-task"] if plain and tasks[name].name == FILE else []
-    with (
-        package_folder(code.files) as folder,
-        package_folder({} if other is None else other.files) as compared,
-        definition_file(name, task) as file,
-    ):
-        arguments += [] if other is None else ["--compare", str(compared)]
-        finished, drawn, exit_code = train_in_box(
-            [str(folder), str(file), *arguments], screen, unit=definition.target.unit
-        )
-    drawn = drawn or nonce
-    own = [each for each in finished if not each["compared"]]
-    document: dict[str, Any] = {"nonce": drawn, "package_sha256": code.sha256, "runs": own}
-    document |= {"notice": notice} if compare is None else {}
-    lines = list(_result_lines(own, drawn, path, compare))
-    if other is not None:
-        document |= comparison(finished, other)
-        lines.insert(1, comparison_line(document))
-    screen.answer(document, lines)
-    return exit_code
+    with package_folder(code.files) as folder, definition_file(name, task) as file:
+        yield [str(folder), str(file), *arguments], definition.target.unit
 
 
 def tell_phase(screen: Screen, benchmark_id: str) -> str | None:
@@ -155,17 +145,6 @@ def tell_phase(screen: Screen, benchmark_id: str) -> str | None:
     if not screen.as_json:  # Its stderr has one document, of an error.
         typer.echo(notice, err=True)
     return notice
-
-
-def _open_compared(name: str, benchmark: str) -> Package:
-    if name.startswith(PACKAGE_PREFIX):
-        with connect() as server:
-            found = fetch_code(server, name)
-    else:
-        found = open_code(Path(name), benchmarks=None)
-    if found.manifest.benchmark != benchmark:
-        raise UsageError(f"{name} is for {found.manifest.benchmark}; expected {benchmark}.")
-    return found
 
 
 def open_code(path: Path, *, benchmarks: Iterable[str] | None) -> Package:
@@ -200,13 +179,14 @@ def train_in_box(
             drawn = event["nonce"]
         elif event["kind"] == "run_finished":
             finished.append(event)
-        screen.say(*_event_lines(event, unit=unit))
+        screen.say(*event_lines(event, unit=unit))
     return finished, drawn, FAILED.get(code, ExitCode.OK)
 
 
-def _event_lines(event: Mapping[str, Any], *, unit: str) -> Iterator[Text]:
+def event_lines(event: Mapping[str, Any], *, unit: str) -> Iterator[Text]:
+    """The lines of an event of a training."""
     sign = " %" if unit == "percent" else ""
-    name = f"run {event.get('run')}{' of the other' if event.get('compared') else ''}: "
+    name = f"run {event.get('run')}: "
     if event["kind"] == "box":
         how = "without a sandbox" if event["entries"] == "off" else "in a sandbox"
         why = "" if event["why"] is None else f" ({event['why']})"
@@ -226,9 +206,7 @@ def _event_lines(event: Mapping[str, Any], *, unit: str) -> Iterator[Text]:
                 yield as_it_is(event["log_tail"].rstrip())
 
 
-def _result_lines(
-    finished: list[dict[str, Any]], nonce: str | None, path: Path, compare: str | None
-) -> Iterator[Text]:
+def _result_lines(finished: list[dict[str, Any]], nonce: str | None, path: Path) -> Iterator[Text]:
     reached = [each["seconds"] for each in finished if each["status"] == "reached"]
     if reached and len(reached) == len(finished):
         mean = sum(reached) / len(reached)
@@ -236,42 +214,7 @@ def _result_lines(
     else:
         yield Text(f"{len(reached)} of {len(finished)} runs reached the target.")
     if nonce is not None:
-        again = f"run {path}" if compare is None else f"compare {compare} {path}"
-        yield as_it_is(f"Repeat these runs: finishline {again} --nonce {nonce}")
-
-
-def comparison(runs: Sequence[Run], compared: Package) -> dict[str, Any]:
-    """The runs of the compared code submission, and the speed-up over it; None where one missed."""
-    sides = [
-        sorted((run for run in runs if run["compared"] == side), key=lambda run: run["run"])
-        for side in (True, False)
-    ]
-    others, own = ([_seconds(run) for run in side] for side in sides)
-    gap = gap_of_all(others, own, quantum=SHORTEST_SECONDS)
-    return {
-        "compared_with": {
-            "package_sha256": compared.sha256,
-            "title": compared.manifest.title,
-            "runs": sides[0],
-        },
-        "speed_up": None if gap is None else gap.numbers | {"pairs": gap.pairs},
-    }
-
-
-def comparison_line(document: Mapping[str, Any]) -> Text:
-    title, found = document["compared_with"]["title"], document["speed_up"]
-    if found is None:
-        runs = [*document["runs"], *document["compared_with"]["runs"]]
-        missed = sum(_seconds(run) is None for run in runs)
-        return as_it_is(f"No speed-up over {title}: {count_text(missed, 'run')} missed the target.")
-    interval = f"95 %: {found['low']:.3f} to {found['high']:.3f}"
-    told = f"Speed-up over {title}: {found['ratio']:.3f} ({interval}) in {found['pairs']} pairs."
-    is_open = found["low"] <= 1 <= found["high"]
-    return as_it_is(f"{told} These runs do not tell the two apart." if is_open else told)
-
-
-def _seconds(run: Run) -> float | None:
-    return run["seconds"] if run["status"] == "reached" else None
+        yield as_it_is(f"Repeat these runs: finishline run {path} --nonce {nonce}")
 
 
 def fetch_code(server: ServerClient, name: str) -> Package:

@@ -1,18 +1,44 @@
 """`finishline compare`: two code submissions here, or two results on the server."""
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+from rich.text import Text
 from typer import Argument, Option
 
 from finishline.cli.answers import comparison_lines
 from finishline.cli.client import connect
-from finishline.cli.commands.code import Nonce, Plain, run_code
-from finishline.cli.errors import ExitCode, UsageError
+from finishline.cli.commands.code import (
+    Nonce,
+    Plain,
+    event_lines,
+    fetch_code,
+    in_box,
+    open_code,
+)
+from finishline.cli.errors import CliError, ExitCode, UsageError, require_server
 from finishline.cli.options import BenchmarksDir, shows
-from finishline.cli.screen import Screen
+from finishline.cli.own_benchmarks import find_tasks
+from finishline.cli.processes import TRAIN, box_events
+from finishline.cli.screen import Screen, as_it_is
+from finishline.cli.tables import seconds_text
 from finishline.client.errors import NotFound
+from finishline.package_folder import package_folder
+from finishline.rules.statistics.paired import (
+    FEWEST_PAIRS,
+    MOST_PAIRS,
+    Comparison,
+    compare_pairs,
+    compare_schedule,
+)
+from finishline.rules.text import count_text
+from finishline.rules.trainings.package import Package
 from finishline.rules.verification.messages import PACKAGE_PREFIX
+
+Event = Mapping[str, Any]
+Runs = tuple[list[Event], list[Event]]  # Of A and of B.
+EXIT_CODES = {"b": ExitCode.OK, "a": ExitCode.A_FASTER, None: ExitCode.NOT_SEPARABLE}
 
 
 @shows
@@ -20,32 +46,42 @@ def compare(
     screen: Screen,
     first: Annotated[str, Argument(metavar="A", help="Folder or sha256: of code, or an id.")],
     second: Annotated[str, Argument(metavar="B", help="Folder of code, or an id.")],
-    runs: Annotated[
-        int | None, Option(min=2, max=100, help="Trainings of each folder (default: 5).")
-    ] = None,
-    seed: Annotated[int | None, Option(min=0, help="Seed of the first runs of folders.")] = None,
+    pairs: Annotated[
+        int, Option(min=FEWEST_PAIRS, max=MOST_PAIRS, help="Pairs of trainings at most.")
+    ] = 10,
+    seed: Annotated[int | None, Option(min=0, help="Seed of the first pair of folders.")] = None,
     nonce: Nonce = None,
     plain: Plain = False,
     benchmarks_dir: BenchmarksDir = None,
 ) -> ExitCode:
     """Train two folders of code in turn here, or compare two ids on the server.
 
-    Folders are trained on equal seeds and data. The speed-up is of B over A. Ids are of two
-    submissions to one benchmark, or of two verifications of one submission.
+    Folders are trained A B B A, each pair on one seed and the same data, until the answer is clear.
+
+    The exit code is 0 if B is faster, 10 if A is faster, and 11 if nothing tells them apart.
+
+    Ids are of two submissions to one benchmark, or of two verifications of one submission.
     """
     if Path(first).is_dir() or Path(second).is_dir() or first.startswith(PACKAGE_PREFIX):
         if not Path(second).is_dir():
             raise UsageError(f"{second} is not a folder; expected one of code, or two ids.")
-        return run_code(
-            screen,
-            Path(second),
-            runs=runs,
-            seed=seed,
-            nonce=nonce,
-            plain=plain,
-            benchmarks_dir=benchmarks_dir,
-            compare=first,
-        )
+        require_server("compare")
+        if plain and first.startswith(PACKAGE_PREFIX):
+            expected = "a folder of yours: code of others runs in a sandbox alone"
+            raise UsageError(f"--plain with {first[:20]}...: expected {expected}.")
+        tasks = find_tasks(benchmarks_dir, Path(second))
+        b = open_code(Path(second), benchmarks=tasks)
+        a = _open_first(first, b.manifest.benchmark)
+        boxed = in_box(b, tasks, runs=pairs, seed=seed, nonce=nonce, plain=plain)
+        with package_folder(a.files) as folder, boxed as (arguments, _unit):
+            found, runs, drawn = _train(screen, [*arguments, "--compare", str(folder)], pairs)
+        document = _document(found) | {"nonce": drawn}
+        for name, code, own in zip("ab", (a, b), runs, strict=True):
+            named = {"package_sha256": code.sha256, "title": code.manifest.title}
+            document[name] = named | {"runs": own}
+        again = f"finishline compare {first} {second} --nonce {drawn}"
+        screen.answer(document, [*_sentences(found), as_it_is(f"Repeat these pairs: {again}")])
+        return EXIT_CODES[found.faster]
     with connect() as server:
         try:
             view = server.get("/compare", submissions=f"{first},{second}")
@@ -55,3 +91,90 @@ def compare(
         else:
             screen.answer(view, (pair["sentence"] for pair in view["pairs"]))
     return ExitCode.OK
+
+
+def _open_first(name: str, benchmark: str) -> Package:
+    if name.startswith(PACKAGE_PREFIX):
+        with connect() as server:
+            found = fetch_code(server, name)
+    else:
+        found = open_code(Path(name), benchmarks=None)
+    if found.manifest.benchmark != benchmark:
+        raise UsageError(f"{name} is for {found.manifest.benchmark}; expected {benchmark}.")
+    return found
+
+
+def _train(screen: Screen, arguments: list[str], most_pairs: int) -> tuple[Comparison, Runs, str]:
+    """Train pairs until the answer is clear; the comparison, the runs, and their nonce."""
+    schedule, drawn = compare_schedule(most_pairs), ""
+    found = compare_pairs([], schedule)
+    runs: Runs = ([], [])
+    for event in box_events(TRAIN, arguments):
+        if event["kind"] == "box":
+            screen.say(*event_lines(event, unit=""))
+            screen.say(Text(f"{'pair':>4}{'A':>12}{'B':>12}{'B / A':>9}   so far", style="bold"))
+        elif event["kind"] == "run_started":
+            drawn = event["nonce"]
+        if event["kind"] != "run_finished":
+            continue
+        side = "A" if event["compared"] else "B"
+        if event["status"] not in ("reached", "not_reached"):
+            screen.say(*list(event_lines(event, unit=""))[1:])
+            raise CliError(
+                f"{side} failed in pair {event['run'] + 1}: {event['code']}: {event['message']}",
+                exit_code=ExitCode.NOT_VERIFIED,
+            )
+        runs[side == "B"].append(event)
+        if len(runs[0]) == len(runs[1]):
+            times = [(_seconds(one), _seconds(other)) for one, other in zip(*runs, strict=True)]
+            found = compare_pairs(times, schedule)
+            screen.say(_row(*times[-1], found))
+            if found.is_over:
+                break
+    return found, runs, drawn
+
+
+def _seconds(run: Event) -> float | None:
+    return float(run["seconds"]) if run["status"] == "reached" else None
+
+
+def _row(a: float | None, b: float | None, found: Comparison) -> str:
+    one, other = ("missed" if each is None else seconds_text(each) for each in (a, b))
+    ratio = "" if a is None or b is None else f"{b / a:.3f}"
+    so_far = "" if found.gap is None else f"{found.gap.ratio:.3f}, p = {found.p:.2g}"
+    return f"{found.pairs:>4}{one:>12}{other:>12}{ratio:>9}   {so_far}"
+
+
+def _document(found: Comparison) -> dict[str, Any]:
+    gap = found.gap
+    return {
+        "ratio": None if gap is None else gap.ratio,
+        "low": None if gap is None else gap.low,
+        "high": None if gap is None else gap.high,
+        "p": found.p,
+        "pairs": found.pairs,
+        "faster": found.faster,
+        "pairs_missing": found.pairs_missing,
+        "missed": dict(zip("ab", found.missed, strict=True)),
+    }
+
+
+def _sentences(found: Comparison) -> Iterator[str]:
+    pairs = count_text(found.pairs, "pair")
+    for name, missed in zip("AB", found.missed, strict=True):
+        if missed:
+            of = f"{missed} of {count_text(found.pairs, 'run')}"
+            yield f"{name} missed the target in {of}. Each counts as the slowest run of all."
+    if found.gap is None:
+        yield f"No time of both was measured in {pairs}."
+        return
+    interval = f"95 % {found.gap.low:.2f} to {found.gap.high:.2f}"
+    ratio = f"B takes {found.gap.ratio:.2f} times the time of A"
+    yield f"{ratio} ({interval}, p = {found.p:.2g}, {pairs})."
+    if found.faster is not None:
+        yield f"{found.faster.upper()} is faster."
+    elif found.pairs_missing is not None:
+        missing = count_text(found.pairs_missing, "more pair")
+        yield f"These pairs don't tell them apart. If the difference stays, it takes {missing}."
+    else:
+        yield "These pairs don't tell them apart."

@@ -100,7 +100,7 @@ def run(
         return run_code(
             screen,
             Path(name),
-            runs=runs,
+            runs=runs or 3,
             seed=seed,
             nonce=nonce,
             plain=plain,

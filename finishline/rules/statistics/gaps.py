@@ -274,19 +274,6 @@ def paired_gap(pairs: Sequence[tuple[float, float]], *, quantum: float) -> Gap |
     return Gap(mean(differences), spread / math.sqrt(len(pairs)), len(pairs) - 1)
 
 
-def gap_of_all(
-    first: Sequence[float | None], second: Sequence[float | None], *, quantum: float
-) -> Gap | None:
-    """The paired gap, None where a run of either side has no figure.
-
-    A miss counts as infinitely long: a ratio of the other pairs alone would favour its side.
-    """
-    if len(first) != len(second):
-        return None
-    pairs = [(a, b) for a, b in zip(first, second, strict=True) if a is not None and b is not None]
-    return paired_gap(pairs, quantum=quantum) if len(pairs) == len(first) else None
-
-
 def gap_to_claim(
     replayed: Sequence[float],
     claimed_seconds: float,

@@ -10,6 +10,7 @@ from finishline.rules.errors import RuleError
 from finishline.rules.scoring.violations import FIXED_STOP_P_VALUE
 from finishline.rules.statistics.aggregate import SHORTEST_SECONDS, mean
 from finishline.rules.statistics.gaps import Gap, judge_halves, p_value_of_mean_beyond, paired_gap
+from finishline.rules.statistics.paired import Schedule, most_missed, times_of
 from finishline.rules.submissions.claim import Claim, System, trained_settings
 from finishline.rules.text import count_text
 from finishline.rules.verification.control_points import precision_of
@@ -52,6 +53,14 @@ Ending = Literal["reached", "missed", "void"]
 def looks_of(pairs: int) -> tuple[int, ...]:
     """The numbers of pairs after which a head-to-head of so many is looked at."""
     return (*(look for look in LOOKS if look < pairs), pairs)
+
+
+def schedule_of(rule: Contest) -> Schedule:
+    """The looks of a head-to-head. Before ten pairs a challenger can only lose."""
+    looks = looks_of(rule.most_pairs)
+    first = min(FEWEST_TESTED, rule.most_pairs)
+    levels = {look: rule.threshold if look >= first else 0.0 for look in looks}
+    return Schedule(levels, may_fall_behind=True)
 
 
 def threshold(*, place: int, tries: int) -> float:
@@ -235,12 +244,11 @@ def judge_head_to_head(
     missed = sum(pair.challenger.ending == "missed" for pair in counted)
     if missed > most_missed(len(counted)):
         return end("not_proven", f"the challenger missed the target in {count_text(missed, 'run')}")
-    if time is not None and (following is None or len(counted) in LOOKS):
-        if time.log_ratio >= 0:
-            return end("not_proven", "the challenger is not ahead")
-        is_tested = following is None or len(counted) >= FEWEST_TESTED
-        if is_tested and is_faster and below is None:
-            return end("challenger_faster", "")
+    faster = None if time is None else schedule_of(rule).faster(time, len(counted))
+    if faster == "b":
+        return end("not_proven", "the challenger is not ahead")
+    if faster == "a" and below is None:
+        return end("challenger_faster", "")
     if following is None:
         return end("not_proven", below or "the difference may be chance")
     void = len(pairs) - len(counted)
@@ -272,11 +280,6 @@ def why_below_target(benchmark: Benchmark, pairs: Sequence[Pair]) -> str | None:
     return f"{average} on the second half, {mean(found):.4g}, is short of {target.value:g}"
 
 
-def most_missed(pairs: int) -> int:
-    """Runs that a challenger may miss within so many pairs: 1 of 10, 2 of 20, 3 of 30."""
-    return 1 if pairs <= 10 else 2 if pairs <= 20 else 3
-
-
 def _at_least(time: Gap | None, rule: Contest) -> Gap | None:
     """The gap of few pairs with the spread of the class, where that is larger."""
     if time is None or rule.spread is None or rule.most_pairs >= FEWEST_FOR_OWN_SPREAD:
@@ -291,8 +294,7 @@ def _at_least(time: Gap | None, rule: Contest) -> Gap | None:
 def _gaps(pairs: Sequence[Pair]) -> tuple[Gap | None, Gap | None, Gap | None]:
     """Gap of all times, and of the epochs and paces where both sides reached the target."""
     runs = [(pair.challenger, pair.holder) for pair in pairs]
-    slowest = max((run.seconds for pair in runs for run in pair if run.seconds), default=None)
-    times = [(one.seconds or slowest, other.seconds or slowest) for one, other in runs if slowest]
+    times = times_of([(one.seconds, other.seconds) for one, other in runs])
     epochs = [(one.epochs, other.epochs) for one, other in runs if one.epochs and other.epochs]
     paces = [
         (one.seconds / one.epochs, other.seconds / other.epochs)

@@ -1,0 +1,125 @@
+"""Two programs trained in turn, pair by pair: when the pairs are tested, and which is faster.
+
+A head-to-head and `finishline compare` have a schedule each.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from finishline.rules.statistics.aggregate import SHORTEST_SECONDS
+from finishline.rules.statistics.gaps import Gap, paired_gap
+
+Which = Literal["a", "b"]
+
+FEWEST_PAIRS, MOST_PAIRS = 3, 50  # Beyond fifty the levels below would find too many differences.
+FIRST_TEST = 4
+# Two equal programs are called different in at most 2 % of all comparisons: perf/statistics.py.
+BOUNDARY, BOUNDARY_POWER = 2.55, 0.4
+MOST_MISSING = 1000
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The numbers of pairs after which there is a test, each with the level of p that it needs.
+
+    With `may_fall_behind` a side that isn't ahead at a test has lost.
+    """
+
+    levels: Mapping[int, float]
+    may_fall_behind: bool = False
+
+    @property
+    def most_pairs(self) -> int:
+        """The pairs after which it ends."""
+        return max(self.levels)
+
+    def faster(self, gap: Gap, pairs: int) -> Which | None:
+        """Which side the pairs show to be faster, where `gap` is of the first side over the second.
+
+        None where there is no test, or no answer.
+        """
+        at = min(pairs, self.most_pairs)
+        if at not in self.levels:
+            return None
+        if gap.log_ratio < 0:
+            return "a" if gap.p_less < self.levels[at] else None
+        return "b" if self.may_fall_behind or gap.p_more < self.levels[at] else None
+
+
+def most_missed(pairs: int) -> int:
+    """Runs that a side may miss within so many pairs: 1 of 10, 2 of 20, 3 of 30."""
+    return 1 if pairs <= 10 else 2 if pairs <= 20 else 3
+
+
+def times_of(pairs: Sequence[tuple[float | None, float | None]]) -> list[tuple[float, float]]:
+    """Times of both sides: a run that missed the target gets the slowest time of all."""
+    slowest = max((seconds for pair in pairs for seconds in pair if seconds), default=None)
+    return [(one or slowest, other or slowest) for one, other in pairs if slowest]
+
+
+def compare_schedule(most_pairs: int) -> Schedule:
+    """A test after each pair from the fourth on, which either side may pass.
+
+    The level after k of K pairs is 1 - Phi(C (K / k)^0.4).
+    """
+    tests = range(min(FIRST_TEST, most_pairs), most_pairs + 1)
+    return Schedule({k: _level(most_pairs / k) for k in tests})
+
+
+def _level(left: float) -> float:
+    """The upper tail of the normal distribution at the boundary."""
+    return math.erfc(BOUNDARY * left**BOUNDARY_POWER / math.sqrt(2)) / 2
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The pairs of A and B so far: `gap` is of B over A, `missed` counts runs of each."""
+
+    pairs: int
+    missed: tuple[int, int]
+    gap: Gap | None
+    faster: Which | None
+    is_over: bool
+
+    @property
+    def p(self) -> float | None:
+        """How likely is a difference like this, in its direction, of two equal programs?"""
+        return None if self.gap is None else min(self.gap.p_less, self.gap.p_more)
+
+    @property
+    def pairs_missing(self) -> int | None:
+        """Pairs that would tell the two apart if the difference stays; None for over a thousand."""
+        if self.gap is None or self.faster is not None:
+            return None
+        spread = self.gap.error * math.sqrt(self.pairs)
+        for more in range(1, MOST_MISSING):
+            count = self.pairs + more
+            later = Gap(-abs(self.gap.log_ratio), spread / math.sqrt(count), count - 1)
+            if later.p_less < _level(1.0):
+                return more
+        return None
+
+
+def compare_pairs(
+    pairs: Sequence[tuple[float | None, float | None]], schedule: Schedule
+) -> Comparison:
+    """Compare the seconds of A and B, None for a run that missed the target.
+
+    A side that misses twice within ten pairs, three times within twenty or four times later is
+    slower, unless the other one does as well: then there is nothing to compare.
+    """
+    count = len(pairs)
+    missed = tuple(sum(pair[side] is None for pair in pairs) for side in (0, 1))
+    late = [each > most_missed(count) and count >= FEWEST_PAIRS for each in missed]
+    gap = paired_gap([(b, a) for a, b in times_of(pairs)], quantum=SHORTEST_SECONDS)
+    faster: Which | None = None
+    if any(late):
+        faster = None if all(late) else "b" if late[0] else "a"
+    elif gap is not None:
+        # The gap is of B, its first side.
+        found = schedule.faster(gap, count)
+        faster = None if found is None else "b" if found == "a" else "a"
+    is_over = any(late) or faster is not None or count >= schedule.most_pairs
+    return Comparison(count, (missed[0], missed[1]), gap, faster, is_over)
