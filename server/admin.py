@@ -10,7 +10,7 @@ import sqlite3
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal, NoReturn
@@ -23,7 +23,7 @@ from typer import Argument, Option
 from finishline.api.people import Role
 from finishline.rules.errors import RuleError
 from server.base.database import Database
-from server.base.errors import ConflictError, ServerError
+from server.base.errors import ConflictError, NotSignedInError, ServerError
 from server.base.schema import migrate as make_tables
 from server.base.schema import newest_revision, require_current_schema
 from server.base.settings import get_settings
@@ -35,8 +35,7 @@ from server.people.accounts import (
     ROLES,
     TOKEN_PREFIX,
     NewToken,
-    find_signed_in,
-    hash_token,
+    find_holder,
 )
 
 Known = Annotated[
@@ -250,9 +249,9 @@ def _holds_good_token(database: Database, path: Path, *, role: str) -> bool:
         return False
     if not secret.startswith(TOKEN_PREFIX):
         raise ConflictError(f"{path} is not a token file; pass another file, or remove this one.")
-    with database.read_columns() as connection:
-        found = find_signed_in(connection, hash_token(secret))
-        return found is not None and found.role == role
+    with database.read_columns() as connection, suppress(NotSignedInError):
+        return find_holder(connection, secret).role == role
+    return False
 
 
 def _made(made: NewToken) -> dict[str, object]:

@@ -47,10 +47,8 @@ from server.operations.logs import configure_logging
 from server.operations.rates import RateLimiting
 from server.pages import docs, submit
 from server.pages import endpoints as pages
-from server.people import audit_endpoints as audit
-from server.people import erasure, invitations, me, tokens, users
-from server.people.members import Membership
-from server.people.sessions import Sessions
+from server.people import audit, erasure, invitations, tokens, users
+from server.people.callers import Membership, Sessions
 from server.reactions import connect_rooms
 from server.submissions import endpoints as submissions
 from server.submissions import quotas, standing_changes
@@ -68,7 +66,6 @@ FEATURES = (
     workers,
     submissions_with_places,
     submissions,
-    me,
     tokens,
     users,
     erasure,

@@ -22,8 +22,8 @@ from server.benchmarks.definitions import (
 from server.benchmarks.in_force import add_benchmark
 from server.benchmarks.phases import all_current_phases, current_phases, phases_view
 from server.benchmarks.views import NO_SUBMISSIONS, benchmark_view, count_submissions
+from server.people.callers import Caller, OrganiserDep
 from server.people.declared import Routes
-from server.people.dependencies import Caller, OrganiserDep
 
 router = Routes(tags=["benchmarks"])
 TOML_ANSWER: dict[int | str, dict[str, Any]] = {

@@ -40,7 +40,7 @@ from server.benchmarks.phases import (
     why_not_taken,
 )
 from server.people.audit import Subject, record
-from server.people.dependencies import Caller
+from server.people.callers import Caller
 
 log = logging.getLogger(__name__)
 INTERVAL_SECONDS = 1.0

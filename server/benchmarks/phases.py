@@ -23,9 +23,8 @@ from server.base.models import BenchmarkPhases, Submission
 from server.base.services import Services
 from server.benchmarks.definitions import find_benchmark
 from server.people.audit import Subject, record
+from server.people.callers import Caller, Fields
 from server.people.declared import Form, Routes, filled
-from server.people.dependencies import Caller
-from server.people.signed_in import Fields
 
 FIRST_YEAR, LAST_YEAR = 2000, 8999
 MOMENT = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d+)?)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)

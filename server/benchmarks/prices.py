@@ -23,8 +23,8 @@ from server.base.forms import NO_FLAG, Body, DayField, example
 from server.base.models import PriceRow, Submission
 from server.base.paging import csv_cell
 from server.people.audit import Subject, record, record_new, set_columns
+from server.people.callers import Caller
 from server.people.declared import Form, Routes
-from server.people.dependencies import Caller
 from web.names import accelerator_of_system
 
 BookName = tuple[str, str, str]

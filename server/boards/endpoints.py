@@ -18,9 +18,8 @@ from server.boards.lineage import IdeaList, list_ideas
 from server.boards.live import RaceView, read_race
 from server.boards.query import BoardQuery
 from server.boards.records import RecordList, list_records
+from server.people.callers import OrganiserDep, viewer_for
 from server.people.declared import Routes
-from server.people.dependencies import OrganiserDep
-from server.people.signed_in import viewer_for
 
 router = Routes(tags=["leaderboards"])
 races = Routes(tags=["verifications"])

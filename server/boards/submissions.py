@@ -33,8 +33,8 @@ from server.benchmarks.prices import BookCosts
 from server.boards.board import query_of, ranked_board
 from server.boards.order import order_of
 from server.boards.rows import row_of_new
+from server.people.callers import Caller, SubmitterDep
 from server.people.declared import Routes
-from server.people.dependencies import Caller, SubmitterDep
 from server.submissions.accept import (
     MAX_KEY_LENGTH,
     accept,

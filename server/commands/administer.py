@@ -28,8 +28,9 @@ from server.operations.backup import SECRETS, Choice
 from server.operations.copies import Manifest, Progress
 from server.operations.export import Wanted, export_everything, export_nightly
 from server.operations.integrity import require_its_logs
-from server.people.accounts import NewToken, create_token, record_new_token
+from server.people.accounts import NewToken, create_token
 from server.people.audit import Administrator
+from server.people.tokens import record_new_token
 from server.reactions import connect_rooms
 from server.submissions.rescoring import rescore_submissions
 from server.verifications.workers import confirm_worker

@@ -31,9 +31,8 @@ from server.notices.views import (
 )
 from server.notices.webhooks import check_url, new_secret
 from server.people.audit import Subject, record
+from server.people.callers import Caller, Fields
 from server.people.declared import Form, Routes, filled
-from server.people.dependencies import Caller
-from server.people.signed_in import Fields
 
 router = Routes(tags=["notices"])
 CONSOLE = "/console/notices"

@@ -19,8 +19,7 @@ from server.base.request_context import signed_in
 from server.base.request_metrics import RequestMetrics
 from server.base.settings import Settings
 from server.people.accounts import ORGANISERS
-from server.people.sessions import session_key
-from server.people.sign_in_throttle import network_of
+from server.people.callers import network_of, session_key
 
 REQUESTER = "finishline.requester"
 WORDS = {

@@ -35,7 +35,7 @@ from server.benchmarks.definitions import definition, find_benchmark
 from server.boards.board import read_board
 from server.boards.encoding import Encoded, answer_board
 from server.boards.query import BoardQuery
-from server.people.signed_in import ViewerDep
+from server.people.callers import ViewerDep
 
 # The moment and id of a submission, then the index of a run.
 CURSOR_PATTERN = r"^[0-9]{1,17}\.[a-z0-9]{1,20}\.[0-9]{1,5}$"

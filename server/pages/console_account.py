@@ -14,9 +14,10 @@ from server.base.standing import pending_verifications, row_evidence
 from server.pages.board_times import times_of
 from server.pages.console_page import Console
 from server.pages.declared import Context, choices, page
-from server.people import erasure, me, tokens
+from server.people import erasure, tokens
 from server.people.accounts import ROLES, is_within
-from server.people.dependencies import Caller
+from server.people.callers import Caller
+from server.people.tokens import ACCOUNT
 from server.submissions.lists import SubmissionQuery, whole_submissions
 from server.submissions.quotas import quota_of
 
@@ -24,7 +25,7 @@ LATEST = 50
 CursorDep = Annotated[str | None, Query(pattern=CURSOR_PATTERN)]
 
 
-@page(me.CONSOLE, "account.html", role="user")
+@page(ACCOUNT, "account.html", role="user")
 def account_page(
     session: Session, console: Console, caller: Caller, before: CursorDep = None
 ) -> Context:
@@ -34,10 +35,12 @@ def account_page(
     found, cursor = whole_submissions(session, wanted, user_id=caller.user_id, limit=LATEST)
     return {
         "typed": {"role": caller.role},
-        "me": me.get_me(session, caller),
+        "me": tokens.get_me(session, caller),
         "submissions": _submission_rows(session, services, found),
         "before": before,
-        "older": f"{me.CONSOLE}?{urlencode({'before': cursor})}#submissions" if cursor else None,
+        "older": f"{tokens.ACCOUNT}?{urlencode({'before': cursor})}#submissions"
+        if cursor
+        else None,
         "tokens": tokens.list_my_tokens(session, caller).tokens,
         "asks_erasure_since": erasure.asked_at(session, caller.name),
         "quota": quota_of(session, services, session.get_one(User, caller.user_id)),

@@ -29,7 +29,7 @@ from server.benchmarks.views import count_submissions
 from server.pages.chosen_files import files_of_folder
 from server.pages.console_page import Console, OrganiserDep
 from server.pages.submit import refusal_of
-from server.people.sessions import Notice, require_same_origin
+from server.people.callers import Notice, require_same_origin
 
 router = APIRouter(include_in_schema=False)
 ADDRESS = "/console/benchmarks"

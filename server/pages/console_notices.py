@@ -7,7 +7,7 @@ from server.notices import subscriptions
 from server.notices.events import ABOUT
 from server.notices.views import MailView
 from server.pages.declared import Context, page
-from server.people.dependencies import Caller
+from server.people.callers import Caller
 
 USUAL = ("submission.verified", "submission.rejected", "submission.inconclusive", "record.set")
 

@@ -15,21 +15,19 @@ from server.base.error_answers import message_of
 from server.base.errors import ServerError
 from server.base.services import Services, ServicesDep, site_address
 from server.base.visibility import Viewer
-from server.people.declared import call, filled
-from server.people.dependencies import Caller
-from server.people.sessions import (
+from server.people.callers import (
+    AdminConsoleDep,
+    Caller,
+    ConsoleDep,
     Notice,
     SignedIn,
-    leave_notice,
-    take_notice,
-)
-from server.people.signed_in import (
-    AdminConsoleDep,
-    ConsoleDep,
     SignedInDep,
     SubmitterConsoleDep,
+    leave_notice,
+    take_notice,
     viewer_for,
 )
+from server.people.declared import call, filled
 from web.render import render
 
 T = TypeVar("T", bound=BaseModel)

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from server.pages.declared import Context, choices, page
 from server.people import erasure, invitations, tokens, users
 from server.people.accounts import ROLES
-from server.people.dependencies import Caller
+from server.people.callers import Caller
 
 PAGE = 100
 Search = Annotated[str, Query(max_length=100)]

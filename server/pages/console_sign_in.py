@@ -1,7 +1,6 @@
 """Signing in to the console with an API token, and out again."""
 
 import logging
-import math
 import re
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -15,18 +14,16 @@ from server.base.models import User
 from server.base.services import Services, ServicesDep
 from server.base.settings import Settings
 from server.people.accounts import Holder, find_holder, note_use
-from server.people.sessions import (
+from server.people.callers import (
+    SIGN_IN,
+    FailedSignIns,
+    FieldsDep,
+    FormDep,
+    SignedInDep,
     begin_session,
     clear_mark,
     require_same_origin,
     set_mark,
-)
-from server.people.sign_in_throttle import FailedSignIns
-from server.people.signed_in import (
-    SIGN_IN,
-    FieldsDep,
-    FormDep,
-    SignedInDep,
     signed_in_or_none,
 )
 from web.render import render
@@ -69,16 +66,13 @@ def sign_in(request: Request, services: ServicesDep, sent: FieldsDep) -> Respons
     """Start a session. No session's token is asked for: the browser's Origin says who sent this."""
     require_same_origin(request, services.settings)
     address = request.client.host if request.client is not None else "unknown"
-    failed = services.of(FailedSignIns)
     try:
         holder = _holder(services, sent.get("token", "").strip())
     except NotSignedInError as error:
-        wait = math.ceil(failed.seconds_to_wait(address))
-        if wait > 0:
+        if wait := services.of(FailedSignIns).wait_seconds(address):
             why = f"Too many tokens were refused. Try again in {count_text(wait, 'second')}."
             again = {"Retry-After": str(wait)}
             return _page(services.settings, sent.get("next"), error=why, status=429, headers=again)
-        failed.note(address)
         log.warning("a sign-in from %s was refused", address)
         headers = {"WWW-Authenticate": "Bearer"}
         return _page(

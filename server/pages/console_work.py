@@ -39,8 +39,8 @@ from server.pages.console_page import read_form
 from server.pages.declared import Context, choices, page
 from server.pages.queries import brief, submission_context
 from server.people.accounts import ORGANISERS
+from server.people.callers import Caller
 from server.people.declared import filled
-from server.people.dependencies import Caller
 from server.verifications.calibration_views import summary
 from server.verifications.endpoints import BATCH, DECIDE, HEAD_TO_HEADS
 from server.verifications.head_to_heads import Cost, cost_of_head_to_head

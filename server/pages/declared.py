@@ -23,9 +23,8 @@ from server.pages.console_page import (
     read_form,
     renamed,
 )
+from server.people.callers import AnybodyDep, FormDep, Notice, ViewerDep
 from server.people.declared import CHANGES, Change, Role, by_name, call, endpoint, requested
-from server.people.sessions import Notice
-from server.people.signed_in import AnybodyDep, FormDep, ViewerDep
 from web.render import render
 
 CONSOLES: dict[Role, Any] = {

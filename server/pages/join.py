@@ -1,7 +1,6 @@
 """Joining by a link: choose a name, and be signed in with the first token, which is shown once."""
 
 import logging
-import math
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -13,8 +12,19 @@ from server.base.models import Invitation
 from server.base.services import Services, ServicesDep
 from server.pages.console_page import Console, Errors, read_form
 from server.pages.declared import PAGES
-from server.people import me
+from server.people import tokens
 from server.people.accounts import holder_of
+from server.people.callers import (
+    SOURCE,
+    FailedSignIns,
+    Fields,
+    FieldsDep,
+    Notice,
+    begin_session,
+    get_signed_in,
+    require_same_origin,
+    set_mark,
+)
 from server.people.declared import filled
 from server.people.invitations import (
     Joining,
@@ -23,9 +33,6 @@ from server.people.invitations import (
     join,
     require_open,
 )
-from server.people.sessions import Notice, begin_session, require_same_origin, set_mark
-from server.people.sign_in_throttle import FailedSignIns
-from server.people.signed_in import SOURCE, Fields, FieldsDep, get_signed_in
 from web.render import render
 
 log = logging.getLogger(__name__)
@@ -74,7 +81,7 @@ def _join(request: Request, services: Services, code: str, wanted: Joining) -> R
     begin_session(request, holder)
     told = f"Welcome, {holder.name}. This is your first token: you sign in and submit with it."
     console = Console(services, get_signed_in(request, services), request)
-    response = PAGES[me.CONSOLE].show(console, {}, notice=Notice(told, once_only=made.secret))
+    response = PAGES[tokens.ACCOUNT].show(console, {}, notice=Notice(told, once_only=made.secret))
     response.headers.update(UNTOLD)
     set_mark(response, request, services.settings, holder)
     return response
@@ -83,17 +90,14 @@ def _join(request: Request, services: Services, code: str, wanted: Joining) -> R
 def _find_open(request: Request, services: Services, code: str) -> Invitation:
     """The open link of a code. Raises NotFoundError, ConflictError, UsedUpError for guesses."""
     address = request.client.host if request.client is not None else "unknown"
-    failed = services.of(FailedSignIns)
     try:
         with services.database.read() as session:
             found = find_invitation(session, code)
             require_open(found)
     except NotFoundError as error:
-        wait = math.ceil(failed.seconds_to_wait(address))
-        if wait > 0:
+        if wait := services.of(FailedSignIns).wait_seconds(address):
             why = f"Too many unknown links. Try again in {count_text(wait, 'second')}."
             raise UsedUpError(why, measure="links", retry_seconds=wait) from error
-        failed.note(address)
         log.warning("an unknown link to join was opened from %s", address)
         raise
     return found

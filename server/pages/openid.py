@@ -11,10 +11,15 @@ from server.base.errors import NotFoundError, NotSignedInError
 from server.base.services import Services, ServicesDep, site_address
 from server.pages.console_sign_in import own_page
 from server.people.accounts import holder_of
-from server.people.identities import sign_in_as
-from server.people.openid import claims_of_answer, redirect_to_provider
-from server.people.sessions import Notice, begin_session, leave_notice, set_mark
-from server.people.signed_in import SIGN_IN, signed_in_or_none
+from server.people.callers import (
+    SIGN_IN,
+    Notice,
+    begin_session,
+    leave_notice,
+    set_mark,
+    signed_in_or_none,
+)
+from server.people.openid import claims_of_answer, redirect_to_provider, sign_in_as
 from web.render import render
 
 router = APIRouter(include_in_schema=False)

@@ -34,11 +34,11 @@ from server.pages.queries import (
     submission_with_curves,
 )
 from server.pages.verifications import GhostQuery, shown_verification
-from server.people.declared import Routes
-from server.people.signed_in import (
+from server.people.callers import (
     get_signed_in,
     signed_in_or_none,
 )
+from server.people.declared import Routes
 from server.submissions.lists import find_submission
 from server.submissions.standing_changes import (
     broken_rules,

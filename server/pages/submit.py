@@ -15,7 +15,7 @@ from server.base.forms import with_form
 from server.boards.submissions import SubmissionPreview, preview_submission
 from server.pages.chosen_files import EXPECTED, chosen_form
 from server.pages.console_page import Console, SubmitterDep
-from server.people.sessions import require_same_origin
+from server.people.callers import require_same_origin
 from server.submissions.accept import accept
 from server.submissions.code import offered_hosts
 from server.submissions.upload import read_upload

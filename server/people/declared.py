@@ -11,15 +11,18 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 
 from server.base.services import ServicesDep
-from server.people.dependencies import (
+from server.people.callers import (
     AdminDep,
+    AnybodyDep,
     Caller,
     CallerDep,
+    Fields,
     OrganiserDep,
     SubmitterDep,
+    ViewerDep,
     WorkerDep,
+    viewer_for,
 )
-from server.people.signed_in import AnybodyDep, Fields, ViewerDep, viewer_for
 
 Role = Literal["user", "submitter", "organiser", "admin", "worker"]
 CALLERS: dict[Role, Any] = {

@@ -35,10 +35,9 @@ from server.base.models import (
 )
 from server.people.accounts import FORMER
 from server.people.audit import Subject, record, redact
+from server.people.callers import Caller
 from server.people.declared import Form, Routes
-from server.people.dependencies import Caller
-from server.people.users import CONSOLE, ONE, find_person, get_user
-from server.people.views import UserErasure, UserView
+from server.people.users import CONSOLE, ONE, UserErasure, UserView, find_person, get_user
 
 router = Routes(tags=["users"])
 

@@ -7,11 +7,14 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated, Literal
 
 from fastapi import Path, Request
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from finishline.api.people import Role
+from finishline.api.schema import Schema
 from server.base.database import utc_now
+from server.base.error_answers import DOMAIN_PATTERN
 from server.base.errors import (
     ConflictError,
     ContentError,
@@ -21,6 +24,7 @@ from server.base.errors import (
     problem,
 )
 from server.base.fleet import Fleet
+from server.base.forms import NO_FLAG, Body, example
 from server.base.models import Invitation, User
 from server.base.services import services_of, site_address
 from server.people.accounts import (
@@ -30,23 +34,18 @@ from server.people.accounts import (
     add_token,
     hash_token,
     holder_of,
-    record_new_token,
     require_new_name,
 )
 from server.people.audit import audited, record_new
+from server.people.callers import Caller, caller_of
 from server.people.declared import Form, Routes
-from server.people.dependencies import Caller, caller_of
-from server.people.tokens import may_give
-from server.people.users import find_organisation, set_display_name
-from server.people.views import (
-    LONGEST_LINK_DAYS,
+from server.people.tokens import may_give, record_new_token
+from server.people.users import (
     DisplayName,
     Email,
-    InvitationCreate,
-    InvitationCreated,
-    InvitationList,
-    InvitationView,
     UserName,
+    find_organisation,
+    set_display_name,
 )
 
 router = Routes(tags=["users"])
@@ -63,6 +62,68 @@ TOKEN_LIFETIME = timedelta(days=365)
 CODE = re.compile(r"([1-9][0-9]{0,8})-([A-Za-z0-9_-]{32})")
 ASK = "Ask whoever sent it to you for another one."
 State = Literal["open", "used up", "expired", "revoked"]
+
+
+LONGEST_LINK_DAYS = 366
+
+
+MOST_USES = 1000
+
+
+class InvitationCreate(Body):
+    """Link to make by which one person joins, or a class.
+
+    It ends with `last_day`, in 7 days if absent, or once `uses` people joined. With a `mail_domain`
+    they name an address there. `name` is proposed to a single person. With `known` the organiser
+    knows who joins: workers whose sandbox has no memory cgroup train their code submissions too.
+    """
+
+    model_config = example(uses=200, last_day="2027-02-01", mail_domain="uni.example")
+
+    role: Role = "submitter"
+    uses: Annotated[int, Field(ge=1, le=MOST_USES), NO_FLAG] = 1
+    last_day: date | None = None
+    mail_domain: str | None = Field(default=None, max_length=253, pattern=DOMAIN_PATTERN)
+    organisation: str | None = Field(default=None, min_length=1, max_length=100)
+    name: UserName | None = None
+    known: bool = False
+
+
+class InvitationView(Schema):
+    """A link by which people join, without its code.
+
+    Who joins with it has a token that ends with the one the link was `made_with`.
+    """
+
+    id: int
+    role: str
+    uses: int
+    uses_allowed: int
+    expires_at: datetime
+    mail_domain: str | None
+    organisation: str | None
+    name: str | None
+    known: bool
+    made_by: str
+    made_with: int
+    created_at: datetime
+    state: Literal["open", "used up", "expired", "revoked"]
+
+
+class InvitationCreated(InvitationView):
+    """A link just made: the only time its address is shown.
+
+    `remark` says that code submissions of those who join will wait for an organiser's approval.
+    """
+
+    link: str
+    remark: str | None = None
+
+
+class InvitationList(Schema):
+    """Links by which people join, newest first."""
+
+    invitations: list[InvitationView]
 
 
 class Joining(BaseModel):

@@ -1,12 +1,15 @@
-"""Make, list and revoke tokens, with their lineage."""
+"""Tokens with their lineage: make, list and revoke them; and one's own account."""
 
 from datetime import datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Path, Query
+from pydantic import AfterValidator, Field
 from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session
 
+from finishline.api.people import MeView, Role
+from finishline.api.schema import Schema
 from server.base.database import utc_now
 from server.base.errors import (
     ConflictError,
@@ -14,6 +17,7 @@ from server.base.errors import (
     NotSignedInError,
     no_such,
 )
+from server.base.forms import Body, example
 from server.base.models import Invitation, Token, User
 from server.people import accounts
 from server.people.accounts import (
@@ -22,28 +26,104 @@ from server.people.accounts import (
     add_token,
     find_own_token,
     find_user_or_none,
+    is_expired,
     is_within,
     list_own_tokens,
     may_hold,
-    record_new_token,
     require_room,
 )
-from server.people.audit import Actor, audited
-from server.people.declared import Form, Routes
-from server.people.dependencies import Caller
-from server.people.views import (
-    OwnTokenCreate,
-    TokenCreate,
-    TokenCreated,
-    TokenList,
-    TokensRevoked,
-    token_view,
-)
+from server.people.audit import Actor, audited, record_new
+from server.people.callers import Caller, Fields
+from server.people.declared import Form, Routes, filled
+from server.people.users import DisplayName, UserName, set_display_name
 
 router = Routes(tags=["accounts"])
 TokenId = Annotated[int, Path(ge=1, le=2**31 - 1)]
 CONSOLE, ACCOUNT = "/console/tokens", "/account"
 MADE = "Token {0.id} of {0.user}, role {0.role}, is made."
+
+
+LONGEST_DAYS = 3650
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("expected one line of printable characters")
+    return text
+
+
+Days = Annotated[float, Field(gt=0, le=LONGEST_DAYS)]
+
+
+Label = Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_printable)]
+
+
+class TokenCreate(Body):
+    """Token to make: its user, role and expiry."""
+
+    model_config = example(user="alice", role="submitter", expires_in_days=90)
+
+    user: UserName
+    role: Role
+    label: Label | None = None
+    expires_in_days: Days | None = None
+
+
+class OwnTokenCreate(Body):
+    """Own token to make, within the one in use. Omitted fields are as that one has them."""
+
+    model_config = example(label="nightly run", role="submitter", expires_in_days=30)
+
+    label: Label | None = None
+    role: Role | None = None
+    expires_in_days: Days | None = None
+
+
+class MeChange(Body):
+    """Changes of one's own account: the name that readers see in place of the account's, or null.
+
+    No other user, organisation or submitter of published results may have one like it.
+    """
+
+    model_config = example(display_name="Ada Lovelace")
+
+    display_name: DisplayName | None
+
+
+class TokenView(Schema):
+    """A token without its secret. `last_used_at` is accurate to about a minute.
+
+    It ends with the token it was `made_with`.
+    """
+
+    id: int
+    user: str
+    role: str
+    label: str | None
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    last_used_at: datetime | None
+    made_with: int | None
+    state: Literal["valid", "revoked", "expired"]
+
+
+class TokenCreated(TokenView):
+    """A token just made: the only time its secret is shown."""
+
+    token: str
+
+
+class TokensRevoked(Schema):
+    """Tokens revoked together: the one named, and those made with it."""
+
+    revoked: list[int]
+
+
+class TokenList(Schema):
+    """Tokens, newest first."""
+
+    tokens: list[TokenView]
 
 
 def revoked_words(made: TokensRevoked, token_id: int) -> str:
@@ -244,3 +324,58 @@ def _own_expiry(held: Token, days: float | None) -> datetime | None:
             "with it may not end later; ask an organiser for a longer one."
         )
     return expires_at
+
+
+def token_view(token: Token) -> TokenView:
+    """View of a stored token."""
+    state = "expired" if is_expired(token, utc_now()) else "valid"
+    if token.revoked_at is not None:
+        state = "revoked"
+    return TokenView.of(token, user=token.user.name, state=state)
+
+
+def record_new_token(
+    session: Session, actor: Actor, token: Token, *, new_user: bool = False
+) -> None:
+    """Write to the audit log that a token was made; its secret is not in it."""
+    more: dict[str, Any] = {"new_user": True} if new_user else {}
+    record_new(session, actor, "token.create", token, user=token.user.name, **more)
+
+
+@router.read("/me", role="user")
+def get_me(session: Session, caller: Caller) -> MeView:
+    """Read the user, role and expiry of this request's token."""
+    token = session.get_one(Token, caller.token_id)
+    user = token.user
+    return MeView.of(
+        token,
+        user=user.name,
+        display_name=user.display_name,
+        organisation=user.organisation.name if user.organisation is not None else None,
+        email=user.email,
+        highest_role=user.role,
+        token_id=token.id,
+    )
+
+
+def _name_or_none(fields: Fields) -> dict[str, str | None]:
+    return {"display_name": filled(fields).get("display_name")}
+
+
+@router.command(
+    "/me",
+    Form(
+        ACCOUNT + "/display-name",
+        lambda made, body: f"Readers see you as {made.display_name or made.user}.",
+        page=ACCOUNT,
+        read=_name_or_none,
+    ),
+    role="submitter",
+    method="PATCH",
+)
+def change_me(session: Session, caller: Caller, body: MeChange) -> MeView:
+    """Change the name that readers see beside my results; null for that of the account."""
+    user = session.get_one(User, caller.user_id)
+    with audited(session, caller, "user.update", user):
+        set_display_name(session, user, body.display_name)
+    return get_me(session, caller)

@@ -4,39 +4,159 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import Query
+from pydantic import AfterValidator, ConfigDict, Field, StrictBool
 from sqlalchemy import ColumnElement, false, func, or_, select
 from sqlalchemy.orm import Session, joinedload
 
+from finishline.api.people import Role
+from finishline.api.schema import Schema
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
+from server.base.error_answers import DISPLAY_PATTERN, EMAIL_PATTERN, NAME_PATTERN
 from server.base.errors import (
     ConflictError,
     ContentError,
     no_such,
     problem,
 )
+from server.base.forms import Body, example
 from server.base.models import Organisation, Submission, Token, User
 from server.people.accounts import require_new_name, require_person
 from server.people.audit import audited, record_new
+from server.people.callers import Caller, Fields
 from server.people.declared import Form, Routes, filled
-from server.people.dependencies import Caller
-from server.people.signed_in import Fields
-from server.people.views import (
-    OrganisationCreate,
-    OrganisationList,
-    OrganisationView,
-    UserChange,
-    UserCreate,
-    UserKnown,
-    UserKnownChange,
-    UserList,
-    UserView,
-)
 
 router = Routes(tags=["users"])
 CONSOLE = "/console/users"
 ONE = CONSOLE + "/{user_name}"
 Search = Annotated[str | None, Query(max_length=100)]
+
+
+def _printable_ends(text: str) -> str:
+    if not text.isprintable() or text != text.strip():
+        raise ValueError("expected printable characters without blanks around them")
+    return text
+
+
+UserName = Annotated[str, Field(min_length=1, max_length=100, pattern=NAME_PATTERN)]
+
+
+DisplayName = Annotated[str, Field(min_length=1, max_length=100, pattern=DISPLAY_PATTERN)]
+
+
+Email = Annotated[
+    str, Field(max_length=254, pattern=EMAIL_PATTERN), AfterValidator(_printable_ends)
+]
+
+
+OrganisationName = Annotated[
+    str, Field(min_length=1, max_length=100), AfterValidator(_printable_ends)
+]
+
+
+class UserFields(Body):
+    """Fields that an organiser sets. Readers see the `display_name` in place of the name."""
+
+    display_name: DisplayName | None = None
+    role: Role = "submitter"
+    organisation: OrganisationName | None = None
+    email: Email | None = None
+
+
+class UserCreate(UserFields):
+    """User to add. Tokens are made separately."""
+
+    model_config = example(name="alice", role="submitter", organisation="Example Labs")
+
+    name: UserName
+
+
+class UserChange(UserFields):
+    """Changes of a user. Omitted fields stay. Null removes the value."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "minProperties": 1,
+            "examples": [{"role": "organiser", "disabled": False}],
+        }
+    )
+
+    disabled: StrictBool = False
+
+
+class UserErasure(Body):
+    """Erasure of a user, and why. `name` repeats the one in the address: nothing brings it back."""
+
+    model_config = example(name="alice")
+
+    name: str = Field(max_length=100)
+
+
+class UserKnown(Schema):
+    """A user, and since when an organiser knows them.
+
+    Code submissions of a known user go to workers without a memory cgroup too.
+    """
+
+    name: str
+    known_at: datetime | None
+
+
+class UserKnownChange(Body):
+    """Whether the caller knows a user."""
+
+    model_config = example(known=True)
+
+    known: StrictBool
+
+
+class UserView(UserKnown):
+    """A user, for admins. `role` is the highest that their tokens may have.
+
+    Readers see the `display_name` in place of the name. Code submissions of a user who is known
+    since `known_at` go to workers without a memory cgroup too. `tokens` counts those that are
+    neither revoked nor expired. `last_used_at` covers all of theirs.
+    """
+
+    id: int
+    display_name: str | None = None
+    role: str
+    organisation: str | None
+    email: str | None
+    created_at: datetime
+    disabled_at: datetime | None
+    tokens: int
+    last_used_at: datetime | None
+
+
+class UserList(Schema):
+    """Users by name. `next_after` requests the next page."""
+
+    users: list[UserView]
+    next_after: str | None
+
+
+class OrganisationCreate(Body):
+    """An organisation that users may belong to."""
+
+    model_config = example(name="Example Labs")
+
+    name: OrganisationName
+
+
+class OrganisationView(Schema):
+    """An organisation and how many users it has."""
+
+    id: int
+    name: str
+    created_at: datetime
+    users: int
+
+
+class OrganisationList(Schema):
+    """Every organisation by name."""
+
+    organisations: list[OrganisationView]
 
 
 def find_user(session: Session, name: str) -> User:

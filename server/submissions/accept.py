@@ -27,7 +27,7 @@ from server.base.visibility import Viewer
 from server.benchmarks.definitions import importable_benchmarks, put_in_force
 from server.benchmarks.in_force import PhaseWatch, admit
 from server.people.audit import Subject, record
-from server.people.dependencies import Caller
+from server.people.callers import Caller
 from server.submissions.code import read_code, refuse_known, require_parent
 from server.submissions.duplicates import configuration_sha256, mark_duplicate
 from server.submissions.quotas import require_room_for_submission, reserve_replay

@@ -32,9 +32,8 @@ from server.base.standing import OPEN, Estimator, claim_of
 from server.base.visibility import ORGANISER, seeing
 from server.benchmarks.definitions import definition
 from server.people.audit import audited
+from server.people.callers import Caller, Fields
 from server.people.declared import Form, Routes, filled
-from server.people.dependencies import Caller
-from server.people.signed_in import Fields
 from server.people.users import find_user
 
 MEASURES: tuple[Measure, ...] = ("submissions_per_day", "gpu_seconds_per_month")

@@ -20,9 +20,8 @@ from server.base.models import Submission, Verification
 from server.base.standing import OPEN, row_evidence
 from server.base.visibility import may_see
 from server.people.audit import audited
+from server.people.callers import Caller, viewer_for
 from server.people.declared import Form, Routes
-from server.people.dependencies import Caller
-from server.people.signed_in import viewer_for
 from server.submissions.duplicates import bring_back
 from server.submissions.lists import find_submission
 from server.submissions.views import changed_view

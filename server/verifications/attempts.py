@@ -31,7 +31,7 @@ from server.base.events import DispatchWakeup, wake_after_commit
 from server.base.models import Attempt, ReplayEventRow, Token, Verification, WorkerRow
 from server.base.standing import purpose_of
 from server.people.accounts import hash_token
-from server.people.dependencies import Caller
+from server.people.callers import Caller
 from server.verifications.calibrations import keep_runs
 from server.verifications.choose import FAILED
 from server.verifications.cross_checks import (

@@ -36,9 +36,8 @@ from server.benchmarks.calibrations import (
 )
 from server.benchmarks.definitions import definition, find_benchmark
 from server.people.audit import Subject, record
+from server.people.callers import Caller, Fields
 from server.people.declared import Form, filled
-from server.people.dependencies import Caller
-from server.people.signed_in import Fields
 from server.verifications.calibration_views import (
     CalibrationView,
     batch_size_of,

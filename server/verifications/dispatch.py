@@ -29,7 +29,7 @@ from server.base.events import DispatchWakeup
 from server.base.models import Attempt, Board
 from server.base.settings import Settings
 from server.base.visibility import ORGANISER
-from server.people.dependencies import Caller
+from server.people.callers import Caller
 from server.verifications.choose import Drawn, anything_to_send, take_due
 from server.verifications.settle import AGAIN_SECONDS
 from server.verifications.sweep import (

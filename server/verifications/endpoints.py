@@ -13,9 +13,8 @@ from finishline.rules.text import count_text
 from server.base.request_context import note
 from server.base.services import Services, ServicesDep
 from server.base.standing import find_verification
+from server.people.callers import Caller, ViewerDep
 from server.people.declared import Form, Routes
-from server.people.dependencies import Caller
-from server.people.signed_in import ViewerDep
 from server.verifications import head_to_heads, live, queries, requests, reruns
 from server.verifications.queue import Waits
 from server.verifications.reruns import BatchCreate, BatchView, DecisionCreate

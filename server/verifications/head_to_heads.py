@@ -32,8 +32,7 @@ from server.benchmarks.calibrations import benchmark_of
 from server.benchmarks.definitions import definition, rules_that_differ
 from server.people.accounts import ORGANISERS
 from server.people.audit import Subject, record
-from server.people.dependencies import Caller
-from server.people.signed_in import viewer_for
+from server.people.callers import Caller, viewer_for
 from server.submissions.lists import find_submission
 from server.submissions.quotas import require_gpu_seconds
 from server.verifications.first_place import FirstPlace, may_try, read_first_places

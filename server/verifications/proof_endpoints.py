@@ -17,7 +17,7 @@ from server.base.errors import LostFileError
 from server.base.models import SigningKey
 from server.base.services import ServicesDep
 from server.base.settings import MIB
-from server.people.signed_in import ViewerDep
+from server.people.callers import ViewerDep
 from server.verifications.proofs import current_signer, known_keys, sign_proof
 
 

@@ -38,8 +38,7 @@ from server.base.standing import (
 )
 from server.base.visibility import is_source_public, may_see
 from server.people.audit import Subject, record
-from server.people.dependencies import Caller
-from server.people.signed_in import viewer_for
+from server.people.callers import Caller, viewer_for
 from server.submissions.lists import find_submission
 from server.submissions.quotas import NOTHING_KEPT, reserve_replay
 from server.verifications.first_place import REFERENCE, REFERENCE_RUNS

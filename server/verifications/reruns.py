@@ -37,8 +37,8 @@ from server.base.standing import (
 )
 from server.benchmarks.definitions import definition, find_benchmark
 from server.people.audit import Subject, record
+from server.people.callers import Caller
 from server.people.declared import filled
-from server.people.dependencies import Caller
 from server.verifications.jobs import Order, queue_job
 from server.verifications.outcomes import show_energy, show_latency
 from server.verifications.requests import AskedFor, require_possible

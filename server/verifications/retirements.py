@@ -6,8 +6,8 @@ from finishline.api.submissions import SubmissionView
 from server.base.database import utc_now
 from server.base.errors import ConflictError
 from server.base.request_context import note
+from server.people.callers import Caller
 from server.people.declared import Routes
-from server.people.dependencies import Caller
 from server.submissions.lists import find_submission
 from server.submissions.standing_changes import WithdrawalCreate, changed_standing
 from server.submissions.views import changed_view

@@ -30,8 +30,8 @@ from server.base.forms import Body, example
 from server.base.request_context import moment_of_reading
 from server.base.services import ServicesDep
 from server.base.visibility import ORGANISER
+from server.people.callers import Caller, SecretDep, WorkerDep
 from server.people.declared import Form, Routes
-from server.people.dependencies import Caller, SecretDep, WorkerDep
 from server.verifications import attempts, worker_probes, worker_queries, workers
 from server.verifications.dispatch import LONGEST_WAIT_SECONDS, PollDesk, require_greeted
 from server.verifications.grants import task_file, training_grant

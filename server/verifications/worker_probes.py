@@ -15,7 +15,7 @@ from server.base.events import WorkerOut, emit
 from server.base.fleet import roof_misfit
 from server.base.models import WorkerProbeRow, WorkerRow
 from server.people.audit import audited
-from server.people.dependencies import Caller
+from server.people.callers import Caller
 from server.verifications.worker_views import ProbeView
 from server.verifications.workers import find_worker, require_own_name
 

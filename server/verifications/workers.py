@@ -32,9 +32,9 @@ from server.base.models import (
     User,
     WorkerRow,
 )
+from server.people.accounts import fault_in, skeletons
 from server.people.audit import Actor, Administrator, Subject, audited, record
-from server.people.dependencies import Caller
-from server.people.names import fault_in, skeletons
+from server.people.callers import Caller
 from server.verifications.choose import FAILED
 
 PAUSED = "paused"

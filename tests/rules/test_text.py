@@ -35,7 +35,7 @@ from finishline.rules.text import (
     near_miss,
     parse_toml,
 )
-from server.people.names import GROUPS, fault_in, skeletons
+from server.people.accounts import GROUPS, fault_in, skeletons
 from web.formats import device_time
 
 

@@ -10,8 +10,8 @@ from server.base.errors import NotSignedInError
 from server.base.models import Token
 from server.people import tokens as tokens_room
 from server.people.accounts import find_holder
-from server.people.dependencies import caller_of
-from server.people.views import OwnTokenCreate
+from server.people.callers import caller_of
+from server.people.tokens import OwnTokenCreate
 from tests.server.test_accounts import ACCOUNT, secret_in
 from tests.server.test_console import Console
 from tests.server.test_users import on_both_databases

@@ -13,10 +13,9 @@ from sqlalchemy import select
 from server.app import create_app
 from server.base.database import utc_now
 from server.base.models import Token, User
-from server.people import sessions, signed_in
+from server.people import callers
 from server.people.accounts import create_token
-from server.people.sessions import Notice, leave_notice
-from server.people.sign_in_throttle import MOST_ADDRESSES, FailedSignIns, network_of
+from server.people.callers import Notice, leave_notice, network_of
 
 SIGN_IN = "/console/sign-in"
 ORIGIN = {"Origin": "http://testserver", "Accept": "text/html"}
@@ -181,8 +180,7 @@ def test_a_session_ends_with_its_time_and_with_its_token(client, olivia, change,
     begun = utc_now()
 
     def opens_after(**passed):
-        monkeypatch.setattr(sessions, "utc_now", lambda: begun + timedelta(**passed))
-        monkeypatch.setattr(signed_in, "utc_now", lambda: begun + timedelta(**passed))
+        monkeypatch.setattr(callers, "utc_now", lambda: begun + timedelta(**passed))
         return opens(client)
 
     sign_in(client, olivia.secret)
@@ -280,26 +278,6 @@ def test_an_address_that_guesses_has_to_wait(client, olivia):
     assert sign_in(client, olivia.secret).status_code == 303
     assert opens(client)
     assert sign_in(client, "fl_wrong_11").status_code == 429
-
-
-def test_failures_are_counted_by_address_within_a_window():
-    now = [1000.0]
-    failed = FailedSignIns(clock=lambda: now[0])
-    for second in range(9):
-        now[0] = 1000.0 + second
-        failed.note("192.0.2.1")
-    assert failed.seconds_to_wait("192.0.2.1") == 0
-    now[0] = 1010.0
-    failed.note("192.0.2.1")
-    assert failed.seconds_to_wait("192.0.2.1") == 290.0  # Until the first is 300 s old.
-    assert failed.seconds_to_wait("192.0.2.2") == 0
-    now[0] = 1300.5
-    assert failed.seconds_to_wait("192.0.2.1") == 0
-    failed.note("192.0.2.1")
-    assert failed.seconds_to_wait("192.0.2.1") == pytest.approx(0.5)
-    for number in range(MOST_ADDRESSES):
-        failed.note(f"name-{number}")
-    assert failed.seconds_to_wait("192.0.2.1") == 0  # The oldest is forgotten, not kept for ever.
 
 
 def test_of_ipv6_a_whole_network_is_one_address():

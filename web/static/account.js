@@ -1,4 +1,4 @@
-// Key / leads to the search. Says who is signed in: see server/people/sessions.py.
+// Key / leads to the search. Says who is signed in: see server/people/callers.py.
 "use strict";
 (() => {
   const MARK = "finishline_signed_in=";

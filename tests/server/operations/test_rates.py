@@ -22,7 +22,7 @@ from server.operations.rates import (
     limit_of,
     secret_of,
 )
-from server.people.sign_in_throttle import network_of
+from server.people.callers import network_of
 
 
 @pytest.fixture

@@ -1,0 +1,509 @@
+"""Who sends a request: by a token, or by a browser's session in a signed cookie.
+
+Dependencies require a role of them, forms one of our own pages, and members' servers either.
+"""
+
+import ipaddress
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from math import ceil
+from time import time
+from typing import Annotated
+from urllib.parse import quote, urlencode, urlsplit
+
+from fastapi import Depends, Request, Response
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from limits import parse
+from limits.storage import MemoryStorage
+from limits.strategies import MovingWindowRateLimiter
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware.sessions import SessionMiddleware
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from server.base.database import utc_now
+from server.base.errors import NotAllowedError, NotSignedInError
+from server.base.request_context import note, note_signed_in
+from server.base.services import Services, ServicesDep
+from server.base.settings import Settings
+from server.base.visibility import ANYBODY, ORGANISER, Viewer
+from server.people.accounts import (
+    ORGANISERS,
+    SUBMITTERS,
+    Holder,
+    find_holder,
+    find_session_holder,
+    note_use,
+)
+
+bearer = HTTPBearer(auto_error=False, description="An API token: `Bearer fl_...`")
+BearerDep = Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
+
+
+@dataclass(frozen=True)
+class Caller:
+    """The authenticated user of a request. The source is "console", None for the API."""
+
+    user_id: int
+    token_id: int
+    name: str
+    role: str
+    source: str | None = None
+    organisation_id: int | None = None
+
+    @property
+    def is_admin(self) -> bool:
+        """Whether their token is an admin's."""
+        return self.role == "admin"
+
+    @property
+    def is_organiser(self) -> bool:
+        """Whether their token is an organiser's or an admin's."""
+        return self.role in ORGANISERS
+
+    @property
+    def is_submitter(self) -> bool:
+        """Whether their token may send submissions: any but a worker's."""
+        return self.role in SUBMITTERS
+
+
+def caller_of(holder: Holder, *, source: str | None = None) -> Caller:
+    """The Caller behind a token."""
+    return Caller(
+        user_id=holder.user_id,
+        token_id=holder.token_id,
+        name=holder.name,
+        role=holder.role,
+        source=source,
+        organisation_id=holder.organisation_id,
+    )
+
+
+async def bearer_secret(credentials: BearerDep) -> str:
+    """Bearer token of the request."""
+    if credentials is None:
+        raise NotSignedInError(
+            "This needs an API token: send the header 'Authorization: Bearer …'."
+        )
+    return credentials.credentials
+
+
+SecretDep = Annotated[str, Depends(bearer_secret)]
+
+
+def get_caller(services: ServicesDep, secret: SecretDep) -> Caller:
+    """Caller of the request's bearer token. Raises NotSignedInError for an invalid one."""
+    caller = _caller_with(secret, services)
+    note(user_id=caller.user_id)
+    return caller
+
+
+def _caller_with(secret: str, services: Services) -> Caller:
+    with services.database.read_columns() as connection:
+        holder = find_holder(connection, secret)
+    note_signed_in(secret, holder.role, holder.user_id)
+    note_use(services.database, holder)
+    return caller_of(holder)
+
+
+CallerDep = Annotated[Caller, Depends(get_caller)]
+
+
+READING = ("GET", "HEAD")
+
+
+def require_one_of(caller: Caller, roles: tuple[str, ...]) -> None:
+    """Raise NotAllowedError unless the caller's token has one of these roles."""
+    if caller.role not in roles:
+        *others, last = roles
+        needed = f"{', '.join(others)} or {last}" if others else last
+        raise NotAllowedError(f"This needs a token of role {needed}; yours is {caller.role}.")
+
+
+def require_role(*roles: str) -> Callable[[Caller], Awaitable[Caller]]:
+    """Dependency that requires a token of one of these roles."""
+
+    async def check(caller: CallerDep) -> Caller:
+        require_one_of(caller, roles)
+        return caller
+
+    return check
+
+
+SubmitterDep = Annotated[Caller, Depends(require_role(*SUBMITTERS))]
+OrganiserDep = Annotated[Caller, Depends(require_role(*ORGANISERS))]
+AdminDep = Annotated[Caller, Depends(require_role("admin"))]
+WorkerDep = Annotated[Caller, Depends(require_role("worker"))]
+
+
+NAME = "finishline_console"
+# A browser takes a cookie of this prefix only if it is Secure, of Path=/ and without a Domain, so
+# a neighbour under the same domain can plant none.
+HOST_PREFIX = "__Host-"
+MARK = "finishline_signed_in"
+IDLE = timedelta(hours=12)
+LONGEST = timedelta(days=7)
+# How old the last page may be until the cookie is written again.
+SEEN_EVERY = timedelta(minutes=1)
+NOTICE = "notice"
+# A browser drops a cookie of more than 4096 bytes.
+LONGEST_NOTICE = 400
+
+
+class Sessions:
+    """Starlette's sessions, in a cookie that is for https alone where the request is.
+
+    The cookie is signed, and anybody who has it can read it: it holds no secret. It ends with the
+    browser, or with the times in it.
+    """
+
+    def __init__(self, app: ASGIApp, *, key: str, settings: Settings) -> None:
+        made = partial(SessionMiddleware, app, key, max_age=None, same_site="strict")
+        self._plain = made(session_cookie=NAME)
+        self._secure = made(session_cookie=HOST_PREFIX + NAME, https_only=True)
+        self._app = app
+        self._settings = settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self._app
+        if scope["type"] == "http":
+            app = self._secure if is_secure(Request(scope), self._settings) else self._plain
+        await app(scope, receive, send)
+
+
+def is_secure(request: Request, settings: Settings) -> bool:
+    """Whether the cookie is for https alone: by the settings, else by the request."""
+    if settings.secure_cookies is not None:
+        return settings.secure_cookies
+    return request.url.scheme == "https"
+
+
+@dataclass(frozen=True)
+class SignedIn:
+    """A signed-in browser."""
+
+    caller: Caller
+    ends_at: datetime
+    token_expires_at: datetime | None
+
+
+def begin_session(request: Request, holder: Holder) -> None:
+    """Sign a browser in with a stored token. The earlier content of its cookie is gone.
+
+    Called after the transaction: a token that was rolled back must open nothing.
+    """
+    now = utc_now().timestamp()
+    request.session.clear()
+    request.session.update(token=holder.token_id, number=holder.session_number, began=now, seen=now)
+
+
+def session_key(scope: Scope) -> tuple[int, int] | None:
+    """The id of the token and the number of its user's sessions in a cookie that we signed."""
+    content = scope.get("session") or {}
+    return (content["token"], content["number"]) if "token" in content else None
+
+
+def ends_at(request: Request) -> datetime:
+    """Time at which a session ends without further pages."""
+    seen, began = (datetime.fromtimestamp(request.session[name], UTC) for name in ("seen", "began"))
+    return min(seen + IDLE, began + LONGEST)
+
+
+def note_page(request: Request) -> None:
+    """Prolong a session, at most once a minute."""
+    now = utc_now().timestamp()
+    if now - request.session["seen"] > SEEN_EVERY.total_seconds():
+        request.session["seen"] = now
+
+
+def set_mark(response: Response, request: Request, settings: Settings, holder: Holder) -> None:
+    """Set a cookie with role and name that scripts read and that allows nothing.
+
+    Pages that are the same for everybody show by it who is signed in.
+    """
+    mark = quote(f"{holder.role} {holder.name}", safe="")
+    secure = is_secure(request, settings)
+    response.set_cookie(MARK, mark, path="/", secure=secure, samesite="strict")
+
+
+def clear_mark(response: Response, request: Request, settings: Settings) -> None:
+    """Delete the cookie with the user's name; also after a session has ended by itself."""
+    if MARK in request.cookies:
+        secure = is_secure(request, settings)
+        response.delete_cookie(MARK, path="/", secure=secure, samesite="strict")
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Message about a form's effect. `once_only` is a secret just made, shown with the answer."""
+
+    text: str
+    once_only: str | None = field(default=None, repr=False)
+
+
+def leave_notice(request: Request, notice: Notice) -> None:
+    """Put a notice for the next page into the session; its secret never."""
+    request.session[NOTICE] = notice.text[:LONGEST_NOTICE]
+
+
+def take_notice(request: Request) -> Notice | None:
+    """The notice that the last form left, once."""
+    text = request.session.pop(NOTICE, None)
+    return None if text is None else Notice(text)
+
+
+def require_same_origin(request: Request, settings: Settings) -> None:
+    """Raise NotAllowedError unless the browser says that one of our pages sent this.
+
+    Every browser of today sends Origin with a form; a request without either header is refused.
+    """
+    site = request.headers.get("sec-fetch-site")
+    origin = request.headers.get("origin")
+    if site not in (None, "same-origin"):
+        raise NotAllowedError("This form was sent by a page of another site; nothing was changed.")
+    if origin is None and site is None:
+        raise NotAllowedError(
+            "The browser does not say which page sent this form (no Origin); nothing was changed."
+        )
+    if origin is not None and origin not in own_origins(request, settings):
+        raise NotAllowedError(
+            f"This form was sent by a page of {origin[:200]}, which is not this server; nothing "
+            "was changed. Behind a proxy set FINISHLINE_PUBLIC_URL to the address browsers use."
+        )
+
+
+def own_origins(request: Request, settings: Settings) -> set[str]:
+    """Origins of our pages: the request's own address, and the public address if it is set."""
+    scheme = "https" if is_secure(request, settings) else request.url.scheme
+    own = {f"{scheme}://{request.headers.get('host', '')}"}
+    if not settings.public_url:
+        return own
+    public = urlsplit(settings.public_url)
+    return own | {f"{public.scheme}://{public.netloc}"}
+
+
+FAILURES = parse("10/5 minutes")
+MOST_ADDRESSES = 10_000
+
+
+class FailedSignIns:
+    """Counts failures to sign in by address, of this process. A full count starts anew."""
+
+    def __init__(self) -> None:
+        self._storage = MemoryStorage()
+        self._window = MovingWindowRateLimiter(self._storage)
+
+    def wait_seconds(self, address: str) -> int:
+        """Count a failure. Seconds until the next try where there were too many, else 0."""
+        if len(self._storage.events) >= MOST_ADDRESSES:
+            self._storage.reset()
+        network = network_of(address)
+        if self._window.hit(FAILURES, network):
+            return 0
+        return max(1, ceil(self._window.get_window_stats(FAILURES, network).reset_time - time()))
+
+
+def network_of(address: str) -> str:
+    """Network of an address: itself, or for IPv6 its /64, which one host has as a whole.
+
+    A socket that listens for both kinds gives IPv4 addresses as IPv6 ones, all of a single /64.
+    """
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return address
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.ip_network((parsed.packed[:8] + bytes(8), 64)))
+
+
+SIGN_IN = "/console/sign-in"
+SOURCE = "console"
+MOST_FIELDS = 100
+Fields = dict[str, str]
+
+
+def signed_in_or_none(request: Request, services: Services) -> SignedIn | None:
+    """Session of this browser, or None. Its token and user are looked up each time."""
+    key = session_key(request.scope)
+    if key is None or ends_at(request) <= utc_now():
+        return None
+    try:
+        with services.database.read_columns() as connection:
+            holder = find_session_holder(connection, *key)
+    except NotSignedInError:
+        return None
+    note_signed_in(str(key), holder.role, holder.user_id)
+    note_use(services.database, holder)
+    return SignedIn(
+        caller=caller_of(holder, source=SOURCE),
+        ends_at=ends_at(request),
+        token_expires_at=holder.expires_at,
+    )
+
+
+def get_signed_in(request: Request, services: ServicesDep) -> SignedIn:
+    """Require a session: without one a page redirects to the sign-in, and a form is refused."""
+    found = signed_in_or_none(request, services)
+    if found is None:
+        raise sign_in_first(request)
+    note_page(request)
+    return found
+
+
+def sign_in_first(request: Request) -> HTTPException | NotSignedInError:
+    """Error to a browser without a session: for a page a redirect to the sign-in, and back."""
+    if request.method != "GET":
+        return NotSignedInError(
+            "Your session has ended, and nothing was changed. Sign in at /console/sign-in in "
+            "another tab, come back here and send the form again from the page before this one."
+        )
+    asked = quote(request.url.path) + (f"?{request.url.query}" if request.url.query else "")
+    address = f"{SIGN_IN}?{urlencode({'next': asked})}"
+    return HTTPException(303, "Sign in first.", headers={"Location": address})
+
+
+SignedInDep = Annotated[SignedIn, Depends(get_signed_in)]
+
+
+def require_signed_in(*roles: str) -> Callable[[SignedIn], SignedIn]:
+    """Dependency that requires a session with a token of one of these roles."""
+
+    def check(signed_in: SignedInDep) -> SignedIn:
+        require_one_of(signed_in.caller, roles)
+        return signed_in
+
+    return check
+
+
+ConsoleDep = Annotated[SignedIn, Depends(require_signed_in(*ORGANISERS))]
+AdminConsoleDep = Annotated[SignedIn, Depends(require_signed_in("admin"))]
+SubmitterConsoleDep = Annotated[SignedIn, Depends(require_signed_in(*SUBMITTERS))]
+
+
+async def read_fields(request: Request) -> Fields:
+    """Read the text fields of a form, with the browser's line ends normalised."""
+    form = await request.form(max_files=0, max_fields=MOST_FIELDS)
+    return {name: _readable(value) for name, value in form.items() if isinstance(value, str)}
+
+
+def _readable(text: str) -> str:
+    # A form may name an encoding that has half characters: neither a page nor a hash
+    # can be made of one.
+    return text.encode(errors="replace").decode().replace("\r\n", "\n")
+
+
+FieldsDep = Annotated[Fields, Depends(read_fields)]
+
+
+def _own_form(
+    request: Request, services: ServicesDep, _signed_in: SignedInDep, sent: FieldsDep
+) -> Fields:
+    require_same_origin(request, services.settings)
+    return sent
+
+
+FormDep = Annotated[Fields, Depends(_own_form)]
+
+
+BEARER = "bearer "
+
+
+def viewer_for(caller: Caller) -> Viewer:
+    """Viewer of a caller: sees their own and their organisation's submissions, an organiser all.
+
+    A worker's token shows only its user's own, for it lies on a machine that others manage.
+    """
+    if caller.role in ORGANISERS:
+        return ORGANISER
+    organisation_id = None if caller.role == "worker" else caller.organisation_id
+    return Viewer(user_ids=(caller.user_id,), organisation_id=organisation_id)
+
+
+def get_viewer(request: Request, services: ServicesDep) -> Viewer:
+    """Viewer of the request's token or session, or an anonymous one.
+
+    A request with an invalid token is anonymous: public data is shown to everybody.
+    """
+    secret = _sent_secret(request)
+    if secret is None:
+        signed_in = signed_in_or_none(request, services)
+        return ANYBODY if signed_in is None else viewer_for(signed_in.caller)
+    try:
+        return viewer_for(_caller_with(secret, services))
+    except NotSignedInError:
+        return ANYBODY
+
+
+def _sent_secret(request: Request) -> str | None:
+    sent = request.headers.get("authorization", "")
+    return sent[len(BEARER) :].strip() if sent.lower().startswith(BEARER) else None
+
+
+ViewerDep = Annotated[Viewer, Depends(get_viewer)]
+
+
+async def anybody() -> Viewer:
+    """Viewer of what everybody sees."""
+    return ANYBODY
+
+
+AnybodyDep = Annotated[Viewer, Depends(anybody)]
+
+
+OPEN = frozenset(
+    {"/healthz", "/readyz", "/favicon.ico", "/robots.txt", "/.well-known/security.txt"}
+)
+# Signing in, joining and links in mails; a worker's lease is a secret of its own.
+OPEN_UNDER = (f"{SIGN_IN}/", "/join/", "/mail/", "/static/", "/api/v1/attempts/")
+METRICS = "/metrics"
+# A stranger who asks for something else than a page gets no redirect.
+NO_PAGE_UNDER = ("/api/", "/docs-assets/", METRICS)
+NO_PAGE_ENDS = (".atom", ".csv", ".json", ".md", ".parquet", ".svg", ".toml", ".txt")
+NO_PAGE_WITHIN = ("/charts/", "/docs/images/")
+
+
+class Membership:
+    """Refuse requests of strangers: members have a valid token or the cookie of a session.
+
+    It stands inside the error handlers, which answer what it raises.
+    """
+
+    def __init__(self, app: ASGIApp, services: Services) -> None:
+        self._app = app
+        self._services = services
+        metrics = {METRICS} if services.settings.metrics_token is not None else set()
+        self._open = OPEN | metrics | {SIGN_IN}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and not self._is_open(scope["path"]):
+            await run_in_threadpool(require_member, Request(scope), self._services)
+        await self._app(scope, receive, send)
+
+    def _is_open(self, path: str) -> bool:
+        return path in self._open or path.startswith(OPEN_UNDER)
+
+
+def require_member(request: Request, services: Services) -> None:
+    """Raise NotSignedInError, or a redirect to the sign-in, without a valid token or session."""
+    secret = _sent_secret(request)
+    if secret is not None:
+        with services.database.read_columns() as connection:
+            find_holder(connection, secret)
+    elif signed_in_or_none(request, services) is None:
+        if is_page(request.url.path):
+            raise sign_in_first(request)
+        raise NotSignedInError(
+            "Only members read this server: send the header 'Authorization: Bearer …' with your "
+            "API token, or sign in at /console/sign-in."
+        )
+
+
+def is_page(path: str) -> bool:
+    """Whether an address is a page's: a browser is redirected from it to the sign-in."""
+    is_other = path.startswith(NO_PAGE_UNDER) or path.endswith(NO_PAGE_ENDS)
+    return not is_other and not any(part in path for part in NO_PAGE_WITHIN)
