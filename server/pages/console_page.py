@@ -6,7 +6,7 @@ from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.responses import HTMLResponse, RedirectResponse
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, to_jsonable_python
 from sqlalchemy.orm import Session
@@ -15,15 +15,14 @@ from server.base.error_answers import message_of
 from server.base.errors import ServerError
 from server.base.services import Services, ServicesDep, site_address
 from server.base.visibility import Viewer
+from server.people.accounts import ORGANISERS, ROLES, SUBMITTERS
 from server.people.callers import (
-    AdminConsoleDep,
     Caller,
-    ConsoleDep,
     Notice,
     SignedIn,
     SignedInDep,
-    SubmitterConsoleDep,
     leave_notice,
+    require_one_of,
     take_notice,
     viewer_for,
 )
@@ -32,7 +31,6 @@ from web.render import render
 
 T = TypeVar("T", bound=BaseModel)
 Errors = dict[str, str]
-Page = Callable[..., Response]
 NUMBERS = {
     "int_parsing": "Expected a whole number.",
     "int_from_float": "Expected a whole number.",
@@ -145,35 +143,17 @@ def sentence_of(item: ErrorDetails) -> str:
     return message[:1].upper() + message[1:].rstrip(".") + "."
 
 
-def renamed(page: Page, **names: str) -> Page:
-    """A page that shows the errors of some fields beside others."""
+def _visit(*roles: str) -> Callable[..., Console]:
+    """Dependency that requires a session with a token of one of these roles."""
 
-    def shown(*, errors: Errors | None = None, **wrong: Any) -> Response:
-        moved = {names.get(name, name): text for name, text in (errors or {}).items()}
-        return page(errors=moved, **wrong)
+    def visit(services: ServicesDep, signed_in: SignedInDep, request: Request) -> Console:
+        require_one_of(signed_in.caller, roles)
+        return Console(services, signed_in, request)
 
-    return shown
-
-
-def _of_anyone(services: ServicesDep, signed_in: SignedInDep, request: Request) -> Console:
-    return Console(services, signed_in, request)
+    return visit
 
 
-def _of_organisers(services: ServicesDep, signed_in: ConsoleDep, request: Request) -> Console:
-    return Console(services, signed_in, request)
-
-
-def _of_admins(services: ServicesDep, signed_in: AdminConsoleDep, request: Request) -> Console:
-    return Console(services, signed_in, request)
-
-
-def _of_submitters(
-    services: ServicesDep, signed_in: SubmitterConsoleDep, request: Request
-) -> Console:
-    return Console(services, signed_in, request)
-
-
-AnyoneDep = Annotated[Console, Depends(_of_anyone)]
-OrganiserDep = Annotated[Console, Depends(_of_organisers)]
-AdminDep = Annotated[Console, Depends(_of_admins)]
-SubmitterDep = Annotated[Console, Depends(_of_submitters)]
+AnyoneDep = Annotated[Console, Depends(_visit(*ROLES))]
+OrganiserDep = Annotated[Console, Depends(_visit(*ORGANISERS))]
+AdminDep = Annotated[Console, Depends(_visit("admin"))]
+SubmitterDep = Annotated[Console, Depends(_visit(*SUBMITTERS))]

@@ -21,10 +21,9 @@ from server.pages.console_page import (
     OrganiserDep,
     SubmitterDep,
     read_form,
-    renamed,
 )
 from server.people.callers import AnybodyDep, FormDep, Notice, ViewerDep
-from server.people.declared import CHANGES, Change, Role, by_name, call, endpoint, requested
+from server.people.declared import CHANGES, Change, Role, call, endpoint, requested, supplied
 from web.render import render
 
 CONSOLES: dict[Role, Any] = {
@@ -96,7 +95,7 @@ def public_page(
 
     def declare(find: Declared) -> Declared:
         PUBLIC[address] = _open(
-            template, find, by_name("_viewer", AnybodyDep if to_all else ViewerDep)
+            template, find, supplied("_viewer", AnybodyDep if to_all else ViewerDep)
         )
         return find
 
@@ -113,7 +112,7 @@ def _open(template: str, find: Callable[..., Any], viewer: Parameter) -> Any:
         return HTMLResponse(render(template, **plain(found)), status_code=status)
 
     return endpoint(
-        look, [by_name("_services", ServicesDep), viewer, *requested(find)], Response, find
+        look, [supplied("_services", ServicesDep), viewer, *requested(find)], Response, find
     )
 
 
@@ -137,7 +136,7 @@ def _get(shown: Page) -> Any:
     def look(_console: Console, **given: Any) -> Response:
         return shown.show(_console, given)
 
-    console = by_name("_console", CONSOLES[shown.role])
+    console = supplied("_console", CONSOLES[shown.role])
     return endpoint(look, [console, *requested(shown.find)], Response, shown.find)
 
 
@@ -146,10 +145,9 @@ def _post(change: Change) -> Any:
     around = PAGES.get(form.page or form.address)
 
     def send(_console: Console, _sent: dict[str, str], **given: Any) -> Response:
-        asked = {name: _sent.get(each, "").strip() for name, each in form.asked.items()}
-        arguments = given | asked
-        missing = {each: REQUIRED for name, each in form.asked.items() if not asked[name]}
         chosen = {each: _sent.get(each, "").strip() for each in (*form.asked.values(), *form.kept)}
+        arguments = given | {name: chosen[each] for name, each in form.asked.items()}
+        errors = {each: REQUIRED for each in form.asked.values() if not chosen[each]}
 
         def again(
             errors: Errors | None = None, refusal: ServerError | None = None, **shown: Any
@@ -161,12 +159,12 @@ def _post(change: Change) -> Any:
             return around.show(_console, arguments | chosen, typed=_sent, **shown)
 
         if change.body is not None:
-            plain = {form.renamed.get(name, name): name for name in change.body.model_fields}
-            fields = {plain.get(name, name): text for name, text in _sent.items()}
-            body, errors = read_form(change.body, form.read(fields))
-            if body is None or missing:
-                return renamed(again, **form.renamed)(errors=errors | missing)
-            arguments["body"] = body
+            named = {form.renamed.get(name, name): name for name in change.body.model_fields}
+            fields = {named.get(name, name): text for name, text in _sent.items()}
+            arguments["body"], wrong = read_form(change.body, form.read(fields))
+            errors |= {form.renamed.get(name, name): text for name, text in wrong.items()}
+        if errors:
+            return again(errors=errors)
         try:
             with _console.services.database.write() as session:
                 made = _console.call(change.make, session, arguments)
@@ -179,8 +177,8 @@ def _post(change: Change) -> Any:
             return RedirectResponse(address, status_code=303)
         return _console.go_on(address, Notice(words))
 
-    console = by_name("_console", CONSOLES[form.role or change.role])
-    takes = [console, by_name("_sent", FormDep)]
+    console = supplied("_console", CONSOLES[form.role or change.role])
+    takes = [console, supplied("_sent", FormDep)]
     known = {"body", *form.asked}
     takes += [each for each in requested(change.make) if each.name not in known]
     return endpoint(send, takes, Response, change.make)

@@ -370,21 +370,6 @@ def sign_in_first(request: Request) -> HTTPException | NotSignedInError:
 SignedInDep = Annotated[SignedIn, Depends(get_signed_in)]
 
 
-def require_signed_in(*roles: str) -> Callable[[SignedIn], SignedIn]:
-    """Dependency that requires a session with a token of one of these roles."""
-
-    def check(signed_in: SignedInDep) -> SignedIn:
-        require_one_of(signed_in.caller, roles)
-        return signed_in
-
-    return check
-
-
-ConsoleDep = Annotated[SignedIn, Depends(require_signed_in(*ORGANISERS))]
-AdminConsoleDep = Annotated[SignedIn, Depends(require_signed_in("admin"))]
-SubmitterConsoleDep = Annotated[SignedIn, Depends(require_signed_in(*SUBMITTERS))]
-
-
 async def read_fields(request: Request) -> Fields:
     """Read the text fields of a form, with the browser's line ends normalised."""
     form = await request.form(max_files=0, max_fields=MOST_FIELDS)

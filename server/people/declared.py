@@ -141,13 +141,13 @@ def requested(make: Callable[..., Any]) -> list[Parameter]:
     return [each for each in signature(make).parameters.values() if each.name not in SUPPLIED]
 
 
-def call(declared: Callable[..., Any], given: Given, **supplied: Any) -> Any:
-    """Call a declared function with what was requested, and those supplied that it takes."""
+def call(declared: Callable[..., Any], given: Given, **known: Any) -> Any:
+    """Call a declared function with what was requested, and what is known that it takes."""
     takes = signature(declared).parameters
-    return declared(**given, **{name: each for name, each in supplied.items() if name in takes})
+    return declared(**given, **{name: each for name, each in known.items() if name in takes})
 
 
-def by_name(name: str, annotation: Any) -> Parameter:
+def supplied(name: str, annotation: Any) -> Parameter:
     """An argument that FastAPI supplies."""
     return Parameter(name, Parameter.KEYWORD_ONLY, annotation=annotation)
 
@@ -167,7 +167,7 @@ def _changing(make: Callable[..., Any], role: Role) -> Any:
         with _services.database.write() as session:
             return call(make, given, session=session, caller=_caller, services=_services)
 
-    own = [by_name("_services", ServicesDep), by_name("_caller", CALLERS[role])]
+    own = [supplied("_services", ServicesDep), supplied("_caller", CALLERS[role])]
     return endpoint(change, own + requested(make), signature(make).return_annotation, make)
 
 
@@ -180,6 +180,6 @@ def _reading(find: Callable[..., Any], role: Role | None, to_all: bool) -> Any:
             )
 
     unknown = AnybodyDep if to_all else ViewerDep
-    reader = by_name("_reader", unknown if role is None else CALLERS[role])
-    own = [by_name("_services", ServicesDep), reader]
+    reader = supplied("_reader", unknown if role is None else CALLERS[role])
+    own = [supplied("_services", ServicesDep), reader]
     return endpoint(look_up, own + requested(find), signature(find).return_annotation, find)
