@@ -53,10 +53,18 @@ from server.reactions import connect_rooms
 from server.submissions import endpoints as submissions
 from server.submissions import quotas, standing_changes
 from server.submissions.upload import move_what_waits
-from server.verifications import calibrations, retirements
+from server.verifications import (
+    attempts,
+    calibrations,
+    dispatch,
+    probes,
+    queue,
+    retirements,
+    worker_endpoints,
+    workers,
+)
 from server.verifications import endpoints as verifications
 from server.verifications import proof_endpoints as proofs
-from server.verifications import worker_endpoints as workers
 from server.verifications.dispatch import Dispatcher, PollDesk
 from server.verifications.settle import BoardSettler
 
@@ -64,6 +72,11 @@ API = "/api/v1"
 # A request is matched with the routes in this order: the most frequent and heaviest come first.
 FEATURES = (
     workers,
+    attempts,
+    worker_endpoints,
+    dispatch,
+    probes,
+    queue,
     submissions_with_places,
     submissions,
     tokens,

@@ -45,7 +45,7 @@ from server.verifications.calibration_views import summary
 from server.verifications.endpoints import BATCH, DECIDE, HEAD_TO_HEADS
 from server.verifications.head_to_heads import Cost, cost_of_head_to_head
 from server.verifications.pools import row_if_published
-from server.verifications.queue import Waits, read_queue
+from server.verifications.queue import Waits, get_queue
 from server.verifications.reruns import (
     BatchCreate,
     ReplayFigures,
@@ -55,8 +55,14 @@ from server.verifications.reruns import (
     verify_batch,
 )
 from server.verifications.views import line
-from server.verifications.worker_endpoints import CONSOLE, EVERY_QUEUE, WORKER, CursorDep
-from server.verifications.worker_queries import SHOWN_PER_PAGE, list_workers
+from server.verifications.worker_endpoints import (
+    CONSOLE,
+    EVERY_QUEUE,
+    MOST_SHOWN,
+    WORKER,
+    CursorDep,
+    list_workers,
+)
 from web.decisions import decision_headline, decision_rows, run_dots
 from web.names import row_name
 
@@ -132,7 +138,7 @@ def workers_out(session: Session) -> list[Context]:
     since = utc_now() - LATELY
     return [
         worker.model_dump(mode="json")
-        for worker in list_workers(session).workers
+        for worker in list_workers(session, limit=MOST_SHOWN).workers
         if (worker.drift is not None or not worker.alive)
         and worker.state != "stopping"
         and worker.last_seen_at >= since
@@ -386,7 +392,7 @@ def workers_page(
     session: Session, what: str = "", action: str = "pause", cursor: CursorDep = None
 ) -> Context:
     """A page of workers, the queue, and the form that changes one of them, or every queue."""
-    found = list_workers(session, limit=SHOWN_PER_PAGE, cursor=cursor)
+    found = list_workers(session, cursor=cursor)
     names = [worker.name for worker in found.workers]
     chosen = what.removeprefix(WORKER)
     if what.startswith(WORKER) and chosen not in names:
@@ -398,7 +404,7 @@ def workers_page(
         "first": None if cursor is None else CONSOLE,
         "following": following and f"{CONSOLE}?{urlencode({'cursor': following})}",
         "here_query": "" if cursor is None else f"{urlencode({'cursor': cursor})}&",
-        "queue": read_queue(session, shown=1),
+        "queue": get_queue(session, limit=1),
         "choices": [
             ("", "–"),
             (EVERY_QUEUE, "every queue"),

@@ -106,15 +106,16 @@ class Routes(APIRouter):
         role: Role,
         method: str = "POST",
         status: int = 200,
+        beside: bool = False,
     ) -> Callable[[Declared], Declared]:
         """Declare a change: one transaction writes it, by its role's token or by one of its forms.
 
-        Without a path the API has none.
+        Without a path the API has none. With `beside` it writes while another transaction does.
         """
 
         def declare(make: Declared) -> Declared:
             if path is not None:
-                run = _changing(make, role)
+                run = _changing(make, role, beside)
                 self.add_api_route(path, run, methods=[method], status_code=status)
             CHANGES.extend(Change(make, role, form) for form in forms)
             return make
@@ -162,9 +163,10 @@ def endpoint(
     return made
 
 
-def _changing(make: Callable[..., Any], role: Role) -> Any:
+def _changing(make: Callable[..., Any], role: Role, beside: bool) -> Any:
     def change(_services: Any, _caller: Caller, **given: Any) -> Any:
-        with _services.database.write() as session:
+        database = _services.database
+        with database.write_beside() if beside else database.write() as session:
             return call(make, given, session=session, caller=_caller, services=_services)
 
     own = [supplied("_services", ServicesDep), supplied("_caller", CALLERS[role])]

@@ -1,37 +1,54 @@
 """Attempts: a worker leases one, each post renews its lease, and its report ends it."""
 
 import secrets
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Annotated, Literal
 
+from fastapi import Depends, Header, Response
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from finishline.rules.canonical import canonical
-from finishline.rules.errors import RuleError
-from finishline.rules.measurements import WorkerProbe
+from finishline.api.workers import ReportAnswer
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.definition_tables import TrainingPolicy
 from finishline.rules.text import count_text
 from finishline.rules.verification.messages import (
+    FENCE_HEADER,
+    PACKAGE_PREFIX,
     BatchAnswer,
     ClaimRequest,
     EvaluationBatch,
     Failure,
     Lease,
+    PackageContent,
     ReplayReport,
     ReplayRun,
-    WorkerHello,
+    TrainingGrant,
 )
 from finishline.rules.verification.replay import is_disturbed
 from finishline.rules.verification.report_check import check_report
 from finishline.rules.verification.verdict import Reason
 from server.base.database import utc_now
-from server.base.errors import ConflictError, ContentError
+from server.base.errors import ConflictError, ContentError, NotFoundError
 from server.base.events import DispatchWakeup, wake_after_commit
-from server.base.models import Attempt, ReplayEventRow, Token, Verification, WorkerRow
+from server.base.models import (
+    Attempt,
+    ReplayEventRow,
+    Token,
+    TrainingPackage,
+    Verification,
+    WorkerRow,
+)
+from server.base.request_context import moment_of_reading
+from server.base.services import ServicesDep
 from server.base.standing import purpose_of
+from server.base.visibility import ORGANISER
+from server.benchmarks.calibrations import benchmark_of
+from server.benchmarks.definitions import read_benchmark_file
 from server.people.accounts import hash_token
-from server.people.callers import Caller
+from server.people.callers import Caller, SecretDep, WorkerDep
+from server.people.declared import Routes
 from server.verifications.calibrations import keep_runs
 from server.verifications.choose import FAILED
 from server.verifications.cross_checks import (
@@ -54,12 +71,16 @@ from server.verifications.workers import (
     HeldError,
     pause_failing,
     refuse_held,
+    refuse_unstorable,
     require_a_system,
     require_own_name,
     require_protocol,
+    send_again_now,
 )
 
+router = Routes(tags=["workers"])
 TOKEN_PREFIX = "fla_"  # noqa: S105  a prefix, so that leaked tokens can be searched for
+FenceDep = Annotated[int, Header(alias=FENCE_HEADER)]
 LARGEST_SEQUENCE = 2**31 - 1
 LOG_TAIL_CHARACTERS = 4_000
 REFUSED: Literal["report_refused"] = "report_refused"
@@ -72,9 +93,24 @@ DISTURBED = Failure(
 NONE_LEFT = "no attempt is left; request it again once the workers run"
 
 
-def lease_attempt(
-    session: Session, attempt_id: str, request: ClaimRequest, *, caller: Caller
+@router.post("/attempts/{attempt_id}/claim")
+def claim_attempt(
+    attempt_id: str, body: ClaimRequest, services: ServicesDep, caller: WorkerDep
 ) -> Lease:
+    """Lease an attempt that this worker was drawn for, with its job.
+
+    409: it is taken or over, or this worker is held. 426: the worker is of another protocol.
+    """
+    try:
+        with services.database.write() as session:
+            return _lease(session, attempt_id, body, caller)
+    except HeldError:
+        with services.database.write() as session:
+            send_again_now(session, attempt_id)
+        raise
+
+
+def _lease(session: Session, attempt_id: str, request: ClaimRequest, caller: Caller) -> Lease:
     """Give a queued attempt to the worker that was drawn for it, with its job.
 
     One UPDATE decides: a message delivered twice, or late, finds the attempt taken.
@@ -122,17 +158,35 @@ def _refuse_other_class(attempt: Attempt, worker: WorkerRow | None) -> None:
         )
 
 
-def record_events(
-    session: Session,
-    attempt_id: str,
-    secret: str,
-    batch: EvaluationBatch,
-    *,
-    fence: int,
-    arrived_at: datetime,
+@dataclass(frozen=True)
+class Leased:
+    """What a worker with a lease shows: the attempt, its secret, and the fence of its claim."""
+
+    attempt_id: str
+    secret: str
+    fence: int
+
+
+async def _read_lease(attempt_id: str, secret: SecretDep, fence: FenceDep) -> Leased:
+    return Leased(attempt_id, secret, fence)
+
+
+LeasedDep = Annotated[Leased, Depends(_read_lease)]
+
+
+@router.post("/attempts/{attempt_id}/evaluations")
+def post_events(services: ServicesDep, leased: LeasedDep, body: EvaluationBatch) -> BatchAnswer:
+    """Post events of a replay, with the claim's token and fence; no events: a heartbeat."""
+    arrived_at = moment_of_reading()
+    with services.database.write_beside() as session:
+        return _record_events(session, leased, body, arrived_at=arrived_at)
+
+
+def _record_events(
+    session: Session, leased: Leased, batch: EvaluationBatch, *, arrived_at: datetime
 ) -> BatchAnswer:
     """Store a worker's new events, each with its first arrival, and renew the lease."""
-    attempt = owned_attempt(session, attempt_id, secret, fence)
+    attempt, attempt_id = owned_attempt(session, leased), leased.attempt_id
     if attempt.state == "cancelled":
         return BatchAnswer(proceed=False, reason="cancelled")
     now = utc_now()
@@ -190,16 +244,16 @@ def _keep_first_moments(
             row.created_at = arrived_at
 
 
-def owned_attempt(session: Session, attempt_id: str, secret: str, fence: int) -> Attempt:
-    attempt = find_attempt(session, attempt_id)
+def owned_attempt(session: Session, leased: Leased) -> Attempt:
+    attempt = find_attempt(session, leased.attempt_id)
     if attempt.token_sha256 is None or not secrets.compare_digest(
-        attempt.token_sha256, hash_token(secret)
+        attempt.token_sha256, hash_token(leased.secret)
     ):
         raise fenced(attempt)
     _refuse_ended(session, attempt)
-    if attempt.fence != fence:
+    if attempt.fence != leased.fence:
         raise ConflictError(
-            f"Fence {fence} of attempt {attempt.id} is out of date: another worker has it.",
+            f"Fence {leased.fence} of attempt {attempt.id} is out of date: another worker has it.",
             hint="Stop this replay.",
         )
     if attempt.state in ("lost", "queued"):  # A new attempt has its place.
@@ -227,29 +281,30 @@ def fenced(attempt: Attempt) -> ConflictError:
     )
 
 
-def refuse_unstorable(message: EvaluationBatch | ReplayReport | WorkerProbe | WorkerHello) -> None:
-    """Raise ContentError on NaN, infinity or an integer JSON readers cannot hold.
-
-    One such number in a stored report would make every later answer and proof of it fail.
-    """
-    try:
-        canonical(asdict(message))
-    except RuleError as error:
-        raise ContentError(f"A number cannot be stored ({error}).") from error
-
-
 def mark_worker(session: Session, name: str, state: str) -> None:
     session.execute(update(WorkerRow).where(WorkerRow.name == name).values(state=state))
 
 
-def finish_attempt(
-    session: Session,
-    attempt_id: str,
-    secret: str,
-    report: ReplayReport,
-    *,
-    fence: int,
-    clock_slack_seconds: float,
+@router.post("/attempts/{attempt_id}/report")
+def post_report(services: ServicesDep, leased: LeasedDep, body: ReplayReport) -> ReportAnswer:
+    """Report the end of a replay. Sending the same report again changes nothing.
+
+    422 for a report that contradicts the events before it: the attempt has failed then, and a
+    retry is queued.
+    """
+    slack_seconds = services.settings.clock_slack_seconds
+    with services.database.write() as session:
+        attempt = _finish(session, leased, body, clock_slack_seconds=slack_seconds)
+        verification = attempt.verification
+        answer = ReportAnswer.of(verification, verification_id=verification.id)
+    failure = attempt.failure or {}
+    if failure.get("code") == REFUSED:
+        raise ContentError(f"{failure['message']}. The attempt has failed and is retried.")
+    return answer
+
+
+def _finish(
+    session: Session, leased: Leased, report: ReplayReport, *, clock_slack_seconds: float
 ) -> Attempt:
     """End an attempt with its report: result and terminal state in this transaction.
 
@@ -258,7 +313,7 @@ def finish_attempt(
     """
     refuse_unstorable(report)
     require_a_system(report.system)
-    attempt = owned_attempt(session, attempt_id, secret, fence)
+    attempt = owned_attempt(session, leased)
     verification = attempt.verification
     if attempt.state in ("done", "failed"):
         return attempt
@@ -305,13 +360,6 @@ def finish_attempt(
     if refused is not None:
         tell_of_refusal(session, attempt, refused)
     return attempt
-
-
-def require_believed(attempt: Attempt) -> None:
-    """Raise ContentError if an attempt failed because the server refused its report."""
-    failure = attempt.failure or {}
-    if failure.get("code") == REFUSED:
-        raise ContentError(f"{failure['message']}. The attempt has failed and is retried.")
 
 
 def _is_trained_again(attempt: Attempt, report: ReplayReport) -> bool:
@@ -414,3 +462,70 @@ def end_with_report(session: Session, verification: Verification, report: Replay
             move(session, verification, "check")
         else:
             end_evidence(session, verification, report, verdict, why)
+
+
+@router.get("/attempts/{attempt_id}/training")
+def get_training(services: ServicesDep, leased: LeasedDep) -> TrainingGrant:
+    """Read the code submissions and limits of an attempt that trains in a sandbox.
+
+    For the worker with its lease. 409 for any other, and for an attempt without code submissions.
+    """
+    with services.database.read(ORGANISER) as session:
+        verification = _running(session, leased).verification
+        policy = _policy(verification, benchmark_of(session, verification))
+        trained = (row.package for row in verification.trainings)  # The reference has no package.
+        names = dict.fromkeys(each for each in trained if each.startswith(PACKAGE_PREFIX))
+        return TrainingGrant(
+            packages={name: _content(session, verification, name) for name in names},
+            task_files=dict(policy.files),
+            run_seconds=policy.run_limit_seconds,
+            prepare_seconds=policy.prepare_seconds,
+            max_evaluations=policy.max_evaluations,
+            memory_mib=policy.memory_mib,
+            threads=policy.threads,
+        )
+
+
+@router.get("/attempts/{attempt_id}/task/{name:path}", response_class=Response)
+def get_task_file(name: str, services: ServicesDep, leased: LeasedDep) -> Response:
+    """Read a file of the benchmark's task, for the worker with the attempt's lease."""
+    with services.database.read(ORGANISER) as session:
+        verification = _running(session, leased).verification
+        benchmark = benchmark_of(session, verification)
+        sha256 = _policy(verification, benchmark).files.get(name)
+        if sha256 is None:
+            raise NotFoundError(f"Benchmark {benchmark.benchmark_id} has no file {name[:100]!r}.")
+        content = read_benchmark_file(services, benchmark, name, sha256)
+    return Response(content, media_type="application/octet-stream")
+
+
+def _running(session: Session, leased: Leased) -> Attempt:
+    attempt = owned_attempt(session, leased)
+    if attempt.state != "running":
+        raise fenced(attempt)
+    return attempt
+
+
+def _policy(verification: Verification, benchmark: Benchmark) -> TrainingPolicy:
+    if benchmark.trainings is None or not trains_packages(verification):
+        raise ConflictError(f"Verification {verification.id} trains no code submission.")
+    return benchmark.trainings
+
+
+def _content(session: Session, verification: Verification, name: str) -> PackageContent:
+    sides = (verification.submission_id, verification.against_id)
+    statement = select(TrainingPackage).where(
+        TrainingPackage.package_sha256 == name.removeprefix(PACKAGE_PREFIX)
+    )
+    found = session.scalars(statement).all()
+    own = [each for each in found if each.submission_id in sides]
+    package = next(iter(own or found), None)
+    if package is None:
+        raise NotFoundError(f"There is no code submission {name}.")
+    return PackageContent(
+        files={each: str(text) for each, text in package.files.items()},
+        module=str(package.manifest["module"]),
+        environment=package.environment,
+        environment_sha256=package.environment_sha256,
+        factors=dict.fromkeys(package.manifest.get("factors") or {}, True),
+    )

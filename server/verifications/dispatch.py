@@ -16,20 +16,25 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
+import orjson
+from fastapi import Query, Response
 from fastapi.concurrency import run_in_threadpool
 from sqlalchemy import ColumnElement, exists, func, select
 
 from finishline.periodic import PeriodicThread
+from finishline.rules.verification.messages import NextAttempt
 from server.base.broker import Broker
 from server.base.database import OUTAGES, Database, utc_now
 from server.base.errors import NotFoundError
 from server.base.events import DispatchWakeup
 from server.base.models import Attempt, Board
+from server.base.services import ServicesDep
 from server.base.settings import Settings
 from server.base.visibility import ORGANISER
-from server.people.callers import Caller
+from server.people.callers import Caller, WorkerDep
+from server.people.declared import Routes
 from server.verifications.choose import Drawn, anything_to_send, take_due
 from server.verifications.settle import AGAIN_SECONDS
 from server.verifications.sweep import (
@@ -203,11 +208,29 @@ def seconds_ahead(there: datetime, *, since: datetime, until: datetime) -> float
     return min((until - there).total_seconds(), 0.0)
 
 
+router = Routes(tags=["workers"])
 LONGEST_WAIT_SECONDS = 20.0
 LOOK_SECONDS = 0.2
+WaitDep = Annotated[float, Query(ge=0, le=LONGEST_WAIT_SECONDS, description="Seconds at most.")]
+NO_WORK: dict[str, Any] = {"description": "There is no attempt for this worker yet."}
 
 
-def require_greeted(database: Database, name: str, caller: Caller) -> None:
+@router.post("/workers/{name}/next", response_model=NextAttempt, responses={204: NO_WORK})
+async def next_attempt(
+    name: str, services: ServicesDep, caller: WorkerDep, wait: WaitDep = LONGEST_WAIT_SECONDS
+) -> Response:
+    """Wait for the next attempt of a worker, which then claims it. 204: there is none yet.
+
+    For workers without a broker. The same attempt is answered until it is claimed.
+    """
+    await run_in_threadpool(_require_greeted, services.database, name, caller)
+    attempt_id = await services.of(PollDesk).wait(name, wait)
+    if attempt_id is None:
+        return Response(status_code=204)
+    return Response(orjson.dumps(NextAttempt(attempt_id)), media_type="application/json")
+
+
+def _require_greeted(database: Database, name: str, caller: Caller) -> None:
     """Raise NotFoundError for a worker before its first sign-on, NotAllowedError for another's."""
     with database.read() as session:
         if not require_own_name(session, name, caller):

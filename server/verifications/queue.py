@@ -5,11 +5,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
+from fastapi import Query
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
+from finishline.api.workers import ClassQueueView, QueuedView, QueueView
 from finishline.rules.text import count_text
 from server.base.database import utc_now
 from server.base.fleet import Fleet
@@ -23,16 +25,23 @@ from server.base.models import (
 )
 from server.base.standing import OPEN
 from server.base.visibility import ORGANISER, seeing
+from server.people.declared import Routes
 from server.verifications.choose import fair_order, read_turns
-from server.verifications.worker_views import ClassQueueView, QueuedView, QueueView
 
+router = Routes(tags=["workers"])
 SHOWN_PER_CLASS = 100
+MOST_SHOWN = 1000
+LimitDep = Annotated[int, Query(ge=1, le=MOST_SHOWN)]
 RECENT_ATTEMPTS = 200
 NOTHING_ENDED = "Nothing has ended there yet that could tell how long those before it take."
 
 
-def read_queue(session: Session, *, shown: int | None = None) -> QueueView:
-    """Read the queue of every hardware class that has a worker or an attempt waiting."""
+@router.read("/queue")
+def get_queue(session: Session, limit: LimitDep = SHOWN_PER_CLASS) -> QueueView:
+    """Read the queue by hardware class: places and expected starts.
+
+    Each class lists its next `limit` attempts to start.
+    """
     queue = _Queue(session)
     classes = {row.hardware_class for row in queue.fleet.workers}
     classes |= {name for name in queue.lines if name is not None}
@@ -41,7 +50,7 @@ def read_queue(session: Session, *, shown: int | None = None) -> QueueView:
         waiting=sum(map(len, queue.lines.values())),
         paused=queue.fleet.pause,
         classes=[
-            queue.view(name, shown=shown)
+            queue.view(name, shown=limit)
             for name in (*sorted(classes), *([None] if None in queue.lines else []))
         ],
     )

@@ -1,92 +1,55 @@
-"""Worker endpoints: hello, claim, events, report; holds of workers and queues."""
+"""Read workers, and pause, resume or confirm them: by the API, or by the console's form."""
 
-from collections.abc import Callable
-from datetime import datetime
-from typing import Annotated, Any, Literal
+import re
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal, NamedTuple
 
-import orjson
-from fastapi import Header, Query, Response
-from fastapi.concurrency import run_in_threadpool
+from fastapi import Query
 from pydantic import BaseModel, Field
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from finishline.api.schema import Schema
-from finishline.rules.measurements import ProbeAnswer, WorkerProbe
-from finishline.rules.verification.messages import (
-    FENCE_HEADER,
-    BatchAnswer,
-    ClaimRequest,
-    EvaluationBatch,
-    HelloAnswer,
-    Lease,
-    NextAttempt,
-    ReplayReport,
-    TrainingGrant,
-    WorkerHello,
-)
-from server.base.errors import ConflictError
-from server.base.fleet import list_classes
-from server.base.forms import Body, example
-from server.base.request_context import moment_of_reading
-from server.base.services import ServicesDep
-from server.base.visibility import ORGANISER
-from server.people.callers import Caller, SecretDep, WorkerDep
-from server.people.declared import Form, Routes
-from server.verifications import attempts, worker_probes, worker_queries, workers
-from server.verifications.dispatch import LONGEST_WAIT_SECONDS, PollDesk, require_greeted
-from server.verifications.grants import task_file, training_grant
-from server.verifications.queue import SHOWN_PER_CLASS, read_queue
-from server.verifications.worker_queries import (
-    LONGEST_CURSOR,
-    SHOWN_PER_PAGE,
+from finishline.api.workers import (
+    AttemptAtWorkerView,
+    HardwareClassList,
+    HardwareClassView,
+    ProbeView,
+    QueueView,
+    RooflinePointView,
+    RooflineView,
+    RoofView,
+    UnderWayView,
     WorkerDetail,
-    read_worker,
+    WorkerList,
+    WorkerView,
 )
-from server.verifications.worker_views import ProbeView, QueueView, WorkerList
-from server.verifications.workers import HeldError, send_again_now
+from finishline.rules.verification.utilisation import roofline, samples_per_second
+from server.base.errors import ConflictError, ContentError
+from server.base.fleet import Fleet, list_classes, state_word
+from server.base.forms import Body, example
+from server.base.models import Attempt, BenchmarkDefinition, Submission, Verification, WorkerRow
+from server.base.paging import EPOCH, MICROSECOND
+from server.base.standing import REPORT
+from server.people.callers import Caller
+from server.people.declared import Form, Routes
+from server.verifications import probes, workers
+from server.verifications.probes import HAS_FIGURES, IS_CANARY, read_probes
+from server.verifications.queue import get_queue, read_attempts, runs_under_way
+from server.verifications.workers import find_worker
 
+LATEST_ATTEMPTS = 20
+POINTS = 30
+TERA, GIGA = 1e12, 1e9
+ARITHMETIC = ("gemm", "convolution")
+ALIVE = "alive"
+SHOWN_PER_PAGE = 100
+LONGEST_CURSOR = 300
+CURSOR = re.compile(rf"({ALIVE}|[0-9]{{1,16}})\.(.+)", re.ASCII)
 LONGEST_REASON = 2000
 REASON = r"\S"
 CONSOLE = "/console/workers"
 EVERY_QUEUE, WORKER = "everything", "worker:"
-
-
-class ProbeList(Schema):
-    """A worker's latest probes, newest first."""
-
-    worker: str
-    probes: list[ProbeView]
-
-
-class HardwareClassView(Schema):
-    """A class of machines whose times may be compared. Its workers come within 10 % of `roof`.
-
-    `roof` is in GFLOP/s, null until a worker of the class measured it. `origin` names the system
-    that registered the class.
-    """
-
-    name: str
-    accelerator: str | None
-    accelerator_count: int
-    processor: str
-    processor_count: int
-    roof: float | None
-    origin: str
-    created_at: datetime
-
-
-class HardwareClassList(Schema):
-    """Every registered class, by name."""
-
-    hardware_classes: list[HardwareClassView]
-
-
-class ReportAnswer(Schema):
-    """State and outcome of a verification after a report."""
-
-    verification_id: str
-    state: str
-    outcome: str | None
 
 
 class Hold(Body):
@@ -117,7 +80,7 @@ CHANGES_OF_A_WORKER: dict[str, Callable[..., None]] = {
     "pause": workers.pause_worker,
     "resume": workers.resume_worker,
     "confirm": workers.confirm_worker,
-    "baseline": worker_probes.set_baseline_anew,
+    "baseline": probes.set_baseline_anew,
 }
 CHANGES_OF_EVERYTHING: dict[str, Callable[..., None]] = {
     "pause": workers.pause_everything,
@@ -133,9 +96,14 @@ MOST_SHOWN = 1000
 router = Routes(tags=["workers"])
 LimitDep = Annotated[int, Query(ge=1, le=MOST_SHOWN)]
 CursorDep = Annotated[str | None, Query(max_length=LONGEST_CURSOR)]
-WaitDep = Annotated[float, Query(ge=0, le=LONGEST_WAIT_SECONDS, description="Seconds at most.")]
-NO_WORK: dict[str, Any] = {"description": "There is no attempt for this worker yet."}
-FenceDep = Annotated[int, Header(alias=FENCE_HEADER)]
+
+
+class WorkerCounts(NamedTuple):
+    """Number of workers that ever said hello, of the living, and of those at work."""
+
+    total: int
+    alive: int
+    at_work: int
 
 
 @router.read("/workers")
@@ -143,99 +111,190 @@ def list_workers(
     session: Session, limit: LimitDep = SHOWN_PER_PAGE, cursor: CursorDep = None
 ) -> WorkerList:
     """List the workers that ever said hello: the living by name, then those last heard first."""
-    return worker_queries.list_workers(session, limit=limit, cursor=cursor)
+    # In this order no hello moves a worker to another page.
+    fleet = Fleet.read(session)
+    alive = set(fleet.alive)
+
+    def place(row: WorkerRow) -> tuple[bool, int, str]:
+        silent = 0 if row in alive else (EPOCH - row.last_seen_at) // MICROSECOND
+        return row not in alive, silent, row.name
+
+    rows = sorted(fleet.workers, key=place)
+    if cursor is not None:
+        after = _place_of(cursor)
+        rows = [row for row in rows if place(row) > after]
+    page, following = rows[:limit], None
+    if len(rows) > len(page):
+        is_silent, heard, name = place(page[-1])
+        following = f"{-heard if is_silent else ALIVE}.{name}"
+    return WorkerList(workers=_views(session, fleet, page), next_cursor=following)
 
 
-@router.read("/queue")
-def get_queue(session: Session, limit: LimitDep = SHOWN_PER_CLASS) -> QueueView:
-    """Read the queue by hardware class: places and expected starts.
-
-    Each class lists its next `limit` attempts to start.
-    """
-    return read_queue(session, shown=limit)
-
-
-@router.post("/workers/hello")
-def send_hello(body: WorkerHello, services: ServicesDep, caller: WorkerDep) -> HelloAnswer:
-    """Heartbeat of a worker. The first reserves its name for the token's user: 403 for others."""
-    attempts.refuse_unstorable(body)
-    with services.database.write_beside() as session:
-        return workers.greet(session, body, caller=caller)
+def _place_of(cursor: str) -> tuple[bool, int, str]:
+    found = CURSOR.fullmatch(cursor) if cursor.isprintable() else None
+    if found is None:
+        raise ContentError("Invalid cursor. Pass the next_cursor of the previous page.")
+    heard, name = found.groups()
+    return (False, 0, name) if heard == ALIVE else (True, -int(heard), name)
 
 
-@router.post("/workers/{name}/next", response_model=NextAttempt, responses={204: NO_WORK})
-async def next_attempt(
-    name: str, services: ServicesDep, caller: WorkerDep, wait: WaitDep = LONGEST_WAIT_SECONDS
-) -> Response:
-    """Wait for the next attempt of a worker, which then claims it. 204: there is none yet.
-
-    For workers without a broker. The same attempt is answered until it is claimed.
-    """
-    await run_in_threadpool(require_greeted, services.database, name, caller)
-    attempt_id = await services.of(PollDesk).wait(name, wait)
-    if attempt_id is None:
-        return Response(status_code=204)
-    return Response(orjson.dumps(NextAttempt(attempt_id)), media_type="application/json")
-
-
-@router.command("/workers/probes", role="worker")
-def post_probe(session: Session, caller: Caller, body: WorkerProbe) -> ProbeAnswer:
-    """Store a worker's self-measurement. A speed check off the worker's baseline excludes it."""
-    attempts.refuse_unstorable(body)
-    return worker_probes.record_probe(session, body, caller=caller)
+def count_workers(session: Session) -> WorkerCounts:
+    """Count the workers: all, the living, and those of them that are at work."""
+    fleet = Fleet.read(session)
+    running = set(session.scalars(select(Attempt.worker).where(Attempt.state == "running")))
+    at_work = sum(worker.name in running for worker in fleet.alive)
+    return WorkerCounts(len(fleet.workers), len(fleet.alive), at_work)
 
 
 @router.read("/workers/{name}")
 def get_worker(session: Session, name: str) -> WorkerDetail:
     """Read a worker: its current attempt, its latest attempts, and its roofline."""
-    return read_worker(session, name)
+    (worker,) = _views(session, Fleet.read(session), [find_worker(session, name)])
+    own = select(Attempt.id).where(Attempt.worker == name).order_by(Attempt.started_at.desc())
+    ids = session.scalars(own.limit(LATEST_ATTEMPTS)).all()
+    attempts = [
+        AttemptAtWorkerView.of(
+            row,
+            seconds=(row.ended_at - row.started_at).total_seconds() if row.ended_at else None,
+            failure=row.failure["message"] if row.failure else None,
+        )
+        for row in reversed(read_attempts(session, Attempt.id.in_(ids)))
+    ]
+    return WorkerDetail(
+        worker=worker, attempts=attempts, roofline=_roofline_of(session, name, worker.probe)
+    )
 
 
-@router.read("/workers/{name}/probes")
-def list_probes(session: Session, name: str) -> ProbeList:
-    """List a worker's roofs and speed checks over time, the newest first."""
-    return ProbeList(worker=name, probes=worker_probes.probe_history(session, name))
+def _views(session: Session, fleet: Fleet, rows: Sequence[WorkerRow]) -> list[WorkerView]:
+    names = [row.name for row in rows]
+    roofs = read_probes(session, names, HAS_FIGURES)
+    canaries = read_probes(session, names, IS_CANARY)
+    running = read_attempts(session, Attempt.state == "running", Attempt.worker.in_(names))
+    runs = runs_under_way(session, [attempt.id for attempt in running])
+    under_way = {
+        attempt.worker: UnderWayView.of(
+            attempt, run=runs[attempt.id] + 1 if attempt.id in runs else None
+        )
+        for attempt in running
+    }
+    return [
+        WorkerView.of(
+            row,
+            state=state_word(row),
+            alive=row in fleet.alive,
+            under_way=under_way.get(row.name),
+            probe=next(iter(roofs.get(row.name, [])), None),
+            canary=next(iter(canaries.get(row.name, [])), None),
+            box=row.box or None,
+        )
+        for row in rows
+    ]
+
+
+def _roofline_of(session: Session, name: str, probe: ProbeView | None) -> RooflineView:
+    """Roofline of a worker's latest attempts, under the roofs that it measured last."""
+    figures = probe.figures if probe is not None else {}
+    roofs = [
+        RoofView(precision=found.partition("_")[2], tflops=figure.value, how=figure.how)
+        for found, figure in figures.items()
+        if found.partition("_")[0] in ARITHMETIC and figure.value is not None
+    ]
+    roofs.sort(key=lambda roof: -roof.tflops)
+    best = {roof.precision: roof for roof in reversed(roofs)}
+    bandwidth = figures["copy"].value if "copy" in figures else None
+    rows = session.execute(
+        select(
+            Verification.id,
+            Verification.report,
+            BenchmarkDefinition.benchmark_id,
+            Submission.model,
+        )
+        .select_from(Attempt)
+        .join(Verification, Verification.id == Attempt.verification_id)
+        .join(BenchmarkDefinition, BenchmarkDefinition.sha256 == Verification.benchmark_sha256)
+        .outerjoin(Submission, Submission.id == Verification.submission_id)
+        .where(Attempt.worker == name, Attempt.state == "done", Verification.report.is_not(None))
+        .order_by(Attempt.ended_at.desc())
+        .limit(POINTS)
+    )
+    points = (_point(row, best, bandwidth) for row in rows)
+    return RooflineView(
+        worker=name,
+        roofs=[roof for roof in roofs if best[roof.precision] is roof],
+        copy_gb_per_second=bandwidth,
+        points=[point for point in points if point is not None],
+    )
+
+
+def _point(
+    row: Any, best: dict[str, RoofView], bandwidth: float | None
+) -> RooflinePointView | None:
+    report = REPORT.validate_python(row.report)
+    work = report.work
+    rates = [rate for run in report.runs if (rate := samples_per_second(run)) is not None]
+    if work is None or not work.step_bytes or not rates:
+        return None
+    precision = report.precision.lowest if report.precision is not None else None
+    roof = best.get(precision or "")
+    found = roofline(
+        work,
+        seconds_per_step=statistics.median(work.batch_size / rate for rate in rates),
+        roof_flops=roof.tflops * TERA if roof is not None else None,
+        bytes_per_second=bandwidth * GIGA if bandwidth is not None else None,
+    )
+    attainable = found.attainable_flops
+    return RooflinePointView(
+        verification_id=row.id,
+        benchmark=row.benchmark_id,
+        model=row.model,
+        precision=precision,
+        intensity=work.step_flops / work.step_bytes,
+        achieved_tflops=found.achieved_flops / TERA,
+        attainable_tflops=attainable / TERA if attainable is not None else None,
+        share_of_attainable=found.of_attainable,
+        bound=found.bound,
+    )
 
 
 @router.command("/workers/{name}/baseline", role="organiser", status=204)
 def renew_baseline(session: Session, caller: Caller, name: str) -> None:
     """Reset a worker's baseline to its next readings. For organisers."""
-    worker_probes.set_baseline_anew(session, caller, name)
+    probes.set_baseline_anew(session, caller, name)
 
 
 @router.command("/workers/{name}/confirm", role="organiser")
 def confirm_worker(session: Session, caller: Caller, name: str, body: Resume) -> WorkerDetail:
     """Confirm a worker for its hardware class, so that it gets attempts. 409 if it is confirmed."""
     workers.confirm_worker(session, caller, name, reason=body.reason)
-    return read_worker(session, name)
+    return get_worker(session, name)
 
 
 @router.command("/workers/{name}/pause", role="organiser")
 def pause_worker(session: Session, caller: Caller, name: str, body: Hold) -> WorkerDetail:
     """Pause a worker until it is resumed. It finishes its current attempt."""
     workers.pause_worker(session, caller, name, reason=body.reason)
-    return read_worker(session, name)
+    return get_worker(session, name)
 
 
 @router.command("/workers/{name}/resume", role="organiser")
 def resume_worker(session: Session, caller: Caller, name: str, body: Resume) -> WorkerDetail:
     """Resume a worker. 409 if it is not paused."""
     workers.resume_worker(session, caller, name, reason=body.reason)
-    return read_worker(session, name)
+    return get_worker(session, name)
 
 
 @router.command("/queue/pause", role="organiser")
 def pause_queue(session: Session, caller: Caller, body: Hold) -> QueueView:
     """Pause the queue of every hardware class. Running attempts go on."""
     workers.pause_everything(session, caller, reason=body.reason)
-    return read_queue(session, shown=SHOWN_PER_CLASS)
+    return get_queue(session)
 
 
 @router.command("/queue/resume", role="organiser")
 def resume_queue(session: Session, caller: Caller, body: Resume) -> QueueView:
     """End the pause. 409 if there is none."""
     workers.resume_everything(session, caller, reason=body.reason)
-    return read_queue(session, shown=SHOWN_PER_CLASS)
+    return get_queue(session)
 
 
 @router.command(None, Form(CONSOLE, "{0}"), role="organiser")
@@ -260,78 +319,3 @@ def list_hardware_classes(session: Session) -> HardwareClassList:
     return HardwareClassList(
         hardware_classes=[HardwareClassView.model_validate(row) for row in rows]
     )
-
-
-@router.post("/attempts/{attempt_id}/claim")
-def claim_attempt(
-    attempt_id: str, body: ClaimRequest, services: ServicesDep, caller: WorkerDep
-) -> Lease:
-    """Lease an attempt that this worker was drawn for, with its job.
-
-    409: it is taken or over, or this worker is held. 426: the worker is of another protocol.
-    """
-    try:
-        with services.database.write() as session:
-            return attempts.lease_attempt(session, attempt_id, body, caller=caller)
-    except HeldError:
-        with services.database.write() as session:
-            send_again_now(session, attempt_id)
-        raise
-
-
-@router.get("/attempts/{attempt_id}/training")
-def get_training(
-    attempt_id: str, services: ServicesDep, secret: SecretDep, fence: FenceDep
-) -> TrainingGrant:
-    """Read the code submissions and limits of an attempt that trains in a sandbox.
-
-    For the worker with its lease. 409 for any other, and for an attempt without code submissions.
-    """
-    with services.database.read(ORGANISER) as session:
-        return training_grant(session, attempt_id, secret, fence=fence)
-
-
-@router.get("/attempts/{attempt_id}/task/{name:path}", response_class=Response)
-def get_task_file(
-    attempt_id: str, name: str, services: ServicesDep, secret: SecretDep, fence: FenceDep
-) -> Response:
-    """Read a file of the benchmark's task, for the worker with the attempt's lease."""
-    with services.database.read(ORGANISER) as session:
-        content = task_file(services, session, attempt_id, secret, name, fence=fence)
-    return Response(content, media_type="application/octet-stream")
-
-
-@router.post("/attempts/{attempt_id}/evaluations")
-def post_events(
-    attempt_id: str,
-    body: EvaluationBatch,
-    services: ServicesDep,
-    secret: SecretDep,
-    fence: FenceDep,
-) -> BatchAnswer:
-    """Post events of a replay, with the claim's token and fence; no events: a heartbeat."""
-    arrived_at = moment_of_reading()
-    with services.database.write_beside() as session:
-        return attempts.record_events(
-            session, attempt_id, secret, body, fence=fence, arrived_at=arrived_at
-        )
-
-
-@router.post("/attempts/{attempt_id}/report")
-def post_report(
-    attempt_id: str, body: ReplayReport, services: ServicesDep, secret: SecretDep, fence: FenceDep
-) -> ReportAnswer:
-    """Report the end of a replay. Sending the same report again changes nothing.
-
-    422 for a report that contradicts the events before it: the attempt has failed then, and a
-    retry is queued.
-    """
-    slack_seconds = services.settings.clock_slack_seconds
-    with services.database.write() as session:
-        attempt = attempts.finish_attempt(
-            session, attempt_id, secret, body, fence=fence, clock_slack_seconds=slack_seconds
-        )
-        verification = attempt.verification
-        answer = ReportAnswer.of(verification, verification_id=verification.id)
-    attempts.require_believed(attempt)
-    return answer

@@ -8,9 +8,14 @@ from typing import Any
 from sqlalchemy import func, or_, select, update
 from sqlalchemy.orm import Session
 
+from finishline.rules.canonical import canonical
+from finishline.rules.errors import RuleError
+from finishline.rules.measurements import WorkerProbe
 from finishline.rules.verification.messages import (
     WORKER_PROTOCOL,
+    EvaluationBatch,
     HelloAnswer,
+    ReplayReport,
     WorkerHello,
     WorkerSystem,
 )
@@ -35,8 +40,10 @@ from server.base.models import (
 from server.people.accounts import fault_in, skeletons
 from server.people.audit import Actor, Administrator, Subject, audited, record
 from server.people.callers import Caller
+from server.people.declared import Routes
 from server.verifications.choose import FAILED
 
+router = Routes(tags=["workers"])
 PAUSED = "paused"
 LONGEST_NAME = 200
 LARGEST_COUNT = 10**7
@@ -49,26 +56,25 @@ MOST_FAILED = 3
 OF_LAST = 10
 
 
-def greet(session: Session, hello: WorkerHello, *, caller: Caller) -> HelloAnswer:
-    """Store a worker's sign of life and system, and return an organiser's order for it.
-
-    The first hello reserves its name for its user.
-    """
-    require_protocol(hello.protocol)
-    require_a_system(hello.system)
-    system, name = asdict(hello.system), hello.system.worker
-    hardware_class = session.get(HardwareClassRow, hello.system.hardware_class)
+@router.command("/workers/hello", role="worker", beside=True)
+def send_hello(session: Session, caller: Caller, body: WorkerHello) -> HelloAnswer:
+    """Heartbeat of a worker. The first reserves its name for the token's user: 403 for others."""
+    refuse_unstorable(body)
+    require_protocol(body.protocol)
+    require_a_system(body.system)
+    system, name = asdict(body.system), body.system.worker
+    hardware_class = session.get(HardwareClassRow, body.system.hardware_class)
     if hardware_class is not None:
         refuse_misfit(hardware_class, system)
     is_new = not require_own_name(session, name, caller)
-    worker = _reserve(session, hello.system, caller) if is_new else find_worker(session, name)
-    if hello.state == "idle" and (is_new or worker.state != "idle"):
+    worker = _reserve(session, body.system, caller) if is_new else find_worker(session, name)
+    if body.state == "idle" and (is_new or worker.state != "idle"):
         wake_after_commit(session, DispatchWakeup)
-    if worker.hardware_class != hello.system.hardware_class:
+    if worker.hardware_class != body.system.hardware_class:
         worker.confirmed_at = worker.confirmed_by = None
     worker.user_id, worker.last_seen_at = caller.user_id, utc_now()
-    worker.hardware_class, worker.system = hello.system.hardware_class, system
-    worker.state, worker.polls, worker.box = hello.state, hello.polls, asdict(hello.box)
+    worker.hardware_class, worker.system = body.system.hardware_class, system
+    worker.state, worker.polls, worker.box = body.state, body.polls, asdict(body.box)
     is_confirmed = worker.confirmed_at is not None
     has_no_roof = hardware_class is not None and hardware_class.roof is None
     held = worker.held
@@ -78,6 +84,17 @@ def greet(session: Session, hello: WorkerHello, *, caller: Caller) -> HelloAnswe
         roof_wanted=has_no_roof and is_confirmed,
         unconfirmed=not is_confirmed,
     )
+
+
+def refuse_unstorable(message: EvaluationBatch | ReplayReport | WorkerProbe | WorkerHello) -> None:
+    """Raise ContentError on NaN, infinity or an integer JSON readers cannot hold.
+
+    One such number in a stored report would make every later answer and proof of it fail.
+    """
+    try:
+        canonical(asdict(message))
+    except RuleError as error:
+        raise ContentError(f"A number cannot be stored ({error}).") from error
 
 
 def require_protocol(protocol: int) -> None:

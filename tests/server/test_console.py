@@ -14,7 +14,7 @@ from server.base.database import utc_now
 from server.base.models import Attempt, Calibration, WorkerRow
 from server.people.audit import Administrator, Subject, record
 from tests.support.pages import HOSTILE, ORIGIN, sign_in
-from tests.support.workers import say_hello
+from tests.support.workers import greet_as_servers, say_hello
 
 FAR_BELOW = [10.0] * 8
 PRICE = {
@@ -376,21 +376,20 @@ def test_the_log_is_filtered_paged_and_downloaded_whole(console, waiting, databa
     assert (chain.records, chain.problems) == (53, ())
 
 
-def test_workers_have_pages_and_a_chosen_one_is_offered_on_each(console, walter, monkeypatch):
-    monkeypatch.setattr("server.pages.console_work.SHOWN_PER_PAGE", 1)
-    for name in ("w-1", "w-2"):
-        say_hello(console.client, walter, worker=name)
+def test_workers_have_pages_and_a_chosen_one_is_offered_on_each(console, database):
+    for number in range(101):  # The last heard comes first.
+        greet_as_servers(database, f"w-{101 - number}.")
     first = console.get("/console/workers").text
     second = console.get(unescape(re.findall(r'class="next" href="([^"]+)"', first)[0])).text
 
-    for page, name, other in ((first, "w-1", "w-2"), (second, "w-2", "w-1")):
+    for page, name, other in ((first, "w-1.", "w-101."), (second, "w-101.", "w-1.")):
         assert f'<a href="/workers/{name}">' in page
         assert f"/workers/{other}" not in page
     assert 'class="next"' not in second
     assert 'href="/console/workers">First page' in second
     (link,) = re.findall(r'href="(/console/workers\?[^"]+)#change"', second)
-    for chosen in (unescape(link), "/console/workers?what=worker:w-2"):
-        assert '<option value="worker:w-2" selected>' in console.get(chosen).text
+    for chosen in (unescape(link), "/console/workers?what=worker:w-101."):
+        assert '<option value="worker:w-101." selected>' in console.get(chosen).text
 
 
 def test_workers_and_everything_are_paused(console, walter, records):

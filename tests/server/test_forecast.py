@@ -9,7 +9,7 @@ from server.base.database import utc_now
 from server.base.models import Attempt, User, Verification
 from server.base.visibility import ORGANISER
 from server.verifications.choose import fair_order
-from server.verifications.queue import NOTHING_ENDED, read_place, read_queue
+from server.verifications.queue import NOTHING_ENDED, get_queue, read_place
 from tests.support.workers import say_hello
 
 
@@ -53,7 +53,7 @@ def test_every_place_is_by_fair_order_and_told(waiting, database):
         places.append(item)
     assert [item.position for item in places] == list(range(1, 32))
     with database.read() as session:
-        queue = read_queue(session)
+        queue = get_queue(session)
     assert queue.classes[0].waiting == places
     assert queue.waiting == 31
 

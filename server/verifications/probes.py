@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from sqlalchemy import ColumnElement, and_, func, or_, select
 from sqlalchemy.orm import Session
 
+from finishline.api.workers import ProbeList, ProbeView
 from finishline.rules.measurements import ProbeAnswer, WorkerProbe
 from finishline.rules.verification.utilisation import TOLERANCE
 from server.base.database import utc_now
@@ -16,9 +17,10 @@ from server.base.fleet import roof_misfit
 from server.base.models import WorkerProbeRow, WorkerRow
 from server.people.audit import audited
 from server.people.callers import Caller
-from server.verifications.worker_views import ProbeView
-from server.verifications.workers import find_worker, require_own_name
+from server.people.declared import Routes
+from server.verifications.workers import find_worker, refuse_unstorable, require_own_name
 
+router = Routes(tags=["workers"])
 HISTORY_LIMIT = 200
 HAS_FIGURES = WorkerProbeRow.moment == "start"
 # The roof of a class, told once, does not show whether a worker still is as fast as it was.
@@ -67,22 +69,24 @@ def drift_of(reading_gflops: float, baseline_gflops: float | None) -> Drift | No
     return Drift(baseline_gflops, reading_gflops / baseline_gflops)
 
 
-def record_probe(session: Session, probe: WorkerProbe, *, caller: Caller) -> ProbeAnswer:
-    """Store a probe. A canary off the baseline excludes the worker, and one on it admits it."""
-    require_own_name(session, probe.worker, caller)
-    worker = session.get(WorkerRow, probe.worker)
+@router.command("/workers/probes", role="worker")
+def post_probe(session: Session, caller: Caller, body: WorkerProbe) -> ProbeAnswer:
+    """Store a worker's self-measurement. A speed check off the worker's baseline excludes it."""
+    refuse_unstorable(body)
+    require_own_name(session, body.worker, caller)
+    worker = session.get(WorkerRow, body.worker)
     if worker is None:
-        raise ConflictError(f"Worker {probe.worker!r} is not known; sign on first.")
-    canary = probe.canary
+        raise ConflictError(f"Worker {body.worker!r} is not known; sign on first.")
+    canary = body.canary
     row = WorkerProbeRow(
-        worker=probe.worker,
-        moment=probe.moment,
+        worker=body.worker,
+        moment=body.moment,
         measured_at=utc_now(),
-        attempt_id=probe.attempt_id,
+        attempt_id=body.attempt_id,
         gflops=canary.gflops if canary is not None else None,
         configuration=canary.configuration if canary is not None else None,
-        figures={name: asdict(figure) for name, figure in probe.figures.items()},
-        host=dict(probe.host),
+        figures={name: asdict(figure) for name, figure in body.figures.items()},
+        host=dict(body.host),
     )
     session.add(row)
     session.flush()
@@ -152,7 +156,9 @@ def read_probes(
     return found
 
 
-def probe_history(session: Session, name: str) -> list[ProbeView]:
-    """A worker's latest probes, newest first. Raises NotFoundError."""
+@router.read("/workers/{name}/probes")
+def list_probes(session: Session, name: str) -> ProbeList:
+    """List a worker's roofs and speed checks over time, the newest first."""
     find_worker(session, name)
-    return read_probes(session, [name], each=HISTORY_LIMIT).get(name, [])
+    probes = read_probes(session, [name], each=HISTORY_LIMIT).get(name, [])
+    return ProbeList(worker=name, probes=probes)

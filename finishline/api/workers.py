@@ -5,7 +5,9 @@ from typing import Any
 
 from finishline.api.schema import Schema
 from finishline.rules.measurements import Figure
-from finishline.rules.verification.messages import BoxWord
+from finishline.rules.verification.messages import (
+    BoxWord,
+)
 
 
 class ProbeView(Schema):
@@ -134,3 +136,96 @@ class QueueView(Schema):
     waiting: int
     paused: PauseView | None
     classes: list[ClassQueueView]
+
+
+class RoofView(Schema):
+    """The best FLOP/s of a floating type over matmul and convolution, in 10^12."""
+
+    precision: str
+    tflops: float
+    how: str
+
+
+class RooflinePointView(Schema):
+    """Training of one attempt: FLOP per byte, and the achieved 10^12 FLOP/s.
+
+    `attainable_tflops` is the limit of the roofs at that intensity and `bound` names the limiting
+    roof; None if the worker did not measure them.
+    """
+
+    verification_id: str
+    benchmark: str
+    model: str | None
+    precision: str | None
+    intensity: float
+    achieved_tflops: float
+    attainable_tflops: float | None
+    share_of_attainable: float | None
+    bound: str | None
+
+
+class RooflineView(Schema):
+    """The measured roofs of a worker and its latest trainings of known work, newest first.
+
+    Seconds are those in training, without evaluation. The median over an attempt's runs.
+    """
+
+    worker: str
+    roofs: list[RoofView]
+    copy_gb_per_second: float | None
+    points: list[RooflinePointView]
+
+
+class AttemptAtWorkerView(WorkView):
+    """An attempt that a worker made, or is making."""
+
+    state: str
+    started_at: datetime | None
+    seconds: float | None
+    failure: str | None
+
+
+class WorkerDetail(Schema):
+    """A worker, its latest attempts, and its trainings on its roofline."""
+
+    worker: WorkerView
+    attempts: list[AttemptAtWorkerView]
+    roofline: RooflineView
+
+
+class ProbeList(Schema):
+    """A worker's latest probes, newest first."""
+
+    worker: str
+    probes: list[ProbeView]
+
+
+class HardwareClassView(Schema):
+    """A class of machines whose times may be compared. Its workers come within 10 % of `roof`.
+
+    `roof` is in GFLOP/s, null until a worker of the class measured it. `origin` names the system
+    that registered the class.
+    """
+
+    name: str
+    accelerator: str | None
+    accelerator_count: int
+    processor: str
+    processor_count: int
+    roof: float | None
+    origin: str
+    created_at: datetime
+
+
+class HardwareClassList(Schema):
+    """Every registered class, by name."""
+
+    hardware_classes: list[HardwareClassView]
+
+
+class ReportAnswer(Schema):
+    """State and outcome of a verification after a report."""
+
+    verification_id: str
+    state: str
+    outcome: str | None
