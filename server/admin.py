@@ -35,7 +35,7 @@ from server.people.accounts import (
     ROLES,
     TOKEN_PREFIX,
     NewToken,
-    find_holder,
+    find_token,
 )
 
 Known = Annotated[
@@ -249,8 +249,8 @@ def _holds_good_token(database: Database, path: Path, *, role: str) -> bool:
         return False
     if not secret.startswith(TOKEN_PREFIX):
         raise ConflictError(f"{path} is not a token file; pass another file, or remove this one.")
-    with database.read_columns() as connection, suppress(NotSignedInError):
-        return find_holder(connection, secret).role == role
+    with suppress(NotSignedInError):
+        return find_token(database, secret).role == role
     return False
 
 

@@ -10,10 +10,10 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from finishline.rules.text import count_text
 from server.base.errors import NotSignedInError
-from server.base.models import User
+from server.base.models import Token, User
 from server.base.services import Services, ServicesDep
 from server.base.settings import Settings
-from server.people.accounts import Holder, find_holder, note_use
+from server.people.accounts import find_token, note_use
 from server.people.callers import (
     SIGN_IN,
     FailedSignIns,
@@ -67,7 +67,7 @@ def sign_in(request: Request, services: ServicesDep, sent: FieldsDep) -> Respons
     require_same_origin(request, services.settings)
     address = request.client.host if request.client is not None else "unknown"
     try:
-        holder = _holder(services, sent.get("token", "").strip())
+        token = _find_token(services, sent.get("token", "").strip())
     except NotSignedInError as error:
         if wait := services.of(FailedSignIns).wait_seconds(address):
             why = f"Too many tokens were refused. Try again in {count_text(wait, 'second')}."
@@ -78,18 +78,17 @@ def sign_in(request: Request, services: ServicesDep, sent: FieldsDep) -> Respons
         return _page(
             services.settings, sent.get("next"), error=error.detail, status=401, headers=headers
         )
-    note_use(services.database, holder)
-    begin_session(request, holder)
+    note_use(services.database, token)
+    begin_session(request, token)
     response = RedirectResponse(own_page(sent.get("next")), status_code=303)
-    set_mark(response, request, services.settings, holder)
+    set_mark(response, request, services.settings, token)
     return response
 
 
-def _holder(services: Services, token: str) -> Holder:
-    if not token:
+def _find_token(services: Services, secret: str) -> Token:
+    if not secret:
         raise NotSignedInError("Type or paste your token; it begins with fl_.")
-    with services.database.read_columns() as connection:
-        return find_holder(connection, token)
+    return find_token(services.database, secret)
 
 
 @router.post("/console/sign-out")

@@ -13,7 +13,6 @@ from server.base.services import Services, ServicesDep
 from server.pages.console_page import Console, Errors, read_form
 from server.pages.declared import PAGES
 from server.people import tokens
-from server.people.accounts import holder_of
 from server.people.callers import (
     SOURCE,
     FailedSignIns,
@@ -77,13 +76,13 @@ def join_with(code: str, request: Request, services: ServicesDep, sent: FieldsDe
 def _join(request: Request, services: Services, code: str, wanted: Joining) -> Response:
     with services.database.write() as session:
         made = join(session, code, wanted, source=SOURCE)
-    holder = holder_of(made.token)
-    begin_session(request, holder)
-    told = f"Welcome, {holder.name}. This is your first token: you sign in and submit with it."
+    begin_session(request, made.token)
+    name = made.token.user.name
+    told = f"Welcome, {name}. This is your first token: you sign in and submit with it."
     console = Console(services, get_signed_in(request, services), request)
     response = PAGES[tokens.ACCOUNT].show(console, {}, notice=Notice(told, once_only=made.secret))
     response.headers.update(UNTOLD)
-    set_mark(response, request, services.settings, holder)
+    set_mark(response, request, services.settings, made.token)
     return response
 
 

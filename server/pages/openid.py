@@ -10,7 +10,6 @@ from server.base.database import utc_now
 from server.base.errors import NotFoundError, NotSignedInError
 from server.base.services import Services, ServicesDep, site_address
 from server.pages.console_sign_in import own_page
-from server.people.accounts import holder_of
 from server.people.callers import (
     SIGN_IN,
     Notice,
@@ -83,13 +82,12 @@ def _sign_in(
             connect_to=present.caller.user_id if present is not None else None,
             may_register=settings.self_registration,
         )
-    holder = holder_of(token)
     response = RedirectResponse("/account" if is_new else begun["next"], status_code=303)
     words = f"You can sign in with {settings.oidc_name} from now on."
     if present is None:
-        begin_session(request, holder)
-        set_mark(response, request, settings, holder)
-        words = f"Welcome, {holder.name}. Make a token below to submit from a terminal."
+        begin_session(request, token)
+        set_mark(response, request, settings, token)
+        words = f"Welcome, {token.user.name}. Make a token below to submit from a terminal."
     if is_new or present is not None:
         leave_notice(request, Notice(words))
     return response

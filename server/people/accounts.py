@@ -7,13 +7,11 @@ import secrets
 import unicodedata
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, cast, get_args
+from typing import Any, get_args
 
 from sqlalchemy import (
+    ColumnElement,
     CompoundSelect,
-    Connection,
-    Table,
-    bindparam,
     func,
     literal,
     select,
@@ -21,13 +19,14 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, contains_eager
 
 from finishline.api.people import Role
 from finishline.rules.table import fault_in_text
 from server.base.database import Database, insert_missing, utc_now
 from server.base.errors import ConflictError, ContentError, NotSignedInError, no_such
 from server.base.models import Organisation, PublishedResult, Token, User
+from server.base.visibility import ORGANISER
 
 # The first of a group is its prototype, which the others look like.
 GROUPS = """
@@ -154,17 +153,6 @@ def is_within(role: str, other: str) -> bool:
     return role == other or 0 < RANK[role] < RANK[other]
 
 
-_TOKENS, _USERS = (cast(Table, each.__table__) for each in (Token, User))
-_HOLDERS = select(
-    *(_TOKENS.c.id, _TOKENS.c.user_id, _USERS.c.name, _TOKENS.c.role, _USERS.c.role),
-    _USERS.c.organisation_id,
-    *(_TOKENS.c.expires_at, _TOKENS.c.revoked_at, _USERS.c.disabled_at),
-    *(_TOKENS.c.last_used_at, _USERS.c.session_number),
-).join_from(_TOKENS, _USERS, _USERS.c.id == _TOKENS.c.user_id)
-_HOLDER = _HOLDERS.where(_TOKENS.c.token_sha256 == bindparam("sha256"))
-_SIGNED_IN = _HOLDERS.where(
-    _TOKENS.c.id == bindparam("token_id"), _USERS.c.session_number == bindparam("number")
-)
 USED_EVERY = timedelta(minutes=1)
 TOKEN_PREFIX = "fl_"  # noqa: S105  a prefix, so that leaked tokens can be searched for
 
@@ -176,22 +164,6 @@ class NewToken:
     token: Token
     secret: str
     new_user: bool = False
-
-
-class Holder(NamedTuple):
-    """Columns of a token and its user that decide access; `role` is the token's."""
-
-    token_id: int
-    user_id: int
-    name: str
-    role: str
-    user_role: str
-    organisation_id: int | None
-    expires_at: datetime | None
-    revoked_at: datetime | None
-    disabled_at: datetime | None
-    last_used_at: datetime | None
-    session_number: int
 
 
 def hash_token(secret: str) -> str:
@@ -265,80 +237,60 @@ def find_user_or_none(session: Session, name: str) -> User | None:
     return session.scalar(select(User).where(User.name == name))
 
 
-def find_holder(connection: Connection, secret: str) -> Holder:
-    """Find the holder of a valid token. Raises NotSignedInError if it is not valid.
-
-    Every request with a token needs this, so it reads only columns.
-    """
-    row = connection.execute(_HOLDER, {"sha256": hash_token(secret)}).one_or_none()
-    return _valid_holder(row, "This token is not known here; ask an organiser for one.")
+def find_token(database: Database, secret: str) -> Token:
+    """The valid token of a secret, with its user. Raises NotSignedInError."""
+    known = Token.token_sha256 == hash_token(secret)
+    return _valid_token(database, known, "This token is not known here; ask an organiser for one.")
 
 
-def find_session_holder(connection: Connection, token_id: int, number: int) -> Holder:
-    """Find the holder of a session. Raises NotSignedInError once it or its token has ended."""
-    row = connection.execute(_SIGNED_IN, {"token_id": token_id, "number": number}).one_or_none()
-    return _valid_holder(row, "You are not signed in, or signed out elsewhere.")
+def find_session_token(database: Database, token_id: int, number: int) -> Token:
+    """The token of a session. Raises NotSignedInError once the session or the token has ended."""
+    known = (Token.id == token_id) & (User.session_number == number)
+    return _valid_token(database, known, "You are not signed in, or signed out elsewhere.")
 
 
-def _valid_holder(row: Any | None, unknown: str) -> Holder:
-    if row is None:
+def _valid_token(database: Database, known: ColumnElement[bool], unknown: str) -> Token:
+    query = select(Token).join(Token.user).options(contains_eager(Token.user)).where(known)
+    with database.read(ORGANISER) as session:
+        token = session.scalar(query)
+    if token is None:
         raise NotSignedInError(unknown)
-    holder = Holder._make(row)
-    require_valid(holder)
-    return holder
+    require_valid(token)
+    return token
 
 
-def holder_of(token: Token) -> Holder:
-    """Holder of a loaded token."""
-    user = token.user
-    return Holder(
-        token_id=token.id,
-        user_id=token.user_id,
-        name=user.name,
-        role=token.role,
-        user_role=user.role,
-        organisation_id=user.organisation_id,
-        expires_at=token.expires_at,
-        revoked_at=token.revoked_at,
-        disabled_at=user.disabled_at,
-        last_used_at=token.last_used_at,
-        session_number=user.session_number,
-    )
-
-
-def note_use(database: Database, holder: Holder) -> None:
+def note_use(database: Database, token: Token) -> None:
     """Record the use of a token, at most once a minute. A failed write fails no request."""
     now = utc_now()
-    if holder.last_used_at is not None and now - holder.last_used_at < USED_EVERY:
+    if token.last_used_at is not None and now - token.last_used_at < USED_EVERY:
         return
     try:
         with database.write_beside() as session:
-            session.execute(
-                update(Token).where(Token.id == holder.token_id).values(last_used_at=now)
-            )
+            session.execute(update(Token).where(Token.id == token.id).values(last_used_at=now))
     except SQLAlchemyError as error:
-        log.warning("the use of token %d was not recorded: %s", holder.token_id, error)
+        log.warning("the use of token %d was not recorded: %s", token.id, error)
 
 
-def require_valid(holder: Holder) -> None:
+def require_valid(token: Token) -> None:
     """Raise NotSignedInError unless a token is valid and its user may still hold it."""
-    if holder.revoked_at is not None:
+    user = token.user
+    if token.revoked_at is not None:
         raise NotSignedInError("This token was revoked; ask an organiser for a new one.")
-    if is_expired(holder, utc_now()):
+    if is_expired(token, utc_now()):
         raise NotSignedInError(
-            f"This token expired on {holder.expires_at:%Y-%m-%d %H:%M} UTC; "
+            f"This token expired on {token.expires_at:%Y-%m-%d %H:%M} UTC; "
             "ask an organiser for a new one."
         )
-    if holder.disabled_at is not None:
-        raise NotSignedInError(f"The account {holder.name} is disabled; ask an admin.")
-    if not may_hold(holder.user_role, holder.role):
+    if user.disabled_at is not None:
+        raise NotSignedInError(f"The account {user.name} is disabled; ask an admin.")
+    if not may_hold(user.role, token.role):
         raise NotSignedInError(
-            f"This token is of role {holder.role}, but {holder.name} is now {holder.user_role}; "
+            f"This token is of role {token.role}, but {user.name} is now {user.role}; "
             "ask an admin for a matching token."
         )
 
 
-def is_expired(token: Token | Holder, now: datetime) -> bool:
+def is_expired(token: Token, now: datetime) -> bool:
     """Whether a token has expired."""
     return token.expires_at is not None and token.expires_at <= now
 

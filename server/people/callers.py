@@ -25,6 +25,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from server.base.database import utc_now
 from server.base.errors import NotAllowedError, NotSignedInError
+from server.base.models import Token
 from server.base.request_context import note, note_signed_in
 from server.base.services import Services, ServicesDep
 from server.base.settings import Settings
@@ -32,9 +33,8 @@ from server.base.visibility import ANYBODY, ORGANISER, Viewer
 from server.people.accounts import (
     ORGANISERS,
     SUBMITTERS,
-    Holder,
-    find_holder,
-    find_session_holder,
+    find_session_token,
+    find_token,
     note_use,
 )
 
@@ -69,15 +69,15 @@ class Caller:
         return self.role in SUBMITTERS
 
 
-def caller_of(holder: Holder, *, source: str | None = None) -> Caller:
+def caller_of(token: Token, *, source: str | None = None) -> Caller:
     """The Caller behind a token."""
     return Caller(
-        user_id=holder.user_id,
-        token_id=holder.token_id,
-        name=holder.name,
-        role=holder.role,
+        user_id=token.user_id,
+        token_id=token.id,
+        name=token.user.name,
+        role=token.role,
         source=source,
-        organisation_id=holder.organisation_id,
+        organisation_id=token.user.organisation_id,
     )
 
 
@@ -101,11 +101,10 @@ def get_caller(services: ServicesDep, secret: SecretDep) -> Caller:
 
 
 def _caller_with(secret: str, services: Services) -> Caller:
-    with services.database.read_columns() as connection:
-        holder = find_holder(connection, secret)
-    note_signed_in(secret, holder.role, holder.user_id)
-    note_use(services.database, holder)
-    return caller_of(holder)
+    token = find_token(services.database, secret)
+    note_signed_in(secret, token.role, token.user_id)
+    note_use(services.database, token)
+    return caller_of(token)
 
 
 CallerDep = Annotated[Caller, Depends(get_caller)]
@@ -189,14 +188,15 @@ class SignedIn:
     token_expires_at: datetime | None
 
 
-def begin_session(request: Request, holder: Holder) -> None:
+def begin_session(request: Request, token: Token) -> None:
     """Sign a browser in with a stored token. The earlier content of its cookie is gone.
 
     Called after the transaction: a token that was rolled back must open nothing.
     """
     now = utc_now().timestamp()
     request.session.clear()
-    request.session.update(token=holder.token_id, number=holder.session_number, began=now, seen=now)
+    number = token.user.session_number
+    request.session.update(token=token.id, number=number, began=now, seen=now)
 
 
 def session_key(scope: Scope) -> tuple[int, int] | None:
@@ -218,12 +218,12 @@ def note_page(request: Request) -> None:
         request.session["seen"] = now
 
 
-def set_mark(response: Response, request: Request, settings: Settings, holder: Holder) -> None:
+def set_mark(response: Response, request: Request, settings: Settings, token: Token) -> None:
     """Set a cookie with role and name that scripts read and that allows nothing.
 
     Pages that are the same for everybody show by it who is signed in.
     """
-    mark = quote(f"{holder.role} {holder.name}", safe="")
+    mark = quote(f"{token.role} {token.user.name}", safe="")
     secure = is_secure(request, settings)
     response.set_cookie(MARK, mark, path="/", secure=secure, samesite="strict")
 
@@ -333,16 +333,15 @@ def signed_in_or_none(request: Request, services: Services) -> SignedIn | None:
     if key is None or ends_at(request) <= utc_now():
         return None
     try:
-        with services.database.read_columns() as connection:
-            holder = find_session_holder(connection, *key)
+        token = find_session_token(services.database, *key)
     except NotSignedInError:
         return None
-    note_signed_in(str(key), holder.role, holder.user_id)
-    note_use(services.database, holder)
+    note_signed_in(str(key), token.role, token.user_id)
+    note_use(services.database, token)
     return SignedIn(
-        caller=caller_of(holder, source=SOURCE),
+        caller=caller_of(token, source=SOURCE),
         ends_at=ends_at(request),
-        token_expires_at=holder.expires_at,
+        token_expires_at=token.expires_at,
     )
 
 
@@ -477,8 +476,7 @@ def require_member(request: Request, services: Services) -> None:
     """Raise NotSignedInError, or a redirect to the sign-in, without a valid token or session."""
     secret = _sent_secret(request)
     if secret is not None:
-        with services.database.read_columns() as connection:
-            find_holder(connection, secret)
+        find_token(services.database, secret)
     elif signed_in_or_none(request, services) is None:
         if is_page(request.url.path):
             raise sign_in_first(request)

@@ -33,7 +33,6 @@ from server.people.accounts import (
     NewToken,
     add_token,
     hash_token,
-    holder_of,
     require_new_name,
 )
 from server.people.audit import audited, record_new
@@ -304,7 +303,7 @@ def join(session: Session, code: str, wanted: Joining, *, source: str) -> NewTok
         label="first token",
         made_with=found.made_with,
     )
-    joined = caller_of(holder_of(made.token), source=source)
+    joined = caller_of(made.token, source=source)
     with audited(session, joined, "invitation.use", found, user=user.name, role=user.role):
         found.uses += 1
     record_new_token(session, joined, made.token, new_user=True)

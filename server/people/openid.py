@@ -23,7 +23,6 @@ from server.base.models import Token, User
 from server.base.settings import Settings
 from server.people.accounts import (
     add_token,
-    holder_of,
     is_expired,
     require_new_name,
     require_valid,
@@ -165,9 +164,8 @@ def sign_in_as(
             expires_at=utc_now() + TOKEN_LIFETIME,
             label=LABEL,
         ).token
-    holder = holder_of(token)
-    require_valid(holder)
-    caller = caller_of(holder, source=SOURCE)
+    require_valid(token)
+    caller = caller_of(token, source=SOURCE)
     if not is_known:
         action = "user.register" if is_new else "user.connect"
         after = {"issuer": issuer, "role": user.role}

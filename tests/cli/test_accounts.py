@@ -12,7 +12,7 @@ from server.commands.administer import opened
 from server.commands.paths import prepare_var
 from server.commands.services import LocalWorker, Plan, RedisAddress, read_token
 from server.commands.up import ensure_tokens, write_token
-from server.people.accounts import find_holder
+from server.people.accounts import find_token
 from tests.support.submission_folder import write_submission
 
 MADE = {
@@ -132,8 +132,8 @@ def test_missing_or_refused_tokens_are_made_with_their_roles(tmp_path, standin):
     assert said == ["made tokens for organiser (organiser), demo (submitter), worker (worker)"]
     tokens = {name: read_token(path) for name, path in files.items()}
     assert tokens.pop("admin") == "fl_old_admin"
-    with closing(Database(paths.database_url)) as database, database.read_columns() as connection:
-        roles = {n: find_holder(connection, t).role for n, t in tokens.items()}
+    with closing(Database(paths.database_url)) as database:
+        roles = {n: find_token(database, t).role for n, t in tokens.items()}
     assert roles == {
         "organiser": "organiser", "demo": "submitter",
         "worker": "worker", "worker-cuda-1": "worker",

@@ -9,7 +9,7 @@ from server.base.database import utc_now
 from server.base.errors import NotSignedInError
 from server.base.models import Token
 from server.people import tokens as tokens_room
-from server.people.accounts import find_holder
+from server.people.accounts import find_token
 from server.people.callers import caller_of
 from server.people.tokens import OwnTokenCreate
 from tests.server.test_accounts import ACCOUNT, secret_in
@@ -205,5 +205,4 @@ def test_a_token_that_is_made_while_its_maker_is_revoked_ends_too(client, tokens
 
 
 def _caller(database, secret):
-    with database.read_columns() as connection:
-        return caller_of(find_holder(connection, secret))
+    return caller_of(find_token(database, secret))
