@@ -56,14 +56,18 @@ from server.submissions.upload import move_what_waits
 from server.verifications import (
     attempts,
     calibrations,
+    challenges,
     dispatch,
+    live,
     probes,
     queue,
-    retirements,
+    requests,
+    reruns,
+    settle,
+    views,
     worker_endpoints,
     workers,
 )
-from server.verifications import endpoints as verifications
 from server.verifications import proof_endpoints as proofs
 from server.verifications.dispatch import Dispatcher, PollDesk
 from server.verifications.settle import BoardSettler
@@ -87,9 +91,13 @@ FEATURES = (
     phases,
     run_export,
     standing_changes,
-    retirements,
+    settle,
     boards,
-    verifications,
+    requests,
+    reruns,
+    live,
+    views,
+    challenges,
     proofs,
     calibrations,
     quotas,

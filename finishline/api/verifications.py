@@ -1,7 +1,8 @@
 """Verifications: attempts, verdicts, head-to-heads and latencies."""
 
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from finishline.api.benchmarks import TargetView
 from finishline.api.schema import Schema
@@ -166,3 +167,101 @@ class VerificationView(VerificationState):
     utilisation: list[RunUtilisation]
     reason: str | None
     decision: DecisionView | None
+
+
+@dataclass(frozen=True)
+class ReplayFigures:
+    """One replay: seconds and epochs to the target, None if it did not reach it."""
+
+    index: int
+    seed: int
+    status: str
+    tta_seconds: float | None
+    epochs_to_target: float | None
+    best_quality: float | None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A figure's means in both verifications, and the two-sided p-value of Welch's t-test on logs.
+
+    `comparable` is false for times on different hardware classes.
+    """
+
+    figure: str
+    first_mean: float | None
+    second_mean: float | None
+    ratio: float | None
+    p_value: float | None
+    comparable: bool
+
+
+@dataclass(frozen=True)
+class SystemDifference:
+    """A line in which the systems of two replays differ."""
+
+    field: str
+    first: str | None
+    second: str | None
+
+
+class ExpectedReplay(Schema):
+    """A replay of the batch. `seconds_expected` covers all its runs; `basis` names its source.
+
+    `verification_id` is None in a dry run.
+    """
+
+    submission_id: str
+    verification_id: str | None
+    runs_expected: float
+    seconds_expected: float
+    accelerators: int
+    basis: Literal["replays of the submission", "replays of the benchmark", "run limit"]
+
+
+class Skipped(Schema):
+    """A submission that is not replayed, and why."""
+
+    submission_id: str
+    why: str
+
+
+class BatchView(Schema):
+    """Replays that a batch queues, or would queue. GPU seconds are seconds times accelerators."""
+
+    dry_run: bool
+    replays: list[ExpectedReplay]
+    skipped: list[Skipped]
+    gpu_seconds_expected: float
+    cpu_seconds_expected: float
+
+
+class SideView(Schema):
+    """One of two compared verifications."""
+
+    id: str
+    state: str
+    outcome: str | None
+    published: bool
+    worker: str | None
+    hardware_class: str | None
+    reasons: list[ReasonView]
+    runs: list[ReplayFigures]
+
+
+class VerificationComparison(Schema):
+    """Two verifications of one submission, side by side."""
+
+    submission_id: str
+    benchmark: str
+    first: SideView
+    second: SideView
+    same_band: bool
+    differences: list[Difference]
+    systems: list[SystemDifference]
+
+
+class VerificationList(Schema):
+    """Verifications, newest first, without their bands and reports."""
+
+    verifications: list[VerificationView]

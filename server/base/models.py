@@ -505,7 +505,7 @@ class Verification(Base):
     without `decided_by`. A submission's status rests on the verdict published last.
 
     A submission is read with all its verifications, so their long columns, and their attempts, are
-    loaded only where they are asked for (`SHOWN` in server.verifications.queries).
+    loaded only where they are asked for (`SHOWN` in server.base.standing).
     """
 
     __tablename__ = "verifications"

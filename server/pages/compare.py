@@ -27,7 +27,7 @@ from server.pages.queries import (
     title_of,
 )
 from server.submissions.lists import find_submission
-from server.verifications.reruns import compare_verifications
+from server.verifications.reruns import get_verification_comparison
 from server.verifications.views import line
 from web.compare import compare_link
 from web.formats import SECONDS
@@ -199,7 +199,7 @@ def verification_comparison_page(
     session: Session, services: Services, first: str, second: str
 ) -> Context:
     """Two verdicts with their replays, systems and statistically significant differences."""
-    comparison = compare_verifications(session, first, second)
+    comparison = get_verification_comparison(session, first, second)
     submission = find_submission(session, comparison.submission_id)
     context = submission_context(session, services, submission)
     sides = [line(session, find_verification(session, each)) for each in (first, second)]

@@ -10,6 +10,7 @@ from fastapi.responses import RedirectResponse
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, joinedload, selectinload
 
+from finishline.api.verifications import ReplayFigures, VerificationComparison
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking import evidence_words
 from finishline.rules.verification.head_to_head import why_no_head_to_head
@@ -42,16 +43,15 @@ from server.people.accounts import ORGANISERS
 from server.people.callers import Caller
 from server.people.declared import filled
 from server.verifications.calibration_views import summary
-from server.verifications.endpoints import BATCH, DECIDE, HEAD_TO_HEADS
-from server.verifications.head_to_heads import Cost, cost_of_head_to_head
+from server.verifications.challenges import HEAD_TO_HEADS, Cost, cost_of_head_to_head
 from server.verifications.pools import row_if_published
 from server.verifications.queue import Waits, get_queue
+from server.verifications.requests import BATCH
 from server.verifications.reruns import (
+    DECIDE,
     BatchCreate,
-    ReplayFigures,
-    VerificationComparison,
     chosen_fields,
-    compare_verifications,
+    get_verification_comparison,
     verify_batch,
 )
 from server.verifications.views import line
@@ -224,7 +224,7 @@ def _dry_run(
         names = {"form": "submissions"}
         return {"errors": {names.get(name, name): words for name, words in errors.items()}}
     try:
-        preview = verify_batch(session, services.benchmarks, caller, wanted)
+        preview = verify_batch(session, services, caller, wanted)
     except ServerError as error:
         return {"refusal": error}
     return {
@@ -384,7 +384,7 @@ def _comparison(
         return None
     if not (purpose_of(standing).fills_pool and purpose_of(waiting).fills_pool):
         return None
-    return compare_verifications(session, standing.id, waiting.id)
+    return get_verification_comparison(session, standing.id, waiting.id)
 
 
 @page(CONSOLE, "workers.html", role="organiser")

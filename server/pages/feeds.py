@@ -16,7 +16,7 @@ from server.boards.records import records_by_benchmark
 from server.pages.board_times import times_of
 from server.people.audit import read_head
 from server.people.declared import Routes
-from server.verifications.queries import latest_verdicts
+from server.verifications.views import latest_verdicts
 from web.feed import (
     MEDIA_TYPE,
     Feed,

@@ -18,7 +18,7 @@ from server.pages.board_times import times_fitting
 from server.pages.declared import Context, public_page
 from server.pages.entries import untimed_runs
 from server.pages.round_views import round_views
-from server.verifications.queries import LiveLine, VerdictLine, latest_verdicts, live_verifications
+from server.verifications.views import LiveLine, VerdictLine, latest_verdicts, live_verifications
 from server.verifications.views import line as summarise
 from web.formats import SECONDS, TimeFormat
 from web.race import Picture, verification_picture

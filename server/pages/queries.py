@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import func, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, selectinload, undefer
 
 from finishline.rules.statistics.aggregate import mean
 from finishline.rules.verification.control_points import band_for
@@ -18,7 +18,6 @@ from server.boards.submissions import whole_view
 from server.pages.board_times import times_of
 from server.pages.entries import measured_curves
 from server.pages.places import place_of
-from server.verifications.queries import latest_of
 from server.verifications.views import line, view
 from web.chart_parts import even_sample
 from web.formats import SECONDS
@@ -199,3 +198,20 @@ def _mean(runs: Sequence[Table], name: str) -> float | None:
 
 def _most(runs: Sequence[Table], name: str) -> float | None:
     return max(_values(runs, name), default=None)
+
+
+def latest_of(session: Session, submission: Submission, *, most: int) -> Sequence[Verification]:
+    """Latest verifications of a submission, newest first, and the published one if it is older."""
+    latest = {verification.id for verification in submission.verifications[-most:]}
+    published = published_verification(submission)
+    wanted = latest if published is None else latest | {published.id}
+    return session.scalars(
+        select(Verification)
+        .where(Verification.id.in_(wanted))
+        .order_by(Verification.created_at.desc())
+        .options(
+            undefer(Verification.reasons),
+            selectinload(Verification.attempts),
+            selectinload(Verification.trainings),
+        )
+    ).all()

@@ -30,7 +30,7 @@ from finishline.rules.verification.replay import is_disturbed
 from finishline.rules.verification.report_check import check_report
 from finishline.rules.verification.verdict import Reason
 from server.base.database import utc_now
-from server.base.errors import ConflictError, ContentError, NotFoundError
+from server.base.errors import ConflictError, ContentError, NotFoundError, no_such
 from server.base.events import DispatchWakeup, wake_after_commit
 from server.base.models import (
     Attempt,
@@ -59,7 +59,6 @@ from server.verifications.cross_checks import (
 )
 from server.verifications.jobs import job_of, queue_attempt, trains_packages, why_over_limit
 from server.verifications.outcomes import end_comparison, end_evidence, judge_report
-from server.verifications.queries import find_attempt
 from server.verifications.report_checks import (
     keep_openings,
     posted_events,
@@ -156,6 +155,14 @@ def _refuse_other_class(attempt: Attempt, worker: WorkerRow | None) -> None:
             f"Worker {worker.name} is of {worker.hardware_class}. This head-to-head is of "
             f"{attempt.hardware_class}."
         )
+
+
+def find_attempt(session: Session, attempt_id: str) -> Attempt:
+    """Read an attempt by id. Raises NotFoundError."""
+    attempt = session.get(Attempt, attempt_id)
+    if attempt is None:
+        raise no_such("attempt", attempt_id)
+    return attempt
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 
-from sqlalchemy import select
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, func, select
+from sqlalchemy.orm import Session, aliased
 
 from finishline.rules.canonical import sha256_of
 from finishline.rules.verification.cross_check import agree
@@ -31,8 +31,7 @@ from server.verifications.choose import owners_at
 from server.verifications.jobs import Order, queue_attempt, queue_job
 from server.verifications.outcomes import NO_SECOND_WORKER, end_evidence, judge_report
 from server.verifications.pools import follow_evidence, take_out_runs
-from server.verifications.queries import is_of_latest_report
-from server.verifications.requests import request_verification
+from server.verifications.requests import queue_request
 from server.verifications.states import end, move
 from server.verifications.workers import is_organisers_worker, pause_by_server
 
@@ -166,9 +165,21 @@ def is_overtaken(session: Session, check: Verification) -> bool:
     return checked.report is None or check.created_at < checked.attempts[-1].created_at
 
 
+def _is_of_latest_report() -> ColumnElement[bool]:
+    """Whether a cross-check was drawn for the latest report of what it checks.
+
+    A report that others contradict is refused, and its runs are made again.
+    """
+    attempt = aliased(Attempt)
+    latest = select(func.max(attempt.created_at)).where(
+        attempt.verification_id == Verification.checks_id
+    )
+    return Verification.created_at >= latest.scalar_subquery()
+
+
 def _checks_of(session: Session, checked: Verification) -> Sequence[Verification]:
     """Cross-checks of a verification's latest report."""
-    query = select(Verification).where(Verification.checks_id == checked.id, is_of_latest_report())
+    query = select(Verification).where(Verification.checks_id == checked.id, _is_of_latest_report())
     return session.scalars(query).all()
 
 
@@ -260,5 +271,5 @@ def _open_again(session: Session, worker: str, why: str) -> list[str]:
         opened.append(verification.id)
         with suppress(ServerError):  # It was withdrawn, or is being verified already.
             order = Order(purpose_of(verification), verification.requested_by, why, submission)
-            request_verification(session, order)
+            queue_request(session, order)
     return opened

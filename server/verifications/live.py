@@ -6,18 +6,24 @@ import time
 from collections.abc import AsyncIterator, Callable, Hashable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
+from fastapi import Depends, Header
 from fastapi.concurrency import run_in_threadpool
-from fastapi.sse import ServerSentEvent
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from sqlalchemy import select
 
 from server.base.database import OUTAGES
-from server.base.services import Services
+from server.base.models import ReplayEventRow
+from server.base.services import Services, ServicesDep
 from server.base.standing import ENDED, find_verification
 from server.base.visibility import Viewer
-from server.verifications import queries, views
+from server.people.callers import ViewerDep
+from server.people.declared import Routes
+from server.verifications import views
 
 log = logging.getLogger(__name__)
+router = Routes(tags=["verifications"])
 EVENTS_AT_ONCE = 1000
 LARGEST_NUMBER = 2**31 - 1  # Largest integer of the database.
 RETRY_MILLISECONDS = 1000  # How soon a browser connects again when the server went away.
@@ -69,7 +75,12 @@ def read_news(services: Services, viewer: Viewer, verification_id: str, position
             if number < position.attempt or len(replay) >= EVENTS_AT_ONCE:
                 continue
             after = position.sequence if number == position.attempt else -1
-            rows = queries.events_after(session, attempt, after, limit=EVENTS_AT_ONCE - len(replay))
+            rows = session.scalars(
+                select(ReplayEventRow)
+                .where(ReplayEventRow.attempt_id == attempt.id, ReplayEventRow.sequence > after)
+                .order_by(ReplayEventRow.sequence)
+                .limit(EVENTS_AT_ONCE - len(replay))
+            )
             replay += [
                 (Position(number, row.sequence), {"attempt": number, **row.event}) for row in rows
             ]
@@ -149,3 +160,22 @@ async def watch(
                 yield ServerSentEvent(event="end", data=news.full, id=str(position))
     except OUTAGES as error:  # Its reader comes again, and is told when.
         log.warning("a live stream of %s ends: %s", verification_id, error)
+
+
+def existing_verification(verification_id: str, services: ServicesDep, viewer: ViewerDep) -> str:
+    """Return the id of an existing verification: raises the 404 before any event is sent."""
+    with services.database.read(viewer) as session:
+        return find_verification(session, verification_id).id
+
+
+@router.get("/verifications/{verification_id}/events", response_class=EventSourceResponse)
+async def watch_verification(
+    services: ServicesDep,
+    viewer: ViewerDep,
+    verification_id: Annotated[str, Depends(existing_verification)],
+    last_event_id: Annotated[str | None, Header()] = None,
+) -> AsyncIterator[ServerSentEvent]:
+    """Follow a verification: `state` at each change, `replay` for each event, `end` at the end."""
+    position = parse_position(last_event_id)
+    async for event in watch(services, viewer, verification_id, position):
+        yield event

@@ -6,6 +6,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from finishline.rules.ranking import CHECK_OF_STATUS
+from finishline.rules.run import evaluation_of
 from finishline.rules.verification.job import Case
 from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.purposes import HEAD_TO_HEAD
@@ -30,12 +31,12 @@ from server.base.standing import (
 from server.benchmarks.calibrations import benchmark_of
 from server.benchmarks.definitions import definition
 from server.submissions.duplicates import replace_timeless
+from server.submissions.lists import runs_with_curves
+from server.verifications.figures import energy_to_target_joules, measured_figures
 from server.verifications.head_to_heads import contest_of, continue_head_to_head
 from server.verifications.jobs import trainings_of
 from server.verifications.pools import follow_evidence, keep_measured_runs, verdict_that_holds
-from server.verifications.queries import claimed_curves
 from server.verifications.states import Event, end
-from server.verifications.views import energy_to_target_joules, measured_figures
 from server.verifications.workers import is_organisers_worker
 
 DETERMINISM = {"repeat_equal": "shown", "repeat_differs": "struck"}
@@ -78,7 +79,10 @@ def _case(
         case,
         claim=claim_of(submission),
         runs=claimed_runs(submission),
-        curves=claimed_curves(session, submission),
+        curves=[
+            [evaluation_of(row) for row in run.curve]
+            for run in runs_with_curves(session, submission.id)
+        ],
         latency_ms=submission.latency_ms,
         contest=None if verification.against_id is None else contest_of(session, verification),
     )

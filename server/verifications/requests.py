@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Field
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, undefer
 
+from finishline.api.verifications import VerificationView
 from finishline.rules.ranking import consequence
 from finishline.rules.verification.entry import (
     ABLATION,
@@ -27,6 +28,8 @@ from server.base.errors import (
 from server.base.events import OriginalReplaced, SubmissionWithdrawn, VerificationWanted
 from server.base.forms import NO_FLAG, Body, example
 from server.base.models import Submission, Verification
+from server.base.request_context import note
+from server.base.services import Services
 from server.base.settings import Settings
 from server.base.standing import (
     OPEN,
@@ -39,15 +42,20 @@ from server.base.standing import (
 from server.base.visibility import is_source_public, may_see
 from server.people.audit import Subject, record
 from server.people.callers import Caller, viewer_for
+from server.people.declared import Form, Routes
 from server.submissions.lists import find_submission
 from server.submissions.quotas import NOTHING_KEPT, reserve_replay
 from server.verifications.first_place import REFERENCE, REFERENCE_RUNS
 from server.verifications.jobs import Order, UncalibratedError, judging, queue_job
 from server.verifications.pools import follow_evidence
 from server.verifications.states import move
+from server.verifications.views import view
+
+router = Routes(tags=["verifications"])
+BATCH = "/console/verify"
 
 
-def request_verification(session: Session, order: Order) -> Verification:
+def queue_request(session: Session, order: Order) -> Verification:
     """Plan and seal a job about one submission, and queue its first attempt."""
     require_possible(session, order)
     return queue_job(session, order)
@@ -91,7 +99,7 @@ def verify_by_policy(session: Session, event: VerificationWanted) -> None:
             event.submission,
             reserved=event.reserved,
         )
-        request_verification(session, order)
+        queue_request(session, order)
 
 
 def measure_original(session: Session, event: OriginalReplaced) -> None:
@@ -111,7 +119,7 @@ def measure_original(session: Session, event: OriginalReplaced) -> None:
             submission,
             reserved=max(charged, default=0.0) or None,
         )
-        request_verification(session, order)
+        queue_request(session, order)
 
 
 def end_withdrawn(session: Session, event: SubmissionWithdrawn) -> None:
@@ -145,11 +153,17 @@ class VerificationCreate(Body):
     repeats: Annotated[int, Field(ge=FEWEST_REPEATS, le=MOST_REPEATS), NO_FLAG] = USUAL_REPEATS
 
 
-def cancel(session: Session, caller: Caller, verification_id: str) -> Verification:
-    """Cancel a verification without a verdict.
-
-    Running evidence goes on, so that nobody can cut its measured runs short.
-    """
+@router.command(
+    "/verifications/{verification_id}/cancel",
+    Form(
+        "/console/verifications/{verification_id}/cancel",
+        done="Verification {verification_id} is cancelled.",
+        page=BATCH,
+    ),
+    role="organiser",
+)
+def cancel_verification(session: Session, caller: Caller, verification_id: str) -> VerificationView:
+    """Cancel a verification without a verdict. 409 for a replay that runs: it ends by itself."""
     verification = find_verification(session, verification_id)
     before, submission = {"state": verification.state}, verification.submission
     stood = None if submission is None else row_evidence(submission)
@@ -167,7 +181,7 @@ def cancel(session: Session, caller: Caller, verification_id: str) -> Verificati
         before=before,
         after={"state": verification.state} | told,
     )
-    return verification
+    return view(session, verification)
 
 
 # Each draws other seeds, and a worker may be a submitter's own.
@@ -175,17 +189,20 @@ MOST_REQUESTS = 3
 ASK_AN_ORGANISER = "Only an organiser can request another one."
 
 
-def ask_as_caller(
+@router.command("/submissions/{submission_id}/verifications", role="submitter", status=201)
+def request_verification(
     session: Session,
-    settings: Settings,
+    services: Services,
     caller: Caller,
     submission_id: str,
-    wanted: VerificationCreate,
-) -> Verification:
-    """Request a verification: of any submission as an organiser, else of one's own.
+    body: VerificationCreate | None = None,
+) -> VerificationView:
+    """Request a replay of a submission, or a measurement of its latency.
 
-    Written to the audit log.
+    The answer seals the drawn runs and seeds. A submitter may request the first verification of
+    their own submission, which counts against their quota; organisers may request any.
     """
+    wanted = body or VerificationCreate()
     submission, reserved = find_submission(session, submission_id), None
     wishes = {REPEATS: wanted.repeats}
     if submission.user.name == REFERENCE and submission.pool_id is None:
@@ -200,7 +217,7 @@ def ask_as_caller(
         _require_first(session, submission, wanted.kind)
         reserved = reserve_replay(
             session,
-            settings,
+            services.settings,
             submission,
             user_id=caller.user_id,
             kind=wanted.kind,
@@ -216,7 +233,8 @@ def ask_as_caller(
     order = Order(
         purpose, caller.user_id, wanted.reason, submission, wishes=wishes, reserved=reserved
     )
-    verification = request_verification(session, order)
+    verification = queue_request(session, order)
+    note(verification_id=verification.id)
     record(
         session,
         caller,
@@ -228,7 +246,23 @@ def ask_as_caller(
     )
     session.flush()
     session.refresh(verification)
-    return verification
+    return view(session, verification)
+
+
+@router.command(
+    None,
+    Form("/submissions/{submission_id}/verify", to="/verifications/{0.id}"),
+    role="submitter",
+)
+def request_from_page(
+    session: Session,
+    services: Services,
+    caller: Caller,
+    submission_id: str,
+    body: VerificationCreate,
+) -> VerificationView:
+    """Request what the page of a submission offers."""
+    return request_verification(session, services, caller, submission_id, body)
 
 
 def why_no_room(

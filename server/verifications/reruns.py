@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, StrictBool, model_validator
@@ -10,11 +10,22 @@ from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
 from finishline.api.schema import Schema
-from finishline.api.verifications import ReasonView
+from finishline.api.verifications import (
+    BatchView,
+    Difference,
+    ExpectedReplay,
+    ReplayFigures,
+    SideView,
+    Skipped,
+    SystemDifference,
+    VerificationComparison,
+    VerificationView,
+)
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking import consequence
 from finishline.rules.statistics.aggregate import mean
 from finishline.rules.statistics.gaps import two_sided_p
+from finishline.rules.text import count_text
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.purposes import PURPOSES
@@ -22,6 +33,7 @@ from server.base.database import utc_now
 from server.base.errors import ConflictError, ContentError
 from server.base.events import VerificationChanged, emit
 from server.base.models import Evidence, Submission, Verification
+from server.base.services import Services
 from server.base.standing import (
     PUBLISH,
     Estimator,
@@ -38,50 +50,17 @@ from server.base.standing import (
 from server.benchmarks.definitions import definition, find_benchmark
 from server.people.audit import Subject, record
 from server.people.callers import Caller
-from server.people.declared import filled
+from server.people.declared import Form, Routes, filled
 from server.verifications.jobs import Order, queue_job
 from server.verifications.outcomes import show_energy, show_latency
-from server.verifications.requests import AskedFor, require_possible
+from server.verifications.requests import BATCH, AskedFor, require_possible
+from server.verifications.views import view
 
+router = Routes(tags=["verifications"])
+DECIDE = "/console/decide"
 LARGEST_BATCH = 1000
 Reason = Annotated[str, Field(min_length=1, max_length=2000, pattern=r"\S")]
 Status = Literal["claimed", "verifying", "verified", "rejected", "inconclusive"]
-
-
-@dataclass(frozen=True)
-class ReplayFigures:
-    """One replay: seconds and epochs to the target, None if it did not reach it."""
-
-    index: int
-    seed: int
-    status: str
-    tta_seconds: float | None
-    epochs_to_target: float | None
-    best_quality: float | None
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A figure's means in both verifications, and the two-sided p-value of Welch's t-test on logs.
-
-    `comparable` is false for times on different hardware classes.
-    """
-
-    figure: str
-    first_mean: float | None
-    second_mean: float | None
-    ratio: float | None
-    p_value: float | None
-    comparable: bool
-
-
-@dataclass(frozen=True)
-class SystemDifference:
-    """A line in which the systems of two replays differ."""
-
-    field: str
-    first: str | None
-    second: str | None
 
 
 class BatchCreate(Schema):
@@ -114,74 +93,6 @@ class BatchCreate(Schema):
         return self
 
 
-class ExpectedReplay(Schema):
-    """A replay of the batch. `seconds_expected` covers all its runs; `basis` names its source.
-
-    `verification_id` is None in a dry run.
-    """
-
-    submission_id: str
-    verification_id: str | None
-    runs_expected: float
-    seconds_expected: float
-    accelerators: int
-    basis: Literal["replays of the submission", "replays of the benchmark", "run limit"]
-
-
-class Skipped(Schema):
-    """A submission that is not replayed, and why."""
-
-    submission_id: str
-    why: str
-
-
-class BatchView(Schema):
-    """Replays that a batch queues, or would queue. GPU seconds are seconds times accelerators."""
-
-    dry_run: bool
-    replays: list[ExpectedReplay]
-    skipped: list[Skipped]
-    gpu_seconds_expected: float
-    cpu_seconds_expected: float
-
-
-class DecisionCreate(Schema):
-    """Decision about a pending verdict: publish it, or keep the published one."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={"examples": [{"decision": "keep", "reason": "the host was throttled"}]},
-    )
-
-    decision: Literal["publish", "keep"]
-    reason: Reason
-
-
-class SideView(Schema):
-    """One of two compared verifications."""
-
-    id: str
-    state: str
-    outcome: str | None
-    published: bool
-    worker: str | None
-    hardware_class: str | None
-    reasons: list[ReasonView]
-    runs: list[ReplayFigures]
-
-
-class VerificationComparison(Schema):
-    """Two verifications of one submission, side by side."""
-
-    submission_id: str
-    benchmark: str
-    first: SideView
-    second: SideView
-    same_band: bool
-    differences: list[Difference]
-    systems: list[SystemDifference]
-
-
 def chosen_fields(fields: Mapping[str, str]) -> dict[str, Any]:
     """The fields of a form as a batch has them: ids apart, no field that is empty."""
     ids = [name for name in re.split(r"[\s,;]+", fields.get("submissions", "")) if name]
@@ -191,12 +102,34 @@ def chosen_fields(fields: Mapping[str, str]) -> dict[str, Any]:
     return chosen | {"submissions": list(dict.fromkeys(ids)) or None}
 
 
+def _queued_words(queued: BatchView, **_given: Any) -> str:
+    """What a batch queued, and what it skipped."""
+    words = count_text(len(queued.replays), "verification is", "verifications are")
+    skipped = " ".join(f"{item.submission_id}: {item.why}" for item in queued.skipped)
+    return f"{words} queued." + (f" Skipped since: {skipped}" if skipped else "")
+
+
+@router.command(
+    "/verifications/batch",
+    Form(
+        BATCH,
+        done=_queued_words,
+        read=chosen_fields,
+        renamed={"form": "submissions"},
+        kept=("preview", "kind", "submissions"),
+    ),
+    role="organiser",
+)
 def verify_batch(
-    session: Session, benchmarks: Mapping[str, Benchmark], caller: Caller, wanted: BatchCreate
+    session: Session, services: Services, caller: Caller, body: BatchCreate
 ) -> BatchView:
-    """Queue a verification of every named submission that allows it; list them in a dry run."""
-    if wanted.benchmark is not None:
-        find_benchmark(benchmarks, wanted.benchmark)
+    """Request replays of many submissions, or estimate their cost with `dry_run`.
+
+    A submission under way, a duplicate, or one that cannot be replayed is skipped, with the reason.
+    """
+    if body.benchmark is not None:
+        find_benchmark(services.benchmarks, body.benchmark)
+    wanted = body
     found = _chosen(session, wanted)
     missing = sorted(set(wanted.submissions or ()) - {submission.id for submission in found})
     skipped = [Skipped(submission_id=name, why="There is no such submission.") for name in missing]
@@ -221,7 +154,7 @@ def verify_batch(
                 basis=expected.basis,
             )
         )
-    view = BatchView(
+    batch = BatchView(
         dry_run=wanted.dry_run,
         replays=replays,
         skipped=skipped,
@@ -229,8 +162,8 @@ def verify_batch(
         cpu_seconds_expected=sum(i.seconds_expected for i in replays if i.accelerators == 0),
     )
     if replays and not wanted.dry_run:
-        _record_batch(session, caller, wanted, view)
-    return view
+        _record_batch(session, caller, wanted, batch)
+    return batch
 
 
 def _chosen(session: Session, wanted: BatchCreate) -> Sequence[Submission]:
@@ -250,8 +183,8 @@ def _chosen(session: Session, wanted: BatchCreate) -> Sequence[Submission]:
     return found
 
 
-def _record_batch(session: Session, caller: Caller, wanted: BatchCreate, view: BatchView) -> None:
-    queued = {item.submission_id: item.verification_id for item in view.replays}
+def _record_batch(session: Session, caller: Caller, wanted: BatchCreate, batch: BatchView) -> None:
+    queued = {item.submission_id: item.verification_id for item in batch.replays}
     chosen = {"kind": wanted.kind, "benchmark": wanted.benchmark, "status": wanted.status}
     record(
         session,
@@ -263,22 +196,45 @@ def _record_batch(session: Session, caller: Caller, wanted: BatchCreate, view: B
         after={
             "chosen": chosen,
             "queued": queued,
-            "skipped": [item.model_dump() for item in view.skipped],
+            "skipped": [item.model_dump() for item in batch.skipped],
         },
     )
 
 
-def decide(
-    session: Session, caller: Caller, verification_id: str, wanted: DecisionCreate
-) -> Verification:
-    """Publish the verdict of a rerun, or keep the published one. Written to the audit log."""
+class DecisionCreate(Schema):
+    """Decision about a pending verdict: publish it, or keep the published one."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"decision": "keep", "reason": "the host was throttled"}]},
+    )
+
+    decision: Literal["publish", "keep"]
+    reason: Reason
+
+
+def _decided_words(decided: VerificationView, body: DecisionCreate, **_given: Any) -> str:
+    """What became of a verdict."""
+    became = "is published" if body.decision == "publish" else "is kept back"
+    return f"The verdict of {decided.id}, {decided.outcome}, {became}."
+
+
+@router.command(
+    "/verifications/{verification_id}/decide",
+    Form(DECIDE + "/{verification_id}", done=_decided_words, to=DECIDE),
+    role="organiser",
+)
+def decide_verification(
+    session: Session, caller: Caller, verification_id: str, body: DecisionCreate
+) -> VerificationView:
+    """Publish the verdict of a rerun, or keep the published one; with the reason."""
     verification = find_verification(session, verification_id)
     submission = require_submission(verification)
     require_pending(verification)
     before, stood = publication(submission), row_evidence(submission)
-    verification.decision, verification.decision_reason = wanted.decision, wanted.reason
+    verification.decision, verification.decision_reason = body.decision, body.reason
     verification.decided_by, verification.decided_at = caller.user_id, utc_now()
-    if wanted.decision == PUBLISH:
+    if body.decision == PUBLISH:
         emit(session, VerificationChanged(verification, "decision_published"))
         show_latency(session, verification)
         show_energy(verification)
@@ -287,44 +243,45 @@ def decide(
         caller,
         "verification.decide",
         Subject("verification", verification.id),
-        reason=wanted.reason,
+        reason=body.reason,
         before=before,
         after=publication(submission)
         | {
-            "decision": wanted.decision,
+            "decision": body.decision,
             "consequence": f"the row {consequence(stood, row_evidence(submission))}",
         },
     )
-    return verification
+    return view(session, verification)
 
 
-def compare_verifications(
-    session: Session, first_id: str, second_id: str
+@router.read("/verifications/compare")
+def get_verification_comparison(
+    session: Session, first: str, second: str
 ) -> VerificationComparison:
-    """Compare verdicts, replays, bands and systems of two verifications of one submission."""
-    first, second = find_verification(session, first_id), find_verification(session, second_id)
-    if first.submission_id != second.submission_id:
+    """Compare two verifications of one submission, and mark differences that exceed chance."""
+    one, other = find_verification(session, first), find_verification(session, second)
+    if one.submission_id != other.submission_id:
         raise ContentError(
-            f"Verification {first_id} is of submission {first.submission_id}, {second_id} of "
-            f"{second.submission_id}: expected two of one submission."
+            f"Verification {first} is of submission {one.submission_id}, {second} of "
+            f"{other.submission_id}: expected two of one submission."
         )
-    if first.submission is None or not all(purpose_of(one).fills_pool for one in (first, second)):
+    if one.submission is None or not all(purpose_of(each).fills_pool for each in (one, other)):
         raise ContentError("Choose two replays or measurements of the same submission.")
-    if first is second:
+    if one is other:
         raise ContentError("Choose two different verifications.")
-    judged_by = [_judging_definition(session, one) for one in (first, second)]
-    reports = [_timed_report(one) for one in (first, second)]
+    judged_by = [_judging_definition(session, each) for each in (one, other)]
+    reports = [_timed_report(each) for each in (one, other)]
     differences, systems = [], []
     left, right = reports
     if left is not None and right is not None:
         differences = compare_replays(judged_by[0], left, right)
         systems = compare_systems(left, right)
     return VerificationComparison(
-        submission_id=first.submission_id,
-        benchmark=first.submission.benchmark_id,
-        first=_side(first, judged_by[0], left),
-        second=_side(second, judged_by[1], right),
-        same_band=first.control_points == second.control_points,
+        submission_id=one.submission_id,
+        benchmark=one.submission.benchmark_id,
+        first=_side(one, judged_by[0], left),
+        second=_side(other, judged_by[1], right),
+        same_band=one.control_points == other.control_points,
         differences=differences,
         systems=systems,
     )

@@ -1,4 +1,4 @@
-"""Settle boards: give each its reference, and let the next challenger meet the holder."""
+"""Settle boards: give each its reference, let the next challenger meet the holder, retire one."""
 
 import io
 import json
@@ -10,19 +10,27 @@ from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from finishline.api.submissions import SubmissionView
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.verification.purposes import REPLAY
 from server.base.artifacts import ArtifactStore, Staged
 from server.base.board_versions import board_versions
 from server.base.database import OUTAGES, utc_now
-from server.base.errors import NotAllowedError, ServerError, UsedUpError
+from server.base.errors import ConflictError, NotAllowedError, ServerError, UsedUpError
 from server.base.fleet import Fleet
 from server.base.models import Submission, User, Verification, WorkerRow
+from server.base.request_context import note
 from server.base.services import Services
 from server.base.standing import claim_of, reference_model
 from server.base.visibility import ORGANISER
+from server.people.callers import Caller
+from server.people.declared import Routes
 from server.submissions.duplicates import configuration_sha256, link
+from server.submissions.lists import find_submission
 from server.submissions.rows import new_id, no_result, stored_result, system_of_worker, table_of
+from server.submissions.standing_changes import WithdrawalCreate, changed_standing
+from server.submissions.views import changed_view
+from server.verifications.challenges import require_comparable, reserve_head_to_head
 from server.verifications.first_place import (
     REFERENCE,
     REFERENCE_RUNS,
@@ -30,12 +38,13 @@ from server.verifications.first_place import (
     FirstPlace,
     read_first_places,
 )
-from server.verifications.head_to_heads import queue_pairs, require_comparable, reserve_head_to_head
+from server.verifications.head_to_heads import queue_pairs
 from server.verifications.jobs import Order
 from server.verifications.pools import follow_evidence
-from server.verifications.requests import request_verification
+from server.verifications.requests import queue_request
 from server.verifications.states import move
 
+router = Routes(tags=["submissions"])
 log = logging.getLogger(__name__)
 MOST_TRIES = 3  # At a reference, by the server. Then an organiser asks.
 # Room in a quota comes with time, which changes no board.
@@ -244,7 +253,7 @@ def _measure_reference(session: Session, reference: Submission) -> None:
         follow_evidence(session, reference)
         return
     why, wishes = "the first holder of its board", {"runs": REFERENCE_RUNS}
-    request_verification(session, Order(REPLAY, reference.user_id, why, reference, wishes=wishes))
+    queue_request(session, Order(REPLAY, reference.user_id, why, reference, wishes=wishes))
 
 
 def _take_the_place_of_equals(session: Session, reference: Submission) -> None:
@@ -295,3 +304,26 @@ def _begin_next(services: Services, session: Session, place: FirstPlace) -> None
             reserved=reserved,
         )
         return
+
+
+@router.command("/submissions/{submission_id}/retirement", role="organiser")
+def retire_submission(
+    session: Session, caller: Caller, submission_id: str, body: WithdrawalCreate
+) -> SubmissionView:
+    """Take first place from a holder that can't be trained any more, with the reason.
+
+    The previous holder that can be trained follows. The records keep the retired one. A
+    reinstatement undoes it.
+    """
+    note(submission_id=submission_id)
+    submission = find_submission(session, submission_id)
+    places = read_first_places(session, submission.benchmark_id).values()
+    holders = {place.holder.submission_id for place in places if place.holder is not None}
+    if submission_id not in holders:
+        raise ConflictError(
+            f"Submission {submission_id} is not the holder of a board, and only a holder retires."
+        )
+    with changed_standing(session, caller, "submission.retire", submission, body.reason):
+        at = utc_now().isoformat()
+        submission.retirement = {"at": at, "by": caller.name, "reason": body.reason}
+    return changed_view(session, submission)

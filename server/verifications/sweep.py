@@ -17,12 +17,11 @@ from server.base.events import VerificationChanged, WorkerOut, emit
 from server.base.fleet import LONGEST_ABSENCE, Fleet
 from server.base.models import Attempt, ReplayEventRow, Verification
 from server.base.visibility import ORGANISER
-from server.verifications.attempts import as_followed, retry_or_give_up
+from server.verifications.attempts import as_followed, find_attempt, retry_or_give_up
 from server.verifications.choose import able_workers, needs_of, read_waiting
 from server.verifications.cross_checks import has_other_owner
 from server.verifications.jobs import why_over_limit
 from server.verifications.outcomes import NO_SECOND_WORKER
-from server.verifications.queries import find_attempt
 from server.verifications.states import Event, StateError, end_open, move
 
 LINES = 20

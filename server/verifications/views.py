@@ -1,46 +1,59 @@
-"""Views of verifications: plan, attempts, verdict, and the figures of a report."""
+"""Views of verifications: plan, attempts and verdict, in full, in lists, or in one line."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Any, Literal
 
-from sqlalchemy import select
+from fastapi import Query
+from pydantic import BaseModel
+from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session, object_session
 
 from finishline.api.verifications import (
     AttemptView,
-    BackendView,
     DecisionView,
     FactorView,
     HeadToHeadView,
+    ReasonView,
+    VerificationList,
     VerificationView,
 )
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.benchmarks.prices import inference_cost_usd_per_10000
-from finishline.rules.measurements import Figure
-from finishline.rules.scoring.latency import FEWEST_SAMPLES, LatencyFigures, latency_figures
 from finishline.rules.verification.entry import ABLATION, factor_effects
 from finishline.rules.verification.head_to_head import SIDES
 from finishline.rules.verification.job import in_turn
-from finishline.rules.verification.judge_convergence import evaluation_at_target
-from finishline.rules.verification.latency import fastest_backend, why_unmeasured
-from finishline.rules.verification.messages import BackendLatency, ReplayReport, ReplayRun
+from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.purposes import PURPOSES
-from finishline.rules.verification.utilisation import (
-    RunUtilisation,
-    best_roof_tflops,
-    roofline,
-    samples_per_second,
+from server.base.models import (
+    DISPLAY_NAME,
+    SUBMITTER,
+    Attempt,
+    BenchmarkDefinition,
+    Submission,
+    User,
+    Verification,
 )
-from server.base.database import utc_now
-from server.base.models import Attempt, Verification, WorkerProbeRow
-from server.base.standing import ENDED, decision_word, is_published, report_of
-from server.base.visibility import ORGANISER, sees_source, viewer_of
+from server.base.standing import (
+    ENDED,
+    LISTED,
+    OPEN,
+    decision_word,
+    find_verification,
+    is_published,
+    report_of,
+)
+from server.base.visibility import ORGANISER, ranks, sees_source, viewer_of
 from server.benchmarks.definitions import definition
-from server.benchmarks.prices import SystemPrice, price_of_submission
+from server.people.declared import Routes
+from server.verifications.figures import backend_views, roofs_of_worker, run_utilisations
 from server.verifications.head_to_heads import judged_head_to_head, threshold_of
 from server.verifications.jobs import trainings_of
 from server.verifications.queue import Waits
+from web.names import hardware_words
+
+router = Routes(tags=["verifications"])
+State = Literal["queued", "running", "checking", "done", "failed", "cancelled"]
+Limit = Annotated[int, Query(ge=1, le=100)]
 
 
 def attempt_view(attempt: Attempt) -> AttemptView:
@@ -71,9 +84,9 @@ def view(session: Session, verification: Verification) -> VerificationView:
         head_to_head=_head_to_head_view(session, verification, report),
         factors=factor_views(verification, benchmark, report),
         report=None if verification.state == "cancelled" else shown_report(verification),
-        backends=_backend_views(session, verification, benchmark, report),
+        backends=backend_views(session, verification, benchmark, report),
         utilisation=run_utilisations(
-            report, _roofs_of_worker(session, verification, report.system.worker)
+            report, roofs_of_worker(session, verification, report.system.worker)
         ),
     )
 
@@ -175,144 +188,158 @@ def factor_views(
     ]
 
 
-def _backend_views(
-    session: Session, verification: Verification, benchmark: Benchmark, report: ReplayReport
-) -> list[BackendView]:
-    ordered = any("latency" in each.measure for each in verification.trainings)
-    if benchmark.latency is None or not ordered:
-        return []
-    submission = verification.submission
-    price = None if submission is None else price_of_submission(session, submission)
-    return [
-        _backend_view(item, run, benchmark, price, warmup_items=benchmark.latency.warmup_items)
-        for run in report.runs
-        for item in run.latency
-    ]
+@router.read("/verifications")
+def list_verifications(
+    session: Session, state: State | None = None, limit: Limit = 20
+) -> VerificationList:
+    """Verifications, newest first, without their bands and reports."""
+    latest = select(Verification).order_by(Verification.created_at.desc()).limit(limit)
+    if state is not None:
+        latest = latest.where(Verification.state == state)
+    found, waits = session.scalars(latest.options(*LISTED)), Waits(session)
+    return VerificationList(verifications=[line(session, each, waits) for each in found])
 
 
-def _backend_view(
-    item: BackendLatency,
-    run: ReplayRun,
-    benchmark: Benchmark,
-    price: SystemPrice | None,
-    *,
-    warmup_items: int,
-) -> BackendView:
-    reached = evaluation_at_target(benchmark, run)
-    if item.absence is not None or reached is None:
-        absence = item.absence
-        return BackendView(
-            backend=item.backend,
-            absence=absence.code if absence is not None else None,
-            why_absent=absence.message if absence is not None else None,
-        )
-    figures = latency_figures(item.milliseconds, warmup_items=warmup_items)
-    missing = {f"p{p}": why_absent(figures.samples, p) for p in FEWEST_SAMPLES}
-    usd_per_hour = None if price is None else price.usd_per_hour
-    return BackendView.of(
-        item,
-        **asdict(figures),
-        missing={name: why for name, why in missing.items() if why is not None},
-        cost_usd_per_10000=latency_cost_usd_per_10000(figures.mean_ms, usd_per_hour),
-        quality=reached.quality,
-        eligible=benchmark.target.is_reached(reached.quality),
-    )
+@router.read("/verifications/{verification_id}")
+def get_verification(session: Session, verification_id: str) -> VerificationView:
+    """Read a verification: its attempts, its verdict with every reason, its report."""
+    return view(session, find_verification(session, verification_id))
 
 
-ROOFS_LOOKED_AT = 5  # A probe can come without roofs, from a worker that was stopped while it did.
+# Weight of the reasons that decide an outcome; other outcomes are left open by some reason.
+DECIDING_WEIGHTS = {
+    "verified": "supports",
+    "rejected": "rejects",
+    "challenger_faster": "supports",
+}
 
 
-def _roofs_of_worker(
-    session: Session, verification: Verification, worker: str
-) -> dict[str, Figure]:
-    """Roofs that the reporting worker had last measured when it ended; empty without any."""
-    rows = session.scalars(
-        select(WorkerProbeRow)
+class VerdictLine(BaseModel):
+    """A verdict with the first of the reasons that decide it.
+
+    `model`, `hardware` and `submitter` are the submission's, in a head-to-head the challenger's.
+    """
+
+    id: str
+    kind: str
+    benchmark: str
+    submission_id: str
+    model: str
+    hardware: str
+    submitter: str
+    display_name: str | None = None
+    trained_with: str | None = None
+    outcome: str
+    reason: ReasonView | None
+    ended_at: datetime
+
+
+class LiveLine(BaseModel):
+    """A queued or running verification. `run` counts from 0, with the latest quality measured.
+
+    `model`, `hardware` and `submitter` are None for a calibration, which has no submission.
+    """
+
+    id: str
+    kind: str
+    benchmark: str
+    model: str | None
+    hardware: str | None
+    submitter: str | None
+    display_name: str | None = None
+    trained_with: str | None = None
+    state: str
+    runs_planned: int
+    worker: str | None
+    run: int | None
+    epoch: float | None
+    quality: float | None
+    created_at: datetime
+
+
+def latest_verdicts(
+    session: Session, *, limit: int, benchmark_id: str | None = None
+) -> list[VerdictLine]:
+    """Latest verdicts about submissions, newest first; of one benchmark or of all."""
+    query = (
+        _lines(Verification.outcome, Verification.reasons, Verification.ended_at)
         .where(
-            WorkerProbeRow.worker == worker,
-            WorkerProbeRow.moment == "start",
-            WorkerProbeRow.measured_at <= (verification.ended_at or utc_now()),
+            Verification.outcome.is_not(None),
+            Verification.submission_id.is_not(None),
+            ranks(),
         )
-        .order_by(WorkerProbeRow.id.desc())
-        .limit(ROOFS_LOOKED_AT)
+        .order_by(Verification.ended_at.desc(), Verification.id)
+        .limit(limit)
     )
-    found = next((row.figures for row in rows if row.figures), {})
-    return {name: Figure(**figure) for name, figure in found.items()}
+    if benchmark_id is not None:
+        query = query.where(BenchmarkDefinition.benchmark_id == benchmark_id)
+    return [_verdict(row) for row in session.execute(query)]
 
 
-TERA = 1e12
-
-
-def run_utilisations(
-    report: ReplayReport, figures: Mapping[str, Figure]
-) -> tuple[RunUtilisation, ...]:
-    """The utilisation of every run of a report, by the figures that its worker last measured."""
-    return tuple(_run_utilisation(run, report, figures) for run in report.runs)
-
-
-def _run_utilisation(
-    run: ReplayRun, report: ReplayReport, figures: Mapping[str, Figure]
-) -> RunUtilisation:
-    rate = samples_per_second(run)
-    if rate is None:
-        return RunUtilisation(run.index, missing="no evaluation was measured after training")
-    if report.work is None or report.work.batch_size < 1:
-        missing = "the work of a step was not counted by the worker"
-        return RunUtilisation(run.index, rate, missing=missing)
-    precision = report.precision.lowest if report.precision is not None else None
-    best = best_roof_tflops(figures, precision)
-    roof_flops = best * TERA * report.processes if best else None
-    if not figures:
-        missing = "the worker has no measured roof to compare with"
-    elif precision is None:
-        missing = "the precision of the training is unknown"
-    else:
-        missing = f"the worker has no measured roof in {precision}"
-    point = roofline(
-        report.work,
-        seconds_per_step=report.work.batch_size / rate,
-        roof_flops=roof_flops,
-        bytes_per_second=None,
+def live_verifications(session: Session, *, limit: int) -> tuple[list[LiveLine], int]:
+    """Running and then queued verifications, in the order of their requests, and their number."""
+    count = session.scalar(
+        select(func.count()).select_from(Verification).where(Verification.state.in_(OPEN))
     )
-    return RunUtilisation(
-        run=run.index,
-        samples_per_second=rate,
-        achieved_flops=point.achieved_flops,
-        utilisation=point.utilisation,
-        roof_flops=roof_flops,
-        precision=precision,
-        intensity=point.intensity,
-        missing=None if roof_flops else missing,
+    if not count:
+        return [], 0
+    rows = session.execute(
+        _lines(
+            Verification.state,
+            Verification.runs.label("runs_planned"),
+            Verification.created_at,
+        )
+        .where(Verification.state.in_(OPEN))
+        .order_by(Verification.state.desc(), Verification.created_at, Verification.id)
+        .limit(limit)
+    ).all()
+    attempts = {
+        attempt.verification_id: attempt
+        for attempt in session.execute(
+            select(Attempt.verification_id, Attempt.worker, Attempt.last_evaluation).where(
+                Attempt.verification_id.in_([row.id for row in rows]), Attempt.state == "running"
+            )
+        )
+    }
+    return [_live(row, attempts.get(row.id)) for row in rows], count
+
+
+def _lines(*columns: Any) -> Select[Any]:
+    return (
+        select(
+            Verification.id,
+            Verification.kind,
+            BenchmarkDefinition.benchmark_id.label("benchmark"),
+            Verification.submission_id,
+            Submission.model,
+            Submission.system,
+            Submission.trained_with,
+            SUBMITTER,
+            DISPLAY_NAME,
+            *columns,
+        )
+        .join(BenchmarkDefinition, BenchmarkDefinition.sha256 == Verification.benchmark_sha256)
+        .outerjoin(Submission, Submission.id == Verification.submission_id)
+        .outerjoin(User, User.id == Submission.user_id)
+        .outerjoin(Submission.published)
     )
 
 
-def why_absent(samples: int, percent: int) -> str | None:
-    """Reason why a percentile has too few samples, or None if it has enough."""
-    floor = FEWEST_SAMPLES[percent]
-    return f"not enough samples: {samples} of {floor}" if samples < floor else None
+def _verdict(row: Any) -> VerdictLine:
+    weight = DECIDING_WEIGHTS.get(row.outcome, "leaves_open")
+    reasons = [ReasonView(**reason) for reason in row.reasons]
+    deciding = [reason for reason in reasons if reason.weight == weight]
+    first = next(iter([*deciding, *reasons]), None)
+    return VerdictLine(**{**row._mapping, "reason": first, "hardware": hardware_words(row.system)})
 
 
-def latency_cost_usd_per_10000(
-    milliseconds_per_item: float, price_usd_per_hour: float | None
-) -> float | None:
-    """US dollars for 10,000 items one at a time; None without a price."""
-    if price_usd_per_hour is None:
-        return None
-    hours = milliseconds_per_item / 1000.0 / 3600.0
-    return inference_cost_usd_per_10000(hours * price_usd_per_hour)
-
-
-def energy_to_target_joules(joules_of_runs: Sequence[float | None]) -> float | None:
-    """The mean joules of the runs that reached the target, None unless all were measured."""
-    measured = [joules for joules in joules_of_runs if joules is not None]
-    if not measured or len(measured) < len(joules_of_runs):
-        return None
-    return sum(measured) / len(measured)
-
-
-def measured_figures(benchmark: Benchmark, report: ReplayReport) -> LatencyFigures | None:
-    """The figures of the fastest backend, of a model that meets the target."""
-    if benchmark.latency is None or why_unmeasured(benchmark, report) is not None:
-        return None
-    fastest = fastest_backend(report.runs[0], benchmark.latency)
-    return fastest.figures if fastest is not None else None
+def _live(row: Any, attempt: Any | None) -> LiveLine:
+    last: Mapping[str, Any] = (attempt.last_evaluation if attempt is not None else None) or {}
+    return LiveLine(
+        **row._mapping,
+        hardware=hardware_words(row.system) if row.system else None,
+        worker=attempt.worker if attempt is not None else None,
+        run=last.get("run"),
+        epoch=last.get("epoch"),
+        quality=last.get("quality"),
+    )
