@@ -1,4 +1,4 @@
-"""The query of a board: which rows it shows, in which order, and what its filters may choose."""
+"""The query of a board: which rows it shows, in which order, and the choices of its filters."""
 
 import re
 from collections import Counter

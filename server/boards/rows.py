@@ -1,4 +1,4 @@
-"""The submissions of a board: what their places depend on, and all that an entry shows."""
+"""The submissions of a board: the facts behind their places, and all that an entry shows."""
 
 import math
 from collections import defaultdict
@@ -323,7 +323,7 @@ def _logged_runs(
 
 @dataclass(frozen=True)
 class _Details:
-    """What was read beside the submissions of a board, to make their rows of."""
+    """Rows of other tables, beside those of the submissions of a board."""
 
     benchmark: Benchmark
     kind: Kind

@@ -261,14 +261,15 @@ def _accept(
 
 def whole_view(services: Services, session: Session, submission: Submission) -> SubmissionView:
     """View of a stored submission with its place, and the figures behind a verdict that changed."""
-    (view,) = _with_places(services, session, [submission])
+    (view,) = with_places(services, session, [submission])
     judged_on = judged_on_others(session, submission)
     return view.model_copy(update={"judged_on": judged_on})
 
 
-def _with_places(
+def with_places(
     services: Services, session: Session, submissions: Sequence[Submission]
 ) -> list[SubmissionView]:
+    """Views of stored submissions with their places."""
     costs, place_of = BookCosts(session), places_of(session, services.benchmarks)
     return [
         submission_view(session, one, costs=costs).model_copy(update=place_of(one))
@@ -298,7 +299,7 @@ def list_submissions(
     """
     wanted = SubmissionQuery(benchmark=benchmark, cursor=cursor)
     found, following = whole_submissions(session, wanted, package=package, limit=limit)
-    views = _with_places(services, session, found)
+    views = with_places(services, session, found)
     return SubmissionList(submissions=views, next_cursor=following)
 
 

@@ -24,7 +24,7 @@ from server.benchmarks.views import benchmark_view
 from server.boards.query import BoardQuery
 from server.boards.records import list_records
 from server.boards.what_if import RunTime, times_at, what_if_of
-from server.pages.board_context import board_context
+from server.pages.board import board_context
 from server.pages.entries import measured_curves
 from server.pages.queries import sampled_curve
 from web.board_chart import AGAINST

@@ -16,12 +16,13 @@ from server.base.standing import find_verification
 from server.benchmarks.views import count_submissions
 from server.boards.board import query_of
 from server.boards.compare import FEWEST, MOST, compare_submissions
-from server.pages.board_times import times_of
+from server.pages.board import times_of
 from server.pages.declared import Context, public_page
-from server.pages.places import named_entry, official_board
 from server.pages.queries import (
     brief,
     measured_beside,
+    named_entry,
+    official_board,
     ranking_curves,
     submission_context,
     title_of,
@@ -111,11 +112,7 @@ def board_beside(session: Session, services: Services, submission_ids: Sequence[
     every_row = official_board(session, benchmark, everything).page()
     others = (named_entry(row) for row in every_row if row["submission_id"] not in there)
     time = times_of(
-        session,
-        services.benchmarks,
-        benchmark.benchmark_id,
-        chosen[0].division,
-        chosen[0].evidence,
+        session, services, benchmark.benchmark_id, chosen[0].division, chosen[0].evidence
     )
     return {"ranks": ranks, "pick": list(islice(others, MOST_OFFERED)), "time": time}
 

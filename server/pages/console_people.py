@@ -1,15 +1,31 @@
-"""Users, organisations, tokens and links by which people join, in the console."""
+"""People in the console: accounts, tokens, links, quotas, notices, the audit log."""
 
+from collections.abc import Iterator
 from typing import Annotated
 from urllib.parse import quote, urlencode
 
-from fastapi import Query
+import orjson
+from fastapi import APIRouter, Query
+from fastapi.responses import StreamingResponse
 from sqlalchemy.orm import Session
 
-from server.pages.declared import Context, choices, page
-from server.people import erasure, invitations, tokens, users
-from server.people.accounts import ROLES
+from server.base.models import Submission, User
+from server.base.paging import CURSOR_PATTERN
+from server.base.services import Services
+from server.base.visibility import ORGANISER
+from server.boards.submissions import with_places
+from server.notices import subscriptions
+from server.notices.events import ABOUT
+from server.notices.views import MailView
+from server.pages.board import times_of
+from server.pages.declared import Console, Context, OrganiserDep, choices, page, plain
+from server.people import audit, erasure, invitations, tokens, users
+from server.people.accounts import ROLES, find_user_or_none, is_within
 from server.people.callers import Caller
+from server.people.declared import filled
+from server.submissions import quotas
+from server.submissions.lists import SubmissionQuery, whole_submissions
+from server.submissions.quotas import quota_of
 
 PAGE = 100
 Search = Annotated[str, Query(max_length=100)]
@@ -74,3 +90,131 @@ def invitations_page(session: Session, caller: Caller) -> Context:
         "roles": choices(tokens.may_give(caller)),
         "organisations": choices([each.name for each in organisations], none=True),
     }
+
+
+SUBMISSIONS = 50
+CursorDep = Annotated[str | None, Query(pattern=CURSOR_PATTERN)]
+
+
+@page(tokens.ACCOUNT, "account.html", role="user")
+def account_page(
+    session: Session, console: Console, caller: Caller, before: CursorDep = None
+) -> Context:
+    """A person's own submissions and tokens, and the form that makes one."""
+    services = console.services
+    wanted = SubmissionQuery(cursor=before)
+    rows, cursor = whole_submissions(session, wanted, user_id=caller.user_id, limit=SUBMISSIONS)
+    return {
+        "typed": {"role": caller.role},
+        "me": tokens.get_me(session, caller),
+        "submissions": [
+            plain(shown) | {"time": _time(session, services, row, shown.measured_seconds)}
+            for row, shown in zip(rows, with_places(services, session, rows), strict=True)
+        ],
+        "before": before,
+        "older": f"{tokens.ACCOUNT}?{urlencode({'before': cursor})}#submissions"
+        if cursor
+        else None,
+        "tokens": tokens.list_my_tokens(session, caller).tokens,
+        "asks_erasure_since": erasure.asked_at(session, caller.name),
+        "quota": quota_of(session, services, session.get_one(User, caller.user_id)),
+        "own_token": caller.token_id,
+        "roles": choices([role for role in ROLES if is_within(role, caller.role)]),
+        "may_change": caller.is_submitter,
+        "provider": services.settings.oidc_issuer and services.settings.oidc_name,
+        "session_ends_at": console.signed_in.ends_at.isoformat(),
+    }
+
+
+def _time(
+    session: Session, services: Services, row: Submission, measured_seconds: float | None
+) -> str:
+    time = times_of(session, services, row.benchmark_id, row.division, row.evidence)
+    return time(row.tta_seconds if measured_seconds is None else measured_seconds)
+
+
+@page(quotas.CONSOLE, "quotas.html", role="organiser")
+def quotas_page(
+    session: Session, services: Services, user: Annotated[str, Query(max_length=100)] = ""
+) -> Context:
+    """Every quota that is set; for a chosen user its use, and the form with its name."""
+    found = find_user_or_none(session, user.strip())
+    return {
+        "typed": {"user": user},
+        "quotas": quotas.list_quotas(session, services),
+        "chosen": found and quotas.quota_of(session, services, found),
+    }
+
+
+USUAL = ("submission.verified", "submission.rejected", "submission.inconclusive", "record.set")
+
+
+@page(subscriptions.CONSOLE, "notices.html", role="submitter")
+def notices_page(session: Session, services: Services, caller: Caller) -> Context:
+    """Webhooks, addresses, and the forms that make them."""
+    return {
+        "typed": {"scope": "own"} | dict.fromkeys(USUAL, "on"),
+        "hooks": subscriptions.get_webhooks(session, caller).webhooks,
+        "mails": [MailView.of(each) for each in subscriptions.list_mails(session, caller)],
+        "kinds": list(ABOUT.items()),
+        "benchmarks": sorted(services.benchmarks),
+        "sends_mail": services.settings.smtp_url is not None,
+    }
+
+
+@page(subscriptions.ONE, "webhook.html", role="submitter")
+def webhook_page(session: Session, caller: Caller, webhook_id: subscriptions.WebhookId) -> Context:
+    """A webhook and its latest deliveries."""
+    return {
+        "hook": subscriptions.get_webhook(session, caller, webhook_id),
+        "deliveries": subscriptions.get_deliveries(session, caller, webhook_id).deliveries,
+    }
+
+
+router = APIRouter(include_in_schema=False)
+LOG = "/console/audit"
+RECORDS = 50
+Who = Annotated[str, Query(max_length=100)]
+What = Annotated[str, Query(max_length=50)]
+Whom = Annotated[str, Query(max_length=200)]
+Before = Annotated[int | None, Query(ge=1, le=2**31 - 1)]
+
+
+@page(LOG, "audit.html", role="organiser")
+def audit_page(
+    session: Session, actor: Who = "", action: What = "", subject: Whom = "", before: Before = None
+) -> Context:
+    """The audit log: changes with user and reason, the latest first."""
+    filters = filled({"actor": actor, "action": action, "subject": subject})
+    found = audit.list_audit(session, before, RECORDS, **filters)
+    older = found.next_before and urlencode(filters | {"before": found.next_before})
+    return {
+        "rows": [each.model_dump() | {"values": _values(each)} for each in found.records],
+        "actions": audit.list_actions(session),
+        "filters": filters,
+        "head": audit.read_head(session),
+        "older": older and f"{LOG}?{older}",
+    }
+
+
+def _values(record: audit.AuditRecordView) -> str:
+    """Values before and after a change, as JSON."""
+    both = {"before": record.before, "after": record.after}
+    return orjson.dumps(both, option=orjson.OPT_INDENT_2).decode()
+
+
+@router.get(LOG + "/log.json")
+def download(console: OrganiserDep) -> StreamingResponse:
+    """The whole log, oldest first, as `finishline admin audit --out` writes it."""
+    headers = {"Content-Disposition": 'attachment; filename="log.json"'}
+    return StreamingResponse(
+        _whole(console.services), media_type="application/json", headers=headers
+    )
+
+
+def _whole(services: Services) -> Iterator[bytes]:
+    yield b'{"records": ['
+    with services.database.read(ORGANISER) as session:
+        for number, record in enumerate(audit.all_records(session)):
+            yield (b",\n" if number else b"\n") + orjson.dumps(record)
+    yield b"\n]}\n"

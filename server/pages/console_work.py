@@ -1,4 +1,4 @@
-"""Work of organisers in the console: what waits, verifications, verdicts to decide, workers."""
+"""Work of organisers in the console: open tasks, verifications, verdicts to decide, workers."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -36,8 +36,7 @@ from server.base.standing import (
 from server.benchmarks.calibrations import count_runs
 from server.benchmarks.definitions import definition
 from server.boards.records import list_records
-from server.pages.console_page import read_form
-from server.pages.declared import Context, choices, page
+from server.pages.declared import Context, choices, page, read_form
 from server.pages.queries import brief, submission_context
 from server.people.accounts import ORGANISERS
 from server.people.callers import Caller
@@ -217,7 +216,7 @@ def verify_page(
 def _dry_run(
     session: Session, services: Services, caller: Caller, typed: Mapping[str, str]
 ) -> Context:
-    """What a batch would queue and cost, or what is wrong with the choice."""
+    """The dry run of a batch, or the problems of the choice."""
     wanted, errors = read_form(BatchCreate, chosen_fields(typed) | DRY_RUN)
     if wanted is None:
         # An error of the whole stands beside the first field.

@@ -1,30 +1,178 @@
-"""Pages declared once, and the forms of the changes that are made on those of the console."""
+"""Pages and forms of the console declared once, and a visit to one of them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter, signature
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails, to_jsonable_python
+from sqlalchemy.orm import Session
 
+from server.base.error_answers import message_of
 from server.base.errors import ContentError, ServerError
-from server.base.services import Services, ServicesDep
+from server.base.services import Services, ServicesDep, site_address
 from server.base.visibility import Viewer
-from server.pages.console_page import (
-    REQUIRED,
-    AdminDep,
-    AnyoneDep,
-    Console,
-    Errors,
-    OrganiserDep,
-    SubmitterDep,
-    read_form,
+from server.people.accounts import ORGANISERS, ROLES, SUBMITTERS
+from server.people.callers import (
+    AnybodyDep,
+    Caller,
+    FormDep,
+    Notice,
+    SignedIn,
+    SignedInDep,
+    ViewerDep,
+    leave_notice,
+    require_one_of,
+    take_notice,
+    viewer_for,
 )
-from server.people.callers import AnybodyDep, FormDep, Notice, ViewerDep
-from server.people.declared import CHANGES, Change, Role, call, endpoint, requested, supplied
+from server.people.declared import (
+    CHANGES,
+    Change,
+    Role,
+    call,
+    endpoint,
+    filled,
+    requested,
+    supplied,
+)
 from web.render import render
+
+T = TypeVar("T", bound=BaseModel)
+Errors = dict[str, str]
+NUMBERS = {
+    "int_parsing": "Expected a whole number.",
+    "int_from_float": "Expected a whole number.",
+    "float_parsing": "Expected a number.",
+}
+REQUIRED = "This field is required."
+MISSING = ("missing", "string_too_short", "string_pattern_mismatch", "too_short")
+
+
+@dataclass(frozen=True)
+class Console:
+    """A signed-in user on a page of the console."""
+
+    services: Services
+    signed_in: SignedIn
+    request: Request
+
+    @property
+    def site(self) -> str:
+        """The server's address."""
+        return site_address(self.request, self.services.settings)
+
+    @property
+    def caller(self) -> Caller:
+        """The signed-in user."""
+        return self.signed_in.caller
+
+    @property
+    def viewer(self) -> Viewer:
+        """The rows that the user may see."""
+        return viewer_for(self.signed_in.caller)
+
+    def call(self, declared: Callable[..., Any], session: Session, given: Mapping[str, Any]) -> Any:
+        """Call a declared function with its request, and the parts of this visit that it takes."""
+        known = {"session": session, "caller": self.caller, "services": self.services}
+        return call(declared, dict(given), **known, console=self)
+
+    def page(
+        self,
+        template: str,
+        *,
+        typed: Mapping[str, Any] | None = None,
+        errors: Errors | None = None,
+        refusal: ServerError | None = None,
+        notice: Notice | None = None,
+        status: int = 200,
+        **context: Any,
+    ) -> HTMLResponse:
+        """Render a page; with `errors` or a `refusal` after a form changed nothing.
+
+        `typed` has the values of the form's fields, as typed before or as proposed. Models in the
+        context become plain values.
+        """
+        status = refusal.status if refusal is not None else 422 if errors else status
+        context = {"problems": [] if refusal is None else refusal.problems} | context
+        page = render(
+            f"console/{template}",
+            account={"name": self.caller.name, "role": self.caller.role},
+            notice=notice or take_notice(self.request),
+            site=self.site,
+            typed=dict(typed or {}),
+            errors=errors or {},
+            refusal=refusal.told if refusal is not None else None,
+            **{
+                name: value if callable(value) else to_jsonable_python(value)
+                for name, value in context.items()
+            },
+        )
+        return HTMLResponse(page, status_code=status)
+
+    def go_on(self, address: str, notice: Notice) -> RedirectResponse:
+        """Redirect to the page that shows a form's change, with a notice to show once."""
+        leave_notice(self.request, notice)
+        return RedirectResponse(address, status_code=303)
+
+
+def read_query(schema: type[T], request: Request) -> T:
+    """Validate the query of a page. Raises RequestValidationError naming each wrong field.
+
+    Unknown parameters are ignored: links get some on their way, such as `fbclid`.
+    """
+    typed = filled(request.query_params)
+    known = {name: text for name, text in typed.items() if name in schema.model_fields}
+    try:
+        return schema.model_validate(known)
+    except ValidationError as error:
+        found = [dict(item) | {"loc": ("query", *item["loc"])} for item in error.errors()]
+        raise RequestValidationError(found) from error
+
+
+def read_form(schema: type[T], fields: Mapping[str, Any]) -> tuple[T | None, Errors]:
+    """Validate a form; for an invalid one return None and a message for each wrong field."""
+    try:
+        return schema.model_validate(fields), {}
+    except ValidationError as error:
+        found: Errors = {}
+        for item in error.errors():
+            place = str(item["loc"][0]) if item["loc"] else "form"
+            found.setdefault(place, sentence_of(item))
+        return None, found
+
+
+def sentence_of(item: ErrorDetails) -> str:
+    """Turn a validation error into one sentence for people."""
+    if item["type"] in MISSING and not str(item["input"] or "").strip():
+        return REQUIRED
+    if item["type"] == "missing":
+        return REQUIRED
+    if item["type"] in NUMBERS:
+        return NUMBERS[item["type"]]
+    message = message_of(item).removeprefix("Input ")
+    return message[:1].upper() + message[1:].rstrip(".") + "."
+
+
+def _visit(*roles: str) -> Callable[..., Console]:
+    """Dependency that requires a session with a token of one of these roles."""
+
+    def visit(services: ServicesDep, signed_in: SignedInDep, request: Request) -> Console:
+        require_one_of(signed_in.caller, roles)
+        return Console(services, signed_in, request)
+
+    return visit
+
+
+AnyoneDep = Annotated[Console, Depends(_visit(*ROLES))]
+OrganiserDep = Annotated[Console, Depends(_visit(*ORGANISERS))]
+AdminDep = Annotated[Console, Depends(_visit("admin"))]
+SubmitterDep = Annotated[Console, Depends(_visit(*SUBMITTERS))]
+
 
 CONSOLES: dict[Role, Any] = {
     "user": AnyoneDep,
@@ -32,7 +180,7 @@ CONSOLES: dict[Role, Any] = {
     "organiser": OrganiserDep,
     "admin": AdminDep,
 }
-# What a page shows. A response of its own is sent as it is.
+# Context of a template. A response of its own is sent as it is.
 Context = dict[str, Any]
 Declared = TypeVar("Declared", bound=Callable[..., Context | Response])
 
@@ -75,7 +223,7 @@ def page(address: str, template: str, *, role: Role) -> Callable[[Declared], Dec
     """Declare a page: a function of a session, a caller or console, and the page's query.
 
     It returns what the template shows. `typed` are the values that its forms propose, `errors` and
-    `refusal` what is wrong with the query.
+    `refusal` the problems of the query.
     """
 
     def declare(find: Declared) -> Declared:
@@ -90,7 +238,7 @@ def public_page(
 ) -> Callable[[Declared], Declared]:
     """Declare a page that anybody may open: a function of a session and the page's query.
 
-    It shows a viewer what they may see, or with `to_all` to everybody the same.
+    It shows the rows that its viewer may see, or with `to_all` to everybody the same.
     """
 
     def declare(find: Declared) -> Declared:
@@ -185,6 +333,6 @@ def _post(change: Change) -> Any:
 
 
 def _faults(errors: Errors) -> str:
-    """What is wrong with a form whose page is not shown again."""
+    """Problems of a form whose page is not shown again."""
     told = [f"{name.replace('_', ' ').capitalize()}: {words}" for name, words in errors.items()]
     return " ".join(["Nothing was changed.", *told])

@@ -1,4 +1,4 @@
-"""The API's description, the documents and the price book as pages."""
+"""The documents, the API's description, the price book, and how to install the command."""
 
 from functools import cache
 from importlib.util import find_spec
@@ -12,11 +12,11 @@ from fastapi.staticfiles import StaticFiles
 from sqlalchemy.orm import Session
 
 from server.base.errors import NotFoundError
-from server.base.services import ServicesDep
+from server.base.places import code_version
+from server.base.services import Services, ServicesDep, site_address
 from server.benchmarks.prices import PriceQuery, list_prices
-from server.pages.console_page import read_query
-from server.pages.declared import Context, public_page
-from server.pages.static_files import asset_answer
+from server.pages.declared import Context, public_page, read_query
+from server.pages.files import asset_answer
 from web.documents import INDEX, Document, Documents, read_documents
 from web.render import render
 
@@ -115,4 +115,14 @@ def prices_page(session: Session, request: Request) -> Context:
         "prices": list_prices(session, query).prices,
         "filters": filters,
         "query": f"?{urlencode(filters)}" if filters else "",
+    }
+
+
+@public_page("/install", "install.html", to_all=True)
+def install_page(services: Services, request: Request) -> Context:
+    """The two commands that install the client and sign in to this server."""
+    return {
+        "site": site_address(request, services.settings),
+        "source": services.settings.source_url,
+        "commit": code_version(services.settings.code_commit).commit,
     }

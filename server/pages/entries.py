@@ -1,7 +1,6 @@
-"""What an entry's page adds to a submission's: its measured runs, and its files."""
+"""Additions of an entry to its page: its measured runs, and its files."""
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session, undefer
@@ -18,13 +17,13 @@ from server.base.standing import report_of
 from server.base.visibility import Viewer, sees_source
 from server.benchmarks.definitions import definition
 from server.boards.lineage import IdeaView, find_idea
+from server.pages.declared import Context
 from server.submissions.code import find_package, parent_of
 from server.submissions.views import package_view
 from server.verifications.views import factor_views
 from web.formats import time_format, visible
 from web.ideas import gained_words
 
-Context = dict[str, Any]
 MOST_MEASUREMENTS = 4
 UNDER_WAY = {"queued": "waits until nothing else does", "running": "being measured"}
 

@@ -1,6 +1,7 @@
-"""The first page."""
+"""The first page, and results across boards: of a round, an accelerator, a submitter."""
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any
 
 from fastapi import Query
@@ -8,20 +9,51 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking import Evidence, Round
+from finishline.rules.text import did_you_mean
 from server.base.board_versions import cached_for_board
+from server.base.errors import NotFoundError
 from server.base.services import Services
 from server.base.standing import find_verification
-from server.benchmarks.views import NO_SUBMISSIONS, Counts, count_submissions
+from server.benchmarks.definitions import rounds_of
+from server.benchmarks.views import NO_SUBMISSIONS, Counts, benchmark_view, count_submissions
+from server.boards.board import board_results
 from server.boards.live import read_race
 from server.boards.records import DivisionRecords, lowest_records, records_by_benchmark
-from server.pages.board_times import times_fitting
+from server.pages.board import times_fitting, times_of
 from server.pages.declared import Context, public_page
 from server.pages.entries import untimed_runs
-from server.pages.round_views import round_views
 from server.verifications.views import LiveLine, VerdictLine, latest_verdicts, live_verifications
 from server.verifications.views import line as summarise
 from web.formats import SECONDS, TimeFormat
+from web.home_words import families
+from web.names import named
 from web.race import Picture, verification_picture
+from web.rounds import Shown, round_matrix
+
+
+def round_views(benchmark: Benchmark, counts: Counts) -> list[dict[str, Any]]:
+    """A benchmark once for each `round` of its board, with the submissions of that round alone.
+
+    That of an archive is left out where nothing was published.
+    """
+    return [
+        view_in_round(benchmark, counts, name)
+        for name in rounds_of(benchmark)
+        if name != "archive" or counts.published
+    ]
+
+
+def view_in_round(benchmark: Benchmark, counts: Counts, name: Round | None) -> dict[str, Any]:
+    """A benchmark with the submissions of one round of its board."""
+    view = benchmark_view(benchmark, counts).model_dump(mode="json") | {"round": name}
+    if name is None:
+        return view
+    published = sum(counts.published.values())
+    inference = sum(n for (kind, _), n in counts.published.items() if kind == "inference")
+    if name == "open":
+        published, inference = view["submissions"] - published, counts.inference - inference
+    return view | {"submissions": published, "inference_submissions": inference}
+
 
 LATEST = 6
 RACES = ("replay", "entry")
@@ -115,3 +147,94 @@ def _picture(
     if isinstance(line, LiveLine):
         return draw()
     return cached_for_board(session, line.benchmark, f"race {line.id}", draw)
+
+
+MOST_SHOWN = 200
+
+
+@public_page("/rounds/{round_id}", "round.html", to_all=True)
+def round_page(
+    session: Session,
+    services: Services,
+    round_id: str,
+    division: Annotated[str | None, Query(max_length=20)] = None,
+    show: Shown = "minutes",
+) -> Context:
+    """The systems of a round by its benchmarks, in one division."""
+    counts = count_submissions(session, services.benchmarks)
+    views = [
+        view
+        for name, one in services.benchmarks.items()
+        for view in round_views(one, counts.get(name, NO_SUBMISSIONS))
+    ]
+    family = next((one for one in families(views) if one.round_id == round_id), None)
+    if family is None:
+        raise NotFoundError(f"There is no round {round_id[:100]!r}.")
+    benchmarks = [*family.rows, *family.waiting]
+    shown = {(b["id"], b["round"]) for b in benchmarks}
+    every_result = board_results(session, [services.benchmarks[b["id"]] for b in benchmarks])
+    results = [r for r in every_result if (r["benchmark"], r["round"]) in shown]
+    divisions = sorted({result["division"] for result in results})
+    numbered = Counter(result["division"] for result in results if result["rank"])
+    most = max(divisions, key=lambda name: numbered[name], default=None)
+    chosen = division if division in divisions else most
+    return {
+        "family": family,
+        "benchmarks": benchmarks,
+        "matrix": round_matrix(benchmarks, [r for r in results if r["division"] == chosen], show),
+        "divisions": divisions,
+        "division": chosen,
+        "show": show,
+    }
+
+
+@public_page("/accelerators/{accelerator}", "results.html", to_all=True)
+def accelerator_page(session: Session, services: Services, accelerator: str) -> Context:
+    """The results with one accelerator, in any number."""
+
+    def fits(result: dict[str, Any]) -> bool:
+        model = result["accelerator"].model
+        return model is not None and model.casefold() == accelerator.casefold()
+
+    return _results(session, services, "accelerator", accelerator, fits)
+
+
+@public_page("/submitters/{submitter:path}", "results.html", to_all=True)
+def submitter_page(session: Session, services: Services, submitter: str) -> Context:
+    """The results of one submitter."""
+    return _results(
+        session, services, "submitter", submitter, lambda r: r["submitter"] == submitter
+    )
+
+
+def _results(
+    session: Session,
+    services: Services,
+    kind: str,
+    name: str,
+    fits: Callable[[dict[str, Any]], bool],
+) -> Context:
+    every = board_results(session, services.benchmarks.values())
+    found = [result for result in every if fits(result)]
+    if not found:
+        known = {r["accelerator"].model if kind == "accelerator" else r["submitter"] for r in every}
+        meant = did_you_mean(name, [one for one in known if one])
+        raise NotFoundError(f"There is no result of {kind} {name[:100]!r}{meant}.")
+    is_accelerator, first = kind == "accelerator", found[0]
+    return {
+        "kind": kind,
+        "name": first["accelerator"].model
+        if is_accelerator
+        else named(name, first["display_name"]),
+        "results": found,
+        "most": MOST_SHOWN,
+        "benchmarks": {
+            one.benchmark_id: benchmark_view(one) for one in services.benchmarks.values()
+        },
+        "times": _times(session, services, found),
+    }
+
+
+def _times(session: Session, services: Services, found: list[dict[str, Any]]) -> dict[Any, Any]:
+    boards = {(result["benchmark"], result["division"], result["evidence"]) for result in found}
+    return {board: times_of(session, services, *board) for board in boards}

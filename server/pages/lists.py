@@ -13,9 +13,8 @@ from sqlalchemy.orm import Session
 from server.base.models import DISPLAY_NAME, SUBMITTER, PublishedResult, Submission, User
 from server.base.paging import Page
 from server.base.services import Services
-from server.pages.board_times import times_of
-from server.pages.console_page import read_query
-from server.pages.declared import Context, page, public_page
+from server.pages.board import times_of
+from server.pages.declared import Context, page, public_page, read_query
 from server.submissions.lists import (
     ListQuery,
     SubmissionQuery,
@@ -60,7 +59,7 @@ def _context(
     older = None
     if page.next_cursor is not None:
         older = f"{address}?{urlencode(chosen | {'cursor': page.next_cursor})}"
-    times = cache(partial(times_of, session, services.benchmarks))
+    times = cache(partial(times_of, session, services))
     return {
         "rows": [_row(times, row) for row in page.rows],
         "filters": filters,

@@ -1,7 +1,9 @@
-"""A submission's page, its curves, and its badge for a README."""
+"""A submission's page with the buttons of its reader, and its badge for a README."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
+from urllib.parse import quote
 
 import orjson
 from fastapi import Query, Request, Response
@@ -9,12 +11,19 @@ from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from finishline.rules.scoring.violations import WAIVABLE
-from finishline.rules.verification.purposes import HEAD_TO_HEAD
+from finishline.rules.verification.purposes import ABLATION, HEAD_TO_HEAD
 from finishline.rules.verification.replay import why_not_replayable
 from server.base.middleware import tagged
 from server.base.models import Pool, Submission, Verification
 from server.base.services import Services, site_address
-from server.base.standing import OPEN, Estimator, claim_of, find_verification, kind_that_checks
+from server.base.standing import (
+    KIND_THAT_CHECKS,
+    OPEN,
+    Estimator,
+    claim_of,
+    find_verification,
+    kind_that_checks,
+)
 from server.base.visibility import Viewer, is_source_public
 from server.benchmarks.definitions import definition
 from server.benchmarks.phases import current_phases
@@ -22,12 +31,11 @@ from server.benchmarks.views import benchmark_view
 from server.boards.board import query_of
 from server.boards.live import read_ghosts
 from server.boards.records import held_record
-from server.pages.actions import Role, actions_of
-from server.pages.declared import public_page
+from server.pages.declared import Context, public_page
 from server.pages.entries import entry_context, ranking_runs
-from server.pages.places import official_board
 from server.pages.queries import (
     brief,
+    official_board,
     ranking_curves,
     submission_context,
     submission_page_context,
@@ -49,8 +57,60 @@ from server.verifications.views import view
 from web.citation import badge_endpoint, badge_svg
 from web.race import runs_picture
 
+View = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Role:
+    """Changes that the reader of a submission's page may ask for."""
+
+    may_withdraw: bool
+    may_verify: bool
+    organises: bool
+    may_measure_factors: bool = False
+
+
+@dataclass(frozen=True)
+class Action:
+    """A button: the address of its form, and the fields that it sends."""
+
+    words: str
+    address: str
+    fields: dict[str, str] = field(default_factory=dict)
+    is_main: bool = False
+
+
+def actions_of(
+    submission: View, place: View | None, role: Role, unable: str | None
+) -> list[Action]:
+    """The buttons in their order: requests first, then the ones that only read, last withdrawal.
+
+    `unable` is why the reference cannot replay the submission.
+    """
+    here, name = f"/submissions/{quote(submission['id'], safe='')}", submission["id"]
+    is_package = submission["package"] is not None
+    actions = []
+    if role.may_verify and not role.organises:
+        words = "Measure again" if is_package else "Request verification"
+        actions.append(Action(words, f"{here}/verify", is_main=True))
+    if role.organises and unable is None and not submission["withdrawal"]:
+        checked = {"code": "package", "logs": "train"}.get(submission["kind"], "inference")
+        fields = {"preview": "yes", "kind": KIND_THAT_CHECKS[checked], "submissions": name}
+        words = "Rerun" if submission["verifications"] else "Verify"
+        actions.append(Action(words, "/console/verify", fields, is_main=True))
+        if submission["kind"] != "inference":
+            actions.append(Action("Head-to-head", "/console/head-to-heads", {"challenger": name}))
+    if role.may_measure_factors:
+        actions.append(Action("Measure factors", f"{here}/verify", {"kind": ABLATION.name}))
+    beside = [other["submission_id"] for other in (place or {}).get("others", ())][:1]
+    actions.append(Action("Compare", "/compare", {"ids": ",".join([name, *beside])}))
+    actions.append(Action("Share", here, {"tab": "cite"}))
+    if role.may_withdraw:
+        actions.append(Action("Withdraw", f"{here}#withdraw", {"tab": "history"}))
+    return actions
+
+
 router = Routes(include_in_schema=False)
-Context = dict[str, Any]
 TabQuery = Annotated[Literal["result", "runs", "scoring", "system", "history", "cite"], Query()]
 
 

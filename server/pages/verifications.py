@@ -1,24 +1,32 @@
-"""A verification's page, live while it runs."""
+"""A verification's page, live while it runs; calibrations, workers, and checking a proof."""
 
 from typing import Annotated, Literal
+from urllib.parse import urlencode
 
 from fastapi import Query
 from sqlalchemy.orm import Session
 
 from finishline.rules.verification.purposes import HEAD_TO_HEAD, is_in_box
-from server.base.models import Verification
+from server.base.models import Calibration, Verification
 from server.base.services import Services
 from server.base.standing import find_verification
-from server.benchmarks.definitions import definition
+from server.benchmarks import calibrations as queries
+from server.benchmarks.convergence import convergence_view
+from server.benchmarks.definitions import definition, find_benchmark
+from server.benchmarks.views import benchmark_view
 from server.boards.live import read_race
-from server.pages.declared import public_page
+from server.pages.declared import Context, plain, public_page
 from server.pages.entries import has_halves, untimed_runs
-from server.pages.queries import Context, verification_context
+from server.pages.queries import verification_context
 from server.people.declared import Routes
-from server.verifications.queue import read_place
+from server.verifications import calibration_views as views
+from server.verifications.probes import IS_CANARY, list_probes, read_probes
+from server.verifications.proof_endpoints import list_keys
+from server.verifications.queue import get_queue, read_place
+from server.verifications.worker_endpoints import CursorDep, count_workers, get_worker, list_workers
 from web.formats import SECONDS, TimeFormat
 from web.race import verification_picture
-from web.replay_chart import replay_figure
+from web.replay_chart import calibration_figure, replay_figure
 
 router = Routes(include_in_schema=False)
 GhostQuery = Annotated[Literal["record", "claim"] | None, Query()]
@@ -98,3 +106,119 @@ def _place(session: Session, verification: Verification) -> Context | None:
         return None
     queue, item = (part.model_dump(mode="json") for part in found)
     return {"queue": queue, "item": item}
+
+
+LATEST = 100
+FILE = "file"
+BenchmarkQuery = Annotated[str | None, Query(max_length=100)]
+WithQuery = Annotated[str | None, Query(alias="with", max_length=20)]
+
+
+@public_page("/calibrations", "calibrations.html", to_all=True)
+def calibrations_page(
+    session: Session, services: Services, benchmark: BenchmarkQuery = None
+) -> Context:
+    """Every calibration, benchmark by benchmark, the newest first."""
+    offered = services.benchmarks
+    chosen = find_benchmark(offered, benchmark) if benchmark else None
+    summaries = views.list_calibrations(session, services, benchmark or None, LATEST).calibrations
+    judging = queries.judging_ids(session)
+    return {
+        "boards": [
+            {
+                "id": name,
+                "title": offered[name].title if name in offered else name,
+                "calibrations": [
+                    plain(each) | {"judges": each.id in judging}
+                    for each in summaries
+                    if each.benchmark == name
+                ],
+            }
+            for name in dict.fromkeys(each.benchmark for each in summaries)
+        ],
+        "chosen": chosen and {"id": chosen.benchmark_id, "title": chosen.title},
+    }
+
+
+@public_page("/calibrations/{calibration_id}", "calibration.html", to_all=True)
+def calibration_page(
+    session: Session, services: Services, calibration_id: str, other: WithQuery = None
+) -> Context:
+    """A calibration: its progress, its measurements, and its effect if adopted.
+
+    It is compared with the calibration that `other` names, by default with the adopted one of its
+    precision, then of the reference's own, and without any with the runs of the benchmark's file.
+    """
+    calibration = queries.find_calibration(session, calibration_id)
+    sha256 = calibration.benchmark_sha256
+    judging = queries.adopted_calibration(session, sha256, calibration.precision)
+    second = _second(session, calibration, judging, other)
+    listed = views.list_calibrations(session, services, calibration.benchmark_id, LATEST)
+    shown = plain(views.get_calibration(session, services, calibration_id))
+    benchmark = benchmark_view(definition(session, sha256))
+    runs = plain(views.get_calibration_runs(session, calibration_id))["runs"]
+    return {
+        "calibration": shown,
+        "comparison": views.compare_calibrations(
+            session, calibration_id, None if second is None else second.id
+        ),
+        "bands": calibration_figure(shown["sizes"], runs, plain(benchmark.target)),
+        "benchmark": benchmark,
+        "judging": judging and judging.id,
+        "others": [each for each in listed.calibrations if each.id != calibration_id],
+    }
+
+
+def _second(
+    session: Session, calibration: Calibration, judging: Calibration | None, other: str | None
+) -> Calibration | None:
+    """The calibration to compare with; None for the runs of the benchmark's file."""
+    if other and other != FILE:
+        return queries.find_calibration(session, other)
+    if other == FILE:
+        return None
+    if judging is not None and judging.id != calibration.id:
+        return judging
+    is_own = calibration.precision is None
+    return None if is_own else queries.adopted_calibration(session, calibration.benchmark_sha256)
+
+
+@public_page("/benchmarks/{benchmark_id}/convergence", "convergence.html", to_all=True)
+def convergence_page(session: Session, services: Services, benchmark_id: str) -> Context:
+    """The reference's convergence, and the submissions on it."""
+    benchmark = find_benchmark(services.benchmarks, benchmark_id)
+    return {
+        "benchmark": benchmark_view(benchmark),
+        "convergence": convergence_view(session, benchmark),
+    }
+
+
+SHORT_HISTORY = 40
+
+
+@public_page("/workers", "workers.html")
+def workers_page(session: Session, cursor: CursorDep = None) -> Context:
+    """A page of workers, and the attempts that wait in each queue."""
+    page = list_workers(session, cursor=cursor)
+    names, following = [worker.name for worker in page.workers], page.next_cursor
+    return {
+        "workers": page.workers,
+        "counts": count_workers(session),
+        "first": None if cursor is None else "/workers",
+        "following": following and f"/workers?{urlencode({'cursor': following})}",
+        "queue": get_queue(session),
+        "readings": read_probes(session, names, IS_CANARY, each=SHORT_HISTORY),
+    }
+
+
+@public_page("/workers/{name:path}", "worker.html")
+def worker_page(session: Session, name: str) -> Context:
+    """One worker: its attempts, its speed check over time, its roofs."""
+    detail = get_worker(session, name)
+    return {**dict(detail), "probes": list_probes(session, name).probes}
+
+
+@public_page("/proof", "proof.html", to_all=True)
+def proof_page(services: Services) -> Context:
+    """The page that checks a proof in its reader's browser; nothing is sent to the server."""
+    return {"keys": list_keys(services).model_dump_json(indent=1)}

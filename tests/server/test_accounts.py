@@ -9,7 +9,7 @@ import pytest
 
 from server.base.database import utc_now
 from server.base.models import Token
-from server.pages import console_account
+from server.pages import console_people
 from tests.server.test_console import Console, error_of
 from tests.server.test_submission_pages import judged
 
@@ -290,7 +290,7 @@ def test_ones_own_submissions_go_on_where_a_page_ends_and_say_what_was_verified(
     first = judged(hardware_class="gpu-elsewhere").rpartition("/")[2]
     second, third = (submit(digits_submission).json()["id"] for _ in range(2))
     others = submit(digits_submission, by=bob).json()["id"]
-    monkeypatch.setattr(console_account, "LATEST", 2)
+    monkeypatch.setattr(console_people, "SUBMISSIONS", 2)
 
     page = alices.get(ACCOUNT).text
     older = unescape(re.findall(r'<a class="next" href="([^"]+)"', page)[0])

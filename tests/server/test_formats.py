@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from server.pages.well_known import VALID_DAYS
+from server.pages.files import VALID_DAYS
 
 ORIGIN = "access-control-allow-origin"
 

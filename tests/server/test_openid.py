@@ -17,7 +17,7 @@ from server.app import create_app
 from server.base.database import utc_now
 from server.base.models import AuditRecord, User
 from server.base.settings import Settings
-from server.pages import openid as pages
+from server.pages import sign_in as pages
 from server.people import openid
 from tests.support.pages import ORIGIN
 from tests.support.services import services_of

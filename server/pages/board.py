@@ -1,8 +1,11 @@
-"""Template context of a board's page, and the problems of a refused query."""
+"""The page of a benchmark: its board, the tree of its ideas, and the unit of its times."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from fastapi import APIRouter, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse
 from pydantic import ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 from sqlalchemy.orm import Session
@@ -13,17 +16,67 @@ from finishline.rules.errors import RuleError
 from finishline.rules.text import count_text
 from server.base.board_versions import board_version, cached_for_board
 from server.base.errors import ConflictError, ContentError, ServerError
+from server.base.services import Services, ServicesDep
+from server.benchmarks.definitions import find_benchmark, round_of
 from server.benchmarks.phases import current_phases, phases_of
 from server.benchmarks.views import NO_SUBMISSIONS, benchmark_view, count_submissions
 from server.boards.board import RankedBoard, board_in_division, cut_board, ranked_board
+from server.boards.encoding import Encoded, answer_board
+from server.boards.lineage import MOST_PACKAGES, IdeaClassView, list_ideas
 from server.boards.query import BoardQuery
 from server.boards.records import held_record
 from server.boards.rows import times_of_runs
-from server.pages.board_times import times_of_board
+from server.pages.declared import Context, public_page
 from server.pages.entries import trainings_table
 from web.board_table import USUAL_LIMIT
-from web.formats import quality
+from web.formats import SECONDS, STOPWATCH, TimeFormat, quality, time_format
+from web.ideas import Line, idea_lines, lines_of
+from web.render import render
 from web.run_dots import run_dots
+
+
+def times_of_board(benchmark: Benchmark, board: RankedBoard) -> TimeFormat:
+    """The unit that the definition names, else the one that fits the numbered rows."""
+    rows = board.numbered or list(board.rows.values())
+    return times_fitting(
+        benchmark, (row.tta_seconds for row in rows), {row.evidence for row in rows}
+    )
+
+
+def times_fitting(
+    benchmark: Benchmark, seconds: Iterable[float | None], evidence: Collection[str]
+) -> TimeFormat:
+    """The unit that the definition names, else the one that fits these times.
+
+    Published DAWNBench times are whole seconds, so where nothing else is shown it is H:MM:SS.
+    """
+    is_archive = benchmark.clock.name == "dawnbench" and set(evidence) == {"published"}
+    return time_format(seconds, benchmark.time_unit or (STOPWATCH if is_archive else None))
+
+
+def times_of(
+    session: Session, services: Services, benchmark_id: str, division: str | None, evidence: str
+) -> TimeFormat:
+    """The same of the official board with such evidence, found once for each version of it.
+
+    Seconds for a benchmark that this server no longer has.
+    """
+    benchmark = services.benchmarks.get(benchmark_id)
+    if benchmark is None:
+        return SECONDS
+    version = board_version(session, benchmark_id)
+    asked = {
+        "division": division or benchmark.divisions[0],
+        "round": round_of(benchmark, evidence),
+    }
+
+    def find() -> TimeFormat:
+        query = BoardQuery.model_validate(asked)
+        return times_of_board(benchmark, ranked_board(session, benchmark, query, version=version))
+
+    name = f"times {asked['division']} {asked['round']}"
+    return cached_for_board(session, benchmark_id, name, find, version=version)
+
 
 Problem = dict[str, Any]
 # Errors that reading a query, or a board by it, may raise.
@@ -206,7 +259,6 @@ def explain_inference(benchmark: Benchmark) -> str:
 EXPLAIN = {"train": explain_scoring, "inference": explain_inference}
 
 
-Context = dict[str, Any]
 DATES = {
     "opens_at": "Opens",
     "freezes_at": "Rules frozen from",
@@ -323,3 +375,69 @@ def _dates(session: Session, benchmark: Benchmark) -> list[tuple[str, str]]:
     phases = phases_of(current_phases(session, benchmark.benchmark_id))
     found = ((words, getattr(phases, name)) for name, words in DATES.items())
     return [(words, moment.isoformat()) for words, moment in found if moment is not None]
+
+
+router = APIRouter(include_in_schema=False)
+HTML = "text/html; charset=utf-8"
+
+
+@router.get("/benchmarks/{benchmark_id}", response_class=HTMLResponse)
+def benchmark_page(benchmark_id: str, services: ServicesDep, request: Request) -> Response:
+    """A leaderboard; for an invalid query the form again, with a message for each wrong field."""
+    benchmark = find_benchmark(services.benchmarks, benchmark_id)
+    typed = dict(request.query_params)
+    wants_page = "text/html" in request.headers.get("accept", "")
+    try:
+        query = PageQuery.model_validate(typed)
+        return answer_board(
+            services, request, benchmark_id, HTML, lambda s: _encoded_page(s, benchmark, query)
+        )
+    except REFUSALS as error:
+        if wants_page:
+            return _refusal(services, benchmark, typed, problems_of(error, typed))
+        if isinstance(error, ValidationError):
+            found = [item | {"loc": ("query", *item["loc"])} for item in error.errors()]
+            raise RequestValidationError(found) from error
+        raise
+
+
+def _encoded_page(session: Session, benchmark: Benchmark, query: BoardQuery) -> Encoded:
+    context = board_context(session, benchmark, query)
+    board = context["board"]
+    page = render("benchmark.html", **context)
+    return Encoded(page.encode(), total=board["total"])
+
+
+def _refusal(
+    services: ServicesDep, benchmark: Benchmark, typed: dict[str, str], problems: list[Problem]
+) -> Response:
+    with services.database.read() as session:
+        context = refused_context(session, benchmark, typed, problems)
+    return HTMLResponse(render("benchmark.html", **context), status_code=422)
+
+
+@public_page("/benchmarks/{benchmark_id}/ideas", "ideas.html", to_all=True)
+def ideas_page(session: Session, services: Services, benchmark_id: str) -> Context:
+    """Public code submissions of a benchmark as a tree, by hardware class."""
+    benchmark = find_benchmark(services.benchmarks, benchmark_id)
+    ideas = list_ideas(session, benchmark)
+    classes = [
+        {"name": each.hardware_class, "lines": idea_lines(_lines(each))} for each in ideas.classes
+    ]
+    board = board_context(session, benchmark, BoardQuery(limit=1))
+    return board | {"classes": classes, "most": MOST_PACKAGES}
+
+
+def _lines(found: IdeaClassView) -> list[list[Context]]:
+    """The code submissions of a class in lines; times are compared within one alone."""
+    packages = {each.sha256: each.model_dump() for each in found.packages}
+    parents = {name: package["parent"] for name, package in packages.items()}
+    return [_nested(line, packages) for line in lines_of(parents)]
+
+
+def _nested(line: Line[str], packages: Mapping[str, Context]) -> list[Context]:
+    return [
+        packages[name]
+        | {"branches": [_nested(each, packages) for each in line.branches.get(name, [])]}
+        for name in line.names
+    ]

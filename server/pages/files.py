@@ -1,0 +1,190 @@
+"""Files at addresses of their own: static ones, feeds, llms.txt and security.txt."""
+
+from collections.abc import Mapping
+from datetime import datetime, time, timedelta
+
+from fastapi import Request, Response
+from sqlalchemy.orm import Session
+from starlette.exceptions import HTTPException
+
+from finishline.rules.benchmarks.benchmark import Benchmark
+from server.base.database import moment_text, utc_now
+from server.base.middleware import reader_has, reader_takes_gzip, tagged
+from server.base.models import AuditRecord
+from server.base.services import Services, ServicesDep, site_address
+from server.benchmarks.definitions import find_benchmark
+from server.boards.records import records_by_benchmark
+from server.pages.board import times_of
+from server.people.audit import read_head
+from server.people.declared import Routes
+from server.verifications.views import latest_verdicts
+from web.assets import Asset, static_asset
+from web.documents import read_documents
+from web.feed import (
+    MEDIA_TYPE,
+    Feed,
+    FeedEntry,
+    atom_feed,
+    audit_entry,
+    record_entry,
+    verdict_entry,
+)
+from web.formats import moment
+
+router = Routes(include_in_schema=False)
+# Crawlers may read every public page; sorted and filtered boards repeat the same board.
+ROBOTS = """User-agent: *
+Disallow: /api/
+Disallow: /console
+Disallow: /*/charts/
+"""
+
+
+@router.get("/static/{path:path}")
+def static_file(path: str, request: Request) -> Response:
+    """A static file: compressed once, kept for ever under its fingerprinted address."""
+    asset = static_asset(path)
+    if asset is None:
+        raise HTTPException(404, "Not found")
+    return asset_answer(asset, request)
+
+
+@router.get("/favicon.ico")
+def favicon(request: Request) -> Response:
+    """The icon at the address that browsers request by default."""
+    return static_file("favicon.svg", request)
+
+
+@router.get("/robots.txt")
+def robots() -> Response:
+    """Addresses that crawlers should skip."""
+    return Response(ROBOTS, media_type="text/plain; charset=utf-8")
+
+
+def asset_answer(asset: Asset, request: Request) -> Response:
+    """Respond with an asset, compressed where accepted, or with 304 to a reader that has it."""
+    keep = "public, max-age=31536000, immutable" if asset.immutable else "no-cache"
+    headers = {"ETag": asset.etag, "Cache-Control": keep, "Vary": "Accept-Encoding"}
+    if reader_has(request, asset.etag):
+        return Response(status_code=304, headers=headers)
+    content = asset.content
+    if reader_takes_gzip(request):
+        content = asset.gzip_content
+        headers["Content-Encoding"] = "gzip"
+    return Response(content, media_type=asset.media_type, headers=headers)
+
+
+TEXT = "text/plain; charset=utf-8"
+VALID_DAYS = 180
+ABOUT = """# Finishline
+
+> A time-to-accuracy competition server: training runs with their logs, hardware and price,
+> trained again by workers with secret seeds, and ranked by measured time.
+
+Every page has a JSON twin; reading takes no token unless the server says so. Times are seconds.
+
+## API
+
+- [OpenAPI]({site}/openapi.json): every operation and schema
+- [Benchmarks]({site}/api/v1/benchmarks): targets, clocks, divisions
+- [Runs]({site}/api/v1/runs.parquet): every run of every benchmark
+
+## Leaderboards (also as .csv and .parquet)
+
+{boards}
+## Documents
+
+{documents}"""
+
+
+@router.get("/llms.txt")
+def llms_txt(services: ServicesDep, request: Request) -> Response:
+    """Contents of this site for a program that reads text, with the documents as Markdown."""
+    site = site_address(request, services.settings)
+    documents = read_documents(services.settings.docs_dir).chapters()
+    text = ABOUT.format(
+        site=site,
+        boards="".join(
+            f"- [{benchmark.title}]({site}/api/v1/leaderboards/{name})\n"
+            for name, benchmark in services.benchmarks.items()
+        ),
+        documents="".join(
+            f"- [{each.page.title}]({site}{each.address}.md): {each.page.description}\n"
+            for each in documents
+        ),
+    )
+    return Response(text, media_type=TEXT)
+
+
+@router.get("/.well-known/security.txt")
+def security_txt(services: ServicesDep, request: Request) -> Response:
+    """Where to report a weakness (RFC 9116)."""
+    site = site_address(request, services.settings)
+    contact = services.settings.security_contact or f"{site}/docs/operating#reporting-a-weakness"
+    until = datetime.combine(utc_now().date(), time()) + timedelta(days=VALID_DAYS)
+    lines = (
+        f"Contact: {contact}",
+        f"Expires: {until.isoformat()}Z",
+        f"Canonical: {site}/.well-known/security.txt",
+        "Preferred-Languages: en",
+    )
+    return Response("\n".join(lines) + "\n", media_type=TEXT)
+
+
+MOST_ENTRIES = 50
+
+
+@router.read("/feed.atom", to_all=True)
+def feed(session: Session, services: Services, request: Request) -> Response:
+    """The latest records and verdicts of every benchmark."""
+    entries = _entries(session, services, services.benchmarks, None)
+    return _answer(services, request, "Finishline", "/", entries)
+
+
+@router.read("/benchmarks/{benchmark_id}/feed.atom", to_all=True)
+def benchmark_feed(
+    session: Session, services: Services, request: Request, benchmark_id: str
+) -> Response:
+    """The latest records and verdicts of a benchmark."""
+    benchmark = find_benchmark(services.benchmarks, benchmark_id)
+    entries = _entries(session, services, {benchmark_id: benchmark}, benchmark_id)
+    title, page = f"{benchmark.title} · Finishline", f"/benchmarks/{benchmark_id}"
+    return _answer(services, request, title, page, entries)
+
+
+@router.read("/audit.atom", to_all=True)
+def audit_feed(session: Session, services: Services, request: Request) -> Response:
+    """The head of the audit log: readers of the feed keep it, so a later change is noticed."""
+    head = read_head(session)
+    row = session.get(AuditRecord, head.id)
+    entries = [] if row is None else [audit_entry(head.id, head.sha256, moment_text(row.at))]
+    return _answer(services, request, "Audit log · Finishline", "/", entries)
+
+
+def _entries(
+    session: Session, services: Services, benchmarks: Mapping[str, Benchmark], only: str | None
+) -> list[FeedEntry]:
+    named = {key: {"id": key, "title": found.title} for key, found in benchmarks.items()}
+    found = [
+        verdict_entry(named[verdict.benchmark], verdict.model_dump(mode="json"))
+        for verdict in latest_verdicts(session, limit=MOST_ENTRIES, benchmark_id=only)
+        if verdict.benchmark in named
+    ]
+    for name, records in records_by_benchmark(session, benchmarks).items():
+        for division in records.divisions:
+            time = times_of(session, services, name, division.division, division.evidence)
+            found += [
+                record_entry(named[name], division.division, record.model_dump(mode="json"), time)
+                for record in division.records
+                if not record.returned and record.ended != "withdrawn"  # The first has its entry.
+            ]
+    latest = sorted(found, key=lambda entry: (moment(entry.updated), entry.subject), reverse=True)
+    return latest[:MOST_ENTRIES]
+
+
+def _answer(
+    services: Services, request: Request, title: str, page: str, entries: list[FeedEntry]
+) -> Response:
+    base = site_address(request, services.settings)
+    content = atom_feed(Feed(base, request.url.path, page, title, entries))
+    return tagged(request, content, MEDIA_TYPE)
