@@ -60,6 +60,7 @@ from server.verifications import (
     dispatch,
     live,
     probes,
+    proofs,
     queue,
     requests,
     reruns,
@@ -68,7 +69,6 @@ from server.verifications import (
     worker_endpoints,
     workers,
 )
-from server.verifications import proof_endpoints as proofs
 from server.verifications.dispatch import Dispatcher, PollDesk
 from server.verifications.settle import BoardSettler
 

@@ -7,7 +7,12 @@ from collections.abc import Iterator, Sequence
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, selectinload
 
-from finishline.api.schema import Schema
+from finishline.api.calibrations import (
+    BandDifference,
+    ConvergenceAt,
+    SizeComparisonView,
+    SizeFigures,
+)
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.definition_tables import ReferenceRun
 from finishline.rules.scoring.tta import calibrated_epochs
@@ -157,45 +162,6 @@ def has_every_run(session: Session, calibration: Calibration) -> bool:
 
 
 RUNS_PER_CHUNK = 10
-
-
-class SizeFigures(Schema):
-    """Epochs to the target at one batch size."""
-
-    runs: int
-    reached: int
-    mean: float | None
-    stdev: float | None
-
-
-class ConvergenceAt(SizeFigures):
-    """Epochs the reference needs to its target at one batch size, of the runs that reached it.
-
-    `stdev` has ddof = 1 and is None below two figures.
-    """
-
-    batch_size: int
-    epochs: tuple[float, ...]
-
-
-class BandDifference(Schema):
-    """Distance of two calibrations at one evaluation, with bounds where both have a band."""
-
-    index: int
-    mean_difference: float
-    lower_difference: float | None
-    upper_difference: float | None
-
-
-class SizeComparisonView(Schema):
-    """Two calibrations at one batch size. `p_value` is Welch's, two-sided, on log epochs."""
-
-    batch_size: int
-    first: SizeFigures
-    second: SizeFigures
-    difference: float | None
-    p_value: float | None
-    band: list[BandDifference]
 
 
 def chunk_sizes(runs: int) -> list[int]:

@@ -46,7 +46,7 @@ from server.pages.board import (
 from server.pages.declared import PAGES, Console, Context, OrganiserDep, choices, page, plain
 from server.pages.submit import files_of_folder, refusal_of
 from server.people.callers import Caller, Notice, require_same_origin
-from server.verifications import calibration_views as views
+from server.verifications import calibrations as views
 from server.verifications.calibrations import CONSOLE, ONE
 
 router = APIRouter(include_in_schema=False)

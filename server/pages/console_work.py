@@ -41,7 +41,7 @@ from server.pages.queries import brief, submission_context
 from server.people.accounts import ORGANISERS
 from server.people.callers import Caller
 from server.people.declared import filled
-from server.verifications.calibration_views import summary
+from server.verifications.calibrations import summary
 from server.verifications.challenges import HEAD_TO_HEADS, Cost, cost_of_head_to_head
 from server.verifications.pools import row_if_published
 from server.verifications.queue import Waits, get_queue

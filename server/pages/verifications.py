@@ -19,9 +19,9 @@ from server.pages.declared import Context, plain, public_page
 from server.pages.entries import has_halves, untimed_runs
 from server.pages.queries import verification_context
 from server.people.declared import Routes
-from server.verifications import calibration_views as views
+from server.verifications import calibrations as views
 from server.verifications.probes import IS_CANARY, list_probes, read_probes
-from server.verifications.proof_endpoints import list_keys
+from server.verifications.proofs import list_keys
 from server.verifications.queue import get_queue, read_place
 from server.verifications.worker_endpoints import CursorDep, count_workers, get_worker, list_workers
 from web.formats import SECONDS, TimeFormat

@@ -1,14 +1,24 @@
-"""Calibrations: start, continue, cancel and adopt one, and keep its runs."""
+"""Calibrations: start, continue, cancel and adopt one, keep its runs, and read them."""
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
 
+from fastapi import Query
 from pydantic import Field
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from finishline.api.calibrations import (
+    BatchSizeView,
+    CalibrationComparison,
+    CalibrationList,
+    CalibrationRuns,
+    CalibrationSummary,
+    CalibrationView,
+    ChunkView,
+)
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.measurements import PrecisionName
@@ -24,10 +34,13 @@ from server.base.forms import NO_FLAG, Body, Reason, example
 from server.base.models import Calibration, CalibrationRunRow, Verification
 from server.base.services import Services
 from server.base.standing import OPEN
+from server.benchmarks import calibrations as queries
 from server.benchmarks.calibrations import (
     adopted_calibration,
+    band_at,
     chunk_sizes,
     chunks_of,
+    convergence_at,
     find_calibration,
     finished_runs,
     has_every_run,
@@ -35,24 +48,20 @@ from server.benchmarks.calibrations import (
     why_not_adoptable,
 )
 from server.benchmarks.definitions import definition, find_benchmark
-from server.people.audit import Subject, record
+from server.people.audit import Subject, audited, record, record_new
 from server.people.callers import Caller, Fields
-from server.people.declared import Form, filled
-from server.verifications.calibration_views import (
-    CalibrationView,
-    batch_size_of,
-    get_calibration,
-    router,
-)
+from server.people.declared import Form, Routes, filled
 from server.verifications.jobs import Order, new_id, queue_job
 from server.verifications.states import move
 
-__all__ = ["router"]
 CONSOLE = "/console/calibrations"
 ONE = CONSOLE + "/{calibration_id}"
 BatchSize = Annotated[int, Field(ge=1, le=2**31 - 1), NO_FLAG]
 BatchSizes = Annotated[list[BatchSize], Field(max_length=16)]
 Runs = Annotated[int, Field(ge=1, le=200), NO_FLAG]
+router = Routes(tags=["calibrations"])
+Limit = Annotated[int, Query(ge=1, le=100)]
+BenchmarkId = Annotated[str | None, Query(max_length=100)]
 
 
 class CalibrationCreate(Body):
@@ -128,8 +137,8 @@ def start_calibration(
     session.add(calibration)
     session.flush()
     _queue_missing(session, calibration)
-    after = body.model_dump(exclude={"reason"})
-    return _changed(session, services, caller, "calibration.start", calibration, after)
+    record_new(session, caller, "calibration.start", calibration, reason=body.reason)
+    return _shown(session, services, calibration)
 
 
 @router.command(
@@ -150,16 +159,17 @@ def continue_calibration(
         raise ConflictError(
             f"Calibration {calibration_id} is adopted and cannot be changed; start another one."
         )
-    calibration.batch_sizes = sorted({*calibration.batch_sizes, *(wanted.batch_sizes or ())})
-    calibration.runs = max(calibration.runs, wanted.runs or 0)
-    if _queue_missing(session, calibration) == 0:
-        raise ConflictError(
-            f"Calibration {calibration_id} has or awaits {count_text(calibration.runs, 'run')} at "
-            "each of its batch sizes; request more runs."
-        )
-    calibration.state, calibration.ended_at = "running", None
-    after = {"batch_sizes": calibration.batch_sizes, "runs": calibration.runs}
-    return _changed(session, services, caller, "calibration.continue", calibration, after)
+    with audited(session, caller, "calibration.continue", calibration):
+        calibration.batch_sizes = sorted({*calibration.batch_sizes, *(wanted.batch_sizes or ())})
+        calibration.runs = max(calibration.runs, wanted.runs or 0)
+        if _queue_missing(session, calibration) == 0:
+            runs = count_text(calibration.runs, "run")
+            raise ConflictError(
+                f"Calibration {calibration_id} has or awaits {runs} at each of its batch sizes; "
+                "request more runs."
+            )
+        calibration.state, calibration.ended_at = "running", None
+    return _shown(session, services, calibration)
 
 
 @router.command(
@@ -179,28 +189,12 @@ def cancel_calibration(
     under_way = [chunk for chunk in chunks_of(session, calibration_id) if chunk.state in OPEN]
     if not under_way:
         raise ConflictError(f"Calibration {calibration_id} has no runs under way.")
-    for chunk in under_way:
-        move(session, chunk, "cancel")
-    if not has_every_run(session, calibration):
-        calibration.state = "cancelled"
-    after = {"state": calibration.state}
-    return _changed(session, services, caller, "calibration.cancel", calibration, after)
-
-
-def _changed(
-    session: Session,
-    services: Services,
-    caller: Caller,
-    action: str,
-    calibration: Calibration,
-    after: dict[str, Any],
-) -> CalibrationView:
-    """Record a change, and return the calibration as it is then."""
-    reason = calibration.reason if action == "calibration.start" else None
-    subject = Subject("calibration", calibration.id)
-    record(session, caller, action, subject, reason=reason, before=None, after=after)
-    session.refresh(calibration)
-    return get_calibration(session, services, calibration.id)
+    with audited(session, caller, "calibration.cancel", calibration):
+        for chunk in under_way:
+            move(session, chunk, "cancel")
+        if not has_every_run(session, calibration):
+            calibration.state = "cancelled"
+    return _shown(session, services, calibration)
 
 
 @router.command(
@@ -250,8 +244,12 @@ def adopt_calibration(
             "reference_runs_sha256": runs_sha256(runs),
         },
     )
+    return _shown(session, services, calibration)
+
+
+def _shown(session: Session, services: Services, calibration: Calibration) -> CalibrationView:
     session.refresh(calibration)
-    return get_calibration(session, services, calibration_id)
+    return get_calibration(session, services, calibration.id)
 
 
 def _require_trainable(benchmark: Benchmark, batch_sizes: Sequence[int]) -> None:
@@ -328,3 +326,128 @@ def keep_runs(session: Session, verification: Verification, report: ReplayReport
                 system=asdict(report.system),
             )
         )
+
+
+def summary(
+    calibration: Calibration, *, finished: int, offered: Mapping[str, Benchmark]
+) -> CalibrationSummary:
+    """Summary of a calibration; `offered` are the current benchmark definitions by id."""
+    adopter, current = calibration.adopter, offered.get(calibration.benchmark_id)
+    replay = None if current is None else current.replay
+    own_precision = None if replay is None else next(iter(replay.precisions), None)
+    return CalibrationSummary.of(
+        calibration,
+        benchmark=calibration.benchmark_id,
+        requested_by=calibration.requester.name,
+        precision=calibration.precision or own_precision,
+        runs_planned=calibration.runs * len(calibration.batch_sizes),
+        runs_finished=finished,
+        adopted_by=None if adopter is None else adopter.name,
+        outdated=current is None or current.sha256 != calibration.benchmark_sha256,
+    )
+
+
+@router.read("/calibrations")
+def list_calibrations(
+    session: Session, services: Services, benchmark: BenchmarkId = None, limit: Limit = 20
+) -> CalibrationList:
+    """Calibrations, newest first."""
+    counts = queries.count_runs(session)
+    found = queries.list_calibrations(session, benchmark_id=benchmark, limit=limit)
+    offered = services.benchmarks
+    return CalibrationList(
+        calibrations=[
+            summary(each, finished=counts.get(each.id, 0), offered=offered) for each in found
+        ]
+    )
+
+
+@router.read("/calibrations/{calibration_id}")
+def get_calibration(session: Session, services: Services, calibration_id: str) -> CalibrationView:
+    """A calibration: how far it is, epochs to converge and the band at each batch size."""
+    calibration = find_calibration(session, calibration_id)
+    benchmark = definition(session, calibration.benchmark_sha256)
+    rows, chunks = finished_runs(session, calibration.id), chunks_of(session, calibration.id)
+    runs = reference_runs(rows)
+    judging = adopted_calibration(session, calibration.benchmark_sha256, calibration.precision)
+    sizes = []
+    for size in calibration.batch_sizes:
+        under_way = (each for each in chunks if each.state in OPEN and batch_size_of(each) == size)
+        sizes.append(
+            BatchSizeView.of(
+                convergence_at(benchmark, runs, size),
+                planned=calibration.runs,
+                finished=sum(row.batch_size == size for row in rows),
+                under_way=sum(_trained_so_far(chunk) for chunk in under_way),
+                band=band_at(benchmark, runs, size),
+            )
+        )
+    shown = summary(calibration, finished=len(rows), offered=services.benchmarks)
+    return CalibrationView(
+        **shown.model_dump(),
+        judges=judging is not None and judging.id == calibration.id,
+        runs_sha256=runs_sha256(runs),
+        sizes=sizes,
+        chunks=[
+            ChunkView.of(
+                chunk,
+                verification_id=chunk.id,
+                batch_size=batch_size_of(chunk),
+                why=chunk.reasons[0]["message"] if chunk.state == "failed" else None,
+            )
+            for chunk in chunks
+        ],
+    )
+
+
+def batch_size_of(chunk: Verification) -> int:
+    """Batch size of all runs of a chunk."""
+    return int(chunk.trainings[0].settings["batch_size"])
+
+
+def _trained_so_far(chunk: Verification) -> int:
+    """Runs before the one in which a chunk's current attempt last posted."""
+    latest = chunk.attempts[-1]
+    if latest.state != "running" or latest.last_evaluation is None:
+        return 0
+    return min(int(latest.last_evaluation["run"]), chunk.runs)
+
+
+@router.read("/calibrations/{calibration_id}/runs")
+def get_calibration_runs(session: Session, calibration_id: str) -> CalibrationRuns:
+    """Every finished run behind a calibration: curve, seed, system and software."""
+    calibration = find_calibration(session, calibration_id)
+    rows = finished_runs(session, calibration_id)
+    return CalibrationRuns.of(
+        calibration,
+        benchmark=calibration.benchmark_id,
+        runs_sha256=runs_sha256(reference_runs(rows)),
+        runs=rows,
+    )
+
+
+@router.read("/calibrations/{calibration_id}/compare")
+def compare_calibrations(
+    session: Session,
+    calibration_id: str,
+    other: Annotated[str | None, Query(alias="with", max_length=20)] = None,
+) -> CalibrationComparison:
+    """Compare a calibration with another one, or with the runs of the benchmark's file."""
+    first = find_calibration(session, calibration_id)
+    second = None if other is None else find_calibration(session, other)
+    if second is not None and second.benchmark_id != first.benchmark_id:
+        raise ContentError(
+            f"with: calibration {second.id} measured {second.benchmark_id}; expected one of "
+            f"{first.benchmark_id}."
+        )
+    benchmark = definition(session, first.benchmark_sha256)
+    own = reference_runs(finished_runs(session, first.id))
+    others = list(benchmark.reference_runs)
+    if second is not None:
+        others = reference_runs(finished_runs(session, second.id))
+    return CalibrationComparison(
+        first=first.id,
+        second=other,
+        benchmark=first.benchmark_id,
+        sizes=queries.compare_calibrations(benchmark, own, others),
+    )

@@ -1,19 +1,26 @@
-"""Proofs: evidence stored in the transaction that ends a verification, its parts, its signature."""
+"""Proofs: evidence stored in the transaction that ends a verification, and its signed bundle."""
 
 import base64
+import shutil
+import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any, cast
+from tempfile import SpooledTemporaryFile
+from typing import IO, Annotated, Any, Literal, cast
 
+from fastapi import APIRouter, Query, Response
+from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from finishline.api.proofs import KeyList, KeyView
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.canonical import canonical, sha256_of
 from finishline.rules.measurements import PrecisionName
 from finishline.rules.proof.proof import (
+    ENVELOPE_NAME,
     FORMAT,
     LOGS_FOLDER,
     PAYLOAD_TYPE,
@@ -34,8 +41,9 @@ from finishline.rules.proof.proof import (
 )
 from finishline.rules.submissions.claim import TrainedWith
 from finishline.rules.verification.messages import Failure
+from server.base.artifacts import CHUNK_BYTES, ArtifactStore, pieces
 from server.base.database import insert_missing, moment_text, state_of, utc_now
-from server.base.errors import ConflictError
+from server.base.errors import ConflictError, LostFileError
 from server.base.events import VerificationChanged
 from server.base.models import (
     Attempt,
@@ -47,16 +55,37 @@ from server.base.models import (
     Verification,
 )
 from server.base.places import code_version
-from server.base.services import Services
+from server.base.services import Services, ServicesDep
+from server.base.settings import MIB
 from server.base.signing import Signer, load_signer
 from server.base.standing import ENDED, claimed_runs, find_verification, purpose_of, stored_system
 from server.base.visibility import Viewer
 from server.benchmarks.calibrations import benchmark_of
+from server.people.callers import ViewerDep
 from server.submissions.lists import runs_with_curves
 from server.verifications.head_to_heads import contest_of
 from server.verifications.jobs import sealed_with, trainings_of, trains_packages
 from server.verifications.report_checks import posted_events
 from server.verifications.views import shown_report
+
+router = APIRouter(tags=["proofs"])
+DSSE = "application/vnd.dsse.envelope.v1+json"
+ANSWERS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "`proof.dsse.json` and, under `logs/`, the claim's files, named by their "
+        "SHA-256.",
+        "content": {
+            "application/zip": {"schema": {"type": "string", "format": "binary"}},
+            DSSE: {"schema": {"type": "object"}},
+        },
+    }
+}
+Format = Annotated[
+    Literal["zip", "dsse"], Query(alias="format", description="dsse: the envelope alone.")
+]
+# A zip must say when a file was made; the earliest moment it can say is the same every time.
+MOMENT = (1980, 1, 1, 0, 0, 0)
+IN_MEMORY_BYTES = 8 * MIB
 
 
 def proof_parts(session: Session, verification: Verification) -> Table:
@@ -281,12 +310,6 @@ def current_signer(services: Services) -> Signer:
     return signer
 
 
-def known_keys(session: Session) -> list[SigningKey]:
-    """Every key that signed a proof, newest first."""
-    query = select(SigningKey).order_by(SigningKey.created_at.desc(), SigningKey.id)
-    return list(session.scalars(query))
-
-
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "urn:finishline:proof:2"
 
@@ -313,3 +336,60 @@ def statement_of(parts: Mapping[str, Any], files: Iterable[str]) -> Table:
             "parts": {name: sha256_of(part) for name, part in parts.items()},
         },
     }
+
+
+@router.get("/verifications/{verification_id}/proof", response_class=Response, responses=ANSWERS)
+def get_proof(
+    verification_id: str, services: ServicesDep, viewer: ViewerDep, kind: Format = "zip"
+) -> Response:
+    """Download the signed evidence of a verdict. `finishline proof` checks it anywhere."""
+    signed = sign_proof(services, verification_id, viewer)
+    if kind == "dsse":
+        return Response(signed.content, media_type=DSSE)
+    bundle = write_bundle(signed.content, signed.files, services.artifacts)
+    name = f'attachment; filename="proof-{verification_id}.zip"'
+    return StreamingResponse(
+        pieces(bundle), media_type="application/zip", headers={"Content-Disposition": name}
+    )
+
+
+@router.get("/keys")
+def list_keys(services: ServicesDep) -> KeyList:
+    """List every public key that signed proofs of this server, earlier ones included."""
+    current = current_signer(services).key_id
+    newest_first = select(SigningKey).order_by(SigningKey.created_at.desc(), SigningKey.id)
+    with services.database.read() as session:
+        keys = session.scalars(newest_first)
+        return KeyList(keys=[KeyView.of(key, current=key.id == current) for key in keys])
+
+
+def write_bundle(proof: bytes, files: Iterable[str], artifacts: ArtifactStore) -> IO[bytes]:
+    """Write the zip of a proof and of the stored files of these hashes; at its beginning."""
+    target = SpooledTemporaryFile(max_size=IN_MEMORY_BYTES)  # noqa: SIM115  the caller closes it
+    try:
+        with zipfile.ZipFile(target, "w") as bundle:
+            bundle.writestr(_entry(ENVELOPE_NAME), proof)
+            for sha256 in sorted(set(files)):
+                _add(bundle, sha256, artifacts)
+        target.seek(0)
+    except BaseException:
+        target.close()
+        raise
+    return target
+
+
+def _add(bundle: zipfile.ZipFile, sha256: str, artifacts: ArtifactStore) -> None:
+    try:
+        source = artifacts.open(sha256)
+    except OSError as error:
+        raise LostFileError(sha256) from error
+    with source, bundle.open(_entry(LOGS_FOLDER + sha256), "w") as target:
+        shutil.copyfileobj(source, target, CHUNK_BYTES)
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(name, date_time=MOMENT)
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    entry.external_attr = 0o644 << 16
+    entry.create_system = 3
+    return entry

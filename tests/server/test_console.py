@@ -289,7 +289,7 @@ def test_a_calibration_is_started_cancelled_continued_and_not_adopted_too_soon(c
         ("calibration.cancel", None, "console"),
         ("calibration.start", "new torch", "console"),
     ]
-    assert records()[2]["after"]["batch_sizes"] == [64, 32]
+    assert records()[2]["after"]["batch_sizes"] == [32, 64]
 
 
 def test_a_price_is_added_and_corrected(console, records, client):
