@@ -52,7 +52,6 @@ from server.people.callers import Membership, Sessions
 from server.reactions import connect_rooms
 from server.submissions import endpoints as submissions
 from server.submissions import quotas, standing_changes
-from server.submissions.upload import move_what_waits
 from server.verifications import (
     attempts,
     calibrations,
@@ -140,7 +139,6 @@ def create_app(
             artifacts=make_store(settings),
             benchmarks=benchmarks,
         )
-        move_what_waits(services.database, services.artifacts)
         services.artifacts.sweep(older_than_seconds=STALE_UPLOAD_SECONDS)
         session_secret = load_signer(settings.signing_key_path).derive("console sessions")
     except BaseException:

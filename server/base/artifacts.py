@@ -1,14 +1,13 @@
 """Content-addressed store of the raw logs, in a folder or a bucket. Its content never changes."""
 
 import hashlib
-import io
 import os
 import secrets
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass, field
+from contextlib import closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 from urllib.parse import urlsplit
@@ -26,16 +25,11 @@ NOTHING = hashlib.sha256(b"").hexdigest()
 
 @dataclass(frozen=True)
 class Staged:
-    """A file received but not yet kept; a short one is in memory until it is settled."""
+    """A file received but not yet kept."""
 
     path: Path
     sha256: str
     size_bytes: int
-    content: bytes | None = field(default=None, repr=False)
-
-    def read(self) -> bytes:
-        """Its whole content."""
-        return self.path.read_bytes() if self.content is None else self.content
 
 
 class Bucket:
@@ -93,9 +87,7 @@ class Bucket:
             self._has_refused = False
 
     def _put(self, file: Staged) -> None:
-        with ExitStack() as opened:
-            held = file.content
-            body = held if held is not None else opened.enter_context(file.path.open("rb"))
+        with file.path.open("rb") as body:
             try:
                 self._ask("put_object", Key=self._key(file.sha256), Body=body)
             except UnavailableError:
@@ -138,11 +130,7 @@ def _make_client(endpoint_url: str | None) -> Any:
 
 
 CHUNK_BYTES = 1024 * 1024
-# A run log of a hundred evaluations has 50 KB; longer content waits in a file.
-HELD_BYTES = 256 * 1024
 SYNCS_AT_ONCE = 8
-# Six logs are on the disk as soon from two threads as from six, and four are spared the hand-over.
-WRITTEN_TOGETHER = 3
 
 
 class ArtifactStore:
@@ -150,8 +138,7 @@ class ArtifactStore:
 
     A file is staged first, then settled, and kept only when the submission it belongs to is
     accepted: a discarded file leaves nothing behind. Keeping is a rename, so a reader never sees
-    half a file. A settled file outlasts a loss of power, at least in the waiting room; even a
-    kept one may be found there again (server.submissions.upload).
+    half a file. A kept file outlasts a loss of power.
 
     With a `bucket`, the folder is the waiting room alone: settling writes to the bucket. A file
     that is then not accepted stays there under its hash, where nothing refers to it.
@@ -163,11 +150,8 @@ class ArtifactStore:
         self, folder: Path, bucket: Bucket | None = None, *, reads_only: bool = False
     ) -> None:
         self.folder = folder
-        # By the beginning of a hash: there are 256, and to put a path together takes its time.
-        self._folders: dict[str, Path] = {}
         self.bucket = bucket
         self._syncs = ThreadPoolExecutor(SYNCS_AT_ONCE, thread_name_prefix="sync")
-        self._lasting: set[Path] = set()
         self.incoming = folder / "incoming"
         if not reads_only:
             make_private(folder)  # Logs may be under an embargo.
@@ -183,81 +167,48 @@ class ArtifactStore:
                     path.unlink()
 
     def stage(self, source: BinaryIO) -> Staged:
-        """Copy a stream into the store's waiting room, or into memory if it is short."""
+        """Copy a stream into the store's waiting room."""
         path = self.incoming / secrets.token_hex(16)
-        digest, size, chunk = hashlib.sha256(), 0, _beginning(source)
-        if len(chunk) <= HELD_BYTES:
-            digest.update(chunk)
-            return Staged(path, digest.hexdigest(), len(chunk), content=chunk)
+        digest, size = hashlib.sha256(), 0
         try:
             with path.open("wb") as target:
-                while chunk:
+                while chunk := source.read(CHUNK_BYTES):
                     digest.update(chunk)
                     size += len(chunk)
                     target.write(chunk)
-                    chunk = source.read(CHUNK_BYTES)
         except BaseException:
             path.unlink(missing_ok=True)
             raise
-        return Staged(path=path, sha256=digest.hexdigest(), size_bytes=size)
+        return Staged(path, digest.hexdigest(), size)
 
-    def stage_bytes(self, content: bytes) -> Staged:
-        """Stage content that is in memory, as `stage` does for a stream."""
-        return self.stage(io.BytesIO(content))
+    def settle(self, staged: Collection[Staged]) -> None:
+        """Write the content of staged files to the disk, or to the bucket.
 
-    def settle(self, staged: Collection[Staged]) -> Collection[Staged]:
-        """Write staged files to the disk; those that are to be kept.
-
-        It is slow, so it comes before the transaction. Content that is already kept under its hash
-        is not written again. Raises UnavailableError if the bucket does not take them.
+        It is slow, so it comes before the transaction. Raises UnavailableError if the bucket does
+        not take them.
         """
         if self.bucket is not None:
             self.bucket.put_all(staged)
-            return staged
-        missing = [each for each in staged if not self.path_of(each.sha256).exists()]
-        starts = range(0, len(missing), WRITTEN_TOGETHER)
-        together = [missing[start : start + WRITTEN_TOGETHER] for start in starts]
-        list(self._syncs.map(_write_out, together))
-        if missing:
-            self._sync_folders({self.incoming})
-        return missing
+        else:
+            self._sync(each.path for each in staged)
 
     def keep(self, settled: Collection[Staged]) -> None:
-        """Move settled files to their final places; the same content is kept once.
-
-        Others wait for the transaction that this is in, so the disk is asked for nothing else and
-        is not waited for: when the power fails, a file is in its final place or still in the
-        waiting room. Where another request has kept the same content since, it is replaced.
-        """
-        for each in settled:
-            if self.bucket is None:
-                self.move_in(each.path, each.sha256)
-            else:
+        """Move settled files to their final places for good; the same content is kept once."""
+        if not settled:
+            return
+        if self.bucket is not None:
+            for each in settled:
                 self.discard(each)
-
-    def move_in(self, path: Path, sha256: str) -> None:
-        """Move a file of the waiting room, of this hash, to its final place."""
-        final = self.path_of(sha256)
-        try:
-            path.replace(final)
-        except FileNotFoundError:
+            return
+        for each in settled:
+            final = self.path_of(each.sha256)
             final.parent.mkdir(exist_ok=True)
-            path.replace(final)
+            each.path.replace(final)
+        self._sync({self.folder, *(self.path_of(each.sha256).parent for each in settled)})
 
-    def write_places(self, staged: Collection[Staged]) -> None:
-        """Write to the disk where files are kept, for a folder that nobody looks after later."""
-        if self.bucket is None:
-            self._sync_folders({self._folder_of(each.sha256) for each in staged})
-
-    def _sync_folders(self, folders: set[Path]) -> None:
-        """Write folders to the disk, at the same time: a disk takes several as one.
-
-        That a folder is there at all is written once: folders never go.
-        """
-        unsure = folders - self._lasting
-        wanted = folders | {self.folder} if unsure else folders
-        list(map(sync, wanted) if len(wanted) == 1 else self._syncs.map(sync, wanted))
-        self._lasting |= unsure
+    def _sync(self, paths: Iterable[Path]) -> None:
+        """Write files, or folders' names, to the disk at the same time: it takes several as one."""
+        list(self._syncs.map(sync, paths))
 
     def discard(self, staged: Staged) -> None:
         """Remove a staged file that is not wanted."""
@@ -271,14 +222,7 @@ class ArtifactStore:
 
     def path_of(self, sha256: str) -> Path:
         """Path in the folder of the content of a hash."""
-        return self._folder_of(sha256) / sha256
-
-    def _folder_of(self, sha256: str) -> Path:
-        beginning = sha256[:2]
-        folder = self._folders.get(beginning)
-        if folder is None:
-            folder = self._folders[beginning] = self.folder / beginning
-        return folder
+        return self.folder / sha256[:2] / sha256
 
 
 def make_private(folder: Path) -> None:
@@ -306,25 +250,6 @@ def pieces(source: IO[bytes]) -> Iterator[bytes]:
     with closing(source):
         while piece := source.read(CHUNK_BYTES):
             yield piece
-
-
-def _beginning(source: BinaryIO) -> bytes:
-    """Read up to HELD_BYTES + 1 bytes: a longer result shows that the stream needs a file."""
-    read = b""
-    while len(read) <= HELD_BYTES and (more := source.read(HELD_BYTES + 1 - len(read))):
-        read += more
-    return read
-
-
-def _write_out(staged: Sequence[Staged]) -> None:
-    for each in staged:
-        if each.content is None:
-            sync(each.path)
-            continue
-        with each.path.open("wb") as target:
-            target.write(each.content)
-            target.flush()
-            os.fsync(target.fileno())
 
 
 def sync(path: Path) -> None:

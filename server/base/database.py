@@ -188,7 +188,7 @@ class Database:
     def write(self) -> Iterator[Session]:
         """The transaction that writes: committed at the end of the block, rolled back on an error.
 
-        Others wait for it, those of other server processes too, so what it has read stays true.
+        Others wait for it, those of other server processes too, so its reads stay true.
         Calls registered with `before_commit` run at the end of the block, those registered with
         `after_commit` before it is left.
         """

@@ -79,7 +79,7 @@ def _keep_private(headers: MutableHeaders) -> None:
 
 
 def _name_once(headers: MutableHeaders, name: str) -> None:
-    """Remove what a list repeats: a route and the compression around it both vary by encoding."""
+    """Remove repetitions in a list: a route and the compression around it both vary by encoding."""
     if value := headers.get(name):
         headers[name] = ", ".join(dict.fromkeys(each.strip() for each in value.split(",")))
 

@@ -286,7 +286,7 @@ class Submission(Base):
 
     `evidence` and `check_word` say which time of it ranks and how far its claim was checked
     (rules.ranking); the measured runs of its configuration are in `pool_id`.
-    `configuration_sha256` is the key of what is trained for it. One with that of an earlier live
+    `configuration_sha256` is the key of its training. One with that of an earlier live
     one is `duplicate_of` it: it is not trained and has no rank.
 
     `trained_with` is "reference" or "own" code, or "package" for one that is measured: it has no

@@ -120,7 +120,7 @@ def _hidden_ids(viewer: Viewer) -> Select[tuple[str]]:
 
 @lru_cache(maxsize=KEPT_VIEWERS)
 def _criteria(viewer: Viewer) -> tuple[ExecutableOption, ...]:
-    """Conditions of what a viewer sees."""
+    """Conditions of the rows that a viewer sees."""
     seen: ColumnElement[bool] = ~Submission.embargoed
     if viewer != ANYBODY:
         seen = or_(seen, _is_theirs(viewer, Submission.user_id))

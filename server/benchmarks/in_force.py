@@ -6,6 +6,7 @@ While the rules of a benchmark are frozen, no other definition of it comes in fo
 import hashlib
 import logging
 from collections.abc import Mapping
+from io import BytesIO
 from pathlib import Path
 from threading import Lock
 
@@ -109,14 +110,14 @@ def add_benchmark(
     if own is None:
         raise SubmissionError(problems)
     store = services.artifacts
-    staged = {name: store.stage_bytes(content) for name, content in own.files.items()}
+    staged = [store.stage(BytesIO(content)) for content in own.files.values()]
     try:
-        settled = store.settle(list({each.sha256: each for each in staged.values()}.values()))
+        store.settle(staged)
         with services.database.write() as session:
             changed = _add(services, session, caller, own, reason)
-            store.keep(settled)
+            store.keep(staged)
     finally:
-        for each in staged.values():
+        for each in staged:
             store.discard(each)
     services.of(PhaseWatch).look_once()
     return own.benchmark, changed

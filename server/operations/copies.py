@@ -189,8 +189,8 @@ def copy_logs(
                             expected="the hash in its name",
                         )  # fmt: skip
                 copied.sizes[name] = size
-            target.keep(target.settle(staged))
-            target.write_places(staged)
+            target.settle(staged)
+            target.keep(staged)
         finally:
             for each in staged:
                 target.discard(each)

@@ -432,7 +432,7 @@ ViewerDep = Annotated[Viewer, Depends(get_viewer)]
 
 
 async def anybody() -> Viewer:
-    """Viewer of what everybody sees."""
+    """Viewer without an account."""
     return ANYBODY
 
 
@@ -454,7 +454,7 @@ NO_PAGE_WITHIN = ("/charts/", "/docs/images/")
 class Membership:
     """Refuse requests of strangers: members have a valid token or the cookie of a session.
 
-    It stands inside the error handlers, which answer what it raises.
+    It stands inside the error handlers, which answer its errors.
     """
 
     def __init__(self, app: ASGIApp, services: Services) -> None:

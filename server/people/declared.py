@@ -80,7 +80,7 @@ class Form:
 
 @dataclass(frozen=True)
 class Change:
-    """A declared change: what it does, who may, and its form."""
+    """A declared change: its function, its role, and its form."""
 
     make: Callable[..., Any]
     role: Role
@@ -125,7 +125,7 @@ class Routes(APIRouter):
     def read(
         self, path: str, *, role: Role | None = None, to_all: bool = False, **route: Any
     ) -> Callable[[Declared], Declared]:
-        """Declare a read, of one session that shows its caller what they may see.
+        """Declare a read, of one session that hides from its caller the rows of others.
 
         With `to_all` it shows the same to everybody.
         """
@@ -143,7 +143,7 @@ def requested(make: Callable[..., Any]) -> list[Parameter]:
 
 
 def call(declared: Callable[..., Any], given: Given, **known: Any) -> Any:
-    """Call a declared function with what was requested, and what is known that it takes."""
+    """Call a declared function with its request, and with those known values that it takes."""
     takes = signature(declared).parameters
     return declared(**given, **{name: each for name, each in known.items() if name in takes})
 

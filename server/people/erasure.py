@@ -1,6 +1,6 @@
 """Erasure of a person: their names become former-17 wherever this server keeps it.
 
-Decision 0024 says what stays: results with their files, and hashes.
+Results stay with their files, and hashes (decision 0024).
 """
 
 import hashlib
@@ -42,7 +42,7 @@ from server.people.users import CONSOLE, ONE, UserErasure, UserView, find_person
 router = Routes(tags=["users"])
 
 ASKED = "user.ask-erasure"
-# Names and prose about what people did; the content of submissions is not among them.
+# Names, and prose about people's actions; the content of submissions is not among them.
 COLUMNS: tuple[InstrumentedAttribute[Any], ...] = (
     Verification.reason,
     Verification.reasons,
@@ -223,7 +223,7 @@ def _rewrite(
 def _rename_in_evidence(
     session: Session, words: tuple[str, ...], rename: Rename, account: Mapping[str, str]
 ) -> None:
-    """Proofs are signed when they are read, from what was kept: its names alone are changed."""
+    """Proofs are signed when they are read: of the kept evidence names alone are changed."""
     holding = or_(*(_holding(Evidence.submission, word) for word in words))
     for kept in session.scalars(select(Evidence).where(holding)):
         kept.submission = _renamed(kept.submission, rename, account)

@@ -206,7 +206,7 @@ def _build(session: Session, new: Checked, *, embargoed: bool) -> Submission:
 
 def _store(new: Checked, key: str | None) -> Accepted:
     services, benchmark, upload = new.services, new.benchmark, new.upload
-    settled = services.artifacts.settle(upload.staged)
+    services.artifacts.settle(upload.staged)
     with services.database.write() as session:
         submission = admit_upload(session, new)
         if (known := find_published(session, submission)) is not None:
@@ -225,7 +225,7 @@ def _store(new: Checked, key: str | None) -> Accepted:
             _link_or_verify(session, new, submission)
         # Last, so that a failure leaves no file; before the commit, so that a stored submission
         # always has its files.
-        services.artifacts.keep(settled)
+        services.artifacts.keep(upload.staged)
     if benchmark.benchmark_id not in services.benchmarks:
         services.of(PhaseWatch).look_once()
     return Accepted(submission.id)

@@ -1,21 +1,12 @@
-"""Files of a submission: staging, lookup by name for scoring, recovery after a power loss.
-
-A submission is acknowledged once its files are on the disk in the store's staging folder, were
-moved to their places, and its rows are committed. The moves reach the disk later: to wait for that,
-six folders for a submission, would hold up every request for the database. After a power loss
-before then, the rows tell which staged files belong to them.
-"""
+"""Files of a submission: staged, and looked up by name for scoring."""
 
 import hashlib
-import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
-from pathlib import Path
 from typing import BinaryIO, ClassVar
 
-from sqlalchemy import Connection, select
 from starlette.datastructures import FormData, UploadFile
 
 from finishline.rules.archive.files import COMMIT
@@ -25,14 +16,11 @@ from finishline.rules.logs import check_file_name
 from finishline.rules.submissions.claim import CLAIM_LIMIT_BYTES
 from finishline.rules.trainings.manifest import FILE
 from finishline.rules.trainings.package import package_index
-from server.base.artifacts import ArtifactStore, Staged
-from server.base.database import Database
+from server.base.artifacts import Staged
 from server.base.errors import ContentError, TooLargeError, problem
 from server.base.forms import SUBMISSION, read_files, read_text, refuse_part
-from server.base.models import RunRow, Submission
 from server.base.services import Services
 from server.base.settings import MIB, Settings
-from server.benchmarks.definitions import files_of_added
 
 
 class LogFiles(Mapping[str, bytes]):
@@ -78,7 +66,7 @@ class LogUpload:
     @property
     def log_files(self) -> LogFiles:
         """Content of the logs by name."""
-        return LogFiles(self.logs, lambda name: self.logs[name].read())
+        return LogFiles(self.logs, lambda name: self.logs[name].path.read_bytes())
 
     @property
     def staged(self) -> tuple[Staged, ...]:
@@ -232,46 +220,3 @@ def _commit(form: FormData) -> str | None:
     if not _flag(form, "archive"):
         raise refuse_part("given without archive=true", "source_commit", "the commit of an archive")
     return value
-
-
-# SQLite takes no more than 32,766 values in a statement.
-HASHES_AT_ONCE = 20_000
-NAMES_OF_FILES = (RunRow.log_sha256, Submission.claim_sha256)
-
-log = logging.getLogger(__name__)
-
-
-def move_what_waits(database: Database, store: ArtifactStore) -> int:
-    """Move staged files that a row names to their places; returns their number.
-
-    A file that no row names, or an incomplete one, stays. Other processes serve requests meanwhile:
-    the files that they have staged are in no row yet.
-    """
-    waiting = {} if store.bucket is not None else _hashes(store.incoming)
-    lost = {sha256: path for sha256, path in waiting.items() if not store.path_of(sha256).exists()}
-    if not lost:
-        return 0
-    with database.read_columns() as connection:
-        found = _named(connection, lost)
-    for sha256 in found:
-        with suppress(FileNotFoundError):  # Another process starts too, or has just moved its own.
-            store.move_in(lost[sha256], sha256)
-        log.warning("%s: moved from incoming/ to its place; a row names it", sha256)
-    return len(found)
-
-
-def _hashes(folder: Path) -> Mapping[str, Path]:
-    hashes = {}
-    for path in folder.iterdir():
-        with suppress(FileNotFoundError), path.open("rb") as file:
-            hashes[hashlib.file_digest(file, "sha256").hexdigest()] = path
-    return hashes
-
-
-def _named(connection: Connection, hashes: Collection[str]) -> set[str]:
-    wanted, named = sorted(hashes), set(hashes) & files_of_added(connection).keys()
-    for start in range(0, len(wanted), HASHES_AT_ONCE):
-        some = wanted[start : start + HASHES_AT_ONCE]
-        for column in NAMES_OF_FILES:
-            named |= set(connection.scalars(select(column).where(column.in_(some))))
-    return named

@@ -99,7 +99,7 @@ def settle_board(services: Services, benchmark: Benchmark, divisions: Iterable[s
     """Give boards of these divisions their references, and each holder its next challenger."""
     store = services.artifacts
     claims = {division: _claim_file(store, benchmark, division) for division in divisions}
-    settled = store.settle(claims.values()) if claims else ()
+    store.settle(claims.values())
     with services.database.write() as session:
         for board in _boards_without_reference(session, benchmark):
             # Runs of the reference are shared between the divisions.
@@ -117,7 +117,7 @@ def settle_board(services: Services, benchmark: Benchmark, divisions: Iterable[s
         for board, place in read_first_places(session, benchmark.benchmark_id).items():
             if not _waits_for_reference(session, benchmark, board):
                 _begin_next(services, session, place)
-        store.keep(settled)
+        store.keep(claims.values())
 
 
 def _boards_without_reference(session: Session, benchmark: Benchmark) -> list[Board]:

@@ -1,10 +1,8 @@
 """Storage that outlasts a loss of power, a full disk, an absent database and writers at once."""
 
 import errno
-import hashlib
 import io
 import os
-import shutil
 import threading
 import time
 from contextlib import contextmanager
@@ -18,9 +16,8 @@ from sqlalchemy.exc import InternalError, OperationalError, ProgrammingError
 
 import server.app
 from server.app import create_app
-from server.base.artifacts import HELD_BYTES, ArtifactStore
+from server.base.artifacts import ArtifactStore
 from server.base.database import Database
-from server.operations.copies import copy_logs
 from server.people.accounts import create_token
 from tests.server.conftest import list_stored_files
 
@@ -68,86 +65,20 @@ def number_of(path):
     return path.stat().st_ino
 
 
-def test_a_file_is_on_the_disk_where_it_waits_before_it_moves(store, written):
-    staged = [store.stage_bytes(content) for content in (b"one", b"two")]
-    assert written == []
-    to_keep = store.settle(staged)
-    settled = list(written)
-    store.keep(to_keep)
-
-    finals = [store.path_of(each.sha256) for each in staged]
-    assert [path.read_bytes() for path in finals] == [b"one", b"two"]
-    for final in finals:
-        on_disk = settled.index(("synced", number_of(final)))
-        for folder in (store.incoming, store.folder):
-            assert ("synced", number_of(folder)) in settled[on_disk:]
-    assert {step for step, _ in written[len(settled) :]} == {"moved"}
+def staged_of(store, *contents):
+    return [store.stage(io.BytesIO(content)) for content in contents]
 
 
-def test_a_copied_file_is_on_the_disk_where_it_is_kept(store, tmp_path, written):
-    """Nobody looks through the waiting room of an export or a backup."""
-    staged = store.stage_bytes(b"one")
-    store.keep(store.settle([staged]))
-    target = ArtifactStore(tmp_path / "export")
-    copy_logs([staged.sha256], store, target)
-
-    final = target.path_of(staged.sha256)
-    moved = written.index(("moved", number_of(final)))
-    for folder in (final.parent, target.folder):
-        assert ("synced", number_of(folder)) in written[moved:]
-
-
-@pytest.mark.parametrize("length", [HELD_BYTES, HELD_BYTES + 1])
-def test_what_is_staged_is_read_as_it_came_however_it_comes(store, length):
-    content = os.urandom(length)
-
-    class Dripping(io.BytesIO):
-        """A stream that gives less than it is asked for, as one from a network may."""
-
-        def read(self, size=-1, /):
-            return super().read(min(size or 0, 100_000))
-
-    staged = store.stage(Dripping(content))
-    assert (staged.size_bytes, staged.read()) == (length, content)
-    store.keep(store.settle([staged]))
-
-    assert store.path_of(hashlib.sha256(content).hexdigest()).read_bytes() == content
-    assert list(store.incoming.iterdir()) == []
-
-
-def test_what_is_settled_twice_is_kept_once(store):
-    """A submission is stored anew where other rules turn out to hold, or is sent twice at once."""
-    staged = [store.stage_bytes(b"same") for _ in range(2)]
-    store.settle(staged[:1])
-    for settled in [store.settle([each]) for each in staged]:
-        store.keep(settled)
-
-    assert store.path_of(staged[0].sha256).read_bytes() == b"same"
-    assert list(store.incoming.iterdir()) == []
-
-
-def test_nothing_is_looked_for_while_others_wait(store, monkeypatch):
-    staged = [store.stage_bytes(content) for content in (b"one", b"two")]
-    settled = store.settle(staged)
-
-    def look(path, **_):
-        raise AssertionError(f"looked for {path}")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Path, "stat", look)
-        store.keep(settled)
-
-    assert all(store.path_of(each.sha256).is_file() for each in staged)
-
-
-def test_content_that_is_kept_is_not_written_again(store, written):
+def test_what_is_kept_is_read_as_it_came_and_once(store):
+    """Logs are sent twice at once, and a stream may give less than it is asked for."""
+    long = os.urandom(300_000)
     for _ in range(2):
-        written.clear()
-        staged = store.stage_bytes(b"same")
-        store.keep(store.settle([staged]))
+        staged = staged_of(store, b"same", b"same", long)
+        store.settle(staged)
+        store.keep(staged)
 
-    assert store.path_of(staged.sha256).read_bytes() == b"same"
-    assert written == []
+    assert [store.path_of(each.sha256).read_bytes() for each in staged] == [b"same", b"same", long]
+    assert list(store.incoming.iterdir()) == []
 
 
 def test_a_submission_is_on_the_disk_before_it_is_committed(
@@ -167,13 +98,14 @@ def test_a_submission_is_on_the_disk_before_it_is_committed(
     assert submit(digits_submission).status_code == 201
 
     *_, start, end = locked  # The use of the token is written before.
-    incoming = settings.artifacts_dir / "incoming"
-    files = [number_of(settings.artifacts_dir / path) for path in stored_files()]
+    paths = [settings.artifacts_dir / path for path in stored_files()]
+    files = {number_of(path) for path in paths}
+    folders = {number_of(path.parent) for path in paths} | {number_of(settings.artifacts_dir)}
     assert len(files) == 4
-    folders = {number_of(path) for path in (settings.artifacts_dir, incoming)}
-    # While others wait for the database, files are moved, and the disk is not waited for.
-    assert sorted(written[:start]) == sorted(("synced", each) for each in {*files, *folders})
-    assert set(written[start:]) == {("moved", each) for each in files}
+    # While others wait for the database, the disk writes the names of folders alone.
+    assert set(written[:start]) == {("synced", each) for each in files}
+    assert set(written[start : start + 4]) == {("moved", each) for each in files}
+    assert set(written[start + 4 :]) == {("synced", each) for each in folders}
     assert end == len(written)
 
 
@@ -185,7 +117,7 @@ def test_sqlite_writes_every_commit_to_the_disk(database):
 
 
 def test_a_file_nobody_wants_is_swept_after_a_while(store, monkeypatch):
-    old, young = store.stage_bytes(b"old" * HELD_BYTES), store.stage_bytes(b"young" * HELD_BYTES)
+    old, young = staged_of(store, b"old", b"young")
     long_ago = time.time() - 7200
     os.utime(old.path, (long_ago, long_ago))
     store.sweep(older_than_seconds=3600)
@@ -203,51 +135,6 @@ def start_and_stop(settings):
         pass
 
 
-@pytest.fixture
-def acknowledged(digits_submission, submit, settings):
-    """The files of a stored submission by their hashes; the disk did not write that they moved."""
-    assert submit(digits_submission).status_code == 201
-    folder = settings.artifacts_dir
-    kept = {path.name: path for path in folder.glob("??/*")}
-    contents = {sha256: path.read_bytes() for sha256, path in kept.items()}
-    for number, path in enumerate(kept.values()):
-        path.rename(folder / "incoming" / f"{number:032x}")
-    for shard in folder.glob("??"):
-        shard.rmdir()
-    return contents
-
-
-def test_what_a_submission_names_is_in_its_place_once_a_server_starts(
-    acknowledged, settings, stored_files, alice
-):
-    incoming = settings.artifacts_dir / "incoming"
-    log = next(content for content in acknowledged.values() if b":::MLLOG" in content)
-    strangers = {"cut": log[:-1], "refused": b"a log that no row names"}
-    for name, content in strangers.items():
-        (incoming / name).write_bytes(content)
-    with TestClient(create_app(settings, dispatch=False)) as client:
-        submission_id = client.get("/api/v1/submissions").json()["submissions"][0]["id"]
-        address = f"/api/v1/submissions/{submission_id}/runs/0/log"
-        answer = client.get(address, headers=alice.headers)
-
-    assert hashlib.sha256(answer.content).hexdigest() in acknowledged
-    places = {f"{sha256[:2]}/{sha256}" for sha256 in acknowledged}
-    assert set(stored_files()) == places | {f"incoming/{name}" for name in strangers}
-
-
-def test_what_is_in_its_place_is_left_there(acknowledged, settings, stored_files):
-    """Another request may be sending the same at this moment."""
-    start_and_stop(settings)
-    before = stored_files()
-    sha256 = next(iter(acknowledged))
-    again = settings.artifacts_dir / "incoming" / "again"
-    shutil.copyfile(settings.artifacts_dir / sha256[:2] / sha256, again)
-    start_and_stop(settings)
-
-    assert stored_files() == sorted([*before, "incoming/again"])
-
-
-@pytest.mark.usefixtures("acknowledged")
 def test_a_start_that_fails_leaves_no_connection_open(settings, monkeypatch):
     opened = []
 
@@ -255,11 +142,11 @@ def test_a_start_that_fails_leaves_no_connection_open(settings, monkeypatch):
         opened.append(Database(*arguments, **options))
         return opened[-1]
 
-    def broken(*_):
+    def broken(*_, **__):
         raise OSError(errno.EIO, "a broken disk")
 
     monkeypatch.setattr(server.app, "Database", open_database)
-    monkeypatch.setattr(ArtifactStore, "move_in", broken)
+    monkeypatch.setattr(ArtifactStore, "sweep", broken)
 
     with pytest.raises(OSError, match="a broken disk"):
         create_app(settings, dispatch=False)
