@@ -45,6 +45,7 @@ from perf.servers import (
 )
 from server.base.artifacts import ArtifactStore
 from server.base.database import Database
+from server.base.signing import load_signer
 
 ALLOWED_RATIO = 12.0  # Each broken line is named, see docs/decisions/0032.
 ALLOWED_SHARE = 1 / 100  # of the time of the three published tools together
@@ -202,6 +203,7 @@ def replicate(package: Path, copies: Path, *, wanted: int) -> int:
 def hold_copies(bars: Bars, submissions: int) -> None:
     """Compare the memory of commands that read or write a whole server with the bar."""
     with running_database("sqlite") as (url, folder):
+        load_signer(folder / "signing-key.pem")
         logs = store_logs(folder, max(1, submissions * RUNS // RUNS_WITH_ONE_LOG))
         database = Database(url)
         fill_board(database, submissions, evaluations=EVALUATIONS, logs=logs)
@@ -217,7 +219,8 @@ def hold_copies(bars: Bars, submissions: int) -> None:
             (second_server, "restore", f"{folder}/backups"),
         ):
             rows = submissions * (RUNS + 1)
-            mib, seconds = peak_of([*PYTHON, "server.admin", *arguments], environment)
+            command = [*PYTHON, "finishline.cli.main", "admin", *arguments]
+            mib, seconds = peak_of(command, environment)
             bars.say(f"{arguments[0]}: {seconds:.1f} s of CPU, {rows / seconds:.0f} rows/s")
             bars.hold(f"{arguments[0]}: peak memory", mib, " MiB", at_most=WANTED_MIB)
 

@@ -1,19 +1,16 @@
 """Commands of an administrator on the server's own machine: `python -m server.admin COMMAND`.
 
-Each prints JSON on stdout, and its progress on stderr.
+Each prints JSON.
 """
 
-import gc
 import json
 import os
-import sqlite3
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Literal, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 from sqlalchemy import make_url
@@ -21,16 +18,12 @@ from sqlalchemy.exc import DBAPIError
 from typer import Argument, Option
 
 from finishline.api.people import Role
-from finishline.rules.errors import RuleError
 from server.base.database import Database
 from server.base.errors import ConflictError, NotSignedInError, ServerError
 from server.base.schema import migrate as make_tables
 from server.base.schema import newest_revision, require_current_schema
 from server.base.settings import get_settings
 from server.commands import administer
-from server.operations.backup import Choice
-from server.operations.export import Wanted
-from server.operations.integrity import check_server, require_its_logs
 from server.people.accounts import (
     ROLES,
     TOKEN_PREFIX,
@@ -41,9 +34,6 @@ from server.people.accounts import (
 Known = Annotated[
     bool, Option("--known", help="Its user's packages go to workers without a memory cgroup too.")
 ]
-KeepMissing = Annotated[
-    bool, Option("--keep-missing", help="List logs that the store has lost, and go on.")
-]
 app = typer.Typer(
     add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, help=__doc__
 )
@@ -52,15 +42,12 @@ app = typer.Typer(
 def main() -> None:
     """Run one command. Exits with 1 and a sentence if it fails. Its files are private."""
     os.umask(0o077)
-    gc.set_threshold(50_000, 20, 10)  # A restore or an export takes longer than a start.
     try:
         app(prog_name="python -m server.admin")
     except DBAPIError as error:
         told = " ".join(str(error.orig).split())
         _fail(f"The database {_database_name()} does not do it: {told}")
-    except sqlite3.Error as error:
-        _fail(f"The database {_database_name()} could not be copied: {error}")
-    except (RuntimeError, ServerError, RuleError, OSError) as error:
+    except (RuntimeError, ServerError, OSError) as error:
         _fail(str(error))
 
 
@@ -132,100 +119,6 @@ def worker_account(names: Annotated[list[str], Argument(metavar="NAME...")]) -> 
     """Make a worker's own account at the broker, and print its FINISHLINE_BROKER_URL, once."""
     for address in administer.make_accounts(get_settings().broker_url, names):
         print(address)
-
-
-@app.command()
-def rescore(
-    benchmark: Annotated[str | None, Option(help="Only submissions of this benchmark.")] = None,
-    dry_run: Annotated[bool, Option("--dry-run", help="List the changes only.")] = False,
-    definition: Annotated[
-        Literal["stored", "current"],
-        Option(help="The definition that each result names, or today's."),
-    ] = "stored",
-) -> None:
-    """Score every result again from its raw logs, and store the changes."""
-    current = definition == "current"
-    made = administer.rescore(get_settings(), benchmark, say, current=current, dry_run=dry_run)
-    print(json.dumps(made))
-    if made["failed"]:
-        raise typer.Exit(1)
-
-
-@app.command()
-def export(
-    path: Annotated[Path | None, Argument(help="Folder to make, or NAME.tar.")] = None,
-    nightly: Annotated[
-        Path | None, Option(metavar="DIR", help="Make a dated folder in DIR, and remove old ones.")
-    ] = None,
-    keep: Annotated[int, Option(min=1, help="With --nightly: number to keep.")] = 14,
-    public: Annotated[bool, Option("--public", help="Public data only.")] = False,
-    keep_missing: KeepMissing = False,
-) -> None:
-    """Write everything but secrets to a folder, for others to study."""
-    if (path is None) == (nightly is None):
-        raise typer.BadParameter("name one place: PATH, or --nightly DIR")
-    wanted, nights = Wanted(public, keep_missing), None if nightly is None else keep
-    place = path or nightly or Path()
-    print(json.dumps(administer.export(get_settings(), place, wanted, say, nightly=nights)))
-
-
-@app.command()
-def backup(
-    path: Annotated[Path, Argument(help="Folder of backups, made if missing.")],
-    keep: Annotated[int | None, Option(min=1, help="Backups to keep (default: all).")] = None,
-    without_logs: Annotated[
-        bool, Option("--without-logs", help="The raw logs are kept safe in another way.")
-    ] = False,
-    keep_missing: KeepMissing = False,
-) -> None:
-    """Add a backup of everything, secrets and all, to a folder of backups."""
-    choice = Choice(logs=not without_logs, keep_missing=keep_missing, keep=keep)
-    print(json.dumps(administer.back_up(get_settings(), path, choice, say)))
-
-
-@app.command()
-def restore(
-    path: Annotated[Path, Argument(help="Folder of backups.")],
-    at: Annotated[
-        str | None, Option(metavar="NAME", help="Which backup (default: the latest).")
-    ] = None,
-    force: Annotated[
-        bool, Option("--force", help="Replace data, which is kept under another name.")
-    ] = False,
-) -> None:
-    """Restore a server from a backup. It makes the database, or replaces it."""
-    print(json.dumps(administer.restore(get_settings(), path, say, name=at, force=force)))
-
-
-@app.command()
-def check(
-    no_proofs: Annotated[bool, Option("--no-proofs", help="Skip the proofs.")] = False,
-    no_files: Annotated[bool, Option("--no-files", help="Skip the store.")] = False,
-) -> None:
-    """Check the store, the audit log and every proof against the database. 1 with a fault."""
-    started = time.monotonic()
-    with administer.serving(get_settings()) as services:
-        if not no_files:
-            require_its_logs(services)
-        findings = check_server(services, files=not no_files, proofs=not no_proofs, say=say)
-    for line in findings.faults:
-        say(f"fault: {line}")
-    for line in findings.orphans:
-        say(f"orphan: {line}")
-    counts = {
-        "looked_at": findings.looked_at,
-        "faults": len(findings.faults),
-        "orphans": len(findings.orphans),
-        "seconds": round(time.monotonic() - started, 1),
-    }
-    print(json.dumps(counts))
-    if findings.faults:
-        raise typer.Exit(1)
-
-
-def say(line: str) -> None:
-    """Print a line of progress."""
-    print(line, file=sys.stderr, flush=True)
 
 
 def _database_name() -> str:

@@ -31,7 +31,7 @@ PANELS = {
     "Operate": {"up": "", "worker": "", "bench": ""},
 }
 # Of `admin`, from finishline-server too.
-SERVER_ADMIN = ("backup", "restore", "export", "rescore", "service")
+SERVER_ADMIN = ("backup", "restore", "export", "rescore", "check", "service")
 
 RENAMED = """
 leaderboard: board | benchmarks: board | check-proof: proof

@@ -142,20 +142,15 @@ class ArtifactStore:
 
     With a `bucket`, the folder is the waiting room alone: settling writes to the bucket. A file
     that is then not accepted stays there under its hash, where nothing refers to it.
-
-    A store to read from (`reads_only`) makes no folder.
     """
 
-    def __init__(
-        self, folder: Path, bucket: Bucket | None = None, *, reads_only: bool = False
-    ) -> None:
+    def __init__(self, folder: Path, bucket: Bucket | None = None) -> None:
         self.folder = folder
         self.bucket = bucket
         self._syncs = ThreadPoolExecutor(SYNCS_AT_ONCE, thread_name_prefix="sync")
         self.incoming = folder / "incoming"
-        if not reads_only:
-            make_private(folder)  # Logs may be under an embargo.
-            make_private(self.incoming)
+        make_private(folder)  # Logs may be under an embargo.
+        make_private(self.incoming)
 
     def sweep(self, *, older_than_seconds: float) -> None:
         """Remove staged files that a server which died left behind."""

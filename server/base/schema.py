@@ -87,7 +87,7 @@ def _revision_in(connection: Connection) -> str | None:
 
 def _hint(connection: Connection, revision: str) -> str:
     commit = NUMBERED if len(revision) == 4 and revision.isdigit() else _commit_in(connection)
-    export = "and export there with `python -m server.admin export` or `finishline admin backup`."
+    export = "and export there with `finishline admin export` (or `python -m server.admin export`)."
     if commit is None:
         return f"It does not say which commit made it. Hint: start the one that you had, {export}"
     return f"Hint: run `git checkout {commit[:HEX_DIGITS]}`, {export}"

@@ -23,11 +23,10 @@ from server.base.settings import Settings, read_settings
 from server.base.visibility import ORGANISER
 from server.benchmarks.definitions import those_in_force
 from server.commands.paths import VarPaths
-from server.operations import backup
-from server.operations.backup import SECRETS, Choice
-from server.operations.copies import Manifest, Progress
-from server.operations.export import Wanted, export_everything, export_nightly
-from server.operations.integrity import require_its_logs
+from server.operations.backup import back_up, restore
+from server.operations.copies import Manifest
+from server.operations.export import export
+from server.operations.integrity import check_server
 from server.people.accounts import NewToken, create_token
 from server.people.audit import Administrator
 from server.people.tokens import record_new_token
@@ -35,7 +34,8 @@ from server.reactions import connect_rooms
 from server.submissions.rescoring import rescore_submissions
 from server.verifications.workers import confirm_worker
 
-Summary = dict[str, Any]
+__all__ = ["back_up", "check_server", "export", "rescore_submissions", "restore"]
+
 FAULTS = (RuntimeError, ServerError, RuleError, OSError, DBAPIError, sqlite3.Error)
 
 
@@ -63,37 +63,55 @@ def opened(url: str) -> Iterator[Database]:
         database.close()
 
 
-def _services_of(database: Database, settings: Settings) -> Services:
-    """The services of a command, without any definition."""
-    return Services(
-        settings=settings,
-        database=database,
-        artifacts=make_store(settings),
-        benchmarks=OfferedBenchmarks(),
-    )
+@contextmanager
+def stopped(var: Path | None) -> Iterator[Services]:
+    """The services of a command, for a server of `finishline up` or that of the settings."""
+    settings = read_settings() if var is None else _settings_of(VarPaths(var.absolute()))
+    with opened(settings.database_url) as database:
+        yield Services(settings, database, make_store(settings), OfferedBenchmarks())
 
 
 @contextmanager
-def serving(settings: Settings) -> Iterator[Services]:
-    """Services of a server with the definitions in force."""
-    with opened(settings.database_url) as database:
-        require_current_schema(database)
-        services = _services_of(database, settings)
-        with database.read(ORGANISER) as session:
+def serving(var: Path | None) -> Iterator[Services]:
+    """The same with the definitions in force, while the server may run. Raises RuntimeError."""
+    with stopped(var) as services:
+        require_current_schema(services.database)
+        key = services.settings.signing_key_path
+        if not key.exists():
+            raise RuntimeError(
+                f"There is no {key}, which a server makes at its start: are "
+                "FINISHLINE_ARTIFACTS_DIR and FINISHLINE_SIGNING_KEY the server's?"
+            )
+        with services.database.read(ORGANISER) as session:
             services.benchmarks.replace(those_in_force(session))
         yield services
 
 
-def _summary(path: Path, manifest: Manifest, **more: object) -> Summary:
+def _settings_of(paths: VarPaths) -> Settings:
+    return read_settings(
+        database_url=paths.database_url,
+        artifacts_dir=paths.artifacts,
+        signing_key=paths.signing_key,
+    )
+
+
+def backups_of(settings: Settings) -> Path:
+    """The folder of backups that is named for a server, else one beside its logs."""
+    return settings.backups_dir or settings.artifacts_dir.parent / "backups"
+
+
+def summary(path: Path, manifest: Manifest) -> dict[str, Any]:
     """An export or a backup in short."""
     return {
         "path": str(path),
         "content": manifest.content,
+        "made_at": manifest.made_at,
         "schema_revision": manifest.schema_revision,
-        "logs": manifest.logs.files,
-        "log_bytes": manifest.logs.size_bytes,
-        "missing_logs": len(manifest.logs.missing),
-    } | more
+        "rows": sum(manifest.tables.values()),
+        "logs": manifest.logs,
+        "missing_logs": len(manifest.missing_logs),
+        "audit_head": asdict(manifest.audit_head),
+    }
 
 
 def make_token(
@@ -126,63 +144,3 @@ def confirm(database: Database, name: str, owner: str) -> None:
     """Confirm a worker of the server's own machine: it counts as the organisers'."""
     with database.write() as session:
         confirm_worker(session, Administrator(), name, reason=None, owner=owner)
-
-
-def settings_of(paths: VarPaths) -> Settings:
-    """The settings of a server of `finishline up`."""
-    return read_settings(
-        database_url=paths.database_url,
-        artifacts_dir=paths.artifacts,
-        signing_key=paths.signing_key,
-    )
-
-
-def back_up(settings: Settings, folder: Path, choice: Choice, say: Progress) -> Summary:
-    """Add a backup of everything to a folder of backups."""
-    with serving(settings) as services:
-        if choice.logs and not choice.keep_missing:
-            require_its_logs(services)
-        made, manifest = backup.back_up(services, folder, choice, say)
-    say(SECRETS)
-    return _summary(made, manifest, made_at=manifest.made_at)
-
-
-def restore(
-    settings: Settings, folder: Path, say: Progress, *, name: str | None, force: bool
-) -> Summary:
-    """Restore the latest backup, or a named one."""
-    with opened(settings.database_url) as database:
-        services = _services_of(database, settings)
-        made, manifest = backup.restore(services, folder, name=name, force=force, say=say)
-    return _summary(made, manifest, made_at=manifest.made_at)
-
-
-def export(
-    settings: Settings, path: Path, wanted: Wanted, say: Progress, *, nightly: int | None = None
-) -> Summary:
-    """Write everything but secrets to a folder: `path`, or one of the last `nightly` below it."""
-    with serving(settings) as services:
-        if not wanted.keep_missing:
-            require_its_logs(services)
-        made = path
-        if nightly is None:
-            manifest = export_everything(services, path, wanted, say)
-        else:
-            made, manifest = export_nightly(
-                services, path, keep=nightly, public=wanted.public,
-                keep_missing=wanted.keep_missing, say=say,
-            )  # fmt: skip
-    rows, head = sum(manifest.tables.values()), asdict(manifest.audit_head)
-    return _summary(made, manifest, rows=rows, audit_head=head)
-
-
-def rescore(
-    settings: Settings, benchmark: str | None, say: Progress, *, current: bool, dry_run: bool
-) -> Summary:
-    """Score every result again from its raw logs, and store the changes."""
-    with serving(settings) as services:
-        return asdict(
-            rescore_submissions(
-                services, benchmark_id=benchmark, current=current, dry_run=dry_run, progress=say
-            )
-        )

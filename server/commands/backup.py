@@ -1,24 +1,38 @@
-"""`finishline admin backup`, `restore`, `export`, `rescore`: a server of `up`, by its folder."""
+"""`finishline admin backup`, `restore`, `export`, `rescore`, `check`: on a server's own machine."""
 
+from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Literal
 
 import typer
 
-from finishline.cli.errors import CliError, ExitCode
+from finishline.cli.errors import ExitCode
 from finishline.cli.options import shows
 from finishline.cli.screen import Screen
 from finishline.rules.text import count_text
-from server.commands.paths import DEFAULT_VAR, Var, VarPaths, lock_var
 from server.commands.service import app as service
 
 app = typer.Typer()
 app.add_typer(service, name="service")
-Backups = Annotated[
+Var = Annotated[
     Path | None,
-    typer.Argument(help="Folder of backups (default: backups in the var folder)."),
+    typer.Option(
+        "--var",
+        help="Folder of a server of `finishline up` (default: what FINISHLINE_* settings name).",
+    ),
 ]
+Backups = Annotated[
+    Path | None, typer.Argument(help="Folder of backups (default: backups beside the database).")
+]
+Keep = Annotated[int | None, typer.Option("--keep", min=1, help="How many to keep (default: all).")]
+KeepMissing = Annotated[
+    bool, typer.Option("--keep-missing", help="List logs that the store has lost, and go on.")
+]
+SECRETS = (
+    "This backup contains the private signing key and the hashes of all tokens: store it where "
+    "only you can read it."
+)
 
 
 @app.command()
@@ -26,22 +40,23 @@ Backups = Annotated[
 def backup(
     screen: Screen,
     folder: Backups = None,
-    keep: Annotated[
-        int | None, typer.Option("--keep", min=1, help="Backups to keep (default: all).")
-    ] = None,
-    var: Var = DEFAULT_VAR,
+    keep: Keep = None,
+    keep_missing: KeepMissing = False,
+    var: Var = None,
 ) -> None:
-    """Add a backup of a server of `finishline up`, which may go on running.
+    """Add a backup of a server to a folder, while it runs.
 
     It has the database, the run logs and the private signing key: keep it as secret as the server,
     and on another disk.
     """
-    paths = _paths_of(var)
     own = _administered()
-    with own.told("No backup was made"):
-        choice = own.Choice(keep=keep)
-        made = own.back_up(own.settings_of(paths), _folder(folder, paths), choice, screen.say)
-    screen.answer(made, [f"Backed up to {made['path']}."])
+    with own.told("No backup was made"), own.serving(var) as services:
+        root = folder or own.backups_of(services.settings)
+        path, manifest = own.back_up(
+            services, root, keep=keep, keep_missing=keep_missing, say=screen.say
+        )
+    screen.say(SECRETS)
+    screen.answer(own.summary(path, manifest), [f"Backed up to {path}."])
 
 
 @app.command()
@@ -55,45 +70,40 @@ def restore(
     force: Annotated[
         bool, typer.Option("--force", help="Replace data, which is kept under another name.")
     ] = False,
-    var: Var = DEFAULT_VAR,
+    var: Var = None,
 ) -> None:
-    """Restore a server of `finishline up` from a backup that you made.
+    """Restore a server from a backup that you made.
 
     Stop the server first. Everything in the backup is checked before anything is changed.
     """
-    paths = VarPaths(var.absolute())
-    try:
-        paths.root.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as error:
-        raise CliError(
-            f"Cannot write in {paths.root} ({error.strerror}); choose another folder with --var.",
-            exit_code=ExitCode.SERVER,
-        ) from error
-    own, backups = _administered(), _folder(folder, paths)
-    with lock_var(paths, url="a restore"), own.told("Nothing was restored"):
-        settings = own.settings_of(paths)
-        made = own.restore(settings, backups, screen.say, name=at, force=force)
-    told = f"Restored {made['path']}. Next: finishline up --var {paths.root}"
-    screen.answer(made, [told])
+    own = _administered()
+    with own.told("Nothing was restored"), own.stopped(var) as services:
+        root = folder or own.backups_of(services.settings)
+        path, manifest = own.restore(services, root, name=at, force=force, say=screen.say)
+    more = f" Next: finishline up --var {var}" if var else ""
+    screen.answer(own.summary(path, manifest), [f"Restored {path}.{more}"])
 
 
 @app.command()
 @shows
 def export(
     screen: Screen,
-    path: Annotated[Path, typer.Argument(help="Folder to make, or NAME.tar for an archive.")],
+    folder: Annotated[Path, typer.Argument(help="Folder of exports.")],
     public: Annotated[bool, typer.Option("--public", help="Public data only.")] = False,
-    var: Var = DEFAULT_VAR,
+    keep: Keep = None,
+    keep_missing: KeepMissing = False,
+    var: Var = None,
 ) -> None:
-    """Write everything but secrets to a folder, for others to study and to check.
+    """Add an export to a folder: everything but secrets, for others to study and to check.
 
-    `finishline proof FOLDER` checks it offline.
+    `finishline proof FOLDER` checks an export offline.
     """
-    own, wanted = _administered(), path.absolute()
-    with own.told("Nothing was exported"):
-        settings = own.settings_of(_paths_of(var))
-        made = own.export(settings, wanted, own.Wanted(public, keep_missing=False), screen.say)
-    screen.answer(made, [f"Exported to {made['path']}."])
+    own = _administered()
+    with own.told("Nothing was exported"), own.serving(var) as services:
+        path, manifest = own.export(
+            services, folder, public=public, keep=keep, keep_missing=keep_missing, say=screen.say
+        )
+    screen.answer(own.summary(path, manifest), [f"Exported to {path}."])
 
 
 @app.command()
@@ -112,39 +122,42 @@ def rescore(
             "--definition", help="Score by each result's own definition, or the server's."
         ),
     ] = "stored",
-    var: Var = DEFAULT_VAR,
+    var: Var = None,
 ) -> int:
-    """Score the results of a server of `finishline up` again from their raw logs.
-
-    Run it on the server's machine. A second run changes nothing.
-    """
-    own, is_current = _administered(), definition == "current"
-    with own.told("Nothing was rescored"):
-        settings = own.settings_of(_paths_of(var))
-        made = own.rescore(settings, benchmark, screen.say, current=is_current, dry_run=dry_run)
+    """Score the results of a server again from their raw logs. A second run changes nothing."""
+    own, current = _administered(), definition == "current"
+    with own.told("Nothing was rescored"), own.serving(var) as services:
+        made = own.rescore_submissions(
+            services, benchmark_id=benchmark, current=current, dry_run=dry_run, progress=screen.say
+        )
     verb = "would change" if dry_run else "changed"
     told = (
-        f"{count_text(made['submissions'], 'submission')} rescored under the {definition} "
-        f"definitions: {len(made['changed'])} {verb}, {made['unchanged']} unchanged, "
-        f"{len(made['failed'])} failed."
+        f"{count_text(made.submissions, 'submission')} rescored under the {definition} "
+        f"definitions: {len(made.changed)} {verb}, {made.unchanged} unchanged, "
+        f"{len(made.failed)} failed."
     )
-    screen.answer(made, [told])
-    return int(ExitCode.REFUSED if made["failed"] else ExitCode.OK)
+    screen.answer(asdict(made), [told])
+    return int(ExitCode.REFUSED if made.failed else ExitCode.OK)
 
 
-def _paths_of(var: Path) -> VarPaths:
-    paths = VarPaths(var.absolute())
-    if not paths.database.is_file():
-        raise CliError(
-            f"There is no server in {paths.root}: name the folder that `finishline up` keeps "
-            "everything in with --var.",
-            exit_code=ExitCode.NOT_FOUND,
-        )
-    return paths
-
-
-def _folder(named: Path | None, paths: VarPaths) -> Path:
-    return paths.backups if named is None else named.absolute()
+@app.command()
+@shows
+def check(
+    screen: Screen,
+    no_proofs: Annotated[bool, typer.Option("--no-proofs", help="Skip the proofs.")] = False,
+    no_files: Annotated[bool, typer.Option("--no-files", help="Skip the store.")] = False,
+    var: Var = None,
+) -> int:
+    """Check a server's files, audit log and proofs against its database. 1 with a fault."""
+    own = _administered()
+    with own.told("Nothing was checked"), own.serving(var) as services:
+        found = own.check_server(services, files=not no_files, proofs=not no_proofs)
+    looked_at = ", ".join(f"{count} {name}" for name, count in found.looked_at.items())
+    told = [f"fault: {each}" for each in found.faults]
+    told += [f"orphan: {each}" for each in found.orphans]
+    told += [f"Checked {looked_at}: {count_text(len(found.faults), 'fault')}."]
+    screen.answer(asdict(found), told)
+    return int(ExitCode.REFUSED if found.faults else ExitCode.OK)
 
 
 def _administered() -> ModuleType:

@@ -3,8 +3,8 @@
 import csv
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import date, datetime
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,98 +12,60 @@ from typing import Any
 from sqlalchemy import Boolean, Connection, Date, DateTime, Float, Integer, Select
 
 from finishline.rules.text import count_text
-from server.base.artifacts import ArtifactStore
 from server.base.database import moment_text
 from server.base.errors import ContentError
 from server.base.paging import csv_cell
 from server.base.services import Services
 from server.benchmarks.definitions import definition_text
 from server.operations.copies import (
-    EXPORT_FORMAT,
-    LOGS,
+    Content,
     Manifest,
     Progress,
-    copy_logs,
-    dated_copy,
-    dated_folders,
-    moment_of,
-    sign_folder,
+    add_copy,
+    audit_head,
+    revision_of,
     silent,
     snapshot,
-    whole_or_not,
 )
 from server.operations.selection import LEFT_OUT, NOT_PUBLIC, list_logs, select_export
-from server.verifications.proofs import current_signer
 
+EXPORT_FORMAT = "finishline-export-2"
 TABLES, BENCHMARKS = "tables", "benchmarks"
 # Curves and reports are long: a few hundred rows of them are megabytes.
 ROWS_AT_ONCE = 200
 ROWS_IN_GROUP, BYTES_IN_GROUP = 50_000, 16 * 1024 * 1024
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """Content of an export.
+def export(
+    services: Services, root: Path, *, public: bool = False, keep: int | None = None,
+    keep_missing: bool = False, say: Progress = silent,
+) -> tuple[Path, Manifest]:  # fmt: skip
+    """Add an export to a folder of exports, while the server goes on. Its tables are of one moment.
 
-    `public` leaves out all that is not public. `keep_missing` goes on where the store has lost a
-    log, and lists it. `earlier` is an export on the same disk; its logs are linked, not copied.
+    With `public` all that is not public is left out.
     """
-
-    public: bool = False
-    keep_missing: bool = False
-    earlier: Path | None = None
-
-
-def export_everything(
-    services: Services, path: Path, wanted: Wanted | None = None, say: Progress = silent
-) -> Manifest:
-    """Write an export to a folder, or to an archive if the path ends in .tar.
-
-    The tables are of one moment, while the server goes on. Raises ConflictError if the path is
-    taken, RuleError naming a log that the store has lost or that has changed.
-    """
-    wanted = wanted or Wanted()
-    signer = current_signer(services)
-    with whole_or_not(path) as folder:
-        (folder / TABLES).mkdir()
-        tables = {}
-        with snapshot(services.database) as connection:
-            for name, query in select_export(public=wanted.public):
-                tables[name] = write_table(connection, query, folder / TABLES / name)
-                say(f"{name}, {count_text(tables[name], 'row')}")
-            moment = moment_of(connection, list_logs(connection, public=wanted.public))
-        target = ArtifactStore(folder / LOGS)
-        copied = copy_logs(
-            moment.logs, services.artifacts, target,
-            earlier=wanted.earlier and wanted.earlier / LOGS, keep_missing=wanted.keep_missing,
-        )  # fmt: skip
-        target.incoming.rmdir()
-        _copy_benchmarks(services, folder / BENCHMARKS)
-        return sign_folder(
-            folder, services, signer, moment, copied,
-            format=EXPORT_FORMAT,
-            content="public" if wanted.public else "everything",
-            tables=tables,
-            left_out={**LEFT_OUT, **(NOT_PUBLIC if wanted.public else {})},
-        )  # fmt: skip
+    return add_copy(
+        services, root, partial(_fill, services, public, say), keep=keep,
+        keep_missing=keep_missing, say=say,
+    )  # fmt: skip
 
 
-def export_nightly(
-    services: Services,
-    root: Path,
-    *,
-    keep: int,
-    public: bool = False,
-    keep_missing: bool = False,
-    say: Progress = silent,
-) -> tuple[Path, Manifest]:
-    """Export to a dated folder, then remove all but the latest `keep`; logs are shared by links.
-
-    Raises ConflictError while another runs, and whatever an export raises; then none is removed.
-    """
-    with dated_copy(root, what="export", keep=keep) as path:
-        earlier = next(reversed(dated_folders(root)), None)
-        return path, export_everything(services, path, Wanted(public, keep_missing, earlier), say)
+def _fill(services: Services, public: bool, say: Progress, folder: Path) -> Content:
+    (folder / TABLES).mkdir()
+    (folder / BENCHMARKS).mkdir()
+    tables = {}
+    with snapshot(services.database) as connection:
+        for name, query in select_export(public=public):
+            tables[name] = write_table(connection, query, folder / TABLES / name)
+            say(f"{name}, {count_text(tables[name], 'row')}")
+        revision, head = revision_of(connection), audit_head(connection)
+        logs = list_logs(connection, public=public)
+    with services.database.read() as session:
+        for benchmark_id, benchmark in services.benchmarks.items():
+            content = definition_text(session, benchmark)
+            (folder / BENCHMARKS / f"{benchmark_id}.toml").write_bytes(content)
+    kind, left_out = ("public", LEFT_OUT | NOT_PUBLIC) if public else ("everything", LEFT_OUT)
+    return Content(EXPORT_FORMAT, kind, revision, head, logs, tables, dict(left_out))
 
 
 def write_table(connection: Connection, query: Select[Any], path: Path) -> int:
@@ -174,11 +136,3 @@ def _parquet_file(path: Path, query: Select[Any]) -> Iterator[Callable[[list[Any
     with parquet.ParquetWriter(path, schema, compression="zstd") as target:
         yield add
         write_group()
-
-
-def _copy_benchmarks(services: Services, folder: Path) -> None:
-    folder.mkdir()
-    with services.database.read() as session:
-        for benchmark_id, benchmark in services.benchmarks.items():
-            content = definition_text(session, benchmark)
-            (folder / f"{benchmark_id}.toml").write_bytes(content)

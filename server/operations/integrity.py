@@ -16,7 +16,6 @@ from finishline.rules.errors import RuleError
 from finishline.rules.proof.check import check_proof
 from finishline.rules.proof.hash_chain import check_chain
 from finishline.rules.proof.proof import Envelope, key_id_of, read_part, read_statement
-from finishline.rules.text import count_text
 from server.base.artifacts import CHUNK_BYTES, ArtifactStore
 from server.base.errors import ServerError, UnavailableError
 from server.base.models import (
@@ -31,7 +30,7 @@ from server.base.services import Services
 from server.base.standing import ENDED, names_where
 from server.base.visibility import ORGANISER
 from server.benchmarks.definitions import files_of_added
-from server.operations.copies import Progress, silent, snapshot
+from server.operations.copies import snapshot
 from server.operations.selection import list_logs
 from server.people.audit import all_records
 from server.submissions.upload import LogFiles
@@ -39,7 +38,6 @@ from server.verifications.proofs import SignedProof, current_signer, sign_proof
 
 # A file is in the store a moment before its row is in the database.
 YOUNG_SECONDS = 3600.0
-LOOKED_AT = 20
 
 
 @dataclass
@@ -55,9 +53,7 @@ class Findings:
         self.looked_at[name] = self.looked_at.get(name, 0) + number
 
 
-def check_server(
-    services: Services, *, files: bool, proofs: bool, say: Progress = silent
-) -> Findings:
+def check_server(services: Services, *, files: bool, proofs: bool) -> Findings:
     """Check everything that is asked for, while the server goes on."""
     findings = Findings()
     current_signer(services)  # Listed before the keys are read, as the first proof would do it.
@@ -66,10 +62,8 @@ def check_server(
     if files:
         with snapshot(services.database) as connection:
             check_files(connection, services.artifacts, findings)
-        say(count_text(findings.looked_at.get("files", 0), "file"))
     if proofs:
         check_evidence(services, findings)
-        say(count_text(findings.looked_at.get("proofs", 0), "proof"))
     return findings
 
 
@@ -193,23 +187,3 @@ def stored_files(store: ArtifactStore) -> dict[str, float]:
         if folder != store.incoming and folder.is_dir()
         for path in folder.iterdir()
     }
-
-
-def require_its_logs(services: Services) -> None:
-    """Raise RuntimeError where a folder of logs has none of the first that the database names.
-
-    `check`, `export` and `backup` sign, or list a key. With the database of another server they
-    would make a key, list it among that server's for good, and call every log lost.
-    """
-    store = services.artifacts
-    if store.bucket is not None:
-        return
-    with services.database.read(ORGANISER) as session:
-        names = session.scalars(select(RunRow.log_sha256).limit(LOOKED_AT)).all()
-    if names and not any(store.path_of(name).exists() for name in names):
-        raise RuntimeError(
-            f"No log that {services.database.name} names is in {store.folder}: "
-            "is FINISHLINE_ARTIFACTS_DIR the server's? Nothing was done. Where they are lost, "
-            "restore a backup. `check --no-files` and `--keep-missing` of the others do "
-            "without."
-        )

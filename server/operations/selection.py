@@ -114,7 +114,7 @@ COLUMNS: Mapping[str, str] = {
         "sha256"
     ),
 }
-LEFT_OUT: Mapping[str, str] = {
+LEFT_OUT = {
     "users.email": "reaches a person",
     "users.quota": FOR_ONE_SERVER,
     "users.issuer": OF_ITS_OWNER,
@@ -140,7 +140,7 @@ LEFT_OUT: Mapping[str, str] = {
     "receivers": "reaches a person, and has a secret of one server",
     "outbox": FOR_ONE_SERVER,
 }
-NOT_PUBLIC: Mapping[str, str] = {
+NOT_PUBLIC = {
     "audit_log": "organisers alone read it; everybody may read its head, which the manifest has",
 }
 

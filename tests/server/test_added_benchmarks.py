@@ -6,7 +6,7 @@ from sqlalchemy import select
 from server.base.models import AuditRecord, Board
 from server.benchmarks.definitions import files_of_added
 from server.benchmarks.in_force import PhaseWatch
-from server.operations.backup import Choice, back_up, restore
+from server.operations.backup import back_up, restore
 from server.operations.integrity import check_server
 from tests.support.copies import serving, settings_of, unserved
 from tests.support.own_benchmarks import DEFINITION, FILES, own_files
@@ -172,8 +172,8 @@ def test_a_check_a_backup_and_a_restore_have_its_files(client, add, tmp_path):
     findings = check_server(services, files=True, proofs=False)
     assert (findings.faults, findings.looked_at["files"]) == ([], len(FILES))
 
-    _, manifest = back_up(services, tmp_path / "backups", Choice())
-    assert manifest.logs.files == len(FILES)
+    _, manifest = back_up(services, tmp_path / "backups")
+    assert manifest.logs == len(FILES)
     (tmp_path / "other").mkdir()
     other = settings_of(tmp_path / "other", f"sqlite:///{tmp_path}/other/finishline.db")
     with unserved(other) as empty:

@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 from finishline.rules.archive.definitions import shipped_texts
 from server.app import create_app
 from server.benchmarks.in_force import PhaseWatch
-from server.operations.export import Wanted, export_everything
+from server.operations.export import export
 from tests.conftest import OWN_BENCHMARKS
 from tests.support.services import services_of
 
@@ -107,7 +107,7 @@ def test_a_file_of_the_servers_own_is_used_instead_of_the_shipped_one(
 
 def test_an_export_has_the_installed_definitions(client, olivia, tmp_path):
     send(client, olivia, archive="true")
-    export_everything(services_of(client), tmp_path / "export", Wanted())
-    names = sorted(path.stem for path in (tmp_path / "export" / "benchmarks").iterdir())
+    path, _ = export(services_of(client), tmp_path)
+    names = sorted(path.stem for path in (path / "benchmarks").iterdir())
 
     assert names == sorted([*OWN_BENCHMARKS, ROUND])

@@ -9,8 +9,8 @@ from moto.server import ThreadedMotoServer
 
 from server.base.artifacts import NOTHING, make_store
 from server.base.errors import UnavailableError
-from server.operations.backup import Choice, back_up, restore
-from server.operations.export import export_everything
+from server.operations.backup import back_up, restore
+from server.operations.export import export
 from server.operations.integrity import check_server
 from server.submissions.rescoring import rescore_submissions
 from tests.server.conftest import list_stored_files
@@ -117,12 +117,12 @@ def test_logs_go_from_a_bucket_into_copies_and_from_copies_into_a_bucket(
 ):
     submit(digits_submission)
     services = services_of(client)
-    export_everything(services, tmp_path / "export")
-    back_up(services, tmp_path / "backups", Choice())
-    assert len(list((tmp_path / "backups").glob("logs/*/*"))) == 4
+    exported, _ = export(services, tmp_path / "exports")
+    backed_up, _ = back_up(services, tmp_path / "backups")
     assert check_server(services, files=True, proofs=False).looked_at["files"] == 4
 
-    assert len(list((tmp_path / "export").glob("logs/*/*"))) == 4
+    for copy in (exported, backed_up):
+        assert len(list(copy.glob("logs/*/*"))) == 4
 
     other = settings_of(tmp_path, f"sqlite:///{tmp_path / 'restored.db'}").model_copy(
         update={

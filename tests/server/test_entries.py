@@ -19,7 +19,7 @@ from finishline.rules.verification.messages import (
 )
 from server.base.database import Database
 from server.base.models import Attempt, PoolRun, TrainingPackage, Verification, WorkerRow
-from server.operations.export import export_everything
+from server.operations.export import export
 from server.submissions.rescoring import rescore_submissions
 from server.verifications.choose import take_due
 from tests.server.test_console import Console
@@ -547,9 +547,9 @@ def test_an_export_has_the_source_of_a_package_from_its_verdict(entries, alice, 
     )
     entries.measure(first)
 
-    export_everything(services_of(client), tmp_path / "all")
+    folder, _ = export(services_of(client), tmp_path)
 
-    found = b"".join(each.read_bytes() for each in (tmp_path / "all").rglob("*") if each.is_file())
+    found = b"".join(each.read_bytes() for each in folder.rglob("*") if each.is_file())
     assert first.encode() in found
     assert second.encode() in found
     assert b"Published words." in found

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from server.base.models import Base, Receiver, User
-from server.operations.export import Wanted, export_everything
+from server.operations.export import export
 from server.operations.integrity import check_server
 from server.people.accounts import create_token
 from tests.server.conftest import list_stored_files
@@ -134,8 +134,8 @@ def test_a_name_is_nowhere_afterwards_and_all_hashes_and_proofs_check(
     assert left == set()
     assert found_in_routes(client, traces, ada) == set()
     assert not [name for name in list_stored_files(settings) if WORD.search(name)]
-    export_everything(services, tmp_path / "export", Wanted())
-    for path in (tmp_path / "export").rglob("*"):
+    export(services, tmp_path / "exports")
+    for path in (tmp_path / "exports").rglob("*"):
         assert not path.is_file() or not WORD.search(path.read_bytes().decode("latin-1")), path
     # Who is called nearly so keeps their name, where both stood in one text too.
     assert LIKE in stored_texts(database)["users"]

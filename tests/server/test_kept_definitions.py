@@ -8,7 +8,7 @@ import pytest
 from finishline.cli.main import main
 from finishline.rules.benchmarks.benchmark import parse_benchmark, read_benchmark
 from finishline.rules.errors import BenchmarkError
-from server.operations.backup import Choice, back_up, restore
+from server.operations.backup import back_up, restore
 from server.submissions.rescoring import rescore_submissions
 from tests.support.copies import answers, serving, settings_of, unserved
 from tests.support.services import services_of
@@ -93,7 +93,7 @@ def test_it_is_shown_audited_and_scored_as_before(published, upgraded, tmp_path,
 
 def test_a_second_server_takes_it_over(published, upgraded, tmp_path):
     expected = answers(upgraded)
-    back_up(services_of(upgraded), tmp_path / "backups", Choice())
+    back_up(services_of(upgraded), tmp_path / "backups")
     folder = tmp_path / "second"
     folder.mkdir()
     second = settings_of(folder, f"sqlite:///{folder / 'finishline.db'}")

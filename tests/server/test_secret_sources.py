@@ -3,7 +3,7 @@
 from sqlalchemy import update
 
 from server.base.models import Attempt, Submission, WorkerRow
-from server.operations.export import export_everything
+from server.operations.export import export
 from server.verifications.choose import take_due
 from tests.server.test_entries import (  # noqa: F401  a fixture
     FILES,
@@ -33,9 +33,9 @@ def test_export_has_no_source_before_its_verdict(entries, alice, client, tmp_pat
     entry = entries.hand_in(alice, SECRET).json()["id"]
     entries.measure(entry, failed="entry_died", log=f"  x = {WORD}")
 
-    export_everything(services_of(client), tmp_path / "all")
+    folder, _ = export(services_of(client), tmp_path)
 
-    exported = (each for each in (tmp_path / "all").rglob("*") if each.is_file())
+    exported = (each for each in folder.rglob("*") if each.is_file())
     assert WORD.encode() not in b"".join(each.read_bytes() for each in exported)
 
 

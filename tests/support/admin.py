@@ -1,6 +1,5 @@
-"""The administrator's command, run within the tests: a process of its own imports for 2 s."""
+"""An administrator's commands, run within the tests: a process of its own imports for 2 s."""
 
-import gc
 import os
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -9,6 +8,7 @@ from io import StringIO
 
 import pytest
 
+from finishline.cli.main import main as finishline
 from server.admin import main
 from server.base.settings import get_settings
 
@@ -24,19 +24,28 @@ class Said:
 
 def run_admin(environment, *arguments):
     """Run `python -m server.admin` with these arguments, and with these settings alone."""
-    out, err, thresholds = StringIO(), StringIO(), gc.get_threshold()
-    mask = os.umask(0o022)
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["server.admin", *arguments])
+        return _run(environment, main)
+
+
+def run_finishline(environment, *arguments):
+    """Run `finishline admin --json` with these arguments, and with these settings alone."""
+    return _run(environment, lambda: sys.exit(finishline(["--json", "admin", *arguments])))
+
+
+def _run(environment, command):
+    out, err, mask = StringIO(), StringIO(), os.umask(0o022)
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         for name, value in environment.items():
             patch.setenv(name, value)
         get_settings.cache_clear()
         try:
-            main()
+            command()
+            code = 0
         except SystemExit as ended:
             code = int(ended.code or 0)
         finally:
             get_settings.cache_clear()
-            gc.set_threshold(*thresholds)
             os.umask(mask)
     return Said(code, out.getvalue(), err.getvalue())

@@ -36,7 +36,7 @@ LOCAL = {
     "init", "run", "check", "convert", "login", "logout", "score", "up", "worker", "bench",
     "benchmark init", "benchmark check", "benchmark add", "benchmark fetch", "import", "submit",
     "proof proof.zip", "compare old", "admin backup", "admin restore", "admin export",
-    "admin rescore", "admin service", "admin price add", "admin invite add --from",
+    "admin rescore", "admin check", "admin service", "admin price add", "admin invite add --from",
 }  # fmt: skip
 ASKING = [
     call for call in CALLS

@@ -12,7 +12,7 @@ import pytest
 
 from server.base.errors import NotFoundError
 from server.base.places import SOURCE
-from server.operations.backup import Choice, back_up, restore
+from server.operations.backup import back_up, restore
 from server.operations.integrity import check_server
 from tests.support.copies import answers, ids_in, serving, settings_of, unserved
 from tests.support.processes import wait_for
@@ -34,7 +34,7 @@ def admin(settings, *arguments):
         "FINISHLINE_DATABASE_URL": settings.database_url,
         "FINISHLINE_ARTIFACTS_DIR": str(settings.artifacts_dir),
     }
-    command = [sys.executable, "-m", "server.admin", *arguments]
+    command = [sys.executable, "-m", "finishline.cli.main", "admin", *arguments]
     return subprocess.Popen(command, env=environment, cwd=SOURCE, stdout=subprocess.DEVNULL)
 
 
@@ -74,7 +74,7 @@ def test_a_backup_that_is_killed_is_none_and_the_next_one_is_whole(served, setti
 
     log.unlink()
     log.write_bytes(content)
-    back_up(services_of(served), root, Choice())
+    back_up(services_of(served), root)
     assert [each.name for each in root.iterdir() if "partial" in each.name] == []
     with unserved(fresh) as empty:
         restore(empty, root)
@@ -86,12 +86,12 @@ def test_a_restore_that_is_killed_leaves_the_server_as_it_was(
     served, settings, tmp_path, digits_submission, submit, alice
 ):
     root, services = tmp_path / "backups", services_of(served)
-    back_up(services, root, Choice())
+    back_up(services, root)
     submit(digits_submission)
     expected = answers(served)
     services.database.close()
 
-    log = max(root.glob("logs/*/*"))
+    log = max(root.glob("*/logs/*/*"))
     kept = settings.artifacts_dir / log.parent.name / log.name
     content = make_pipe(kept)  # A backup may hold no pipe, so the store's own log is one.
     process = admin(settings, "restore", str(root), "--force")

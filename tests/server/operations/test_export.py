@@ -4,8 +4,8 @@ import csv
 import io
 import json
 import re
-import tarfile
 from copy import deepcopy
+from pathlib import Path
 
 import orjson
 import pytest
@@ -14,13 +14,13 @@ from sqlalchemy import select, text
 
 from finishline.cli.bundles import check_export, keys_in
 from finishline.rules.errors import RuleError
-from server.base.errors import ConflictError
 from server.base.models import Base, Submission, Verification
-from server.operations import export, runs, selection
-from server.operations.export import Wanted, export_everything
+from server.operations import export as exporting
+from server.operations import runs, selection
+from server.operations.export import export
 from server.operations.selection import COLUMNS, LEFT_OUT
 from server.people.audit import Administrator, Subject, record
-from tests.support.admin import run_admin
+from tests.support.admin import run_finishline
 from tests.support.both_databases import database_url, on_sqlite  # noqa: F401
 from tests.support.services import services_of
 
@@ -60,20 +60,8 @@ def rows_of(folder, table):
 
 
 @on_sqlite
-def test_an_archive_has_what_a_folder_has(full, tmp_path):
-    for name in ("all", "all.tar"):
-        export_everything(services_of(full), tmp_path / name)
-    with tarfile.open(tmp_path / "all.tar") as archive:
-        found = sorted(each.name for each in archive if each.isfile())
-    assert found == sorted(
-        str(each.relative_to(tmp_path)) for each in (tmp_path / "all").rglob("*") if each.is_file()
-    )
-
-
-@on_sqlite
 def test_a_reader_checks_an_export_without_the_server(full, tmp_path):
-    folder = tmp_path / "all"
-    export_everything(services_of(full), folder)
+    folder, _ = export(services_of(full), tmp_path)
     keys = keys_in(full.get("/api/v1/keys").json())
     assert check_export(folder, keys).failed == []
     assert check_export(folder, [bytes(32)]).failed == ["signer"]
@@ -83,7 +71,7 @@ def test_a_reader_checks_an_export_without_the_server(full, tmp_path):
     (folder / "tables" / "runs.csv").unlink()
     (folder / "more").symlink_to("/")
     found = check_export(folder, keys)
-    assert found.failed == ["files", "logs", "nothing else"]
+    assert found.failed == ["files", "nothing else"]
     assert "tables/runs.csv" in str(found.checks)
 
 
@@ -94,10 +82,10 @@ def test_nothing_secret_is_in_an_export(full, tmp_path, alice, olivia):
         sealed = session.query(Verification).filter_by(state="queued").one()
         seeds, nonce = sealed.seeds, sealed.nonce
     assert len(hashes) == 5
-    export_everything(services_of(full), tmp_path / "all")
+    folder, _ = export(services_of(full), tmp_path)
     secrets = [*hashes, alice.secret, olivia.secret, nonce, "bobs-key", *map(str, seeds)]
     secrets.append(services_of(full).settings.signing_key_path.read_text().splitlines()[1])
-    for path in (tmp_path / "all").rglob("*"):
+    for path in folder.rglob("*"):
         if path.is_file() and path.suffix in (".csv", ".json"):
             content = path.read_text(encoding="utf-8")
             assert not [secret for secret in secrets if secret in content], path.name
@@ -105,11 +93,11 @@ def test_nothing_secret_is_in_an_export(full, tmp_path, alice, olivia):
 
 @on_sqlite
 def test_the_draw_of_an_open_verification_stays_sealed(full, tmp_path):
-    export_everything(services_of(full), tmp_path / "all")
-    ended, sealed = sorted(rows_of(tmp_path / "all", "verifications"), key=lambda row: row["state"])
+    folder, _ = export(services_of(full), tmp_path)
+    ended, sealed = sorted(rows_of(folder, "verifications"), key=lambda row: row["state"])
     assert (ended["state"], sealed["state"]) == ("done", "queued")
     assert (ended["nonce"] != "", sealed["nonce"]) == (True, "")
-    trainings = rows_of(tmp_path / "all", "job_trainings")
+    trainings = rows_of(folder, "job_trainings")
     assert {row["verification_id"] for row in trainings} == {ended["id"], sealed["id"]}
     for row in trainings:
         is_sealed = row["verification_id"] == sealed["id"]
@@ -126,9 +114,9 @@ def test_an_export_under_writes_is_of_one_moment(
         submitted.append(submit(digits_submission).status_code)
         return write_table(*arguments, **named)
 
-    write_table = export.write_table
-    monkeypatch.setattr(export, "write_table", write_then_go_on)
-    manifest = export_everything(services_of(full), tmp_path / "all")
+    write_table = exporting.write_table
+    monkeypatch.setattr(exporting, "write_table", write_then_go_on)
+    _, manifest = export(services_of(full), tmp_path)
 
     assert submitted == [201] * len(manifest.tables)
     assert (manifest.tables["submissions"], manifest.tables["runs"]) == (2, 6)
@@ -139,23 +127,19 @@ def test_an_export_that_fails_leaves_nothing(full, tmp_path, settings):
     lost = next(path for path in settings.artifacts_dir.glob("??/*") if path.is_file())
     lost.rename(tmp_path / "lost")
     with pytest.raises(RuleError, match=lost.name):
-        export_everything(services_of(full), tmp_path / "out" / "all")
-    assert list((tmp_path / "out").iterdir()) == []
+        export(services_of(full), tmp_path / "out")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [".lock"]
 
-    kept = export_everything(services_of(full), tmp_path / "out" / "all", Wanted(keep_missing=True))
-    assert kept.logs.missing == [lost.name]
-    with pytest.raises(ConflictError, match="exists already"):
-        export_everything(services_of(full), tmp_path / "out" / "all")
-
+    _, kept = export(services_of(full), tmp_path / "kept", keep_missing=True)
+    assert kept.missing_logs == [lost.name]
     lost.write_bytes(b"something else")
     with pytest.raises(RuleError, match=f"{lost.name}: its content has hash"):
-        export_everything(services_of(full), tmp_path / "out" / "other", Wanted(keep_missing=True))
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["all"]
+        export(services_of(full), tmp_path / "out", keep_missing=True)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [".lock"]
 
 
 def test_parquet_has_the_same_rows_where_it_can_be_written(full, tmp_path, monkeypatch):
-    folder = tmp_path / "all"
-    manifest = export_everything(services_of(full), folder)
+    folder, manifest = export(services_of(full), tmp_path)
 
     def read(table):
         return parquet.read_table(folder / "tables" / f"{table}.parquet")
@@ -172,16 +156,16 @@ def test_parquet_has_the_same_rows_where_it_can_be_written(full, tmp_path, monke
     assert f',"{cell}",'.encode() in (folder / "tables" / "audit_log.csv").read_bytes()
     assert rows_of(folder, "audit_log")[-1]["at"] == record["at"].isoformat()
 
-    monkeypatch.setattr(export, "find_spec", lambda _: None)
-    export_everything(services_of(full), tmp_path / "bare")
-    assert list((tmp_path / "bare").rglob("*.parquet")) == []
-    assert tables_of(tmp_path / "bare") == tables_of(folder)
+    monkeypatch.setattr(exporting, "find_spec", lambda _: None)
+    bare, _ = export(services_of(full), tmp_path / "bare")
+    assert list(bare.rglob("*.parquet")) == []
+    assert tables_of(bare) == tables_of(folder)
 
 
 def test_a_public_export_has_nothing_that_hangs_on_a_hidden_submission(full, tmp_path, monkeypatch):
     hidden = Submission.model == "=1+1"
     monkeypatch.setattr(selection, "hidden_submissions", lambda: hidden)
-    manifest = export_everything(services_of(full), tmp_path / "public", Wanted(public=True))
+    folder, manifest = export(services_of(full), tmp_path, public=True)
     with services_of(full).database.read() as session:
         [hidden_id] = session.scalars(select(Submission.id).where(hidden))
 
@@ -189,24 +173,24 @@ def test_a_public_export_has_nothing_that_hangs_on_a_hidden_submission(full, tmp
     counts = manifest.tables
     assert (counts["submissions"], counts["runs"], counts["attempts"]) == (1, 3, 1)
     assert "audit_log" not in counts
-    assert manifest.logs.files == 4
-    for name, content in tables_of(tmp_path / "public").items():
+    assert manifest.logs == 4
+    for name, content in tables_of(folder).items():
         assert hidden_id.encode() not in content, name
 
 
 @on_sqlite
-def test_the_command_takes_one_place_and_says_what_came_of_it(full, settings, tmp_path):
+def test_the_command_says_what_came_of_it_and_its_files_are_private(full, settings, tmp_path):
     environment = {
         "FINISHLINE_DATABASE_URL": settings.database_url,
         "FINISHLINE_ARTIFACTS_DIR": str(settings.artifacts_dir),
     }
-    for given in ([], ["x", "--nightly", "y"], ["--nightly", "y", "--keep", "0"]):
-        assert run_admin(environment, "export", *given).code == 2
-    path = str(tmp_path / "all")
-    made = run_admin(environment, "export", path)
-    assert made.code == 0, made.err
-    said = json.loads(made.out)
-    assert (said["path"], said["logs"], said["missing_logs"]) == (path, 8, 0)
+    for command in ("export", "backup"):
+        made = run_finishline(environment, command, str(tmp_path / command))
+        assert made.code == 0, made.err
+        said = json.loads(made.out)
+        assert (said["logs"], said["missing_logs"]) == (8, 0)
+        inside = list(Path(said["path"]).rglob("*"))
+        assert {each.stat().st_mode & 0o077 for each in [Path(said["path"]), *inside]} == {0}
 
 
 # The database keeps these of a published result in another table.

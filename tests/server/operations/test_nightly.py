@@ -1,4 +1,4 @@
-"""The nightly export: dated, pruned, one at a time, and told of to Prometheus."""
+"""Copies of every night: dated, pruned, one at a time, and told of to Prometheus."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -8,8 +8,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from server.base.errors import ConflictError
 from server.operations import copies
-from server.operations.copies import EXPORT_FORMAT, file_part, only_one, read_manifest
-from server.operations.export import export_nightly
+from server.operations.copies import only_one
+from server.operations.export import export
 from server.verifications.dispatch import Dispatcher
 from tests.support.services import services_of
 
@@ -38,17 +38,17 @@ def metric(client, name):
     return None
 
 
-def test_the_latest_exports_stay_and_their_logs_are_stored_once(
+def test_the_latest_copies_stay_and_their_logs_are_stored_once(
     client, digits_submission, submit, settings, clock, monkeypatch
 ):
     monkeypatch.setattr(Dispatcher, "ask_broker", lambda _: None)
     folder = settings.exports_dir
     assert metric(client, "export_last_success_timestamp_seconds") == 0
     folder.mkdir()
-    for other in ("notes", "finishline-20290101T020000Z", ".finishline-x.partial-killed"):
+    for other in ("notes", "finishline-20290101T020000Z", ".finishline-x.partial"):
         (folder / other).mkdir()
     submit(digits_submission)
-    paths = [export_nightly(services_of(client), folder, keep=2)[0] for _ in range(3)]
+    paths = [export(services_of(client), folder, keep=2)[0] for _ in range(3)]
 
     names = [path.name for path in paths]
     assert names == [f"finishline-2030010{day}T020000Z" for day in (1, 2, 3)]
@@ -61,9 +61,6 @@ def test_the_latest_exports_stay_and_their_logs_are_stored_once(
     assert [path.stat().st_ino for path in logs[0]] == [path.stat().st_ino for path in logs[1]]
     kept = settings.artifacts_dir.glob("??/*")
     assert not {path.stat().st_ino for path in kept} & {path.stat().st_ino for path in logs[0]}
-    manifest = read_manifest(paths[-1], wanted=EXPORT_FORMAT)
-    assert manifest.logs.files == 4
-    assert manifest.files == {name: file_part(paths[-1] / name) for name in manifest.files}
     assert (
         metric(client, "export_last_success_timestamp_seconds")
         == datetime(2030, 1, 3, 2, tzinfo=UTC).timestamp()
@@ -71,27 +68,34 @@ def test_the_latest_exports_stay_and_their_logs_are_stored_once(
     assert metric(client, "backup_last_success_timestamp_seconds") is None
 
 
-def test_an_export_that_fails_removes_no_earlier_one_and_is_not_told_of(
+def test_a_log_that_was_damaged_in_an_earlier_copy_is_copied_again(
+    client, digits_submission, submit, settings, clock
+):
+    submit(digits_submission)
+    first, _ = export(services_of(client), settings.exports_dir)
+    damaged = min(first.glob("logs/*/*"))
+    content = damaged.read_bytes()
+    damaged.write_bytes(b"damaged")
+    second, _ = export(services_of(client), settings.exports_dir)
+    assert (second / damaged.relative_to(first)).read_bytes() == content
+
+
+def test_a_copy_that_fails_removes_no_earlier_one_and_is_not_told_of(
     client, digits_submission, submit, settings, tmp_path, clock
 ):
     folder = tmp_path / "exports"
     submit(digits_submission)
-    first, _ = export_nightly(services_of(client), folder, keep=1)
+    first, _ = export(services_of(client), folder, keep=1)
     told = json.loads((folder / "last.json").read_text())
-    for path in settings.artifacts_dir.glob("??/*"):
-        path.unlink()
-    for path in first.glob("logs/*/*"):
+    for path in (*settings.artifacts_dir.glob("??/*"), *first.glob("logs/*/*")):
         path.unlink()
     with pytest.raises(ValueError, match="not in the artifact store"):
-        export_nightly(services_of(client), folder, keep=1)
+        export(services_of(client), folder, keep=1)
     assert first.is_dir()
     assert json.loads((folder / "last.json").read_text()) == told
     assert [path for path in folder.iterdir() if "partial" in path.name] == []
 
 
 def test_two_do_not_run_at_once(client, tmp_path):
-    with (
-        only_one(tmp_path / "exports", what="export"),
-        pytest.raises(ConflictError, match="Another"),
-    ):
-        export_nightly(services_of(client), tmp_path / "exports", keep=1)
+    with only_one(tmp_path), pytest.raises(ConflictError, match="Another"):
+        export(services_of(client), tmp_path)
