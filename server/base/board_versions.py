@@ -137,14 +137,16 @@ class VersionReader:
             self._sqlite = None
 
 
-class VersionedCache:
-    """The latest value of each key, with the version of the board that it was made for.
+class BoardValues:
+    """Values derived from the submissions of one benchmark, by benchmark and name.
 
-    A value may have a `weight`; together they weigh at most `most`, and the longest unused go. Of
-    one key one thread makes a value while the others wait for it.
+    Each is the latest, with the version of the board that it was made for. It may have a `weight`;
+    together they weigh at most `most`, and the longest unused go. Of one key one thread makes a
+    value while the others wait for it. For sessions that only read: a writing one may see changes
+    that are rolled back, and their version be given to other changes.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int = MOST_KIB) -> None:
         self._most = most
         self._values: OrderedDict[Hashable, tuple[int, Any]] = OrderedDict()
         self._lock = threading.Lock()
@@ -184,17 +186,6 @@ class VersionedCache:
 def _weight(value: object) -> int:
     weight: int = getattr(value, "weight", USUAL_KIB)
     return weight
-
-
-class BoardValues(VersionedCache):
-    """Values derived from the submissions of one benchmark, by benchmark and name.
-
-    For sessions that only read: a writing one may see changes that are rolled back, and their
-    version be given to other changes.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(MOST_KIB)
 
 
 def cached_for_board(

@@ -2,13 +2,12 @@
 
 import fcntl
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
-from threading import Lock
+from threading import Lock, RLock
 from typing import Any, TypeVar, cast
 
 import orjson
@@ -22,10 +21,9 @@ from sqlalchemy import (
     make_url,
 )
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import DBAPIError, InvalidatePoolError
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
-from sqlalchemy.orm import DeclarativeBase, Mapper, Session, object_mapper
-from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.orm import DeclarativeBase, Session
 
 from server.base.visibility import ANYBODY, VIEWER, Viewer
 
@@ -33,9 +31,6 @@ from server.base.visibility import ANYBODY, VIEWER, Viewer
 OUTAGES = (DBAPIError, PoolTimeoutError)
 CONNECT_SECONDS = 5
 DISK_FULL = "53100"  # As PostgreSQL names it.
-# A server that was started again took longer to come back.
-RESTED_SECONDS = 0.5
-RESTS_SINCE = "rests_since"
 # A connection of SQLite keeps statements, of some 40 kB, and pages of the database. With 128 and
 # 2 MiB of them, as by default, fourteen connections can grow by 90 MiB over minutes of load; and
 # the machine has the pages in memory anyway.
@@ -69,7 +64,7 @@ class RoomState:
 
     def __init__(self) -> None:
         self._by_kind: dict[type[Any], Any] = {}
-        self._lock = Lock()
+        self._lock = RLock()
 
     def put(self, value: Kind) -> Kind:
         """Keep an object under its type; an earlier one of that type is replaced."""
@@ -78,13 +73,10 @@ class RoomState:
 
     def of(self, kind: type[Kind]) -> Kind:
         """The object of a type. Raises TypeError if none was put there and it needs arguments."""
-        found = self._by_kind.get(kind)
-        if found is None:
-            with self._lock:
-                found = self._by_kind.get(kind)
-                if found is None:
-                    found = self.put(kind())
-        return cast(Kind, found)
+        with self._lock:
+            if kind not in self._by_kind:
+                self.put(kind())
+            return cast(Kind, self._by_kind[kind])
 
 
 def to_json(value: Any) -> str:
@@ -137,6 +129,7 @@ class Database:
             # As many as requests are worked at: a worker's post does not wait for a reader's.
             options |= {"pool_size": 10, "max_overflow": 35} | LAST_USED_FIRST
             options["connect_args"] = {"connect_timeout": CONNECT_SECONDS}
+            options["pool_pre_ping"] = True
         engine = create_engine(self.url, **options)
         if self.is_sqlite:
             event.listen(engine, "connect", _prepare_sqlite)
@@ -144,8 +137,6 @@ class Database:
         else:
             if self._lock_seconds is not None:
                 event.listen(engine, "connect", partial(_bound_locks, self._lock_seconds))
-            event.listen(engine, "checkin", _note_rest)
-            event.listen(engine, "checkout", partial(_look_at_rested, engine))
             event.listen(engine, "handle_error", self._note_full)
         return engine
 
@@ -160,12 +151,10 @@ class Database:
     def read(self, viewer: Viewer = ANYBODY) -> Iterator[Session]:
         """A session that only reads, and shows its viewer no submission that is not theirs to see.
 
-        Nothing it changes is kept. Lists of a row are read within the block: they are not there
-        afterwards.
+        Nothing it changes is kept.
         """
         with self._session({VIEWER: viewer}) as session:
             yield session
-            _untie(session)
 
     def read_columns(self) -> Connection:
         """A connection that only reads, for `with`: it costs a third of a session.
@@ -267,24 +256,6 @@ def _serve_alone(path: str) -> int:
     return file
 
 
-def _untie(session: Session) -> None:
-    """Let go of the lists of rows that know the row they are listed by.
-
-    A submission and its verifications hold each other, as do a verification and its attempts.
-    Untied they are gone with the last use; else they wait until the garbage collector looks at
-    all there is, and under load that is minutes and ten MiB later.
-    """
-    for row in session.identity_map.values():
-        if lists := _lists_tied(object_mapper(row)):
-            session.expire(row, lists)
-
-
-@cache
-def _lists_tied(table: Mapper[Any]) -> list[str]:
-    relations = table.relationships
-    return [each.key for each in relations if each.uselist and each.back_populates]
-
-
 def after_commit(session: Session, call: Callable[[], None]) -> None:
     """Call something once the transaction of a writing session is committed, else never."""
     session.info.setdefault(AFTER_COMMIT, []).append(call)
@@ -325,27 +296,6 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
 def _bound_locks(seconds: float, connection: Any, _record: object) -> None:
     connection.execute(f"SET lock_timeout = '{seconds:g}s'")
     connection.commit()
-
-
-def _note_rest(_connection: object, record: ConnectionPoolEntry) -> None:
-    record.info[RESTS_SINCE] = time.monotonic()
-
-
-def _look_at_rested(
-    engine: Engine, connection: Any, record: ConnectionPoolEntry, _checked_out: object
-) -> None:
-    """Ask a connection that has rested for a while whether it still is one.
-
-    As the engine's own `pool_pre_ping`, which asks each time: in a submission four times, of
-    connections that answered a few milliseconds before.
-    """
-    since = record.info.get(RESTS_SINCE)
-    if since is None or time.monotonic() - since < RESTED_SECONDS:
-        return
-    try:
-        engine.dialect.do_ping(connection)
-    except engine.dialect.loaded_dbapi.Error as error:
-        raise InvalidatePoolError from error
 
 
 def _begin_sqlite(connection: Connection) -> None:

@@ -110,9 +110,6 @@ def _caller_with(secret: str, services: Services) -> Caller:
 CallerDep = Annotated[Caller, Depends(get_caller)]
 
 
-READING = ("GET", "HEAD")
-
-
 def require_one_of(caller: Caller, roles: tuple[str, ...]) -> None:
     """Raise NotAllowedError unless the caller's token has one of these roles."""
     if caller.role not in roles:

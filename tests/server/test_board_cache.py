@@ -15,7 +15,7 @@ from server.app import create_app
 from server.asgi import observed
 from server.base.board_versions import (
     MOST_CHANGES,
-    VersionedCache,
+    BoardValues,
     VersionReader,
     _note_change,
     changes_between,
@@ -448,7 +448,7 @@ class Weight:
 
 
 def test_the_longest_unused_value_goes_when_all_grow_too_heavy():
-    cache = VersionedCache(10)
+    cache = BoardValues(10)
     for name in ("a", "b", "c"):
         cache.get(name, 1, lambda _: Weight(4))
         cache.get("a", 1, lambda _: Weight(100))
@@ -460,7 +460,7 @@ def test_the_longest_unused_value_goes_when_all_grow_too_heavy():
 
 
 def test_many_who_ask_at_once_wait_for_one_who_makes_it():
-    cache, made = VersionedCache(10), []
+    cache, made = BoardValues(10), []
 
     def make(_earlier):
         time.sleep(0.05)  # Long enough for all others to ask.
