@@ -361,8 +361,6 @@ def import_prices(session: Session, caller: Caller, body: PricesImport) -> Price
             caller,
             "price.import",
             Subject("price", f"{added[0].id}-{added[-1].id}"),
-            reason=None,
-            before=None,
             after={"prices": {str(row.id): set_columns(row) for row in added}},
         )
     views = [price_view(row) for row in added]

@@ -180,7 +180,7 @@ def _record(session: Session, caller: Caller, action: str, hook: Receiver) -> No
     told = {"url": hook.address, "kinds": hook.kinds, "scope": hook.scope}
     before, after = (None, told) if action == "webhook.create" else (told, None)
     subject = Subject("webhook", hook.id)
-    record(session, caller, action, subject, reason=None, before=before, after=after)
+    record(session, caller, action, subject, before=before, after=after)
 
 
 @router.command(

@@ -4,11 +4,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import orjson
 from fastapi import Query
-from pydantic import BaseModel, Field
 from sqlalchemy import inspect, select, text, update
 from sqlalchemy.orm import Session
 
@@ -23,29 +22,13 @@ from finishline.rules.proof.hash_chain import (
 from server.base.database import moment_text, utc_now
 from server.base.events import AuditDayEnded, emit
 from server.base.models import AuditRecord, Base, User
-from server.people import audit
+from server.people.callers import Caller
 from server.people.declared import Routes
 
 Values = dict[str, Any]
 TRIGGER = "audit_log_refuses"
 # The fields of a record that may name a person.
 REDACTED = ("actor", "subject_id", "reason", "before", "after")
-
-
-class Actor(Protocol):
-    """Author of a change; a Caller is one."""
-
-    @property
-    def user_id(self) -> int | None:
-        """User id, None for the server's own administration."""
-
-    @property
-    def name(self) -> str:
-        """Name in the record, whatever becomes of the user."""
-
-    @property
-    def source(self) -> str | None:
-        """Origin of a change: "console", or None for the API and the server's own machine."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +38,9 @@ class Administrator:
     name: str = "server.admin"
     user_id: None = None
     source: None = None
+
+
+Actor = Caller | Administrator
 
 
 @dataclass(frozen=True)
@@ -71,13 +57,15 @@ def record(
     action: str,
     subject: Subject,
     *,
-    reason: str | None,
-    before: Values | None,
-    after: Values | None,
+    reason: str | None = None,
+    before: Values | None = None,
+    after: Values | None = None,
 ) -> AuditRecord:
     """Add a record of this transaction's change; it is kept if and only if that commits."""
     session.flush()
     head = read_head(session)
+    if actor.source is not None:
+        after = (after or {}) | {"source": actor.source}
     row: Values = {
         "id": head.id + 1,
         "at": utc_now(),
@@ -88,7 +76,7 @@ def record(
         "subject_id": subject.id,
         "reason": reason,
         "before": _plain(before),
-        "after": _plain(_with_source(after, actor)),
+        "after": _plain(after),
         "previous_sha256": head.sha256,
     }
     row["sha256"] = record_sha256(row | {"at": moment_text(row["at"])})
@@ -146,7 +134,7 @@ def record_new(
     session.flush()
     record(
         session, actor, action, subject_of(row),
-        reason=reason, before=None, after=set_columns(row) | more,
+        reason=reason, after=set_columns(row) | more,
     )  # fmt: skip
 
 
@@ -189,43 +177,11 @@ def read_head(session: Session) -> Head:
     return Head(last.id, last.sha256) if last is not None else Head(0, FIRST_PREVIOUS)
 
 
-def _with_source(after: Values | None, actor: Actor) -> Values | None:
-    return after if actor.source is None else (after or {}) | {"source": actor.source}
-
-
 def _plain(values: Values | None) -> Values | None:
-    if values is None:
-        return None
-    plain: Values = orjson.loads(orjson.dumps(values))
-    return plain
-
-
-class AuditFilter(BaseModel):
-    """Filter of records: by actor, action and subject; None for all."""
-
-    actor: str | None = Field(default=None, max_length=100)
-    action: str | None = Field(default=None, max_length=50)
-    subject: str | None = Field(default=None, max_length=200)
+    return None if values is None else orjson.loads(orjson.dumps(values))
 
 
 ROWS_AT_ONCE = 1000
-EVERY_RECORD = AuditFilter()
-
-
-def list_records(
-    session: Session, *, before: int | None, limit: int, only: AuditFilter = EVERY_RECORD
-) -> list[AuditRecord]:
-    """Records with ids below `before`, newest first, that pass the filter."""
-    query = select(AuditRecord).order_by(AuditRecord.id.desc()).limit(limit)
-    if before is not None:
-        query = query.where(AuditRecord.id < before)
-    if only.actor is not None:
-        query = query.where(AuditRecord.actor == only.actor)
-    if only.action is not None:
-        query = query.where(AuditRecord.action == only.action)
-    if only.subject is not None:
-        query = query.where(AuditRecord.subject_id == only.subject)
-    return list(session.scalars(query))
 
 
 def list_actions(session: Session) -> list[str]:
@@ -334,22 +290,28 @@ def list_audit(
     subject: Annotated[str | None, Query(max_length=200)] = None,
 ) -> AuditList:
     """List changes with actor and reason, newest first; by name, action and id of the subject."""
-    only = AuditFilter(actor=actor, action=action, subject=subject)
-    found = audit.list_records(session, before=before, limit=limit + 1, only=only)
-    views = [AuditRecordView(**audit.hashed_view(row)) for row in found[:limit]]
+    query = select(AuditRecord).order_by(AuditRecord.id.desc()).limit(limit + 1)
+    if before is not None:
+        query = query.where(AuditRecord.id < before)
+    columns = (AuditRecord.actor, AuditRecord.action, AuditRecord.subject_id)
+    for column, value in zip(columns, (actor, action, subject), strict=True):
+        if value is not None:
+            query = query.where(column == value)
+    found = list(session.scalars(query))
+    views = [AuditRecordView(**hashed_view(row)) for row in found[:limit]]
     return AuditList(records=views, next_before=views[-1].id if len(found) > limit else None)
 
 
 @router.read("/audit/head")
 def get_audit_head(session: Session) -> Head:
     """Read the hash of the whole log. Note it: a log without it was changed since."""
-    return audit.read_head(session)
+    return read_head(session)
 
 
 @router.read("/audit/check", role="organiser")
 def check_audit(session: Session) -> AuditCheck:
     """Check the log by deriving every hash again."""
-    chain = check_chain(audit.all_records(session))
+    chain = check_chain(all_records(session))
     return AuditCheck.of(
         chain,
         whole=not chain.problems,

@@ -81,7 +81,7 @@ def ask_erasure(session: Session, caller: Caller) -> None:
     """Note that a person asks for their erasure; an admin decides."""
     if asked_at(session, caller.name) is None:
         subject = Subject("user", caller.name)
-        record(session, caller, ASKED, subject, reason=None, before=None, after=None)
+        record(session, caller, ASKED, subject)
 
 
 def asked_at(session: Session, name: str) -> datetime | None:
@@ -139,7 +139,7 @@ def erase_user(session: Session, caller: Caller, user_name: str, body: UserErasu
     changed = redact(session, rename)
     after = {"records": {str(number): sha256 for number, sha256 in changed.items()}}
     subject = Subject("user", former)
-    record(session, caller, "user.erase", subject, reason=None, before=None, after=after)
+    record(session, caller, "user.erase", subject, after=after)
     return get_user(session, caller, former)
 
 

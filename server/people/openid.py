@@ -170,7 +170,7 @@ def sign_in_as(
         action = "user.register" if is_new else "user.connect"
         after = {"issuer": issuer, "role": user.role}
         about = Subject("user", user.name)
-        record(session, caller, action, about, reason=None, before=None, after=after)
+        record(session, caller, action, about, after=after)
     if not has_token:
         record_new_token(session, caller, token, new_user=is_new)
     return token, is_new

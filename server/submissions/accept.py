@@ -330,8 +330,6 @@ def _record_import(session: Session, new: Checked, submission: Submission) -> No
         new.caller,
         "archive.import",
         Subject("submission", submission.id),
-        reason=None,
-        before=None,
         after={
             "benchmark": submission.benchmark_id,
             "organisation": published and published.organisation,
@@ -361,7 +359,6 @@ def _name_source(services: Services, caller: Caller, upload: Upload, earlier: Ac
             caller,
             "archive.source",
             Subject("submission", submission.id),
-            reason=None,
             before={"archive": None},
             after={"archive": source},
         )

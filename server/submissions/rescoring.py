@@ -243,7 +243,6 @@ def _change(
         Administrator(),
         "submission.rescore",
         Subject("submission", submission.id),
-        reason=None,
         before={change.field: change.before for change in changes},
         after={change.field: change.after for change in changes},
     )

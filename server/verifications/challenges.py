@@ -116,7 +116,6 @@ def request_head_to_head(
         "head_to_head.request",
         Subject("verification", verification.id),
         reason=body.reason,
-        before=None,
         after={"challenger": challenger.id, "holder": holder.id, "seal": verification.seal},
     )
     session.refresh(verification)

@@ -228,7 +228,6 @@ def tell_of_refusal(session: Session, attempt: Attempt, why: str) -> None:
         "report.refuse",
         Subject("worker", attempt.worker),
         reason=why,
-        before=None,
         after={
             "attempt": attempt.id,
             "verification": attempt.verification_id,

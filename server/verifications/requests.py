@@ -177,7 +177,6 @@ def cancel_verification(session: Session, caller: Caller, verification_id: str) 
         caller,
         "verification.cancel",
         Subject("verification", verification_id),
-        reason=None,
         before=before,
         after={"state": verification.state} | told,
     )
@@ -241,7 +240,6 @@ def request_verification(
         "verification.request",
         Subject("submission", submission_id),
         reason=verification.reason,
-        before=None,
         after={"verification": verification.id, "seal": verification.seal},
     )
     session.flush()

@@ -192,7 +192,6 @@ def _record_batch(session: Session, caller: Caller, wanted: BatchCreate, batch: 
         "verification.batch",
         Subject("benchmark", wanted.benchmark) if wanted.benchmark else Subject("batch", "list"),
         reason=wanted.reason,
-        before=None,
         after={
             "chosen": chosen,
             "queued": queued,

@@ -34,7 +34,7 @@ def write(database, subject):
     with database.write() as session:
         record(
             session, Administrator(), "test", Subject("thing", subject), reason="ü",
-            before=None, after={"x": 0.1, "n": 2.0**60},
+            after={"x": 0.1, "n": 2.0**60},
         )  # fmt: skip
 
 
@@ -66,7 +66,7 @@ def test_tokens_and_verifications_are_logged_with_who_and_why(replay, client, ol
 
 def test_what_is_rolled_back_is_not_logged_and_an_empty_log_has_a_head(database, client):
     with database.write() as session:
-        record(session, Administrator(), "x", Subject("a", "b"), reason=None, before=None, after={})
+        record(session, Administrator(), "x", Subject("a", "b"), after={})
         session.rollback()
 
     assert client.get("/api/v1/audit/head").json() == {"id": 0, "sha256": FIRST_PREVIOUS}

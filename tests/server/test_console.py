@@ -358,7 +358,7 @@ def test_the_log_is_filtered_paged_and_downloaded_whole(console, waiting, databa
     with database.write() as session:
         for number in range(50):
             subject = Subject("test", str(number))
-            record(session, Administrator(), "test", subject, reason=None, before=None, after=None)
+            record(session, Administrator(), "test", subject)
     console.post("/console/prices", **PRICE)
     page = console.get("/console/audit").text
     assert page.count("Show<span") == 50

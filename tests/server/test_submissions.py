@@ -52,7 +52,7 @@ def test_one_address_takes_logs_and_code(digits_submission, client, database, wa
 def test_a_submission_is_refused_where_too_many_of_its_account_wait(
     monkeypatch, digits_submission, client, alice, olivia, dry_run
 ):
-    monkeypatch.setattr("server.operations.rates.MOST_WAITING", 0)
+    monkeypatch.setattr("server.operations.in_flight.MOST_WAITING", 0)
     for parts in (digits_submission.files(), [("files", part) for part in FILES.items()]):
         busy = client.post(
             SUBMISSIONS, params={"dry_run": dry_run}, files=parts, headers=alice.headers

@@ -46,7 +46,7 @@ def full(replay, make_report, digits_submission, make_log, submit, client, olivi
     assert client.post(address, json={"reason": STRANGE}, headers=olivia.headers).status_code == 201
     with services_of(client).database.write() as session:
         subject = Subject("nothing", "")
-        record(session, Administrator(), "test", subject, reason=STRANGE, before={}, after=None)
+        record(session, Administrator(), "test", subject, reason=STRANGE, before={})
     return client
 
 
