@@ -17,8 +17,11 @@ from server.base.events import (
 from server.benchmarks.calibrations import settle_calibration
 from server.notices import events
 from server.submissions.duplicates import mark_after_embargo, replace_withdrawn
-from server.verifications.cross_checks import give_up_cross_check
-from server.verifications.outcomes import check_duplicate, settle_submission
+from server.verifications.judge import (
+    check_duplicate,
+    give_up_cross_check,
+    settle_submission,
+)
 from server.verifications.proofs import keep_evidence
 from server.verifications.requests import end_withdrawn, measure_original, verify_by_policy
 

@@ -3,7 +3,7 @@
 Also an estimate of the runs and seconds of a verification, from earlier ones.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
@@ -13,10 +13,9 @@ from sqlalchemy.orm import Session, joinedload, selectinload, undefer
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.measurements import PrecisionName
-from finishline.rules.ranking import CHECK_OF_STATUS, Check, Evidence
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.statistics.aggregate import mean
-from finishline.rules.submissions.claim import Claim, Cloud, Kind, System, TrainedWith
+from finishline.rules.submissions.claim import Claim, Cloud, System, TrainedWith
 from finishline.rules.verification.control_points import is_calibrated
 from finishline.rules.verification.job import Purpose, Request
 from finishline.rules.verification.messages import ReplayReport, Training
@@ -171,53 +170,6 @@ def verification_under_way(
         Verification.submission_id == submission_id, Verification.state.in_(OPEN)
     )
     return session.scalar(query if kind is None else query.where(Verification.kind == kind))
-
-
-def evidence_of(*, archive: bool, measured: bool) -> Evidence:
-    """The evidence word of a submission, `measured` if `may_be_measured` by a standing verdict."""
-    if archive:
-        return "published"
-    return "measured" if measured else "claimed"
-
-
-def check_of(
-    evidence: Evidence,
-    status: str,
-    *,
-    running: bool = False,
-    uncalibrated: bool = False,
-) -> Check | None:
-    """Check that a claim has passed so far, None if the evidence is not a claim.
-
-    `running` means that its verification has begun. A verified claim is undecided where its
-    settings are not calibrated.
-    """
-    if evidence != "claimed":
-        return None
-    if status == "verifying" and running:
-        return "running"
-    if status == "verified" and uncalibrated:
-        return "undecided"
-    return CHECK_OF_STATUS[status]
-
-
-def may_be_measured(
-    *, status: str, kind: Kind, trained_with: str, same_class: bool, timed: bool
-) -> bool:
-    """Whether measured runs give the submission's own time, and not only its epochs."""
-    return (
-        kind == "train"
-        and status == "verified"
-        and trained_with in ("reference", "package")
-        and same_class
-        and timed
-    )
-
-
-def is_timed(reasons: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether a verdict's stored reasons speak of a worker of the class that did not drift."""
-    untimed = {"hardware_differs", "worker_drifted"}
-    return not any(reason["code"] in untimed for reason in reasons)
 
 
 def reference_model(benchmark: Benchmark, settings: Mapping[str, float]) -> str:

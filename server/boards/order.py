@@ -36,7 +36,7 @@ NOT_NUMBERED: dict[str | None, str] = {
 }
 COST_IS_CLAIMED = "claimed: its latency was measured, its cost was not"
 FASTER_ROW = "another row of its submitter ranks"
-# A verified claim is undecided for this reason alone (`check_of`).
+# A verified claim is undecided for this reason alone.
 NOT_CALIBRATED = "claimed, undecided: not calibrated at its batch size"
 # Rows of fewer runs, or fewer different counts of epochs, share no number.
 FEWEST_RUNS_TO_SHARE = 5

@@ -22,7 +22,7 @@ from server.base.events import SubmissionAccepted, VerificationWanted, emit
 from server.base.fleet import misfit_of_claim
 from server.base.models import PublishedResult, RunRow, Submission, TrainingPackage, User
 from server.base.services import Services
-from server.base.standing import evidence_of, is_verified_by_policy
+from server.base.standing import is_verified_by_policy
 from server.base.visibility import Viewer
 from server.benchmarks.definitions import importable_benchmarks, put_in_force
 from server.benchmarks.in_force import PhaseWatch, admit
@@ -194,7 +194,7 @@ def _build(session: Session, new: Checked, *, embargoed: bool) -> Submission:
         **result_figures(new.result),
         request_sha256=upload.sha256,
         submitted_at=utc_now(),
-        evidence=evidence_of(archive=upload.archive, measured=False),
+        evidence="published" if upload.archive else "claimed",
         check_word=None if upload.archive else "none",
         embargoed=embargoed,
         configuration_sha256=configuration,

@@ -49,23 +49,16 @@ from server.benchmarks.definitions import read_benchmark_file
 from server.people.accounts import hash_token
 from server.people.callers import Caller, SecretDep, WorkerDep
 from server.people.declared import Routes
-from server.verifications.calibrations import keep_runs
 from server.verifications.choose import FAILED
-from server.verifications.cross_checks import (
-    OVERTAKEN,
-    begin_cross_check,
-    end_cross_check,
-    is_overtaken,
-)
 from server.verifications.jobs import job_of, queue_attempt, trains_packages, why_over_limit
-from server.verifications.outcomes import end_comparison, end_evidence, judge_report
+from server.verifications.judge import end_with_report
 from server.verifications.report_checks import (
     keep_openings,
     posted_events,
     tell_of_refusal,
     why_refused,
 )
-from server.verifications.states import end, end_open, move
+from server.verifications.states import end, move
 from server.verifications.workers import (
     HeldError,
     pause_failing,
@@ -424,16 +417,12 @@ def retry_or_give_up(session: Session, attempt: Attempt, failure: Failure) -> No
         return
     attempts = f"after {count_text(_failed(attempt), 'attempt')}"
     next_step = failure.next_step[:1].lower() + failure.next_step[1:]
-    end_open(
-        session,
-        verification,
-        "fail",
-        Reason(
-            "infrastructure" if is_spent else "replay_failed",
-            "leaves_open",
-            f"{attempts}: {failure.message.rstrip('.')}; {next_step}",
-        ),
+    why = Reason(
+        "infrastructure" if is_spent else "replay_failed",
+        "leaves_open",
+        f"{attempts}: {failure.message.rstrip('.')}; {next_step}",
     )
+    end(session, verification, "fail", why=why)
 
 
 def _infrastructure_run(report: ReplayReport) -> ReplayRun | None:
@@ -447,28 +436,6 @@ def _log_tail(report: ReplayReport) -> str | None:
     if failed is None or not failed.log_tail:
         return None
     return failed.log_tail[-LOG_TAIL_CHARACTERS:].replace("\0", "\ufffd")
-
-
-def end_with_report(session: Session, verification: Verification, report: ReplayReport) -> None:
-    """Judge a job by its report and its track. Raises RuleError unless the report fits the plan."""
-    verification.report = asdict(report)
-    if is_overtaken(session, verification):
-        end_open(session, verification, "fail", OVERTAKEN)
-        return
-    track, verdict = purpose_of(verification).track, judge_report(session, verification, report)
-    if verdict is None or track == "calibration":
-        keep_runs(session, verification, report)
-        end(session, verification, "report")
-    elif verification.checks_id is not None:
-        end_cross_check(session, verification, report, verdict)
-    elif track == "comparison":
-        end_comparison(session, verification, report, verdict)
-    else:
-        waits, why = begin_cross_check(session, verification, report, verdict)
-        if waits:
-            move(session, verification, "check")
-        else:
-            end_evidence(session, verification, report, verdict, why)
 
 
 @router.get("/attempts/{attempt_id}/training")

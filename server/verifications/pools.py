@@ -2,14 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any
 
 from sqlalchemy import ColumnElement, delete, select
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.canonical import sha256_of
-from finishline.rules.ranking import Check, Evidence
+from finishline.rules.ranking import CHECK_OF_STATUS, Check, Evidence
 from finishline.rules.scoring.tta import calibrated_spread
 from finishline.rules.statistics.aggregate import (
     FEWEST_SEALED_RUNS,
@@ -21,7 +21,7 @@ from finishline.rules.statistics.aggregate import (
     resolution_of,
 )
 from finishline.rules.statistics.gaps import interval_of
-from finishline.rules.submissions.claim import Kind, trained_settings
+from finishline.rules.submissions.claim import trained_settings
 from finishline.rules.verification.control_points import has_default_settings, is_calibrated
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import ReplayReport
@@ -33,12 +33,8 @@ from server.base.models import Attempt, Pool, PoolRun, Submission, Verification
 from server.base.standing import (
     OPEN,
     PUBLISH,
-    check_of,
     checks_claim,
     claim_of,
-    evidence_of,
-    is_timed,
-    may_be_measured,
     published_verification,
     purpose_of,
     reference_model,
@@ -48,6 +44,9 @@ from server.benchmarks.calibrations import benchmark_of
 from server.benchmarks.definitions import definition, rules_that_differ
 from server.submissions.duplicates import configuration_of, link
 from server.submissions.rows import new_id
+
+# Reasons of a verdict after which its runs measure no time.
+UNTIMED = ("hardware_differs", "worker_drifted")
 
 
 def measured_runs(benchmark: Benchmark, report: ReplayReport) -> list[PoolRun]:
@@ -373,40 +372,37 @@ def row_if_published(
 def _row_by(
     session: Session, submission: Submission, status: str, published: Verification | None
 ) -> tuple[Evidence, Check | None]:
+    """The evidence of a row, and for a claim the check that it has passed so far."""
     uncalibrated = published is not None and _is_between_calibrated(session, submission, published)
-    measured = not uncalibrated and _is_measured(session, submission, status, published)
-    evidence = evidence_of(archive=submission.published is not None, measured=measured)
-    check = check_of(
-        evidence,
-        status,
-        running=_is_running(submission),
-        uncalibrated=uncalibrated,
-    )
-    return evidence, check
+    if submission.published is not None:
+        return "published", None
+    if not uncalibrated and _is_measured(session, submission, status, published):
+        return "measured", None
+    under_way = (each for each in submission.verifications if each.state in ("running", "checking"))
+    if status == "verifying" and any(checks_claim(each, submission) for each in under_way):
+        return "claimed", "running"
+    if status == "verified" and uncalibrated:
+        return "claimed", "undecided"
+    return "claimed", CHECK_OF_STATUS[status]
 
 
 def _is_measured(
     session: Session, submission: Submission, status: str, published: Verification | None
 ) -> bool:
-    if submission.kind == "inference":
-        return status == "verified" and submission.measured_latency_ms is not None
-    pool = None if submission.pool_id is None else session.get(Pool, submission.pool_id)
-    if pool is None or published is None:
+    """Whether measured runs give the submission's own time or latency, and not only its epochs."""
+    if status != "verified":
         return False
-    is_known = pool.measured_seconds is not None and pool.runs >= FEWEST_SEALED_RUNS
-    return is_known and may_be_measured(
-        status=status,
-        kind=cast(Kind, submission.kind),
-        trained_with=submission.trained_with,
-        same_class=pool.hardware_class == submission.system["hardware_class"],
-        timed=is_timed(published.reasons),
-    )
-
-
-def _is_running(submission: Submission) -> bool:
-    return any(
-        item.state in ("running", "checking") and checks_claim(item, submission)
-        for item in submission.verifications
+    if submission.kind == "inference":
+        return submission.measured_latency_ms is not None
+    pool = None if submission.pool_id is None else session.get(Pool, submission.pool_id)
+    return (
+        pool is not None
+        and published is not None
+        and submission.trained_with != "own"
+        and pool.measured_seconds is not None
+        and pool.runs >= FEWEST_SEALED_RUNS
+        and pool.hardware_class == submission.system["hardware_class"]
+        and not any(reason["code"] in UNTIMED for reason in published.reasons)
     )
 
 

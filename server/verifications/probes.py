@@ -1,8 +1,8 @@
 """Self-measurements of workers, against their own baseline."""
 
 import statistics
-from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection
+from dataclasses import asdict
 
 from sqlalchemy import ColumnElement, and_, func, or_, select
 from sqlalchemy.orm import Session
@@ -29,46 +29,6 @@ BASELINE_READINGS = 5
 FEWEST_READINGS = 3
 
 
-@dataclass(frozen=True)
-class Drift:
-    """Distance of a speed check from its worker's baseline. `ratio` is above 1 if it is faster."""
-
-    baseline_gflops: float
-    ratio: float
-
-    @property
-    def is_too_far(self) -> bool:
-        """Whether the worker is off by more than 3 %, in either direction."""
-        return abs(self.ratio - 1.0) > TOLERANCE
-
-    def sentence(self) -> str:
-        """Sentence on the fault and its remedy."""
-        side = "slower" if self.ratio < 1 else "faster"
-        return (
-            f"{100 * abs(self.ratio - 1):.1f} % {side} than its own baseline of "
-            f"{self.baseline_gflops:.4g} GFLOP/s, where {100 * TOLERANCE:g} % is allowed: look for "
-            "a busy neighbour, heat, a power limit or another driver"
-        )
-
-
-def baseline_of(readings_gflops: Sequence[float]) -> float | None:
-    """The median of a worker's first five readings, oldest first, None with fewer than three.
-
-    A worker that loses a little every day keeps the baseline of its first days.
-    """
-    first = readings_gflops[:BASELINE_READINGS]
-    if len(first) < FEWEST_READINGS:
-        return None
-    return float(statistics.median(first))
-
-
-def drift_of(reading_gflops: float, baseline_gflops: float | None) -> Drift | None:
-    """A reading compared with its baseline, None where there is no baseline yet."""
-    if baseline_gflops is None or baseline_gflops <= 0:
-        return None
-    return Drift(baseline_gflops, reading_gflops / baseline_gflops)
-
-
 @router.command("/workers/probes", role="worker")
 def post_probe(session: Session, caller: Caller, body: WorkerProbe) -> ProbeAnswer:
     """Store a worker's self-measurement. A speed check off the worker's baseline excludes it."""
@@ -92,10 +52,10 @@ def post_probe(session: Session, caller: Caller, body: WorkerProbe) -> ProbeAnsw
     session.flush()
     if canary is not None:
         why = roof_misfit(session, worker, canary.gflops)
-        drift = drift_of(canary.gflops, baseline_of(_first_readings(session, worker, row)))
-        if why is None and drift is not None:
-            row.baseline_gflops, row.ratio = drift.baseline_gflops, drift.ratio
-            why = drift.sentence() if drift.is_too_far else None
+        baseline = _baseline_of(session, worker, row)
+        if why is None and baseline:
+            row.baseline_gflops, row.ratio = baseline, canary.gflops / baseline
+            why = _why_too_far(row.ratio, baseline)
         if why is not None and worker.drift is None:
             emit(session, WorkerOut(worker.name, "drifted", why=why))
         worker.drift = why
@@ -108,9 +68,13 @@ def post_probe(session: Session, caller: Caller, body: WorkerProbe) -> ProbeAnsw
     )
 
 
-def _first_readings(session: Session, worker: WorkerRow, row: WorkerProbeRow) -> list[float]:
-    """Readings that define a baseline: before this one, and none that was too far off."""
-    of_old = select(WorkerProbeRow.gflops).where(
+def _baseline_of(session: Session, worker: WorkerRow, row: WorkerProbeRow) -> float | None:
+    """The median of the first five readings before this one; None with fewer than three.
+
+    None of them was too far off. A worker that loses a little every day keeps the baseline of its
+    first days.
+    """
+    before = select(WorkerProbeRow.gflops).where(
         WorkerProbeRow.worker == worker.name,
         WorkerProbeRow.configuration == row.configuration,
         WorkerProbeRow.id < row.id,
@@ -120,9 +84,22 @@ def _first_readings(session: Session, worker: WorkerRow, row: WorkerProbeRow) ->
         ),
     )
     if worker.baseline_since is not None:
-        of_old = of_old.where(WorkerProbeRow.measured_at >= worker.baseline_since)
-    first = session.scalars(of_old.order_by(WorkerProbeRow.id).limit(BASELINE_READINGS))
-    return [value for value in first if value is not None]
+        before = before.where(WorkerProbeRow.measured_at >= worker.baseline_since)
+    rows = session.scalars(before.order_by(WorkerProbeRow.id).limit(BASELINE_READINGS))
+    first = [gflops for gflops in rows if gflops is not None]
+    return statistics.median(first) if len(first) >= FEWEST_READINGS else None
+
+
+def _why_too_far(ratio: float, baseline_gflops: float) -> str | None:
+    """Sentence on a speed that is more than 3 % off its baseline, in either direction."""
+    if abs(ratio - 1.0) <= TOLERANCE:
+        return None
+    side = "slower" if ratio < 1 else "faster"
+    return (
+        f"{100 * abs(ratio - 1):.1f} % {side} than its own baseline of {baseline_gflops:.4g} "
+        f"GFLOP/s, where {100 * TOLERANCE:g} % is allowed: look for a busy neighbour, heat, a "
+        "power limit or another driver"
+    )
 
 
 def set_baseline_anew(

@@ -52,7 +52,7 @@ from server.people.audit import Subject, record
 from server.people.callers import Caller
 from server.people.declared import Form, Routes, filled
 from server.verifications.jobs import Order, queue_job
-from server.verifications.outcomes import show_energy, show_latency
+from server.verifications.judge import show_energy, show_latency
 from server.verifications.requests import BATCH, AskedFor, require_possible
 from server.verifications.views import view
 

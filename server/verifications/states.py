@@ -147,20 +147,22 @@ def move(
 
 
 def end(
-    session: Session, verification: Verification, event: Event, verdict: Verdict | None = None
+    session: Session,
+    verification: Verification,
+    event: Event,
+    verdict: Verdict | None = None,
+    *,
+    why: Reason | None = None,
 ) -> None:
-    """End a verification with a verdict, or a calibration without one."""
-    if verdict is None:
-        move(session, verification, event)
-        return
-    outcome = None if verification.submission is None else verdict.outcome
-    reasons = [asdict(reason) for reason in verdict.reasons]
-    move(session, verification, event, outcome=outcome, reasons=reasons)
+    """End a verification with a verdict, or a calibration without one.
 
-
-def end_open(session: Session, verification: Verification, event: Event, reason: Reason) -> None:
-    """End a verification for a reason that says nothing about the claim."""
-    end(session, verification, event, Verdict("inconclusive", (reason,)))
+    `why` leaves the claim open, for a reason that says nothing about it.
+    """
+    verdict = verdict or Verdict("inconclusive", ())
+    outcome = "inconclusive" if why is not None else verdict.outcome
+    reasons = [asdict(each) for each in (*verdict.reasons, why) if each is not None]
+    is_about_claim = verification.submission is not None
+    move(session, verification, event, outcome=outcome if is_about_claim else None, reasons=reasons)
 
 
 def _table_of(row: Verification | Attempt) -> Table:

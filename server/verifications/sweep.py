@@ -19,10 +19,9 @@ from server.base.models import Attempt, ReplayEventRow, Verification
 from server.base.visibility import ORGANISER
 from server.verifications.attempts import as_followed, find_attempt, retry_or_give_up
 from server.verifications.choose import able_workers, needs_of, read_waiting
-from server.verifications.cross_checks import has_other_owner
 from server.verifications.jobs import why_over_limit
-from server.verifications.outcomes import NO_SECOND_WORKER
-from server.verifications.states import Event, StateError, end_open, move
+from server.verifications.judge import NO_SECOND_WORKER, has_other_owner
+from server.verifications.states import Event, StateError, end, move
 
 LINES = 20
 UNMADE = timedelta(minutes=10)
@@ -164,18 +163,18 @@ def end_waited(database: Database, *, now: datetime | None = None) -> int:
 def _end_waiting(session: Session, attempt: Attempt, why: Reason) -> None:
     """End an attempt that waits in vain, and its verification without a verdict."""
     move(session, attempt, "expire")
-    end_open(session, attempt.verification, "expire", why)
+    end(session, attempt.verification, "expire", why=why)
 
 
 def _end_each(
-    database: Database, attempt_ids: Iterable[str], end: Callable[[Session, Attempt], None]
+    database: Database, attempt_ids: Iterable[str], stop: Callable[[Session, Attempt], None]
 ) -> int:
     """End each attempt in a transaction of its own; returns how many were ended."""
     ended = 0
     for attempt_id in attempt_ids:
         try:
             with database.write() as session:
-                end(session, find_attempt(session, attempt_id))
+                stop(session, find_attempt(session, attempt_id))
             ended += 1
         except StateError as moved:
             log.info("not ended: %s", moved)

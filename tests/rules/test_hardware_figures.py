@@ -13,7 +13,6 @@ from finishline.rules.submissions.claim_checks import find_shared
 from finishline.rules.verification.messages import ReplayEvaluation, ReplayReport, ReplayRun
 from finishline.rules.verification.utilisation import best_roof_tflops, roofline, samples_per_second
 from server.verifications.figures import energy_to_target_joules, run_utilisations
-from server.verifications.probes import baseline_of, drift_of
 from tests.support.verdicts import WORKER
 from worker.local import processor_share
 from worker.machine.sensors import counted_since, samples_per_joule, timed_joules
@@ -135,42 +134,6 @@ def test_a_run_without_an_evaluation_has_no_utilisation():
     none = replace(replayed(), runs=[ReplayRun(0, 1, "failed", [], {})])
     assert run_utilisations(none, FIGURES)[0].samples_per_second is None
     assert run_utilisations(replace(none, runs=[]), FIGURES) == ()
-
-
-@pytest.mark.parametrize(
-    ("readings", "baseline"),
-    [
-        ([100, 90, 110, 101, 99, 50, 50, 50, 50, 50, 50], 100),
-        ([], None),
-        ([100.0], None),
-        ([100.0, 101.0], None),
-        ([100.0, 104.0, 101.0], 101.0),
-    ],
-)
-def test_baseline_is_the_median_of_the_first_five_readings(readings, baseline):
-    assert baseline_of(readings) == baseline
-
-
-@pytest.mark.parametrize(
-    ("reading", "is_too_far", "words"),
-    [
-        (97.1, False, "2.9 % slower"),
-        (96.9, True, "3.1 % slower"),
-        (102.9, False, "2.9 % faster"),
-        (103.1, True, "3.1 % faster"),
-        (80.0, True, "20.0 % slower than its own baseline of 100 GFLOP/s"),
-    ],
-)
-def test_a_worker_may_be_three_percent_off_in_either_direction(reading, is_too_far, words):
-    drift = drift_of(reading, 100.0)
-    assert drift.is_too_far is is_too_far
-    assert drift.sentence().startswith(words)
-
-
-def test_without_a_baseline_there_is_no_drift():
-    assert drift_of(80.0, None) is None
-    assert drift_of(80.0, 0.0) is None
-    assert drift_of(0.4, 0.5).ratio == pytest.approx(0.8)
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,8 @@ from finishline.rules.benchmarks.definition_tables import ReachRule, RunsRule
 from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.errors import RuleError
 from finishline.rules.logs import clock_of_log
-from finishline.rules.ranking import consequence
 from finishline.rules.run import Clock, Evaluation, Ledger, Run, curve_row
 from finishline.rules.scoring.scoring import score
-from server.base.standing import check_of, evidence_of, is_timed, may_be_measured
 from server.boards.live import (
     GhostPointView,
     epochs_per_evaluation,
@@ -301,80 +299,3 @@ def test_epochs_between_evaluations_come_from_the_last():
     assert epochs_per_evaluation(points) == 0.5
     assert epochs_per_evaluation(mean_curve([curve((None, 1.0, 50.0))])) is None
     assert epochs_per_evaluation([]) is None
-
-
-WELL = {
-    "status": "verified",
-    "kind": "train",
-    "trained_with": "reference",
-    "same_class": True,
-    "timed": True,
-}
-
-
-@pytest.mark.parametrize(
-    ("archive", "measured", "evidence"),
-    [(True, True, "published"), (False, True, "measured"), (False, False, "claimed")],
-)
-def test_archive_is_published_whatever_was_replayed(archive, measured, evidence):
-    assert evidence_of(archive=archive, measured=measured) == evidence
-
-
-@pytest.mark.parametrize(
-    ("status", "more", "check"),
-    [
-        ("claimed", {}, "none"),
-        ("verifying", {}, "queued"),
-        ("verifying", {"running": True}, "running"),
-        ("verified", {}, "epochs_agree"),
-        ("verified", {"uncalibrated": True}, "undecided"),
-        ("inconclusive", {}, "undecided"),
-        ("rejected", {}, "contradicted"),
-        ("rejected", {"uncalibrated": True}, "contradicted"),
-    ],
-)
-def test_check_follows_the_verdict_of_a_claim(status, more, check):
-    assert check_of("claimed", status, **more) == check
-    assert check_of("measured", status) is None
-    assert check_of("published", status) is None
-
-
-@pytest.mark.parametrize(
-    "otherwise",
-    [
-        {"status": "inconclusive"},
-        {"kind": "inference"},
-        {"trained_with": "own"},
-        {"same_class": False},
-        {"timed": False},
-    ],
-)
-def test_only_what_was_trained_on_a_worker_of_its_class_is_measured(otherwise):
-    assert may_be_measured(**WELL)
-    assert not may_be_measured(**WELL | otherwise)
-
-
-@pytest.mark.parametrize("code", ["hardware_differs", "worker_drifted"])
-def test_replay_is_not_timed_where_its_reasons_say_so(code):
-    agrees = {"code": "convergence_agrees"}
-    assert is_timed([agrees, {"code": "noisy_host"}])
-    assert not is_timed([agrees, {"code": code}])
-
-
-MEASURED = {"evidence": "measured", "check": None}
-AGREES = {"evidence": "claimed", "check": "epochs_agree"}
-CLAIMED = {"evidence": "claimed", "check": "none"}
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "words"),
-    [
-        (MEASURED, CLAIMED, "drops from measured to claimed"),
-        (MEASURED, AGREES, "drops from measured to claimed · epochs agree"),
-        (AGREES, MEASURED, "rises from claimed to measured"),
-        (CLAIMED, AGREES, "changes from claimed to claimed · epochs agree"),
-        (MEASURED, MEASURED, "stays measured"),
-    ],
-)
-def test_a_decision_says_what_becomes_of_the_row(before, after, words):
-    assert consequence(before, after) == words

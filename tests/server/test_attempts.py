@@ -354,7 +354,7 @@ def test_the_verdict_and_the_status_come_in_one_transaction(
         raise RuntimeError("the server dies here")
 
     with monkeypatch.context() as patched:
-        patched.setattr("server.verifications.outcomes.follow_evidence", fail)
+        patched.setattr("server.verifications.judge.follow_evidence", fail)
         with pytest.raises(RuntimeError, match="dies here"):
             replay.report(grant, make_report(replay.seeds()))
     view = replay.view()

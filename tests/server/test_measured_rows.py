@@ -127,6 +127,14 @@ def test_what_was_not_timed_is_claimed_and_its_epochs_agree(verify, replay, clie
     assert (entry["evidence"], entry["check"]) == ("claimed", "epochs_agree")
 
 
+def test_a_batch_size_between_calibrated_ones_is_undecided(measured, client):
+    measured(hyperparameters={"batch_size": 96})
+    (entry,) = entries(client)
+
+    assert (entry["evidence"], entry["check"], entry["rank"]) == ("claimed", "undecided", None)
+    assert (entry["status"], entry["measured_seconds"]) == ("verified", None)
+
+
 @pytest.mark.parametrize("share", [0.79, 0.8])
 def test_disturbed_replay_is_trained_once_more(verify, replay, client, share):
     seeds = replay.seeds()

@@ -239,6 +239,24 @@ def test_a_worker_off_its_baseline_is_out_until_it_is_well_again(baseline, tell,
     assert (worker(client)["state"], worker(client)["drift"]) == ("idle", None)
 
 
+@pytest.mark.parametrize(
+    ("reading", "words"),
+    [(97.1, None), (96.9, "3.1 % slower"), (102.9, None), (103.1, "3.1 % faster than its own")],
+)
+def test_a_worker_may_be_three_percent_off_in_either_direction(baseline, tell, reading, words):
+    answer = tell(reading).json()
+    assert (answer["drifted"], (answer["message"] or "")[: len(words or "")]) == (
+        words is not None,
+        words or "",
+    )
+
+
+def test_a_baseline_is_the_median_of_the_first_five_readings(tell):
+    answers = [tell(gflops).json() for gflops in (100.0, 101.0, 99.0, 100.5, 102.0, 98.5, 98.5)]
+    baselines = [each["baseline_gflops"] for each in answers]
+    assert baselines == [None, None, None, 100.0, 100.25, 100.5, 100.5]
+
+
 def test_a_slow_decay_does_not_take_the_baseline_along(baseline, tell):
     readings = [tell(100.0 - 0.5 * day).json()["drifted"] for day in range(1, 9)]
     assert readings == [False] * 6 + [True] * 2  # 96.5 is the first below 97 % of 99.5 ... 100.

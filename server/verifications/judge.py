@@ -1,0 +1,497 @@
+"""Judge a report by its purpose, have a run trained again, and store what follows from a verdict.
+
+Of a finished replay a drawn run is trained again on another owner's worker before it is believed.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from finishline.rules.canonical import sha256_of
+from finishline.rules.ranking import CHECK_OF_STATUS
+from finishline.rules.run import evaluation_of
+from finishline.rules.verification.cross_check import agree
+from finishline.rules.verification.job import Case
+from finishline.rules.verification.messages import (
+    Failure,
+    ReplayReport,
+)
+from finishline.rules.verification.purposes import CROSS_CHECK, HEAD_TO_HEAD
+from finishline.rules.verification.replay import is_excused
+from finishline.rules.verification.verdict import Reason, Verdict
+from server.base.board_versions import raise_board_version
+from server.base.database import utc_now
+from server.base.errors import ServerError
+from server.base.events import (
+    DuplicateMarked,
+    VerificationChanged,
+)
+from server.base.fleet import Fleet
+from server.base.models import (
+    Attempt,
+    Submission,
+    Verification,
+)
+from server.base.standing import (
+    ENDED,
+    KEEP,
+    OPEN,
+    PUBLISH,
+    checks_claim,
+    claim_of,
+    claimed_runs,
+    is_pending,
+    is_published,
+    measures,
+    names_where,
+    published_verification,
+    purpose_of,
+    report_of,
+)
+from server.benchmarks.calibrations import benchmark_of
+from server.benchmarks.definitions import definition
+from server.submissions.duplicates import replace_timeless
+from server.submissions.lists import runs_with_curves
+from server.verifications.calibrations import keep_runs
+from server.verifications.choose import owners_at
+from server.verifications.figures import energy_to_target_joules, measured_figures
+from server.verifications.head_to_heads import contest_of, continue_head_to_head
+from server.verifications.jobs import (
+    Order,
+    queue_attempt,
+    queue_job,
+    trainings_of,
+)
+from server.verifications.pools import (
+    follow_evidence,
+    keep_measured_runs,
+    take_out_runs,
+    verdict_that_holds,
+)
+from server.verifications.requests import queue_request
+from server.verifications.states import Event, end, move
+from server.verifications.workers import (
+    is_organisers_worker,
+    pause_by_server,
+)
+
+DETERMINISM = {"repeat_equal": "shown", "repeat_differs": "struck"}
+ORGANISERS_SHARE = 10  # One run in so many of an organisers' worker.
+NO_SECOND_WORKER = Reason(
+    "no_second_worker",
+    "leaves_open",
+    "one worker's word alone: no quiet worker of another owner was there to train a run again",
+)
+NOT_SETTLED = Reason(
+    "cross_check_differs",
+    "leaves_open",
+    "two workers differ about a run, and no third owner's worker decided between them",
+)
+OVERTAKEN = Reason(
+    "infrastructure",
+    "leaves_open",
+    "the report that it checks was refused; its runs are made again",
+)
+
+
+def end_with_report(session: Session, verification: Verification, report: ReplayReport) -> None:
+    """Judge a job by its report and its track. Raises RuleError unless the report fits the plan."""
+    verification.report = asdict(report)
+    if verification.checks_id is not None:
+        checked = session.get_one(Verification, verification.checks_id)
+        if _is_overtaken(checked, verification):
+            end(session, verification, "fail", why=OVERTAKEN)
+            return
+    track, verdict = purpose_of(verification).track, _judge(session, verification, report)
+    if verdict is None or track == "calibration":
+        keep_runs(session, verification, report)
+        end(session, verification, "report")
+    elif verification.checks_id is not None:
+        _end_cross_check(session, verification, report, verdict)
+    elif track == "comparison":
+        _end_comparison(session, verification, report, verdict)
+    else:
+        waits, why = _begin_cross_check(session, verification, report, verdict)
+        if waits:
+            move(session, verification, "check")
+        else:
+            _end_evidence(session, verification, report, verdict, why)
+
+
+def _judge(
+    session: Session,
+    verification: Verification,
+    report: ReplayReport,
+    *,
+    claimed_by: Submission | None = None,
+) -> Verdict | None:
+    """Verdict of a report by its purpose, about its submission or a duplicate of that.
+
+    None if there is no claim to judge.
+    """
+    submission, purpose = claimed_by or verification.submission, purpose_of(verification)
+    checked = verification.checks_id
+    case = Case(benchmark_of(session, verification), trainings_of(verification), report)
+    if checked is not None:
+        case = replace(case, checked=report_of(session.get_one(Verification, checked)))
+    if submission is None:
+        return purpose.judge(case)
+    case = replace(
+        case,
+        claim=claim_of(submission),
+        runs=claimed_runs(submission),
+        curves=[
+            [evaluation_of(row) for row in run.curve]
+            for run in runs_with_curves(session, submission.id)
+        ],
+        latency_ms=submission.latency_ms,
+        contest=None if verification.against_id is None else contest_of(session, verification),
+    )
+    return purpose.judge(case)
+
+
+def _end_evidence(
+    session: Session,
+    verification: Verification,
+    report: ReplayReport,
+    verdict: Verdict,
+    why: Reason | None,
+    *,
+    event: Event = "report",
+) -> None:
+    """Store the verdict about a claim, and its measured runs. `why` leaves the claim open."""
+    submission = verification.submission
+    if submission is None:
+        raise ValueError(f"verification {verification.id} is evidence without a submission")
+    if report.precision is not None:
+        submission.precision_measured = report.precision.lowest
+    if why is None:  # Else one worker's word is in everybody's pool.
+        keep_measured_runs(session, verification, report)
+    end(session, verification, event, verdict, why=why)
+    show_energy(verification)
+    _show_determinism(submission, verdict)
+    if not is_pending(verification, submission):
+        show_latency(session, verification)
+
+
+def _end_comparison(
+    session: Session, verification: Verification, report: ReplayReport, verdict: Verdict
+) -> None:
+    """Store the result of an ablation or a head-to-head, which an organisers' worker decides."""
+    if verification.against_id is None:
+        end(session, verification, "report", verdict)
+        return
+    is_believed = is_organisers_worker(session, report.system.worker)
+    end(session, verification, "report", verdict, why=None if is_believed else NO_SECOND_WORKER)
+    continue_head_to_head(session, verification)
+
+
+def drawn_runs(nonce: str, report: object, *, among: Sequence[int], organisers: bool) -> list[int]:
+    """The indexes of the runs to train again: a function of the opened nonce and the report.
+
+    That is one run of every report, or one in ten runs of an organisers' worker. A worker can't
+    foresee it, because it doesn't know the nonce.
+    """
+    if not among:
+        return []
+    seed = bytes.fromhex(nonce) + bytes.fromhex(sha256_of(report))
+    if not organisers:
+        return [among[_number(seed, 0) % len(among)]]
+    return [index for index in among if _number(seed, index) % ORGANISERS_SHARE == 0]
+
+
+def _number(seed: bytes, index: int) -> int:
+    digest = hashlib.sha256(b"finishline cross-check" + seed + index.to_bytes(4, "big")).digest()
+    return int.from_bytes(digest[:8], "big")
+
+
+def _begin_cross_check(
+    session: Session,
+    verification: Verification,
+    report: ReplayReport,
+    verdict: Verdict,
+) -> tuple[bool, Reason | None]:
+    """Queue the drawn cross-checks; returns if the verdict waits for them, and why it stays open.
+
+    Rejected runs are all trained again, unless an organisers' worker trained them. Only replays
+    are repeated, so of other jobs only an organisers' worker is believed.
+    """
+    organisers = is_organisers_worker(session, report.system.worker)
+    runs = report.runs if purpose_of(verification).is_replay else ()
+    counted = [run.index for run in runs if not is_excused(run)]
+    drawn = drawn_runs(verification.nonce, asdict(report), among=counted, organisers=organisers)
+    if verdict.outcome == "rejected" and not organisers:
+        drawn = counted
+    if not drawn or not has_other_owner(session, verification, report.system.hardware_class):
+        return False, None if organisers else NO_SECOND_WORKER
+    for index in drawn:
+        _queue(session, verification, report, index)
+    return not organisers, None
+
+
+def has_other_owner(
+    session: Session,
+    verification: Verification,
+    hardware_class: str,
+    *,
+    seeds: Sequence[int] = (),
+) -> bool:
+    """Whether another owner has a worker of the class, not held, that could cross-check."""
+    session.flush()
+    barred = owners_at(session, verification.id, seeds=seeds)
+    return any(
+        worker.hardware_class == hardware_class and not worker.held and worker.user_id not in barred
+        for worker in Fleet.read(session).fit
+    )
+
+
+def _queue(session: Session, verification: Verification, report: ReplayReport, index: int) -> None:
+    order = Order(
+        CROSS_CHECK,
+        verification.requested_by,
+        f"run {index} of verification {verification.id}",
+        submission=verification.submission,
+        checks=verification,
+        wishes={"seed": report.runs[index].seed},
+    )
+    check = queue_job(session, order)
+    for attempt in check.attempts:
+        attempt.by_organiser = True
+        attempt.hardware_class = report.system.hardware_class
+
+
+def _end_cross_check(
+    session: Session,
+    check: Verification,
+    report: ReplayReport,
+    verdict: Verdict,
+) -> None:
+    """Compare a run that was trained again with the first one; then settle the waiting verdict.
+
+    If they differ, a worker of a third owner decides, and the contradicted worker is paused.
+    """
+    checked = session.get_one(Verification, check.checks_id)
+    original = report_of(checked)
+    assert original is not None  # noqa: S101  it is checked
+    first = next(item for item in original.runs if item.seed == report.runs[0].seed)
+    end(session, check, "report", verdict)
+    earlier = _earlier(session, checked, check)
+    benchmark = definition(session, checked.benchmark_sha256)
+    if check.outcome == "inconclusive":
+        _conclude_waiting(session, checked, original, NO_SECOND_WORKER)
+    elif check.outcome == "verified":
+        if earlier is not None:
+            _take_out(session, earlier, checked)
+        _conclude_waiting(session, checked, original, None)
+    elif earlier is None and has_other_owner(
+        session, checked, report.system.hardware_class, seeds=check.seeds
+    ):
+        _queue(session, checked, original, first.index)
+    elif earlier is not None and agree(benchmark, earlier, report) == "verified":
+        _refuse_first(session, checked, original)
+    else:
+        _conclude_waiting(session, checked, original, NOT_SETTLED)
+
+
+def _is_overtaken(checked: Verification, check: Verification) -> bool:
+    """Whether the report that a cross-check was drawn for was refused: its runs are made again."""
+    return checked.report is None or check.created_at < checked.attempts[-1].created_at
+
+
+def _checks_of(session: Session, checked: Verification) -> Sequence[Verification]:
+    """Cross-checks of a verification's latest report."""
+    found = session.scalars(select(Verification).where(Verification.checks_id == checked.id)).all()
+    return [each for each in found if not _is_overtaken(checked, each)]
+
+
+def give_up_cross_check(session: Session, event: VerificationChanged) -> None:
+    """Conclude the verification that waits for a cross-check no worker could make.
+
+    Those of a verification that is cancelled are cancelled with it.
+    """
+    check = event.verification
+    if event.moment == "cancelled":
+        for each in _checks_of(session, check):
+            if each.state in OPEN:
+                move(session, each, "cancel")
+    if check.checks_id is None or event.moment not in ("failed", "cancelled"):
+        return
+    checked = session.get_one(Verification, check.checks_id)
+    original = report_of(checked)
+    if original is not None and not _is_overtaken(checked, check):
+        _conclude_waiting(session, checked, original, NO_SECOND_WORKER)
+
+
+def _earlier(session: Session, checked: Verification, check: Verification) -> ReplayReport | None:
+    """Report of an earlier cross-check of the same run, which differed from it."""
+    for other in _checks_of(session, checked):
+        if other is not check and other.outcome == "rejected" and other.seeds == check.seeds:
+            return report_of(other)
+    return None
+
+
+def _conclude_waiting(
+    session: Session,
+    checked: Verification,
+    report: ReplayReport,
+    why: Reason | None,
+) -> None:
+    others = _checks_of(session, checked)
+    if any(each.state in OPEN for each in others):
+        return  # The last of them concludes.
+    if why is None and any(each.outcome == "inconclusive" for each in others):
+        why = NO_SECOND_WORKER
+    if checked.state == "checking":
+        verdict = _judge(session, checked, report)
+        assert verdict is not None  # noqa: S101  a replay has one
+        _end_evidence(session, checked, report, verdict, why, event="conclude")
+
+
+def _refuse_first(session: Session, checked: Verification, report: ReplayReport) -> None:
+    """Pause the first worker. Retry its waiting verification and reopen its published verdicts."""
+    _take_out(session, report, checked)
+    if checked.state == "checking":
+        failure = Failure(
+            kind="infrastructure",
+            code="report_refused",
+            message="two other owners' workers contradict its report",
+            next_step="nothing to do: another attempt is queued",
+        )
+        move(session, checked.attempts[-1], "refute", failure=asdict(failure))
+        checked.report = None
+        queue_attempt(session, checked, "refute")
+
+
+def _take_out(session: Session, contradicted: ReplayReport, checked: Verification) -> None:
+    """Pause a worker that two others contradict, and reopen the verdicts that rest on it alone.
+
+    They are withdrawn, and each check is queued again.
+    """
+    worker = contradicted.system.worker
+    why = f"two other owners' workers contradict it about verification {checked.id}"
+    take_out_runs(session, worker)
+    rows = session.scalars(
+        select(Verification)
+        .join(Attempt)
+        .where(
+            Attempt.worker == worker, Attempt.state == "done", Verification.state == "done",
+            Verification.kind.in_(names_where(lambda purpose: purpose.fills_pool)),
+        )
+    ).unique()  # fmt: skip
+    opened = []
+    for verification in list(rows):
+        submission = verification.submission
+        if submission is None or not is_published(verification):
+            continue
+        verification.decision, verification.decision_reason = KEEP, why
+        follow_evidence(session, submission)
+        opened.append(verification.id)
+        with suppress(ServerError):  # It was withdrawn, or is being verified already.
+            order = Order(purpose_of(verification), verification.requested_by, why, submission)
+            queue_request(session, order)
+    pause_by_server(session, worker, by="cross-check", why=why, opened_again=opened)
+
+
+def settle_submission(session: Session, event: VerificationChanged) -> None:
+    """Derive the row of the submission that a verification checks.
+
+    Its first verdict is published at once. A later one waits for a decision.
+    """
+    verification, submission = event.verification, event.verification.submission
+    if submission is None or not checks_claim(verification, submission):
+        if submission is not None and verification.kind == HEAD_TO_HEAD.name:
+            raise_board_version(session, submission.benchmark_id)  # Rows say how it goes.
+        return
+    if event.moment == "done":
+        if published_verification(submission) is None:
+            verification.decision, verification.decision_reason = PUBLISH, "first verdict"
+            verification.decided_at = utc_now()
+        package = submission.trained_package
+        if package is not None and package.published_at is None:
+            package.published_at = utc_now()
+    elif event.moment == "queued" and published_verification(submission) is not None:
+        return  # It stands meanwhile.
+    follow_evidence(session, submission)
+    if event.moment in (*ENDED, "decision_published"):
+        if is_published(verification):
+            _check_duplicates(session, verification)
+        replace_timeless(session, submission)
+
+
+def check_duplicate(session: Session, event: DuplicateMarked) -> None:
+    """Take a duplicate's own time from it, and compare its claim with its original's runs."""
+    submission = event.submission
+    follow_evidence(session, submission)
+    original = session.get(Submission, submission.duplicate_of)
+    published = None if original is None else verdict_that_holds(session, original)
+    if submission.package is None and published is not None:
+        _check_claim(session, submission, published)
+
+
+def _check_duplicates(session: Session, verification: Verification) -> None:
+    """Compare the claims of the duplicates of a submission with its latest runs."""
+    query = select(Submission).where(Submission.duplicate_of == verification.submission_id)
+    for each in session.scalars(query).unique():
+        if each.package is None:
+            _check_claim(session, each, verification)
+
+
+def _check_claim(session: Session, submission: Submission, verification: Verification) -> None:
+    """Say how far the epochs of a claim fit a replay of its configuration."""
+    report = report_of(verification)
+    if report is None:
+        return
+    verdict = _judge(session, verification, report, claimed_by=submission)
+    if verdict is not None:
+        submission.check_word = CHECK_OF_STATUS[verdict.outcome]
+        raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
+
+
+def _show_determinism(submission: Submission, verdict: Verdict) -> None:
+    """Show or strike the word `deterministic` of a package; a struck one stays struck."""
+    package = submission.package
+    for reason in verdict.reasons:
+        word = DETERMINISM.get(reason.code)
+        if package is not None and word is not None and package.determinism != "struck":
+            package.determinism = word
+
+
+def show_latency(session: Session, verification: Verification) -> None:
+    """Put a measured latency beside the claim on the board; other jobs change nothing.
+
+    It is shown with its published verdict, and only of an organisers' worker of the claim's class.
+    """
+    if not measures(trainings_of(verification), "latency"):
+        return
+    submission, report = verification.submission, report_of(verification)
+    if submission is None or report is None:
+        return
+    if not is_organisers_worker(session, report.system.worker):
+        return
+    figures = measured_figures(definition(session, verification.benchmark_sha256), report)
+    if figures is not None and _is_of_its_system(submission, report):
+        submission.measured_latency_ms = figures.p50_ms
+        follow_evidence(session, submission)
+
+
+def _is_of_its_system(submission: Submission, report: ReplayReport) -> bool:
+    return bool(submission.system["hardware_class"] == report.system.hardware_class)
+
+
+def show_energy(verification: Verification) -> None:
+    """Put the measured energy of the published replay on the board, or nothing without one.
+
+    Call this where a verdict is published, which raises the board's version.
+    """
+    submission, report = verification.submission, report_of(verification)
+    if submission is None or report is None or not purpose_of(verification).fills_pool:
+        return
+    if is_published(verification):
+        measured = [run.telemetry for run in report.runs if run.status == "reached"]
+        joules = [None if each is None else each.energy_joules for each in measured]
+        shown = _is_of_its_system(submission, report)
+        submission.energy_joules = energy_to_target_joules(joules) if shown else None
