@@ -162,13 +162,6 @@ def next_due(session: Session) -> datetime | None:
     return session.scalar(select(func.min(Message.due_at)).where(Message.state == "waiting"))
 
 
-def count_deliveries(session: Session) -> dict[tuple[str, str], int]:
-    """Count the stored messages by channel and state."""
-    by = (Receiver.channel, Message.state)
-    rows = session.execute(select(*by, func.count()).join(Message.receiver).group_by(*by))
-    return {(channel, state): count for channel, state, count in rows}
-
-
 def overdue_seconds(session: Session, *, now: datetime) -> float:
     """Seconds since the oldest waiting try was due; 0 if none is late."""
     due_at = next_due(session)

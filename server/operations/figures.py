@@ -1,7 +1,7 @@
 """Figures of the whole service, from the database: the same from every server process."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -14,14 +14,22 @@ from prometheus_client.core import (
     Metric,
     SummaryMetricFamily,
 )
-from sqlalchemy import Float, cast, extract, func, select
+from sqlalchemy import Float, Select, case, cast, extract, func, select
 from sqlalchemy.orm import Session
 
 from server.base.database import Database, utc_now
 from server.base.fleet import Fleet, state_word
-from server.base.models import Attempt, BenchmarkDefinition, Submission, Verification, WorkerRow
+from server.base.models import (
+    Attempt,
+    BenchmarkDefinition,
+    Message,
+    Receiver,
+    Submission,
+    Verification,
+    WorkerRow,
+)
 from server.base.visibility import ORGANISER
-from server.notices.outbox import count_deliveries, overdue_seconds
+from server.notices.outbox import overdue_seconds
 from server.operations.background_value import BackgroundValue
 
 ANY_CLASS = "any"
@@ -85,8 +93,7 @@ def is_free(hardware_class: str, fleet: Fleet) -> bool:
 
 FAILURES = frozenset({"submitter", "rules", "infrastructure", "time_limit"})
 OPEN = ("queued", "running")
-CHANNELS = ("webhook", "mail")
-DELIVERY_STATES = ("waiting", "delivered", "failed")
+DELIVERIES = dict.fromkeys(product(("webhook", "mail"), ("waiting", "delivered", "failed")), 0)
 CLASS = ("hardware_class",)
 SECONDS_PER_DAY = 86_400.0
 KEEP_SECONDS = 5.0
@@ -101,25 +108,19 @@ class CachedFigures(BackgroundValue[list[Metric]]):
     """
 
     def __init__(self, database: Database) -> None:
-        super().__init__(
-            partial(read_figures, database),
-            name="figures",
-            keep_seconds=KEEP_SECONDS,
-            limit_seconds=LIMIT_SECONDS,
-        )
+        ask = partial(read_figures, database)
+        super().__init__(ask, keep_seconds=KEEP_SECONDS, limit_seconds=LIMIT_SECONDS)
         self.are_away = False
 
 
-def gauge(name: str, text: str, values: float | Counts, labels: Sequence[str] = ()) -> Metric:
+def gauge(name: str, text: str, values: float | Counts, *labels: str) -> Metric:
     """A gauge: one value, or one for each tuple of labels."""
-    family = GaugeMetricFamily(f"finishline_{name}", text, labels=labels)
-    return _filled(family, values)
+    return _filled(GaugeMetricFamily(f"finishline_{name}", text, labels=labels), values)
 
 
-def counter(name: str, text: str, values: float | Counts, labels: Sequence[str] = ()) -> Metric:
+def counter(name: str, text: str, values: float | Counts, *labels: str) -> Metric:
     """A counter: one value, or one for each tuple of labels."""
-    family = CounterMetricFamily(f"finishline_{name}", text, labels=labels)
-    return _filled(family, values)
+    return _filled(CounterMetricFamily(f"finishline_{name}", text, labels=labels), values)
 
 
 def _filled(family: GaugeMetricFamily | CounterMetricFamily, values: float | Counts) -> Metric:
@@ -129,64 +130,89 @@ def _filled(family: GaugeMetricFamily | CounterMetricFamily, values: float | Cou
     return family
 
 
+def _counted(session: Session, *by: Any, where: Any = True) -> Counts:
+    """Numbers of rows by the values of some columns."""
+    named = [column.label(f"by_{number}") for number, column in enumerate(by)]
+    query: Select[Any] = select(*named, func.count()).where(where).group_by(*named)
+    return {tuple(labels): count for *labels, count in session.execute(query)}
+
+
 def read_figures(database: Database) -> list[Metric]:
     """Every figure of one moment. Raises errors of the database."""
     now = utc_now()
+    kind = Attempt.failure["kind"].as_string()
+    failure = case((kind.is_(None), "none"), (kind.in_(FAILURES), kind), else_="other")
+    archive = case((Submission.evidence == "published", "true"), else_="false")
+    channel = select(Receiver.channel).where(Receiver.id == Message.receiver_id).scalar_subquery()
     with database.read(ORGANISER) as session:
         fleet = Fleet.read(session)
-        queues = read_queues(session, fleet)
-        first_lease = select(func.min(Attempt.lease_expires_at)).where(Attempt.state == "running")
-        first = session.scalar(first_lease)
-        deliveries = count_deliveries(session)
-        verdicts = (
-            select(Verification.kind, Verification.outcome, func.count())
-            .where(Verification.outcome.is_not(None))
-            .group_by(Verification.kind, Verification.outcome)
-        )
+        queues = {(queue.hardware_class,): queue for queue in read_queues(session, fleet)}
+        attempts = _counted(session, Attempt.state)
+        running = select(func.min(Attempt.lease_expires_at)).where(Attempt.state == "running")
+        first = session.scalar(running)
         return [
             gauge(
                 "queued_attempts",
                 "Attempts that wait for a worker of a hardware class, or for any.",
-                {(queue.hardware_class,): queue.attempts for queue in queues},
-                CLASS,
+                {name: queue.attempts for name, queue in queues.items()},
+                *CLASS,
             ),
             gauge(
                 "oldest_queued_attempt_age_seconds",
                 "Age of the oldest attempt that waits; 0 if none does.",
-                {(queue.hardware_class,): queue.oldest_seconds for queue in queues},
-                CLASS,
+                {name: queue.oldest_seconds for name, queue in queues.items()},
+                *CLASS,
             ),
             gauge(
                 "queued_beside_free_worker_age_seconds",
                 "Age of the oldest waiting attempt while a suitable worker is idle, else 0.",
-                {(queue.hardware_class,): queue.beside_free_seconds for queue in queues},
-                CLASS,
+                {name: queue.beside_free_seconds for name, queue in queues.items()},
+                *CLASS,
             ),
             gauge(
                 "workers",
                 "Workers by state: idle and busy ones get work; those in any other state get none.",
                 Counter((each.hardware_class, state_of(fleet, each)) for each in fleet.workers),
-                (*CLASS, "state"),
+                *(*CLASS, "state"),
             ),
-            *_of_attempts(session),
+            gauge("running_attempts", "Attempts under way.", attempts.get(("running",), 0)),
             gauge(
                 "running_attempt_past_lease_seconds",
                 "How long ago the first lease of an attempt under way ran out; 0 if none did.",
                 0.0 if first is None else max((now - first).total_seconds(), 0.0),
             ),
+            counter(
+                "attempts_ended",
+                "Attempts that ended, by state and kind of failure (none if it did not fail).",
+                _counted(session, Attempt.state, failure, where=Attempt.state.not_in(OPEN)),
+                *("state", "failure"),
+            ),
+            counter(
+                "leases_lost",
+                "Attempts whose lease ran out because the worker went offline.",
+                attempts.get(("lost",), 0),
+            ),
             _of_replays(session, is_sqlite=database.is_sqlite),
             counter(
                 "verdicts",
                 "Verifications that ended in an outcome, by kind of verification.",
-                {(kind, outcome): count for kind, outcome, count in session.execute(verdicts)},
-                ("kind", "outcome"),
+                _counted(
+                    *(session, Verification.kind, Verification.outcome),
+                    where=Verification.outcome.is_not(None),
+                ),
+                *("kind", "outcome"),
             ),
-            _of_submissions(session),
+            counter(
+                "submissions",
+                "Submissions, by kind; those of an archive were published elsewhere.",
+                _counted(session, Submission.kind, archive),
+                *("kind", "archive"),
+            ),
             gauge(
                 "deliveries",
                 "Messages of the last 30 days by channel (webhook, mail) and state.",
-                {key: deliveries.get(key, 0) for key in product(CHANNELS, DELIVERY_STATES)},
-                ("channel", "state"),
+                {**DELIVERIES, **_counted(session, channel, Message.state)},
+                *("channel", "state"),
             ),
             gauge(
                 "delivery_overdue_seconds",
@@ -194,32 +220,6 @@ def read_figures(database: Database) -> list[Metric]:
                 overdue_seconds(session, now=now),
             ),
         ]
-
-
-def _of_attempts(session: Session) -> list[Metric]:
-    kind = Attempt.failure["kind"].as_string().label("failure_kind")
-    query = select(Attempt.state, kind, func.count()).group_by(Attempt.state, "failure_kind")
-    ended: Counter[tuple[str, str]] = Counter()
-    by_state: Counter[str] = Counter()
-    for state, failure, count in session.execute(query):
-        by_state[state] += count
-        if state not in OPEN:
-            named = "none" if failure is None else failure if failure in FAILURES else "other"
-            ended[state, named] += count
-    return [
-        gauge("running_attempts", "Attempts under way.", by_state["running"]),
-        counter(
-            "attempts_ended",
-            "Attempts that ended, by state and kind of failure (none if it did not fail).",
-            ended,
-            ("state", "failure"),
-        ),
-        counter(
-            "leases_lost",
-            "Attempts whose lease ran out because the worker went offline.",
-            by_state["lost"],
-        ),
-    ]
 
 
 def _of_replays(session: Session, *, is_sqlite: bool) -> Metric:
@@ -243,16 +243,3 @@ def _of_replays(session: Session, *, is_sqlite: bool) -> Metric:
     for benchmark, count, seconds in session.execute(query):
         family.add_metric((benchmark,), count_value=count, sum_value=seconds)
     return family
-
-
-def _of_submissions(session: Session) -> Metric:
-    by = (Submission.kind, Submission.evidence)
-    counts: Counter[tuple[str, str]] = Counter()
-    for kind, evidence, count in session.execute(select(*by, func.count()).group_by(*by)):
-        counts[kind, str(evidence == "published").lower()] += count
-    return counter(
-        "submissions",
-        "Submissions, by kind; those of an archive were published elsewhere.",
-        counts,
-        ("kind", "archive"),
-    )

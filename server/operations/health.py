@@ -10,9 +10,9 @@ import secrets
 import shutil
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from types import FrameType
 from typing import Any, Literal
@@ -65,30 +65,14 @@ class ReadinessView(Schema):
 
 
 class UnwellError(Exception):
-    """A check found something wrong; its message may be shown to anybody."""
+    """A check found something wrong; its message may be shown to anybody.
 
-
-@dataclass(frozen=True)
-class Said:
-    """Result of a check that its subject answered: a sentence, and measured figures.
-
-    A figure has a name with its unit, a sentence that explains it, and a value.
+    A check that is needed to take submissions may find a fault with which they are still taken.
     """
 
-    detail: str
-    state: State = "ok"
-    figures: Mapping[str, tuple[str, float]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Finding:
-    """The outcome of one check. Only one that is `needed` to take submissions can be failing."""
-
-    name: str
-    needed: bool
-    state: State
-    detail: str
-    figures: Mapping[str, tuple[str, float]] = field(default_factory=dict)
+    def __init__(self, detail: str, *, is_minor: bool = False) -> None:
+        super().__init__(detail)
+        self.is_minor = is_minor
 
 
 STALE_ROUND_SECONDS = 30.0
@@ -101,33 +85,31 @@ GROW = (
 
 @dataclass(frozen=True)
 class Check:
-    """A query by name; while one that is `needed` fails, no submission can be taken."""
+    """A question by name, with a sentence as its answer. Raises UnwellError, or any error.
+
+    While one that is `needed` fails, no submission can be taken.
+    """
 
     name: str
-    ask: Callable[[], Said]
-    needed: bool
+    ask: Callable[[], str]
+    needed: bool = False
 
 
-def make_checks(
-    services: Services,
-    dispatcher: Dispatcher,
-    *,
-    revision: str | None,
-) -> list[Check]:
+def make_checks(services: Services, dispatcher: Dispatcher, *, revision: str) -> list[Check]:
     """Every check of a server that needs its database at a revision, in the order of showing."""
     settings, database = services.settings, services.database
     return [
         Check("database", partial(check_database, database, revision), needed=True),
         Check("artifacts", partial(check_artifacts, services.artifacts, settings), needed=True),
-        Check("broker", partial(check_broker, dispatcher), needed=False),
-        Check("dispatch", partial(check_dispatch, dispatcher), needed=False),
-        Check("clock", partial(check_clock, dispatcher), needed=False),
-        Check("queue", partial(check_queue, database), needed=False),
-        Check("definitions", partial(check_definitions, database, settings), needed=False),
+        Check("broker", partial(check_broker, dispatcher)),
+        Check("dispatch", partial(check_dispatch, dispatcher)),
+        Check("clock", partial(check_clock, dispatcher)),
+        Check("queue", partial(check_queue, database)),
+        Check("definitions", partial(check_definitions, database, settings)),
     ]
 
 
-def check_database(database: Database, revision: str | None) -> Said:
+def check_database(database: Database, revision: str) -> str:
     """The database answers, takes writes, and its schema is the one this code was written for."""
     with database.read() as session:
         found = session.scalar(text("SELECT version_num FROM alembic_version"))
@@ -140,7 +122,7 @@ def check_database(database: Database, revision: str | None) -> Said:
     if not has_room:
         raise UnwellError("The database's disk is full: nothing can be stored.")
     database.was_full = False
-    return Said(f"The database answers; it is at revision {found}.")
+    return f"The database answers; it is at revision {found}."
 
 
 def _is_writable(session: Session, database: Database) -> bool:
@@ -170,7 +152,7 @@ def _has_room(session: Session) -> bool:
     return True
 
 
-def check_artifacts(store: ArtifactStore, settings: Settings) -> Said:
+def check_artifacts(store: ArtifactStore, settings: Settings) -> str:
     """Logs can be written: to the folder, and to the bucket where one is named."""
     probe = store.incoming / f"check-{secrets.token_hex(8)}"
     try:
@@ -178,69 +160,63 @@ def check_artifacts(store: ArtifactStore, settings: Settings) -> Said:
         probe.unlink()
     except OSError as error:
         raise UnwellError(f"The folder of the logs is not writable: {error.strerror}.") from error
-    free_bytes = shutil.disk_usage(store.folder).free
-    figures = {"artifacts_free_bytes": ("Free space for received logs.", float(free_bytes))}
     if store.bucket is not None:
         store.bucket.check()
-    if free_bytes < settings.max_request_bytes:
-        room = f"{free_bytes / MIB:.0f} MiB free, less than one submission may need"
-        return Said(f"Logs can be written, but {room}.", "degraded", figures)
-    return Said("Logs can be written.", figures=figures)
+    free = shutil.disk_usage(store.folder).free
+    if free < settings.max_request_bytes:
+        room = f"{free / MIB:.0f} MiB free, less than one submission may need"
+        raise UnwellError(f"Logs can be written, but {room}.", is_minor=True)
+    return "Logs can be written."
 
 
-def check_broker(dispatcher: Dispatcher) -> Said:
+def check_broker(dispatcher: Dispatcher) -> str:
     """The broker answers. While it is away nothing is replayed, and nothing is lost."""
     dispatcher.ask_broker()
-    return Said("The broker answers.")
+    return "The broker answers."
 
 
-def check_dispatch(dispatcher: Dispatcher) -> Said:
+def check_dispatch(dispatcher: Dispatcher) -> str:
     """The loop that sends attempts runs, and its last round ended well and not long ago."""
     seconds = dispatcher.seconds_since_round
     if not dispatcher.is_running or seconds is None:
         raise UnwellError("This process runs no dispatch of attempts.")
-    figures = {"dispatch_round_age_seconds": ("Time since the last dispatch of attempts.", seconds)}
     if seconds > STALE_ROUND_SECONDS:
-        return Said(f"Attempts were last looked for {seconds:.0f} s ago.", "degraded", figures)
-    return Said(f"Attempts were looked for {seconds:.1f} s ago.", figures=figures)
+        raise UnwellError(f"Attempts were last looked for {seconds:.0f} s ago.")
+    return f"Attempts were looked for {seconds:.1f} s ago."
 
 
-def check_clock(dispatcher: Dispatcher) -> Said:
+def check_clock(dispatcher: Dispatcher) -> str:
     """The loop that sends attempts found the database's clock where this machine's is."""
     if dispatcher.is_clock_off:
         ahead = dispatcher.clock_ahead_seconds
         word = "ahead of" if ahead > 0 else "behind"
-        return Said(
-            f"This machine's clock is {abs(ahead):.0f} s {word} the database's.", "degraded"
-        )
-    return Said("This machine and the database have the same time.")
+        raise UnwellError(f"This machine's clock is {abs(ahead):.0f} s {word} the database's.")
+    return "This machine and the database have the same time."
 
 
-def check_queue(database: Database) -> Said:
+def check_queue(database: Database) -> str:
     """Check that no attempt waits for long beside a worker that could take it."""
     with database.read(ORGANISER) as session:
         fleet = Fleet.read(session)
         queues = read_queues(session, fleet)
-    queued = sum(queue.attempts for queue in queues)
     stuck_seconds = max(queue.beside_free_seconds for queue in queues)
     if stuck_seconds > STUCK_SECONDS:
-        return Said(
-            f"An attempt waits for {stuck_seconds:.0f} s beside an idle worker.", "degraded"
-        )
+        raise UnwellError(f"An attempt waits for {stuck_seconds:.0f} s beside an idle worker.")
+    queued = sum(queue.attempts for queue in queues)
     oldest_seconds = max(queue.oldest_seconds for queue in queues)
     idle = sum(worker.state == "idle" for worker in fleet.open)
-    return Said(
+    return (
         f"Attempts waiting: {queued}, the oldest for {oldest_seconds:.0f} s; idle workers: {idle}."
     )
 
 
-def check_definitions(database: Database, settings: Settings) -> Said:
+def check_definitions(database: Database, settings: Settings) -> str:
     """The files of frozen benchmarks are the frozen ones. Nothing is scored under another text."""
     with database.read() as session:
         differences = frozen_differences(session, settings.benchmarks_dir)
     if differences:
-        return Said(" ".join(differences), "degraded")
-    return Said("Every file of a frozen benchmark matches its frozen definition.")
+        raise UnwellError(" ".join(differences))
+    return "Every file of a frozen benchmark matches its frozen definition."
 
 
 KEEP_SECONDS = 1.0
@@ -259,34 +235,33 @@ class Readiness:
     ) -> None:
         self._limit_seconds = limit_seconds
         times = {"keep_seconds": keep_seconds, "limit_seconds": limit_seconds}
-        self._checks = [
-            (check, BackgroundValue(check.ask, name=f"check-{check.name}", **times))
-            for check in checks
-        ]
+        self._checks = [(check, BackgroundValue(check.ask, **times)) for check in checks]
         self._states: dict[str, State] = {}
         self.is_draining = False
 
-    async def look(self) -> list[Finding]:
+    async def look(self) -> list[CheckView]:
         """Findings of all checks, which run at once."""
         return await asyncio.gather(*(self._find(check, kept) for check, kept in self._checks))
 
-    def is_ready(self, findings: Sequence[Finding]) -> bool:
+    def is_ready(self, findings: Sequence[CheckView]) -> bool:
         """Whether submissions can be taken."""
         return not self.is_draining and all(finding.state != "failing" for finding in findings)
 
-    async def _find(self, check: Check, kept: BackgroundValue[Said]) -> Finding:
+    async def _find(self, check: Check, kept: BackgroundValue[str]) -> CheckView:
+        state: State = "ok"
         cause: Exception | None = None
         try:
-            said = await kept.get()
+            detail = await kept.get()
         except Exception as error:  # noqa: BLE001  Any error is a finding.
-            cause = error
-            said = Said(self._sentence(error), "failing" if check.needed else "degraded")
-        if said.state != self._states.get(check.name, "ok"):  # No line while it stays.
-            level = logging.INFO if said.state == "ok" else logging.WARNING
-            why = f" ({cause})" if cause is not None and str(cause) not in ("", said.detail) else ""
-            log.log(level, "check %s is %s: %s%s", check.name, said.state, said.detail, why)
-        self._states[check.name] = said.state
-        return Finding(check.name, check.needed, said.state, said.detail, said.figures)
+            cause, detail = error, self._sentence(error)
+            is_minor = isinstance(error, UnwellError) and error.is_minor
+            state = "failing" if check.needed and not is_minor else "degraded"
+        if state != self._states.get(check.name, "ok"):  # No line while it stays.
+            level = logging.INFO if state == "ok" else logging.WARNING
+            why = f" ({cause})" if cause is not None and str(cause) not in ("", detail) else ""
+            log.log(level, "check %s is %s: %s%s", check.name, state, detail, why)
+        self._states[check.name] = state
+        return CheckView(name=check.name, needed=check.needed, state=state, detail=detail)
 
     def _sentence(self, error: Exception) -> str:
         """A sentence for anybody: an error of a driver names hosts, so the log alone has it."""
@@ -305,32 +280,26 @@ def drained_before_stop(readiness: Readiness, *, drain_seconds: float) -> Iterat
     not in the main thread, signals are left alone.
     """
     stop = signal.getsignal(signal.SIGTERM)
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or not callable(stop):
-        yield
-        readiness.is_draining = True
-        return
-
-    timers: list[threading.Timer] = []
+    listens = threading.current_thread() is threading.main_thread() and callable(stop)
 
     def drain(number: int, frame: FrameType | None) -> None:
-        if readiness.is_draining or drain_seconds == 0:
-            readiness.is_draining = True
+        is_second, readiness.is_draining = readiness.is_draining, True
+        assert callable(stop)  # noqa: S101  Else it is not listened to.
+        if is_second or drain_seconds == 0:
             stop(number, frame)
-            return
-        readiness.is_draining = True
-        timers.append(threading.Timer(drain_seconds, stop, (number, None)))
-        timers[-1].daemon = True
-        timers[-1].start()
+        else:
+            timer = threading.Timer(drain_seconds, lambda: stop(number, None))
+            timer.daemon = True
+            timer.start()
 
-    signal.signal(signal.SIGTERM, drain)
+    if listens:
+        signal.signal(signal.SIGTERM, drain)
     try:
         yield
     finally:
         readiness.is_draining = True
-        signal.signal(signal.SIGTERM, stop)
-        for timer in timers:  # A second SIGTERM was faster.
-            timer.cancel()
+        if listens:
+            signal.signal(signal.SIGTERM, stop)
 
 
 router = APIRouter(tags=["health"])
@@ -358,11 +327,11 @@ async def check_readiness(services: ServicesDep, response: Response) -> Readines
     if not ready:
         response.status_code = 503
     # Details may name a benchmark; the log has them too.
-    is_told = services.settings.reads == "public"
-    checks = [CheckView.of(found, detail=found.detail if is_told else "") for found in findings]
+    if services.settings.reads != "public":
+        findings = [found.model_copy(update={"detail": ""}) for found in findings]
     status: Literal["ready", "degraded", "not ready", "draining"] = "not ready"
     if readiness.is_draining:
         status = "draining"
     elif ready:
         status = "ready" if all(found.state == "ok" for found in findings) else "degraded"
-    return ReadinessView(status=status, version=VERSION, checks=checks)
+    return ReadinessView(status=status, version=VERSION, checks=findings)

@@ -3,7 +3,11 @@
 import asyncio
 import logging
 import secrets
+import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain
 
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CollectorRegistry
@@ -17,25 +21,31 @@ from server.base.services import Services, ServicesDep
 from server.base.settings import Settings
 from server.operations.copies import last_success
 from server.operations.figures import CachedFigures, gauge
-from server.operations.health import Finding, Readiness
+from server.operations.health import CheckView, Readiness
+from server.verifications.dispatch import Dispatcher
 
 log = logging.getLogger(__name__)
 
 router = APIRouter(include_in_schema=False)
 
 
-def finding_families(findings: Sequence[Finding], *, ready: bool) -> Iterator[Metric]:
-    """Findings of /readyz, and the figures found on the way."""
+def process_families(
+    services: Services, findings: Sequence[CheckView], *, ready: bool
+) -> Iterator[Metric]:
+    """Findings of /readyz, and what they look at."""
     yield gauge("ready", "1 while this process can accept submissions, as in /readyz.", ready)
     yield gauge(
         "check_ok",
         "1 while a check of /readyz finds nothing wrong.",
         {(finding.name,): finding.state == "ok" for finding in findings},
-        ("check",),
+        "check",
     )
-    for finding in findings:
-        for name, (text, value) in finding.figures.items():
-            yield gauge(name, text, value)
+    with suppress(OSError):
+        free = shutil.disk_usage(services.artifacts.folder).free
+        yield gauge("artifacts_free_bytes", "Free space for received logs.", free)
+    seconds = services.of(Dispatcher).seconds_since_round
+    if seconds is not None:
+        yield gauge("dispatch_round_age_seconds", "Time since the last dispatch.", seconds)
 
 
 def copies_families(settings: Settings) -> Iterator[Metric]:
@@ -56,17 +66,16 @@ def copies_families(settings: Settings) -> Iterator[Metric]:
         )
 
 
+@dataclass(frozen=True)
 class Scrape(Collector):
     """A scrape: a registry's metrics, then families made for it."""
 
-    def __init__(self, registry: CollectorRegistry, families: Sequence[Metric]) -> None:
-        self._registry = registry
-        self._families = families
+    registry: CollectorRegistry
+    families: Sequence[Metric]
 
     def collect(self) -> Iterator[Metric]:
         """Every metric."""
-        yield from self._registry.collect()
-        yield from self._families
+        return chain(self.registry.collect(), self.families)
 
 
 @router.get("/metrics", response_class=Response)
@@ -79,7 +88,8 @@ async def metrics(request: Request, services: ServicesDep) -> Response:
     _require_token(services, request)
     readiness = services.of(Readiness)
     findings, figures = await asyncio.gather(readiness.look(), _figures(services.of(CachedFigures)))
-    families = [*finding_families(findings, ready=readiness.is_ready(findings)), *figures]
+    ready = readiness.is_ready(findings)
+    families = [*process_families(services, findings, ready=ready), *figures]
     families += copies_families(services.settings)
     encode, content_type = choose_encoder(request.headers.get("accept", ""))
     content = encode(Scrape(services.of(RequestMetrics).registry, families))
