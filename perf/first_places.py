@@ -95,7 +95,7 @@ def hold_first_places(bars: Bars, trials: int) -> None:
 
 
 def hold_comparisons(bars: Bars, trials: int) -> None:
-    """Compare how often `finishline compare` is wrong, and what it finds, with the bars."""
+    """Compare how often `finishline compare` is wrong and which gains it finds with the bars."""
     for gain, most_pairs in ((0, None), (5, None), (10, 8), (20, 6)):
         found = compare_programs(gain / 100, trials=trials)
         name = f"compare, {gain} % faster"

@@ -132,7 +132,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "AuditCheck.ok": (True,),
     "BoardView.kind": ("train",),
     "BoardView.metric": ("tta",),
-    "BoardEntry.check": ("none",),
+    "BoardRow.check": ("none",),
     "InvitationView.name": ("ada",),
     "MeView.user": ("ada",),
     "OrganisationView.name": ("Example Labs",),

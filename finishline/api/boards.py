@@ -1,76 +1,213 @@
-"""Leaderboards: a page of entries."""
+"""Leaderboards: a page of rows."""
 
+from collections.abc import Iterator, Mapping
 from datetime import date, datetime
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
+from pydantic.fields import FieldInfo
 
 from finishline.api.schema import Schema
-from finishline.api.submissions import EvidenceFields, RcpView, SystemView, WaiverView
-from finishline.rules.ranking import Round
+from finishline.api.submissions import RcpView, SourceView, SystemView, WaiverView
+from finishline.rules.ranking import Check, Evidence, Round
+from finishline.rules.submissions.claim import TrainedWith, Tuning
 
 Section = Literal["ranked", "elsewhere", "unchecked", "claimed", "unranked"]
 
 
-class BoardEntry(EvidenceFields):
-    """One submission on a board. `rank` is None where it is not ranked, with the reason.
+class RowSubmission(Schema):
+    """The submission of a row, as its submitter and its checks describe it.
 
-    `section` is the part of the board that a row stands in: numbered rows, measured rows that
-    another board or row of the submitter numbers, published rows without a checked source, claims,
-    and rows without a rank.
+    `model` is the reference's own where its runs were measured, and `claimed_model` the submitter's
+    word. `precision` is the narrowest floating type touched, as claimed, and `precision_measured`
+    as a replay found it. `verification_id` is the verification behind the status, or the one under
+    way. `package_bytes` is the size of code under xz. A `duplicate_of` an earlier submission has
+    no time and no rank of its own. Runs of one configuration share a `pool_id`.
+    """
 
-    `quality` is the best of a training or that of an inference's model, in the unit of the target.
-    Times and runs are of trainings, `latency_ms` and `cost_usd_per_10000` of inference, as claimed.
-    `measured_latency_ms` is a worker's median on the same hardware class.
+    id: str
+    submitter: str
+    display_name: str | None = None
+    model: str
+    claimed_model: str | None = None
+    framework: str
+    division: str
+    status: str
+    trained_with: TrainedWith = "own"
+    duplicate_of: str | None = None
+    withdrawn: bool = False
+    submitted_at: datetime
+    submitted_on: date | None = None
+    benchmark_sha256: str
+    verification_id: str | None = None
+    pool_id: str | None = None
+    package_bytes: int | None = None
+    precision: str | None = None
+    precision_measured: str | None = None
+    tuning: Tuning | None = None
+    waivers: list[WaiverView] = []
+    source: SourceView | None = None
+    rcp: RcpView | None = None
 
-    `precision` is the narrowest floating type touched, as claimed, and `precision_measured` as a
-    replay found it. `energy_joules` is the mean energy of a run to the target in the replay
-    behind the status, on the same hardware class. `cost_price` is the entry of the price book that
-    `cost_usd` rests on, None where the system states its own price. `samples_per_second` is of the
-    runs that reached the target. `verification_id` is the verification behind the status, or the
-    one under way. `package_bytes` is the size of a code submission under xz.
+
+class RowTime(Schema):
+    """The time to the target of a training, in seconds.
+
+    `seconds` is the one that the row shows: `measured` by our workers, else published or claimed.
+    `low` and `high` are its 95 % interval, and `raw` is it before it was normalised. `runs` is the
+    number of measured runs, and `claimed` the time of the submitter's own logs. `busy` says that
+    other programs had the processor, so it may be faster.
+    """
+
+    seconds: float | None
+    display: str | None
+    low: float | None
+    high: float | None
+    measured: float | None = None
+    runs: int = 0
+    claimed: float | None = None
+    raw: float | None = None
+    busy: bool = False
+
+
+class RowRuns(Schema):
+    """The runs behind the time of a row.
+
+    `quality` is the best of them, or the one of an inference's model, in the unit of the target.
+    `samples_per_second` is of the runs that reached the target.
+    """
+
+    reached: int
+    started: int
+    epochs_to_target: float | None
+    evaluation_interval_seconds: float | None
+    samples_per_second: float | None = None
+    quality: float | None = None
+
+
+class RowCost(Schema):
+    """US dollars to the target, or for 10,000 answers of an inference.
+
+    `price` is the entry of the price book that it rests on, null where the system states its own.
+    """
+
+    usd: float | None
+    price: int | None = None
+    usd_per_10000: float | None = None
+
+
+class RowLatency(Schema):
+    """Milliseconds for an answer, as claimed, and a worker's median on the same hardware class."""
+
+    claimed_ms: float | None
+    measured_ms: float | None = None
+
+
+class RowEnergy(Schema):
+    """The mean energy of a run to the target, in the replay behind the status."""
+
+    joules: float | None = None
+    kwh: float | None = None
+
+
+class BoardRow(Schema):
+    """A row of a board. `rank` is null unless it is numbered, and `unranked_reason` says why.
+
+    `section` is the part of the board: numbered rows, measured rows that another board or row of
+    the submitter numbers, published rows without a checked source, claims, and rows without a rank.
+    `evidence` says which time is ranked, and `check` how far a claimed one was checked.
+
+    The row with `is_holder` holds first place. `not_first` says why a row with a lower time
+    doesn't. `head_to_head` is the verification that the holder won, or another row's latest with
+    the holder. `not_separated_from` is the number of the better row that these runs cannot tell
+    from this one. A gap under `visible_gap_percent` could not be seen. `variation` is the
+    coefficient of variation across the runs, in percent.
     """
 
     rank: int | None
     tied: bool
     section: Section = "ranked"
-    submission_id: str
-    submitter: str
-    display_name: str | None = None
-    model: str
-    framework: str
-    division: str
-    status: str
+    unranked_reason: str | None = None
+    evidence: Evidence = "claimed"
+    check: Check | None = None
+    is_holder: bool = False
+    not_first: str | None = None
+    head_to_head: str | None = None
+    not_separated_from: int | None = None
+    visible_gap_percent: float | None = None
+    submission: RowSubmission
+    time: RowTime
+    variation: float | None
+    runs: RowRuns
+    cost: RowCost
+    latency: RowLatency
+    energy: RowEnergy
     system: SystemView
-    tta_seconds: float | None
-    tta_display: str | None
-    tta_low_seconds: float | None
-    tta_high_seconds: float | None
-    cv_percent: float | None
-    runs_reached: int
-    runs_started: int
-    epochs_to_target: float | None
-    cost_usd: float | None
-    cost_price: int | None = None
-    latency_ms: float | None
-    cost_usd_per_10000: float | None = None
-    measured_latency_ms: float | None = None
-    quality: float | None = None
-    evaluation_interval_seconds: float | None
-    submitted_at: datetime
-    submitted_on: date | None = None
-    raw_tta_seconds: float | None = None
-    rcp: RcpView | None = None
-    precision: str | None = None
-    precision_measured: str | None = None
-    energy_joules: float | None = None
-    energy_kwh: float | None = None
-    samples_per_second: float | None = None
-    verification_id: str | None = None
-    withdrawn: bool = False
-    benchmark_sha256: str
-    package_bytes: int | None = None
-    waivers: list[WaiverView] = []
+
+
+GROUPS: dict[str, type[Schema]] = {
+    "submission": RowSubmission,
+    "time": RowTime,
+    "runs": RowRuns,
+    "cost": RowCost,
+    "latency": RowLatency,
+    "energy": RowEnergy,
+}
+# Columns of a board's CSV that have another name than their field.
+COLUMNS = {
+    "submission.id": "submission_id",
+    "time.seconds": "tta_seconds",
+    "time.display": "tta_display",
+    "time.low": "tta_low_seconds",
+    "time.high": "tta_high_seconds",
+    "time.measured": "measured_seconds",
+    "time.runs": "measured_runs",
+    "time.claimed": "claimed_seconds",
+    "time.raw": "raw_tta_seconds",
+    "variation": "cv_percent",
+    "runs.reached": "runs_reached",
+    "runs.started": "runs_started",
+    "cost.usd": "cost_usd",
+    "cost.price": "cost_price",
+    "cost.usd_per_10000": "cost_usd_per_10000",
+    "latency.claimed_ms": "latency_ms",
+    "latency.measured_ms": "measured_latency_ms",
+    "energy.joules": "energy_joules",
+    "energy.kwh": "energy_kwh",
+}
+
+
+def _fields() -> Iterator[tuple[tuple[str, ...], str, FieldInfo]]:
+    """Each field of a row: its path, its column, and the field."""
+    for name, field in BoardRow.model_fields.items():
+        of_group = GROUPS[name].model_fields.items() if name in GROUPS else ()
+        for part, inner in of_group:
+            yield (name, part), COLUMNS.get(f"{name}.{part}", part), inner
+        if name not in GROUPS:
+            yield (name,), COLUMNS.get(name, name), field
+
+
+PATHS = {column: path for path, column, _ in _fields()}
+COLUMN_FIELDS = {column: field for _, column, field in _fields()}
+
+
+def nested(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """A row from its columns."""
+    row: dict[str, Any] = {}
+    for column, (name, *part) in PATHS.items():
+        if part:
+            row.setdefault(name, {})[part[0]] = columns[column]
+        else:
+            row[name] = columns[column]
+    return row
+
+
+def flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of a row, with null for a field that it hasn't."""
+    return {
+        column: (row.get(name) or {}).get(part[0]) if part else row.get(name)
+        for column, (name, *part) in PATHS.items()
+    }
 
 
 class WhatIfView(Schema):
@@ -111,7 +248,7 @@ class BoardView(Schema):
     version: int
     total: int
     next_cursor: str | None
-    entries: list[BoardEntry]
+    entries: list[BoardRow]
     first: int | None = None
     what_if: WhatIfView | None = None
     price: BoardPriceView | None = None

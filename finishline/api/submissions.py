@@ -23,43 +23,6 @@ class SourceView(Schema):
     commit: str
 
 
-class EvidenceFields(Schema):
-    """`evidence` says which time is ranked, and `check` how far a claimed one was checked.
-
-    `rank` is null unless the row is numbered: `unranked_reason` says why. The row with `is_holder`
-    holds first place.
-    `not_first` says why a row with a lower time doesn't. `head_to_head` is the verification that
-    the holder won, or another row's latest with the holder. `claimed_seconds` is the time of the
-    submitter's own logs, and `claimed_model` their word for the model that the reference's runs
-    measured. `measured_seconds` the time of the `measured_runs` runs of the
-    configuration `pool_id`, with its 95 % interval. `busy` says that other programs had the
-    processor, so it may be faster. A `duplicate_of` an earlier submission has no time and no rank
-    of its own.
-    `not_separated_from` is the number of the better row that these runs cannot tell from this one.
-    A gap under `visible_gap_percent` could not be seen."""
-
-    evidence: Evidence = "claimed"
-    check: Check | None = None
-    unranked_reason: str | None = None
-    is_holder: bool = False
-    not_first: str | None = None
-    head_to_head: str | None = None
-    claimed_seconds: float | None = None
-    claimed_model: str | None = None
-    measured_seconds: float | None = None
-    measured_low_seconds: float | None = None
-    measured_high_seconds: float | None = None
-    measured_runs: int = 0
-    busy: bool = False
-    pool_id: str | None = None
-    duplicate_of: str | None = None
-    not_separated_from: int | None = None
-    visible_gap_percent: float | None = None
-    trained_with: TrainedWith = "own"
-    tuning: Tuning | None = None
-    source: SourceView | None = None
-
-
 class ViolationView(Schema):
     """A rule that the runs break."""
 
@@ -269,7 +232,7 @@ class PackageView(Schema):
     files: list[PackageFileView] = Field(default_factory=list)
 
 
-class SubmissionView(EvidenceFields):
+class SubmissionView(Schema):
     """A submission: the claim, the result, the runs and the verifications.
 
     `kind` is "logs", "code", or "inference" for one without runs. `measured_latency_ms` is a
@@ -283,6 +246,8 @@ class SubmissionView(EvidenceFields):
     One with a `retirement` can't be trained any more, and holds no first place.
     One that is `under_embargo` is shown to its submitter, the members of their organisation and
     organisers.
+
+    Its rank, evidence and measured time are those of its row on a board.
     """
 
     id: str
@@ -318,6 +283,26 @@ class SubmissionView(EvidenceFields):
     judged_on: JudgedOnView | None = None
     package: PackageView | None = None
     rank: int | None = None
+    evidence: Evidence = "claimed"
+    check: Check | None = None
+    unranked_reason: str | None = None
+    is_holder: bool = False
+    not_first: str | None = None
+    head_to_head: str | None = None
+    claimed_seconds: float | None = None
+    claimed_model: str | None = None
+    measured_seconds: float | None = None
+    measured_low_seconds: float | None = None
+    measured_high_seconds: float | None = None
+    measured_runs: int = 0
+    busy: bool = False
+    pool_id: str | None = None
+    duplicate_of: str | None = None
+    not_separated_from: int | None = None
+    visible_gap_percent: float | None = None
+    trained_with: TrainedWith = "own"
+    tuning: Tuning | None = None
+    source: SourceView | None = None
 
 
 class SubmissionList(Schema):

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from typing import Any, Self
 
-from pydantic import BaseModel, PrivateAttr
+from pydantic import PrivateAttr
 
-from finishline.api.boards import BoardEntry, BoardView
+from finishline.api.boards import COLUMN_FIELDS, BoardRow, BoardView, flat
 from finishline.api.submissions import RunRecord
 
 
@@ -20,7 +20,7 @@ class Board(BoardView):
         self._next_page = next_page
         return self
 
-    def __iter__(self) -> Iterator[BoardEntry]:  # type: ignore[override]  # Not over its fields.
+    def __iter__(self) -> Iterator[BoardRow]:  # type: ignore[override]  # Not over its fields.
         page: Board = self
         while True:
             yield from page.entries
@@ -30,7 +30,7 @@ class Board(BoardView):
 
     def to_pandas(self) -> Any:
         """A DataFrame with a row for each entry, by columns such as `system_name`."""
-        return _frame(BoardEntry, self)
+        return _frame(COLUMN_FIELDS, (flat(row.model_dump()) for row in self))
 
 
 class Runs(Iterator[RunRecord]):
@@ -44,10 +44,10 @@ class Runs(Iterator[RunRecord]):
 
     def to_pandas(self) -> Any:
         """A DataFrame with a row for each run, by columns such as `system_name`."""
-        return _frame(RunRecord, self)
+        return _frame(RunRecord.model_fields, (run.model_dump() for run in self))
 
 
-def _frame(kind: type[BaseModel], items: Iterable[BaseModel]) -> Any:
+def _frame(columns: Iterable[str], items: Iterable[dict[str, Any]]) -> Any:
     """A DataFrame of the items. A table's fields are columns. Raises ImportError without pandas."""
     try:
         pandas = import_module("pandas")
@@ -55,7 +55,7 @@ def _frame(kind: type[BaseModel], items: Iterable[BaseModel]) -> Any:
         raise ImportError(
             "to_pandas needs pandas; install it with `pip install 'finishline-tta[pandas]'`."
         ) from error
-    rows = [item.model_dump() for item in items]
+    rows = list(items)
     if not rows:
-        return pandas.DataFrame(columns=list(kind.model_fields))
+        return pandas.DataFrame(columns=list(columns))
     return pandas.json_normalize(rows, sep="_")

@@ -12,7 +12,7 @@ import orjson
 from fastapi import Request, Response
 from sqlalchemy.orm import Session
 
-from finishline.api.boards import BoardEntry
+from finishline.api.boards import COLUMN_FIELDS, nested
 from server.base.board_versions import board_version
 from server.base.middleware import reader_has, reader_takes_gzip
 from server.base.paging import csv_cell
@@ -23,7 +23,7 @@ Board = dict[str, Any]
 # Fields of an entry that are tables; parts of them have columns of their own.
 NOT_IN_CSV = frozenset({"tta_display", "rcp", "tuning", "source"})
 CSV_COLUMNS = (
-    *(name for name in BoardEntry.model_fields if name not in NOT_IN_CSV),
+    *(name for name in COLUMN_FIELDS if name not in NOT_IN_CSV),
     *("hardware_class", "accelerator", "accelerator_count", "rcp_verdict"),
     *("tuning_trials", "tuning_seconds", "what_if_clock", "what_if_target"),
     *("price_usd_per_accelerator_hour", "prices_on"),
@@ -53,7 +53,12 @@ def encode(board: Board, write: Callable[[Board], bytes]) -> Encoded:
 
 def encode_json(board: Board) -> bytes:
     """The board as JSON."""
-    return orjson.dumps(board)
+    return orjson.dumps(nested_board(board))
+
+
+def nested_board(board: Board) -> Board:
+    """The board with the fields of BoardView: its entries are rows, and no columns."""
+    return board | {"entries": [nested(entry) for entry in board["entries"]]}
 
 
 def encode_csv(board: Board) -> bytes:

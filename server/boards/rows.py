@@ -8,11 +8,11 @@ from functools import cached_property
 from types import SimpleNamespace
 from typing import Any, cast
 
-from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
-from finishline.api.boards import BoardEntry
+from finishline.api.boards import COLUMN_FIELDS
 from finishline.api.submissions import RcpView, SystemView
 from finishline.rules.benchmarks.accelerators import Accelerator
 from finishline.rules.benchmarks.benchmark import Benchmark
@@ -47,7 +47,7 @@ from server.verifications.pools import Spreads
 from web.names import accelerator_of_system
 
 # Fields of a board entry that are columns of the submission.
-OWN_FIELDS = tuple(name for name in BoardEntry.model_fields if name in Submission.__table__.c)
+OWN_FIELDS = tuple(name for name in COLUMN_FIELDS if name in Submission.__table__.c)
 COLUMNS = tuple(
     dict.fromkeys(
         (
@@ -69,15 +69,16 @@ RESULT_FIELDS = (
 )
 
 
-def _defaults(model: type[BaseModel]) -> dict[str, Any]:
-    """The values of a model's fields where nothing is known."""
-    fields = model.model_fields.items()
-    return {name: None if field.is_required() else field.default for name, field in fields}
+def _defaults(fields: Mapping[str, FieldInfo]) -> dict[str, Any]:
+    """The values of fields where nothing is known."""
+    items = fields.items()
+    return {name: None if field.is_required() else field.default for name, field in items}
 
 
-ENTRY_DEFAULTS = _defaults(BoardEntry)
+OF_MEASURED = ("measured_low_seconds", "measured_high_seconds")
+ENTRY_DEFAULTS = _defaults(COLUMN_FIELDS) | dict.fromkeys(OF_MEASURED)
 # A system that was stored before a field was known has this in it.
-SYSTEM_DEFAULTS = _defaults(SystemView)
+SYSTEM_DEFAULTS = _defaults(SystemView.model_fields)
 SOURCE_NOT_CHECKED = "published, source not checked"
 JOULES_PER_KWH = 3.6e6
 # A stored result explains every step: many decoded ones at once keep the garbage collector busier
@@ -126,7 +127,7 @@ class PlacedRow:
         return self.place[name] if name in self.place else self.row.shown[name]
 
     def entry(self) -> dict[str, Any]:
-        """Its board entry, with the fields of BoardEntry in their order."""
+        """Its columns in their order."""
         return {name: self[name] for name in ENTRY_DEFAULTS}
 
 

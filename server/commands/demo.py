@@ -11,6 +11,7 @@ from pathlib import Path
 import typer
 from rich.text import Text
 
+from finishline.api.boards import flat
 from finishline.cli.answers import submission_lines, verdict_lines
 from finishline.cli.client import ServerClient, View, segment
 from finishline.cli.commands.board import leaderboard_lines
@@ -151,7 +152,7 @@ def _board(server: ServerClient, division: str) -> View:
 
 
 def _entry(board: View, submission_id: str) -> View:
-    entries: list[View] = board.get("entries") or []
+    entries = [flat(row) for row in board.get("entries") or []]
     return next((each for each in entries if each["submission_id"] == submission_id), {})
 
 
@@ -195,7 +196,7 @@ def outcome_line(entry: View) -> Text:
         return Text(
             f"Not ranked: {entry.get('unranked_reason') or 'it is not measured'}.", "yellow"
         )
-    low, high = entry.get("measured_low_seconds"), entry.get("measured_high_seconds")
+    low, high = entry.get("tta_low_seconds"), entry.get("tta_high_seconds")
     interval = "no interval yet" if low is None else f"{low:.3f} to {high:.3f} s, 95 %"
     runs = count_text(entry.get("measured_runs") or 0, "run")
     return Text.assemble(

@@ -2,7 +2,7 @@
 
 import io
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from datetime import date, datetime
 from importlib.util import find_spec
@@ -13,10 +13,11 @@ import orjson
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 from sqlalchemy import Row, Select, and_, or_, select
 from sqlalchemy.orm import Session
 
-from finishline.api.boards import BoardEntry
+from finishline.api.boards import COLUMN_FIELDS, BoardRow, flat, nested
 from finishline.api.submissions import (
     ParameterSetting,
     RunExport,
@@ -250,18 +251,19 @@ def _require_parquet() -> None:
 
 def _encode_board(session: Session, benchmark: Benchmark, query: BoardQuery) -> Encoded:
     """All pages of a board as one file."""
-    entries: list[BoardEntry] = []
+    rows: list[dict[str, Any]] = []
     cursor: str | None = None
     while True:
         page = query.model_copy(update={"limit": MOST_AT_ONCE, "page": 1, "cursor": cursor})
         board = read_board(session, benchmark, page)
-        entries += [BoardEntry.model_validate(entry) for entry in board["entries"]]
+        found = (BoardRow.model_validate(nested(entry)) for entry in board["entries"])
+        rows += [flat(row.model_dump()) for row in found]
         cursor = board["next_cursor"]
         if cursor is None:
             break
     target = io.BytesIO()
-    with _writer(target, BoardEntry) as writer:
-        writer.write_batch(_batch(entries, writer.schema))
+    with _writer(target, COLUMN_FIELDS) as writer:
+        writer.write_batch(_batch(rows, writer.schema))
     return Encoded(target.getvalue(), total=board["total"])
 
 
@@ -275,9 +277,10 @@ def _write_runs(session: Session, benchmark_ids: Sequence[str]) -> IO[bytes]:
     row_ids = list(session.scalars(query))
     target = TemporaryFile()  # noqa: SIM115  the caller closes it
     try:
-        with _writer(target, RunRecord) as writer:
+        with _writer(target, RunRecord.model_fields) as writer:
             for records in _portions(session, row_ids):
-                writer.write_batch(_batch(records, writer.schema))
+                rows = [record.model_dump() for record in records]
+                writer.write_batch(_batch(rows, writer.schema))
         target.seek(0)
     except BaseException:
         target.close()
@@ -294,21 +297,21 @@ def _portions(session: Session, row_ids: Sequence[int]) -> Iterator[list[RunReco
         yield records
 
 
-def _writer(target: Any, model: type[BaseModel]) -> Any:
+def _writer(target: Any, fields: Mapping[str, FieldInfo]) -> Any:
     import pyarrow
     from pyarrow import parquet
 
-    return parquet.ParquetWriter(target, pyarrow.schema(_fields(model)), compression="zstd")
+    return parquet.ParquetWriter(target, pyarrow.schema(_fields(fields)), compression="zstd")
 
 
-def _batch(rows: Sequence[BaseModel], schema: Any) -> Any:
+def _batch(rows: list[dict[str, Any]], schema: Any) -> Any:
     import pyarrow
 
-    return pyarrow.RecordBatch.from_pylist([row.model_dump() for row in rows], schema=schema)
+    return pyarrow.RecordBatch.from_pylist(rows, schema=schema)
 
 
-def _fields(model: type[BaseModel]) -> list[tuple[str, Any]]:
-    return [(name, _arrow_type(field.annotation)) for name, field in model.model_fields.items()]
+def _fields(fields: Mapping[str, FieldInfo]) -> list[tuple[str, Any]]:
+    return [(name, _arrow_type(field.annotation)) for name, field in fields.items()]
 
 
 def _arrow_type(annotation: Any) -> Any:
@@ -331,5 +334,5 @@ def _arrow_type(annotation: Any) -> Any:
         hints = get_type_hints(annotation)
         return pyarrow.struct([(name, _arrow_type(hint)) for name, hint in hints.items()])
     if issubclass(annotation, BaseModel):
-        return pyarrow.struct(_fields(annotation))
+        return pyarrow.struct(_fields(annotation.model_fields))
     return getattr(pyarrow, ARROW[annotation])()

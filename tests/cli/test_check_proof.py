@@ -13,6 +13,7 @@ from finishline.client.files import find_submission_files, idempotency_key
 from finishline.places import commit_of
 from finishline.rules.canonical import canonical
 from server.verifications.proofs import statement_of, write_envelope
+from tests.support.boards import as_row
 from tests.support.proofs import zip_of
 
 SHA = "ab" * 32
@@ -361,7 +362,7 @@ def test_an_inference_board_has_its_own_columns(finishline, standin):
         {"rank": 1, "tied": True, "latency_ms": 2.5, "cost_usd_per_10000": None, "quality": 94.5,
          "submitter": "ada", "model": "M", "system": {"name": "H"}, "submission_id": "s1"},
     ]  # fmt: skip
-    board = {"kind": "inference", "entries": entries}
+    board = {"kind": "inference", "entries": [as_row(each) for each in entries]}
     standin.answer("GET /api/v1/leaderboards/cifar10", board)
     ran = finishline("board", "cifar10", "--metric", "latency")
     assert standin.asked[0].path == "/api/v1/leaderboards/cifar10?metric=latency&limit=50"

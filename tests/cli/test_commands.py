@@ -9,6 +9,7 @@ from finishline.cli.client import ServerClient
 from finishline.cli.commands.run import name_of_class
 from finishline.cli.rows import Words, read_rows
 from finishline.devices import local_system
+from tests.support.boards import as_row
 
 SYSTEM = {"name": "laptop [2 cores]", "hardware_class": "cpu", "processor": "x"}
 RESULT = {
@@ -430,7 +431,8 @@ def test_leaderboard_passes_its_filters_on_and_ranks_as_the_server_did(finishlin
     missed = entry | {"rank": None, "tied": False, "unranked_reason": "breaks a rule"}
     others = [missed | {"submission_id": "s2"}, missed | {"submission_id": "s3"},
               missed | {"submission_id": "s4", "unranked_reason": "withdrawn"}]  # fmt: skip
-    board = {"benchmark": "digits", "division": "open", "entries": [entry, *others]}
+    entries = [as_row(each) for each in (entry, *others)]
+    board = {"benchmark": "digits", "division": "open", "entries": entries}
     standin.answer("GET /api/v1/leaderboards/digits", board)
     ran = finishline("board", "digits", "--division", "open", "--q", "a b")
     assert ran.code == 0
@@ -448,7 +450,7 @@ def test_leaderboard_passes_its_filters_on_and_ranks_as_the_server_did(finishlin
 def test_a_preview_is_asked_for_with_the_token_and_says_what_it_is(finishline, standin):
     note = "Only organisers see this: the board as if its embargo were over now."
     entries = [{"rank": 1, "submission_id": "s1"}, {"rank": 2, "submission_id": "s2"}]
-    board = {"benchmark": "digits", "entries": entries}
+    board = {"benchmark": "digits", "entries": [as_row(each) for each in entries]}
     standin.answer("GET /api/v1/leaderboards/digits", board)
     previewed = board | {"preview": {"note": note, "hidden": ["s2"]}}
     standin.answer("GET /api/v1/leaderboards/digits/preview", previewed)
@@ -467,7 +469,7 @@ def test_a_board_names_what_was_scored_by_other_rules(finishline, standin):
         return {"rank": 1, "submission_id": name, "benchmark_sha256": sha256 * 32}
 
     entries = [entry("s1", "aa"), entry("s2", "bb"), entry("s3", "cc"), entry("s4", "bb")]
-    board = {"benchmark": "digits", "entries": entries}
+    board = {"benchmark": "digits", "entries": [as_row(each) for each in entries]}
     board["other_rules"] = {"bb" * 32: "version 1, other target"}
     standin.answer("GET /api/v1/leaderboards/digits", board)
     for kind in ("train", "inference"):
@@ -488,7 +490,7 @@ def test_a_board_and_a_submission_say_how_they_are_known(finishline, standin):
              "check": "epochs_agree", "tta_seconds": 2.0, "duplicate_of": "s2"}  # fmt: skip
     measured = {"rank": 1, "submission_id": "s2", "evidence": "measured", "tta_seconds": 2.29,
                 "measured_seconds": 2.75, "measured_runs": 10}  # fmt: skip
-    board = {"benchmark": "digits", "entries": [measured, entry]}
+    board = {"benchmark": "digits", "entries": [as_row(measured), as_row(entry)]}
     standin.answer("GET /api/v1/leaderboards/digits", board)
     standin.answer("GET /api/v1/submissions/s1", SUBMISSION | entry)
 

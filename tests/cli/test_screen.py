@@ -15,6 +15,7 @@ from finishline.cli.watching import Target
 from server.commands.paths import VarPaths
 from server.commands.services import LocalWorker, Plan, RedisAddress
 from server.commands.up import UpOptions, invitation
+from tests.support.boards import as_row
 
 
 def narrow_screen(width):
@@ -46,6 +47,7 @@ ENTRY = {
     "model": "Custom ResNet 9", "system": {"name": "Tesla V100 * 8 GPU / 488 GB / 56 CPU"},
     "submission_id": "nkdf7dywwe82",
 }  # fmt: skip
+BOARD = {"entries": [as_row(ENTRY)]}
 WAITING = {
     "position": 1, "verification_id": "5da07f0b9618183", "kind": "replay", "benchmark": "spring",
     "asked_at": "2030-01-01T12:00:00Z",
@@ -65,11 +67,11 @@ BENCHMARK = {
     [
         (queue_lines({"classes": [{"hardware_class": "cpu-amd-epyc", "waiting": [WAITING]}]}, {}),
          100, ("5da07f0b9618183", "cpu-amd-epyc"), None),
-        (leaderboard_lines({"entries": [ENTRY]}), 80,
+        (leaderboard_lines(BOARD), 80,
          ("Four autho", "Custom Res", "Tesla V100", "9.429 s", "nkdf7dywwe82"),
          "Columns left out on a narrow terminal: epochs, seconds"),
-        (leaderboard_lines({"entries": [ENTRY], "metric": "cost"}), 80, ("$0.105006",), "epochs"),
-        (leaderboard_lines({"entries": [ENTRY]}), 240, (ENTRY["submitter"], "seconds"), None),
+        (leaderboard_lines(BOARD | {"metric": "cost"}), 80, ("$0.105006",), "epochs"),
+        (leaderboard_lines(BOARD), 240, (ENTRY["submitter"], "seconds"), None),
         ([table_of("benchmarks", [BENCHMARK])], 80,
          ("mask-LM accuracy", "≥ 0.7200", "mlperf-v4.1-stable_diffusion"),
          "Columns left out on a narrow terminal: divisions, clock."),

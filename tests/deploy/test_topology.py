@@ -10,6 +10,7 @@ import pytest
 import redis
 
 from tests.deploy.topology import BUCKET, Topology
+from tests.support.boards import rows_of
 from tests.support.processes import asking
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
@@ -47,13 +48,13 @@ def test_a_verdict_comes_once_while_a_server_the_broker_and_a_worker_die(
 ):
     topology.start_all()
     first, second = topology.url_of("server-1"), topology.url_of("server-2")
-    assert get(second, "/leaderboards/digits")["entries"] == []
+    assert rows_of(get(second, "/leaderboards/digits")) == []
 
     # Sent to one server, seen at the other; asked for through the port in front of both.
     submitter = ("--url", first, "--token", topology.make_token("submitter"))
     submission = finishline("submit", str(trained), *submitter)["id"]
     topology.wait(
-        lambda: [e["submission_id"] for e in get(second, "/leaderboards/digits")["entries"]],
+        lambda: [e["submission_id"] for e in rows_of(get(second, "/leaderboards/digits"))],
         "the submission to be on the board of the other server",
         seconds=5,
     )
@@ -89,7 +90,7 @@ def test_a_verdict_comes_once_while_a_server_the_broker_and_a_worker_die(
     topology.start("server-1")
     topology.wait_until_ready("server-1")
     for url in (first, second):
-        board = get(url, "/leaderboards/digits")["entries"]
+        board = rows_of(get(url, "/leaderboards/digits"))
         assert [(e["submission_id"], e["status"]) for e in board] == [(submission, "verified")]
         assert [(e["evidence"], e["check"], e["rank"]) for e in board] == [("measured", None, 1)]
         log = asking.get(f"{url}/api/v1/submissions/{submission}/runs/1/log", timeout=10)

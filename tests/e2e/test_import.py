@@ -8,6 +8,7 @@ import pytest
 
 from finishline.rules.archive.files import known_sources
 from tests.e2e.conftest import run_cli
+from tests.support.boards import rows_of
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(120)]
 
@@ -27,7 +28,7 @@ def newest_commit(source):
 
 def board_of(stack, benchmark, **query):
     """The entries of a board."""
-    return stack.get(f"/leaderboards/{benchmark}?{urlencode({'limit': '100'} | query)}")["entries"]
+    return rows_of(stack.get(f"/leaderboards/{benchmark}?{urlencode({'limit': '100'} | query)}"))
 
 
 def run_import(stack, kind, path, *, source=None, codes=(0,)):

@@ -7,6 +7,7 @@ import psutil
 import pytest
 
 from tests.e2e.conftest import run_cli
+from tests.support.boards import rows_of
 from tests.support.processes import wait_for
 
 pytestmark = pytest.mark.timeout(600)
@@ -37,7 +38,7 @@ def test_code_is_measured_by_a_celery_task(stack, boxed, tmp_path):
     attempts = {attempt["id"] for attempt in ended["attempts"]}
     assert attempts
     wait_for(lambda: attempts <= made_by_celery(stack), seconds=20, what="the end of Celery's task")
-    board = stack.get("/leaderboards/digits?division=open")["entries"]
+    board = rows_of(stack.get("/leaderboards/digits?division=open"))
     (row,) = [row for row in board if row["submission_id"] == sent["id"]]
     assert (row["evidence"], row["measured_runs"]) == ("measured", 5)
     assert row["rank"] is not None

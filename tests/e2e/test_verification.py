@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from tests.e2e.conftest import finishline, run_cli
+from tests.support.boards import rows_of
 from tests.support.processes import asking, wait_for
 from tests.support.run_logs import build_log
 
@@ -57,7 +58,7 @@ def test_demo_is_verified_and_ranked(stack, demo, trained, submit):
     assert set(statuses) <= {"reached", "below_band"}
     assert statuses.count("below_band") <= 1
     board = stack.get("/leaderboards/digits?division=closed")
-    entry = next(e for e in board["entries"] if e["submission_id"] == submission["id"])
+    entry = next(e for e in rows_of(board) if e["submission_id"] == submission["id"])
     codes = {reason["code"] for reason in verification["reasons"]}
     # A replay on a drifting worker compares epochs alone, and two runs give no time.
     untimed = "worker_drifted" in codes or "below_band" in statuses
@@ -104,7 +105,7 @@ def test_edited_logs_are_not_numbered_and_what_dies_costs_an_attempt_and_no_resu
     assert "converges_faster_than_replay" in codes
     assert verification["outcome"] == "rejected", verification["reasons"]
     board = stack.get("/leaderboards/digits")
-    entry = next(e for e in board["entries"] if e["submission_id"] == submission["id"])
+    entry = next(e for e in rows_of(board) if e["submission_id"] == submission["id"])
     assert (entry["evidence"], entry["check"]) == ("claimed", "contradicted")
     assert entry["rank"] is None
 
@@ -248,7 +249,7 @@ def test_a_trained_model_is_timed_and_an_honest_claim_verified(stack):
     assert run["status"] == "reached"
     assert run["evaluations"][-1]["quality"] >= 97.5
     assert run["ledger"]["idle"] > 0
-    board = stack.get("/leaderboards/digits?metric=latency")["entries"]
+    board = rows_of(stack.get("/leaderboards/digits?metric=latency"))
     (entry,) = [entry for entry in board if entry["submission_id"] == submission]
     fastest = min(b["p50_ms"] for b in ended["backends"] if b["p50_ms"] is not None)
     assert (entry["status"], entry["measured_latency_ms"]) == ("verified", fastest)

@@ -37,7 +37,7 @@ def test_iterating_goes_on_over_the_pages(site, alice, made):
     with Client(site, alice.secret, transport=pages) as client:
         board = client.board("digits", division="closed")
         assert len(board.entries) == 2
-        assert sorted(entry.submission_id for entry in board) == sorted(made)
+        assert sorted(row.submission.id for row in board) == sorted(made)
         assert len(pages.asked) == 2
         assert all("division=closed" in asked for asked in pages.asked)
         assert len(list(client.board("digits", limit=2))) == 2

@@ -6,6 +6,7 @@ import pytest
 
 from server.base.settings import MIB, Settings
 from server.benchmarks.views import count_submissions
+from tests.support.boards import rows_of
 from tests.support.build import CURVE, send_entry
 
 SUBMISSIONS = "/api/v1/submissions"
@@ -55,7 +56,7 @@ def test_a_rule_an_archive_breaks_is_stored_and_keeps_it_from_being_ranked(
     assert view["result"]["eligible"] is False
     assert [v["code"] for v in view["result"]["violations"]] == ["same_seed"]
     assert view["result"]["tta_seconds"] is not None
-    (entry,) = client.get("/api/v1/leaderboards/digits").json()["entries"]
+    (entry,) = rows_of(client.get("/api/v1/leaderboards/digits").json())
     assert (entry["rank"], entry["unranked_reason"]) == (None, "breaks a rule of the benchmark")
     page = client.get(f"/submissions/{view['id']}").text
     assert "seed 100 is also the seed of run_0.log" in page
@@ -87,7 +88,7 @@ def test_an_organisation_stands_for_the_submitter_with_its_date(archived, submit
         "2018-04-20",
         True,
     )
-    (entry,) = client.get("/api/v1/leaderboards/digits").json()["entries"]
+    (entry,) = rows_of(client.get("/api/v1/leaderboards/digits").json())
     assert (entry["submitter"], entry["submitted_on"]) == ("Ex & Co <b>", "2018-04-20")
     for address in (f"/submissions/{view['id']}", "/benchmarks/digits"):
         page = client.get(address).text
@@ -181,7 +182,7 @@ def test_every_package_of_v5_1_gets_its_published_figures(archives, client, oliv
 
     assert len(groups) == 24
     assert normalised >= 5
-    board = client.get("/api/v1/leaderboards/mlperf-v5.1-llama31_405b").json()["entries"]
+    board = rows_of(client.get("/api/v1/leaderboards/mlperf-v5.1-llama31_405b").json())
     fastest = [entry["submitter"] for entry in board]
     assert fastest == ["NVIDIA", "Nebius", "University-of-Florida"]
     page = client.get("/benchmarks/mlperf-v5.1-llama31_405b").text
@@ -271,7 +272,7 @@ def test_published_results_are_numbered_apart_from_those_of_this_server(client, 
 
     def ranks(address):
         found = client.get(address).json()
-        return {found["round"]: {e["submission_id"]: e["rank"] for e in found["entries"]}}
+        return {found["round"]: {e["submission_id"]: e["rank"] for e in rows_of(found)}}
 
     assert ranks(board) == {"archive": {published: 1}}
     own = send_entry(client, alice, curve=CURVE.replace("0.05", "0.06")).json()["id"]

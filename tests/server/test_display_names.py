@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.support.boards import rows_of
 from tests.support.pages import ORIGIN
 
 ME = "/api/v1/me"
@@ -20,7 +21,7 @@ def submitted(client, alice, digits_submission, submit):
 
 
 def test_readers_see_the_display_name_beside_the_account(submitted, client):
-    board = client.get("/api/v1/leaderboards/digits").json()["entries"][0]
+    board = rows_of(client.get("/api/v1/leaderboards/digits").json())[0]
     assert (board["submitter"], board["display_name"]) == ("alice", SHOWN)
     for path in (f"/api/v1/submissions/{submitted}", "/api/v1/benchmarks/digits/convergence"):
         assert f'"display_name":"{SHOWN}"' in client.get(path).text, path
@@ -46,7 +47,7 @@ def test_a_change_shows_on_every_board_at_once(submitted, client, alice, ada):
         assert (answer.status_code, "Alice Mason" in answer.text) == (200, True), path
         assert "Neill" not in answer.text
     assert rename(client, alice, None).json()["display_name"] is None
-    assert client.get(board).json()["entries"][0]["display_name"] is None
+    assert rows_of(client.get(board).json())[0]["display_name"] is None
     log = client.get("/api/v1/audit?action=user.update", headers=ada.headers).json()["records"]
     assert [(one["actor"], one["after"]["display_name"]) for one in log] == [
         ("alice", None), ("ada", "Alice Mason"), ("alice", SHOWN),

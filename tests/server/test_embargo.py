@@ -9,6 +9,7 @@ from server.app import create_app
 from server.base.database import utc_now
 from server.base.models import BenchmarkPhases
 from server.benchmarks.in_force import PhaseWatch
+from tests.support.boards import rows_of
 from tests.support.services import services_of
 
 BOARD = "/api/v1/leaderboards/digits"
@@ -17,7 +18,7 @@ HOUR = timedelta(hours=1)
 
 def shown(client):
     """What is on the board."""
-    return {entry["submission_id"] for entry in client.get(BOARD).json()["entries"]}
+    return {entry["submission_id"] for entry in rows_of(client.get(BOARD).json())}
 
 
 def test_when_the_date_passes_the_results_appear_and_the_board_has_another_version(

@@ -23,6 +23,7 @@ from server.operations.export import export
 from server.submissions.rescoring import rescore_submissions
 from server.verifications.choose import take_due
 from tests.server.test_console import Console
+from tests.support.boards import rows_of
 from tests.support.build import Person, claim_headers
 from tests.support.pages import words_of
 from tests.support.services import services_of
@@ -223,7 +224,7 @@ def test_a_package_is_measured_and_ranks(entries, alice, olivia, client):
     assert (shown["status"], shown["evidence"]) == ("verified", "measured")
     assert shown["measured_seconds"] == pytest.approx(2.042, abs=0.001)
     board = client.get(BOARD).json()
-    assert [(row["submission_id"], row["rank"]) for row in board["entries"]] == [(entry["id"], 1)]
+    assert [(row["submission_id"], row["rank"]) for row in rows_of(board)] == [(entry["id"], 1)]
     records = client.get("/api/v1/benchmarks/digits/records").json()
     assert entry["id"] in str(records)
     # It has no logs of its own to score again.
@@ -327,7 +328,7 @@ def test_the_same_program_is_a_duplicate(entries, alice, bob, olivia, client):
     assert (refused.status_code, f"a duplicate of {original}" in refused.text) == (409, True)
     shown = client.get(f"/api/v1/submissions/{copied}").json()
     assert (shown["evidence"], shown["measured_seconds"]) == ("claimed", None)
-    rows = client.get(BOARD).json()["entries"]
+    rows = rows_of(client.get(BOARD).json())
     assert [(row["submission_id"], row["rank"], row["duplicate_of"]) for row in rows] == [
         (original, 1, None),
         (copied, None, original),
@@ -391,7 +392,7 @@ def test_a_package_that_misses_the_target_is_rejected(entries, entry_id, client)
 
     view = entries.view(entry_id)
     assert (view["outcome"], view["reasons"][0]["code"]) == ("rejected", "did_not_reach")
-    assert client.get(BOARD).json()["entries"][0]["rank"] is None
+    assert rows_of(client.get(BOARD).json())[0]["rank"] is None
 
 
 def test_a_package_that_learns_nothing_on_the_control_is_left_open(
@@ -407,7 +408,7 @@ def test_a_package_that_learns_nothing_on_the_control_is_left_open(
     assert codes["carried_knowledge"]["numbers"] == {"best": 14.7, "needed": 53.75}
     with database.read() as session:
         assert sorted(run.index for run in session.query(PoolRun)) == [0, 1, 2, 3, 4]
-    assert client.get(BOARD).json()["entries"][0]["rank"] is None
+    assert rows_of(client.get(BOARD).json())[0]["rank"] is None
     assert "One run more is a control" in client.get("/benchmarks/digits").text
     for page in (f"/submissions/{entry_id}?tab=runs", f"/submissions/{entry_id}"):
         assert client.get(page).text.count('<small class="soft">control</small>') == 1
@@ -582,7 +583,7 @@ def test_its_owner_has_the_factors_of_a_package_measured(entries, entry_id, bob,
     entries.measure(entry_id)
     assert "Measure factors" in organiser.get(page).text
     client.cookies.clear()
-    before = client.get(BOARD).json()["entries"]
+    before = rows_of(client.get(BOARD).json())
     wanted = {"kind": "ablation", "repeats": 3}
 
     assert entries.ask(entry_id, by=bob, **wanted).status_code == 403
@@ -606,7 +607,7 @@ def test_its_owner_has_the_factors_of_a_package_measured(entries, entry_id, bob,
     assert "without cosines</small>" in client.get(page).text
     assert page in client.get(f"/submissions/{entry_id}?tab=system").text
     # Its runs are of other code than the entry's: they neither fill its pool nor move its row.
-    assert client.get(BOARD).json()["entries"] == before
+    assert rows_of(client.get(BOARD).json()) == before
 
 
 def test_a_package_without_factors_has_none_measured(entries, alice):

@@ -10,6 +10,7 @@ from tests.server.test_entries import (  # noqa: F401  a fixture
     TRAIN,
     entries,
 )
+from tests.support.boards import rows_of
 from tests.support.pages import ORIGIN, sign_in
 
 TEACHER = {
@@ -74,7 +75,7 @@ def test_a_board_marks_packages_and_says_whether_answers_are_public(entries, ali
 
     digits = words_of(client, "/benchmarks/digits?division=open")
     page = client.get("/benchmarks/digits?division=open").text
-    rows = client.get("/api/v1/leaderboards/digits?division=open").json()["entries"]
+    rows = rows_of(client.get("/api/v1/leaderboards/digits?division=open").json())
 
     assert f'href="/submissions/{first}?tab=system#source"' in page
     assert f"{rows[0]['package_bytes']} bytes" in digits

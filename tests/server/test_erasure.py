@@ -12,6 +12,7 @@ from server.operations.integrity import check_server
 from server.people.accounts import create_token
 from tests.server.conftest import list_stored_files
 from tests.support.addresses import addresses
+from tests.support.boards import rows_of
 from tests.support.both_databases import database_url, on_sqlite  # noqa: F401
 from tests.support.proofs import predicate_in
 from tests.support.services import services_of
@@ -141,7 +142,7 @@ def test_a_name_is_nowhere_afterwards_and_all_hashes_and_proofs_check(
     assert LIKE in stored_texts(database)["users"]
     reason = client.get(f"/api/v1/verifications/{traces['verification_id']}").json()["reason"]
     assert reason == f"{former} asks, and {LIKE}"
-    board = client.get("/api/v1/leaderboards/digits").json()["entries"]
+    board = rows_of(client.get("/api/v1/leaderboards/digits").json())
     assert former in {entry["submitter"] for entry in board}
     assert client.get(f"/submitters/{former}").status_code == 200
     # The chain is whole, an earlier head is still in it, and each proof checks.

@@ -13,6 +13,7 @@ from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.verifications.first_place import Measured, Meeting, find_first_place
 from server.verifications.settle import BoardSettler
+from tests.support.boards import rows_of
 from tests.support.build import WORKER_SYSTEM, Replay, ask_for_replay, build_report, measure
 from tests.support.workers import greet_as_servers, say_hello
 
@@ -80,7 +81,7 @@ def fight(job, challenger, holder, *, qualities=None, of_holder=None, system=WOR
 
 def rows(client, **query):
     found = client.get(BOARD, params={"division": "open"} | query).json()
-    return [(each["rank"], each["submission_id"]) for each in found["entries"]]
+    return [(each["rank"], each["submission_id"]) for each in rows_of(found)]
 
 
 def records(client):
@@ -89,7 +90,7 @@ def records(client):
 
 
 def row(client, submission_id):
-    entries = client.get(BOARD, params={"division": "open"}).json()["entries"]
+    entries = rows_of(client.get(BOARD, params={"division": "open"}).json())
     return next(each for each in entries if each["submission_id"] == submission_id)
 
 
@@ -99,7 +100,7 @@ def told(client, submission_id):
 
 
 def test_the_reference_is_the_first_holder_of_a_board(reference, queued, client):
-    entries = client.get(BOARD, params={"division": "open"}).json()["entries"]
+    entries = rows_of(client.get(BOARD, params={"division": "open"}).json())
     first, second = entries
     assert (first["rank"], first["submission_id"]) == (1, reference)
     assert (first["submitter"], first["is_holder"], first["measured_runs"]) == (
@@ -529,7 +530,7 @@ def test_another_division_shares_the_runs_of_the_reference(
 ):
     row_of(128, 0.2, division="closed", code_url=None)
     queued()
-    found = client.get(BOARD, params={"division": "closed"}).json()["entries"]
+    found = rows_of(client.get(BOARD, params={"division": "closed"}).json())
     assert (found[0]["rank"], found[0]["submitter"]) == (1, "reference")
     assert found[0]["measured_runs"] == 10
     again = {"by": olivia, "worker": walter}

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from server.pages.files import VALID_DAYS
+from tests.support.boards import rows_of
 
 ORIGIN = "access-control-allow-origin"
 
@@ -39,7 +40,7 @@ def as_json(value):
 def test_a_board_and_every_run_are_the_same_as_parquet(board, client):
     rows = read_parquet(client.get("/api/v1/leaderboards/digits.parquet?limit=1"))
 
-    assert [as_json(row) for row in rows] == board["entries"]
+    assert [as_json(row) for row in rows] == rows_of(board)
     assert client.get("/api/v1/leaderboards/nothing.parquet").status_code == 404
     rows = read_parquet(client.get("/api/v1/runs.parquet"))
     runs = client.get("/api/v1/benchmarks/digits/runs.json").json()["runs"]
@@ -58,7 +59,7 @@ def test_a_board_without_entries_is_a_file_with_its_columns(client):
 
 
 def test_a_badge_for_shields_has_the_words_of_the_picture(board, client):
-    address = f"/submissions/{board['entries'][0]['submission_id']}/badge"
+    address = f"/submissions/{rows_of(board)[0]['submission_id']}/badge"
     answer = client.get(f"{address}.json")
     badge = answer.json()
 

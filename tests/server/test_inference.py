@@ -5,6 +5,7 @@ import pytest
 from server.base.models import Submission
 from server.submissions.rescoring import rescore_submissions
 from tests.server.conftest import without_place
+from tests.support.boards import rows_of
 from tests.support.build import send_entry, take_from_archive
 from tests.support.services import services_of
 
@@ -56,7 +57,7 @@ def publish_entry(send, olivia, database):
 
 
 def places(client, **query):
-    entries = client.get(BOARD, params=query).json()["entries"]
+    entries = rows_of(client.get(BOARD, params=query).json())
     return [(e["submission_id"], e["rank"], e["unranked_reason"]) for e in entries]
 
 
@@ -148,7 +149,7 @@ def test_the_boards_rank_inference_by_latency_and_by_cost(publish_entry, client)
     assert set(by_cost[2:]) == {(unpriced, None, "states no cost"), below}
     board = client.get(BOARD, params={"metric": "latency", "sort": "quality"}).json()
     assert (board["kind"], board["total"]) == ("inference", 4)
-    assert [entry["quality"] for entry in board["entries"]] == [93.99, 94.5, 94.5, 94.5]
+    assert [entry["quality"] for entry in rows_of(board)] == [93.99, 94.5, 94.5, 94.5]
 
 
 def test_training_boards_never_show_an_inference(publish_entry, client):

@@ -10,6 +10,7 @@ from finishline.rules.benchmarks.benchmark import parse_benchmark, read_benchmar
 from finishline.rules.errors import BenchmarkError
 from server.operations.backup import back_up, restore
 from server.submissions.rescoring import rescore_submissions
+from tests.support.boards import rows_of
 from tests.support.copies import answers, serving, settings_of, unserved
 from tests.support.services import services_of
 
@@ -76,7 +77,7 @@ def test_it_is_shown_audited_and_scored_as_before(published, upgraded, tmp_path,
     assert b"0.975" in found[f"/submissions/{submission}"][1]
     assert f"proof of {replay}" in found
     board = json.loads(found["/api/v1/leaderboards/digits"][1])
-    (entry,) = board["entries"]
+    (entry,) = rows_of(board)
     assert (entry["submission_id"], entry["status"]) == (submission, "verified")
     for more in ("/", f"/verifications/{replay}", f"/verifications/{replay}/charts/replay.json"):
         assert upgraded.get(more).status_code == 200, more

@@ -9,6 +9,7 @@ from sqlalchemy import select
 from finishline.rules.verification.messages import Absence, BackendLatency
 from server.base.models import Attempt, Submission, User, Verification, WorkerRow
 from server.verifications.jobs import why_over_limit
+from tests.support.boards import rows_of
 from tests.support.build import send_entry
 from tests.support.workers import greet_as_servers
 
@@ -115,7 +116,7 @@ def test_a_claim_the_worker_confirms_is_verified_and_stands_on_the_board(
     assert [r["code"] for r in view["reasons"]] == ["backend_absent", "latency_agrees"]
     assert measured.status() == "verified"
     board = client.get(BOARD, params={"metric": "latency"}).json()
-    (entry,) = board["entries"]
+    (entry,) = rows_of(board)
     assert (entry["latency_ms"], entry["measured_latency_ms"]) == (0.15, 0.2)
     assert board["version"] > version
     submission = client.get(f"{SUBMISSIONS}/{measured.submission_id}").json()
@@ -128,7 +129,7 @@ def test_a_claimed_cost_of_inference_has_no_number(measured, client, make_report
     measured.verification_id = ask(measured.submission_id).json()["id"]
     finish(measured, make_report)
     by_latency, by_cost = (
-        client.get(BOARD, params={"metric": metric}).json()["entries"][0]
+        rows_of(client.get(BOARD, params={"metric": metric}).json())[0]
         for metric in ("latency", "inference_cost")
     )
 
@@ -189,7 +190,7 @@ def test_what_another_hardware_class_measures_does_not_stand_beside_the_claim(
     answer = finish(measured, make_report, hardware_class="1x-t4")
 
     assert answer.json()["outcome"] == "inconclusive"
-    (entry,) = client.get(BOARD, params={"metric": "latency"}).json()["entries"]
+    (entry,) = rows_of(client.get(BOARD, params={"metric": "latency"}).json())
     assert (entry["status"], entry["measured_latency_ms"]) == ("inconclusive", None)
     assert measured.view()["backends"][0]["p50_ms"] == 0.3
 
@@ -226,7 +227,7 @@ def test_the_latency_of_a_training_is_measured_and_leaves_its_status_alone(
         "claim_has_no_latency",
     )
     assert replay.status() == "verified"
-    (entry,) = client.get(BOARD).json()["entries"]
+    (entry,) = rows_of(client.get(BOARD).json())
     assert (entry["latency_ms"], entry["measured_latency_ms"]) == (None, 0.2)
 
 
@@ -292,5 +293,5 @@ def test_boards_are_sorted_by_what_was_measured(measured, client, make_report, e
     unmeasured = enter(latency=0.01)
     finish(measured, make_report)
     order = {"metric": "latency", "sort": "measured_latency"}
-    ids = [e["submission_id"] for e in client.get(BOARD, params=order).json()["entries"]]
+    ids = [e["submission_id"] for e in rows_of(client.get(BOARD, params=order).json())]
     assert ids == [measured.submission_id, unmeasured]

@@ -13,6 +13,7 @@ from finishline.rules.measurements import RunTelemetry
 from server.base.models import PublishedResult, Submission
 from server.pages.queries import measured_beside
 from tests.conftest import OWN_BENCHMARKS
+from tests.support.boards import rows_of
 
 BOARD = "/api/v1/leaderboards/digits"
 
@@ -57,11 +58,11 @@ def read(client, **query):
 
 
 def places(board):
-    return [(e["submission_id"], e["rank"], e["tied"]) for e in board["entries"]]
+    return [(e["submission_id"], e["rank"], e["tied"]) for e in rows_of(board)]
 
 
 def ids(client, **query):
-    return [entry["submission_id"] for entry in read(client, **query)["entries"]]
+    return [entry["submission_id"] for entry in rows_of(read(client, **query))]
 
 
 def test_the_fastest_is_first_equals_share_a_rank_and_none_is_last(enter, client):
@@ -79,11 +80,11 @@ def test_the_fastest_is_first_equals_share_a_rank_and_none_is_last(enter, client
         (slow, 4, False),
         (never, None, False),
     ]
-    last = board["entries"][-1]
+    last = rows_of(board)[-1]
     assert (last["tta_seconds"], last["unranked_reason"]) == (None, "did not reach the target")
     assert (last["runs_reached"], last["runs_started"]) == (0, 3)
     # 8 evaluations of 0.004 s and 8 epochs of 0.1 s.
-    assert board["entries"][0]["tta_seconds"] == pytest.approx(0.832)
+    assert rows_of(board)[0]["tta_seconds"] == pytest.approx(0.832)
     assert board["total"] == 5
 
 
@@ -113,7 +114,7 @@ def rows_of_json(entries):
 
 def test_the_page_of_a_board_has_the_rows_of_its_json(enter, client):
     empty = read(client)
-    assert (empty["version"], empty["total"], empty["entries"]) == (0, 0, [])
+    assert (empty["version"], empty["total"], rows_of(empty)) == (0, 0, [])
     assert empty["next_cursor"] is None
     only = enter(division="open", seconds_per_epoch=500.0)
     assert places(read(client)) == [(only, 1, False)], "the division that has ranks"
@@ -124,7 +125,7 @@ def test_the_page_of_a_board_has_the_rows_of_its_json(enter, client):
         {}, {"metric": "cost"}, {"sort": "cost", "order": "desc"}, {"division": "open"},
         {"price": "2.5"}, {"limit": "3", "page": "2"}, {"metric": "cost", "price": "0.001"},
     ):  # fmt: skip
-        entries = read(client, **query)["entries"]
+        entries = rows_of(read(client, **query))
         page = client.get("/benchmarks/digits", params=query | {"columns": "cost"}).text
         assert rows_of_page(page) == list(rows_of_json(entries)), query
         assert len(entries) == {"open": 1}.get(query.get("division"), 2 if "page" in query else 5)
@@ -141,9 +142,9 @@ def test_a_board_by_cost_leaves_out_who_states_no_price(enter, client):
         (fast_and_dear, 2, False),
         (unpriced, None, False),
     ]
-    assert board["entries"][-1]["unranked_reason"] == "states no price"
+    assert rows_of(board)[-1]["unranked_reason"] == "states no price"
     for metric in ("latency", "inference_cost"):
-        assert read(client, metric=metric)["entries"] == []
+        assert rows_of(read(client, metric=metric)) == []
 
 
 def test_filters_keep_the_rank_among_all(measured, client, bob):
@@ -157,7 +158,7 @@ def test_filters_keep_the_rank_among_all(measured, client, bob):
     assert places(read(client, q="bob", division="closed")) == [(second, 2, False)]
     assert places(read(client, division="open")) == [(open_one, 1, False)]
     assert places(read(client, division="closed")) == [(first, 1, False), (second, 2, False)]
-    assert read(client, status="claimed")["entries"] == []
+    assert rows_of(read(client, status="claimed")) == []
     assert read(client, status="verified")["total"] == 2
     assert read(client, q="", division="", status="")["total"] == 2
 
@@ -228,14 +229,14 @@ def test_a_price_of_ones_own_ranks_by_what_the_accelerators_cost(enter, client, 
 
     assert places(board) == [(one, 1, False), (eight, 2, False)]
     # 8 epochs of 0.2 s and evaluations of 4 ms, at 2.50 USD an hour; 8 of 0.1 s at 8 times that.
-    assert [e["cost_usd"] for e in board["entries"]] == [
+    assert [e["cost_usd"] for e in rows_of(board)] == [
         pytest.approx(1.632 / 3600 * 2.5), pytest.approx(0.832 / 3600 * 20.0),
     ]  # fmt: skip
     assert board["price"]["usd_per_accelerator_hour"] == 2.5
     assert board["price"]["note"].startswith("Not the official costs: at $2.50 per accelerator")
     assert read(client, metric="cost")["price"] is None
     assert places(read(client, metric="cost")) == [(eight, 1, False), (one, None, False)]
-    under_lens = read(client, price=2.5, target=95.0, metric="cost")["entries"][0]
+    under_lens = rows_of(read(client, price=2.5, target=95.0, metric="cost"))[0]
     assert under_lens["cost_usd"] == pytest.approx(under_lens["tta_seconds"] / 3600 * 2.5)
 
 
@@ -261,13 +262,13 @@ def test_pages_hold_every_entry_once(enter, client):
     while True:
         page = read(client, limit=2, **cursor)
         assert page["total"] == 5
-        seen += [entry["submission_id"] for entry in page["entries"]]
+        seen += [entry["submission_id"] for entry in rows_of(page)]
         if page["next_cursor"] is None:
             break
         cursor = {"cursor": page["next_cursor"]}
     assert seen == made
     numbered = [read(client, limit=2, page=page) for page in (1, 2, 3, 4)]
-    assert [e["submission_id"] for page in numbered for e in page["entries"]] == made
+    assert [e["submission_id"] for page in numbered for e in rows_of(page)] == made
     assert [page["first"] for page in numbered] == [1, 3, 5, None]
     assert numbered[-1]["next_cursor"] is None
 
@@ -278,6 +279,21 @@ def test_an_answer_is_as_its_schema_says(enter, client):
     board = read(client, clock="speedrun", price=3)
 
     assert BoardView.model_validate(board).model_dump(mode="json") == board
+
+
+def test_a_row_nests_what_belongs_together(enter, client):
+    stored = enter()
+    (row,) = read(client)["entries"]
+
+    scalars = {"rank", "evidence", "variation"}
+    tables = {"submission", "time", "runs", "cost", "latency", "energy", "system"}
+    assert scalars | tables <= row.keys()
+    assert tables == {name for name, value in row.items() if isinstance(value, dict)}
+    assert (row["submission"]["id"], row["submission"]["status"]) == (stored, "claimed")
+    assert {"measured", "low", "high", "runs", "claimed"} <= row["time"].keys()
+    assert (row["time"]["measured"], row["time"]["runs"]) == (None, 0)
+    assert row["time"]["seconds"] == row["time"]["claimed"] > 0
+    assert len(row) < 25
 
 
 def test_a_system_stored_before_prices_had_kinds_is_shown_with_an_on_demand_price(
@@ -370,13 +386,13 @@ def test_the_version_rises_with_each_write_that_can_change_the_board(
     grant = replay.claim().json()
     begun = read(client)
     assert begun["version"] > asked
-    assert begun["entries"][0]["check"] == "running"
+    assert rows_of(begun)[0]["check"] == "running"
     replay.post(grant, [])
     assert read(client)["version"] == begun["version"]
     replay.report(grant, make_report(replay.seeds()))
     judged = read(client)
     assert judged["version"] > begun["version"]
-    assert judged["entries"][0]["status"] == "verified"
+    assert rows_of(judged)[0]["status"] == "verified"
     replay.ask_again(olivia)
     assert read(client)["version"] == judged["version"]  # An earlier verdict stands meanwhile.
     replay.cancel(olivia)
@@ -417,7 +433,7 @@ def rented(digits_submission, submit):
 
 
 def entry_of(client, submission_id, **query):
-    entries = read(client, **query)["entries"]
+    entries = rows_of(read(client, **query))
     return next(entry for entry in entries if entry["submission_id"] == submission_id)
 
 
@@ -528,7 +544,7 @@ def measured(report, *joules):
 
 
 def shown(client):
-    (entry,) = client.get(BOARD).json()["entries"]
+    (entry,) = rows_of(client.get(BOARD).json())
     return entry
 
 
@@ -546,11 +562,11 @@ def test_a_published_replay_puts_its_mean_energy_and_itself_on_the_board(
     assert entry["energy_kwh"] == pytest.approx(joules / 3_600_000)
     page = client.get("/benchmarks/digits?metric=cost").text
     assert " kWh" in page
-    official = client.get(BOARD, params={"target": 90}).json()["entries"][0]
+    official = rows_of(client.get(BOARD, params={"target": 90}).json())[0]
     assert official["energy_kwh"] is None
     assert (entry["status"], entry["verification_id"]) == ("verified", replay.verification_id)
     by_energy = client.get(BOARD, params={"metric": "energy"}).json()
-    assert (by_energy["kind"], by_energy["entries"][0]["rank"]) == ("train", 1)
+    assert (by_energy["kind"], rows_of(by_energy)[0]["rank"]) == ("train", 1)
     page = client.get("/benchmarks/digits?metric=energy&columns=cv,energy").text
     assert '<table class="board by-energy">' in page
     assert page.count("<circle", page.index('class="run-dots"')) == entry["runs_reached"]

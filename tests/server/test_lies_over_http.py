@@ -13,6 +13,7 @@ import pytest
 from server.base.database import Database
 from server.base.schema import migrate
 from server.people.accounts import create_token
+from tests.support.boards import rows_of
 from tests.support.processes import asking, free_port, stop, wait_for
 from tests.support.run_logs import DIGITS, REFERENCE
 from tests.support.world import EVALUATION_SECONDS, PREPARATION, Worker, World
@@ -307,7 +308,7 @@ def begin(worker, world, submission):
 def measured_of(world, submission):
     """The measured time of a submission's row on its board, None while it has none."""
     view = world.get(f"/submissions/{submission}")
-    rows = world.get("/leaderboards/digits")["entries"]
+    rows = rows_of(world.get("/leaderboards/digits"))
     (row,) = (each for each in rows if each["submission_id"] == submission)
     assert view["evidence"] == row["evidence"]
     return row["tta_seconds"] if row["evidence"] == "measured" else None

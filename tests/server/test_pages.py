@@ -9,6 +9,7 @@ from sqlalchemy import select
 
 from server.base.error_answers import NamedMethods
 from server.base.models import AuditRecord
+from tests.support.boards import rows_of
 from tests.support.pages import BROWSER, words_of
 from web.assets import static_asset
 
@@ -257,7 +258,7 @@ def withdraw(client, alice):
 def board(client, query=""):
     """The entries of the digits board, by submission."""
     found = client.get(f"/api/v1/leaderboards/digits{query}").json()
-    return {entry["submission_id"]: entry for entry in found["entries"]}
+    return {entry["submission_id"]: entry for entry in rows_of(found)}
 
 
 def test_a_withdrawn_submission_ranks_nowhere_and_stays_readable(

@@ -13,6 +13,7 @@ from sqlalchemy import select
 from server.app import create_app
 from server.base.models import User
 from server.base.request_context import CURRENT
+from tests.support.boards import rows_of
 from tests.support.pages import BROWSER, sign_in
 
 BOARD = "/api/v1/leaderboards/digits"
@@ -95,9 +96,9 @@ def test_it_is_the_board_that_everybody_sees_once_the_embargo_is_taken_away(
     before = {query: read(client, olivia, query) for query in QUERIES}
     assert read(client, ada) == before[""]
     fastest, second, _ = hidden
-    listed = [entry["submission_id"] for entry in before[""]["entries"]]
+    listed = [entry["submission_id"] for entry in rows_of(before[""])]
     assert (listed[0], listed[2]) == (fastest, second)
-    assert len(client.get(BOARD).json()["entries"]) == 1
+    assert len(rows_of(client.get(BOARD).json())) == 1
 
     embargo(None)
 
@@ -125,13 +126,13 @@ def test_it_says_what_is_hidden_and_until_when(hidden, client, olivia):
 
 
 def test_pages_follow_each_other(hidden, client, olivia):
-    whole = [entry["submission_id"] for entry in read(client, olivia)["entries"]]
+    whole = [entry["submission_id"] for entry in rows_of(read(client, olivia))]
     first = client.get(f"{PREVIEW}?limit=2", headers=olivia.headers)
     assert first.headers["X-Total-Count"] == "3"
     [following] = re.findall(r'<(.*)>; rel="next"', first.headers["Link"])
     assert following.startswith(f"{PREVIEW}?")
     second = client.get(following, headers=olivia.headers).json()
-    both = first.json()["entries"] + second["entries"]
+    both = rows_of(first.json()) + rows_of(second)
     assert [entry["submission_id"] for entry in both] == whole
     assert (second["preview"]["hidden"], second["next_cursor"]) == (hidden[1:2], None)
     wrong = client.get(f"{PREVIEW}?cursor=x", headers=olivia.headers)

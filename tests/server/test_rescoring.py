@@ -14,6 +14,7 @@ from server.app import create_app
 from server.base.models import Board, PublishedResult, RunRow, Submission
 from server.submissions.rescoring import Change, differences
 from tests.support.admin import run_finishline
+from tests.support.boards import rows_of
 from tests.support.both_databases import ON_POSTGRESQL, wait_until_blocked
 
 RIGHT_TTA = 0.944  # Epochs of 0.11, 0.114 and 0.118 s and evaluations of 4 ms: 8 x 0.118 s.
@@ -204,7 +205,7 @@ def test_a_board_marks_what_was_scored_by_other_rules(
     def board():
         with TestClient(create_app(settings, dispatch=False)) as client:
             found = client.get("/api/v1/leaderboards/digits").json()
-            [entry] = found["entries"]
+            [entry] = rows_of(found)
             page = client.get("/benchmarks/digits").text
             return entry["benchmark_sha256"], found["other_rules"], page
 

@@ -15,6 +15,7 @@ from server.base.models import Submission
 from server.pages.home import EVIDENCE_OF_ROUND
 from tests.server.test_console import Console
 from tests.server.test_inference import publish_entry, send
+from tests.support.boards import rows_of
 from tests.support.pages import BROWSER, words_of
 
 BOARD = "/api/v1/leaderboards/digits"
@@ -67,7 +68,7 @@ LEADER, NEAR, FAR = (0.100, 0.101, 0.102), (0.101, 0.102, 0.103), (0.200, 0.201,
 def test_the_board_says_which_rows_its_runs_cannot_tell_apart(enter, client, digits):
     ids = [enter(*paces) for paces in (LEADER, NEAR, FAR)]
 
-    entries = read(client)["entries"]
+    entries = rows_of(read(client))
 
     assert [(e["submission_id"], e["rank"], e["not_separated_from"]) for e in entries] == [
         (ids[0], 1, None),
@@ -88,7 +89,7 @@ def test_separation_by_cost_is_of_what_the_runs_cost(enter, client):
     """At a tenth of the price the far one is the cheapest, and nothing is near it."""
     near, leader, far = enter(*NEAR), enter(*LEADER), enter(*FAR, price=0.01)
 
-    entries = read(client, metric="cost")["entries"]
+    entries = rows_of(read(client, metric="cost"))
 
     assert [(e["submission_id"], e["not_separated_from"]) for e in entries] == [
         (far, None),
@@ -101,7 +102,7 @@ def test_a_filter_changes_no_separation(enter, client):
     enter(*LEADER)
     enter(*NEAR)
 
-    (entry,) = read(client, limit=1, sort="tta", order="desc")["entries"]
+    (entry,) = rows_of(read(client, limit=1, sort="tta", order="desc"))
 
     assert (entry["rank"], entry["not_separated_from"]) == (2, 1)
 
@@ -111,7 +112,7 @@ def test_rows_of_inference_are_not_separated(client, publish_entry):
 
     board = read(client, "/api/v1/leaderboards/cifar10", metric="latency", clock="speedrun")
 
-    (entry_view,) = board["entries"]
+    (entry_view,) = rows_of(board)
     assert (entry_view["rank"], entry_view["not_separated_from"]) == (1, None)
     assert board["what_if"] is None
     assert read(client, "/api/v1/benchmarks/cifar10/records")["divisions"][0]["records"] == []
@@ -343,7 +344,7 @@ def addresses(board, one, other):
 
 
 def places(client, board, query=""):
-    entries = client.get(f"/api/v1/leaderboards/{board}{query}").json()["entries"]
+    entries = rows_of(client.get(f"/api/v1/leaderboards/{board}{query}").json())
     return [(e["submission_id"], e["rank"], e["unranked_reason"]) for e in entries]
 
 

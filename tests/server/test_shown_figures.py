@@ -6,6 +6,7 @@ import re
 import pytest
 
 from tests.server.test_measured_rows import verify  # noqa: F401  a fixture
+from tests.support.boards import rows_of
 from tests.support.pages import BROWSER, words_of
 
 FIGURES = ("{seconds:.3f}", "{seconds:.2f}")
@@ -50,7 +51,7 @@ def test_claimed_time_is_never_shown_as_measured(claim, client):
 def test_measured_time_is_ours(replay, make_report, client):
     report = make_report(replay.seeds(), seconds_per_epoch=0.2)
     assert replay.report(replay.claim().json(), report).is_success
-    (entry,) = client.get("/api/v1/leaderboards/digits").json()["entries"]
+    (entry,) = rows_of(client.get("/api/v1/leaderboards/digits").json())
     shown = {key: entry[key] for key in ("evidence", "measured_seconds", "claimed_seconds")}
     assert shown == pytest.approx(
         {"evidence": "measured", "measured_seconds": 1.648, "claimed_seconds": 0.944}

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from server.base.database import utc_now
+from tests.support.boards import rows_of
 from tests.support.build import seal_of, send_entry
 
 
@@ -122,7 +123,7 @@ def test_a_claim_that_converges_in_half_the_epochs_is_rejected_and_not_ranked(
     rejecting = [reason for reason in view["reasons"] if reason["weight"] == "rejects"]
     assert "converges_faster_than_replay" in {reason["code"] for reason in rejecting}
     assert replay.status() == "rejected"
-    (entry,) = client.get("/api/v1/leaderboards/digits").json()["entries"]
+    (entry,) = rows_of(client.get("/api/v1/leaderboards/digits").json())
     assert (entry["rank"], entry["unranked_reason"]) == (None, "contradicted by its verification")
 
 
@@ -149,7 +150,7 @@ def test_a_rejected_submission_is_not_ranked_while_it_is_replayed_again(
     assert replay.status() == "rejected"
     ask(client, replay.submission_id, olivia)
 
-    entry = client.get("/api/v1/leaderboards/digits").json()["entries"][0]
+    entry = rows_of(client.get("/api/v1/leaderboards/digits").json())[0]
     assert (entry["rank"], entry["status"]) == (None, "rejected")
 
 

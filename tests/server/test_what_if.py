@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import select
 
 from server.base.models import RunRow, Submission
+from tests.support.boards import rows_of
 
 BOARD = "/api/v1/leaderboards/digits"
 
@@ -49,9 +50,7 @@ def read(client, **query):
 
 
 def times(board):
-    return [
-        (e["submission_id"], pytest.approx(e["tta_seconds"], abs=1e-5)) for e in board["entries"]
-    ]
+    return [(e["submission_id"], pytest.approx(e["tta_seconds"], abs=1e-5)) for e in rows_of(board)]
 
 
 def test_another_clock_ranks_the_board_again(two, client):
@@ -66,16 +65,16 @@ def test_another_clock_ranks_the_board_again(two, client):
         (two.quick_start, 0.968),
         (two.quick_epochs, PREPARATION + 0.808),
     ]
-    assert [e["rank"] for e in dawnbench["entries"]] == [1, 2]
-    assert [e["not_separated_from"] for e in dawnbench["entries"]] == [None, None]
-    assert dawnbench["entries"][0]["tta_display"] == "0:00:01"
+    assert [e["rank"] for e in rows_of(dawnbench)] == [1, 2]
+    assert [e["not_separated_from"] for e in rows_of(dawnbench)] == [None, None]
+    assert rows_of(dawnbench)[0]["tta_display"] == "0:00:01"
     page = client.get("/benchmarks/digits?clock=dawnbench").text
     assert re.findall('class="move [a-z]+" title="([^"]*)"', page) == [
         "1 better than in the official ranking",
         "1 worse than in the official ranking",
     ]
     assert 'class="move' not in client.get("/benchmarks/digits?clock=speedrun").text
-    assert dawnbench["entries"][1]["cost_usd"] == pytest.approx(3.008 / 3600 * 0.1, rel=1e-4)
+    assert rows_of(dawnbench)[1]["cost_usd"] == pytest.approx(3.008 / 3600 * 0.1, rel=1e-4)
 
 
 def test_another_target_ranks_by_the_first_evaluation_there(two, client):
@@ -83,10 +82,10 @@ def test_another_target_ranks_by_the_first_evaluation_there(two, client):
     never = read(client, target=99.0)
 
     assert times(board) == [(two.quick_epochs, 0.63), (two.quick_start, 0.75)]
-    assert [e["epochs_to_target"] for e in board["entries"]] == [6.0, 6.0]
-    assert {e["rank"] for e in never["entries"]} == {None}
-    assert {e["unranked_reason"] for e in never["entries"]} == {"did not reach the target"}
-    assert {e["runs_reached"] for e in never["entries"]} == {0}
+    assert [e["epochs_to_target"] for e in rows_of(board)] == [6.0, 6.0]
+    assert {e["rank"] for e in rows_of(never)} == {None}
+    assert {e["unranked_reason"] for e in rows_of(never)} == {"did not reach the target"}
+    assert {e["runs_reached"] for e in rows_of(never)} == {0}
 
 
 def test_a_what_if_view_says_that_it_is_not_the_official_ranking(two, client):
@@ -112,7 +111,7 @@ def test_a_run_without_a_ledger_is_not_ranked_under_another_clock_and_told_why(
 
     board = read(client, clock="dawnbench")
 
-    first, last = board["entries"]
+    first, last = rows_of(board)
     assert (first["submission_id"], first["rank"]) == (two.quick_start, 1)
     assert (last["submission_id"], last["rank"], last["tta_seconds"]) == (
         two.quick_epochs,
@@ -130,7 +129,7 @@ def test_who_was_rejected_stays_unranked_for_that_reason(two, client, database):
     with database.write() as session:
         session.get_one(Submission, two.quick_epochs).status = "rejected"
 
-    last = read(client, clock="speedrun")["entries"][-1]
+    last = rows_of(read(client, clock="speedrun"))[-1]
 
     assert last["unranked_reason"] == "contradicted by its verification"
 
@@ -161,8 +160,8 @@ def test_pages_of_a_what_if_view_follow_each_other(two, client):
     first = client.get(BOARD, params={"clock": "dawnbench", "limit": 1})
     second = client.get(first.links["next"]["url"])
 
-    assert first.json()["entries"][0]["submission_id"] == two.quick_start
-    assert second.json()["entries"][0]["submission_id"] == two.quick_epochs
+    assert rows_of(first.json())[0]["submission_id"] == two.quick_start
+    assert rows_of(second.json())[0]["submission_id"] == two.quick_epochs
     assert second.json()["what_if"]["clock"] == "dawnbench"
 
 
@@ -294,11 +293,11 @@ def test_times_are_set_against_what_is_asked_for(two_systems, client):
 def test_charts_of_a_measured_row_show_its_measured_runs(measured, client):
     """Its own logs are three times as fast as what the worker measured."""
     submission_id = measured(seconds_per_epoch=0.1, report={"seconds_per_epoch": 0.3})
-    (entry,) = read(client)["entries"]
+    (entry,) = rows_of(read(client))
     assert (entry["submission_id"], entry["evidence"]) == (submission_id, "measured")
 
     for clock in ("mlperf", "speedrun"):
-        (entry,) = read(client, clock=clock)["entries"]
+        (entry,) = rows_of(read(client, clock=clock))
         (runs,) = client.get(f"{PAGE}/distribution.json?clock={clock}").json()["data"]
         assert sorted(runs["x"])[1] == pytest.approx(entry["measured_seconds"])
     traces = client.get(f"{PAGE}/curves.json").json()["data"]

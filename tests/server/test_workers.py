@@ -19,6 +19,7 @@ from server.base.database import utc_now
 from server.base.models import Submission, WorkerRow
 from server.verifications.choose import take_due
 from server.verifications.proofs import submission_part
+from tests.support.boards import rows_of
 from tests.support.workers import WORKER_SYSTEM
 
 WORKERS = "/api/v1/workers"
@@ -340,7 +341,7 @@ def test_the_precision_a_replay_found_is_on_the_submission_and_the_board(
     assert replay.report(grant, with_precision(make_report(replay.seeds()), "bf16")).is_success
     found = client.get(f"/api/v1/submissions/{replay.submission_id}").json()
     assert (found["precision"], found["precision_measured"]) == (None, "bf16")
-    (entry,) = client.get("/api/v1/leaderboards/digits").json()["entries"]
+    (entry,) = rows_of(client.get("/api/v1/leaderboards/digits").json())
     assert entry["precision_measured"] == "bf16"
     page = client.get("/benchmarks/digits?columns=precision").text
     assert '<td class="wide">bf16 <small' in page

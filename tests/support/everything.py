@@ -6,6 +6,7 @@
 import json
 import re
 
+from tests.support.boards import rows_of
 from tests.support.own_benchmarks import DEFINITION, own_files
 from tests.support.run_logs import SYSTEM
 from tests.support.world import PACKAGE, Worker, worker_of_organisers
@@ -186,7 +187,7 @@ def failed_code(world, worker, text, known):
 
 def organisers(world, worker, text, known):
     """A calibration, dates, prices, holds, a benchmark of one's own, and a worker's figures."""
-    holder = world.get("/leaderboards/digits?division=open")["entries"][0]["submission_id"]
+    holder = rows_of(world.get("/leaderboards/digits?division=open"))[0]["submission_id"]
     for step in ("retirement", "reinstatement"):
         reason = words(text, f"POST /submissions/{{submission_id}}/{step}", "reason")
         world.post(f"/submissions/{holder}/{step}", reason)

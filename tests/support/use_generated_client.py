@@ -35,7 +35,7 @@ def read(address, verification_id):
     anybody = Client(address)
     seen = get_verification.sync(verification_id, client=anybody)
     board = get_board.sync("digits", client=anybody)
-    rows = [[row.rank, row.submission_id, row.evidence] for row in board.entries]
+    rows = [[row.rank, row.submission.id, row.evidence] for row in board.entries]
     print(json.dumps([seen.state, seen.outcome, [reason.code for reason in seen.reasons], rows]))
 
 

@@ -9,6 +9,7 @@ from itertools import cycle
 import pytest
 
 from tests.support.addresses import walk
+from tests.support.boards import rows_of
 from tests.support.world import worker_of_organisers
 from tests.sweeps.access_table import API, COLUMNS, CONSOLE, OPEN_FORMS, WORKERS
 
@@ -52,7 +53,7 @@ def known(world, worker):
     world.submit_code()
     trusted.work()
     trusted.sign_on("stopping")
-    board = world.get("/leaderboards/digits")["entries"]
+    board = rows_of(world.get("/leaderboards/digits"))
     calibration = {"benchmark": "digits", "batch_sizes": [64], "runs": 2, "reason": "new torch"}
     # A user is called as the worker, because addresses have a {name} of either.
     world.person(worker.name, "worker")

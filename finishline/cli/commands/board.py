@@ -7,6 +7,7 @@ from rich.console import RenderableType
 from rich.text import Text
 from typer import Argument, Option
 
+from finishline.api.boards import flat
 from finishline.cli.client import ServerClient, segment
 from finishline.cli.listings import TABLES, table_of
 from finishline.cli.options import Limit
@@ -86,7 +87,7 @@ def leaderboard_lines(board: View, *, filtered: bool = False) -> Iterator[Render
 
     `filtered` says whether only some were asked for, so that there may be others.
     """
-    entries = board.get("entries") or []
+    entries = [flat(row) for row in board.get("entries") or []]
     if not entries:
         yield Text(
             "No submission matches the filters."

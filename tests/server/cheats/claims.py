@@ -1,6 +1,7 @@
 """Cheats of claims: forged, edited, copied and relabelled logs."""
 
 from tests.server.cheats.scene import BOARD, Met, edited, listed, scaled
+from tests.support.boards import rows_of
 
 CLAIMS = {}
 FORGED = 0.08
@@ -276,7 +277,7 @@ def priced(scene, **system):
     sent = scene.stored(scene.claims(scene.parts(), system=system))
     scene.trained(sent)
     found = scene.client.get(BOARD, params={"metric": "cost"}).json()
-    (row,) = found["entries"]
+    (row,) = rows_of(found)
     assert row["rank"] is None, row
     return Met("unranked", str(row))
 

@@ -5,6 +5,7 @@ from functools import partial
 
 from tests.server.cheats.scene import Met, listed
 from tests.server.test_archives import archive_entry
+from tests.support.boards import rows_of
 from tests.support.build import build_report
 
 OTHERS = {}
@@ -95,7 +96,7 @@ def _named(scene, name):
 def an_import_of_ones_own_times(scene):
     sent = archive_entry(scene.client, scene.olivia)
     assert sent.status_code == 201, sent.text
-    found = scene.client.get("/api/v1/leaderboards/cifar10").json()["entries"]
+    found = rows_of(scene.client.get("/api/v1/leaderboards/cifar10").json())
     (row,) = found
     assert (row["evidence"], row["rank"]) == ("published", None)
     return Met("unranked", str(row))

@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.base.database import Database
+from tests.support.boards import rows_of
 from tests.support.build import Person, Replay, build_report
 from tests.support.run_logs import SubmissionParts, build_log
 
@@ -116,7 +117,7 @@ class Scene:
     def entries(self, division=None):
         """The rows of the board."""
         query = {} if division is None else {"division": division}
-        return self.client.get(BOARD, params=query).json()["entries"]
+        return rows_of(self.client.get(BOARD, params=query).json())
 
     def entry(self, submission_id):
         """The row of a submission."""

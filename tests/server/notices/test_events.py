@@ -16,6 +16,7 @@ from server.notices.messages import post_body
 from server.people import audit
 from server.verifications import calibrations
 from server.verifications.sweep import expire_leases
+from tests.support.boards import rows_of
 from tests.support.both_databases import database_url, on_sqlite  # noqa: F401
 from tests.support.statements import statements_of
 from tests.support.workers import say_hello
@@ -74,7 +75,7 @@ class TestOnOneDatabase:
         record = receiver.posts[1].event["data"]
         assert record["submission"]["id"] == replay.submission_id
         assert record["record"]["beaten"] is None
-        board = replay.client.get("/api/v1/leaderboards/digits").json()["entries"]
+        board = rows_of(replay.client.get("/api/v1/leaderboards/digits").json())
         assert record["record"]["tta_seconds"] == pytest.approx(board[0]["measured_seconds"])
 
     def test_watchers_get_nothing_of_what_is_under_embargo(
