@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from finishline.rules.ranking import check_of_row
-from web.formats import DASH, TimeFormat
+from web.formats import DASH, TimeFormat, time_format
 from web.names import accelerator_of_system, byline, entry_title, hardware
 
 Figure = dict[str, Any]
@@ -282,6 +282,72 @@ def thinning_note(drawn: int, known: int) -> str | None:
 def number_of(point: View, place: int) -> int:
     """Number of a point's evaluation in its run, from 1; its place where none is left out."""
     return int(point.get("index", place))
+
+
+class Curves:
+    """Curves over time, and over epochs, or evaluations where a log does not tell epochs.
+
+    A curve is a list of evaluations (epoch, seconds, quality, and their "index" where some are left
+    out).
+    """
+
+    def __init__(self, curves: Sequence[Sequence[View]], time: TimeFormat | None = None) -> None:
+        points = [point for curve in curves for point in curve]
+        self.time = time or time_format(point["seconds"] for point in points)
+        self.by_epoch = all(point["epoch"] is not None for point in points)
+        self.progress = "epochs" if self.by_epoch else "evaluations"
+
+    def traces(
+        self, curve: Sequence[View], look: Mapping[str, Any], *, most: int, **meta: Any
+    ) -> list[dict[str, Any]]:
+        """A curve once for each view, with at most so many points."""
+        drawn = even_sample(list(enumerate(curve, start=1)), most)
+        places = {
+            "seconds": [point["seconds"] / self.time.scale for _, point in drawn],
+            self.progress: [
+                float(point["epoch"]) if self.by_epoch else number_of(point, place)
+                for place, point in drawn
+            ],
+        }
+        return [
+            {
+                "type": "scatter",
+                "mode": "lines+markers",
+                "hovertemplate": "%{y:.5~g} at %{x:.4~g}",
+                **look,
+                "x": at,
+                "y": [point["quality"] for _, point in drawn],
+                "meta": {**meta, "view": view},
+            }
+            for view, at in places.items()
+        ]
+
+    def figure(
+        self,
+        data: Sequence[dict[str, Any]],
+        target: View,
+        *,
+        height: int = 420,
+        progress_first: bool = False,
+    ) -> Figure:
+        """The figure of such traces, with the target and a button for each view."""
+        unit = self.time.word
+        views = [
+            {"name": "seconds", "label": unit, "title": f"Time on the clock ({unit})"},
+            {"name": self.progress, "label": self.progress, "title": self.progress.capitalize()},
+        ]
+        if progress_first:
+            views.reverse()
+        return {
+            "data": list(data),
+            "layout": layout(
+                xaxis=axis(views[0]["title"]),
+                yaxis=quality_axis(target),
+                shapes=[target_line(target)],
+                height=height,
+                meta={"views": views},
+            ),
+        }
 
 
 def left_out(runs: Sequence[View]) -> str | None:

@@ -10,26 +10,17 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from web.board_chart import pareto_figure, pareto_table
-from web.chart_parts import (
-    Figure,
-    Table,
-    axis,
-    band_traces,
-    label,
-    layout,
-    number_of,
-    quality_axis,
-    target_line,
-)
-from web.curves_chart import convergence_curves_figure, convergence_curves_table
+from web.chart_parts import Curves, Figure, Table, band_traces, label, number_of
+from web.curves_chart import MOST_EVALUATIONS, convergence_curves_figure, convergence_curves_table
 from web.distribution_chart import (
     distribution_figure,
     distribution_table,
     survival_figure,
     survival_table,
 )
-from web.formats import TimeFormat, time_format
+from web.formats import TimeFormat
 from web.records_chart import records_figure, records_table
+from web.replay_chart import ghost_traces
 from web.scaling_chart import scaling_figure, scaling_table
 
 __all__ = ["curves_figure", "pareto_figure"]
@@ -41,65 +32,27 @@ def curves_figure(
     runs: Sequence[View],
     target: View,
     control_points: Sequence[View] = (),
+    ghosts: Sequence[View] = (),
     *,
     time: TimeFormat | None = None,
 ) -> Figure:
     """Quality of each run of a submission over seconds, and over epochs with the band.
 
-    A run has its "file" and its "curve", a list of evaluations (epoch, seconds, quality, and their
-    "index" where some are left out). The second view counts evaluations where a log does not tell
-    epochs.
+    A run has its "file" and its "curve". Ghosts stand beside them over seconds.
     """
     curves = [run["curve"] for run in runs]
-    time = time or time_format(point["seconds"] for curve in curves for point in curve)
-    unit, scale = time.word, time.scale
-    by_epoch = all(point["epoch"] is not None for curve in curves for point in curve)
-    progress = "epochs" if by_epoch else "evaluations"
-    traces = []
+    drawn = Curves(curves, time)
+    traces = [trace for ghost in ghosts for trace in ghost_traces(ghost)[:1]]
+    for trace in traces:
+        trace["x"] = [at / drawn.time.scale for at in trace["x"]]
     for order, run in enumerate(runs):
-        curve, name = run["curve"], label(run["file"])
-        seconds = [point["seconds"] / scale for point in curve]
-        steps = [p["epoch"] if by_epoch else number_of(p, i) for i, p in enumerate(curve, start=1)]
-        traces.append(_run_trace(order, name, seconds, curve, view="seconds"))
-        traces.append(_run_trace(order, name, steps, curve, view=progress))
+        look = {"name": label(run["file"]), "line": {"width": 2}, "marker": {"size": 5}}
+        meta = {"paint": "series", "series": order, "run": order}
+        traces += drawn.traces(run["curve"], look, most=MOST_EVALUATIONS, **meta)
     longest: Sequence[View] = max(curves, key=len, default=[])
-    places = [_place(point["index"], longest if by_epoch else []) for point in control_points]
-    return {
-        "data": [*band_traces(control_points, places, view=progress), *traces],
-        "layout": _curve_layout(
-            target,
-            [
-                {"name": "seconds", "label": unit, "title": f"Time on the clock ({unit})"},
-                {"name": progress, "label": progress, "title": progress.capitalize()},
-            ],
-        ),
-    }
-
-
-def _run_trace(
-    run: int, name: str, places: Sequence[float], curve: Sequence[View], *, view: str
-) -> dict[str, Any]:
-    return {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "name": name,
-        "x": list(places),
-        "y": [point["quality"] for point in curve],
-        "line": {"width": 2},
-        "marker": {"size": 5},
-        "hovertemplate": "%{y:.5~g} at %{x:.4~g}",
-        "meta": {"paint": "series", "series": run, "run": run, "view": view},
-    }
-
-
-def _curve_layout(target: View, views: Sequence[dict[str, str]]) -> dict[str, Any]:
-    return layout(
-        xaxis=axis(views[0]["title"]),
-        yaxis=quality_axis(target),
-        shapes=[target_line(target)],
-        height=420,
-        meta={"views": list(views)},
-    )
+    places = [_place(point["index"], longest if drawn.by_epoch else []) for point in control_points]
+    bands = band_traces(control_points, places, view=drawn.progress)
+    return drawn.figure([*bands, *traces], target)
 
 
 def _place(index: int, curve: Sequence[View]) -> float:

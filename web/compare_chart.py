@@ -3,17 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from web.chart_parts import (
-    Figure,
-    axis,
-    label,
-    layout,
-    number_of,
-    plain,
-    quality_axis,
-    target_line,
-)
+from web.chart_parts import Curves, Figure, axis, label, layout, plain
 from web.compare import LETTERS
+from web.curves_chart import MOST_EVALUATIONS
 from web.formats import TimeFormat, time_format
 
 View = Mapping[str, Any]
@@ -33,54 +25,22 @@ def overlaid_curves(
     A submission has its "curves", runs with a "curve", and its name in the legend. Where a log
     tells no epochs the second view counts evaluations.
     """
-    points = [p for s in submissions for run in s["curves"] for p in run["curve"]]
-    time = time or time_format(point["seconds"] for point in points)
-    unit, scale = time.word, time.scale
-    by_epoch = all(point["epoch"] is not None for point in points)
-    progress = "epochs" if by_epoch else "evaluations"
+    drawn = Curves([run["curve"] for one in submissions for run in one["curves"]], time)
     traces = []
     for place, submission in enumerate(submissions):
         for order, run in enumerate(submission["curves"]):
-            curve = run["curve"]
-            seconds = [point["seconds"] / scale for point in curve]
-            steps = [
-                p["epoch"] if by_epoch else number_of(p, i) for i, p in enumerate(curve, start=1)
-            ]
-            for view, at in (("seconds", seconds), (progress, steps)):
-                traces.append(_curve(place, order, names[place], run, at, view))
-    views = [
-        {"name": "seconds", "label": unit, "title": f"Time on the clock ({unit})"},
-        {"name": progress, "label": progress, "title": progress.capitalize()},
-    ]
-    return {
-        "data": traces,
-        "layout": layout(
-            xaxis=axis(views[0]["title"]),
-            yaxis=quality_axis(target),
-            shapes=[target_line(target)],
-            height=460,
-            meta={"views": views},
-        ),
-    }
-
-
-def _curve(
-    place: int, order: int, name: str, run: View, at: Sequence[float], view: str
-) -> dict[str, Any]:
-    return {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "name": _name(place, name),
-        "legendgroup": LETTERS[place],
-        "showlegend": order == 0,
-        "x": list(at),
-        "y": [point["quality"] for point in run["curve"]],
-        "line": {"width": 1.5},
-        "marker": {"size": 6, "symbol": SYMBOLS[place]},
-        "hovertemplate": f"%{{y:.5~g}} at %{{x:.4~g}}<extra>{LETTERS[place]} {label(run['file'])}"
-        "</extra>",
-        "meta": {"paint": "series", "series": place, "view": view},
-    }
+            whose = f"{LETTERS[place]} {label(run['file'])}"
+            look = {
+                "name": _name(place, names[place]),
+                "legendgroup": LETTERS[place],
+                "showlegend": order == 0,
+                "line": {"width": 1.5},
+                "marker": {"size": 6, "symbol": SYMBOLS[place]},
+                "hovertemplate": f"%{{y:.5~g}} at %{{x:.4~g}}<extra>{whose}</extra>",
+            }
+            meta = {"paint": "series", "series": place}
+            traces += drawn.traces(run["curve"], look, most=MOST_EVALUATIONS, **meta)
+    return drawn.figure(traces, target, height=460)
 
 
 def run_times_figure(

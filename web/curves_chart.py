@@ -4,22 +4,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from web.chart_parts import (
+    Curves,
     Figure,
     Table,
     axis,
     band_traces,
     columns,
     empty_figure,
-    even_sample,
     label,
     layout,
     names_of,
-    number_of,
     plain,
-    quality_axis,
     series_marks,
     submission_row,
-    target_line,
 )
 from web.formats import TimeFormat, number, quality, time_format
 from web.names import byline, hardware
@@ -47,34 +44,24 @@ def convergence_curves_figure(
     shown = [one for one in sets if any(len(run["curve"]) > 1 for run in one["runs"])]
     if not shown and not reference:
         return empty_figure(NOTHING)
-    points = [p for one in shown for run in one["runs"] for p in run["curve"]]
-    time = time or _format_of(shown)
-    unit, scale = time.word, time.scale
-    by_epoch = all(point["epoch"] is not None for point in points)
-    progress = "epochs" if by_epoch else "evaluations"
+    drawn = Curves([run["curve"] for one in shown for run in one["runs"]], time)
     names = names_of([one["entry"] for one in shown])
-    traces = []
+    traces = _reference_traces(reference, view=drawn.progress) if drawn.by_epoch else []
     for order, one in enumerate(shown):
-        name = names[one["entry"]["submission_id"]]
-        for view in ("seconds", progress):
-            traces += _set_traces(one, order, name, view=view, scale=scale)
-    mean = _reference_traces(reference, view=progress) if by_epoch else []
-    views = [
-        {"name": "seconds", "label": unit, "title": f"Time on the clock ({unit})"},
-        {"name": progress, "label": progress, "title": progress.capitalize()},
-    ]
-    if not shown:
-        views.reverse()
-    return {
-        "data": [*mean, *traces],
-        "layout": layout(
-            xaxis=axis(views[0]["title"]),
-            yaxis=quality_axis(target),
-            shapes=[target_line(target)],
-            height=460,
-            meta={"views": views},
-        ),
-    }
+        marks, name = series_marks(order), one["entry"]["submission_id"]
+        for place, run in enumerate(run for run in one["runs"] if run["curve"]):
+            look = {
+                "name": names[name],
+                "legendgroup": name,
+                "showlegend": place == 0,
+                "line": {"width": 1.5, "dash": marks["dash"]},
+                "marker": {"symbol": marks["symbol"], "size": 6, "line": {"width": 1}},
+                "opacity": 0.55 if place else 1.0,
+            }
+            traces += drawn.traces(
+                run["curve"], look, most=MOST_EVALUATIONS, paint="series", series=order
+            )
+    return drawn.figure(traces, target, height=460, progress_first=not shown)
 
 
 def convergence_curves_table(
@@ -109,42 +96,6 @@ def _cells(run: View, target: View, time: TimeFormat) -> tuple[str, ...]:
 def _best(curve: Sequence[View], target: View) -> float | None:
     best = max if target["direction"] == "higher" else min
     return best((point["quality"] for point in curve), default=None)
-
-
-def _set_traces(
-    one: View, order: int, name: str, *, view: str, scale: float
-) -> list[dict[str, Any]]:
-    marks = series_marks(order)
-    traces: list[dict[str, Any]] = []
-    for run in one["runs"]:
-        if not run["curve"]:
-            continue
-        is_first = not traces
-        places = list(enumerate(run["curve"], start=1))
-        drawn = even_sample(places, MOST_EVALUATIONS)
-        traces.append(
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": name,
-                "legendgroup": one["entry"]["submission_id"],
-                "showlegend": is_first,
-                "x": [_place(index, point, view, scale) for index, point in drawn],
-                "y": [point["quality"] for _, point in drawn],
-                "line": {"width": 1.5, "dash": marks["dash"]},
-                "marker": {"symbol": marks["symbol"], "size": 6, "line": {"width": 1}},
-                "opacity": 1.0 if is_first else 0.55,
-                "hovertemplate": "%{y:.5~g} at %{x:.4~g}",
-                "meta": {"paint": "series", "series": order, "view": view},
-            }
-        )
-    return traces
-
-
-def _place(index: int, point: View, view: str, scale: float) -> float:
-    if view == "seconds":
-        return float(point["seconds"]) / scale
-    return float(point["epoch"]) if view == "epochs" else number_of(point, index)
 
 
 def _reference_traces(points: Sequence[View], *, view: str) -> list[dict[str, Any]]:

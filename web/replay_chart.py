@@ -40,7 +40,7 @@ def replay_figure(verification: View, race: View = NO_RACE, time: TimeFormat = S
     if pace:
         shown = max(len(pace), expected_evaluations(verification) or 0) + FURTHER
         bands += band_traces(points[:shown], _extended(pace, places[:shown]), view="seconds")
-    ghosts = [trace for ghost in race["ghosts"] for trace in _ghost_traces(ghost)]
+    ghosts = [trace for ghost in race["ghosts"] for trace in ghost_traces(ghost)]
     traces = [
         _run_trace(verification, run, done.get(run, []), view)
         for run in runs
@@ -114,7 +114,8 @@ def _run_trace(verification: View, run: int, curve: Sequence[View], view: str) -
     }
 
 
-def _ghost_traces(ghost: View) -> list[dict[str, Any]]:
+def ghost_traces(ghost: View) -> list[dict[str, Any]]:
+    """A ghost over seconds, and by evaluation where it stands beside those of the replay."""
     role = ghost["role"]
     name = "claim, mean" if role == "claim" else f"record: {label(ghost['model'])}"
     if role == "record" and ghost["is_own"]:

@@ -27,7 +27,7 @@ from server.verifications.views import line as summarise
 from web.formats import SECONDS, TimeFormat
 from web.home_words import families
 from web.names import named
-from web.race import Picture, verification_picture
+from web.race import Lanes, race_lanes
 from web.rounds import Shown, round_matrix
 
 
@@ -124,29 +124,28 @@ def _totals(counts: Iterable[Counts]) -> dict[str, int]:
 def _race(
     session: Session, times: Mapping[str, TimeFormat], lines: Iterable[LiveLine | VerdictLine]
 ) -> dict[str, Any] | None:
-    """The first verification that has evaluations to draw; None where no training was replayed."""
+    """The first verification with an evaluation; None where no training was replayed."""
     for line in lines:
-        if line.kind in RACES and (picture := _picture(session, times, line)) is not None:
-            return {"line": line, "picture": picture}
+        if line.kind in RACES and (lanes := _lanes(session, times, line)) is not None:
+            return {"line": line, "lanes": lanes}
     return None
 
 
-def _picture(
+def _lanes(
     session: Session, times: Mapping[str, TimeFormat], line: LiveLine | VerdictLine
-) -> Picture | None:
-    """A race as SVG; one that has ended is drawn once for each version of its board."""
+) -> Lanes | None:
+    """A race as lanes; one that has ended is read once for each version of its board."""
 
-    def draw() -> Picture | None:
+    def read() -> Lanes | None:
         verification = find_verification(session, line.id)
         race = read_race(session, verification).model_dump(mode="json")
-        shown = summarise(session, verification)
+        shown = summarise(session, verification).model_dump(mode="json")
         time = times.get(line.benchmark, SECONDS)
-        untimed = untimed_runs(verification)
-        return verification_picture(shown.model_dump(mode="json"), race, time, untimed)
+        return race_lanes(shown, race, time, untimed_runs(verification))
 
     if isinstance(line, LiveLine):
-        return draw()
-    return cached_for_board(session, line.benchmark, f"race {line.id}", draw)
+        return read()
+    return cached_for_board(session, line.benchmark, f"race {line.id}", read)
 
 
 MOST_SHOWN = 200

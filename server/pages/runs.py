@@ -16,8 +16,8 @@ from server.pages.declared import Context, public_page
 from server.pages.queries import sampled_curve, submission_context, title_of
 from server.submissions.code import FileDifference, difference, find_source
 from server.submissions.lists import find_run, find_submission
+from web.charts import curves_figure
 from web.formats import visible
-from web.race import runs_picture
 
 MOST_EVALUATIONS = 2_000
 # The whole log is there to download: a page shows a part, and cuts lines that nobody reads.
@@ -45,7 +45,7 @@ def run_page(
         lines, goes_on = read_lines(log, first=first, count=LINES)
     return context | {
         "run": RunView.of(run),
-        "picture": runs_picture([curve], context["benchmark"]["target"], (), context["time"]),
+        "chart": curves_figure([curve], context["benchmark"]["target"], time=context["time"]),
         "first": first,
         "lines": lines,
         "page": page,

@@ -27,7 +27,6 @@ from server.base.standing import (
 from server.base.visibility import Viewer, is_source_public
 from server.benchmarks.definitions import definition
 from server.benchmarks.phases import current_phases
-from server.benchmarks.views import benchmark_view
 from server.boards.board import query_of
 from server.boards.live import read_ghosts
 from server.boards.records import held_record
@@ -54,8 +53,8 @@ from server.submissions.standing_changes import (
 )
 from server.verifications.requests import AskedFor, why_no_room
 from server.verifications.views import view
+from web.charts import curves_figure
 from web.citation import badge_endpoint, badge_svg
-from web.race import runs_picture
 
 View = Mapping[str, Any]
 
@@ -203,13 +202,13 @@ def _shown(
     The measured runs are drawn where others than the shown verification's make the time, and a
     submission's own runs where none of it was measured.
     """
-    shown, picture = None, None
+    shown, chart = None, None
     is_measured = submission.evidence == "measured" and submission.kind == "train"
     found = _most_telling(submission, context["checks"]) if tab == "result" else None
     if found is not None:
         row = find_verification(session, found)
         verification = view(session, row).model_dump(mode="json")
-        shown = shown_verification(session, row, verification, ghost, context["time"])
+        shown = shown_verification(session, row, verification, ghost)
     curves = []
     if is_measured and tab == "result":
         if {verification for verification, _ in ranking_runs(session, submission)} != {found}:
@@ -220,9 +219,9 @@ def _shown(
         benchmark = definition(session, submission.benchmark_sha256)
         ghosts, _ = read_ghosts(session, submission, benchmark)
         records = [g.model_dump(mode="json") for g in ghosts if g.role == "record" and not g.is_own]
-        target = benchmark_view(benchmark).target.model_dump()
-        picture = runs_picture(curves, target, records, context["time"])
-    return {"shown": shown, "curves": curves, "picture": picture, "is_measured": is_measured}
+        target = context["benchmark"]["target"]
+        chart = curves_figure(curves, target, ghosts=records, time=context["time"])
+    return {"shown": shown, "curves": curves, "chart": chart, "is_measured": is_measured}
 
 
 def _most_telling(submission: Submission, checks: Sequence[Context]) -> str | None:

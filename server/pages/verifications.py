@@ -24,8 +24,7 @@ from server.verifications.probes import IS_CANARY, list_probes, read_probes
 from server.verifications.proofs import list_keys
 from server.verifications.queue import get_queue, read_place
 from server.verifications.worker_endpoints import CursorDep, count_workers, get_worker, list_workers
-from web.formats import SECONDS, TimeFormat
-from web.race import verification_picture
+from web.race import race_lanes
 from web.replay_chart import calibration_figure, replay_figure
 
 router = Routes(include_in_schema=False)
@@ -40,9 +39,7 @@ def verification_page(
     verification = find_verification(session, verification_id)
     context = verification_context(session, services, verification)
     shown = context.pop("verification")
-    return context | {
-        "shown": shown_verification(session, verification, shown, ghost, context["time"])
-    }
+    return context | {"shown": shown_verification(session, verification, shown, ghost)}
 
 
 @public_page("/verifications/{verification_id}/race", "race_page.html")
@@ -52,28 +49,22 @@ def race_page(session: Session, services: Services, verification_id: str) -> Con
     context = verification_context(session, services, verification)
     race = read_race(session, verification).model_dump(mode="json")
     untimed = untimed_runs(verification)
-    picture = verification_picture(context["verification"], race, context["time"], untimed)
-    return context | {"picture": picture}
+    lanes = race_lanes(context["verification"], race, context["time"], untimed)
+    return context | {"lanes": lanes}
 
 
 def shown_verification(
-    session: Session,
-    row: Verification,
-    verification: Context,
-    ghost: str | None,
-    time: TimeFormat = SECONDS,
+    session: Session, row: Verification, verification: Context, ghost: str | None
 ) -> Context:
     """A verification as its page and its submission's show it, with its race and its place."""
     race = read_race(session, row).model_dump(mode="json")
-    untimed = untimed_runs(row)
     return {
         "verification": verification,
         "race": race,
-        "picture": verification_picture(verification, race, time, untimed),
         "ghost": ghost,
         "place": _place(session, row),
         "halves": is_in_box(row.kind) and has_halves(definition(session, row.benchmark_sha256)),
-        "untimed": untimed,
+        "untimed": untimed_runs(row),
         "parts": _parts(row),
     }
 

@@ -25,7 +25,7 @@ def test_a_run_has_a_page_with_its_curve_its_phases_and_its_log_by_lines(
 
     assert page.status_code == 200
     assert '<a id="L1" href="#L1">1</a>' in page.text
-    assert '<svg class="race"' in page.text
+    assert 'data-label="Quality of the run, with the target"' in page.text
     assert "Seconds by phase" in words_of(page.text)
     assert f'href="{address}/runs/0"' in client.get(f"{address}?tab=runs").text
 

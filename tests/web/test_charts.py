@@ -33,7 +33,7 @@ from web.compare_chart import overlaid_curves, run_times_figure
 from web.curves_chart import MOST_EVALUATIONS, convergence_curves_figure, convergence_figure
 from web.distribution_chart import box_of, distribution_figure, reached_by, survival_table
 from web.formats import SECONDS, TimeFormat, time_format
-from web.race import runs_picture, verification_picture
+from web.race import race_lanes
 from web.records_chart import record_sparkline, records_figure, records_table
 from web.replay_chart import calibration_figure, head_to_head_figure, largest_shift, replay_figure
 from web.scaling_chart import scaling_families
@@ -280,9 +280,9 @@ def test_curves_of_a_board_are_thinned_and_have_the_reference():
     reference = traces(figure, view="epochs")["reference mean"]
     assert reference["y"] == [point["mean"] for point in POINTS]
     series = [t for t in figure["data"] if t["meta"]["paint"] == "series"]
-    assert [t["meta"]["view"] for t in series] == ["seconds", "seconds", "epochs", "epochs"]
+    assert [t["meta"]["view"] for t in series] == ["seconds", "epochs", "seconds", "epochs"]
     assert len(series[0]["x"]) == MOST_EVALUATIONS
-    assert (series[2]["x"][0], series[2]["x"][-1]) == (0.1, 200.0)
+    assert (series[1]["x"][0], series[1]["x"][-1]) == (0.1, 200.0)
 
 
 def test_curves_of_a_submission_have_the_band_of_the_reference():
@@ -452,11 +452,10 @@ def test_finished_replay_is_drawn_from_its_report():
 
 
 def test_race_is_on_one_scale_with_its_ghosts():
-    drawn = verification_picture(verification(state="running"), race())
-    run, record, claim = drawn.lines
+    run, record, claim = race_lanes(verification(state="running"), race(), SECONDS, {}).lanes
 
     assert (run.kind, record.kind, claim.kind) == ("series-0", "record", "claim")
-    assert (run.reached, run.text) == (False, "0.400\u00a0s so far")  # 93 is below 97.5.
+    assert run.text == "0.400\u00a0s so far"  # 93 is below 97.5.
     assert (record.percent, claim.percent) == (pytest.approx(100 / 3), pytest.approx(100))
 
 
@@ -464,19 +463,25 @@ def test_loss_race_is_won_below_the_target():
     target = {"metric": "loss", "value": 1.0, "unit": "loss", "direction": "lower"}
     falls = [{"seconds": 60.0 * j, "quality": 3.0 - j} for j in range(1, 4)]
     stays = [{"seconds": 60.0 * j, "quality": 2.0} for j in range(1, 4)]
-    runs = [{"file": "a", "curve": falls}, {"file": "b", "curve": stays}]
-    drawn = runs_picture(runs, target, (), TimeFormat("min"))
+    runs = [
+        {"index": index, "status": "done", "evaluations": points}
+        for index, points in enumerate((falls, stays, []))
+    ]
+    of = verification() | {"target": target}
+    drawn = race_lanes(of, {"runs": runs, "ghosts": []}, TimeFormat("min"), {1: "control"})
 
-    assert [line.text for line in drawn.lines] == ["2.00\u00a0min", "missed"]
-    assert runs_picture([{"file": "a", "curve": []}], target) is None
+    assert [(lane.name, lane.text) for lane in drawn.lanes] == [
+        ("run 1", "2.00\u00a0min"), ("run 2, control", "missed"),
+    ]  # fmt: skip
+    assert race_lanes(of, {"runs": runs[2:], "ghosts": []}, SECONDS, {}) is None
 
 
 def test_mean_that_ends_below_the_target_did_not_miss_it():
-    target = TARGET | {"value": 99.9}
-    drawn = runs_picture(
-        [{"file": "a", "curve": curve(1.0)}], target, [ghost("claim", pace=2.0, count=3)]
-    )
-    assert [line.text for line in drawn.lines] == ["missed", "until 6.00\u00a0s"]
+    of = verification() | {"target": TARGET | {"value": 99.9}}
+    run = {"index": 0, "status": "done", "evaluations": curve(1.0)}
+    beside = {"runs": [run], "ghosts": [ghost("claim", pace=2.0, count=3)]}
+    drawn = race_lanes(of, beside, SECONDS, {})
+    assert [lane.text for lane in drawn.lanes] == ["missed", "until 6.00\u00a0s"]
 
 
 def test_roof_bends_where_bandwidth_and_arithmetic_meet():
