@@ -110,7 +110,8 @@ async def _read_form(request: Request, *, max_files: int, parts: str) -> FormDat
             max_files=max_files, max_fields=10, max_part_size=MAX_TEXT_PART_BYTES
         )
     except HTTPException as error:
-        if "Too many" in str(error.detail) or "maximum size" in str(error.detail):
+        is_of_form = error.status_code == 400  # Another one is of a limit on requests.
+        if is_of_form and ("Too many" in error.detail or "maximum size" in error.detail):
             raise TooLargeError(
                 f"{error.detail} {parts}, together at most {max_files} files."
             ) from error
