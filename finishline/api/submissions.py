@@ -380,7 +380,7 @@ class RunRecord(Schema):
 
 
 class RunExport(Schema):
-    """A page of runs, those of the newest submission first. `next_cursor` asks for the next."""
+    """A page of runs, in the order in which they came. `next_cursor` asks for the next."""
 
     benchmark: str
     next_cursor: str | None

@@ -131,7 +131,7 @@ class Client:
             yield from page.submissions
 
     def runs(self, benchmark_id: str, *, page_size: int = 1000) -> Runs:
-        """Every run of a benchmark as a flat record, those of the newest submission first."""
+        """Every run of a benchmark as a flat record, in the order in which they came."""
         path = f"/benchmarks/{segment(benchmark_id)}/runs.json"
         pages = self._pages(RunExport, path, {"limit": page_size})
         return Runs(run for page in pages for run in page.runs)

@@ -3,7 +3,7 @@
 import io
 import types
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass
+from dataclasses import is_dataclass
 from datetime import date, datetime
 from importlib.util import find_spec
 from tempfile import TemporaryFile
@@ -14,7 +14,7 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
-from sqlalchemy import Row, Select, and_, or_, select
+from sqlalchemy import Row, Select, select
 from sqlalchemy.orm import Session
 
 from finishline.api.boards import COLUMN_FIELDS, BoardRow, flat, nested
@@ -30,7 +30,6 @@ from server.base.artifacts import pieces
 from server.base.database import Database
 from server.base.errors import NotInstalledError
 from server.base.models import DISPLAY_NAME, SUBMITTER, PublishedResult, RunRow, Submission, User
-from server.base.paging import cursor_of, read_cursor
 from server.base.services import ServicesDep
 from server.benchmarks.definitions import definition, find_benchmark
 from server.boards.board import read_board
@@ -38,114 +37,64 @@ from server.boards.encoding import Encoded, answer_board
 from server.boards.query import BoardQuery
 from server.people.callers import ViewerDep
 
-# The moment and id of a submission, then the index of a run.
-CURSOR_PATTERN = r"^[0-9]{1,17}\.[a-z0-9]{1,20}\.[0-9]{1,5}$"
-
 LimitDep = Annotated[int, Query(ge=1, le=1000)]
-CursorDep = Annotated[str | None, Query(pattern=CURSOR_PATTERN)]
+# The id of the last run of the page before.
+CursorDep = Annotated[str | None, Query(pattern=r"^[0-9]{1,18}$")]
 
 
-@dataclass(frozen=True)
-class RunPage:
-    """Runs on a page, in order, and the cursor of the next page."""
-
-    row_ids: tuple[int, ...]
-    next_cursor: str | None
-
-
-def read_page(session: Session, benchmark_id: str, *, limit: int, cursor: str | None) -> RunPage:
-    """A page of a benchmark's runs: newest submission first, its runs in order."""
+def list_runs(
+    session: Session, benchmark_ids: Sequence[str], *, after: int = 0, limit: int | None = None
+) -> Sequence[int]:
+    """The ids of the runs of benchmarks, as they came."""
     query = (
-        select(RunRow.id.label("row_id"), RunRow.index, Submission.id, Submission.submitted_at)
+        select(RunRow.id)
         .join(Submission, RunRow.submission_id == Submission.id)
-        .where(Submission.benchmark_id == benchmark_id)
-        .order_by(Submission.submitted_at.desc(), Submission.id.desc(), RunRow.index)
+        .where(Submission.benchmark_id.in_(benchmark_ids), RunRow.id > after)
+        .order_by(RunRow.id)
+        .limit(limit)
     )
-    if cursor is not None:
-        place, _, index = cursor.rpartition(".")
-        moment, last_id = read_cursor(place)
-        same_moment = Submission.submitted_at == moment
-        query = query.where(
-            or_(
-                Submission.submitted_at < moment,
-                and_(same_moment, Submission.id < last_id),
-                and_(same_moment, Submission.id == last_id, RunRow.index > int(index)),
-            )
-        )
-    found: list[Any] = list(session.execute(query.limit(limit + 1)))
-    page = found[:limit]
-    following = None
-    if len(found) > limit:
-        last = page[-1]
-        following = f"{cursor_of(last.submitted_at, last.id)}.{last.index}"
-    return RunPage(tuple(row.row_id for row in page), following)
+    return session.scalars(query).all()
 
 
 def read_records(session: Session, row_ids: Sequence[int]) -> list[RunRecord]:
-    """The records of these runs, in this order; without their curves."""
-    rows = {
-        row.row_id: row
-        for row in session.execute(_with_submissions().where(RunRow.id.in_(row_ids)))
-    }
-    return [_record(session, rows[row_id]) for row_id in row_ids if row_id in rows]
-
-
-def _with_submissions() -> Select[*tuple[Any, ...]]:
-    """Columns of a record alone, so that nothing else is read along."""
-    return (
-        select(
-            RunRow.id.label("row_id"),
-            RunRow.index,
-            RunRow.seed,
-            RunRow.batch_size,
-            RunRow.reached,
-            RunRow.best_quality,
-            RunRow.tta_seconds,
-            RunRow.epochs_to_target,
-            RunRow.log_sha256,
-            Submission.id,
-            Submission.benchmark_id,
-            Submission.benchmark_sha256,
-            Submission.division,
-            SUBMITTER,
-            DISPLAY_NAME,
-            Submission.submitted_at,
-            PublishedResult.published_on,
-            (Submission.evidence == "published").label("archive"),
-            Submission.status,
-            Submission.withdrawn_at,
-            Submission.model,
-            Submission.framework,
-            Submission.hyperparameters,
-            Submission.system,
-        )
+    """The records of these runs, without their curves."""
+    # Columns of a record alone, so that nothing else is read along.
+    columns = [
+        RunRow.index.label("run"), RunRow.seed, RunRow.batch_size, RunRow.reached,
+        RunRow.best_quality, RunRow.tta_seconds, RunRow.epochs_to_target, RunRow.log_sha256,
+        Submission.id.label("submission_id"), Submission.benchmark_id.label("benchmark"),
+        Submission.benchmark_sha256, Submission.division, Submission.submitted_at,
+        Submission.status, Submission.model, Submission.framework, Submission.hyperparameters,
+        Submission.system, SUBMITTER, DISPLAY_NAME,
+        Submission.withdrawn_at.is_not(None).label("withdrawn"),
+        (Submission.evidence == "published").label("archive"),
+        PublishedResult.published_on.label("submitted_on"),
+    ]  # fmt: skip
+    query: Select[Any] = (
+        select(*columns)
         .join(Submission, RunRow.submission_id == Submission.id)
         .join(User, Submission.user_id == User.id)
         .outerjoin(Submission.published)
+        .where(RunRow.id.in_(row_ids))
+        .order_by(RunRow.id)
     )
+    return [_record(session, row) for row in session.execute(query)]
 
 
 def _record(session: Session, row: Row[Any]) -> RunRecord:
     benchmark = definition(session, row.benchmark_sha256)
+    reached = RunMeasure(
+        measure=benchmark.target.metric,
+        value=row.best_quality,
+        seconds=row.tta_seconds,
+        epoch=row.epochs_to_target,
+    )
+    stated = row.hyperparameters.items()
     return RunRecord.of(
         row,
-        benchmark=row.benchmark_id,
         benchmark_version=benchmark.version,
-        submission_id=row.id,
-        submitted_on=row.published_on,
-        withdrawn=row.withdrawn_at is not None,
-        run=row.index,
-        parameter_setting=[
-            ParameterSetting(name=name, value=value) for name, value in row.hyperparameters.items()
-        ],
-        evaluations=[
-            RunMeasure(
-                measure=benchmark.target.metric,
-                value=row.best_quality,
-                seconds=row.tta_seconds,
-                epoch=row.epochs_to_target,
-            )
-        ],
+        parameter_setting=[ParameterSetting(name=name, value=value) for name, value in stated],
+        evaluations=[reached],
         system=SystemView(**row.system),
     )
 
@@ -164,32 +113,36 @@ def export_runs(
     limit: LimitDep = 1000,
     cursor: CursorDep = None,
 ) -> Response:
-    """Every run of a benchmark as a flat record, those of the newest submission first.
+    """Every run of a benchmark as a flat record, in the order in which they came.
 
     An answer has up to `limit` runs; the header `Link` and `next_cursor` lead to the next.
     """
-    benchmark = find_benchmark(services.benchmarks, benchmark_id)
+    find_benchmark(services.benchmarks, benchmark_id)
     with services.database.read() as session:
-        page = read_page(session, benchmark.benchmark_id, limit=limit, cursor=cursor)
-    headers = {}
-    if page.next_cursor is not None:
-        following = request.url.include_query_params(cursor=page.next_cursor)
-        headers["Link"] = f'<{following.path}?{following.query}>; rel="next"'
-    content = write_page(services.database, benchmark.benchmark_id, page)
+        row_ids = list_runs(session, [benchmark_id], after=int(cursor or 0), limit=limit + 1)
+    headers, following = {}, None
+    if len(row_ids) > limit:
+        row_ids = row_ids[:limit]
+        following = str(row_ids[-1])
+        address = request.url.include_query_params(cursor=following)
+        headers["Link"] = f'<{address.path}?{address.query}>; rel="next"'
+    head = {"benchmark": benchmark_id, "next_cursor": following}
+    content = write_page(services.database, head, row_ids)
     return StreamingResponse(content, media_type="application/json", headers=headers)
 
 
-def write_page(database: Database, benchmark_id: str, page: RunPage) -> Iterator[bytes]:
+def write_page(
+    database: Database, head: dict[str, str | None], row_ids: Sequence[int]
+) -> Iterator[bytes]:
     """The JSON of a page, piece by piece.
 
     A portion is read when it is its turn, and no transaction waits for a slow reader.
     """
-    head = orjson.dumps({"benchmark": benchmark_id, "next_cursor": page.next_cursor})
-    yield head.removesuffix(b"}") + b',"runs":['
+    yield orjson.dumps(head).removesuffix(b"}") + b',"runs":['
     separator = b""
-    for start in range(0, len(page.row_ids), RUNS_AT_ONCE):
+    for start in range(0, len(row_ids), RUNS_AT_ONCE):
         with database.read() as session:
-            records = read_records(session, page.row_ids[start : start + RUNS_AT_ONCE])
+            records = read_records(session, row_ids[start : start + RUNS_AT_ONCE])
         for record in records:
             yield separator + orjson.dumps(record.model_dump(mode="json"))
             separator = b","
@@ -233,7 +186,7 @@ def get_board_parquet(
 
 @router.get("/runs.parquet", tags=["benchmarks"], response_class=Response, responses=ANSWER)
 def get_runs_parquet(services: ServicesDep, viewer: ViewerDep) -> Response:
-    """Every run of every benchmark as Parquet, those of the newest submission first."""
+    """Every run of every benchmark as Parquet, in the order in which they came."""
     _require_parquet()
     with services.database.read_snapshot(viewer) as session:
         file = _write_runs(session, list(services.benchmarks))
@@ -268,17 +221,12 @@ def _encode_board(session: Session, benchmark: Benchmark, query: BoardQuery) -> 
 
 
 def _write_runs(session: Session, benchmark_ids: Sequence[str]) -> IO[bytes]:
-    query = (
-        select(RunRow.id)
-        .join(Submission, RunRow.submission_id == Submission.id)
-        .where(Submission.benchmark_id.in_(benchmark_ids))
-        .order_by(Submission.submitted_at.desc(), Submission.id.desc(), RunRow.index)
-    )
-    row_ids = list(session.scalars(query))
+    row_ids = list_runs(session, benchmark_ids)
     target = TemporaryFile()  # noqa: SIM115  the caller closes it
     try:
         with _writer(target, RunRecord.model_fields) as writer:
-            for records in _portions(session, row_ids):
+            for start in range(0, len(row_ids), MOST_AT_ONCE):
+                records = read_records(session, row_ids[start : start + MOST_AT_ONCE])
                 rows = [record.model_dump() for record in records]
                 writer.write_batch(_batch(rows, writer.schema))
         target.seek(0)
@@ -286,15 +234,6 @@ def _write_runs(session: Session, benchmark_ids: Sequence[str]) -> IO[bytes]:
         target.close()
         raise
     return target
-
-
-def _portions(session: Session, row_ids: Sequence[int]) -> Iterator[list[RunRecord]]:
-    for start in range(0, len(row_ids), MOST_AT_ONCE):
-        portion = row_ids[start : start + MOST_AT_ONCE]
-        records: list[RunRecord] = []
-        for begin in range(0, len(portion), RUNS_AT_ONCE):
-            records += read_records(session, portion[begin : begin + RUNS_AT_ONCE])
-        yield records
 
 
 def _writer(target: Any, fields: Mapping[str, FieldInfo]) -> Any:

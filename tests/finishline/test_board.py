@@ -63,7 +63,7 @@ def test_without_pandas_the_install_command_is_said(site, made, monkeypatch):
 def test_runs_are_a_data_frame(site, alice, made):
     with Client(site, alice.secret) as client:
         table = client.runs("digits", page_size=4).to_pandas()
-    assert list(table["submission_id"]) == [each for each in made[::-1] for _ in range(3)]
+    assert list(table["submission_id"]) == [each for each in made for _ in range(3)]
     assert set(table["system_hardware_class"]) == {"cpu-test"}
 
 

@@ -227,7 +227,7 @@ def test_pages_hold_every_run_once_whatever_is_submitted_meanwhile(
     monkeypatch.setattr(runs, "RUNS_AT_ONCE", 2)
     assert runs_json(client).json() == {"benchmark": "digits", "next_cursor": None, "runs": []}
     made = [submit(digits_submission).json()["id"] for _ in range(3)]
-    expected = [(each, index) for each in reversed(made) for index in range(3)]
+    expected = [(each, index) for each in made for index in range(3)]
 
     whole = runs_json(client)
     assert "Link" not in whole.headers
@@ -238,14 +238,16 @@ def test_pages_hold_every_run_once_whatever_is_submitted_meanwhile(
         page = answer.json()
         assert len(page["runs"]) <= 4
         seen += [(run["submission_id"], run["run"]) for run in page["runs"]]
-        submit(digits_submission)
+        if len(seen) < 12:
+            submit(digits_submission)
         if page["next_cursor"] is None:
             break
         [address] = re.findall(r'^<(.*)>; rel="next"$', answer.headers["Link"])
         assert f"cursor={page['next_cursor']}" in address
         assert "limit=4" in address
         answer = client.get(address)
-    assert seen == expected
+    assert seen[: len(expected)] == expected
+    assert len(set(seen)) == len(seen) >= 12
     assert client.get("/api/v1/benchmarks/cifar10/runs.json").json()["runs"] == []
 
 
@@ -298,8 +300,8 @@ def test_a_record_says_all_about_its_run_and_nothing_written_breaks_it(
         ("digits", {"limit": 0}, 422),
         ("digits", {"limit": 1001}, 422),
         ("digits", {"cursor": "1.abc"}, 422),
-        ("digits", {"cursor": "1.abc.\u0663"}, 422),
-        ("digits", {"cursor": "99999999999999999.z.99999"}, 200),
+        ("digits", {"cursor": "\u0663"}, 422),
+        ("digits", {"cursor": "9" * 18}, 200),
     ],
 )
 def test_what_is_no_place_or_size_is_refused(client, benchmark, query, status):
