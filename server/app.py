@@ -3,13 +3,11 @@
 import gc
 import os
 import sys
-from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
 
 from fastapi import APIRouter, FastAPI
-from fastapi.routing import APIRoute
 from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
 from starlette.routing import BaseRoute
 
@@ -19,7 +17,7 @@ from server.base.artifacts import make_store
 from server.base.board_versions import VersionReader
 from server.base.broker import Broker
 from server.base.database import Database
-from server.base.error_answers import ERROR_ANSWERS, NamedMethods, add_error_handlers
+from server.base.error_answers import ERROR_ANSWERS, add_error_handlers
 from server.base.middleware import HeadAnswers, JsonTwins, SecurityHeaders
 from server.base.places import VERSION
 from server.base.request_metrics import RequestMetrics
@@ -154,7 +152,6 @@ def create_app(
     phase_watch = services.put(PhaseWatch(services))
     notice_loop = NoticeLoop(services.database, services.benchmarks, settings)
     services.put(CachedFigures(services.database))
-    services.put(named_methods())
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -214,24 +211,6 @@ def _all_routes() -> list[BaseRoute]:
     for page in pages.ROUTERS:
         router.include_router(page, include_in_schema=False)
     return router.routes
-
-
-@cache
-def named_methods() -> NamedMethods:
-    """The methods of each address of the API that has no parameter.
-
-    From the features themselves: the description of the API says the same, and takes half a second.
-    """
-    found: defaultdict[str, set[str]] = defaultdict(set)
-    for prefix, part in (
-        ("", health),
-        ("", metrics_page),
-        *((API, feature) for feature in FEATURES),
-    ):
-        for route in part.router.routes:
-            if isinstance(route, APIRoute) and route.include_in_schema and "{" not in route.path:
-                found[prefix + route.path] |= route.methods or set()
-    return NamedMethods(found)
 
 
 def _add_limits(app: FastAPI, services: Services) -> None:

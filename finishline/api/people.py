@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Literal
 
-from finishline.api.schema import Schema
+from finishline.api.schema import Name, Schema
 
 Role = Literal["submitter", "organiser", "admin", "worker"]
 
@@ -14,9 +14,9 @@ class MeView(Schema):
     `role` is the token's, `highest_role` the highest that this user's tokens may have.
     """
 
-    user: str
+    user: Name
     display_name: str | None = None
-    organisation: str | None
+    organisation: Name | None
     email: str | None
     highest_role: str
     token_id: int

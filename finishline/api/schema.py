@@ -1,8 +1,11 @@
 """The base class of every schema."""
 
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+# A name, or a row that has one.
+Name = Annotated[str, BeforeValidator(lambda value: getattr(value, "name", value))]
 
 
 class Schema(BaseModel):

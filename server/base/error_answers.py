@@ -65,10 +65,6 @@ PATTERNS = {
 }
 
 
-class NamedMethods(dict[str, set[str]]):
-    """Methods of each address of the API that has no parameter."""
-
-
 def _is_full(cause: object) -> bool:
     """Whether a database says that its disk is full."""
     sqlite_code: int | None = getattr(cause, "sqlite_errorcode", None)
@@ -251,13 +247,7 @@ def _sentence(error: HTTPException, request: Request, headers: Mapping[str, str]
 
 
 def _methods_of(request: Request) -> list[str]:
-    """The methods that the address asked for has, in whichever routes.
-
-    An address that the API names counts as no other's parameter: /workers/hello is no worker.
-    """
-    named = services_of(request).of(NamedMethods).get(request.url.path)
-    if named is not None:
-        return [method for method in METHODS if method in named]
+    """The methods that the address asked for has, in whichever routes."""
     routes = request.app.routes
     return [
         method

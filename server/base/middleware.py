@@ -3,7 +3,6 @@
 import hashlib
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 
 from fastapi import Request, Response
 from starlette.datastructures import MutableHeaders
@@ -56,7 +55,6 @@ class SecurityHeaders:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers[VERSION_HEADER] = VERSION
-                _name_once(headers, "Vary")
                 if self._private and not scope["path"].startswith(STATIC):
                     _keep_private(headers)
             if message["type"] == "http.response.start" and message["status"] != 304:
@@ -76,12 +74,6 @@ def _keep_private(headers: MutableHeaders) -> None:
     parts = [part.strip() for part in headers.get("Cache-Control", "no-cache").split(",")]
     kept = [part for part in parts if part not in ("public", "private")]
     headers["Cache-Control"] = ", ".join(kept if "no-store" in kept else ["private", *kept])
-
-
-def _name_once(headers: MutableHeaders, name: str) -> None:
-    """Remove repetitions in a list: a route and the compression around it both vary by encoding."""
-    if value := headers.get(name):
-        headers[name] = ", ".join(dict.fromkeys(each.strip() for each in value.split(",")))
 
 
 FOR_PAGES = (
@@ -182,48 +174,16 @@ class JsonTwins:
 
 def asks_for_json(scope: Scope) -> bool:
     """Whether a request names JSON among the types that it accepts, and no page."""
-    accept = by_name(scope["headers"]).get(b"accept", b"")
+    accept = dict(scope["headers"]).get(b"accept", b"")
     return b"application/json" in accept and b"text/html" not in accept
 
 
-Headers = Sequence[tuple[bytes, bytes]]
-
-# Readers send a handful of different values; invented ones evict only each other.
-KEPT_VALUES = 512
+GZIP = re.compile(rb"\b(?:x-)?gzip\b(?!\s*;\s*q\s*=\s*0(?:\.0*)?\s*(?:,|$))", re.IGNORECASE)
 
 
-def by_name(headers: Headers) -> dict[bytes, bytes]:
-    """A request's headers; the lines of one that came in several are joined to a list."""
-    found = dict(headers)
-    if len(found) == len(headers):
-        return found
-    lines: dict[bytes, list[bytes]] = {}
-    for name, value in headers:
-        lines.setdefault(name, []).append(value)
-    return {name: b", ".join(values) for name, values in lines.items()}
-
-
-@lru_cache(maxsize=KEPT_VALUES)
 def takes_gzip(encodings: bytes) -> bool:
-    """Whether an Accept-Encoding takes gzip: named or by `*`, unless with weight 0.
-
-    Source: RFC 9110, section 12.5.3; "x-gzip" is another name of it (8.4.1.3).
-    """
-    weights = dict(map(_weighted, encodings.decode("latin-1").lower().split(",")))
-    return weights.get("gzip", weights.get("x-gzip", weights.get("*", 0.0))) > 0.0
-
-
-def _weighted(item: str) -> tuple[str, float]:
-    """A coding and its weight; a weight that is no number counts as 0."""
-    coding, *parameters = (part.strip() for part in item.split(";"))
-    for parameter in parameters:
-        name, _, value = parameter.partition("=")
-        if name.strip() == "q":
-            try:
-                return coding, float(value)
-            except ValueError:
-                return coding, 0.0
-    return coding, 1.0
+    """Whether an Accept-Encoding names gzip, unless with weight 0 (RFC 9110, section 12.5.3)."""
+    return GZIP.search(encodings) is not None
 
 
 def is_known(tags: bytes, etag: str) -> bool:
@@ -237,12 +197,12 @@ def is_known(tags: bytes, etag: str) -> bool:
 
 def reader_takes_gzip(request: Request) -> bool:
     """Whether the answer to a request may be compressed with gzip."""
-    return takes_gzip(by_name(request.scope["headers"]).get(b"accept-encoding", b""))
+    return takes_gzip(dict(request.scope["headers"]).get(b"accept-encoding", b""))
 
 
 def reader_has(request: Request, etag: str) -> bool:
     """Whether a request's If-None-Match shows that its sender has the content of this tag."""
-    tags = by_name(request.scope["headers"]).get(b"if-none-match")
+    tags = dict(request.scope["headers"]).get(b"if-none-match")
     return tags is not None and is_known(tags, etag)
 
 

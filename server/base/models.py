@@ -136,6 +136,14 @@ class Token(Base):
 
     user: Mapped[User] = relationship(lazy="joined")
 
+    @property
+    def state(self) -> Literal["valid", "revoked", "expired"]:
+        """Whether it still works, and else why not. Its user may be disabled all the same."""
+        if self.revoked_at is not None:
+            return "revoked"
+        is_over = self.expires_at is not None and self.expires_at <= datetime.now(UTC)
+        return "expired" if is_over else "valid"
+
 
 class Invitation(Base):
     """A link by which people join; only the SHA-256 of its code is kept.
@@ -164,6 +172,15 @@ class Invitation(Base):
 
     maker: Mapped[User] = relationship(lazy="joined")
     organisation: Mapped[Organisation | None] = relationship(lazy="joined")
+
+    @property
+    def state(self) -> Literal["open", "used up", "expired", "revoked"]:
+        """Whether it still works, and else why not."""
+        if self.revoked_at is not None:
+            return "revoked"
+        if self.uses >= self.uses_allowed:
+            return "used up"
+        return "expired" if self.expires_at <= datetime.now(UTC) else "open"
 
 
 class AuditRecord(Base):

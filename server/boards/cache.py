@@ -13,7 +13,7 @@ from typing import cast
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.base.board_versions import VersionReader
-from server.base.middleware import FOR_PAGES, by_name, is_known, is_open_to_pages, takes_gzip
+from server.base.middleware import FOR_PAGES, is_known, is_open_to_pages, takes_gzip
 from server.base.request_metrics import RequestMetrics
 
 Headers = tuple[tuple[bytes, bytes], ...]
@@ -88,7 +88,7 @@ class BoardCache:
         self._entries: OrderedDict[Key, Entry] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = by_name(scope["headers"]) if scope["type"] == "http" else {}
+        headers = dict(scope["headers"]) if scope["type"] == "http" else {}
         key = _key(scope, headers)
         if key is None:
             await self._app(scope, receive, send)

@@ -24,7 +24,7 @@ from sqlalchemy.orm import Session, contains_eager
 from finishline.api.people import Role
 from finishline.rules.table import fault_in_text
 from server.base.database import Database, insert_missing, utc_now
-from server.base.errors import ConflictError, ContentError, NotSignedInError, no_such
+from server.base.errors import ConflictError, ContentError, NotSignedInError
 from server.base.models import Organisation, PublishedResult, Token, User
 from server.base.visibility import ORGANISER
 
@@ -195,10 +195,7 @@ def create_token(
 
 def require_room(session: Session, user: User) -> None:
     """Raise ConflictError if a user has as many live tokens as one user may have."""
-    living = Token.revoked_at.is_(None) & (
-        Token.expires_at.is_(None) | (Token.expires_at > utc_now())
-    )
-    count = select(func.count()).select_from(Token).where(Token.user_id == user.id, living)
+    count = select(func.count(Token.id)).where(Token.user_id == user.id, is_live())
     if (session.scalar(count) or 0) >= MOST_TOKENS:
         raise ConflictError(
             f"{user.name} has {MOST_TOKENS} live tokens, which is the most. Hint: revoke one that "
@@ -274,9 +271,9 @@ def note_use(database: Database, token: Token) -> None:
 def require_valid(token: Token) -> None:
     """Raise NotSignedInError unless a token is valid and its user may still hold it."""
     user = token.user
-    if token.revoked_at is not None:
+    if token.state == "revoked":
         raise NotSignedInError("This token was revoked; ask an organiser for a new one.")
-    if is_expired(token, utc_now()):
+    if token.state == "expired":
         raise NotSignedInError(
             f"This token expired on {token.expires_at:%Y-%m-%d %H:%M} UTC; "
             "ask an organiser for a new one."
@@ -290,20 +287,7 @@ def require_valid(token: Token) -> None:
         )
 
 
-def is_expired(token: Token, now: datetime) -> bool:
-    """Whether a token has expired."""
-    return token.expires_at is not None and token.expires_at <= now
-
-
-def find_own_token(session: Session, user_id: int, token_id: int) -> Token:
-    """Find one of a user's own tokens. Raises NotFoundError, also if it is somebody else's."""
-    token = session.get(Token, token_id)
-    if token is None or token.user_id != user_id:
-        raise no_such("token", token_id, of="You have no")
-    return token
-
-
-def list_own_tokens(session: Session, user_id: int) -> list[Token]:
-    """List a user's tokens, newest first."""
-    query = select(Token).where(Token.user_id == user_id).order_by(Token.id.desc())
-    return list(session.scalars(query))
+def is_live() -> ColumnElement[bool]:
+    """The condition of a token that is neither revoked nor expired."""
+    later = Token.expires_at.is_(None) | (Token.expires_at > utc_now())
+    return Token.revoked_at.is_(None) & later

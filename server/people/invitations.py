@@ -12,7 +12,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from finishline.api.people import Role
-from finishline.api.schema import Schema
+from finishline.api.schema import Name, Schema
 from server.base.database import utc_now
 from server.base.error_answers import DOMAIN_PATTERN
 from server.base.errors import (
@@ -60,7 +60,6 @@ UNKNOWN = (
 TOKEN_LIFETIME = timedelta(days=365)
 CODE = re.compile(r"([1-9][0-9]{0,8})-([A-Za-z0-9_-]{32})")
 ASK = "Ask whoever sent it to you for another one."
-State = Literal["open", "used up", "expired", "revoked"]
 
 
 LONGEST_LINK_DAYS = 366
@@ -100,10 +99,10 @@ class InvitationView(Schema):
     uses_allowed: int
     expires_at: datetime
     mail_domain: str | None
-    organisation: str | None
+    organisation: Name | None
     name: str | None
     known: bool
-    made_by: str
+    made_by: Name
     made_with: int
     created_at: datetime
     state: Literal["open", "used up", "expired", "revoked"]
@@ -168,8 +167,9 @@ def create_invitation(
     session.add(made)
     record_new(session, caller, "invitation.create", made)
     site = site_address(request, services_of(request).settings)
-    return InvitationCreated(
-        **invitation_view(made).model_dump(),
+    return InvitationCreated.of(
+        made,
+        made_by=made.maker,
         link=f"{site}/join/{made.id}-{secret}",
         remark=_remark_on(session, made),
     )
@@ -239,15 +239,6 @@ def revoke_invitation(
     return invitation_view(found)
 
 
-def state_of(found: Invitation) -> State:
-    """Whether a link still works, and else why not."""
-    if found.revoked_at is not None:
-        return "revoked"
-    if found.uses >= found.uses_allowed:
-        return "used up"
-    return "expired" if found.expires_at <= utc_now() else "open"
-
-
 def find_invitation(session: Session, code: str) -> Invitation:
     """Find the link of a code. Raises NotFoundError for an unknown one."""
     match = CODE.fullmatch(code)
@@ -261,7 +252,7 @@ def find_invitation(session: Session, code: str) -> Invitation:
 
 def require_open(found: Invitation) -> None:
     """Raise ConflictError with the reason if nobody can join with a link."""
-    state = state_of(found)
+    state = found.state
     maker = found.maker
     if state == "used up":
         used = "already" if found.uses_allowed == 1 else f"{found.uses} times, which is the most"
@@ -322,9 +313,4 @@ def _require_address(found: Invitation, email: str | None) -> None:
 
 def invitation_view(found: Invitation) -> InvitationView:
     """View of a link."""
-    return InvitationView.of(
-        found,
-        organisation=found.organisation.name if found.organisation is not None else None,
-        made_by=found.maker.name,
-        state=state_of(found),
-    )
+    return InvitationView.of(found, made_by=found.maker)

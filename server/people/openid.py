@@ -23,7 +23,7 @@ from server.base.models import Token, User
 from server.base.settings import Settings
 from server.people.accounts import (
     add_token,
-    is_expired,
+    is_live,
     require_new_name,
     require_valid,
 )
@@ -219,12 +219,5 @@ def _fits(kind: TypeAdapter[str], value: object) -> bool:
 
 
 def _token_of(session: Session, user: User) -> Token | None:
-    tokens = session.scalars(
-        select(Token).where(
-            Token.user_id == user.id,
-            Token.label == LABEL,
-            Token.role == user.role,
-            Token.revoked_at.is_(None),
-        )
-    )
-    return next((token for token in tokens if not is_expired(token, utc_now())), None)
+    own = (Token.user_id == user.id, Token.label == LABEL, Token.role == user.role)
+    return session.scalars(select(Token).where(*own, is_live())).first()

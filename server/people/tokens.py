@@ -9,7 +9,7 @@ from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session
 
 from finishline.api.people import MeView, Role
-from finishline.api.schema import Schema
+from finishline.api.schema import Name, Schema
 from server.base.database import utc_now
 from server.base.errors import (
     ConflictError,
@@ -24,11 +24,8 @@ from server.people.accounts import (
     ROLES,
     NewToken,
     add_token,
-    find_own_token,
     find_user_or_none,
-    is_expired,
     is_within,
-    list_own_tokens,
     may_hold,
     require_room,
 )
@@ -97,7 +94,7 @@ class TokenView(Schema):
     """
 
     id: int
-    user: str
+    user: Name
     role: str
     label: str | None
     created_at: datetime
@@ -207,7 +204,7 @@ def create_token(session: Session, caller: Caller, body: TokenCreate) -> TokenCr
 
 
 def _created(made: NewToken) -> TokenCreated:
-    return TokenCreated(**token_view(made.token).model_dump(), token=made.secret)
+    return TokenCreated.of(made.token, token=made.secret)
 
 
 @router.read("/tokens", role="organiser")
@@ -221,7 +218,7 @@ def list_tokens(
         query = query.where(or_(visible, Token.user_id == caller.user_id))
     if user is not None:
         query = query.where(User.name == user)
-    return TokenList(tokens=[token_view(token) for token in session.scalars(query)])
+    return TokenList(tokens=[TokenView.of(token) for token in session.scalars(query)])
 
 
 @router.command(
@@ -239,8 +236,8 @@ def revoke_token(session: Session, caller: Caller, token_id: TokenId) -> TokensR
 @router.read("/me/tokens", role="user")
 def list_my_tokens(session: Session, caller: Caller) -> TokenList:
     """List my tokens without their secrets, newest first."""
-    found = list_own_tokens(session, caller.user_id)
-    return TokenList(tokens=[token_view(token) for token in found])
+    query = select(Token).where(Token.user_id == caller.user_id).order_by(Token.id.desc())
+    return TokenList(tokens=[TokenView.of(token) for token in session.scalars(query)])
 
 
 @router.command(
@@ -276,8 +273,10 @@ def create_my_token(session: Session, caller: Caller, body: OwnTokenCreate) -> T
 )
 def revoke_my_token(session: Session, caller: Caller, token_id: TokenId) -> TokensRevoked:
     """Revoke one of my tokens, and every token that was made with it."""
-    found = find_own_token(session, caller.user_id, token_id)
-    return TokensRevoked(revoked=revoke_line(session, caller, found.id))
+    token = session.get(Token, token_id)
+    if token is None or token.user_id != caller.user_id:
+        raise no_such("token", token_id, of="You have no")
+    return TokensRevoked(revoked=revoke_line(session, caller, token_id))
 
 
 def _require_may_give(caller: Caller, role: str) -> None:
@@ -326,14 +325,6 @@ def _own_expiry(held: Token, days: float | None) -> datetime | None:
     return expires_at
 
 
-def token_view(token: Token) -> TokenView:
-    """View of a stored token."""
-    state = "expired" if is_expired(token, utc_now()) else "valid"
-    if token.revoked_at is not None:
-        state = "revoked"
-    return TokenView.of(token, user=token.user.name, state=state)
-
-
 def record_new_token(
     session: Session, actor: Actor, token: Token, *, new_user: bool = False
 ) -> None:
@@ -349,9 +340,8 @@ def get_me(session: Session, caller: Caller) -> MeView:
     user = token.user
     return MeView.of(
         token,
-        user=user.name,
         display_name=user.display_name,
-        organisation=user.organisation.name if user.organisation is not None else None,
+        organisation=user.organisation,
         email=user.email,
         highest_role=user.role,
         token_id=token.id,

@@ -5,11 +5,11 @@ from typing import Annotated, Any
 
 from fastapi import Query
 from pydantic import AfterValidator, ConfigDict, Field, StrictBool
-from sqlalchemy import ColumnElement, false, func, or_, select
-from sqlalchemy.orm import Session, joinedload
+from sqlalchemy import ColumnElement, Select, false, func, or_, select
+from sqlalchemy.orm import Session, selectinload
 
 from finishline.api.people import Role
-from finishline.api.schema import Schema
+from finishline.api.schema import Name, Schema
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.base.error_answers import DISPLAY_PATTERN, EMAIL_PATTERN, NAME_PATTERN
@@ -21,7 +21,7 @@ from server.base.errors import (
 )
 from server.base.forms import Body, example
 from server.base.models import Organisation, Submission, Token, User
-from server.people.accounts import require_new_name, require_person
+from server.people.accounts import is_live, require_new_name, require_person
 from server.people.audit import audited, record_new
 from server.people.callers import Caller, Fields
 from server.people.declared import Form, Routes, filled
@@ -121,7 +121,7 @@ class UserView(UserKnown):
     id: int
     display_name: str | None = None
     role: str
-    organisation: str | None
+    organisation: Name | None
     email: str | None
     created_at: datetime
     disabled_at: datetime | None
@@ -177,7 +177,8 @@ def find_person(session: Session, name: str) -> User:
 @router.read("/users/{user_name}", role="organiser")
 def get_user(session: Session, caller: Caller, user_name: str) -> UserView:
     """Read a user; the e-mail is for admins."""
-    return _views(session, [find_user(session, user_name)], by=caller)[0]
+    found = find_user(session, user_name)
+    return _views(session, select(User).where(User.id == found.id), by=caller)[0]
 
 
 @router.read("/users", role="organiser")
@@ -189,15 +190,15 @@ def list_users(
     q: Search = None,
 ) -> UserList:
     """List users by name, or those with `q` in their name. Of e-mails only admins see any."""
-    query = select(User).options(joinedload(User.organisation)).order_by(User.name)
+    query = select(User).options(selectinload(User.organisation)).order_by(User.name)
     if after is not None:
         query = query.where(User.name > after)
     if q:
         by_email = _holds(User.email, q) if caller.is_admin else false()
         query = query.where(or_(_holds(User.name, q), by_email))
-    found = list(session.scalars(query.limit(limit + 1)))
+    found = _views(session, query.limit(limit + 1), by=caller)
     following = found[limit - 1].name if len(found) > limit else None
-    return UserList(users=_views(session, found[:limit], by=caller), next_after=following)
+    return UserList(users=found[:limit], next_after=following)
 
 
 def _holds(column: Any, text: str) -> ColumnElement[bool]:
@@ -205,33 +206,14 @@ def _holds(column: Any, text: str) -> ColumnElement[bool]:
     return found
 
 
-def _views(session: Session, users: list[User], *, by: Caller) -> list[UserView]:
-    found = _tokens_of(session, [user.id for user in users])
-    nothing: tuple[int, datetime | None] = (0, None)
-    views = []
-    for user in users:
-        tokens, last_used_at = found.get(user.id, nothing)
-        views.append(
-            UserView.of(
-                user,
-                organisation=user.organisation.name if user.organisation is not None else None,
-                email=user.email if by.is_admin else None,
-                tokens=tokens,
-                last_used_at=last_used_at,
-            )
-        )
-    return views
-
-
-def _tokens_of(session: Session, user_ids: list[int]) -> dict[int, tuple[int, datetime | None]]:
-    now = utc_now()
-    good = Token.revoked_at.is_(None) & (Token.expires_at.is_(None) | (Token.expires_at > now))
-    query = (
-        select(Token.user_id, func.count(Token.id).filter(good), func.max(Token.last_used_at))
-        .where(Token.user_id.in_(user_ids))
-        .group_by(Token.user_id)
-    )
-    return {row[0]: (row[1], row[2]) for row in session.execute(query)}
+def _views(session: Session, query: Select[User], *, by: Caller) -> list[UserView]:
+    live, used = func.count(Token.id).filter(is_live()), func.max(Token.last_used_at)
+    query = query.outerjoin(Token, Token.user_id == User.id).group_by(User.id)
+    hidden = {} if by.is_admin else {"email": None}
+    return [
+        UserView.of(user, tokens=tokens, last_used_at=last_used_at, **hidden)
+        for user, tokens, last_used_at in session.execute(query.add_columns(live, used))
+    ]
 
 
 def find_organisation(session: Session, name: str) -> Organisation:
