@@ -9,6 +9,7 @@ from prometheus_fastapi_instrumentator.middleware import PrometheusInstrumentato
 from starlette.types import ASGIApp
 
 from server.api_examples import add_examples
+from server.api_reference import named_by_nouns
 from server.base.board_versions import VersionReader
 from server.base.middleware import OpenToPages
 from server.base.request_context import SAFE_ID, InContext
@@ -28,8 +29,10 @@ class FinishlineApp(FastAPI):
     def openapi(self) -> dict[str, Any]:
         """The description of the API, with an example of each schema."""
         if self.openapi_schema is None:
-            add_examples(super().openapi()["components"]["schemas"])
-        return super().openapi()
+            described = super().openapi()
+            add_examples(described["components"]["schemas"])
+            self.openapi_schema = named_by_nouns(described)
+        return self.openapi_schema
 
     def build_middleware_stack(self) -> ASGIApp:
         """The whole application, observed, behind the cache where everybody reads."""

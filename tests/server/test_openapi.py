@@ -35,6 +35,13 @@ def operations(schema):
     }
 
 
+def test_schemas_are_named_by_nouns(schema):
+    names = schema["components"]["schemas"].keys()
+    assert {"Submission", "Board", "BoardRow", "Verification", "Benchmark"} <= names
+    assert [name for name in names if name.endswith("View")] == []
+    assert 'View"' not in json.dumps(schema)
+
+
 def test_every_operation_says_what_it_does(schema):
     found = operations(schema)
 
