@@ -9,7 +9,6 @@ from email.headerregistry import Address
 from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import formatdate
-from typing import Literal
 from urllib.parse import urlsplit
 
 import orjson
@@ -177,18 +176,15 @@ def _sign_in(connection: smtplib.SMTP, server: MailServer, context: ssl.SSLConte
     connection.login(server.user, server.password or "")
 
 
-Purpose = Literal["confirm", "unsubscribe"]
-
-
-def link_token(receiver: Receiver, purpose: Purpose) -> str:
-    """Token of a mail's link: the receiver's id, and a signature with its secret."""
+def link_token(receiver: Receiver, purpose: str) -> str:
+    """Token of a mail's link to "confirm" or "unsubscribe": the receiver's id and a signature."""
     # The address is part of it: a link confirms the one it was sent to.
     content = f"{purpose}.{receiver.id}.{receiver.address}".encode()
     signature = hmac.new(receiver.secret.encode(), content, hashlib.sha256).hexdigest()[:40]
     return f"{receiver.id}.{signature}"
 
 
-def find_by_link(session: Session, token: str, purpose: Purpose) -> Receiver:
+def find_by_link(session: Session, token: str, purpose: str) -> Receiver:
     """Find the mail address of a link. Raises NotFoundError, also for an invalid signature."""
     found = session.get(Receiver, token.partition(".")[0])
     if (

@@ -7,7 +7,6 @@ from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse
 from pydantic import ConfigDict, Field, ValidationError
-from pydantic_core import ErrorDetails
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
@@ -26,7 +25,7 @@ from server.boards.lineage import MOST_PACKAGES, IdeaClassView, list_ideas
 from server.boards.query import BoardQuery
 from server.boards.records import held_record
 from server.boards.rows import times_of_runs
-from server.pages.declared import Context, public_page
+from server.pages.declared import Context, public_page, sentence_of
 from server.pages.entries import trainings_table
 from web.board_table import USUAL_LIMIT
 from web.formats import SECONDS, STOPWATCH, TimeFormat, quality, time_format
@@ -91,12 +90,6 @@ LABELS = {
     "prices_on": "Prices of",
 }
 WHAT_IF_FIELDS = ("clock", "target", "price", "prices_on")
-EXPECTED = {
-    "float_parsing": "a number",
-    "finite_number": "a number that is not infinite",
-    "int_parsing": "a whole number",
-    "int_from_float": "a whole number",
-}
 
 
 class PageQuery(BoardQuery):
@@ -116,8 +109,29 @@ def problems_of(
 ) -> list[Problem]:
     """Describe the problems of a refused query from its error, one for each wrong field."""
     if isinstance(error, ValidationError):
-        return [_of_field(item, typed) for item in error.errors()]
-    return _of_rule(error, typed) if isinstance(error, RuleError) else _of_cursor(error, typed)
+        fields = [
+            (str(item["loc"][0]) if item["loc"] else "query", sentence_of(item))
+            for item in error.errors()
+        ]
+    elif isinstance(error, RuleError):
+        fields = [
+            (
+                (one.field or "").removeprefix("query."),
+                f"Expected {one.expected}." if one.expected else one.message,
+            )
+            for one in error.problems
+        ]
+    else:  # A place in a board that is none, or none any more.
+        fields = [("cursor", error.detail)]
+    return [
+        {
+            "name": name,
+            "label": LABELS.get(name, name.replace("_", " ").capitalize()),
+            "typed": typed.get(name),
+            "message": message,
+        }
+        for name, message in fields
+    ]
 
 
 def query_instead(typed: Mapping[str, str], problems: Sequence[Problem]) -> BoardQuery:
@@ -125,43 +139,6 @@ def query_instead(typed: Mapping[str, str], problems: Sequence[Problem]) -> Boar
     metric = typed.get("metric")
     is_refused = any(problem["name"] == "metric" for problem in problems)
     return BoardQuery.model_validate({"metric": metric} if metric and not is_refused else {})
-
-
-def _of_rule(error: RuleError, typed: Mapping[str, str]) -> list[Problem]:
-    """Problems of a query that breaks the benchmark's rules, such as an impossible target."""
-    return [
-        _problem(
-            (problem.field or "").removeprefix("query."),
-            typed,
-            f"expected {problem.expected}" if problem.expected else problem.message,
-        )
-        for problem in error.problems
-    ]
-
-
-def _of_cursor(error: ServerError, typed: Mapping[str, str]) -> list[Problem]:
-    """A place in a board that is none, or none any more."""
-    return [_problem("cursor", typed, error.detail)]
-
-
-def _of_field(item: ErrorDetails, typed: Mapping[str, str]) -> Problem:
-    name = str(item["loc"][0]) if item["loc"] else "query"
-    return _problem(name, typed, _sentence(item))
-
-
-def _sentence(item: ErrorDetails) -> str:
-    kind, limits = item["type"], item.get("ctx", {})
-    if kind == "literal_error":
-        return f"expected {limits['expected']}"
-    if kind in EXPECTED:
-        return f"expected {EXPECTED[kind]}"
-    message = item["msg"].removeprefix("Value error, ")
-    return message.replace("Input should be", "expected", 1)
-
-
-def _problem(name: str, typed: Mapping[str, str], message: str) -> Problem:
-    label = LABELS.get(name, name.replace("_", " ").capitalize())
-    return {"name": name, "label": label, "typed": typed.get(name), "message": message}
 
 
 MEASURED = (
@@ -289,7 +266,11 @@ def board_context(session: Session, benchmark: Benchmark, query: BoardQuery) -> 
     return around | {
         "board": board,
         "time": times,
-        "facts": facts_of(benchmark, ranked),
+        "facts": {
+            "entries": len(ranked.rows),
+            "measured": sum(row.evidence == "measured" for row in ranked.rows.values()),
+            "updated": max((row.submitted_at[:10] for row in ranked.rows.values()), default=None),
+        },
         "held": _held_by_another(session, benchmark, query, board, version),
         "filters": query.model_dump(mode="json", exclude_defaults=True, exclude=only),
         "facets": ranked.facets,
@@ -329,28 +310,10 @@ def refused_context(
 
     `typed` is the raw query; its fields that choose the kind of board are kept where possible.
     """
-    version = board_version(session, benchmark.benchmark_id)
-    instead = query_instead(typed, problems)
-    query, ranked = board_in_division(session, benchmark, instead, version=version)
-    board = cut_board(session, ranked, benchmark, query, version=version)
-    return _around(session, benchmark, query, version) | {
-        "board": board | {"entries": [], "total": 0, "next_cursor": None, "first": None},
-        "time": times_of_board(benchmark, ranked),
-        "facts": facts_of(benchmark, ranked),
-        "filters": typed,
-        "facets": ranked.facets,
-        "problems": problems,
-    }
-
-
-def facts_of(benchmark: Benchmark, board: RankedBoard) -> Context:
-    """The facts in the head of a board: its entries, the measured ones, the day of the latest."""
-    rows = board.rows.values()
-    return {
-        "entries": len(rows),
-        "measured": sum(row.evidence == "measured" for row in rows),
-        "updated": max((row.submitted_at[:10] for row in rows), default=None),
-    }
+    context = board_context(session, benchmark, query_instead(typed, problems))
+    nothing = {"entries": [], "total": 0, "next_cursor": None, "first": None}
+    board = context["board"] | nothing
+    return context | {"board": board, "filters": typed, "problems": problems}
 
 
 def _around(session: Session, benchmark: Benchmark, query: BoardQuery, version: int) -> Context:

@@ -6,8 +6,7 @@ from itertools import zip_longest
 from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Query
-from fastapi.responses import HTMLResponse
+from fastapi import Query
 from pydantic import ConfigDict, Field, field_validator
 from sqlalchemy import select
 from sqlalchemy.orm import Session, undefer
@@ -17,7 +16,7 @@ from finishline.rules.ranking import Round, is_entry
 from finishline.rules.statistics.aggregate import mean
 from server.base.errors import NotFoundError
 from server.base.models import RunRow, Submission
-from server.base.services import Services, ServicesDep
+from server.base.services import Services
 from server.benchmarks.calibrations import adopted_calibration, band_at, judging_benchmark
 from server.benchmarks.definitions import find_benchmark, round_of
 from server.benchmarks.views import benchmark_view
@@ -25,14 +24,15 @@ from server.boards.query import BoardQuery
 from server.boards.records import list_records
 from server.boards.what_if import RunTime, times_at, what_if_of
 from server.pages.board import board_context
+from server.pages.declared import Context, public_page
 from server.pages.entries import measured_curves
 from server.pages.queries import sampled_curve
+from server.people.declared import Routes
 from web.board_chart import AGAINST
 from web.board_table import board_query
 from web.chart_parts import names_of
 from web.charts import BY_NAME, CHARTS, BoardChart
 from web.curves_chart import MOST_EVALUATIONS
-from web.render import render
 
 MOST_SELECTED = 12
 # Fields of a query that leave the official ranking of a division as it is, in any order.
@@ -227,57 +227,51 @@ def _reference(session: Session, benchmark: Benchmark) -> list[View]:
     ]
 
 
-router = APIRouter(include_in_schema=False)
+router = Routes(include_in_schema=False)
 CHOICES = 30
 
 
-@router.get("/benchmarks/{benchmark_id}/charts/{name}.json")
+@router.read("/benchmarks/{benchmark_id}/charts/{name}.json", to_all=True)
 def board_chart_figure(
-    benchmark_id: str, name: str, query: ChartQueryDep, services: ServicesDep
+    session: Session, services: Services, benchmark_id: str, name: str, query: ChartQueryDep
 ) -> dict[str, Any]:
     """Figure of a chart, of the entries that pass the board's filters."""
-    chart = find_chart(name)
-    return chart.figure(
-        _view(services, find_benchmark(services.benchmarks, benchmark_id), chart, query)
-    )
+    chart, benchmark = find_chart(name), find_benchmark(services.benchmarks, benchmark_id)
+    return chart.figure(chart_view(session, benchmark, chart, query))
 
 
-@router.get("/benchmarks/{benchmark_id}/charts", response_class=HTMLResponse)
-def board_charts_page(benchmark_id: str, query: ChartQueryDep, services: ServicesDep) -> str:
+@public_page("/benchmarks/{benchmark_id}/charts", "board_chart.html", to_all=True)
+def board_charts_page(
+    session: Session, services: Services, benchmark_id: str, query: ChartQueryDep
+) -> Context:
     """The first chart of a board; the others are links from it."""
-    return board_chart_page(benchmark_id, CHARTS[0].name, query, services)
+    return board_chart_page(session, services, benchmark_id, CHARTS[0].name, query)
 
 
-@router.get("/benchmarks/{benchmark_id}/charts/{name}", response_class=HTMLResponse)
+@public_page("/benchmarks/{benchmark_id}/charts/{name}", "board_chart.html", to_all=True)
 def board_chart_page(
-    benchmark_id: str, name: str, query: ChartQueryDep, services: ServicesDep
-) -> str:
+    session: Session, services: Services, benchmark_id: str, name: str, query: ChartQueryDep
+) -> Context:
     """A chart on a page of its own, with its choices and its figures as a table."""
-    chart = find_chart(name)
-    benchmark = find_benchmark(services.benchmarks, benchmark_id)
-    view = _view(services, benchmark, chart, query)
+    chart, benchmark = find_chart(name), find_benchmark(services.benchmarks, benchmark_id)
+    view = chart_view(session, benchmark, chart, query)
     layout = chart.figure(view)["layout"]
     meta = layout.get("meta", {})
-    return render(
-        "board_chart.html",
-        benchmark=view["benchmark"],
-        facts=view["facts"],
-        dates=view["dates"],
-        trainings=view["trainings"],
-        chart=chart,
-        about=meta.get("about", chart.about),
-        empty=meta.get("empty"),
-        height=layout.get("height"),
-        table=chart.table(view).without_empty_columns(),
-        board=view.get("board"),
-        note=view.get("note"),
-        choices=_choices(view) if chart.selected else [],
-        time=view["time"],
-        query=query.as_text(),
-        against_links=_against_links(query) if chart.name == "pareto" else [],
-        board_link=query.as_text(against=None, select=None),
-        filters=query.model_dump(mode="json", exclude_defaults=True),
-    )
+    return {
+        **{each: view[each] for each in ("benchmark", "facts", "dates", "trainings", "time")},
+        "chart": chart,
+        "about": meta.get("about", chart.about),
+        "empty": meta.get("empty"),
+        "height": layout.get("height"),
+        "table": chart.table(view).without_empty_columns(),
+        "board": view.get("board"),
+        "note": view.get("note"),
+        "choices": _choices(view) if chart.selected else [],
+        "query": query.as_text(),
+        "against_links": _against_links(query) if chart.name == "pareto" else [],
+        "board_link": query.as_text(against=None, select=None),
+        "filters": query.model_dump(mode="json", exclude_defaults=True),
+    }
 
 
 def find_chart(name: str) -> BoardChart:
@@ -285,11 +279,6 @@ def find_chart(name: str) -> BoardChart:
     if name not in BY_NAME:
         raise NotFoundError(f"There is no chart {name!r}; there are: {', '.join(BY_NAME)}.")
     return BY_NAME[name]
-
-
-def _view(services: Services, benchmark: Benchmark, chart: BoardChart, query: ChartQuery) -> Any:
-    with services.database.read() as session:
-        return chart_view(session, benchmark, chart, query)
 
 
 def _against_links(query: ChartQuery) -> list[dict[str, Any]]:

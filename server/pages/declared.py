@@ -154,7 +154,7 @@ def sentence_of(item: ErrorDetails) -> str:
         return REQUIRED
     if item["type"] in NUMBERS:
         return NUMBERS[item["type"]]
-    message = message_of(item).removeprefix("Input ")
+    message = message_of(item).replace("Input should be", "Expected", 1).removeprefix("Input ")
     return message[:1].upper() + message[1:].rstrip(".") + "."
 
 

@@ -3,7 +3,6 @@
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
@@ -73,9 +72,9 @@ def _page(services: ServicesDep, name: str) -> str:
     documents = read_documents(services.settings.docs_dir)
     return render(
         "docs.html",
-        document=_view(_find(documents, name)),
-        chapters=[_entry(document) for document in documents.chapters()],
-        decisions=[_entry(document) for document in documents.decisions()],
+        document=_find(documents, name),
+        chapters=documents.chapters(),
+        decisions=documents.decisions(),
     )
 
 
@@ -86,24 +85,6 @@ def _find(documents: Documents, name: str) -> Document:
     if document is None:
         raise NotFoundError(f"There is no document {name!r}; /docs lists them.")
     return document
-
-
-def _entry(document: Document) -> dict[str, Any]:
-    return {"name": document.name, "address": document.address, "title": document.page.title}
-
-
-def _view(document: Document) -> dict[str, Any]:
-    page = document.page
-    return _entry(document) | {
-        "is_index": document.name == INDEX,
-        "description": page.description,
-        "html": page.html,
-        "headings": [
-            {"level": heading.level, "words": heading.words, "anchor": heading.anchor}
-            for heading in page.headings
-            if heading.level in (2, 3)
-        ],
-    }
 
 
 @public_page("/prices", "prices.html", to_all=True)

@@ -33,6 +33,7 @@ PAGES = (
     console_people,
     docs,
 )
-# Each is given to the application itself: when a router of routers is included, FastAPI analyses
+# A page may have the address of a chart without its ".json", so the declared ones come last. Each
+# is given to the application itself: when a router of routers is included, FastAPI analyses
 # every route of theirs to see whether its path is empty.
-ROUTERS = (declared.routes(), *(page.router for page in PAGES))
+ROUTERS = (*(page.router for page in PAGES), declared.routes())

@@ -15,7 +15,7 @@ from server.base.errors import NotFoundError, NotSignedInError, ServerError, Use
 from server.base.models import Invitation, Token, User
 from server.base.services import Services, ServicesDep, site_address
 from server.base.settings import Settings
-from server.notices.messages import Purpose, find_by_link
+from server.notices.messages import find_by_link
 from server.notices.outbox import give_up
 from server.notices.subscriptions import confirm
 from server.pages.declared import PAGES, Console, Errors, read_form
@@ -314,43 +314,30 @@ def _join_page(status: int, *, refusal: str | None = None, **context: Any) -> HT
     return HTMLResponse(page, status_code=status, headers=UNTOLD)
 
 
-@router.get("/mail/confirm/{confirm_token}")
-def confirm_page(confirm_token: str, services: ServicesDep) -> HTMLResponse:
-    """Ask whether notices may be sent to an address."""
-    return _asked(services, confirm_token, "confirm")
+@router.get("/mail/{purpose}/{link}")
+def mail_page(purpose: str, link: str, services: ServicesDep) -> HTMLResponse:
+    """Ask whether notices may be sent to an address, or are to end.
 
-
-@router.post("/mail/confirm/{confirm_token}")
-def confirm_address(confirm_token: str, services: ServicesDep) -> Response:
-    """Confirm a mail address: from now on events are mailed to it."""
-    with services.database.write() as session:
-        found = find_by_link(session, confirm_token, "confirm")
-        confirm(found)
-    return _mail_page(found.address, "confirm", done=True)
-
-
-@router.get("/mail/unsubscribe/{unsubscribe_token}")
-def unsubscribe_page(unsubscribe_token: str, services: ServicesDep) -> HTMLResponse:
-    """Ask whether notices to an address are to end."""
-    return _asked(services, unsubscribe_token, "unsubscribe")
-
-
-@router.post("/mail/unsubscribe/{unsubscribe_token}")
-def unsubscribe(unsubscribe_token: str, services: ServicesDep) -> Response:
-    """End a subscription: by the button of the page, or by that of a mail program (RFC 8058)."""
-    with services.database.write() as session:
-        found = find_by_link(session, unsubscribe_token, "unsubscribe")
-        give_up(session, found, None)
-    return _mail_page(found.address, "unsubscribe", done=True)
-
-
-def _asked(services: ServicesDep, token: str, purpose: Purpose) -> HTMLResponse:
+    Mail programs open links too, so only a button acts.
+    """
     with services.database.read() as session:
-        found = find_by_link(session, token, purpose)
+        found = find_by_link(session, link, purpose)
     return _mail_page(found.address, purpose, done=False)
 
 
-def _mail_page(address: str, purpose: Purpose, *, done: bool) -> HTMLResponse:
+@router.post("/mail/{purpose}/{link}")
+def follow_mail(purpose: str, link: str, services: ServicesDep) -> Response:
+    """Confirm an address, or end a subscription: also by a mail program's button (RFC 8058)."""
+    with services.database.write() as session:
+        found = find_by_link(session, link, purpose)
+        if purpose == "confirm":
+            confirm(found)
+        else:
+            give_up(session, found, None)
+    return _mail_page(found.address, purpose, done=True)
+
+
+def _mail_page(address: str, purpose: str, *, done: bool) -> HTMLResponse:
     page = render("mail_link.html", address=address, purpose=purpose, done=done)
     # The address of this page can end the subscription, so no referrer gives it to other sites.
     return HTMLResponse(

@@ -60,16 +60,6 @@ View = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Role:
-    """Changes that the reader of a submission's page may ask for."""
-
-    may_withdraw: bool
-    may_verify: bool
-    organises: bool
-    may_measure_factors: bool = False
-
-
-@dataclass(frozen=True)
 class Action:
     """A button: the address of its form, and the fields that it sends."""
 
@@ -80,7 +70,14 @@ class Action:
 
 
 def actions_of(
-    submission: View, place: View | None, role: Role, unable: str | None
+    submission: View,
+    place: View | None,
+    unable: str | None,
+    *,
+    may_withdraw: bool,
+    may_verify: bool,
+    organises: bool,
+    may_measure_factors: bool,
 ) -> list[Action]:
     """The buttons in their order: requests first, then the ones that only read, last withdrawal.
 
@@ -89,22 +86,22 @@ def actions_of(
     here, name = f"/submissions/{quote(submission['id'], safe='')}", submission["id"]
     is_package = submission["package"] is not None
     actions = []
-    if role.may_verify and not role.organises:
+    if may_verify and not organises:
         words = "Measure again" if is_package else "Request verification"
         actions.append(Action(words, f"{here}/verify", is_main=True))
-    if role.organises and unable is None and not submission["withdrawal"]:
+    if organises and unable is None and not submission["withdrawal"]:
         checked = {"code": "package", "logs": "train"}.get(submission["kind"], "inference")
         fields = {"preview": "yes", "kind": KIND_THAT_CHECKS[checked], "submissions": name}
         words = "Rerun" if submission["verifications"] else "Verify"
         actions.append(Action(words, "/console/verify", fields, is_main=True))
         if submission["kind"] != "inference":
             actions.append(Action("Head-to-head", "/console/head-to-heads", {"challenger": name}))
-    if role.may_measure_factors:
+    if may_measure_factors:
         actions.append(Action("Measure factors", f"{here}/verify", {"kind": ABLATION.name}))
     beside = [other["submission_id"] for other in (place or {}).get("others", ())][:1]
     actions.append(Action("Compare", "/compare", {"ids": ",".join([name, *beside])}))
     actions.append(Action("Share", here, {"tab": "cite"}))
-    if role.may_withdraw:
+    if may_withdraw:
         actions.append(Action("Withdraw", f"{here}#withdraw", {"tab": "history"}))
     return actions
 
@@ -302,45 +299,36 @@ def _for_its_owner(
     signed_in = signed_in_or_none(request, services)
     caller = signed_in.caller if signed_in is not None else None
     may = caller is not None and may_withdraw(caller, submission)
-    is_package = submission.trained_with == "package"
-    unable = None if is_package else _why_not_replayed(session, submission)
-    may_verify = may and unable is None and _may_be_verified(submission)
     organises = caller is not None and caller.is_organiser
+    unable, package = None, submission.trained_package
+    if submission.trained_with != "package":
+        benchmark = definition(session, submission.benchmark_sha256)
+        unable = why_not_replayable(benchmark, claim_of(submission))
+    may_verify = may and unable is None and _may_be_verified(submission)
     no_room = None
     if caller is not None and may_verify:
         no_room = why_no_room(session, services.settings, caller, submission)
     may_ask = may_verify and no_room is None
-    role = Role(
-        may_withdraw=may and submission.withdrawn_at is None,
-        may_verify=may_ask,
-        organises=organises,
-        may_measure_factors=(may_ask or organises) and _has_public_factors(submission),
-    )
+    # The runs of an ablation may name the factors of code.
+    has_factors = package is not None and package.manifest["factors"] and is_source_public(package)
+    # Those that are waived too.
+    broken = broken_rules(submission.result.get("violations", ()), ()) if organises else []
     return {
         "embargo_until": until.isoformat() if until is not None else None,
         "may_withdraw": may,
-        "waivable": _waivable(submission) if role.organises else [],
-        "actions": actions_of(context["submission"], context["place"], role, unable),
+        "waivable": [rule for rule in broken if rule in WAIVABLE],
+        "actions": actions_of(
+            context["submission"],
+            context["place"],
+            unable,
+            may_withdraw=may and submission.withdrawn_at is None,
+            may_verify=may_ask,
+            organises=organises,
+            may_measure_factors=bool(has_factors) and (may_ask or organises),
+        ),
         "no_room": no_room,
         "unable": unable,
     }
-
-
-def _has_public_factors(submission: Submission) -> bool:
-    """Whether the code of a submission has factors, which the runs of an ablation may name."""
-    package = submission.trained_package
-    return package is not None and bool(package.manifest["factors"]) and is_source_public(package)
-
-
-def _waivable(submission: Submission) -> list[str]:
-    """Rules that a result breaks and that can be waived; those that are waived too."""
-    broken = broken_rules(submission.result.get("violations", ()), ())
-    return [rule for rule in broken if rule in WAIVABLE]
-
-
-def _why_not_replayed(session: Session, submission: Submission) -> str | None:
-    benchmark = definition(session, submission.benchmark_sha256)
-    return why_not_replayable(benchmark, claim_of(submission))
 
 
 def _may_be_verified(submission: Submission) -> bool:

@@ -54,13 +54,13 @@ def test_the_api_answers_json_to_a_browser_too(path, client):
 @pytest.mark.parametrize(
     ("query", "said", "kept"),
     [
-        ({"sort": "luck"}, "Sort “luck”: expected 'rank'", "luck"),
-        ({"target": "high", "q": "cnn"}, "Target “high”: expected a number", 'value="high"'),
-        ({"target": "140"}, "expected a top1Accuracy: a percent from 0 to 100", 'value="140"'),
-        ({"date_from": "May"}, "From “May”: no day; expected one like 2026-11-21", 'value="May"'),
-        ({"price": "-1"}, "Your price “-1”: expected greater than 0", 'value="-1"'),
+        ({"sort": "luck"}, "Sort “luck”: Expected 'rank'", "luck"),
+        ({"target": "high", "q": "cnn"}, "Target “high”: Expected a number.", 'value="high"'),
+        ({"target": "140"}, "Expected a top1Accuracy: a percent from 0 to 100", 'value="140"'),
+        ({"date_from": "May"}, "From “May”: No day; expected one like 2026-11-21", 'value="May"'),
+        ({"price": "-1"}, "Your price “-1”: Expected greater than 0", 'value="-1"'),
         ({"cursor": "7.7"}, "Cursor “7.7”: The board has changed", ""),
-        ({"sort": "<red>"}, "Sort “<red>”: expected 'rank'", ""),
+        ({"sort": "<red>"}, "Sort “<red>”: Expected 'rank'", ""),
     ],
 )
 def test_a_query_that_makes_no_sense_gives_its_form_again(query, said, kept, client):

@@ -227,6 +227,5 @@ CONSOLE = {
 OPEN_FORMS = {
     "POST /api/v1/trainings",  # moved: 410
     "POST /join/{code}",
-    "POST /mail/confirm/{confirm_token}",
-    "POST /mail/unsubscribe/{unsubscribe_token}",
+    "POST /mail/{purpose}/{link}",
 }

@@ -140,8 +140,8 @@ def filled(replay, variants, client, alice, olivia, ada, make_report, tell_canar
     return packages | {
         "code": link.rpartition("/")[2],
         "webhook_id": hook_id,
-        "confirm_token": mail_token(client, "m-1", "confirm"),
-        "unsubscribe_token": mail_token(client, "m-2", "unsubscribe"),
+        "purpose": "confirm",
+        "link": mail_token(client, "m-1", "confirm"),
         "benchmark_id": "digits",
         "submission_id": replay.submission_id,
         "index": "0",
