@@ -31,7 +31,7 @@ from starlette.types import Receive, Scope, Send
 from finishline.rules.errors import RuleError
 from server.base.errors import BusyError, ServerError, UsedUpError, problem, problem_of
 from server.base.paging import CURSOR_PATTERN
-from server.base.request_context import note_told
+from server.base.request_context import current
 from server.base.request_metrics import RequestMetrics
 from server.base.services import services_of
 from web.render import render
@@ -228,7 +228,7 @@ def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     def _unforeseen(request: Request, error: Exception) -> Response:
         log.error("unforeseen error at %s", request.url.path, exc_info=error)
-        note_told()
+        current().is_told = True
         detail = "Internal error; see the server's log. Nothing of this request was stored."
         return answer(request, 500, "Internal error", detail, [])
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Any, Self, cast
+from typing import Any, Self
 
-from sqlalchemy import Row, Table, bindparam, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.accelerators import accelerators_of_cloud, is_same_kind
@@ -146,8 +146,7 @@ def state_word(worker: WorkerRow) -> str:
 
 # A faster machine under a class's name is as wrong as a slower one.
 ROOF_TOLERANCE = 0.1
-_CLASSES = cast(Table, HardwareClassRow.__table__)
-_CLASS = select(_CLASSES).where(_CLASSES.c.name == bindparam("name"))
+OF_A_CLASS = ("accelerator", "accelerator_count", "processor", "processor_count")
 
 
 def list_classes(session: Session) -> list[HardwareClassRow]:
@@ -168,11 +167,7 @@ def register_class(session: Session, worker: WorkerRow, *, origin: str) -> None:
     session.add(
         HardwareClassRow(
             name=worker.hardware_class,
-            accelerator=system["accelerator"],
-            accelerator_count=system["accelerator_count"],
-            processor=system["processor"],
-            processor_count=system["processor_count"],
-            roof=None,
+            **{name: system[name] for name in OF_A_CLASS},
             origin=origin,
             created_at=utc_now(),
         )
@@ -193,7 +188,7 @@ def refuse_misfit(row: HardwareClassRow, system: Mapping[str, Any]) -> None:
             )
 
 
-def _may_have(row: HardwareClassRow | Row[Any], processors: int | None) -> bool:
+def _may_have(row: HardwareClassRow, processors: int | None) -> bool:
     """Whether a machine of a class may have so many processors: any beside accelerators."""
     if row.accelerator_count or not processors or not row.processor_count:
         return True
@@ -215,8 +210,7 @@ def misfit_of_claim(session: Session, system: Mapping[str, Any]) -> Misfit | Non
     A claim without a count states no accelerator, so it may not name one in a class that has none.
     Names agree where one has all words of the other.
     """
-    asked = {"name": system["hardware_class"]}
-    row = session.connection().execute(_CLASS, asked).one_or_none()
+    row = session.get(HardwareClassRow, system["hardware_class"])
     if row is None:
         return None
     count = system.get("accelerator_count") or 0

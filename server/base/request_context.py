@@ -67,49 +67,27 @@ class InContext:
         await self._app(scope, receive, send)
 
 
+def current() -> RequestContext:
+    """The request under way; outside of one, a context that nobody reads."""
+    return CURRENT.get() or RequestContext({})
+
+
 def note(**ids: str | int) -> None:
     """Add ids to every later log line of the request under way; outside of one nothing happens."""
-    context = CURRENT.get()
-    if context is not None:
-        context.noted.update(ids)
+    current().noted.update(ids)
 
 
 def note_signed_in(secret: str, role: str, user_id: int) -> None:
     """A secret that the request under way carries is good, for this role and user."""
-    context = CURRENT.get()
-    if context is not None:
-        digest = hashlib.sha256(secret.encode()).hexdigest()
-        context.signed_in = SignedIn(digest, role, user_id)
+    digest = hashlib.sha256(secret.encode()).hexdigest()
+    current().signed_in = SignedIn(digest, role, user_id)
 
 
 def note_read() -> None:
     """The whole body of the request under way is read."""
-    context = CURRENT.get()
-    if context is not None:
-        context.read_at = datetime.now(UTC)
+    current().read_at = datetime.now(UTC)
 
 
 def moment_of_reading() -> datetime:
     """The moment at which it was, however long the request has waited for its turn since."""
-    context = CURRENT.get()
-    known = None if context is None else context.read_at
-    return known or datetime.now(UTC)
-
-
-def note_told() -> None:
-    """Note that the log has the traceback of the failure of the request under way."""
-    context = CURRENT.get()
-    if context is not None:
-        context.is_told = True
-
-
-def is_told() -> bool:
-    """Whether the log has it already."""
-    context = CURRENT.get()
-    return context is not None and context.is_told
-
-
-def signed_in() -> SignedIn | None:
-    """Which secret of the request under way proved good, if any."""
-    context = CURRENT.get()
-    return None if context is None else context.signed_in
+    return current().read_at or datetime.now(UTC)

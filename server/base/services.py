@@ -1,6 +1,7 @@
 """Services: process-wide objects, for endpoints by dependency and for others by their session."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import UserDict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
@@ -14,30 +15,22 @@ from server.base.settings import Settings
 Kind = TypeVar("Kind")
 
 
-class OfferedBenchmarks(Mapping[str, Benchmark]):
+class OfferedBenchmarks(UserDict[str, Benchmark]):
     """Benchmarks in the order of their ids; others may be offered during an iteration.
 
     `redefined` has those whose definition changed and whose boards are not yet marked as changed.
     """
 
     def __init__(self, benchmarks: Iterable[Benchmark] = ()) -> None:
-        self._by_id = _by_id(benchmarks)
+        super().__init__()
+        self.data = _by_id(benchmarks)
         self.redefined: set[str] = set()
-
-    def __getitem__(self, benchmark_id: str) -> Benchmark:
-        return self._by_id[benchmark_id]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._by_id)
-
-    def __len__(self) -> int:
-        return len(self._by_id)
 
     def replace(self, benchmarks: Iterable[Benchmark]) -> None:
         """Offer these benchmarks and no other."""
         later = _by_id(benchmarks)
-        self.redefined |= {name for name in later if later[name] is not self._by_id.get(name)}
-        self._by_id = later
+        self.redefined |= {name for name in later if later[name] is not self.data.get(name)}
+        self.data = later
 
 
 def _by_id(benchmarks: Iterable[Benchmark]) -> dict[str, Benchmark]:

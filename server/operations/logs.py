@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 from prometheus_fastapi_instrumentator.metrics import Info
 
-from server.base.request_context import CURRENT, ID_PARAMETERS, is_told
+from server.base.request_context import CURRENT, ID_PARAMETERS, current
 from server.base.settings import Settings
 
 IDS = ("request_id", "user_id", *ID_PARAMETERS)
@@ -53,7 +53,7 @@ FORMATTERS = {"text": TextFormatter, "json": JsonFormatter}
 
 def is_first_telling(record: logging.LogRecord) -> bool:
     """Whether a line of uvicorn's is no traceback that a line of ours has already."""
-    return record.exc_info is None or not is_told()
+    return record.exc_info is None or not current().is_told
 
 
 def configure_logging(settings: Settings) -> None:

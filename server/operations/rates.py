@@ -15,7 +15,7 @@ from limits.strategies import FixedWindowRateLimiter
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.base.error_answers import refuse
-from server.base.request_context import signed_in
+from server.base.request_context import current
 from server.base.request_metrics import RequestMetrics
 from server.base.settings import Settings
 from server.people.accounts import ORGANISERS
@@ -172,7 +172,7 @@ class RateLimiting:
 
         async def learn(message: Message) -> None:
             if message["type"] == "http.response.start":
-                proved, status = signed_in(), message["status"]
+                proved, status = current().signed_in, message["status"]
                 if proved is not None:  # A request may carry another secret beside this one.
                     self._known.note(proved.secret_sha256, proved.role, proved.user_id)
                 elif name == "worker_posts" and status < 300:

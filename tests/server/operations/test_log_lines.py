@@ -9,7 +9,7 @@ from io import StringIO
 import pytest
 
 from server.base.database import Database, utc_now
-from server.base.request_context import CURRENT, RequestContext, note_told
+from server.base.request_context import CURRENT, RequestContext, current
 from server.operations.logs import FORMATTERS, configure_logging, is_first_telling
 from server.verifications.sweep import expire_leases
 
@@ -173,5 +173,5 @@ def fail_and_tell(logger):
     CURRENT.set(RequestContext({"type": "http", "headers": []}))
     failure = (ZeroDivisionError, ZeroDivisionError("by nought"), None)
     logger.error("a traceback that no line has", exc_info=failure)
-    note_told()
+    current().is_told = True
     logger.error("a traceback that our line has", exc_info=failure)
