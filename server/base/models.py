@@ -921,6 +921,16 @@ class Receiver(Base):
     disabled_at: Mapped[datetime | None]
     disabled_because: Mapped[str | None] = mapped_column(Text)
 
+    @property
+    def url(self) -> str:
+        """The address of a webhook."""
+        return self.address
+
+    @property
+    def benchmark(self) -> str | None:
+        """The benchmark whose events it gets, None in another scope."""
+        return self.benchmark_id
+
 
 class Message(Base):
     """An event for one receiver: waiting, delivered or failed. The table is the outbox.

@@ -2,37 +2,152 @@
 
 import secrets
 from collections.abc import Mapping
-from datetime import timedelta
-from typing import Annotated, Any, Literal
+from datetime import datetime, timedelta
+from email.errors import MessageError
+from email.headerregistry import Address
+from typing import Annotated, Any, Literal, Self
 
 from fastapi import Path, Query
+from pydantic import AfterValidator, Field, model_validator
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
+from finishline.api.schema import Schema
 from server.base.database import utc_now
 from server.base.errors import ConflictError, NotAllowedError, NotFoundError, no_such
 from server.base.events import NoticeWakeup, wake_after_commit
+from server.base.forms import Body, example
 from server.base.models import Message, Receiver
 from server.base.services import Services
 from server.benchmarks.definitions import find_benchmark
-from server.notices.events import ALL, API, CONFIRM, KINDS, TEST, is_active, queue
+from server.notices.events import ALL, API, CONFIRM, KINDS, TEST, EventKind, is_active, queue
 from server.notices.outbox import give_up
-from server.notices.views import (
-    DeliveryList,
-    DeliveryView,
-    MailCreate,
-    Wanted,
-    WebhookCreate,
-    WebhookCreated,
-    WebhookList,
-    WebhookView,
-    delivery_view,
-    webhook_view,
-)
 from server.notices.webhooks import check_url, new_secret
 from server.people.audit import Subject, record
 from server.people.callers import Caller, Fields
 from server.people.declared import Form, Routes, filled
+
+SHAPE = r"^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+$"
+
+
+def _mail_address(address: str) -> str:
+    """Parse an address as mail programs do. Raises ValueError."""
+    try:
+        Address(addr_spec=address)
+    except (ValueError, MessageError) as error:
+        raise ValueError("expected one address, as in ada@example.org") from error
+    return address
+
+
+MailAddress = Annotated[str, Field(max_length=254, pattern=SHAPE), AfterValidator(_mail_address)]
+
+
+class Wanted(Body):
+    """Filter of events: of one's own submissions, of a benchmark, or all (organisers only)."""
+
+    kinds: list[EventKind] = Field(
+        min_length=1, max_length=len(KINDS), description="Each once, in any order."
+    )
+    scope: Literal["own", "benchmark", "all"] = "own"
+    benchmark: str | None = Field(
+        default=None, max_length=100, description="For the scope benchmark."
+    )
+
+    @model_validator(mode="after")
+    def _names_its_benchmark(self) -> Self:
+        if (self.scope == "benchmark") != (self.benchmark is not None):
+            raise ValueError("expected a benchmark with the scope benchmark, and only with it")
+        return self
+
+
+class WebhookCreate(Wanted):
+    """Webhook to create: its URL and its events."""
+
+    model_config = example(
+        url="https://hooks.example.org/finishline",
+        kinds=["submission.verified", "submission.rejected"],
+        scope="own",
+    )
+
+    url: str = Field(min_length=1, max_length=2000)
+
+
+class MailCreate(Wanted):
+    """Mail subscription to create: its address and its events."""
+
+    address: MailAddress
+
+
+class WebhookView(Schema):
+    """A webhook without its secret."""
+
+    id: str
+    url: str
+    kinds: list[str]
+    scope: str
+    benchmark: str | None
+    created_at: datetime
+    failing_since: datetime | None
+    disabled_at: datetime | None
+    disabled_because: str | None
+
+
+class WebhookCreated(WebhookView):
+    """A webhook whose secret was just made: the only time it is shown."""
+
+    secret: str
+
+
+class WebhookList(Schema):
+    """One's own webhooks, newest first."""
+
+    webhooks: list[WebhookView]
+
+
+class MailView(Schema):
+    """A mail subscription."""
+
+    id: str
+    address: str
+    kinds: list[str]
+    scope: str
+    benchmark_id: str | None
+    confirmed_at: datetime | None
+
+
+class TryView(Schema):
+    """A delivery attempt: a status and the start of the response, or the error instead."""
+
+    at: datetime
+    status: int | None
+    milliseconds: float
+    answer: str
+    error: str | None
+
+
+class DeliveryView(Schema):
+    """A message on its way: `state` is waiting, delivered or failed. `due_at` is the next try."""
+
+    id: int
+    message_id: str
+    kind: str
+    state: str
+    created_at: datetime
+    due_at: datetime | None
+    ended_at: datetime | None
+    tries: list[TryView]
+
+
+class DeliveryList(Schema):
+    """The latest deliveries of a webhook, newest first."""
+
+    deliveries: list[DeliveryView]
+
+
+def delivery_view(message: Message) -> DeliveryView:
+    """View of a stored message."""
+    return DeliveryView.of(message, due_at=message.due_at if message.state == "waiting" else None)
+
 
 router = Routes(tags=["notices"])
 CONSOLE = "/console/notices"
@@ -62,7 +177,7 @@ def _wanted(fields: Fields) -> Mapping[str, Any]:
 def get_webhooks(session: Session, caller: Caller) -> WebhookList:
     """List your webhooks, newest first, without their secrets."""
     found = _list_own(session, caller, "webhook")
-    return WebhookList(webhooks=[webhook_view(hook) for hook in found])
+    return WebhookList(webhooks=[WebhookView.of(hook) for hook in found])
 
 
 def list_mails(session: Session, caller: Caller) -> list[Receiver]:
@@ -87,7 +202,7 @@ def find_webhook(session: Session, caller: Caller, webhook_id: str) -> Receiver:
 @router.read("/webhooks/{webhook_id}", role="submitter")
 def get_webhook(session: Session, caller: Caller, webhook_id: WebhookId) -> WebhookView:
     """Read one of your webhooks."""
-    return webhook_view(find_webhook(session, caller, webhook_id))
+    return WebhookView.of(find_webhook(session, caller, webhook_id))
 
 
 def find_mail(session: Session, caller: Caller, mail_id: str) -> Receiver:
@@ -170,7 +285,7 @@ def create_webhook(
     own = {"channel": "webhook", "address": body.url, "confirmed_at": utc_now()}
     hook = _make(session, services, caller, body, secret=new_secret(), **own)
     _record(session, caller, "webhook.create", hook)
-    return WebhookCreated.of(webhook_view(hook), secret=hook.secret)
+    return WebhookCreated.of(hook)
 
 
 def _record(session: Session, caller: Caller, action: str, hook: Receiver) -> None:
@@ -197,7 +312,7 @@ def replace_secret(session: Session, caller: Caller, webhook_id: WebhookId) -> W
     """Replace the secret of a webhook. From now on only the new one signs."""
     hook = find_webhook(session, caller, webhook_id)
     hook.secret = new_secret()
-    return WebhookCreated.of(webhook_view(hook), secret=hook.secret)
+    return WebhookCreated.of(hook)
 
 
 @router.command(
@@ -209,7 +324,7 @@ def enable_webhook(session: Session, caller: Caller, webhook_id: WebhookId) -> W
     """Enable a webhook that was disabled."""
     hook = find_webhook(session, caller, webhook_id)
     hook.disabled_at = hook.disabled_because = hook.failing_since = None
-    return webhook_view(hook)
+    return WebhookView.of(hook)
 
 
 @router.command(

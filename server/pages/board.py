@@ -17,8 +17,8 @@ from server.base.board_versions import board_version, cached_for_board
 from server.base.errors import ConflictError, ContentError, ServerError
 from server.base.services import Services, ServicesDep
 from server.benchmarks.definitions import find_benchmark, round_of
+from server.benchmarks.endpoints import NO_SUBMISSIONS, benchmark_view, count_submissions
 from server.benchmarks.phases import current_phases, phases_of
-from server.benchmarks.views import NO_SUBMISSIONS, benchmark_view, count_submissions
 from server.boards.board import RankedBoard, board_in_division, cut_board, ranked_board
 from server.boards.encoding import Encoded, answer_board
 from server.boards.lineage import MOST_PACKAGES, IdeaClassView, list_ideas

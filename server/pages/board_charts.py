@@ -19,7 +19,7 @@ from server.base.models import RunRow, Submission
 from server.base.services import Services
 from server.benchmarks.calibrations import adopted_calibration, band_at, judging_benchmark
 from server.benchmarks.definitions import find_benchmark, round_of
-from server.benchmarks.views import benchmark_view
+from server.benchmarks.endpoints import benchmark_view
 from server.boards.query import BoardQuery
 from server.boards.records import list_records
 from server.boards.what_if import RunTime, times_at, what_if_of

@@ -13,7 +13,7 @@ from finishline.rules.statistics.aggregate import coefficient_of_variation_perce
 from server.base.models import Submission, Verification
 from server.base.services import Services
 from server.base.standing import find_verification
-from server.benchmarks.views import count_submissions
+from server.benchmarks.endpoints import count_submissions
 from server.boards.board import query_of
 from server.boards.compare import FEWEST, MOST, compare_submissions
 from server.pages.board import times_of

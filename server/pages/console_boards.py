@@ -32,8 +32,8 @@ from server.benchmarks.definitions import (
     pinned_files,
     read_benchmark_file,
 )
+from server.benchmarks.endpoints import NO_SUBMISSIONS, benchmark_view, count_submissions
 from server.benchmarks.in_force import add_benchmark
-from server.benchmarks.views import NO_SUBMISSIONS, benchmark_view, count_submissions
 from server.boards.board import preview_board
 from server.pages.board import (
     REFUSALS,

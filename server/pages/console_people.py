@@ -16,7 +16,7 @@ from server.base.visibility import ORGANISER
 from server.boards.submissions import with_places
 from server.notices import subscriptions
 from server.notices.events import ABOUT
-from server.notices.views import MailView
+from server.notices.subscriptions import MailView
 from server.pages.board import times_of
 from server.pages.declared import Console, Context, OrganiserDep, choices, page, plain
 from server.people import audit, erasure, invitations, tokens, users

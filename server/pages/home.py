@@ -15,7 +15,7 @@ from server.base.errors import NotFoundError
 from server.base.services import Services
 from server.base.standing import find_verification
 from server.benchmarks.definitions import rounds_of
-from server.benchmarks.views import NO_SUBMISSIONS, Counts, benchmark_view, count_submissions
+from server.benchmarks.endpoints import NO_SUBMISSIONS, Counts, benchmark_view, count_submissions
 from server.boards.board import board_results
 from server.boards.live import read_race
 from server.boards.records import DivisionRecords, lowest_records, records_by_benchmark

@@ -17,7 +17,7 @@ from server.base.models import PoolRun, RunRow, Submission, Verification
 from server.base.services import Services
 from server.base.standing import claim_of, published_verification
 from server.benchmarks.definitions import definition
-from server.benchmarks.views import benchmark_view
+from server.benchmarks.endpoints import benchmark_view
 from server.boards.board import RankedBoard, query_of, ranked_board
 from server.boards.query import BoardQuery
 from server.boards.rows import PlacedRow

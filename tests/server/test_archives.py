@@ -5,7 +5,7 @@ import json
 import pytest
 
 from server.base.settings import MIB, Settings
-from server.benchmarks.views import count_submissions
+from server.benchmarks.endpoints import count_submissions
 from tests.support.boards import rows_of
 from tests.support.build import CURVE, send_entry
 
