@@ -7,10 +7,10 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from sqlalchemy import make_url
@@ -19,16 +19,14 @@ from typer import Argument, Option
 
 from finishline.api.people import Role
 from server.base.database import Database
-from server.base.errors import ConflictError, NotSignedInError, ServerError
+from server.base.errors import ServerError
 from server.base.schema import migrate as make_tables
 from server.base.schema import newest_revision, require_current_schema
 from server.base.settings import get_settings
 from server.commands import administer
 from server.people.accounts import (
     ROLES,
-    TOKEN_PREFIX,
     NewToken,
-    find_token,
 )
 
 Known = Annotated[
@@ -77,19 +75,14 @@ def token(
 ) -> None:
     """Make an API token and print it, once."""
     expires_in = timedelta(days=days) if days is not None else None
+    given: dict[str, Any] = {"known": known, "expires_in": expires_in}
     with _current_database() as database:
-        if out is not None and _holds_good_token(database, out, role=role):
-            return
-        made = _made(
-            administer.make_token(database, user, role, known=known, expires_in=expires_in)
-        )
-    if out is not None:
-        fresh = out.with_name(out.name + ".new")
-        fresh.unlink(missing_ok=True)
-        fresh.touch(mode=0o600)
-        fresh.write_text(str(made.pop("token")) + "\n")
-        fresh.replace(out)
-    print(json.dumps(made))
+        if out is None:
+            print(json.dumps(_made(administer.make_token(database, user, role, **given))))
+        elif made := administer.keep_token(database, out, user, role, **given):
+            shown = _made(made)
+            del shown["token"]
+            print(json.dumps(shown))
 
 
 @app.command()
@@ -130,21 +123,6 @@ def _current_database() -> Iterator[Database]:
     with administer.opened(get_settings().database_url) as database:
         require_current_schema(database)
         yield database
-
-
-def _holds_good_token(database: Database, path: Path, *, role: str) -> bool:
-    """Whether a file has a token that this database takes for the role.
-
-    A file may outlive the database that its token was of. Raises ConflictError for another file.
-    """
-    secret = path.read_text().strip() if path.exists() else ""
-    if not secret:
-        return False
-    if not secret.startswith(TOKEN_PREFIX):
-        raise ConflictError(f"{path} is not a token file; pass another file, or remove this one.")
-    with suppress(NotSignedInError):
-        return find_token(database, secret).role == role
-    return False
 
 
 def _made(made: NewToken) -> dict[str, object]:

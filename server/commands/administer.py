@@ -3,7 +3,7 @@
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
@@ -16,7 +16,7 @@ from finishline.rules.errors import RuleError
 from server.base.artifacts import make_store
 from server.base.broker import Broker
 from server.base.database import Database, utc_now
-from server.base.errors import ServerError
+from server.base.errors import ConflictError, NotSignedInError, ServerError
 from server.base.schema import require_current_schema
 from server.base.services import OfferedBenchmarks, Services
 from server.base.settings import Settings, read_settings
@@ -27,7 +27,7 @@ from server.operations.backup import back_up, restore
 from server.operations.copies import Manifest
 from server.operations.export import export
 from server.operations.integrity import check_server
-from server.people.accounts import NewToken, create_token
+from server.people.accounts import TOKEN_PREFIX, NewToken, create_token, find_token
 from server.people.audit import Administrator
 from server.people.tokens import record_new_token
 from server.reactions import connect_rooms
@@ -128,6 +128,28 @@ def make_token(
         record_new_token(session, Administrator(), made.token)
         if known:
             made.token.user.known_at = utc_now()
+    return made
+
+
+def keep_token(
+    database: Database, path: Path, user: str, role: str, **more: Any
+) -> NewToken | None:
+    """Make a token and write it to a file, unless that has one which the database takes.
+
+    A file may outlive the database that its token was of. Raises ConflictError for another file.
+    """
+    secret = path.read_text(errors="replace").strip() if path.exists() else ""
+    if secret and not secret.startswith(TOKEN_PREFIX):
+        raise ConflictError(f"{path} is not a token file; pass another file, or remove this one.")
+    with suppress(NotSignedInError):
+        if secret and find_token(database, secret).role == role:
+            return None
+    made = make_token(database, user, role, **more)
+    fresh = path.with_name(path.name + ".new")
+    fresh.unlink(missing_ok=True)
+    fresh.touch(mode=0o600)
+    fresh.write_text(made.secret + "\n")
+    fresh.replace(path)
     return made
 
 

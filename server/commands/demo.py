@@ -31,7 +31,6 @@ from finishline.rules.ranking import busy_words
 from finishline.rules.text import count_text
 from server.commands.paths import VarPaths
 from server.commands.services import read_token
-from server.commands.up import token_path
 
 BENCHMARK, SETTINGS = "digits", ("batch_size=32",)
 LOGS, CODE = "closed", "open"  # Their divisions.
@@ -179,7 +178,7 @@ def _wait_for(find: Callable[[], list[View]]) -> list[View]:
 
 def kept_token(var: Path, name: str) -> str:
     """The token that `finishline up` keeps for a user. Raises CliError without one."""
-    path = token_path(VarPaths(var), name)
+    path = VarPaths(var).token(name)
     token = read_token(path)
     if token is None:
         raise CliError(

@@ -37,6 +37,10 @@ class VarPaths:
         self.backups = root / "backups"  # Those that no other folder is named for.
         self.lock = root / "up.lock"  # Held by the supervisor while it runs.
 
+    def token(self, name: str) -> Path:
+        """The file that holds a bootstrapped token and nothing else."""
+        return self.tokens / f"{name}.token"
+
     @property
     def database_url(self) -> str:
         """The address of the database."""

@@ -5,13 +5,13 @@ import os
 import re
 import shutil
 import signal
-import socket
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import httpx2
 from redis import Redis, RedisError
@@ -34,29 +34,8 @@ PROBE_SECONDS = 1.0
 PROBE_TIMEOUT = httpx2.Timeout(2.0)
 PROXY_HERE = ["--proxy-headers", "--forwarded-allow-ips", "127.0.0.1"]
 WORKER = "local"
+SOCKET = "redis.sock"
 ACCOUNTS = "users.acl"  # Kept, so that a broker that is started again knows its workers.
-
-
-@dataclass(frozen=True)
-class RedisAddress:
-    """Address of the broker: a unix socket, or a port of the loopback address."""
-
-    socket_path: Path | None
-    port: int = 0
-
-    @property
-    def url(self) -> str:
-        """The broker's address as Celery takes it."""
-        if self.socket_path is not None:
-            return f"redis+socket://{self.socket_path}"
-        return f"redis://127.0.0.1:{self.port}/0"
-
-    def arguments(self) -> list[str]:
-        """The options of the broker's program for this address."""
-        if self.socket_path is not None:
-            path = str(self.socket_path)
-            return ["--port", "0", "--unixsocket", path, "--unixsocketperm", "700"]
-        return ["--port", str(self.port), "--bind", "127.0.0.1"]
 
 
 def broker_executable() -> str:
@@ -77,42 +56,33 @@ def broker_executable() -> str:
     )
 
 
-def choose_redis_address(paths: VarPaths, short_folder: Path | None = None) -> RedisAddress:
-    """A socket under the var folder; a shorter path if that is too long; a port if both are.
-
-    `short_folder` is tried second; by default a fresh folder under the temporary one.
-    """
-    under_var = paths.redis / "redis.sock"
-    if _is_usable(under_var):
-        return RedisAddress(under_var)
-    folder = short_folder or Path(tempfile.mkdtemp(prefix="finishline-"))
-    short = folder / "redis.sock"
-    if _is_usable(short):
-        return RedisAddress(short)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return RedisAddress(None, port=probe.getsockname()[1])
+@contextmanager
+def broker_socket(paths: VarPaths) -> Iterator[Path]:
+    """The path of the broker's socket: under the var folder, or a short one that is removed."""
+    under_var = paths.redis / SOCKET
+    is_short = len(bytes(under_var)) <= LONGEST_SOCKET_PATH_BYTES
+    if is_short and PLAIN_PATH.fullmatch(str(under_var)):
+        yield under_var
+        return
+    with TemporaryDirectory(prefix="finishline-", dir="/tmp") as folder:
+        yield Path(folder) / SOCKET
 
 
-def _is_usable(path: Path) -> bool:
-    text = str(path)
-    return len(text.encode()) <= LONGEST_SOCKET_PATH_BYTES and bool(PLAIN_PATH.fullmatch(text))
-
-
-def redis_command(address: RedisAddress, folder: Path) -> list[str]:
+def redis_command(socket: Path, folder: Path) -> list[str]:
     """The command line of a broker that keeps nothing on disk: the database holds the truth."""
     return [
-        broker_executable(), *address.arguments(), "--dir", str(folder),
-        "--save", "", "--appendonly", "no", "--daemonize", "no",
+        broker_executable(), "--port", "0", "--unixsocket", str(socket), "--unixsocketperm", "700",
+        "--dir", str(folder), "--save", "", "--appendonly", "no", "--daemonize", "no",
         "--aclfile", str(folder / ACCOUNTS),
     ]  # fmt: skip
 
 
-def redis_answers(address: RedisAddress) -> bool:
-    url = address.url.replace("redis+socket", "unix")
+def redis_answers(socket: Path) -> bool:
     never = Retry(NoBackoff(), retries=0)  # The supervisor asks again.
     try:
-        with Redis.from_url(url, socket_timeout=PROBE_SECONDS, retry=never) as client:
+        with Redis(
+            unix_socket_path=str(socket), socket_timeout=PROBE_SECONDS, retry=never
+        ) as client:
             return bool(client.ping())
     except RedisError:
         return False
@@ -190,18 +160,23 @@ def _refused(sentence: str) -> CliError:
 
 @dataclass(frozen=True)
 class Plan:
-    """Paths and addresses of one `finishline up`."""
+    """Paths and addresses of one `finishline up`. `socket` is the broker's."""
 
     paths: VarPaths
     host: str
     port: int
-    broker: RedisAddress
+    socket: Path
     behind_proxy: bool = False
 
     @property
     def url(self) -> str:
         """The address people and the worker reach the server at."""
         return url_of(self.host, self.port)
+
+    @property
+    def broker_url(self) -> str:
+        """The broker's address as Celery takes it."""
+        return f"redis+socket://{self.socket}"
 
     def environment(self) -> dict[str, str]:
         """The settings of every child: all it keeps is under the var folder.
@@ -210,7 +185,7 @@ class Plan:
         """
         settings = self.paths.settings() | {
             "FINISHLINE_DATA_DIR": os.environ.get("FINISHLINE_DATA_DIR") or str(self.paths.data),
-            "FINISHLINE_BROKER_URL": self.broker.url,
+            "FINISHLINE_BROKER_URL": self.broker_url,
             "FINISHLINE_SERVER_URL": self.url,
             "FINISHLINE_URL": self.url,
             "PYTHONUNBUFFERED": "1",
@@ -229,10 +204,10 @@ def redis_service(plan: Plan) -> Service:
     """The broker: ready when it answers a PING."""
     return Service(
         name="redis",
-        command=redis_command(plan.broker, plan.paths.redis),
+        command=redis_command(plan.socket, plan.paths.redis),
         environment=dict(os.environ),
         log=plan.paths.logs / "redis.log",
-        is_ready=lambda _: redis_answers(plan.broker),
+        is_ready=lambda _: redis_answers(plan.socket),
         stop_limit_seconds=5.0,
     )
 

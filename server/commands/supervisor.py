@@ -7,9 +7,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
@@ -23,71 +22,10 @@ STOP_SIGNALS = [
     signal.Signals[name] for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 ]  # Windows has no SIGHUP.
 TAIL_BYTES = 8192
+# So many deaths within the window are too many. The wait doubles with each of them.
+MOST_DEATHS, WINDOW_SECONDS = 5, 30.0
+FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.25, 8.0
 PR_SET_CHILD_SUBREAPER = 36
-
-
-class Phase(StrEnum):
-    """Phase in the life of a service."""
-
-    STARTING = "starting"
-    READY = "ready"
-    WAITING = "waiting"  # It died and is started again at `restart_at`.
-    GIVEN_UP = "given_up"
-
-
-@dataclass(frozen=True)
-class RestartPolicy:
-    """Limits on a service's deaths, and the wait before it is started again.
-
-    `max_deaths` deaths within `window_seconds` are too many. The wait doubles with each of them.
-    """
-
-    max_deaths: int = 5
-    window_seconds: float = 30.0
-    first_wait_seconds: float = 0.25
-    longest_wait_seconds: float = 8.0
-
-    def wait_seconds(self, recent_deaths: int) -> float:
-        """The wait after that many recent deaths."""
-        doubled = self.first_wait_seconds * 2.0 ** (recent_deaths - 1)
-        return min(self.longest_wait_seconds, doubled)
-
-
-@dataclass(frozen=True)
-class Lifecycle:
-    """The life of one service so far; `now` counts seconds on any steady clock.
-
-    `started_at` is when its present process started, `was_ready` whether any process of it ever
-    answered, `deaths` when its processes died, within the policy's window.
-    """
-
-    phase: Phase
-    started_at: float
-    was_ready: bool = False
-    restart_at: float = 0.0
-    deaths: tuple[float, ...] = ()
-
-    def started(self, now: float) -> "Lifecycle":
-        return replace(self, phase=Phase.STARTING, started_at=now)
-
-    def answered(self) -> "Lifecycle":
-        return replace(self, phase=Phase.READY, was_ready=True)
-
-    def died(self, now: float, policy: RestartPolicy, *, on_its_own: bool) -> "Lifecycle":
-        """The process ended.
-
-        One that exits on its own before the service ever answered cannot start at all: another
-        try would end the same way, so it is given up at once.
-        """
-        recent = (*(at for at in self.deaths if now - at < policy.window_seconds), now)
-        hopeless = on_its_own and not self.was_ready
-        if hopeless or len(recent) >= policy.max_deaths:
-            return replace(self, phase=Phase.GIVEN_UP, deaths=recent)
-        restart_at = now + policy.wait_seconds(len(recent))
-        return replace(self, phase=Phase.WAITING, deaths=recent, restart_at=restart_at)
-
-    def is_due(self, now: float) -> bool:
-        return self.phase is Phase.WAITING and now >= self.restart_at
 
 
 @dataclass(frozen=True)
@@ -114,10 +52,19 @@ class StopAskedError(Exception):
 
 @dataclass
 class _Kept:
+    """A service and its present process. It is started again at `restart_at`.
+
+    `deaths` are when its processes died lately, and `was_ready` is whether any ever answered.
+    """
+
     service: Service
     process: "subprocess.Popen[bytes]"
-    life: Lifecycle
+    started_at: float
     started_wall: float
+    is_ready: bool = False
+    was_ready: bool = False
+    restart_at: float | None = None
+    deaths: list[float] = field(default_factory=list)
 
 
 @dataclass
@@ -129,7 +76,6 @@ class Supervisor:
     """
 
     say: Callable[[str], None]
-    policy: RestartPolicy = field(default_factory=RestartPolicy)
     stop_asked: bool = False
     stopped_by: str | None = None
     _kept: list[_Kept] = field(default_factory=list)
@@ -157,26 +103,22 @@ class Supervisor:
 
         Raises CliError if it cannot be started, StopAskedError if someone asked to stop.
         """
-        began = time.monotonic()
-        # Read before the process is there: it may answer before this one goes on.
-        started_wall = time.time()
-        kept = _Kept(service, _launch(service), Lifecycle(Phase.STARTING, began), started_wall)
+        began, started_wall = time.monotonic(), time.time()  # Before the process may answer.
+        kept = _Kept(service, _launch(service), began, started_wall)
         self._kept.append(kept)
-        while kept.life.phase is not Phase.READY:
+        while not kept.is_ready:
             self.tick()
             self._pause()
         seconds = time.monotonic() - began
         self.say(f"{service.name} is ready ({seconds:.1f} s), log {service.log}")
         return seconds
 
-    def run(
-        self, name: str, command: Sequence[str], environment: Mapping[str, str], log: Path | None
-    ) -> int:
+    def run(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> int:
         """Run one command to its end while the services are kept; its exit code.
 
-        Its output goes to `log`, or to this process's own with None. Raises as `start` does.
+        Its output goes to this process's own. Raises as `start` does.
         """
-        process = _open(command, environment, log, signal.SIGTERM)
+        process = spawn(command, environment=environment)
         self._running.add(process.pid)
         try:
             while process.poll() is None:
@@ -209,42 +151,45 @@ class Supervisor:
             raise StopAskedError
 
     def _look_at(self, kept: _Kept) -> None:
-        now = time.monotonic()
-        if kept.life.is_due(now):
-            kept.started_wall = time.time()
-            kept.process = _launch(kept.service)
-            kept.life = kept.life.started(now)
-        elif kept.life.phase is not Phase.WAITING and kept.process.poll() is not None:
+        service, now = kept.service, time.monotonic()
+        if kept.restart_at is not None:
+            if now >= kept.restart_at:
+                kept.started_at, kept.started_wall, kept.restart_at = now, time.time(), None
+                kept.process = _launch(service)
+        elif kept.process.poll() is not None:
             self._bury(kept, now)
-        elif kept.life.phase is Phase.STARTING:
-            self._await(kept, now)
-
-    def _await(self, kept: _Kept, now: float) -> None:
-        if kept.service.is_ready(kept.started_wall):
-            again = kept.life.was_ready
-            kept.life = kept.life.answered()
-            if again:
-                self.say(f"{kept.service.name} is ready again")
-        elif now - kept.life.started_at > kept.service.ready_limit_seconds:
-            if not kept.life.was_ready:
-                service, said = kept.service, last_line(kept.service.log) or "it wrote nothing"
-                raise CliError(
-                    f"{service.name} did not respond within {service.ready_limit_seconds:g} s "
-                    f"({said}); see {service.log}.",
-                    exit_code=ExitCode.SERVER,
-                )
-            self.say(f"{kept.service.name} does not respond and is stopped")
+        elif not kept.is_ready and service.is_ready(kept.started_wall):
+            if kept.was_ready:
+                self.say(f"{service.name} is ready again")
+            kept.is_ready = kept.was_ready = True
+        elif not kept.is_ready and now - kept.started_at > service.ready_limit_seconds:
+            if not kept.was_ready:
+                said = last_line(service.log) or "it wrote nothing"
+                limit = f"{service.ready_limit_seconds:g} s"
+                raise _failed(service, f"did not respond within {limit} ({said})")
+            self.say(f"{service.name} does not respond and is stopped")
             signal_group(kept.process.pid, signal.SIGKILL)
 
     def _bury(self, kept: _Kept, now: float) -> None:
-        code, name = kept.process.returncode, kept.service.name
+        """Start a service again later that has died. Raises CliError if that is hopeless.
+
+        One that exits on its own before it ever answered would end the same way each time.
+        """
+        service, code = kept.service, kept.process.returncode
         signal_group(kept.process.pid, signal.SIGKILL)
         self._end_orphans()
-        kept.life = kept.life.died(now, self.policy, on_its_own=code >= 0)
-        if kept.life.phase is Phase.GIVEN_UP:
-            raise _given_up(kept, self.policy)
+        kept.is_ready = False
+        kept.deaths = [*(at for at in kept.deaths if now - at < WINDOW_SECONDS), now]
+        count, said = len(kept.deaths), last_line(service.log)
+        why = f"({ending(code)}{': ' + said if said else ''})"
+        if count >= MOST_DEATHS:
+            raise _failed(service, f"died {count} times in {WINDOW_SECONDS:g} s {why}")
+        if code >= 0 and not kept.was_ready:
+            raise _failed(service, f"could not start {why}")
+        wait = min(LONGEST_WAIT_SECONDS, FIRST_WAIT_SECONDS * 2.0 ** (count - 1))
+        kept.restart_at = now + wait
         how = f"died ({ending(code)})" if code else "exited without a request to stop (exit code 0)"
-        self.say(f"{name} {how}; starting it again in {kept.life.restart_at - now:.1f} s")
+        self.say(f"{service.name} {how}; starting it again in {wait:.1f} s")
 
     def stop(self) -> None:
         """Stop every service in reverse order, then their orphans."""
@@ -293,37 +238,18 @@ class Supervisor:
 
 
 def _launch(service: Service) -> "subprocess.Popen[bytes]":
-    return _open(service.command, service.environment, service.log, service.death_signal)
-
-
-def _open(
-    command: Sequence[str],
-    environment: Mapping[str, str],
-    log: Path | None,
-    death_signal: signal.Signals,
-) -> "subprocess.Popen[bytes]":
-    with nullcontext() if log is None else log.open("ab") as output:
+    with service.log.open("ab") as output:
         return spawn(
-            command,
-            environment=environment,
+            service.command,
+            environment=service.environment,
             stdout=output,
-            stderr=None if output is None else subprocess.STDOUT,
-            death_signal=death_signal,
+            stderr=subprocess.STDOUT,
+            death_signal=service.death_signal,
         )
 
 
-def _given_up(kept: _Kept, policy: RestartPolicy) -> CliError:
-    service, how_it_ended = kept.service, ending(kept.process.returncode)
-    said = last_line(service.log)
-    how = (
-        f"{service.name} died {len(kept.life.deaths)} times in {policy.window_seconds:g} s"
-        if len(kept.life.deaths) > 1
-        else f"{service.name} could not start"
-    )
-    return CliError(
-        f"{how} ({how_it_ended}{': ' + said if said else ''}); see {service.log}.",
-        exit_code=ExitCode.SERVER,
-    )
+def _failed(service: Service, how: str) -> CliError:
+    return CliError(f"{service.name} {how}; see {service.log}.", exit_code=ExitCode.SERVER)
 
 
 def ending(code: int) -> str:

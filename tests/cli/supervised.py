@@ -15,7 +15,7 @@ from pathlib import Path
 
 from finishline.cli.errors import CliError
 from server.commands import supervisor as supervising
-from server.commands.supervisor import RestartPolicy, Service, StopAskedError, Supervisor
+from server.commands.supervisor import Service, StopAskedError, Supervisor
 
 BODIES = {
     "stays": "",
@@ -81,9 +81,8 @@ def _hold_up(launch):
 
 def main():
     folder = Path(sys.argv[1])
-    supervisor = Supervisor(
-        say=lambda line: print(line, flush=True), policy=RestartPolicy(first_wait_seconds=0.05)
-    )
+    supervising.FIRST_WAIT_SECONDS = 0.05
+    supervisor = Supervisor(say=lambda line: print(line, flush=True))
     supervisor.listen_to_signals()
     if any(word.endswith(":held") for word in sys.argv[2:]):
         supervising._launch = _hold_up(supervising._launch)

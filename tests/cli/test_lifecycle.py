@@ -1,4 +1,4 @@
-"""Parts of `finishline up`: restarts, endings, folders and the embedded broker."""
+"""Parts of `finishline up`: folders, commands and the embedded broker."""
 
 import os
 import socket
@@ -17,56 +17,18 @@ from server.commands.paths import VarPaths, prepare_var, require_free_port
 from server.commands.services import (
     LocalWorker,
     Plan,
-    RedisAddress,
     broker_executable,
-    choose_redis_address,
+    broker_socket,
     redis_answers,
     redis_command,
     server_service,
     worker_service,
 )
-from server.commands.supervisor import (
-    Lifecycle,
-    Phase,
-    RestartPolicy,
-)
-
-POLICY = RestartPolicy(
-    max_deaths=5, window_seconds=30.0, first_wait_seconds=0.25, longest_wait_seconds=8.0
-)
-
-
-@pytest.mark.parametrize(
-    ("answered", "deaths", "on_its_own", "waits_until"),
-    [
-        (False, [1.0], True, None),  # It exits before it ever answered.
-        (False, [1.0], False, 1.25),
-        (True, [10.0], True, 10.25),
-        (True, [0.0, 7.0], True, 7.5),
-        (True, [0.0, 7.0, 14.0, 21.0], True, 23.0),
-        (True, [0.0, 7.0, 14.0, 21.0, 29.9], True, None),
-        (True, [0.0, 7.0, 14.0, 21.0, 30.0], True, 32.0),
-    ],
-)
-def test_service_is_started_again_until_it_dies_too_often(
-    answered, deaths, on_its_own, waits_until
-):
-    life = Lifecycle(Phase.STARTING, 0.0)
-    life = life.answered() if answered else life
-    for at in deaths[:-1]:
-        life = life.died(at, POLICY, on_its_own=on_its_own).started(at).answered()
-    life = life.died(deaths[-1], POLICY, on_its_own=on_its_own)
-    if waits_until is None:
-        assert life.phase is Phase.GIVEN_UP
-        return
-    assert (life.phase, life.restart_at) == (Phase.WAITING, waits_until)
-    assert [life.is_due(waits_until + late) for late in (-0.01, 0.0)] == [False, True]
 
 
 @pytest.fixture
 def plan(tmp_path):
-    broker = RedisAddress(socket_path=tmp_path / "redis.sock")
-    return Plan(VarPaths(tmp_path), host="127.0.0.1", port=8000, broker=broker)
+    return Plan(VarPaths(tmp_path), host="127.0.0.1", port=8000, socket=tmp_path / "redis.sock")
 
 
 @pytest.mark.parametrize(("chosen", "told"), [(None, "roofs"), ("all", "all")])
@@ -145,11 +107,13 @@ def test_a_port_must_be_free_and_of_this_machine():
 
 @pytest.mark.parametrize("name", ["v", "long" * 30, "with space", "per%cent", "grün"])
 def test_broker_has_a_socket_whose_path_a_socket_can_have(tmp_path, name):
-    short = Path("/tmp/fl-test")  # noqa: S108  (nothing is written there)
-    address = choose_redis_address(prepare_var(tmp_path / name), short)
-    own = tmp_path / "v" / "redis"
-    assert address.socket_path == (own if name == "v" else short) / "redis.sock"
-    assert address.url == f"redis+socket://{address.socket_path}"
+    paths = prepare_var(tmp_path / name)
+    with broker_socket(paths) as path:
+        assert path.parent.is_dir()
+        assert path.parent.stat().st_mode & 0o077 == 0
+        assert (path.parent == paths.redis) == (name == "v")
+        assert len(bytes(path)) < 100
+    assert path.parent.exists() == (name == "v")
 
 
 def test_broker_is_carried_or_on_the_path(finishline, tmp_path, monkeypatch):
@@ -173,30 +137,22 @@ def test_broker_is_carried_or_on_the_path(finishline, tmp_path, monkeypatch):
     assert not (tmp_path / "var").exists()
 
 
-@pytest.mark.parametrize("on_socket", [True, False])
-def test_the_embedded_broker_answers_and_keeps_nothing_on_disk(tmp_path, on_socket):
+def test_the_embedded_broker_answers_and_keeps_nothing_on_disk(tmp_path):
     paths = prepare_var(tmp_path / "v")
-    too_long = tmp_path / ("long" * 30)
-    address = choose_redis_address(paths if on_socket else prepare_var(too_long), too_long)
-    assert (address.socket_path is not None) == on_socket
-    assert not redis_answers(address)
+    path = paths.redis / "redis.sock"
+    assert not redis_answers(path)
     with subprocess.Popen(
-        redis_command(address, paths.redis), stdout=subprocess.DEVNULL, env=dict(os.environ)
+        redis_command(path, paths.redis), stdout=subprocess.DEVNULL, env=dict(os.environ)
     ) as server:
         try:
             deadline = time.monotonic() + 20
-            while not redis_answers(address):
+            while not redis_answers(path):
                 assert time.monotonic() < deadline
                 time.sleep(0.02)
-            _write_one_key(address)
+            with redis.Redis(unix_socket_path=str(path)) as client:
+                assert client.set("key", "value")
+                assert client.config_get("appendonly") == {"appendonly": "no"}
         finally:
             server.terminate()
     assert [path.name for path in paths.redis.iterdir() if path.suffix != ".sock"] == ["users.acl"]
-    assert not redis_answers(address)
-
-
-def _write_one_key(address):
-    url = address.url.replace("redis+socket", "unix")
-    with redis.Redis.from_url(url) as client:
-        assert client.set("key", "value")
-        assert client.config_get("appendonly") == {"appendonly": "no"}
+    assert not redis_answers(path)

@@ -13,8 +13,8 @@ from finishline.cli.screen import Screen, as_it_is, open_console
 from finishline.cli.tables import cost_text, make_table, number_text, quality_text, seconds_text
 from finishline.cli.watching import Target
 from server.commands.paths import VarPaths
-from server.commands.services import LocalWorker, Plan, RedisAddress
-from server.commands.up import UpOptions, invitation
+from server.commands.services import LocalWorker, Plan
+from server.commands.up import invitation
 from tests.support.boards import as_row
 
 
@@ -26,11 +26,11 @@ def narrow_screen(width):
 
 def test_the_commands_that_up_prints_are_one_line_each_and_name_its_own_folder():
     var = Path("/srv/a folder with a long name/of a competition")
-    plan = Plan(VarPaths(var), "127.0.0.1", 8000, RedisAddress(None))
-    options = UpOptions("127.0.0.1", 8000, var, devices="cpu", demo=None, once=False)
+    plan = Plan(VarPaths(var), "127.0.0.1", 8000, var / "redis.sock")
     screen, written = narrow_screen(60)
 
-    screen.say(*map(as_it_is, invitation(options, plan, [LocalWorker("", "the processor")])))
+    workers = [LocalWorker("", "the processor")]
+    screen.say(*map(as_it_is, invitation(plan, workers, is_demo=False)))
 
     lines = written.getvalue().splitlines()
     for name in ("demo", "admin"):
