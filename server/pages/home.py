@@ -22,7 +22,7 @@ from server.boards.records import DivisionRecords, lowest_records, records_by_be
 from server.pages.board import times_fitting, times_of
 from server.pages.declared import Context, public_page
 from server.pages.entries import untimed_runs
-from server.verifications.views import LiveLine, VerdictLine, latest_verdicts, live_verifications
+from server.verifications.views import VerificationLine, latest_verdicts, live_verifications
 from server.verifications.views import line as summarise
 from web.formats import SECONDS, TimeFormat
 from web.home_words import families
@@ -122,7 +122,7 @@ def _totals(counts: Iterable[Counts]) -> dict[str, int]:
 
 
 def _race(
-    session: Session, times: Mapping[str, TimeFormat], lines: Iterable[LiveLine | VerdictLine]
+    session: Session, times: Mapping[str, TimeFormat], lines: Iterable[VerificationLine]
 ) -> dict[str, Any] | None:
     """The first verification with an evaluation; None where no training was replayed."""
     for line in lines:
@@ -132,7 +132,7 @@ def _race(
 
 
 def _lanes(
-    session: Session, times: Mapping[str, TimeFormat], line: LiveLine | VerdictLine
+    session: Session, times: Mapping[str, TimeFormat], line: VerificationLine
 ) -> Lanes | None:
     """A race as lanes; one that has ended is read once for each version of its board."""
 
@@ -143,7 +143,7 @@ def _lanes(
         time = times.get(line.benchmark, SECONDS)
         return race_lanes(shown, race, time, untimed_runs(verification))
 
-    if isinstance(line, LiveLine):
+    if line.outcome is None:
         return read()
     return cached_for_board(session, line.benchmark, f"race {line.id}", read)
 

@@ -17,7 +17,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from sqlalchemy import ColumnElement, case, func, or_, select, true, update
 from sqlalchemy.orm import Session, aliased
@@ -43,28 +43,11 @@ NEVER = datetime.min.replace(tzinfo=UTC)
 Sharer = tuple[bool, int]
 
 
-class Waiting(Protocol):
-    """An attempt that waits for its turn.
+def sharer_of(one: Any) -> Sharer:
+    """Who takes a turn for an attempt: organisers' requests take none of their submitter's own.
 
-    `submitter_id` is the submission's owner, or the requester of a job without a submission. A
-    retry has the `asked_at` of the first, and so is as old.
+    `submitter_id` is the submission's owner, or the requester of a job without a submission.
     """
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def submitter_id(self) -> int: ...
-    @property
-    def by_organiser(self) -> bool: ...
-    @property
-    def asked_at(self) -> datetime: ...
-
-
-Kind = TypeVar("Kind", bound=Waiting)
-
-
-def sharer_of(one: Waiting) -> Sharer:
-    """Who takes a turn for an attempt: organisers' requests take none of their submitter's own."""
     return one.by_organiser, one.submitter_id
 
 
@@ -78,7 +61,7 @@ class Turns:
     last: Mapping[Sharer, datetime] = field(default_factory=dict)
     organisers_in_a_row: int = 0
 
-    def after(self, one: Waiting, now: datetime) -> "Turns":
+    def after(self, one: Any, now: datetime) -> "Turns":
         """The turns after an attempt has had one."""
         in_a_row = self.organisers_in_a_row + 1 if one.by_organiser else 0
         return Turns({**self.last, sharer_of(one): now}, in_a_row)
@@ -87,15 +70,16 @@ class Turns:
 NO_TURNS = Turns()
 
 
-def fair_order(waiting: Iterable[Kind], turns: Turns = NO_TURNS) -> list[Kind]:
+def fair_order(waiting: Iterable[Any], turns: Turns = NO_TURNS) -> list[Any]:
     """All that waits, in the order in which it starts on one worker if nothing else comes.
 
-    Nothing here looks at a clock: the same attempts and the same turns give the same order.
+    Nothing here looks at a clock: the same attempts and the same turns give the same order. A retry
+    has the `asked_at` of the first, and so is as old.
     """
-    own: defaultdict[Sharer, list[Kind]] = defaultdict(list)
+    own: defaultdict[Sharer, list[Any]] = defaultdict(list)
     for one in sorted(waiting, key=lambda one: (one.asked_at, one.id)):
         own[sharer_of(one)].append(one)
-    lanes: dict[bool, list[tuple[Any, Kind]]] = {True: [], False: []}
+    lanes: dict[bool, list[tuple[Any, Any]]] = {True: [], False: []}
     for sharer, ones in own.items():
         turn = (turns.last.get(sharer, NEVER), ones[0].asked_at, ones[0].id)
         lanes[sharer[0]] += [((number, *turn), one) for number, one in enumerate(ones)]
@@ -103,7 +87,7 @@ def fair_order(waiting: Iterable[Kind], turns: Turns = NO_TURNS) -> list[Kind]:
         deque(one for _, one in sorted(lanes[lane], key=lambda each: each[0]))
         for lane in (True, False)
     )
-    order: list[Kind] = []
+    order: list[Any] = []
     in_a_row = turns.organisers_in_a_row
     while organisers or submitters:
         are_next = organisers and not (submitters and in_a_row >= ORGANISERS_IN_A_ROW)

@@ -62,6 +62,11 @@ class News:
     full: dict[str, Any] | None
     replay: list[tuple[Position, dict[str, Any]]]
 
+    @property
+    def is_end(self) -> bool:
+        """Whether nothing follows."""
+        return self.full is not None and not self.replay
+
 
 def read_news(services: Services, viewer: Viewer, verification_id: str, position: Position) -> News:
     """Read the current state, and the next events after a position. Raises NotFoundError."""
@@ -107,14 +112,10 @@ class Feeds:
         self, watched: Hashable, read: Read, position: Position
     ) -> AsyncIterator[News]:
         """The news after a position until a verification's end. Raises the errors of a read."""
-        shown: dict[str, Any] | None = None
         while True:
             news = await self._read(watched, read, position)
-            is_end = news.full is not None and not news.replay
-            if is_end or news.replay or news.state != shown:
-                shown = news.state
-                yield news
-            if is_end:
+            yield news
+            if news.is_end:
                 return
             if news.replay:
                 position = news.replay[-1][0]
@@ -156,7 +157,7 @@ async def watch(
                 )
             for position, event in news.replay:
                 yield ServerSentEvent(event="replay", data=event, id=str(position))
-            if news.full is not None and not news.replay:
+            if news.is_end:
                 yield ServerSentEvent(event="end", data=news.full, id=str(position))
     except OUTAGES as error:  # Its reader comes again, and is told when.
         log.warning("a live stream of %s ends: %s", verification_id, error)

@@ -1,12 +1,11 @@
 """Views of verifications: plan, attempts and verdict, in full, in lists, or in one line."""
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import Query
 from pydantic import BaseModel
-from sqlalchemy import Select, func, select
+from sqlalchemy import Select, and_, func, select
 from sqlalchemy.orm import Session, object_session
 
 from finishline.api.verifications import (
@@ -214,35 +213,17 @@ DECIDING_WEIGHTS = {
 }
 
 
-class VerdictLine(BaseModel):
-    """A verdict with the first of the reasons that decide it.
+class VerificationLine(BaseModel):
+    """A verification in one line, with the latest evaluation or the first reason that decides.
 
-    `model`, `hardware` and `submitter` are the submission's, in a head-to-head the challenger's.
+    `model`, `hardware` and `submitter` are the submission's, in a head-to-head the challenger's. A
+    calibration has none. `run` counts from 0.
     """
 
     id: str
     kind: str
     benchmark: str
-    submission_id: str
-    model: str
-    hardware: str
-    submitter: str
-    display_name: str | None = None
-    trained_with: str | None = None
-    outcome: str
-    reason: ReasonView | None
-    ended_at: datetime
-
-
-class LiveLine(BaseModel):
-    """A queued or running verification. `run` counts from 0, with the latest quality measured.
-
-    `model`, `hardware` and `submitter` are None for a calibration, which has no submission.
-    """
-
-    id: str
-    kind: str
-    benchmark: str
+    submission_id: str | None
     model: str | None
     hardware: str | None
     submitter: str | None
@@ -255,56 +236,37 @@ class LiveLine(BaseModel):
     epoch: float | None
     quality: float | None
     created_at: datetime
+    outcome: str | None
+    reason: ReasonView | None
+    ended_at: datetime | None
 
 
 def latest_verdicts(
     session: Session, *, limit: int, benchmark_id: str | None = None
-) -> list[VerdictLine]:
+) -> list[VerificationLine]:
     """Latest verdicts about submissions, newest first; of one benchmark or of all."""
-    query = (
-        _lines(Verification.outcome, Verification.reasons, Verification.ended_at)
-        .where(
-            Verification.outcome.is_not(None),
-            Verification.submission_id.is_not(None),
-            ranks(),
-        )
-        .order_by(Verification.ended_at.desc(), Verification.id)
-        .limit(limit)
+    query = _lines().where(
+        Verification.outcome.is_not(None), Verification.submission_id.is_not(None), ranks()
     )
     if benchmark_id is not None:
         query = query.where(BenchmarkDefinition.benchmark_id == benchmark_id)
-    return [_verdict(row) for row in session.execute(query)]
+    newest_first = query.order_by(Verification.ended_at.desc(), Verification.id).limit(limit)
+    return [_line_of(row) for row in session.execute(newest_first)]
 
 
-def live_verifications(session: Session, *, limit: int) -> tuple[list[LiveLine], int]:
+def live_verifications(session: Session, *, limit: int) -> tuple[list[VerificationLine], int]:
     """Running and then queued verifications, in the order of their requests, and their number."""
-    count = session.scalar(
-        select(func.count()).select_from(Verification).where(Verification.state.in_(OPEN))
-    )
+    is_open = Verification.state.in_(OPEN)
+    count = session.scalar(select(func.count()).select_from(Verification).where(is_open))
     if not count:
         return [], 0
-    rows = session.execute(
-        _lines(
-            Verification.state,
-            Verification.runs.label("runs_planned"),
-            Verification.created_at,
-        )
-        .where(Verification.state.in_(OPEN))
-        .order_by(Verification.state.desc(), Verification.created_at, Verification.id)
-        .limit(limit)
-    ).all()
-    attempts = {
-        attempt.verification_id: attempt
-        for attempt in session.execute(
-            select(Attempt.verification_id, Attempt.worker, Attempt.last_evaluation).where(
-                Attempt.verification_id.in_([row.id for row in rows]), Attempt.state == "running"
-            )
-        )
-    }
-    return [_live(row, attempts.get(row.id)) for row in rows], count
+    oldest_first = (Verification.state.desc(), Verification.created_at, Verification.id)
+    rows = session.execute(_lines().where(is_open).order_by(*oldest_first).limit(limit))
+    return [_line_of(row) for row in rows], count
 
 
-def _lines(*columns: Any) -> Select[Any]:
+def _lines() -> Select[Any]:
+    running = and_(Attempt.verification_id == Verification.id, Attempt.state == "running")
     return (
         select(
             Verification.id,
@@ -316,30 +278,31 @@ def _lines(*columns: Any) -> Select[Any]:
             Submission.trained_with,
             SUBMITTER,
             DISPLAY_NAME,
-            *columns,
+            Verification.state,
+            Verification.runs.label("runs_planned"),
+            Attempt.worker,
+            Attempt.last_evaluation,
+            Verification.created_at,
+            Verification.outcome,
+            Verification.reasons,
+            Verification.ended_at,
         )
         .join(BenchmarkDefinition, BenchmarkDefinition.sha256 == Verification.benchmark_sha256)
+        .outerjoin(Attempt, running)
         .outerjoin(Submission, Submission.id == Verification.submission_id)
         .outerjoin(User, User.id == Submission.user_id)
         .outerjoin(Submission.published)
     )
 
 
-def _verdict(row: Any) -> VerdictLine:
+def _line_of(row: Any) -> VerificationLine:
     weight = DECIDING_WEIGHTS.get(row.outcome, "leaves_open")
     reasons = [ReasonView(**reason) for reason in row.reasons]
     deciding = [reason for reason in reasons if reason.weight == weight]
-    first = next(iter([*deciding, *reasons]), None)
-    return VerdictLine(**{**row._mapping, "reason": first, "hardware": hardware_words(row.system)})
-
-
-def _live(row: Any, attempt: Any | None) -> LiveLine:
-    last: Mapping[str, Any] = (attempt.last_evaluation if attempt is not None else None) or {}
-    return LiveLine(
+    last = row.last_evaluation or {}
+    return VerificationLine(
         **row._mapping,
         hardware=hardware_words(row.system) if row.system else None,
-        worker=attempt.worker if attempt is not None else None,
-        run=last.get("run"),
-        epoch=last.get("epoch"),
-        quality=last.get("quality"),
+        reason=next(iter([*deciding, *reasons]), None),
+        **{name: last.get(name) for name in ("run", "epoch", "quality")},
     )
