@@ -36,7 +36,6 @@ from server.base.visibility import ORGANISER
 from server.people.callers import Caller, WorkerDep
 from server.people.declared import Routes
 from server.verifications.choose import Drawn, anything_to_send, take_due
-from server.verifications.settle import AGAIN_SECONDS
 from server.verifications.sweep import (
     end_overdue,
     end_unmade_cross_checks,
@@ -51,6 +50,8 @@ log = logging.getLogger(__name__)
 BREATH_SECONDS = 0.01
 # With nothing queued and nothing running there is nothing that only time brings about.
 IDLE_INTERVALS = 4
+# Room in a quota and workers come with time, which changes no board.
+SETTLE_SECONDS = 600.0
 UNMADE_SECONDS = 10.0  # Between searches for cross-checks that no worker can make.
 # Less than any lease.
 CLOCK_SECONDS = 2.0
@@ -65,7 +66,7 @@ class Dispatcher:
         broker: Broker,
         settings: Settings,
         *,
-        settle_boards: Callable[[], bool] = bool,
+        settle_boards: Callable[..., bool] = lambda *, every: False,
     ) -> None:
         self._database = database
         self._broker = broker
@@ -78,7 +79,7 @@ class Dispatcher:
         self._what_is_open = select(*_open_columns(database))
         self._settle_boards = settle_boards
         self._versions: int | None = None
-        self._settled_at = 0.0
+        self._settled_at = time.monotonic()
         # How far this process's clock is ahead of the database's; negative where it is behind.
         self.clock_ahead_seconds = 0.0
         self._thread = PeriodicThread(
@@ -157,11 +158,12 @@ class Dispatcher:
 
     def _settle(self, versions: int | None) -> bool:
         """Settle boards if one has changed, and after a while. Later changes are seen next time."""
-        is_recent = time.monotonic() - self._settled_at < AGAIN_SECONDS
-        if versions == self._versions and is_recent:
+        every = time.monotonic() - self._settled_at >= SETTLE_SECONDS
+        if versions == self._versions and not every:
             return False
-        did = self._settle_boards()
-        self._versions, self._settled_at = versions, time.monotonic()
+        did = self._settle_boards(every=every)
+        self._versions = versions
+        self._settled_at = time.monotonic() if every else self._settled_at
         return did
 
     def _open(self) -> tuple[bool, bool, int | None]:

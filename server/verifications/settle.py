@@ -3,8 +3,7 @@
 import io
 import json
 import logging
-import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
@@ -47,31 +46,27 @@ from server.verifications.states import move
 router = Routes(tags=["submissions"])
 log = logging.getLogger(__name__)
 MOST_TRIES = 3  # At a reference, by the server. Then an organiser asks.
-# Room in a quota comes with time, which changes no board.
-AGAIN_SECONDS = 600.0
 
 
 class BoardSettler:
-    """Settles each board whose version changed since the last time, and each after a while."""
+    """Settles each board whose version changed since the last time."""
 
-    def __init__(self, services: Services, *, again_seconds: float = AGAIN_SECONDS) -> None:
+    def __init__(self, services: Services) -> None:
         self._services = services
-        self._again_seconds = again_seconds
-        self._settled: dict[str, tuple[int, float]] = {}  # The version read before, and when.
+        self._settled: dict[str, int] = {}  # The version read before.
 
-    def settle(self) -> bool:
+    def settle(self, *, every: bool = False) -> bool:
         """Queue the references and head-to-heads that are due; returns if any may be.
 
-        A board that fails keeps no other board from being settled.
+        It looks at boards that have changed, or at `every` one. A board that fails keeps no other
+        board from being settled.
         """
         database, did = self._services.database, False
         with database.read(ORGANISER) as session:
             versions = board_versions(session)
         for benchmark_id, version in versions.items():
             benchmark = self._services.benchmarks.get(benchmark_id)
-            known, at = self._settled.get(benchmark_id, (None, 0.0))
-            is_recent = time.monotonic() - at < self._again_seconds
-            if benchmark is None or (known == version and is_recent):
+            if benchmark is None or (self._settled.get(benchmark_id) == version and not every):
                 continue
             try:
                 did = self._settle(benchmark) or did
@@ -81,7 +76,7 @@ class BoardSettler:
                 continue
             except Exception:
                 log.exception("the boards of %s were not settled", benchmark_id)
-            self._settled[benchmark_id] = version, time.monotonic()
+            self._settled[benchmark_id] = version
         return did
 
     def _settle(self, benchmark: Benchmark) -> bool:
@@ -106,9 +101,8 @@ def settle_board(services: Services, benchmark: Benchmark, divisions: Iterable[s
             if board[0] in claims and not _waits_for_reference(session, benchmark, board):
                 _add_reference(session, benchmark, board, claims[board[0]])
         for reference in _failed_references(session, benchmark):
-            board = reference.division, reference.system["hardware_class"]
-            if not _waits_for_reference(session, benchmark, board):
-                _measure_reference(session, reference)
+            if not _waits_for_reference(session, benchmark, _board_of(reference)):
+                _measure_reference(session, benchmark, reference)
         session.flush()
         for place in read_first_places(session, benchmark.benchmark_id).values():
             for verification_id in place.outdated:  # Their holder has lost first place meanwhile.
@@ -125,11 +119,11 @@ def _boards_without_reference(session: Session, benchmark: Benchmark) -> list[Bo
     if benchmark.replay is None:
         return []
     hardware_class = Submission.system["hardware_class"].as_string()
-    of_it = (Submission.benchmark_id == benchmark.benchmark_id, Submission.kind == "train")
     trained = session.execute(
         select(Submission.division, hardware_class)
         .where(
-            *of_it,
+            Submission.benchmark_id == benchmark.benchmark_id,
+            Submission.kind == "train",
             (Submission.status == "verifying") | (Submission.evidence == "measured"),
             Submission.embargoed.is_(False),
             Submission.withdrawn_at.is_(None),
@@ -137,32 +131,29 @@ def _boards_without_reference(session: Session, benchmark: Benchmark) -> list[Bo
         )
         .distinct()
     )
-    known = session.execute(
-        select(Submission.division, hardware_class)
-        .join(Submission.user)
-        .where(*of_it, User.name == REFERENCE)
-    )
-    made = {(row[0], row[1]) for row in known}
+    made = {_board_of(each) for each in _references(session, benchmark)}
     return sorted({(row[0], row[1]) for row in trained} - made)
+
+
+def _references(session: Session, benchmark: Benchmark) -> Sequence[Submission]:
+    """The references of a benchmark, one of each board."""
+    query = select(Submission).where(Submission.benchmark_id == benchmark.benchmark_id)
+    named = query.join(Submission.user).where(User.name == REFERENCE)
+    return session.scalars(named).unique().all()
+
+
+def _board_of(submission: Submission) -> Board:
+    return submission.division, submission.system["hardware_class"]
 
 
 def _failed_references(session: Session, benchmark: Benchmark) -> list[Submission]:
     """References that could not be measured, where a worker of their class may try again."""
-    query = (
-        select(Submission)
-        .join(Submission.user)
-        .where(
-            Submission.benchmark_id == benchmark.benchmark_id,
-            Submission.status == "claimed",
-            Submission.withdrawn_at.is_(None),
-            User.name == REFERENCE,
-        )
-    )
     classes = {worker.hardware_class for worker in Fleet.read(session).open}
     return [
         each
-        for each in session.scalars(query).unique()
+        for each in _references(session, benchmark)
         if each.system["hardware_class"] in classes
+        and (each.status, each.withdrawn_at) == ("claimed", None)
         and {one.state for one in each.verifications} == {"failed"}
         and len(each.verifications) < MOST_TRIES
     ]
@@ -170,16 +161,8 @@ def _failed_references(session: Session, benchmark: Benchmark) -> list[Submissio
 
 def _waits_for_reference(session: Session, benchmark: Benchmark, board: Board) -> bool:
     """Whether a reference is being measured on the class of a board."""
-    found = session.scalars(
-        select(Submission.status)
-        .join(Submission.user)
-        .where(
-            Submission.benchmark_id == benchmark.benchmark_id,
-            Submission.system["hardware_class"].as_string() == board[1],
-            User.name == REFERENCE,
-        )
-    )
-    return "verifying" in set(found)
+    found = _references(session, benchmark)
+    return any(each.status == "verifying" and _board_of(each)[1] == board[1] for each in found)
 
 
 def _claim_file(store: ArtifactStore, benchmark: Benchmark, division: str) -> Staged:
@@ -232,22 +215,17 @@ def _add_reference(session: Session, benchmark: Benchmark, board: Board, claim: 
     session.flush()
     submission.configuration_sha256 = configuration_sha256(benchmark, claim_of(submission))
     _take_the_place_of_equals(session, submission)
-    _measure_reference(session, submission)
+    _measure_reference(session, benchmark, submission)
 
 
-def _measure_reference(session: Session, reference: Submission) -> None:
+def _measure_reference(session: Session, benchmark: Benchmark, reference: Submission) -> None:
     """Queue the ten runs of a reference. In another division it shares those that there are."""
-    twin = session.scalars(
-        select(Submission)
-        .where(
-            Submission.benchmark_id == reference.benchmark_id,
-            Submission.user_id == reference.user_id,
-            Submission.id != reference.id,
-            Submission.pool_id.is_not(None),
-            Submission.system["hardware_class"].as_string() == reference.system["hardware_class"],
-        )
-        .limit(1)
-    ).first()
+    twins = (
+        each
+        for each in _references(session, benchmark)
+        if each is not reference and _board_of(each)[1] == _board_of(reference)[1]
+    )
+    twin = next((each for each in twins if each.pool_id is not None), None)
     if twin is not None:
         reference.pool_id = twin.pool_id
         follow_evidence(session, reference)

@@ -112,7 +112,7 @@ def test_a_board_that_changes_while_boards_are_settled_is_settled_again(
 ):
     settled = []
 
-    def settle():
+    def settle(*, every):
         settled.append(True)
         if len(settled) == 1:
             with database.write() as session:

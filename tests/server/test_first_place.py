@@ -156,7 +156,7 @@ def test_a_failed_reference_waits_for_a_worker_of_its_class(row_of, queued, clie
     assert queued() == []
     say_hello(client, walter)
 
-    assert BoardSettler(client.app.state.services, again_seconds=0.0).settle()
+    assert BoardSettler(client.app.state.services).settle(every=True)
 
     (again,) = queued()
     assert again.submission_id == job.submission_id
@@ -219,7 +219,7 @@ def test_its_runs_are_on_the_quota_and_a_full_one_is_tried_again(
     assert row(client, faster)["not_first"] == "lower mean, its head-to-head waits"
     allow(100_000)
     assert queued() == []
-    assert BoardSettler(client.app.state.services, again_seconds=0.0).settle()
+    assert BoardSettler(client.app.state.services).settle(every=True)
 
     (job,) = queued()
     estimate = reserved()
