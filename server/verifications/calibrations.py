@@ -51,7 +51,8 @@ from server.benchmarks.definitions import definition, find_benchmark
 from server.people.audit import Subject, audited, record, record_new
 from server.people.callers import Caller, Fields
 from server.people.declared import Form, Routes, filled
-from server.verifications.jobs import Order, new_id, queue_job
+from server.submissions.rows import new_id
+from server.verifications.jobs import Order, queue_job
 from server.verifications.states import move
 
 CONSOLE = "/console/calibrations"

@@ -60,12 +60,13 @@ def _backend_view(
         )
     figures = latency_figures(item.milliseconds, warmup_items=warmup_items)
     missing = {f"p{p}": why_absent(figures.samples, p) for p in FEWEST_SAMPLES}
-    usd_per_hour = None if price is None else price.usd_per_hour
+    hourly = None if price is None else price.usd_per_hour
+    usd = None if hourly is None else figures.mean_ms / 3.6e6 * hourly
     return BackendView.of(
         item,
         **asdict(figures),
         missing={name: why for name, why in missing.items() if why is not None},
-        cost_usd_per_10000=latency_cost_usd_per_10000(figures.mean_ms, usd_per_hour),
+        cost_usd_per_10000=inference_cost_usd_per_10000(usd),
         quality=reached.quality,
         eligible=benchmark.target.is_reached(reached.quality),
     )
@@ -140,16 +141,6 @@ def why_absent(samples: int, percent: int) -> str | None:
     """Reason why a percentile has too few samples, or None if it has enough."""
     floor = FEWEST_SAMPLES[percent]
     return f"not enough samples: {samples} of {floor}" if samples < floor else None
-
-
-def latency_cost_usd_per_10000(
-    milliseconds_per_item: float, price_usd_per_hour: float | None
-) -> float | None:
-    """US dollars for 10,000 items one at a time; None without a price."""
-    if price_usd_per_hour is None:
-        return None
-    hours = milliseconds_per_item / 1000.0 / 3600.0
-    return inference_cost_usd_per_10000(hours * price_usd_per_hour)
 
 
 def energy_to_target_joules(joules_of_runs: Sequence[float | None]) -> float | None:

@@ -31,14 +31,10 @@ from server.base.models import Attempt, Calibration, JobTraining, Submission, Ve
 from server.base.standing import claim_of, measures, purpose_of, run_limit_seconds
 from server.benchmarks.calibrations import adopted_calibration, benchmark_of, judging_benchmark
 from server.benchmarks.definitions import definition
+from server.submissions.rows import new_id
 from server.verifications.states import Event, move
 
 RUN_START_SECONDS = 60.0  # Allowance of a run beside its limit: starting, loading, stopping.
-
-
-def draw_of_trainings(trainings: Sequence[Training], nonce: str) -> Draw:
-    """The seeds of planned trainings with the nonce that they follow from."""
-    return Draw(tuple(training.seed for training in trainings), nonce)
 
 
 def why_over_limit(attempt: Attempt, *, now: datetime) -> str | None:
@@ -81,11 +77,6 @@ class Order:
     def claims(self) -> list[Claim]:
         """The claims that it is about: the challenger's before the holder's."""
         return [claim_of(side) for side in (self.submission, self.against) if side is not None]
-
-
-def new_id() -> str:
-    """A short random id for a URL: 60 bits."""
-    return secrets.token_hex(8)[:15]
 
 
 def judging(session: Session, order: Order) -> tuple[Benchmark, str | None]:
@@ -143,7 +134,10 @@ def queue_job(session: Session, order: Order) -> Verification:
         reason=order.reason,
         nonce=nonce.hex(),
         runs=len(trainings),
-        trainings=[_row(index, training) for index, training in enumerate(trainings)],
+        trainings=[
+            JobTraining(index=index, **asdict(training) | {"measure": list(training.measure)})
+            for index, training in enumerate(trainings)
+        ],
         control_points=[asdict(point) for point in band],
         max_attempts=policy.max_attempts,
         lease_seconds=policy.lease_seconds,
@@ -158,7 +152,7 @@ def queue_job(session: Session, order: Order) -> Verification:
     verification.seal = seal(
         benchmark,
         order.submission.id if order.submission is not None else None,
-        draw_of_trainings(trainings, nonce.hex()),
+        Draw(tuple(training.seed for training in trainings), nonce.hex()),
         beside=sealed_with(verification, benchmark, trainings),
     )
     queue_attempt(session, verification, "request")
@@ -180,10 +174,6 @@ def sealed_with(
     if verification.checks_id is not None:
         sealed["checks"] = verification.checks_id
     return beside_of(purpose, trainings, sealed)
-
-
-def _row(index: int, training: Training) -> JobTraining:
-    return JobTraining(index=index, **asdict(training) | {"measure": list(training.measure)})
 
 
 def trainings_of(verification: Verification) -> list[Training]:

@@ -1,7 +1,8 @@
 """Pools of measured runs: add runs, measure the time, and derive the evidence of submissions."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import ColumnElement, delete, select
@@ -14,7 +15,6 @@ from finishline.rules.scoring.tta import calibrated_spread
 from finishline.rules.statistics.aggregate import (
     FEWEST_SEALED_RUNS,
     SHORTEST_SECONDS,
-    Interval,
     Spread,
     measured_seconds,
     pooled_spread,
@@ -87,27 +87,22 @@ class Spreads:
     """Spread of each hardware class; below ten runs, that of the calibrated epochs."""
 
     def __init__(self, session: Session, benchmark: Benchmark) -> None:
-        self._of_class = _of_classes(session, benchmark.benchmark_id)
         self._calibrated = calibrated_spread(benchmark)
+        statement = (
+            select(Pool.hardware_class, Pool.id, PoolRun.seconds)
+            .join(PoolRun, PoolRun.pool_id == Pool.id)
+            .where(Pool.benchmark_id == benchmark.benchmark_id, PoolRun.seconds.is_not(None))
+        )
+        pools: defaultdict[str, defaultdict[str, list[float]]]
+        pools = defaultdict(lambda: defaultdict(list))
+        for hardware_class, pool_id, seconds in session.execute(statement):
+            if seconds is not None:
+                pools[hardware_class][pool_id].append(seconds)
+        self._of_class = {name: pooled_spread(those.values()) for name, those in pools.items()}
 
     def of(self, hardware_class: str) -> Spread | None:
         """Spread of one run's log time on a class; None without a basis for it."""
         return self._of_class.get(hardware_class) or self._calibrated
-
-
-def _of_classes(session: Session, benchmark_id: str) -> dict[str, Spread]:
-    statement = (
-        select(Pool.hardware_class, Pool.id, PoolRun.seconds)
-        .join(PoolRun, PoolRun.pool_id == Pool.id)
-        .where(Pool.benchmark_id == benchmark_id, PoolRun.seconds.is_not(None))
-    )
-    pools: defaultdict[str, defaultdict[str, list[float]]]
-    pools = defaultdict(lambda: defaultdict(list))
-    for hardware_class, pool_id, seconds in session.execute(statement):
-        if seconds is not None:
-            pools[hardware_class][pool_id].append(seconds)
-    found = {name: pooled_spread(those.values()) for name, those in pools.items()}
-    return {name: spread for name, spread in found.items() if spread is not None}
 
 
 def keep_measured_runs(session: Session, verification: Verification, report: ReplayReport) -> None:
@@ -132,13 +127,12 @@ def keep_measured_runs(session: Session, verification: Verification, report: Rep
     pool = pool or open_pool(session, submission, benchmark)
     if pool.closed_at is not None:
         return
-    before = Spreads(session, benchmark).of(pool.hardware_class)
-    _add(session, pool, verification, found)
-    original = session.get(Submission, submission.duplicate_of or submission.id) or submission
-    original.pool_id = verification.pool_id = pool.id
-    pool.is_busy = is_disturbed(report)
-    _keep_one(session, pool)
-    measure_class(session, benchmark, pool, before=before)
+    with _measured_again(session, benchmark, pool):
+        _add(session, pool, verification, found)
+        original = session.get(Submission, submission.duplicate_of or submission.id) or submission
+        original.pool_id = verification.pool_id = pool.id
+        pool.is_busy = is_disturbed(report)
+        _keep_one(session, pool)
 
 
 def add_to_pool(
@@ -149,9 +143,8 @@ def add_to_pool(
     runs: Iterable[PoolRun],
 ) -> None:
     """Add runs of a head-to-head to a configuration's, and measure it again."""
-    before = Spreads(session, benchmark).of(pool.hardware_class)
-    _add(session, pool, verification, runs)
-    measure_class(session, benchmark, pool, before=before)
+    with _measured_again(session, benchmark, pool):
+        _add(session, pool, verification, runs)
 
 
 def _keep_one(session: Session, pool: Pool) -> None:
@@ -242,7 +235,6 @@ def _add(
             run.verification_id, run.pool_id = verification.id, pool.id
             run.attempt_id = verification.attempts[-1].id
             session.add(run)
-    session.flush()
 
 
 def take_out_runs(session: Session, worker: str) -> None:
@@ -251,16 +243,16 @@ def take_out_runs(session: Session, worker: str) -> None:
     of_pools = select(PoolRun.pool_id).where(trained)
     for pool in session.scalars(select(Pool).where(Pool.id.in_(of_pools))).all():
         benchmark = definition(session, pool.benchmark_sha256)
-        before = Spreads(session, benchmark).of(pool.hardware_class)
-        session.execute(delete(PoolRun).where(PoolRun.pool_id == pool.id, trained))
-        session.flush()
-        measure_class(session, benchmark, pool, before=before)
+        with _measured_again(session, benchmark, pool):
+            session.execute(delete(PoolRun).where(PoolRun.pool_id == pool.id, trained))
 
 
-def measure_class(
-    session: Session, benchmark: Benchmark, changed: Pool, *, before: Spread | None
-) -> None:
-    """Measure a pool again, and every interval of its class if the spread has changed."""
+@contextmanager
+def _measured_again(session: Session, benchmark: Benchmark, changed: Pool) -> Iterator[None]:
+    """Measure a pool after the block, and every interval of its class if the spread changes."""
+    before = Spreads(session, benchmark).of(changed.hardware_class)
+    yield
+    session.flush()
     spreads = Spreads(session, benchmark)
     _measure(session, changed, spreads)
     named = select(Submission).where(Submission.pool_id == changed.id)
@@ -284,22 +276,17 @@ def _measure(session: Session, pool: Pool, spreads: Spreads) -> None:
     seconds = measured_seconds(times)
     if seconds is not None and pool.measured_at is None:
         pool.measured_at = utc_now()
-    pool.runs = len(times)
-    pool.measured_seconds = seconds
-    interval = _interval(pool, runs, spreads)
-    pool.low_seconds = None if interval is None else interval.low
-    pool.high_seconds = None if interval is None else interval.high
-
-
-def _interval(pool: Pool, runs: Iterable[PoolRun], spreads: Spreads) -> Interval | None:
-    """Confidence interval of the measured time; references are evaluated once an epoch."""
-    spread, seconds = spreads.of(pool.hardware_class), pool.measured_seconds
-    if spread is None or seconds is None:
-        return None
-    steps = [run.seconds / run.epochs for run in runs if run.seconds and run.epochs]
-    step = sum(steps) / len(steps) if steps else None
-    resolution = resolution_of(step_seconds=step, seconds=seconds)
-    return interval_of(seconds, runs=pool.runs, spread=spread.at_least(resolution))
+    pool.runs, pool.measured_seconds = len(times), seconds
+    pool.low_seconds = pool.high_seconds = None
+    spread = spreads.of(pool.hardware_class)
+    if spread is not None and seconds is not None:
+        # References are evaluated once an epoch.
+        steps = [run.seconds / run.epochs for run in runs if run.seconds and run.epochs]
+        step = sum(steps) / len(steps) if steps else None
+        spread = spread.at_least(resolution_of(step_seconds=step, seconds=seconds))
+        interval = interval_of(seconds, runs=pool.runs, spread=spread)
+        if interval is not None:
+            pool.low_seconds, pool.high_seconds = interval.low, interval.high
 
 
 def follow_evidence(session: Session, submission: Submission) -> None:

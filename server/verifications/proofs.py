@@ -262,16 +262,6 @@ class SignedProof:
 
 def sign_proof(services: Services, verification_id: str, viewer: Viewer) -> SignedProof:
     """Sign the statement of an ended verification: the draw stays sealed until the end."""
-    parts = _ended_parts(services, verification_id, viewer)
-    files = _files(parts["submission"])
-    payload = canonical(statement_of(parts, files))
-    signer = current_signer(services)
-    signature = signer.sign(pre_authentication(payload))
-    content = write_envelope(payload, key_id=signer.key_id, signature=signature)
-    return SignedProof(content, files)
-
-
-def _ended_parts(services: Services, verification_id: str, viewer: Viewer) -> Table:
     with services.database.read(viewer) as session:
         verification = find_verification(session, verification_id)
         if verification.state not in ENDED:
@@ -284,7 +274,13 @@ def _ended_parts(services: Services, verification_id: str, viewer: Viewer) -> Ta
                 f"Verification {verification_id} was under way at the server that this one was "
                 "made from: its draw stayed sealed there, and there is no proof of it."
             )
-        return proof_parts(session, verification)
+        parts = proof_parts(session, verification)
+    files = _files(parts["submission"])
+    payload = canonical(statement_of(parts, files))
+    signer = current_signer(services)
+    signature = signer.sign(pre_authentication(payload))
+    content = write_envelope(payload, key_id=signer.key_id, signature=signature)
+    return SignedProof(content, files)
 
 
 def _files(submission: dict[str, Any]) -> tuple[str, ...]:

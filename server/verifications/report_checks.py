@@ -38,7 +38,6 @@ from server.base.models import (
     CalibrationRunRow,
     JobTraining,
     ReplayEventRow,
-    Submission,
     Verification,
 )
 from server.base.standing import REPORT
@@ -276,8 +275,11 @@ def _known_curves(
             KnownCurve(f"the calibrated run with seed {row.seed}", row.seed, tuple(row.quality))
             for row in finished_runs(session, adopted.id)
         ]
-    for submission in (verification.submission, verification.against):
-        known += _claimed_curves(session, submission)
+    for submission_id in (verification.submission_id, verification.against_id):
+        claimed = () if submission_id is None else runs_with_curves(session, submission_id)
+        for run in claimed:
+            qualities = tuple(evaluation_of(row).quality for row in run.curve)
+            known.append(KnownCurve(f"the claim's {run.file}", run.seed, qualities))
     return known + _replayed_curves(session, verification, benchmark, report)
 
 
@@ -287,19 +289,6 @@ def _adopted(session: Session, verification: Verification) -> list[Calibration]:
         for precision in {training.precision for training in verification.trainings}
     )
     return [each for each in found if each is not None]
-
-
-def _claimed_curves(session: Session, submission: Submission | None) -> list[KnownCurve]:
-    if submission is None:
-        return []
-    return [
-        KnownCurve(
-            f"the claim's {run.file}",
-            run.seed,
-            tuple(evaluation_of(row).quality for row in run.curve),
-        )
-        for run in runs_with_curves(session, submission.id)
-    ]
 
 
 def _replayed_curves(

@@ -5,11 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, StrictBool, model_validator
+from pydantic import Field, StrictBool, model_validator
 from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
-from finishline.api.schema import Schema
 from finishline.api.verifications import (
     BatchView,
     Difference,
@@ -32,6 +31,7 @@ from finishline.rules.verification.purposes import PURPOSES
 from server.base.database import utc_now
 from server.base.errors import ConflictError, ContentError
 from server.base.events import VerificationChanged, emit
+from server.base.forms import Body, example
 from server.base.models import Evidence, Submission, Verification
 from server.base.services import Services
 from server.base.standing import (
@@ -63,19 +63,13 @@ Reason = Annotated[str, Field(min_length=1, max_length=2000, pattern=r"\S")]
 Status = Literal["claimed", "verifying", "verified", "rejected", "inconclusive"]
 
 
-class BatchCreate(Schema):
+class BatchCreate(Body):
     """Submissions to verify: a list of them, or those of a benchmark, by status.
 
     A "replay" trains the reference as each claim says; a "latency" times its trained model.
     """
 
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={
-            "examples": [{"benchmark": "digits", "status": "verified", "reason": "new driver",
-                          "dry_run": True}]
-        },
-    )  # fmt: skip
+    model_config = example(benchmark="digits", status="verified", reason="new driver", dry_run=True)
 
     submissions: list[str] | None = Field(default=None, min_length=1, max_length=LARGEST_BATCH)
     benchmark: str | None = None
@@ -129,15 +123,14 @@ def verify_batch(
     """
     if body.benchmark is not None:
         find_benchmark(services.benchmarks, body.benchmark)
-    wanted = body
-    found = _chosen(session, wanted)
-    missing = sorted(set(wanted.submissions or ()) - {submission.id for submission in found})
+    found = _chosen(session, body)
+    missing = sorted(set(body.submissions or ()) - {submission.id for submission in found})
     skipped = [Skipped(submission_id=name, why="There is no such submission.") for name in missing]
-    purpose, replays = PURPOSES[wanted.kind], list[ExpectedReplay]()
-    estimator = Estimator(session, wanted.kind)
+    purpose, replays = PURPOSES[body.kind], list[ExpectedReplay]()
+    estimator = Estimator(session, body.kind)
     for submission in found:
         try:
-            order = Order(purpose, caller.user_id, wanted.reason, submission)
+            order = Order(purpose, caller.user_id, body.reason, submission)
             require_possible(session, order)
         except (ConflictError, ContentError) as why:
             skipped.append(Skipped(submission_id=submission.id, why=str(why)))
@@ -147,7 +140,7 @@ def verify_batch(
         replays.append(
             ExpectedReplay(
                 submission_id=submission.id,
-                verification_id=None if wanted.dry_run else queue_job(session, order).id,
+                verification_id=None if body.dry_run else queue_job(session, order).id,
                 runs_expected=expected.runs,
                 seconds_expected=expected.seconds,
                 accelerators=expected.accelerators,
@@ -155,14 +148,14 @@ def verify_batch(
             )
         )
     batch = BatchView(
-        dry_run=wanted.dry_run,
+        dry_run=body.dry_run,
         replays=replays,
         skipped=skipped,
         gpu_seconds_expected=sum(item.seconds_expected * item.accelerators for item in replays),
         cpu_seconds_expected=sum(i.seconds_expected for i in replays if i.accelerators == 0),
     )
-    if replays and not wanted.dry_run:
-        _record_batch(session, caller, wanted, batch)
+    if replays and not body.dry_run:
+        _record_batch(session, caller, body, batch)
     return batch
 
 
@@ -200,13 +193,10 @@ def _record_batch(session: Session, caller: Caller, wanted: BatchCreate, batch: 
     )
 
 
-class DecisionCreate(Schema):
+class DecisionCreate(Body):
     """Decision about a pending verdict: publish it, or keep the published one."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={"examples": [{"decision": "keep", "reason": "the host was throttled"}]},
-    )
+    model_config = example(decision="keep", reason="the host was throttled")
 
     decision: Literal["publish", "keep"]
     reason: Reason

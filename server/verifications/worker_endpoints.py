@@ -76,21 +76,12 @@ class Order(BaseModel):
     reason: str = Field(min_length=1, max_length=LONGEST_REASON, pattern=REASON)
 
 
-CHANGES_OF_A_WORKER: dict[str, Callable[..., None]] = {
-    "pause": workers.pause_worker,
-    "resume": workers.resume_worker,
-    "confirm": workers.confirm_worker,
-    "baseline": probes.set_baseline_anew,
-}
-CHANGES_OF_EVERYTHING: dict[str, Callable[..., None]] = {
-    "pause": workers.pause_everything,
-    "resume": workers.resume_everything,
-}
-DONE = {
-    "pause": "paused",
-    "resume": "no longer paused",
-    "confirm": "confirmed",
-    "baseline": "measured anew from its next readings",
+# What the console's form does to a worker, and the words after it.
+CHANGES: dict[str, tuple[Callable[..., None], str]] = {
+    "pause": (workers.pause_worker, "paused"),
+    "resume": (workers.resume_worker, "no longer paused"),
+    "confirm": (workers.confirm_worker, "confirmed"),
+    "baseline": (probes.set_baseline_anew, "measured anew from its next readings"),
 }
 MOST_SHOWN = 1000
 router = Routes(tags=["workers"])
@@ -300,16 +291,18 @@ def resume_queue(session: Session, caller: Caller, body: Resume) -> QueueView:
 @router.command(None, Form(CONSOLE, "{0}"), role="organiser")
 def change_worker(session: Session, caller: Caller, body: Order) -> str:
     """Pause, resume, confirm or measure anew; returns the sentence that tells of it."""
-    name = body.what.removeprefix(WORKER)
+    change, words = CHANGES[body.action]
     if body.what != EVERY_QUEUE:
-        CHANGES_OF_A_WORKER[body.action](session, caller, name, reason=body.reason)
-        return f"Worker {name} is {DONE[body.action]}."
-    if body.action not in CHANGES_OF_EVERYTHING:
-        raise ConflictError(
-            f"A queue can't be {DONE[body.action]}: choose a worker, or pause the queue."
-        )
-    CHANGES_OF_EVERYTHING[body.action](session, caller, reason=body.reason)
-    return f"Every queue is {DONE[body.action]}."
+        name = body.what.removeprefix(WORKER)
+        change(session, caller, name, reason=body.reason)
+        return f"Worker {name} is {words}."
+    if body.action == "pause":
+        workers.pause_everything(session, caller, reason=body.reason)
+    elif body.action == "resume":
+        workers.resume_everything(session, caller, reason=body.reason)
+    else:
+        raise ConflictError(f"A queue can't be {words}: choose a worker, or pause the queue.")
+    return f"Every queue is {words}."
 
 
 @router.read("/hardware-classes")

@@ -24,7 +24,7 @@ from finishline.rules.verification.latency import (
 )
 from finishline.rules.verification.messages import Absence, BackendLatency, Failure, ReplayReport
 from server.base.standing import run_limit_seconds
-from server.verifications.figures import latency_cost_usd_per_10000, measured_figures, why_absent
+from server.verifications.figures import measured_figures, why_absent
 from server.verifications.jobs import build_job
 from tests.support.verdicts import CLAIM, LAPTOP, WORKER, trained
 
@@ -78,12 +78,6 @@ def test_the_warm_up_is_dropped():
 def test_drift_is_the_second_half_against_the_first(times, warmup, drift):
     found = latency_figures(times, warmup_items=warmup).drift_percent
     assert found == (None if drift is None else pytest.approx(drift))
-
-
-def test_cost_is_that_of_ten_thousand_items_one_at_a_time():
-    # 3.6 ms x 10,000 = 36 s, a hundredth of an hour.
-    assert latency_cost_usd_per_10000(3.6, 2.0) == pytest.approx(0.02)
-    assert latency_cost_usd_per_10000(3.6, None) is None
 
 
 @pytest.mark.parametrize("times", [[1.0, 1.0], [1.0, 1.0, 0.0], [1.0, 1.0, float("nan")]])
