@@ -26,7 +26,7 @@ from web.chart_parts import (
     vendor_of,
     vendor_paint,
 )
-from web.formats import DASH, TimeFormat, milliseconds, money, number, time_format
+from web.formats import DASH, SECONDS, TimeFormat, milliseconds, money, number
 from web.names import byline, entry_title, hardware, hardware_words
 
 MOST_INTERVALS = 25
@@ -96,7 +96,7 @@ def pareto_figure(
     against: str = "cost",
     *,
     lower_quality: bool = False,
-    time: TimeFormat | None = None,
+    time: TimeFormat = SECONDS,
 ) -> Figure:
     """Time to accuracy against a second figure, with the entries that nothing beats in both.
 
@@ -104,7 +104,6 @@ def pareto_figure(
     is better unless `lower_quality` says otherwise; of the others less is better.
     """
     ranked, known = _drawn_from(board, against)
-    time = time or _format_of(ranked)
     if len(known) >= FEWEST_POINTS:
         return _against_figure(known, against, time, lower_quality=lower_quality)
     if against == "cost" and not known:
@@ -112,20 +111,15 @@ def pareto_figure(
     return empty_figure(ONE_POINT if known else AGAINST[against].missing)
 
 
-def _format_of(entries: Sequence[View]) -> TimeFormat:
-    return time_format(entry["tta_seconds"] for entry in entries)
-
-
 def pareto_table(
     board: View,
     against: str = "cost",
     *,
     lower_quality: bool = False,
-    time: TimeFormat | None = None,
+    time: TimeFormat = SECONDS,
 ) -> Table:
     """Every ranked entry with its time and its second figure, and whether it is on the front."""
     ranked, known = _drawn_from(board, against)
-    time = time or _format_of(ranked)
     kind = AGAINST[against]
     front = {e["submission_id"] for e in front_entries(known, against, lower_quality=lower_quality)}
     return Table(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from finishline.rules.ranking import check_of_row
-from web.formats import DASH, TimeFormat, time_format
+from web.formats import DASH, SECONDS, TimeFormat
 from web.names import accelerator_of_system, byline, entry_title, hardware
 
 Figure = dict[str, Any]
@@ -291,10 +291,9 @@ class Curves:
     out).
     """
 
-    def __init__(self, curves: Sequence[Sequence[View]], time: TimeFormat | None = None) -> None:
-        points = [point for curve in curves for point in curve]
-        self.time = time or time_format(point["seconds"] for point in points)
-        self.by_epoch = all(point["epoch"] is not None for point in points)
+    def __init__(self, curves: Sequence[Sequence[View]], time: TimeFormat = SECONDS) -> None:
+        self.time = time
+        self.by_epoch = all(point["epoch"] is not None for curve in curves for point in curve)
         self.progress = "epochs" if self.by_epoch else "evaluations"
 
     def traces(

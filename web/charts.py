@@ -18,7 +18,7 @@ from web.distribution_chart import (
     survival_figure,
     survival_table,
 )
-from web.formats import TimeFormat
+from web.formats import SECONDS, TimeFormat
 from web.records_chart import records_figure, records_table
 from web.replay_chart import ghost_traces
 from web.scaling_chart import scaling_figure, scaling_table
@@ -34,7 +34,7 @@ def curves_figure(
     control_points: Sequence[View] = (),
     ghosts: Sequence[View] = (),
     *,
-    time: TimeFormat | None = None,
+    time: TimeFormat = SECONDS,
 ) -> Figure:
     """Quality of each run of a submission over seconds, and over epochs with the band.
 

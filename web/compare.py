@@ -168,16 +168,19 @@ def against(pairs: Sequence[View], one: str, other: str) -> Against | None:
     return None
 
 
-def pair_sentence(pair: View, comparison: View) -> str:
+def pair_sentence(pair: View, comparison: View, names: Sequence[str] = LETTERS) -> str:
     """Say which of a compared pair is faster, how surely, and how many runs would tell.
 
-    The submissions are called by letter, in their order.
+    The submissions are called by letter, in their order, unless other names are given.
     """
     compared = comparison["submissions"]
-    letters = {c["submission_id"]: LETTERS[place] for place, c in enumerate(compared)}
-    one, other = letters[pair["first"]], letters[pair["second"]]
+    place = {one["submission_id"]: at for at, one in enumerate(compared)}
+    both = [place[pair[side]] for side in ("first", "second")]
+    one, other = (names[at] for at in both)
+    runs = [len(compared[at]["run_seconds"]) for at in both]
     if pair["ratio"] is None:
-        return f"{one} and {other} cannot be compared: one has no run that reached the target."
+        silent = one if not runs[0] else other
+        return f"{one} and {other} cannot be compared: {silent} has no run that reached the target."
     slow, fast, ratio, low, high = _slower_first(pair, one, other)
     took = f"{slow} takes {_ratio(ratio)} times as long as {fast}"
     if pair["p_adjusted"] is None:
@@ -190,16 +193,11 @@ def pair_sentence(pair: View, comparison: View) -> str:
     p = _p(pair["p_adjusted"]) + (f", by Holm over {pairs} pairs" if pairs > 1 else "")
     if pair["told_apart"]:
         return _told_apart(pair, one, other, f"({p}): {took}")
-    has = min(
-        len(c["run_seconds"])
-        for c in compared
-        if c["submission_id"] in (pair["first"], pair["second"])
-    )
     needed = pair["runs_needed"]
     # As many runs as there are would tell this pair alone, and do not tell it among several.
     tell = (
         f" A gap of this size needs {needed:,} runs on each side to show."
-        if needed and needed > has
+        if needed and needed > min(runs)
         else ""
     )
     seen = "" if high is None else f"; {unseen_gap_text((high / ratio - 1) * 100)}"

@@ -6,7 +6,7 @@ from typing import Any
 from web.chart_parts import Curves, Figure, axis, label, layout, plain
 from web.compare import LETTERS
 from web.curves_chart import MOST_EVALUATIONS
-from web.formats import TimeFormat, time_format
+from web.formats import SECONDS, TimeFormat
 
 View = Mapping[str, Any]
 # One shape for each submission, so that they can be told apart without their colours.
@@ -18,7 +18,7 @@ def overlaid_curves(
     submissions: Sequence[View],
     names: Sequence[str],
     target: View,
-    time: TimeFormat | None = None,
+    time: TimeFormat = SECONDS,
 ) -> Figure:
     """Quality of every run of several submissions over seconds and over epochs.
 
@@ -44,7 +44,7 @@ def overlaid_curves(
 
 
 def run_times_figure(
-    compared: Sequence[View], names: Sequence[str], time: TimeFormat | None = None
+    compared: Sequence[View], names: Sequence[str], time: TimeFormat = SECONDS
 ) -> Figure:
     """The time of every run that reached the target, submission by submission, and their means.
 
@@ -53,7 +53,6 @@ def run_times_figure(
     no bar.
     """
     known = [seconds for one in compared for seconds in one["run_seconds"]]
-    time = time or time_format(known)
     unit, scale = time.word, time.scale
     runs = [
         _runs(place, names[place], one, scale)

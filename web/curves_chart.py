@@ -18,7 +18,7 @@ from web.chart_parts import (
     series_marks,
     submission_row,
 )
-from web.formats import TimeFormat, number, quality, time_format
+from web.formats import SECONDS, TimeFormat, number, quality
 from web.names import byline, hardware
 
 NOTHING = "No ranked submission here has a curve of two evaluations."
@@ -32,7 +32,7 @@ def convergence_curves_figure(
     target: View,
     reference: Sequence[View] = (),
     *,
-    time: TimeFormat | None = None,
+    time: TimeFormat = SECONDS,
 ) -> Figure:
     """Each run of each submission, one line style a submission, with target and reference.
 
@@ -65,10 +65,9 @@ def convergence_curves_figure(
 
 
 def convergence_curves_table(
-    sets: Sequence[View], target: View, *, time: TimeFormat | None = None
+    sets: Sequence[View], target: View, *, time: TimeFormat = SECONDS
 ) -> Table:
     """Each run: number of evaluations, last epoch, last and best quality."""
-    time = time or _format_of(sets)
     figures = ("Evaluations", "Last epoch", "Last evaluation", f"Best {target['metric']}")
     return Table(
         columns("Entry", "Submitter", "Hardware", "Run", figures=figures),
@@ -78,11 +77,6 @@ def convergence_curves_table(
             for run in one["runs"]
         ),
     )
-
-
-def _format_of(sets: Sequence[View]) -> TimeFormat:
-    points = (point for one in sets for run in one["runs"] for point in run["curve"])
-    return time_format(point["seconds"] for point in points)
 
 
 def _cells(run: View, target: View, time: TimeFormat) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from web.chart_parts import (
     submission_row,
     time_axis,
 )
-from web.formats import DASH, TimeFormat, time_format
+from web.formats import DASH, SECONDS, TimeFormat
 from web.names import byline, entry_title, hardware
 
 FEWEST_FOR_A_BOX = 4
@@ -51,7 +51,7 @@ def box_of(seconds: Sequence[float]) -> Box | None:
     return Box(*statistics.quantiles(seconds, n=4, method="inclusive"))
 
 
-def distribution_figure(sets: Sequence[View], *, time: TimeFormat | None = None) -> Figure:
+def distribution_figure(sets: Sequence[View], *, time: TimeFormat = SECONDS) -> Figure:
     """A row for each submission with a dot for each run, and a sandbox from four runs up.
 
     A set has its board "entry" and its "runs", each with "seconds", None if it did not get there.
@@ -64,7 +64,6 @@ def distribution_figure(sets: Sequence[View], *, time: TimeFormat | None = None)
     known = [seconds for one in shown for seconds in _seconds(one)]
     if len(known) < FEWEST_POINTS:
         return empty_figure(ONE_RUN)
-    time = time or time_format(known)
     scale = time.scale
     boxes = [(row, box) for row, one in enumerate(shown) if (box := box_of(_seconds(one)))]
     traces = [*([_boxes(boxes, scale), _medians(boxes, scale)] if boxes else [])]
@@ -79,9 +78,8 @@ def distribution_figure(sets: Sequence[View], *, time: TimeFormat | None = None)
     }
 
 
-def distribution_table(sets: Sequence[View], *, time: TimeFormat | None = None) -> Table:
+def distribution_table(sets: Sequence[View], *, time: TimeFormat = SECONDS) -> Table:
     """Runs, quartiles and ends of each submission."""
-    time = time or _format_of(sets)
     titles = ("Runs", "Reached", "Fastest", "First quartile", "Median", "Third quartile", "Slowest")
     return Table(
         columns("Entry", "Submitter", "Hardware", figures=titles),
@@ -98,10 +96,6 @@ def _cells(one: View, time: TimeFormat) -> tuple[str, ...]:
     lower, upper = (box.lower, box.upper) if box else (None, None)
     figures = (min(seconds), lower, middle, upper, max(seconds))
     return (*counts, *(time(figure) for figure in figures))
-
-
-def _format_of(sets: Sequence[View]) -> TimeFormat:
-    return time_format(seconds for one in sets for seconds in _seconds(one))
 
 
 def _seconds(one: View) -> list[float]:
@@ -202,7 +196,7 @@ def reached_by(runs: Sequence[View]) -> list[tuple[float, float]]:
     return steps
 
 
-def survival_figure(sets: Sequence[View], *, time: TimeFormat | None = None) -> Figure:
+def survival_figure(sets: Sequence[View], *, time: TimeFormat = SECONDS) -> Figure:
     """A step for each run, submission by submission; all are drawn on to the slowest run of all.
 
     A set has its board "entry" and its "runs", each with "seconds", None if it did not get there.
@@ -213,7 +207,6 @@ def survival_figure(sets: Sequence[View], *, time: TimeFormat | None = None) -> 
     known = [run["seconds"] for one in shown for run in one["runs"] if run["seconds"] is not None]
     if len(known) < FEWEST_POINTS:
         return empty_figure(ONE_RUN)
-    time = time or time_format(known)
     unit, scale = time.word, time.scale
     end = max(known, default=0.0) * 1.05
     names = names_of([one["entry"] for one in shown])
@@ -232,9 +225,8 @@ def survival_figure(sets: Sequence[View], *, time: TimeFormat | None = None) -> 
     }
 
 
-def survival_table(sets: Sequence[View], *, time: TimeFormat | None = None) -> Table:
+def survival_table(sets: Sequence[View], *, time: TimeFormat = SECONDS) -> Table:
     """Times by which a quarter, half, three quarters and all of the runs had got there."""
-    time = time or _format_of(sets)
     titles = ("Runs", "Reached", "25 % by", "50 % by", "75 % by", "all by")
     return Table(
         columns("Entry", "Submitter", "Hardware", figures=titles),

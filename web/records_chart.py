@@ -24,7 +24,7 @@ from web.chart_parts import (
     series_marks,
     time_axis,
 )
-from web.formats import DASH, TimeFormat, day, moment, time_format
+from web.formats import DASH, SECONDS, TimeFormat, day, moment
 from web.names import byline, hardware
 
 View = Mapping[str, Any]
@@ -36,7 +36,7 @@ NOTHING = "No record has been set here yet: the first ranked submission sets it.
 
 
 def records_figure(
-    divisions: Sequence[View], note: str | None = None, *, time: TimeFormat | None = None
+    divisions: Sequence[View], note: str | None = None, *, time: TimeFormat = SECONDS
 ) -> Figure:
     """Time to accuracy by date: the records of each board as steps, other lower times as marks.
 
@@ -45,7 +45,6 @@ def records_figure(
     marks = [mark for d in divisions for mark in (*d["records"], *d["not_records"])]
     if len(marks) < FEWEST_POINTS:
         return empty_figure(ONE_POINT if marks else NOTHING)
-    time = time or time_format(mark["tta_seconds"] for mark in marks)
     latest = max(mark["date"] for mark in marks)
     traces = []
     for order, (name, division) in enumerate(zip(board_names(divisions), divisions, strict=True)):
@@ -95,14 +94,13 @@ def _date_axis(dates: Sequence[str]) -> dict[str, Any]:
     return axis("Date", **found, tickformat="%-d %b<br>%Y")
 
 
-def records_table(divisions: Sequence[View], *, time: TimeFormat | None = None) -> Table:
+def records_table(divisions: Sequence[View], *, time: TimeFormat = SECONDS) -> Table:
     """Every record and every lower time that took none, in the order of their dates."""
     rows = [
         (mark, name, mark.get("reason") or _record_words(mark))
         for name, division in zip(board_names(divisions), divisions, strict=True)
         for mark in (*division["records"], *division["not_records"])
     ]
-    time = time or time_format(mark["tta_seconds"] for mark, _, _ in rows)
     return Table(
         columns(
             "Entry",
@@ -213,7 +211,7 @@ class Sparkline:
 
 
 def record_sparkline(
-    records: Sequence[Mapping[str, Any]], time: TimeFormat | None = None
+    records: Sequence[Mapping[str, Any]], time: TimeFormat = SECONDS
 ) -> Sparkline | None:
     """The records of a division from first to last, times on a logarithmic scale.
 
@@ -235,8 +233,7 @@ def record_sparkline(
     end_x, end_y = WIDTH - _PAD, points[-1][1]
     steps = "".join(f"H{x:g}V{y:g}" for x, y in points[1:])
     path = f"M{points[0][0]:g} {points[0][1]:g}{steps}H{end_x:g}"
-    chosen = time or time_format(record["tta_seconds"] for record in records)
-    return Sparkline(path, end_x, end_y, _words(records, chosen))
+    return Sparkline(path, end_x, end_y, _words(records, time))
 
 
 def _words(records: Sequence[Mapping[str, Any]], time: TimeFormat) -> str:

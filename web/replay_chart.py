@@ -15,7 +15,7 @@ from web.chart_parts import (
     quality_axis,
     target_line,
 )
-from web.formats import SECONDS, TimeFormat, time_format
+from web.formats import SECONDS, TimeFormat
 from web.progress import expected_evaluations, side_of
 
 View = Mapping[str, Any]
@@ -216,7 +216,7 @@ NONE_REACHED = "No run reached the target."
 SYMBOLS: dict[Side, str] = {"challenger": "circle", "holder": "square-open"}
 
 
-def head_to_head_figure(head_to_head: View, time: TimeFormat | None = None) -> Figure:
+def head_to_head_figure(head_to_head: View, time: TimeFormat = SECONDS) -> Figure:
     """Seconds of challenger and holder in each pair, joined by a line; lower is faster.
 
     A run that did not reach the target has no time and no dot.
@@ -226,7 +226,6 @@ def head_to_head_figure(head_to_head: View, time: TimeFormat | None = None) -> F
     if not known:
         is_void = any(pair[side]["ending"] == "void" for pair in pairs for side in SYMBOLS)
         return empty_figure(NO_PAIR if is_void else NONE_REACHED)
-    time = time or time_format(known)
     unit, scale = time.word, time.scale
     both = [pair for pair in pairs if pair["ratio"] is not None]
     joins = {

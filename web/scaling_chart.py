@@ -18,7 +18,7 @@ from web.chart_parts import (
     series_marks,
     submission_row,
 )
-from web.formats import TimeFormat, number, percent, time_format
+from web.formats import SECONDS, TimeFormat, number, percent
 from web.names import accelerator_of_system, byline
 
 NOTHING = (
@@ -80,12 +80,11 @@ def _steps(sizes: Mapping[int, View]) -> tuple[Step, ...]:
     )
 
 
-def scaling_figure(board: View, *, time: TimeFormat | None = None) -> Figure:
+def scaling_figure(board: View, *, time: TimeFormat = SECONDS) -> Figure:
     """Speed-up of each family against its accelerators, with the line of perfect scaling."""
     families = scaling_families(board)
     if not families:
         return empty_figure(NOTHING)
-    time = time or _format_of(board)
     drawn = families[:MOST_FAMILIES]
     counts = [step.accelerators for family in drawn for step in family.steps]
     speeds = [step.speed_up for family in drawn for step in family.steps]
@@ -119,9 +118,8 @@ def _doubling(values: Sequence[float]) -> dict[str, Any]:
     return {"type": "log", "tickmode": "array", "tickvals": [2.0**power for power in powers]}
 
 
-def scaling_table(board: View, *, time: TimeFormat | None = None) -> Table:
+def scaling_table(board: View, *, time: TimeFormat = SECONDS) -> Table:
     """Every step of every family."""
-    time = time or _format_of(board)
     titles = ("Accelerators", "Time to accuracy", "Speed-up", "Efficiency")
     return Table(
         columns("Entry", "Submitter", "Hardware", "Accelerator", "Division", figures=titles),
@@ -139,10 +137,6 @@ def scaling_table(board: View, *, time: TimeFormat | None = None) -> Table:
             for step in family.steps
         ),
     )
-
-
-def _format_of(board: View) -> TimeFormat:
-    return time_format(entry["tta_seconds"] for entry in board["entries"])
 
 
 def _line(family: ScalingFamily, order: int, time: TimeFormat) -> dict[str, Any]:

@@ -11,10 +11,11 @@ from finishline.api.comparisons import ComparedPairView, ComparedView, Submissio
 from finishline.rules.errors import RuleError
 from finishline.rules.statistics.aggregate import NORMAL
 from finishline.rules.statistics.gaps import ALPHA, LogTimes, log_times, welch
-from finishline.rules.text import count_text, unseen_gap_text
+from finishline.rules.text import count_text
 from server.base.models import Pool, Submission
 from server.boards.rows import convergence_factor, measured_runs
 from server.submissions.lists import find_submission
+from web.compare import pair_sentence
 from web.names import hardware_words
 
 FEWEST, MOST = 2, 6
@@ -114,9 +115,15 @@ def compare_submissions(session: Session, text: str) -> SubmissionComparison:
         message = f"submissions of {' and '.join(benchmarks)}"
         raise _refusal(message, "submissions of one benchmark")
     compared = [_compared(session, one) for one in submissions]
-    return SubmissionComparison(
+    found = SubmissionComparison(
         benchmark=benchmarks[0], submissions=compared, pairs=_pairs(compared)
     )
+    known = found.model_dump()
+    pairs = [
+        pair.model_copy(update={"sentence": pair_sentence(pair.model_dump(), known, names=ids)})
+        for pair in found.pairs
+    ]
+    return found.model_copy(update={"pairs": pairs})
 
 
 def _read_ids(text: str) -> list[str]:
@@ -161,43 +168,13 @@ def _pairs(compared: Sequence[ComparedView]) -> list[ComparedPairView]:
     tested = [place for place, c in enumerate(found) if c.p_value is not None]
     adjusted = dict(zip(tested, holm([found[p].p_value or 0.0 for p in tested]), strict=True))
     return [
-        _pair(one, other, found[place], adjusted.get(place))
+        ComparedPairView.of(
+            found[place],
+            first=one.submission_id,
+            second=other.submission_id,
+            p_adjusted=adjusted.get(place),
+            told_apart=adjusted.get(place, 1.0) <= ALPHA,
+            sentence="",
+        )
         for place, (one, other) in enumerate(pairs)
     ]
-
-
-def _pair(
-    one: ComparedView, other: ComparedView, found: Comparison, p_adjusted: float | None
-) -> ComparedPairView:
-    return ComparedPairView.of(
-        found,
-        first=one.submission_id,
-        second=other.submission_id,
-        p_adjusted=p_adjusted,
-        told_apart=p_adjusted is not None and p_adjusted <= ALPHA,
-        sentence=_sentence(one, other, found, p_adjusted),
-    )
-
-
-def _sentence(
-    one: ComparedView, other: ComparedView, found: Comparison, p_adjusted: float | None
-) -> str:
-    if found.ratio is None:
-        silent = one if not one.run_seconds else other
-        return f"{silent.submission_id} has no run that reached the target."
-    if p_adjusted is None:
-        single = one if len(one.run_seconds) < 2 else other
-        return f"{single.submission_id} has a single run, too few to compare with another."
-    faster, slower = (one, other) if found.ratio < 1.0 else (other, one)
-    percent = (1.0 - min(found.ratio, 1.0 / found.ratio)) * 100.0
-    names = f"{faster.submission_id} takes {percent:.3g} % less time than {slower.submission_id}"
-    if p_adjusted <= ALPHA:
-        return f"{names}, significantly."
-    if found.runs_needed is None:
-        high = found.ratio_high
-        seen = "" if high is None else f"; {unseen_gap_text((high / found.ratio - 1) * 100)}"
-        return f"These runs cannot tell {one.submission_id} and {other.submission_id} apart{seen}."
-    return (
-        f"{names}, which may be chance; a gap of this size needs {found.runs_needed} runs on "
-        "each side to show."
-    )

@@ -39,6 +39,8 @@ from web.replay_chart import calibration_figure, head_to_head_figure, largest_sh
 from web.scaling_chart import scaling_families
 from web.workers import canary_line, roofline_figure
 
+MINUTES = TimeFormat("min")
+
 
 def traces(figure, **meta):
     """Traces by name. The plotly package refuses a figure that its library could not draw."""
@@ -316,8 +318,8 @@ def test_band_lies_at_the_epochs_of_evaluations(indexes, of_points, places):
 def test_logs_without_epochs_are_drawn_by_evaluation():
     points = [{"epoch": None, "seconds": 7200.0 * j, "quality": 50.0} for j in (1, 2)]
     for figure in (
-        curves_figure([{"file": "a.log", "curve": points}], TARGET),
-        overlaid_curves([compared("a", points)], ["a"], TARGET),
+        curves_figure([{"file": "a.log", "curve": points}], TARGET, time=MINUTES),
+        overlaid_curves([compared("a", points)], ["a"], TARGET, MINUTES),
     ):
         assert [trace["x"] for trace in figure["data"]] == [[120.0, 240.0], [1, 2]]
 
@@ -344,7 +346,7 @@ def test_run_times_stand_beside_the_interval_of_their_mean():
            "tta_seconds": 660.0, "tta_low_seconds": 540.0, "tta_high_seconds": 780.0}  # fmt: skip
     single = one | {"run_seconds": [1200.0], "tta_low_seconds": None, "tta_high_seconds": None}
     missed = single | {"run_seconds": [], "tta_seconds": None}
-    figure = run_times_figure([one, missed, single], ["fast", "missed", "slow"])
+    figure = run_times_figure([one, missed, single], ["fast", "missed", "slow"], MINUTES)
 
     first, second, interval = figure["data"]
     assert (first["x"], first["y"]) == ([-0.25, 0.0, 0.25], [10.0, 11.0, 12.0])
