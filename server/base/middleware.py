@@ -55,6 +55,8 @@ class SecurityHeaders:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers[VERSION_HEADER] = VERSION
+                if vary := headers.get("Vary"):  # A route and the compression both add the same.
+                    headers["Vary"] = ", ".join(dict.fromkeys(vary.split(", ")))
                 if self._private and not scope["path"].startswith(STATIC):
                     _keep_private(headers)
             if message["type"] == "http.response.start" and message["status"] != 304:
