@@ -22,11 +22,11 @@ from server.base.services import OfferedBenchmarks, Services
 from server.base.settings import Settings, read_settings
 from server.base.visibility import ORGANISER
 from server.benchmarks.definitions import those_in_force
+from server.commands.check import check_server
 from server.commands.paths import VarPaths
 from server.operations.backup import back_up, restore
 from server.operations.copies import Manifest
 from server.operations.export import export
-from server.operations.integrity import check_server
 from server.people.accounts import TOKEN_PREFIX, NewToken, create_token, find_token
 from server.people.audit import Administrator
 from server.people.tokens import record_new_token

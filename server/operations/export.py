@@ -1,15 +1,13 @@
 """Export of a server's public data, or of everything but secrets, for others to study."""
 
 import csv
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from datetime import date, datetime
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Boolean, Connection, Date, DateTime, Float, Integer, Select
+from sqlalchemy import Connection, Select
 
 from finishline.rules.text import count_text
 from server.base.database import moment_text
@@ -27,13 +25,14 @@ from server.operations.copies import (
     silent,
     snapshot,
 )
+from server.operations.parquet import can_write_parquet, parquet_file
 from server.operations.selection import LEFT_OUT, NOT_PUBLIC, list_logs, select_export
 
 EXPORT_FORMAT = "finishline-export-2"
 TABLES, BENCHMARKS = "tables", "benchmarks"
-# Curves and reports are long: a few hundred rows of them are megabytes.
-ROWS_AT_ONCE = 200
-ROWS_IN_GROUP, BYTES_IN_GROUP = 50_000, 16 * 1024 * 1024
+# Curves and reports are long: a few hundred rows of them are megabytes. So many are a group of
+# Parquet, too.
+ROWS_AT_ONCE = 500
 
 
 def export(
@@ -73,21 +72,26 @@ def write_table(connection: Connection, query: Select[Any], path: Path) -> int:
 
     A few rows at a time are in memory.
     """
-    count, names = 0, query.selected_columns.keys()
+    count = 0
+    columns = {
+        name: getattr(column.type, "impl_instance", column.type).python_type
+        for name, column in query.selected_columns.items()
+    }
     found = connection.execution_options(yield_per=ROWS_AT_ONCE).execute(query)
-    with (
-        path.with_suffix(".csv").open("w", encoding="utf-8", newline="") as file,
-        _parquet_file(path.with_suffix(".parquet"), query) as add_to_parquet,
-    ):
-        target = csv.writer(file)
-        target.writerow(names)
-        for portion in found.partitions():
-            rows = [tuple(row) for row in portion]
+    with ExitStack() as stack:
+        file = path.with_suffix(".csv").open("w", encoding="utf-8", newline="")
+        target = csv.writer(stack.enter_context(file))
+        target.writerow(columns)
+        add = None
+        if can_write_parquet():
+            add = stack.enter_context(parquet_file(path.with_suffix(".parquet"), columns))
+        for rows in found.partitions():
             try:
                 target.writerows([_cell(value) for value in row] for row in rows)
             except UnicodeError as error:
                 raise ContentError(f"{path.name}: a text that is not Unicode: {error}") from error
-            add_to_parquet(rows)
+            if add is not None:
+                add([row._asdict() for row in rows])
             count += len(rows)
     return count
 
@@ -98,41 +102,3 @@ def _cell(value: object) -> object:
     if isinstance(value, datetime):
         return moment_text(value)
     return value.isoformat() if isinstance(value, date) else csv_cell(value)
-
-
-@contextmanager
-def _parquet_file(path: Path, query: Select[Any]) -> Iterator[Callable[[list[Any]], None]]:
-    """Take rows for a Parquet file, and write a group of them when it is large."""
-    if find_spec("pyarrow") is None:
-        yield lambda _: None
-        return
-    import pyarrow
-    from pyarrow import parquet
-
-    types: list[tuple[Any, Any]] = [
-        (Boolean, pyarrow.bool_()), (DateTime, pyarrow.timestamp("us", tz="UTC")),
-        (Date, pyarrow.date32()), (Integer, pyarrow.int64()), (Float, pyarrow.float64()),
-    ]  # fmt: skip
-    fields = []
-    for name, column in query.selected_columns.items():
-        own = getattr(column.type, "impl_instance", column.type)
-        found = next((arrow for kind, arrow in types if isinstance(own, kind)), pyarrow.string())
-        fields.append((name, found))
-    schema = pyarrow.schema(fields)
-    group: list[Any] = []
-
-    def write_group() -> None:
-        target.write_table(pyarrow.Table.from_batches(group, schema=schema))
-        group.clear()
-
-    def add(rows: list[Any]) -> None:
-        columns = zip(zip(*rows, strict=True), schema.types, strict=True)
-        arrays = [pyarrow.array(values, type=kind) for values, kind in columns]
-        group.append(pyarrow.RecordBatch.from_arrays(arrays, schema=schema))
-        many = sum(each.num_rows for each in group) >= ROWS_IN_GROUP
-        if many or sum(each.nbytes for each in group) >= BYTES_IN_GROUP:
-            write_group()
-
-    with parquet.ParquetWriter(path, schema, compression="zstd") as target:
-        yield add
-        write_group()

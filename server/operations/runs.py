@@ -1,19 +1,13 @@
 """Runs as flat JSON records, a page at a time, and boards and runs as Parquet."""
 
 import io
-import types
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import is_dataclass
-from datetime import date, datetime
-from importlib.util import find_spec
+from collections.abc import Iterator, Sequence
 from tempfile import TemporaryFile
-from typing import IO, Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import IO, Annotated, Any
 
 import orjson
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 from sqlalchemy import Row, Select, select
 from sqlalchemy.orm import Session
 
@@ -35,6 +29,7 @@ from server.benchmarks.definitions import definition, find_benchmark
 from server.boards.board import read_board
 from server.boards.encoding import Encoded, answer_board
 from server.boards.query import BoardQuery
+from server.operations.parquet import can_write_parquet, parquet_file, types_of
 from server.people.callers import ViewerDep
 
 LimitDep = Annotated[int, Query(ge=1, le=1000)]
@@ -159,7 +154,6 @@ ANSWER: dict[int | str, dict[str, Any]] = {
         "content": {MEDIA_TYPE: BINARY, "application/octet-stream": BINARY},
     }
 }
-ARROW = {str: "string", int: "int64", float: "float64", bool: "bool_", date: "date32"}
 BoardQueryDep = Annotated[BoardQuery, Query()]
 
 
@@ -195,7 +189,7 @@ def get_runs_parquet(services: ServicesDep, viewer: ViewerDep) -> Response:
 
 
 def _require_parquet() -> None:
-    if find_spec("pyarrow") is None:
+    if not can_write_parquet():
         raise NotInstalledError(
             "This server writes no Parquet: install finishline-server[export] on it. The same as "
             "CSV and JSON is there."
@@ -215,8 +209,8 @@ def _encode_board(session: Session, benchmark: Benchmark, query: BoardQuery) -> 
         if cursor is None:
             break
     target = io.BytesIO()
-    with _writer(target, COLUMN_FIELDS) as writer:
-        writer.write_batch(_batch(rows, writer.schema))
+    with parquet_file(target, types_of(COLUMN_FIELDS)) as add:
+        add(rows)
     return Encoded(target.getvalue(), total=board["total"])
 
 
@@ -224,54 +218,12 @@ def _write_runs(session: Session, benchmark_ids: Sequence[str]) -> IO[bytes]:
     row_ids = list_runs(session, benchmark_ids)
     target = TemporaryFile()  # noqa: SIM115  the caller closes it
     try:
-        with _writer(target, RunRecord.model_fields) as writer:
+        with parquet_file(target, types_of(RunRecord.model_fields)) as add:
             for start in range(0, len(row_ids), MOST_AT_ONCE):
                 records = read_records(session, row_ids[start : start + MOST_AT_ONCE])
-                rows = [record.model_dump() for record in records]
-                writer.write_batch(_batch(rows, writer.schema))
+                add([record.model_dump() for record in records])
         target.seek(0)
     except BaseException:
         target.close()
         raise
     return target
-
-
-def _writer(target: Any, fields: Mapping[str, FieldInfo]) -> Any:
-    import pyarrow
-    from pyarrow import parquet
-
-    return parquet.ParquetWriter(target, pyarrow.schema(_fields(fields)), compression="zstd")
-
-
-def _batch(rows: list[dict[str, Any]], schema: Any) -> Any:
-    import pyarrow
-
-    return pyarrow.RecordBatch.from_pylist(rows, schema=schema)
-
-
-def _fields(fields: Mapping[str, FieldInfo]) -> list[tuple[str, Any]]:
-    return [(name, _arrow_type(field.annotation)) for name, field in fields.items()]
-
-
-def _arrow_type(annotation: Any) -> Any:
-    """The Arrow type of a field's annotation; every field may be absent."""
-    import pyarrow
-
-    origin = get_origin(annotation)
-    if origin in (Union, types.UnionType):
-        (inner,) = (item for item in get_args(annotation) if item is not type(None))
-        return _arrow_type(inner)
-    if origin in (list, tuple):
-        return pyarrow.list_(_arrow_type(get_args(annotation)[0]))
-    if origin is dict:
-        return pyarrow.map_(*map(_arrow_type, get_args(annotation)))
-    if origin is Literal:
-        return _arrow_type(type(get_args(annotation)[0]))
-    if annotation is datetime:
-        return pyarrow.timestamp("us", tz="UTC")
-    if is_dataclass(annotation):
-        hints = get_type_hints(annotation)
-        return pyarrow.struct([(name, _arrow_type(hint)) for name, hint in hints.items()])
-    if issubclass(annotation, BaseModel):
-        return pyarrow.struct(_fields(annotation.model_fields))
-    return getattr(pyarrow, ARROW[annotation])()

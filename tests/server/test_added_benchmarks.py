@@ -6,8 +6,8 @@ from sqlalchemy import select
 from server.base.models import AuditRecord, Board
 from server.benchmarks.definitions import files_of_added
 from server.benchmarks.in_force import PhaseWatch
+from server.commands.check import check_server
 from server.operations.backup import back_up, restore
-from server.operations.integrity import check_server
 from tests.support.boards import rows_of
 from tests.support.copies import serving, settings_of, unserved
 from tests.support.own_benchmarks import DEFINITION, FILES, own_files

@@ -9,9 +9,9 @@ from moto.server import ThreadedMotoServer
 
 from server.base.artifacts import NOTHING, make_store
 from server.base.errors import UnavailableError
+from server.commands.check import check_server
 from server.operations.backup import back_up, restore
 from server.operations.export import export
-from server.operations.integrity import check_server
 from server.submissions.rescoring import rescore_submissions
 from tests.server.conftest import list_stored_files
 from tests.support.copies import settings_of, unserved

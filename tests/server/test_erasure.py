@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import text
 
 from server.base.models import Base, Receiver, User
+from server.commands.check import check_server
 from server.operations.export import export
-from server.operations.integrity import check_server
 from server.people.accounts import create_token
 from tests.server.conftest import list_stored_files
 from tests.support.addresses import addresses

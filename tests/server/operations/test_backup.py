@@ -13,8 +13,8 @@ from server.base.database import Database
 from server.base.errors import ConflictError, ContentError, NotFoundError
 from server.base.models import Submission, Token
 from server.base.schema import migrate
+from server.commands.check import check_server
 from server.operations.backup import back_up, restore
-from server.operations.integrity import check_server
 from server.people.accounts import create_token
 from tests.server.conftest import list_stored_files, postgresql_database
 from tests.support.both_databases import database_url, on_sqlite  # noqa: F401

@@ -12,8 +12,8 @@ import pytest
 
 from server.base.errors import NotFoundError
 from server.base.places import SOURCE
+from server.commands.check import check_server
 from server.operations.backup import back_up, restore
-from server.operations.integrity import check_server
 from tests.support.copies import answers, ids_in, serving, settings_of, unserved
 from tests.support.processes import wait_for
 from tests.support.services import services_of

@@ -21,6 +21,7 @@ from server.base.database import Database, utc_now
 from server.base.errors import UnavailableError
 from server.base.models import BenchmarkDefinition, Evidence, SigningKey, Verification, WorkerRow
 from server.base.schema import newest_revision
+from server.commands.check import check_server
 from server.operations import health
 from server.operations.figures import CachedFigures
 from server.operations.health import (
@@ -33,7 +34,6 @@ from server.operations.health import (
     check_dispatch,
     drained_before_stop,
 )
-from server.operations.integrity import check_server
 from server.verifications import dispatch
 from server.verifications.dispatch import Dispatcher
 from tests.support.admin import run_finishline

@@ -5,17 +5,14 @@ import time
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import ValidationError
 from sqlalchemy import Connection, or_, select
 from sqlalchemy.orm import Session
 
-from finishline.rules.canonical import read_json
+from finishline.cli.bundles import check_bundle
 from finishline.rules.errors import RuleError
-from finishline.rules.proof.check import check_proof
 from finishline.rules.proof.hash_chain import check_chain
-from finishline.rules.proof.proof import Envelope, key_id_of, read_part, read_statement
+from finishline.rules.proof.proof import key_id_of
 from server.base.artifacts import CHUNK_BYTES, ArtifactStore
 from server.base.errors import ServerError, UnavailableError
 from server.base.models import (
@@ -33,8 +30,7 @@ from server.benchmarks.definitions import files_of_added
 from server.operations.copies import snapshot
 from server.operations.selection import list_logs
 from server.people.audit import all_records
-from server.submissions.upload import LogFiles
-from server.verifications.proofs import SignedProof, current_signer, sign_proof
+from server.verifications.proofs import current_signer, sign_proof, write_bundle
 
 # A file is in the store a moment before its row is in the database.
 YOUNG_SECONDS = 3600.0
@@ -86,9 +82,9 @@ def check_records(session: Session, findings: Findings) -> None:
 
 
 def check_evidence(services: Services, findings: Findings) -> None:
-    """Make the proof of every job that left evidence, check its signature, and audit it."""
+    """Make the proof of every job that left evidence, and check it as `finishline proof` does."""
     with services.database.read(ORGANISER) as session:
-        known = {key.id: key.public_key for key in session.scalars(select(SigningKey))}
+        keys = [bytes.fromhex(key.public_key) for key in session.scalars(select(SigningKey))]
         has_proof = Verification.kind.in_(names_where(lambda purpose: purpose.fills_pool))
         kept = Verification.id.in_(select(Evidence.verification_id))  # Also of head-to-heads.
         query = (
@@ -100,41 +96,16 @@ def check_evidence(services: Services, findings: Findings) -> None:
         ids = list(session.scalars(query))
     for verification_id in ids:
         findings.count("proofs")
+        name = f"proof of {verification_id}"
         try:
             proof = sign_proof(services, verification_id, ORGANISER)
-            _audit(proof, verification_id, services.artifacts, known, findings)
+            with write_bundle(proof.content, proof.files, services.artifacts) as bundle:
+                checked = check_bundle(bundle.read(), keys)
         except (ServerError, ValidationError, RuleError, OSError) as error:
-            findings.faults.append(f"proof of {verification_id}: {error}")
-
-
-def _audit(
-    proof: SignedProof,
-    verification_id: str,
-    store: ArtifactStore,
-    known: dict[str, str],
-    findings: Findings,
-) -> None:
-    name = f"proof of {verification_id}"
-    envelope = read_part(Envelope, read_json(proof.content, file=name))
-    for signature in envelope.signatures:
-        if signature.keyid not in known:
-            findings.faults.append(f"{name}: signed with a key that is not listed")
+            findings.faults.append(f"{name}: {error}")
             continue
-        try:
-            public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(known[signature.keyid]))
-            public.verify(signature.sig, envelope.signed_bytes)
-        except (InvalidSignature, ValueError):
-            findings.faults.append(f"{name}: its signature is not over its content")
-    statement = read_statement(envelope.payload)
-    logs = LogFiles(statement.hashes, lambda sha256: _read(store, sha256))
-    for check in check_proof(statement.predicate, logs):
-        if check.result == "fail":
-            findings.faults.append(f"{name}, {check.name}: {check.why}")
-
-
-def _read(store: ArtifactStore, sha256: str) -> bytes:
-    with store.open(sha256) as file:
-        return file.read()
+        failed = (check for check in checked.checks if check.result == "fail")
+        findings.faults += [f"{name}, {check.name}: {check.why}" for check in failed]
 
 
 def check_files(connection: Connection, store: ArtifactStore, findings: Findings) -> None:
