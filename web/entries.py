@@ -1,9 +1,13 @@
-"""A code submission in words: the trust in its board, the end of its measurement."""
+"""Code submissions in words: trust, outcomes, the effects of factors, the tree of ideas."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
+from finishline.rules.text import count_text
+from finishline.rules.verification.entry import names_of
 from finishline.rules.verification.purposes import is_in_box
+from web.formats import TimeFormat, day, time_format
 
 View = Mapping[str, Any]
 OUTCOMES = {"verified": "measured", "rejected": "not measured", "inconclusive": "not measured"}
@@ -62,3 +66,200 @@ def why_not_measured(checks: Sequence[View]) -> str:
     found = [reason["message"] for reason in reasons if reason["weight"] in DECIDING]
     found += [a["failure"]["message"] for a in reversed(latest["attempts"]) if a["failure"]]
     return f"{found[0].rstrip('.')}." if found else "its measurement has no verdict."
+
+
+LARGEST_CLIP = 4.0  # An interval of few pairs may be so wide that nothing else could be seen.
+
+
+@dataclass(frozen=True)
+class FactorBar:
+    """Places on a bar in percent of its width: the ratio, its 95 % interval, and a ratio of 1."""
+
+    ratio: float
+    low: float
+    high: float
+    one: float
+
+
+@dataclass(frozen=True)
+class FactorRow:
+    """A variant: the factors that are off, their words, its figures in words, and its bar."""
+
+    name: str
+    words: str
+    text: str
+    bar: FactorBar | None
+
+
+def factor_rows(effects: Sequence[Mapping[str, Any]], words: Mapping[str, str]) -> list[FactorRow]:
+    """Rows of an ablation's factors, in its order; `words` are those of the manifest."""
+    count = len({name for each in effects for name in each["off"]})
+    widest = _widest(effects)
+    return [
+        FactorRow(
+            name=names_of(tuple(each["off"]), of=count),
+            words=words.get(each["off"][0], "") if len(each["off"]) == 1 else "",
+            text=_factor_text(each),
+            bar=_factor_bar(each, widest),
+        )
+        for each in effects
+    ]
+
+
+def _widest(effects: Sequence[Mapping[str, Any]]) -> float:
+    known = [each for each in effects if each["ratio"] is not None]
+    most: float = max([1.0, *(each["ratio"] for each in known)])
+    highs = [min(float(each["high"]), LARGEST_CLIP * most) for each in known]
+    return 1.05 * max([most, *highs])
+
+
+def _factor_bar(effect: Mapping[str, Any], widest: float) -> FactorBar | None:
+    if effect["ratio"] is None:
+        return None
+    ratio, low, high = (
+        min(100.0, 100 * effect[name] / widest) for name in ("ratio", "low", "high")
+    )
+    return FactorBar(ratio, low, high, one=100 / widest)
+
+
+def _factor_text(effect: Mapping[str, Any]) -> str:
+    missed = effect["started"] - effect["reached"]
+    told = f"{missed} of {count_text(effect['started'], 'run')} missed the target" if missed else ""
+    if effect["ratio"] is None:
+        return told or "too few pairs"
+    ratio, low, high = (f"{effect[name]:.3g}" for name in ("ratio", "low", "high"))
+    return f"{ratio} × ({low} to {high})" + (f"; {told}" if told else "")
+
+
+Name = TypeVar("Name", bound=Hashable)
+
+
+@dataclass
+class Line(Generic[Name]):
+    """Packages each based on the one before; `branches` are lines that begin beside it."""
+
+    names: list[Name] = field(default_factory=list)
+    branches: dict[Name, "list[Line[Name]]"] = field(default_factory=dict)
+
+
+def lines_of(parents: Mapping[Name, Name | None]) -> list[Line[Name]]:
+    """Arrange packages by their parents: the child with most descendants continues a line.
+
+    So no package lies deeper in branches than the logarithm of their number. Of equal children the
+    first one in the order given goes on. A parent that is not among them counts as none.
+    """
+    children: dict[Name | None, list[Name]] = {}
+    for name, parent in parents.items():
+        children.setdefault(parent if parent in parents else None, []).append(name)
+    sizes = _sizes(children)
+    lines = []
+    waiting = []
+    for root in children.get(None, []):
+        lines.append(Line[Name]())
+        waiting.append((root, lines[-1]))
+    while waiting:
+        at: Name | None
+        at, line = waiting.pop()
+        while at is not None:
+            line.names.append(at)
+            following = children.get(at, [])
+            heaviest = max(following, key=sizes.__getitem__, default=None)
+            for branch in following:
+                if branch != heaviest:
+                    line.branches.setdefault(at, []).append(Line[Name]())
+                    waiting.append((branch, line.branches[at][-1]))
+            at = heaviest
+    return lines
+
+
+def _sizes(children: Mapping[Name | None, Sequence[Name]]) -> dict[Name, int]:
+    order = list(children.get(None, []))
+    for name in order:  # It grows: each package comes after its parent.
+        order += children.get(name, [])
+    sizes: dict[Name, int] = {}
+    for name in reversed(order):
+        sizes[name] = 1 + sum(sizes[child] for child in children.get(name, []))
+    return sizes
+
+
+def idea_lines(lines: Sequence[Sequence[View]]) -> list[list[dict[str, Any]]]:
+    """Lines of code submissions, with their branches, ready to be drawn on one scale from 0."""
+    nodes = list(_all(lines))
+    times = time_format(node["seconds"] for node in nodes)
+    slowest = max((node["seconds"] for node in nodes if node["seconds"]), default=1.0)
+    # A whisker of few runs may be so wide that nothing else could be seen.
+    longest = min(2 * slowest, max([slowest, *(node["high_seconds"] or 0.0 for node in nodes)]))
+    measured = {node["sha256"] for node in nodes if node["seconds"]}
+    return [[_row(node, times, longest, measured) for node in line] for line in lines]
+
+
+def _all(lines: Sequence[Sequence[View]]) -> Iterator[View]:
+    for line in lines:
+        for node in line:
+            yield node
+            yield from _all(node["branches"])
+
+
+def _row(
+    node: View, times: TimeFormat, longest: float, measured: Collection[str]
+) -> dict[str, Any]:
+    return {
+        **node,
+        "time": times(node["seconds"]) if node["seconds"] else None,
+        "interval": times.interval(node["low_seconds"], node["high_seconds"]),
+        "counted": count_text(node["runs"], "run"),
+        "taken": day(node["record_date"]) if node["record_date"] else None,
+        "bar": _bar(node, longest),
+        "gained": gained_words(node["gain"], times) if node["gain"] else None,
+        "why_no_gain": _why_no_gain(node, measured),
+        "branches": [
+            [_row(each, times, longest, measured) for each in branch] for branch in node["branches"]
+        ],
+    }
+
+
+def _why_no_gain(node: View, measured: Collection[str]) -> str | None:
+    """Why code with a parent has no gain; `measured` are the submissions with a time."""
+    if node["parent"] is None or node["gain"]:
+        return None
+    if not node["seconds"]:
+        return "it has no measured time yet"
+    if node["parent"] not in measured:
+        return "its parent has no measured time on this hardware class"
+    return "a run of one of the two missed the target, and the others' ratio would favour that side"
+
+
+def _bar(node: View, longest: float) -> dict[str, float] | None:
+    """Places on a bar in percent of its width."""
+    if node["seconds"] is None:
+        return None
+    ends = {name: node[name] for name in ("seconds", "low_seconds", "high_seconds")}
+    return {
+        name.removesuffix("_seconds"): round(min(100.0, 100 * seconds / longest), 1)
+        for name, seconds in ends.items()
+        if seconds is not None
+    }
+
+
+def gained_words(gain: View, times: TimeFormat) -> dict[str, str]:
+    """Seconds gained with their interval, and the runs that they were told from."""
+    source = (
+        f"{gain['runs']} and {gain['parent_runs']} runs of two measurements"
+        if gain["pairs"] is None
+        else f"{count_text(gain['pairs'], 'pair')} on equal seeds and data"
+    )
+    low, high = (_signed(gain[end], times) for end in ("low", "high"))
+    unit = f"\N{NO-BREAK SPACE}{times.unit}"
+    separated = gain["low"] > 0 or gain["high"] < 0
+    return {
+        "seconds": times(abs(gain["seconds"])) if separated else _signed(gain["seconds"], times),
+        "interval": f"{low.removesuffix(unit)} to {high}",
+        "ratio": f"{gain['ratio']:.3g} ×",
+        "source": source,
+        "word": ("gained" if gain["seconds"] > 0 else "lost") if separated else "not separated",
+    }
+
+
+def _signed(seconds: float, times: TimeFormat) -> str:
+    """A difference of times; the minus sign stands before a loss."""
+    return times(seconds) if seconds >= 0 else f"\N{MINUS SIGN}{times(-seconds)}"

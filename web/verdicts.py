@@ -1,11 +1,12 @@
-"""A verdict in words: for a badge, as four checks."""
+"""A verdict in words: for a badge, as four checks, and as a decision between two."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from finishline.rules.ranking import evidence_words
-from web.formats import number
+from finishline.rules.statistics.aggregate import mean
+from web.formats import DASH, SECONDS, TimeFormat, number, percent
 from web.progress import claims_nothing
 
 View = Mapping[str, Any]
@@ -160,3 +161,121 @@ def _speed(reason: View) -> str:
     if limit is not None and ratio > limit:
         return f"An epoch took {number(ratio, 3)}× as long as claimed.{allowed}"
     return f"An epoch took {number(ratio, 3)}× as long as claimed, within the limit.{allowed}"
+
+
+CLOSE = 1.5  # A smaller factor has a third digit.
+LEVEL = 0.01  # Ratios as near to 1 as this are no change.
+
+
+def decision_headline(
+    before: View, after: View, *, rank: int | None = None, holds_record: bool = False
+) -> str:
+    """The consequence of publishing a verdict, with the rank and the record that would go."""
+    one, other = evidence_words(before), evidence_words(after)
+    if one == other:
+        return f"Publishing leaves the row {one}."
+    text = f"Publishing changes {one} → {other}"
+    if rank is not None and after["evidence"] == "claimed":
+        text += f"; it loses rank {rank}" + (" and the record" if holds_record else "")
+    return f"{text}."
+
+
+@dataclass(frozen=True)
+class DecisionRow:
+    """One figure of the published and of the new verdict, and how the second differs."""
+
+    name: str
+    published: str
+    new: str
+    change: str
+
+
+def decision_rows(
+    published: View, new: View, differences: Sequence[View], time: TimeFormat = SECONDS
+) -> list[DecisionRow]:
+    """The rows of a decision: evidence, time, epochs, runs at the target, load of the worker.
+
+    A side has the row's words, its outcome, its runs and its share of the processor.
+    """
+    words = published["words"], new["words"]
+    rows = [DecisionRow("Evidence", *words, "" if words[0] == words[1] else "changes")]
+    rows.append(_row("Time", published, new, "tta_seconds", time, differences, "slower", "faster"))
+    if new.get("kind") != "entry":  # A package has no epochs.
+        more = ("more", "fewer")
+        rows.append(_row("Epochs", published, new, "epochs_to_target", _three, differences, *more))
+    rows.append(DecisionRow("Reached", _reached(published), _reached(new), ""))
+    loads = [_load(side["cpu_share"]) for side in (published, new)]
+    rows.append(DecisionRow("Share of the processor", loads[0], loads[1], ""))
+    return rows
+
+
+def _three(value: float | None) -> str:
+    return number(value, 3)
+
+
+def _row(
+    name: str,
+    published: View,
+    new: View,
+    figure: str,
+    shown: Any,
+    differences: Sequence[View],
+    more: str,
+    less: str,
+) -> DecisionRow:
+    found = next((each for each in differences if each["figure"] == figure), None)
+    means = [_mean(side, figure) for side in (published, new)]
+    if found is not None:
+        means = [found["first_mean"], found["second_mean"]]
+    told = ratio_words(means[1] / means[0], more, less) if means[0] and means[1] else ""
+    if told and found is not None and not found["comparable"]:
+        told += " (other hardware)"
+    elif told and found is not None and found["p_value"] is not None:
+        told += f" (Welch's p = {found['p_value']:.2g})"
+    return DecisionRow(name, shown(means[0]), shown(means[1]), told)
+
+
+def ratio_words(ratio: float, more: str, less: str) -> str:
+    """A ratio of new to old in words: "4.7× slower"."""
+    if abs(ratio - 1) < LEVEL:
+        return "no change"
+    factor = max(ratio, 1 / ratio)
+    return f"{number(factor, 2 if factor >= CLOSE else 3)}× {more if ratio > 1 else less}"
+
+
+def _mean(side: View, figure: str) -> float | None:
+    known = [run[figure] for run in side["runs"] if run[figure] is not None]
+    return mean(known) if known else None
+
+
+def _reached(side: View) -> str:
+    reached = sum(run["tta_seconds"] is not None for run in side["runs"])
+    return f"{reached} of {len(side['runs'])}" if side["runs"] else DASH
+
+
+def _load(share: float | None) -> str:
+    if share is None:
+        return DASH
+    return percent(100 * share)
+
+
+@dataclass(frozen=True)
+class Dots:
+    """The times of one side's runs in percent of the slowest of both."""
+
+    name: str
+    places: tuple[float, ...]
+
+
+def run_dots(published: View, new: View) -> list[Dots]:
+    """A dot for each run of both sides on one scale; none where nothing has a time."""
+    sides = (("Published", published), ("New", new))
+    times = {name: _times(side) for name, side in sides}
+    slowest = max((seconds for each in times.values() for seconds in each), default=0.0)
+    if not slowest:
+        return []
+    return [Dots(name, tuple(96 * s / slowest + 1 for s in each)) for name, each in times.items()]
+
+
+def _times(side: View) -> list[float]:
+    return [run["tta_seconds"] for run in side["runs"] if run["tta_seconds"] is not None]

@@ -27,11 +27,11 @@ from server.boards.records import held_record
 from server.boards.rows import times_of_runs
 from server.pages.declared import Context, public_page, sentence_of
 from server.pages.entries import trainings_table
+from web.board_marks import run_dots
 from web.board_table import USUAL_LIMIT
+from web.entries import Line, idea_lines, lines_of
 from web.formats import SECONDS, STOPWATCH, TimeFormat, quality, time_format
-from web.ideas import Line, idea_lines, lines_of
 from web.render import render
-from web.run_dots import run_dots
 
 
 def times_of_board(benchmark: Benchmark, board: RankedBoard) -> TimeFormat:

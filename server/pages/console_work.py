@@ -62,8 +62,8 @@ from server.verifications.worker_endpoints import (
     CursorDep,
     list_workers,
 )
-from web.decisions import decision_headline, decision_rows, run_dots
 from web.names import row_name
+from web.verdicts import decision_headline, decision_rows, run_dots
 
 MOST = 100
 LATEST = 20

@@ -21,8 +21,8 @@ from server.pages.declared import Context
 from server.submissions.code import find_package, parent_of
 from server.submissions.views import package_view
 from server.verifications.views import factor_views
+from web.entries import gained_words
 from web.formats import time_format, visible
-from web.ideas import gained_words
 
 MOST_MEASUREMENTS = 4
 UNDER_WAY = {"queued": "waits until nothing else does", "running": "being measured"}

@@ -25,10 +25,9 @@ from server.pages.entries import untimed_runs
 from server.verifications.views import VerificationLine, latest_verdicts, live_verifications
 from server.verifications.views import line as summarise
 from web.formats import SECONDS, TimeFormat
-from web.home_words import families
+from web.home_words import Shown, families, round_matrix
 from web.names import named
 from web.race import Lanes, race_lanes
-from web.rounds import Shown, round_matrix
 
 
 def round_views(benchmark: Benchmark, counts: Counts) -> list[dict[str, Any]]:

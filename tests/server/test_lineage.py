@@ -16,7 +16,7 @@ from tests.server.test_entries import (  # noqa: F401  a fixture
     entries,
     paced_report,
 )
-from web.ideas import Line, idea_lines, lines_of
+from web.entries import Line, idea_lines, lines_of
 
 PARENT = sha256_of(package_index(FILES))
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from web.rounds import round_matrix
+from web.home_words import round_matrix
 
 BROWSER = {"Accept": "text/html"}
 

@@ -6,7 +6,9 @@ import pytest
 
 from web.board_table import (
     asks_what_if,
+    board_address,
     board_query,
+    board_tabs,
     is_filtered,
     kind_link,
     pages_of,
@@ -14,7 +16,6 @@ from web.board_table import (
     sort_state,
     target_range,
 )
-from web.board_tabs import board_address, board_tabs
 from web.home_words import console_sections_of, families, short_title, shown_families
 
 FILTERS = {"division": "open", "q": "a&b=c", "sort": "cost", "order": "asc", "cursor": "x"}

@@ -29,8 +29,13 @@ from tests.web.views import (
 from web.board_chart import front_entries, pareto_figure, pareto_table
 from web.chart_parts import names_of, series_marks, thin_entries, time_axis
 from web.charts import curves_figure
-from web.compare_chart import overlaid_curves, run_times_figure
-from web.curves_chart import MOST_EVALUATIONS, convergence_curves_figure, convergence_figure
+from web.curves_chart import (
+    MOST_EVALUATIONS,
+    convergence_curves_figure,
+    convergence_figure,
+    overlaid_curves,
+    run_times_figure,
+)
 from web.distribution_chart import box_of, distribution_figure, reached_by, survival_table
 from web.formats import SECONDS, TimeFormat, time_format
 from web.race import race_lanes

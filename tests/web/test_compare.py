@@ -22,7 +22,6 @@ from web.compare import (
     probability,
     side_names,
 )
-from web.decisions import decision_rows, ratio_words
 from web.names import byline, hardware
 from web.progress import (
     chosen_ghost,
@@ -33,6 +32,7 @@ from web.progress import (
     split_rows,
     whole_runs,
 )
+from web.verdicts import decision_rows, ratio_words
 
 
 def test_rows_say_whether_they_differ():
