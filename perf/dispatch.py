@@ -48,7 +48,7 @@ def measure(
 ) -> None:
     """Queue verifications, let the workers work for a while, and then let them wait."""
     with running_cluster(poll=poll) as (cluster, benchmark):
-        cluster.post("/queue/pause", by="olivia", json={"reason": "nothing is measured yet"})
+        cluster.patch("/queue", by="olivia", json={"paused": True, "reason": "not measured yet"})
         queue_copies(cluster.database, submit_one(cluster, benchmark), queued)
         bars.say(f"{queued + 1:,} verifications of {SUBMITTERS + 1} submitters wait")
         hold_starts(bars, cluster, seconds)
@@ -143,10 +143,10 @@ def whose(number: int, count: int) -> int:
 
 def hold_starts(bars: Bars, cluster: Any, seconds: float) -> None:
     """Let the workers work for a while, and compare latency and order with their bars."""
-    cluster.post("/queue/resume", by="olivia", json={})
+    cluster.patch("/queue", by="olivia", json={"paused": False})
     wait_for(lambda: count(cluster, "done") >= WORKERS, seconds=60, what="the first verdicts")
     time.sleep(seconds)
-    cluster.post("/queue/pause", by="olivia", json={"reason": "measured"})
+    cluster.patch("/queue", by="olivia", json={"paused": True, "reason": "measured"})
     wait_for(lambda: count(cluster, "running") == 0, seconds=60, what="the last to end")
     with cluster.database.read() as session:
         attempts = session.scalars(select(Attempt)).unique().all()
@@ -210,7 +210,7 @@ def hold_idle(bars: Bars, cluster: Any, seconds: float) -> None:
     with cluster.database.write() as session:
         for table in (Attempt, Verification):
             session.execute(update(table).where(table.state == "queued").values(state="cancelled"))
-    cluster.post("/queue/resume", by="olivia", json={})
+    cluster.patch("/queue", by="olivia", json={"paused": False})
     idle = idle_percent(cluster, seconds)
     bars.hold("idle, nothing queued", idle, " % of a core", at_most=IDLE_BAR_PERCENT)
 

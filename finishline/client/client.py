@@ -185,7 +185,7 @@ class Client:
 
     def cancel(self, verification_id: str) -> VerificationView:
         """Cancel a verification that has not ended. For organisers."""
-        path = f"/verifications/{segment(verification_id)}/cancel"
+        path = f"/verifications/{segment(verification_id)}/cancellation"
         return read_view(VerificationView, self._transport.post(path))
 
     def watch(self, verification_id: str) -> Iterator[ServerEvent]:

@@ -8,7 +8,7 @@ from email.headerregistry import Address
 from typing import Annotated, Any, Literal, Self
 
 from fastapi import Path, Query
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, StrictBool, model_validator
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
@@ -70,6 +70,14 @@ class WebhookCreate(Wanted):
     )
 
     url: str = Field(min_length=1, max_length=2000)
+
+
+class WebhookChange(Body):
+    """Whether a webhook is enabled."""
+
+    model_config = example(enabled=True)
+
+    enabled: StrictBool
 
 
 class MailCreate(Wanted):
@@ -316,14 +324,20 @@ def replace_secret(session: Session, caller: Caller, webhook_id: WebhookId) -> W
 
 
 @router.command(
-    "/webhooks/{webhook_id}/enable",
-    Form(ONE + "/enable", "The webhook is enabled.", page=ONE),
+    "/webhooks/{webhook_id}",
+    Form(ONE + "/enable", "The webhook is enabled.", page=ONE, read=lambda _: {"enabled": True}),
     role="submitter",
+    method="PATCH",
 )
-def enable_webhook(session: Session, caller: Caller, webhook_id: WebhookId) -> WebhookView:
-    """Enable a webhook that was disabled."""
+def set_webhook(
+    session: Session, caller: Caller, webhook_id: WebhookId, body: WebhookChange
+) -> WebhookView:
+    """Enable a webhook that was disabled, or disable one: its waiting deliveries are dropped."""
     hook = find_webhook(session, caller, webhook_id)
-    hook.disabled_at = hook.disabled_because = hook.failing_since = None
+    if body.enabled:
+        hook.disabled_at = hook.disabled_because = hook.failing_since = None
+    else:
+        give_up(session, hook, "It was disabled by its owner.")
     return WebhookView.of(hook)
 
 
@@ -360,7 +374,7 @@ def send_test(session: Session, caller: Caller, webhook_id: WebhookId) -> Delive
 
 
 @router.command(
-    "/webhooks/{webhook_id}/deliveries/{delivery_id}/resend",
+    "/webhooks/{webhook_id}/deliveries/{delivery_id}/repeat",
     Form(
         ONE + "/deliveries/{delivery_id}/resend",
         "Delivery {delivery_id} is queued again, with the same id.",

@@ -143,7 +143,7 @@ def start_calibration(
 
 
 @router.command(
-    "/calibrations/{calibration_id}/continue",
+    "/calibrations/{calibration_id}/continuation",
     Form(ONE + "/continue", "The missing runs are queued.", page=ONE),
     role="organiser",
 )
@@ -174,7 +174,7 @@ def continue_calibration(
 
 
 @router.command(
-    "/calibrations/{calibration_id}/cancel",
+    "/calibrations/{calibration_id}/cancellation",
     Form(
         ONE + "/cancel",
         "The runs under way are cancelled; finished runs are kept.",
@@ -199,7 +199,7 @@ def cancel_calibration(
 
 
 @router.command(
-    "/calibrations/{calibration_id}/adopt",
+    "/calibrations/{calibration_id}/adoption",
     Form(
         ONE + "/adopt",
         "It is adopted: verifications planned from now on are judged by it.",

@@ -154,7 +154,7 @@ class VerificationCreate(Body):
 
 
 @router.command(
-    "/verifications/{verification_id}/cancel",
+    "/verifications/{verification_id}/cancellation",
     Form(
         "/console/verifications/{verification_id}/cancel",
         done="Verification {verification_id} is cancelled.",

@@ -209,7 +209,7 @@ def _decided_words(decided: VerificationView, body: DecisionCreate, **_given: An
 
 
 @router.command(
-    "/verifications/{verification_id}/decide",
+    "/verifications/{verification_id}/decision",
     Form(DECIDE + "/{verification_id}", done=_decided_words, to=DECIDE),
     role="organiser",
 )

@@ -3,10 +3,11 @@
 import re
 import statistics
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from fastapi import Query
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, StrictBool, model_validator
+from pydantic_core import PydanticCustomError
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -52,20 +53,40 @@ CONSOLE = "/console/workers"
 EVERY_QUEUE, WORKER = "everything", "worker:"
 
 
-class Hold(Body):
-    """Reason to pause a worker or everything. Shown with it and kept."""
+class QueueChange(Body):
+    """Whether every queue is paused. To pause takes a reason, which is shown and kept."""
 
-    model_config = example(reason="new fans on Saturday")
+    model_config = example(paused=True, reason="new fans on Saturday")
 
-    reason: str = Field(min_length=1, max_length=LONGEST_REASON, pattern=REASON)
+    paused: StrictBool
+    reason: str | None = Field(default=None, max_length=LONGEST_REASON, pattern=REASON)
+
+    @model_validator(mode="after")
+    def _has_reason(self) -> Self:
+        if self.paused and self.reason is None:
+            raise PydanticCustomError("no_reason", "to pause takes a reason")
+        return self
 
 
-class Resume(Body):
-    """Reason to resume, optional."""
+class WorkerChange(Body):
+    """Whether a worker is paused, or that its hardware class is confirmed: one of them.
 
-    model_config = example()
+    To pause takes a reason, which is shown and kept.
+    """
 
-    reason: str | None = Field(default=None, max_length=LONGEST_REASON)
+    model_config = example(paused=True, reason="new fans on Saturday")
+
+    paused: StrictBool | None = None
+    confirmed: Literal[True] | None = None
+    reason: str | None = Field(default=None, max_length=LONGEST_REASON, pattern=REASON)
+
+    @model_validator(mode="after")
+    def _is_one_change(self) -> Self:
+        if (self.paused is None) is (self.confirmed is None):
+            raise PydanticCustomError("one_change", "expected either paused or confirmed")
+        if self.paused and self.reason is None:
+            raise PydanticCustomError("no_reason", "to pause takes a reason")
+        return self
 
 
 class Order(BaseModel):
@@ -253,38 +274,27 @@ def renew_baseline(session: Session, caller: Caller, name: str) -> None:
     probes.set_baseline_anew(session, caller, name)
 
 
-@router.command("/workers/{name}/confirm", role="organiser")
-def confirm_worker(session: Session, caller: Caller, name: str, body: Resume) -> WorkerDetail:
-    """Confirm a worker for its hardware class, so that it gets attempts. 409 if it is confirmed."""
-    workers.confirm_worker(session, caller, name, reason=body.reason)
+@router.command("/workers/{name}", role="organiser", method="PATCH")
+def set_worker(session: Session, caller: Caller, name: str, body: WorkerChange) -> WorkerDetail:
+    """Pause a worker, resume it, or confirm its hardware class, so that it gets attempts.
+
+    A paused worker finishes its current attempt. 409 if it is so already.
+    """
+    action = "confirm" if body.confirmed else "pause" if body.paused else "resume"
+    CHANGES[action][0](session, caller, name, reason=body.reason)
     return get_worker(session, name)
 
 
-@router.command("/workers/{name}/pause", role="organiser")
-def pause_worker(session: Session, caller: Caller, name: str, body: Hold) -> WorkerDetail:
-    """Pause a worker until it is resumed. It finishes its current attempt."""
-    workers.pause_worker(session, caller, name, reason=body.reason)
-    return get_worker(session, name)
+@router.command("/queue", role="organiser", method="PATCH")
+def set_queue(session: Session, caller: Caller, body: QueueChange) -> QueueView:
+    """Pause the queue of every hardware class, or end the pause. Running attempts go on.
 
-
-@router.command("/workers/{name}/resume", role="organiser")
-def resume_worker(session: Session, caller: Caller, name: str, body: Resume) -> WorkerDetail:
-    """Resume a worker. 409 if it is not paused."""
-    workers.resume_worker(session, caller, name, reason=body.reason)
-    return get_worker(session, name)
-
-
-@router.command("/queue/pause", role="organiser")
-def pause_queue(session: Session, caller: Caller, body: Hold) -> QueueView:
-    """Pause the queue of every hardware class. Running attempts go on."""
-    workers.pause_everything(session, caller, reason=body.reason)
-    return get_queue(session)
-
-
-@router.command("/queue/resume", role="organiser")
-def resume_queue(session: Session, caller: Caller, body: Resume) -> QueueView:
-    """End the pause. 409 if there is none."""
-    workers.resume_everything(session, caller, reason=body.reason)
+    409 if it is so already.
+    """
+    if body.paused:
+        workers.pause_everything(session, caller, reason=body.reason or "")
+    else:
+        workers.resume_everything(session, caller, reason=body.reason)
     return get_queue(session)
 
 

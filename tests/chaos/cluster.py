@@ -240,9 +240,16 @@ class Cluster:
 
     def post(self, path, *, by, **request):
         """A request of somebody, as it was answered."""
+        return self._ask("POST", path, by=by, **request)
+
+    def patch(self, path, *, by, **request):
+        """A change by somebody, as it was answered."""
+        return self._ask("PATCH", path, by=by, **request)
+
+    def _ask(self, method, path, *, by, **request):
         headers = {"Authorization": f"Bearer {self.tokens[by]}"} | request.pop("headers", {})
         url = f"{self.url}/api/v1{path}"
-        return asking.post(url, headers=headers, timeout=20.0, **request)
+        return asking.request(method, url, headers=headers, timeout=20.0, **request)
 
     def insist(self, ask, *, seconds=60.0):
         """The JSON of a request that is repeated until the server takes it."""

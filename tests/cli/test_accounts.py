@@ -211,8 +211,8 @@ def test_webhooks_and_deliveries_are_listed_and_changed(finishline, standin):
     for words, request, answer in (
         ("test h1", f"POST {own}/test", DELIVERY),
         ("secret h1", f"POST {own}/secret", HOOK | {"secret": "whsec_y"}),
-        ("set h1 enable", f"POST {own}/enable", HOOK),
-        ("resend h1 7", f"POST {own}/deliveries/7/resend", DELIVERY),
+        ("set h1 enable", f"PATCH {own}", HOOK),
+        ("resend h1 7", f"POST {own}/deliveries/7/repeat", DELIVERY),
         ("remove h1", f"DELETE {own}", None),
     ):
         standin.answer(request, answer)

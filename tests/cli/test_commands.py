@@ -546,24 +546,26 @@ def test_workers_tell_whose_packages_they_train(entries, why, told, finishline, 
 def test_a_worker_is_shown_after_an_order(finishline, standin):
     paused = {"name": "w 1", "state": "paused", "held": "paused", "held_by": "olga",
               "held_at": "2026-01-01T00:00:00Z", "held_because": "fans"}  # fmt: skip
-    for order in ("pause", "resume"):
-        standin.answer(f"POST /api/v1/workers/w%201/{order}", {"worker": paused})
+    standin.answer("PATCH /api/v1/workers/w%201", {"worker": paused})
     assert finishline("admin", "worker", "set", "w 1", "pause").code == 2  # Without a reason.
     said = finishline("admin", "worker", "set", "w 1", "pause", "--reason", "fans").out
     assert said.endswith("w 1 paused by olga since 2026-01-01 00:00 UTC: fans\n")
     assert finishline("admin", "worker", "set", "w 1", "resume").code == 0
-    assert [json.loads(asked.body) for asked in standin.asked] == [{"reason": "fans"}, {}]
+    assert [json.loads(asked.body) for asked in standin.asked] == [
+        {"paused": True, "reason": "fans"}, {"paused": False},
+    ]  # fmt: skip
 
 
 def test_the_queue_is_paused_resumed_and_shown(finishline, standin):
-    for order in ("pause", "resume"):
-        standin.answer(f"POST /api/v1/queue/{order}", {"classes": []})
+    standin.answer("PATCH /api/v1/queue", {"classes": []})
     assert (
         "Every queue is paused"
         in finishline("admin", "queue", "set", "pause", "--reason", "move").out
     )
     assert "Every queue is resumed" in finishline("admin", "queue", "set", "resume").out
-    assert [json.loads(asked.body) for asked in standin.asked] == [{"reason": "move"}, {}]
+    assert [json.loads(asked.body) for asked in standin.asked] == [
+        {"paused": True, "reason": "move"}, {"paused": False},
+    ]  # fmt: skip
 
     item = {"position": 1, "verification_id": "v1", "kind": "replay", "benchmark": "digits",
             "asked_at": "2026-01-01T00:00:00Z", "expected_start": None,

@@ -75,7 +75,7 @@ def test_watching_ends_with_the_calibration(state, code, finishline, standin):
 
 def test_a_calibration_goes_on_with_more_runs(finishline, standin):
     standin.answer(GET, DONE)
-    standin.answer(f"{POST}/c1/continue", RUNNING)
+    standin.answer(f"{POST}/c1/continuation", RUNNING)
     ran = finishline(
         "benchmark", "calibrate", "digits", "--continue", "c1", "--runs", "40", "--json"
     )
@@ -121,8 +121,8 @@ def test_list_compare_adopt_and_cancel(finishline, standin):
                    "band": [{"mean_difference": -1.5}, {"mean_difference": 0.25}]}],
     }  # fmt: skip
     standin.answer(f"{GET}/compare", comparison)
-    standin.answer(f"{POST}/c1/adopt", DONE)
-    standin.answer(f"{POST}/c1/cancel", DONE)
+    standin.answer(f"{POST}/c1/adoption", DONE)
+    standin.answer(f"{POST}/c1/cancellation", DONE)
 
     assert finishline("benchmark", "calibrate", "list").out.splitlines()[-1].split()[:5] == [
         "c1", "digits", "3", "done", "2/2",
@@ -344,7 +344,7 @@ def test_what_is_not_clear_is_wrong_usage(finishline, standin, arguments):
 
 def test_a_decision_is_sent_with_its_reason(finishline, standin):
     view = {"id": "v1", "outcome": "rejected"}
-    standin.answer("POST /api/v1/verifications/v1/decide", view)
+    standin.answer("POST /api/v1/verifications/v1/decision", view)
     ran = finishline("admin", "review", "v1", "keep", "--reason", "throttled")
 
     assert (ran.code, ran.out) == (0, "Verdict of v1, rejected: keep. throttled\n")

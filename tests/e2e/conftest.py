@@ -180,7 +180,7 @@ class Stack:
     def cancel(self, verification_id):
         """Cancel a verification."""
         answer = asking.post(
-            f"{self.url}/api/v1/verifications/{verification_id}/cancel",
+            f"{self.url}/api/v1/verifications/{verification_id}/cancellation",
             headers={"Authorization": f"Bearer {self.token('organiser')}"},
             timeout=10.0,
         )

@@ -202,7 +202,7 @@ def test_a_failed_chunk_loses_no_finished_one_and_is_made_up_for(start, post, tr
     why = [c["why"] for c in failed["chunks"]]
     assert (RULES_FAILURE.message in why[0], why[1:]) == (True, [None] * 3)
 
-    went_on = post(view["id"], "continue").json()
+    went_on = post(view["id"], "continuation").json()
     assert went_on["state"] == "running"
     assert [(c["batch_size"], c["runs"]) for c in went_on["chunks"][4:]] == [(32, 6)]
     train(went_on["chunks"][4]["verification_id"])
@@ -220,23 +220,23 @@ def test_a_run_that_diverged_counts_but_has_no_curve_to_judge_by(start, train, c
 
 
 def test_more_runs_and_more_batch_sizes_are_added(calibrated, post):
-    view = post(calibrated["id"], "continue", {"runs": 14, "batch_sizes": [128]}).json()
+    view = post(calibrated["id"], "continuation", {"runs": 14, "batch_sizes": [128]}).json()
 
     assert (view["batch_sizes"], view["runs"]) == ([32, 64, 128], 14)
     added = [(c["batch_size"], c["runs"]) for c in view["chunks"][4:]]
     assert added == [(32, 2), (64, 2), (128, 7), (128, 7)]
-    assert post(calibrated["id"], "continue", {"runs": 14}).status_code == 409
+    assert post(calibrated["id"], "continuation", {"runs": 14}).status_code == 409
 
 
 def test_a_cancelled_one_keeps_what_is_finished(start, post, train, client):
     view = start().json()
     train(view["chunks"][0]["verification_id"])
-    cancelled = post(view["id"], "cancel").json()
+    cancelled = post(view["id"], "cancellation").json()
 
     assert (cancelled["state"], cancelled["runs_finished"]) == ("cancelled", 6)
     assert [c["state"] for c in cancelled["chunks"]] == ["done", *["cancelled"] * 3]
-    assert post(view["id"], "cancel").status_code == 409
-    went_on = post(view["id"], "continue").json()
+    assert post(view["id"], "cancellation").status_code == 409
+    went_on = post(view["id"], "continuation").json()
     assert sum(c["runs"] for c in went_on["chunks"] if c["state"] == "queued") == 18
 
 
@@ -244,7 +244,7 @@ def test_once_adopted_it_judges_what_is_planned_afterwards_and_nothing_before(
     calibrated, post, replay, client, olivia, make_report
 ):
     before = replay.view()
-    view = post(calibrated["id"], "adopt", {"reason": "torch 2.13"})
+    view = post(calibrated["id"], "adoption", {"reason": "torch 2.13"})
     assert view.status_code == 200, view.text
     assert (view.json()["judges"], view.json()["adopted_by"]) == (True, "olivia")
     assert view.json()["adopted_because"] == "torch 2.13"
@@ -301,15 +301,15 @@ def test_an_adopted_one_changes_no_more_and_the_last_adopted_judges(
 ):
     reason = {"reason": "first"}
     for body in (None, {}, {"reason": ""}):
-        assert post(calibrated["id"], "adopt", body).status_code == 422
-    assert post(calibrated["id"], "adopt", reason).status_code == 200
-    assert post(calibrated["id"], "adopt", reason).status_code == 409
-    assert post(calibrated["id"], "continue", {"runs": 100}).status_code == 409
+        assert post(calibrated["id"], "adoption", body).status_code == 422
+    assert post(calibrated["id"], "adoption", reason).status_code == 200
+    assert post(calibrated["id"], "adoption", reason).status_code == 409
+    assert post(calibrated["id"], "continuation", {"runs": 100}).status_code == 409
 
     later = start(batch_sizes=[64], runs=8).json()
     train(later["chunks"][0]["verification_id"])
     assert get(client, later["id"])["judges"] is False
-    assert post(later["id"], "adopt", {"reason": "second"}).json()["judges"] is True
+    assert post(later["id"], "adoption", {"reason": "second"}).json()["judges"] is True
     assert get(client, calibrated["id"])["judges"] is False
 
 
@@ -329,7 +329,7 @@ def test_a_precision_has_a_calibration_and_a_band_of_its_own(
     digits_submission.claim |= {"precision": "bf16", "notes": "mixed precision"}
     replay.submission_id = submit(digits_submission).json()["id"]
     verify = f"/api/v1/submissions/{replay.submission_id}/verifications"
-    post(calibrated["id"], "adopt", {"reason": "of fp32"})
+    post(calibrated["id"], "adoption", {"reason": "of fp32"})
     refused = client.post(verify, headers=olivia.headers)
     assert refused.status_code == 422
     assert "`finishline benchmark calibrate digits --precision bf16 " in refused.json()["detail"]
@@ -343,7 +343,7 @@ def test_a_precision_has_a_calibration_and_a_band_of_its_own(
     old = train(chunk, touched="fp32")  # A worker of before, which trains in fp32 all the same.
     assert (old.status_code, "expected bf16; update the worker" in old.text) == (422, True)
     assert train(chunk, curve=late, touched="bf16").status_code == 200
-    assert post(narrow["id"], "adopt", {"reason": "of bf16"}).json()["judges"] is True
+    assert post(narrow["id"], "adoption", {"reason": "of bf16"}).json()["judges"] is True
     assert get(client, calibrated["id"])["judges"] is True
 
     replay.ask_again(olivia)
@@ -366,7 +366,7 @@ def test_an_adopted_one_stands_beside_the_points_of_the_file(calibrated, post, c
     before = client.get(f"/api/v1{address}").json()
     assert before["calibration"] is None
 
-    assert post(calibrated["id"], "adopt", {"reason": "measured"}).status_code == 200
+    assert post(calibrated["id"], "adoption", {"reason": "measured"}).status_code == 200
     after = client.get(f"/api/v1{address}").json()
     assert after["points"] == before["points"]
     assert after["calibration"]["id"] == calibrated["id"]
@@ -379,10 +379,10 @@ def test_an_adopted_one_stands_beside_the_points_of_the_file(calibrated, post, c
 
 def test_one_that_is_under_way_or_too_small_cannot_be_adopted(start, post, train):
     view = start(batch_sizes=[64], runs=5).json()
-    assert post(view["id"], "adopt", {"reason": "x"}).status_code == 409
+    assert post(view["id"], "adoption", {"reason": "x"}).status_code == 409
     train(view["chunks"][0]["verification_id"])
 
-    small = post(view["id"], "adopt", {"reason": "x"})
+    small = post(view["id"], "adoption", {"reason": "x"})
     assert small.status_code == 409
     assert "batch size 64 has 5 runs of at least 6" in small.json()["detail"]
 
@@ -475,7 +475,7 @@ def test_a_calibration_of_an_earlier_definition_is_in_force_nowhere(
 ):
     address = f"/calibrations/{calibration_id}"
     body = {"reason": "it is measured here"}
-    adopted = client.post(f"/api/v1{address}/adopt", json=body, headers=olivia.headers).json()
+    adopted = client.post(f"/api/v1{address}/adoption", json=body, headers=olivia.headers).json()
     assert (adopted["judges"], adopted["outdated"]) == (True, False)
 
     folder = tmp_path / "benchmarks"

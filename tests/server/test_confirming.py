@@ -25,7 +25,7 @@ def confirm(client, olivia):
     """Confirms a worker, as olivia."""
 
     def ask(name="walter-1", *, by=olivia):
-        return client.post(f"{WORKERS}/{name}/confirm", json={}, headers=by.headers)
+        return client.patch(f"{WORKERS}/{name}", json={"confirmed": True}, headers=by.headers)
 
     return ask
 

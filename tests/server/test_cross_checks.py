@@ -316,7 +316,7 @@ def test_a_verdict_that_waits_is_cancelled_with_its_check(waiting, client, olivi
 
 
 def test_a_check_that_an_organiser_cancels_leaves_the_verdict_open(waiting, client, olivia):
-    path = f"/api/v1/verifications/{waiting.check}/cancel"
+    path = f"/api/v1/verifications/{waiting.check}/cancellation"
     assert client.post(path, headers=olivia.headers).status_code == 200
     view = waiting.view()
 

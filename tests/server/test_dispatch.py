@@ -323,7 +323,8 @@ def test_the_loop_wakes_when_a_worker_is_free_and_when_something_waits(
     dispatcher.start()
     try:
         hello(confirmed=False)
-        client.post("/api/v1/workers/walter-1/confirm", json={}, headers=olivia.headers)
+        confirm = {"json": {"confirmed": True}, "headers": olivia.headers}
+        client.patch("/api/v1/workers/walter-1", **confirm)
         wait_for(lambda: len(broker.sent) == 1, seconds=10, what="a confirmation to wake it")
         grant = replay.claim().json()
         ask_another()

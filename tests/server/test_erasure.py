@@ -58,7 +58,8 @@ def traces(person, client, digits_submission, submit, replay, make_report, olivi
     assert replay.report(replay.claim().json(), make_report(replay.seeds())).is_success
     post(f"/submissions/{again}/withdrawal", {"reason": f"by {NAME}."})
     post("/me", {"display_name": SHOWN}, method="PATCH")
-    post("/workers/walter-1/pause", {"reason": f"{NAME}'s wish, once {FIRST_SHOWN}"})
+    pause = {"paused": True, "reason": f"{NAME}'s wish, once {FIRST_SHOWN}"}
+    post("/workers/walter-1", pause, method="PATCH")
     post(f"/quotas/{NAME}", quota(f"asked by {NAME}"), ada, "PUT")
     post("/tokens", {"user": NAME, "role": "submitter", "label": f"of {NAME}"}, ada)
     post(f"/users/{NAME}", {"email": MAIL}, ada, "PATCH")

@@ -68,11 +68,11 @@ def test_a_change_of_the_queue_is_seen_at_once(replay, waiting, client, olivia):
     listed = client.get("/api/v1/queue").json()["classes"][0]["waiting"]
     first, second, last = (listed[index]["verification_id"] for index in (0, 1, -1))
     assert place() == (first, 31)
-    cancelled = client.post(f"/api/v1/verifications/{first}/cancel", headers=olivia.headers)
+    cancelled = client.post(f"/api/v1/verifications/{first}/cancellation", headers=olivia.headers)
     assert cancelled.status_code == 200, cancelled.text
     assert place() == (second, 30)
-    paused = client.post(
-        "/api/v1/queue/pause", json={"reason": "new cooling"}, headers=olivia.headers
+    paused = client.patch(
+        "/api/v1/queue", json={"paused": True, "reason": "new cooling"}, headers=olivia.headers
     )
     assert paused.status_code == 200, paused.text
     assert "new cooling" in client.get(f"/verifications/{last}").text
@@ -111,8 +111,8 @@ def test_unknown_start_says_why(waiting, client, walter, olivia):
     assert "No worker is connected" in reason(0)
     say_hello(client, walter)
     assert (reason(0), reason(1)) == (None, NOTHING_ENDED)
-    paused = client.post(
-        "/api/v1/workers/walter-1/pause", json={"reason": "dust"}, headers=olivia.headers
+    paused = client.patch(
+        "/api/v1/workers/walter-1", json={"paused": True, "reason": "dust"}, headers=olivia.headers
     )
     assert paused.status_code == 200, paused.text
     assert "Every connected worker is paused" in reason(0)

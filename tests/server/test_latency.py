@@ -260,7 +260,7 @@ def test_a_cancelled_measurement_leaves_the_verdict_there_is(
     measured, client, olivia, make_report, ask
 ):
     def cancel(verification_id):
-        path = f"/api/v1/verifications/{verification_id}/cancel"
+        path = f"/api/v1/verifications/{verification_id}/cancellation"
         assert client.post(path, headers=olivia.headers).json()["state"] == "cancelled"
 
     cancel(measured.verification_id)

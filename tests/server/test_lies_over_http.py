@@ -281,7 +281,7 @@ def late(world, lia, published):
 @pytest.fixture
 def asked(world, lia, late):
     """A submission with its verification, of which lia's worker leases the attempt."""
-    world.request("POST", f"/workers/{lia.name}/resume", by="olivia", json={})
+    world.request("PATCH", f"/workers/{lia.name}", by="olivia", json={"paused": False})
     submission = ask(world)
     job, lease = begin(lia, world, submission)
     yield submission, job, lease

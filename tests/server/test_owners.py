@@ -173,12 +173,12 @@ def test_three_failures_in_ten_pause_all_workers_of_an_owner_until_they_are_resu
     }
 
     def post(path):
-        answer = client.post(path, json={"reason": "mended"}, headers=olivia.headers)
+        answer = client.patch(path, json={"paused": False}, headers=olivia.headers)
         assert answer.is_success, answer.text
         return answer.json()
 
     for name in ("walter-1", "walter-2"):
-        post(f"/api/v1/workers/{name}/resume")
+        post(f"/api/v1/workers/{name}")
     lost.ask_again(olivia)
     lose_attempts(lost, "walter-1", 2)
     assert held(lost, "walter-1") == (None, None), "failures before a resumption are forgiven"
@@ -207,7 +207,7 @@ WORKER = "/api/v1/workers/walter-1"
 QUEUE = "/api/v1/queue"
 
 
-NEW_FANS = {"reason": "new fans"}
+PAUSE, RESUME = {"paused": True, "reason": "new fans"}, {"paused": False}
 
 
 @pytest.fixture
@@ -223,23 +223,24 @@ def sent(database):
 
 @pytest.fixture
 def order(client, olivia):
-    """Posts as the organiser."""
+    """Pauses, or does another change, as the organiser."""
 
-    def post(address, body=NEW_FANS):
-        return client.post(address, json=body, headers=olivia.headers)
+    def change(address, body=PAUSE):
+        return client.patch(address, json=body, headers=olivia.headers)
 
-    return post
+    return change
 
 
 def test_a_hold_without_a_reason_and_of_what_is_not_there_or_not_held_is_refused(order, hello):
-    assert [order(f"{WORKER}/{step}").status_code for step in ("pause", "resume")] == [404] * 2
+    assert [order(WORKER, change).status_code for change in (PAUSE, RESUME)] == [404] * 2
     hello()
-    assert "is not paused" in order(f"{WORKER}/resume").json()["detail"]
-    assert order(f"{WORKER}/resume").status_code == 409
-    assert order(f"{QUEUE}/resume", {}).status_code == 409
-    for body in ({}, {"reason": " "}, {"reason": "x", "until": "noon"}, []):
-        for address in (f"{WORKER}/pause", f"{QUEUE}/pause"):
+    assert "is not paused" in order(WORKER, RESUME).json()["detail"]
+    assert order(WORKER, RESUME).status_code == 409
+    assert order(QUEUE, RESUME).status_code == 409
+    for body in ({}, {"paused": True}, PAUSE | {"reason": " "}, PAUSE | {"until": "noon"}, []):
+        for address in (WORKER, QUEUE):
             assert order(address, body).status_code == 422, body
+    assert order(WORKER, PAUSE | {"confirmed": True}).status_code == 422
 
 
 def test_a_paused_worker_hears_of_it_takes_nothing_and_is_shown_with_who_and_why(
@@ -252,7 +253,7 @@ def test_a_paused_worker_hears_of_it_takes_nothing_and_is_shown_with_who_and_why
         "unconfirmed": False,
     }
     assert sent() == ["walter-1"]
-    shown = order(f"{WORKER}/pause").json()["worker"]
+    shown = order(WORKER).json()["worker"]
     assert (shown["state"], shown["held_by"], shown["held_because"]) == (
         "paused",
         "olivia",
@@ -276,7 +277,7 @@ def test_a_paused_worker_hears_of_it_takes_nothing_and_is_shown_with_who_and_why
 
     hello("walter-2")
     assert sent() == ["walter-2"]  # At once: the refused claim gave it back.
-    assert order(f"{WORKER}/resume", {}).json()["worker"]["held"] is None
+    assert order(WORKER, RESUME).json()["worker"]["held"] is None
     assert hello().json()["order"] == "work"
     records = client.get("/api/v1/audit", headers=olivia.headers).json()["records"]
     actions = [item["action"] for item in records]
@@ -286,7 +287,7 @@ def test_a_paused_worker_hears_of_it_takes_nothing_and_is_shown_with_who_and_why
 def test_nothing_starts_while_everything_is_paused(replay, order, hello, sent, client):
     hello()
     hello("other-1", hardware_class="cpu-other")
-    paused = order(f"{QUEUE}/pause").json()
+    paused = order(QUEUE).json()
     assert paused["paused"]["by"] == "olivia"
     (waits,) = [item for one in paused["classes"] for item in one["waiting"]]
     assert "paused by olivia: new fans" in waits["why_unknown"]
@@ -296,6 +297,6 @@ def test_nothing_starts_while_everything_is_paused(replay, order, hello, sent, c
     assert "every queue is paused by olivia: new fans" in replay.view()["waiting_for"]
     assert "new fans" in client.get("/workers").text
 
-    assert order(f"{QUEUE}/resume", {}).status_code == 200
+    assert order(QUEUE, RESUME).status_code == 200
     assert sent() == ["walter-1"]
     assert replay.claim().status_code == 200

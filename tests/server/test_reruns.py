@@ -139,7 +139,7 @@ def test_only_a_verdict_that_waits_is_decided_about(replay, client, olivia, make
      {"decision": "keep", "reason": " "}, {"decision": "keep", "reason": "x", "more": 1}],
 )  # fmt: skip
 def test_a_bad_decision_is_422(rerun_below, client, olivia, body):
-    address = f"/api/v1/verifications/{rerun_below.verification_id}/decide"
+    address = f"/api/v1/verifications/{rerun_below.verification_id}/decision"
 
     assert client.post(address, json=body, headers=olivia.headers).status_code == 422
     assert rerun_below.view()["decision"]["decision"] == "pending"

@@ -45,17 +45,17 @@ class Scene:
         self.grants = {}
         self.seen = {}
 
-    def post(self, path, body=None):
+    def post(self, path, body=None, *, method="POST"):
         """The status of an organiser's request. The server may refuse it."""
-        headers = self.people["olivia"].headers
-        return self.client.post(f"/api/v1{path}", json=body or {}, headers=headers).status_code
+        headers, address = self.people["olivia"].headers, f"/api/v1{path}"
+        return self.client.request(method, address, json=body or {}, headers=headers).status_code
 
     def request(self, _):
         self.post(f"/submissions/{self.submission_id}/verifications", {"reason": "again"})
 
     def cancel(self, number):
         found = sorted(self.read()[0])
-        self.post(f"/verifications/{found[number % len(found)]}/cancel")
+        self.post(f"/verifications/{found[number % len(found)]}/cancellation")
 
     def withdraw(self, _):
         self.post(f"/submissions/{self.submission_id}/withdrawal", {"reason": "a mistake"})
@@ -104,7 +104,7 @@ class Scene:
 
     def resume(self, _):
         for owner in OWNERS:
-            self.post(f"/workers/{owner}-1/resume", {"reason": "mended"})
+            self.post(f"/workers/{owner}-1", {"paused": False}, method="PATCH")
 
     def read(self):
         """The verifications of the submission, their attempts, and the runs that count."""

@@ -166,7 +166,7 @@ def test_the_list_is_newest_first_by_state_and_without_reports(replay, client, o
     one = client.get("/api/v1/verifications", params={"limit": 1}).json()["verifications"]
     assert [v["id"] for v in one] == [second["id"]]
     assert replay.status() == "verified"  # The first verdict stands until there is another.
-    client.post(f"/api/v1/verifications/{second['id']}/cancel", headers=olivia.headers)
+    client.post(f"/api/v1/verifications/{second['id']}/cancellation", headers=olivia.headers)
     assert replay.status() == "verified"
     for query in ({"state": "strange"}, {"limit": 0}, {"limit": 101}):
         assert client.get("/api/v1/verifications", params=query).status_code == 422

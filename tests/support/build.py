@@ -173,14 +173,14 @@ class Replay:
     def decide(self, person, decision, verification_id=None):
         """Decide about this verdict or another one; the answer."""
         return self.client.post(
-            f"/api/v1/verifications/{verification_id or self.verification_id}/decide",
+            f"/api/v1/verifications/{verification_id or self.verification_id}/decision",
             json={"decision": decision, "reason": "throttled host"},
             headers=person.headers,
         )
 
     def cancel(self, person):
         """Cancel the verification; the answer."""
-        address = f"/api/v1/verifications/{self.verification_id}/cancel"
+        address = f"/api/v1/verifications/{self.verification_id}/cancellation"
         return self.client.post(address, headers=person.headers)
 
     def post(self, grant, events):

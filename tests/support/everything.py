@@ -134,8 +134,8 @@ def verifications(world, worker, trusted, text, known):
     trusted.work()
     trusted.sign_on(state="stopping")
     known["third"] = world.submit(by="bob", model="narrow", hyperparameters={"batch_size": 256})
-    decision = words(text, "POST /verifications/{verification_id}/decide", "reason")
-    path = f"/verifications/{known['rerun']}/decide"
+    decision = words(text, "POST /verifications/{verification_id}/decision", "reason")
+    path = f"/verifications/{known['rerun']}/decision"
     world.post(path, decision | {"decision": "publish"})
 
 
@@ -196,8 +196,8 @@ def organisers(world, worker, text, known):
     known["calibration_id"] = world.post("/calibrations", calibration)["id"]
     for _ in world.get(f"/calibrations/{known['calibration_id']}")["chunks"]:
         worker.work()
-    adoption = words(text, "POST /calibrations/{calibration_id}/adopt", "reason")
-    world.post(f"/calibrations/{known['calibration_id']}/adopt", adoption)
+    adoption = words(text, "POST /calibrations/{calibration_id}/adoption", "reason")
+    world.post(f"/calibrations/{known['calibration_id']}/adoption", adoption)
     phases = words(text, "POST /benchmarks/{benchmark_id}/phases", "reason")
     world.post("/benchmarks/digits/phases", phases | {"closes_at": "2027-02-01T00:00:00Z"})
     price = words(text, "POST /prices", "provider", "instance", "region", "note")
@@ -238,14 +238,15 @@ def organisers(world, worker, text, known):
     odd = Worker(world, text("POST /workers/hello system.worker").replace("/", ""), by=worker.by)
     odd.system["hardware_class"] = "gpu-other"
     odd.sign_on()
-    for name, reason in (("walter-1", "pause"), ("walter-1", "resume"), ("walter-2", "confirm")):
-        hold = words(text, f"POST /workers/{{name}}/{reason}", "reason")
-        world.post(f"/workers/{name}/{reason}", hold)
-    world.post("/workers/walter-2/pause", words(text, "POST /workers/{name}/pause", "reason"))
+    why = words(text, "PATCH /workers/{name}", "reason")
+    pause, resume, confirm = {"paused": True}, {"paused": False}, {"confirmed": True}
+    for name, change in (("walter-1", pause), ("walter-1", resume), ("walter-2", confirm),
+                         ("walter-2", pause)):  # fmt: skip
+        world.post(f"/workers/{name}", change | why, method="PATCH")
     known["queued"] = world.verify(
         known["third"], **words(text, "POST /submissions/{submission_id}/verifications", "reason")
     )
     batch = words(text, "POST /verifications/batch", "reason")
     world.post("/verifications/batch", batch | {"submissions": [known["second"]]})
-    for step in ("pause", "resume", "pause"):
-        world.post(f"/queue/{step}", words(text, f"POST /queue/{step}", "reason"))
+    for change in (pause, resume, pause):
+        world.post("/queue", change | words(text, "PATCH /queue", "reason"), method="PATCH")

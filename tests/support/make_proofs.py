@@ -95,7 +95,7 @@ class Scenes:
         self.withdraw(submission_id)
         submission_id = self.world.submit(model="cancelled")
         self.ended["cancelled"] = self.world.verify(submission_id)
-        self.world.post(f"/verifications/{self.ended['cancelled']}/cancel", {})
+        self.world.post(f"/verifications/{self.ended['cancelled']}/cancellation", {})
 
     def lose(self):
         """An attempt that posts an evaluation and fails for no fault of the submission."""
@@ -136,7 +136,7 @@ class Scenes:
         more = self.world.verification(first)["head_to_head"]["continued_by"]
         self.ended["head-to-head"] = self.finish(more)
         more = self.world.verification(more)["head_to_head"]["continued_by"]
-        self.world.post(f"/verifications/{more}/cancel", {})
+        self.world.post(f"/verifications/{more}/cancellation", {})
 
     def code(self):
         """Packages that are trained twice from one seed, and that miss the target."""
@@ -179,7 +179,7 @@ class Scenes:
         calibration = self.world.post("/calibrations", asked | {"reason": "new"})
         for _ in calibration["chunks"]:
             self.trusted.work(pace=0.01, **deepcopy(how))
-        self.world.post(f"/calibrations/{calibration['id']}/adopt", {"reason": "new"})
+        self.world.post(f"/calibrations/{calibration['id']}/adoption", {"reason": "new"})
         return calibration
 
 

@@ -165,7 +165,7 @@ class Worker:
     def confirm(self):
         """Sign on and be confirmed by an organiser."""
         self.sign_on()
-        self.world.post(f"/workers/{self.name}/confirm", {}, by="olivia")
+        self.world.post(f"/workers/{self.name}", {"confirmed": True}, method="PATCH")
         self.take(wait=0)
         return self
 

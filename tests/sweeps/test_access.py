@@ -22,16 +22,21 @@ QUERIES = {
     "GET /api/v1/verifications/compare": {"first": "{verification_id}", "second": "{rerun}"},
     "POST /api/v1/workers/{name}/next": {"wait": "0"},
 }
-BODIES = {"POST /api/v1/attempts/{attempt_id}/evaluations": {"events": []}}
+BODIES = {
+    "POST /api/v1/attempts/{attempt_id}/evaluations": {"events": []},
+    "PATCH /api/v1/webhooks/{webhook_id}": {"enabled": True},
+}
 
 # Ids of nothing, where an id has a form, and bodies that ask for more than a reason.
 MISSING = {"index": 99, "delivery_id": 99, "token_id": 999, "invitation_id": 999,
            "hashes": "..".join(("a" * 64, "b" * 64))}  # fmt: skip
 CHANGES = {
-    "/api/v1/verifications/{verification_id}/decide": {"decision": "keep", "reason": "a test"},
+    "/api/v1/verifications/{verification_id}/decision": {"decision": "keep", "reason": "a test"},
     "/api/v1/submissions/{submission_id}/waivers": {"rule": "no_seed", "reason": "a test"},
-    "/api/v1/calibrations/{calibration_id}/continue": None,
+    "/api/v1/calibrations/{calibration_id}/continuation": None,
     "/api/v1/users/{user_name}": {"disabled": True},
+    "/api/v1/webhooks/{webhook_id}": {"enabled": True},
+    "/api/v1/workers/{name}": {"paused": False},
     "/api/v1/users/{user_name}/erasure": {"name": "nothing"},
     "/api/v1/users/{user_name}/known": {"known": True},
     "/api/v1/quotas/{name}": {"submissions_per_day": 5, "reason": "a test"},

@@ -328,7 +328,7 @@ def test_end_shows_it_to_all(shown):
 
 
 def test_verdict_shows_the_source_to_all(shown):
-    shown.world.post(f"/verifications/{shown.known['head_to_head']}/cancel", {})
+    shown.world.post(f"/verifications/{shown.known['head_to_head']}/cancellation", {})
     wanted = shown.world.verify(shown.source, kind="entry")
     assert wanted in (shown.worker.work(), shown.worker.work()), "a replay waits before it"
 

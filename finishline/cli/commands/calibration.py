@@ -75,7 +75,7 @@ def calibrate(
         path = f"/calibrations/{segment(continued)}"
         if (found := server.get(path)["benchmark"]) != benchmark:
             raise UsageError(f"Calibration {continued} belongs to {found}, not to {benchmark}.")
-        view = server.post(f"{path}/continue", body)
+        view = server.post(f"{path}/continuation", body)
     if watch:
         view = _wait(server, screen, view)
     screen.answer(view, calibration_lines(view, {}))

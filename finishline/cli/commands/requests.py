@@ -47,8 +47,8 @@ account webhook remove ID
     DELETE /webhooks/{id} -> Webhook {id} is removed.
     Remove a webhook and the log of its deliveries.
 account webhook set WEBHOOK HOOK_STATE
-    POST /webhooks/{webhook}/{state} -> Webhook {webhook} is enabled.
-    Enable a webhook that was disabled.
+    PATCH /webhooks/{webhook} -> Webhook {webhook} is {state}d.
+    Enable a webhook that was disabled, or disable one.
 account webhook test WEBHOOK
     POST /webhooks/{webhook}/test
     -> Delivery {id} is queued: finishline account webhook deliveries {webhook}
@@ -57,7 +57,7 @@ account webhook deliveries WEBHOOK --state --limit=50
     GET /webhooks/{webhook}/deliveries -> deliveries
     List a webhook's deliveries and their responses.
 account webhook resend WEBHOOK DELIVERY
-    POST /webhooks/{webhook}/deliveries/{delivery}/resend -> Delivery {delivery} is queued again.
+    POST /webhooks/{webhook}/deliveries/{delivery}/repeat -> Delivery {delivery} is queued again.
     Send a message again, with the same id.
 account webhook secret WEBHOOK
     POST /webhooks/{webhook}/secret -> secret_lines
@@ -120,18 +120,18 @@ admin worker list
     GET /workers -> workers_lines
     List the workers that have reported to the server.
 admin worker set WORKER ORDER --reason
-    POST /workers/{name}/{order} -> worker_lines
+    PATCH /workers/{name} -> worker_lines
     Confirm a worker's hardware class, so that it gets attempts, or pause or resume the worker.
     A paused worker finishes its attempt and leases no other. To pause one needs a --reason.
 admin queue list
     GET /queue -> queue_lines
     List waiting attempts in the order in which they start.
 admin queue set PAUSE --reason
-    POST /queue/{pause} -> Every queue is {pause}d.
+    PATCH /queue -> Every queue is {pause}d.
     Pause every queue, or end the pause. Running attempts continue. To pause needs a --reason.
 
 admin review VERIFICATION DECISION --reason!
-    POST /verifications/{verification}/decide -> Verdict of {id}, {outcome}: {decision}. {reason}
+    POST /verifications/{verification}/decision -> Verdict of {id}, {outcome}: {decision}. {reason}
     Publish the verdict of a rerun, or keep the one that is published (organisers only).
 admin withdraw SUBMISSION --reason! --undo
     POST /submissions/{submission}/withdrawal | /submissions/{submission}/reinstatement
@@ -157,10 +157,10 @@ benchmark calibrate compare ID [WITH]
     GET /calibrations/{id}/compare -> compared sizes from sizes
     Compare two calibrations batch size by batch size.
 benchmark calibrate adopt ID --reason!
-    POST /calibrations/{id}/adopt -> calibration_lines
+    POST /calibrations/{id}/adoption -> calibration_lines
     Use a calibration for replays planned from now on (organisers only).
 benchmark calibrate cancel ID
-    POST /calibrations/{id}/cancel -> calibration_lines
+    POST /calibrations/{id}/cancellation -> calibration_lines
     Cancel the remaining runs and keep the finished ones (organisers only).
 """
 
@@ -199,7 +199,7 @@ PARAMETERS = {
     ),
     "DELIVERY": argument("delivery", "Id of the delivery."),
     "ID": argument("id", "Id, as the list shows it."),
-    "HOOK_STATE": argument("state", "The change to make.", Literal["enable"]),
+    "HOOK_STATE": argument("state", "The change to make.", Literal["enable", "disable"]),
     "NAME": argument("name", "Name of the user or organisation."),
     "ORDER": argument("order", "The change to make.", Literal["confirm", "pause", "resume"]),
     "PAUSE": argument("pause", "Pause, or end the pause.", Literal["pause", "resume"]),
@@ -293,19 +293,22 @@ def _events(given: Given) -> dict[str, Any]:
     }
 
 
-def _with_reason(given: Given) -> dict[str, Any]:
-    if "pause" in (given.get("order"), given.get("pause")) and not given["reason"]:
+def _paused(given: Given) -> dict[str, Any]:
+    order = given.get("order") or given["pause"]
+    if order == "pause" and not given["reason"]:
         raise UsageError("A pause needs a --reason, which is shown to those who wait.")
-    return {} if given["reason"] is None else {"reason": given["reason"]}
+    change = {"confirmed": True} if order == "confirm" else {"paused": order == "pause"}
+    return change if given["reason"] is None else change | {"reason": given["reason"]}
 
 
 BODIES: dict[str, Body] = {
+    "account webhook set": lambda given: {"enabled": given["state"] == "enable"},
     "account set": lambda given: {"display_name": given["display_name"] or None},
     "account webhook add": _events,
-    "admin queue set": _with_reason,
+    "admin queue set": _paused,
     "admin user approve": lambda given: {"known": not given["undo"]},
     "admin user remove": _erasure,
-    "admin worker set": _with_reason,
+    "admin worker set": _paused,
     "admin user set": _changes,
 }
 PAGES = {"admin user list": "after", "admin worker list": "cursor"}

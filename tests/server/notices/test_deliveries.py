@@ -120,9 +120,10 @@ class TestOnOneDatabase:
             address = f"/api/v1/webhooks/{hook['id']}/{path}"
             return hooks.client.post(address, headers=alice.headers)
 
-        resend = f"deliveries/{given_up['id']}/resend"
+        resend = f"deliveries/{given_up['id']}/repeat"
         assert [ask(path).status_code for path in ("test", resend)] == [409, 409]
-        on = ask("enable").json()
+        address = f"/api/v1/webhooks/{hook['id']}"
+        on = hooks.client.patch(address, json={"enabled": True}, headers=alice.headers).json()
         assert (on["disabled_at"], on["failing_since"]) == (None, None)
         assert ask(resend).status_code == 202
         hooks.delivered(alice, hook)

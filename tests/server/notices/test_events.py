@@ -154,7 +154,7 @@ class TestOnOneDatabase:
             row = session.get_one(Submission, replay.submission_id)
             session.add(_calibration(row))
         adopted = replay.client.post(
-            "/api/v1/calibrations/c-1/adopt", json={"reason": "new"}, headers=olivia.headers
+            "/api/v1/calibrations/c-1/adoption", json={"reason": "new"}, headers=olivia.headers
         )
         assert adopted.status_code == 200, adopted.text
         _tell_canaries(replay.client, walter, 100.0, 99.0, 101.0, 80.0, 79.0)

@@ -36,7 +36,7 @@ def test_a_webhook_is_made_listed_read_and_deleted(client, alice, database):
     sent = client.get(f"{WEBHOOKS}/{hook['id']}/deliveries", headers=alice.headers).json()
     (waiting,) = sent["deliveries"]
     assert (waiting["kind"], waiting["state"], waiting["tries"]) == ("webhook.test", "waiting", [])
-    resent = f"{WEBHOOKS}/{hook['id']}/deliveries/{waiting['id']}/resend"
+    resent = f"{WEBHOOKS}/{hook['id']}/deliveries/{waiting['id']}/repeat"
     assert client.post(resent, headers=alice.headers).status_code == 409
     asked = {"state": "failed"}
     failed = client.get(f"{WEBHOOKS}/{hook['id']}/deliveries", params=asked, headers=alice.headers)

@@ -170,7 +170,7 @@ def test_without_room_the_answer_says_what_is_used_and_when_to_come_again(
         assert len(session.scalars(select(Verification)).all()) == 1
         assert session.get_one(Submission, other).status == "claimed"
     # A cancellation gives the room back; a smaller quota than the estimate never has any.
-    client.post(f"/api/v1/verifications/{verification_id}/cancel", headers=olivia.headers)
+    client.post(f"/api/v1/verifications/{verification_id}/cancellation", headers=olivia.headers)
     body = {"gpu_seconds_per_month": 719, "reason": "small"}
     client.put("/api/v1/quotas/alice", json=body, headers=olivia.headers)
     never = ask(client, other, alice)
