@@ -38,6 +38,7 @@ from perf.servers import (
     running_server,
 )
 from server.base.database import Database
+from tests.support.boards import rows_of
 from tests.support.world import PACKAGE, Worker, World
 
 AT_ONCE, RESULTS, EVALUATIONS = 64, 1500, 40
@@ -154,7 +155,7 @@ async def ask_beside(
 
 def usual_pages(server: Server) -> list[bytes]:
     """What people read: boards, a submission, lists, as pages and as documents."""
-    entry = server.get("/api/v1/leaderboards/digits")["entries"][0]["submission_id"]
+    entry = rows_of(server.get("/api/v1/leaderboards/digits"))[0]["submission_id"]
     paths = [
         "/", "/benchmarks/digits", "/api/v1/leaderboards/digits", "/api/v1/submissions?limit=20",
         f"/submissions/{entry}", f"/api/v1/submissions/{entry}", "/api/v1/queue",

@@ -17,6 +17,7 @@ from server.base.artifacts import make_store
 from server.base.broker import Broker
 from server.base.database import Database, utc_now
 from server.base.errors import ConflictError, NotSignedInError, ServerError
+from server.base.models import WorkerRow
 from server.base.schema import require_current_schema
 from server.base.services import OfferedBenchmarks, Services
 from server.base.settings import Settings, read_settings
@@ -160,6 +161,19 @@ def make_accounts(broker_url: str, names: Sequence[str]) -> list[str]:
         return [broker.make_account(name) for name in names]
     finally:
         broker.close()
+
+
+def was_heard(database: Database, name: str, since: float) -> bool:
+    """Whether the server has heard from a worker at or after `since`, in Unix time."""
+    with database.read() as session:
+        worker = session.get(WorkerRow, name)
+        return worker is not None and worker.last_seen_at.timestamp() >= since
+
+
+def is_confirmed(database: Database, name: str) -> bool:
+    """Whether the server may send attempts to a worker."""
+    with database.read() as session:
+        return session.get_one(WorkerRow, name).confirmed_at is not None
 
 
 def confirm(database: Database, name: str, owner: str) -> None:

@@ -6,10 +6,9 @@ import re
 import shutil
 import signal
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,7 +17,7 @@ from redis import Redis, RedisError
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from finishline.cli.client import ServerClient, View, segment
+from finishline.cli.client import ServerClient
 from finishline.cli.errors import CliError, ExitCode, UsageError
 from finishline.cli.processes import python_module
 from finishline.client.errors import FinishlineError
@@ -241,11 +240,14 @@ def server_service(plan: Plan) -> Service:
     )
 
 
-def worker_service(plan: Plan, worker: LocalWorker, token_file: Path, broker_url: str) -> Service:
-    """A worker: ready when the server has heard from this very process.
-
-    `broker_url` is the address of its own account.
-    """
+def worker_service(
+    plan: Plan,
+    worker: LocalWorker,
+    token_file: Path,
+    broker_url: str,
+    is_ready: Callable[[float], bool],
+) -> Service:
+    """A worker. `broker_url` is the address of its own account."""
     # A machine people work on is no steady one: its canary would take the only worker out. The
     # roofs alone are measured, once.
     unmeasured = {"FINISHLINE_MEASURE": "roofs"}
@@ -258,7 +260,7 @@ def worker_service(plan: Plan, worker: LocalWorker, token_file: Path, broker_url
         command=python_module("worker"),
         environment=unmeasured | plan.environment() | settings | worker.settings(),
         log=plan.paths.logs / f"{worker.service}.log",
-        is_ready=lambda started: worker_answers(plan.url, worker.name, token_file, since=started),
+        is_ready=is_ready,
         # Nothing is lost when a worker is killed: the server gives its attempt to the next one.
         death_signal=signal.SIGKILL,
     )
@@ -278,24 +280,3 @@ def server_answers(url: str) -> bool:
             return bool(server.health().get("status") == "ok")
     except (CliError, FinishlineError):
         return False
-
-
-def worker_answers(url: str, name: str, token_file: Path, *, since: float) -> bool:
-    """Whether the server has heard from a worker of that name at or after `since` (epoch s)."""
-    try:
-        worker = _worker_view(url, name, token_file)
-        seen = datetime.fromisoformat(str(worker.get("last_seen_at"))).timestamp()
-    except (CliError, FinishlineError, ValueError):
-        return False
-    return bool(worker.get("alive")) and seen >= since
-
-
-def worker_is_confirmed(url: str, name: str, token_file: Path) -> bool:
-    """Whether the server may send attempts to a worker. Raises CliError."""
-    return bool(_worker_view(url, name, token_file).get("confirmed_at"))
-
-
-def _worker_view(url: str, name: str, token_file: Path) -> View:
-    with ServerClient(url, read_token(token_file), timeout=PROBE_TIMEOUT) as server:
-        view: View = server.get(f"/workers/{segment(name)}").get("worker", {})
-    return view

@@ -4,6 +4,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Annotated
@@ -36,7 +37,6 @@ from server.commands.services import (
     redis_service,
     server_service,
     url_of,
-    worker_is_confirmed,
     worker_service,
 )
 from server.commands.supervisor import StopAskedError, Supervisor
@@ -163,10 +163,12 @@ def _bring_up(
         # Each worker has an account of its own at the broker, and an address with its password.
         addresses = administer.make_accounts(plan.broker_url, [each.name for each in workers])
         for each, address in zip(workers, addresses, strict=True):
-            worker = worker_service(plan, each, tokens[each.service], address)
+            # Ready when the server has heard from this very process.
+            heard = partial(administer.was_heard, database, each.name)
+            worker = worker_service(plan, each, tokens[each.service], address, heard)
             services.append(worker)
             seconds[worker.name] = supervisor.start(worker)
-            if not worker_is_confirmed(plan.url, each.name, tokens[each.service]):
+            if not administer.is_confirmed(database, each.name):
                 administer.confirm(database, each.name, OWNER_OF_WORKERS)
     pids = supervisor.pids()
     return {

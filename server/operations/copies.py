@@ -26,7 +26,8 @@ from server.base.places import code_version
 from server.base.services import Services
 from server.verifications.proofs import current_signer
 
-MANIFEST, LOGS, LAST, LOCK = "manifest.json", "logs", "last.json", ".lock"
+MANIFEST, LOGS, LOCK = "manifest.json", "logs", ".lock"
+NAMED = "finishline-%Y%m%dT%H%M%S"
 PARTIAL = ".partial"
 DATED = re.compile(r"finishline-\d{8}T\d{6}Z")
 
@@ -127,8 +128,7 @@ def add_copy(
     with only_one(root):
         for leftover in root.glob(f".*{PARTIAL}"):
             shutil.rmtree(leftover)
-        started = utc_now()
-        path = root / f"finishline-{started:%Y%m%dT%H%M%SZ}"
+        path = root / f"{utc_now():{NAMED}}Z"
         folder = root / f".{path.name}{PARTIAL}"
         folder.mkdir(mode=0o700)
         try:
@@ -164,12 +164,6 @@ def add_copy(
         for old in dated_copies(root)[:-keep] if keep else ():
             # Renamed first: a folder that is half removed has no dated name.
             shutil.rmtree(old.rename(old.with_name(f".{old.name}{PARTIAL}")))
-        ended = utc_now()
-        seconds = (ended - started).total_seconds()
-        note = {"name": path.name, "ended_at": ended.isoformat(), "seconds": seconds}
-        fresh = root / f".{LAST}"
-        fresh.write_text(json.dumps(note) + "\n")
-        fresh.replace(root / LAST)
     say(f"logs: {manifest.logs}")
     return path, manifest
 
@@ -182,13 +176,13 @@ def dated_copies(root: Path) -> list[Path]:
     )  # fmt: skip
 
 
-def last_success(root: Path) -> tuple[float, float]:
-    """End of the last successful copy in a folder, in Unix time, and its seconds. 0 if none."""
+def last_copy_at(root: Path) -> float:
+    """When the last copy in a folder was begun, in Unix time; 0 without one."""
     try:
-        found = json.loads((root / LAST).read_text())
-        return datetime.fromisoformat(found["ended_at"]).timestamp(), float(found["seconds"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return 0.0, 0.0
+        last = dated_copies(root)[-1].name
+    except (OSError, IndexError):
+        return 0.0
+    return datetime.strptime(last, f"{NAMED}%z").timestamp()
 
 
 def place_of(sha256: str) -> str:

@@ -19,7 +19,7 @@ from server.base.errors import NotSignedInError
 from server.base.request_metrics import RequestMetrics
 from server.base.services import Services, ServicesDep
 from server.base.settings import Settings
-from server.operations.copies import last_success
+from server.operations.copies import last_copy_at
 from server.operations.figures import CachedFigures, gauge
 from server.operations.health import CheckView, Readiness
 from server.verifications.dispatch import Dispatcher
@@ -49,21 +49,11 @@ def process_families(
 
 
 def copies_families(settings: Settings) -> Iterator[Metric]:
-    """The last export and backup, where the settings name a folder; 0 while none has ended well."""
+    """The last export and backup, where the settings name a folder."""
     for kind, folder in (("export", settings.exports_dir), ("backup", settings.backups_dir)):
-        if folder is None:
-            continue
-        ended, seconds = last_success(folder)
-        yield gauge(
-            f"{kind}_last_success_timestamp_seconds",
-            f"When the last {kind} ended well, in Unix time; 0 if none did.",
-            ended,
-        )
-        yield gauge(
-            f"{kind}_last_duration_seconds",
-            f"How long the last {kind} that ended well took.",
-            seconds,
-        )
+        if folder is not None:
+            name, text = f"{kind}_last_success_timestamp_seconds", "in Unix time; 0 without one."
+            yield gauge(name, f"When the last {kind} was made, {text}", last_copy_at(folder))
 
 
 @dataclass(frozen=True)

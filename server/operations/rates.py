@@ -6,7 +6,6 @@ Each server process counts for itself. A crowd is for the proxy in front to limi
 import hashlib
 import math
 import time
-from collections import OrderedDict
 from dataclasses import dataclass
 
 from limits import parse
@@ -56,34 +55,10 @@ class Requester:
     role: str | None = None
 
 
-class KnownSecrets:
-    """Hashes of the secrets that proved good in this process; the latest stay.
-
-    A secret is a bearer token, else the content of a cookie that this server signed. It runs in the
-    event loop alone, so it needs no lock.
-    """
-
-    def __init__(self, most: int = MOST_KNOWN) -> None:
-        self._known: OrderedDict[str, Requester] = OrderedDict()
-        self._most = most
-
-    def requester(self, scope: Scope, digest: str) -> Requester:
-        """Who sends a request: the holder of a known secret, else its address."""
-        client = scope.get("client")
-        address = network_of(client[0]) if client else "local"
-        return self._known.get(digest, Requester(f"address:{address}"))
-
-    def note(self, digest: str, role: str, user_id: int | None = None) -> None:
-        """Remember a secret that proved good. The token of an attempt has no user."""
-        key = f"token:{digest[:32]}" if role == "worker" else f"account:{user_id}"
-        self._known[digest] = Requester(key, role)
-        self._known.move_to_end(digest)
-        if len(self._known) > self._most:
-            self._known.popitem(last=False)
-
-    def forget(self, digest: str) -> None:
-        """Forget a secret that was refused."""
-        self._known.pop(digest, None)
+def sender_of(scope: Scope) -> Requester:
+    """The sender of a request with no good secret: its address."""
+    client = scope.get("client")
+    return Requester(f"address:{network_of(client[0])}" if client else "local")
 
 
 def secret_of(scope: Scope) -> str:
@@ -146,14 +121,18 @@ def is_wait_for_work(scope: Scope) -> bool:
 
 
 class RateLimiting:
-    """Count each request against its limit, and learn from responses which secrets are good."""
+    """Count each request against its limit, and learn from responses which secrets are good.
+
+    A secret is a bearer token, else the content of a cookie that this server signed. The latest
+    good ones are known by their hashes.
+    """
 
     def __init__(self, app: ASGIApp, *, settings: Settings, metrics: RequestMetrics) -> None:
         self._app = app
         self._rates = Rates(settings)
         self._metrics = metrics
         self._enforced = settings.rate_limits
-        self._known = KnownSecrets()
+        self._known: dict[str, Requester] = {}
         for name in WORDS:
             metrics.limited.labels(name)
 
@@ -162,7 +141,7 @@ class RateLimiting:
             await self._app(scope, receive, send)
             return
         digest = secret_of(scope)
-        requester = scope[REQUESTER] = self._known.requester(scope, digest)
+        requester = scope[REQUESTER] = self._known.get(digest) or sender_of(scope)
         name = limit_of(scope, requester.role)
         counts = self._enforced and name is not None
         seconds = self._rates.wait_seconds(str(name), requester.key) if counts else 0
@@ -174,14 +153,22 @@ class RateLimiting:
             if message["type"] == "http.response.start":
                 proved, status = current().signed_in, message["status"]
                 if proved is not None:  # A request may carry another secret beside this one.
-                    self._known.note(proved.secret_sha256, proved.role, proved.user_id)
+                    self._note(proved.secret_sha256, proved.role, proved.user_id)
                 elif name == "worker_posts" and status < 300:
-                    self._known.note(digest, "worker")
+                    self._note(digest, "worker")
                 elif status == 401:
-                    self._known.forget(digest)
+                    self._known.pop(digest, None)
             await send(message)
 
         await self._app(scope, receive, learn if digest else send)
+
+    def _note(self, digest: str, role: str, user_id: int | None = None) -> None:
+        """Remember a secret that proved good. The token of an attempt has no user."""
+        self._known.pop(digest, None)
+        key = f"token:{digest[:32]}" if role == "worker" else f"account:{user_id}"
+        self._known[digest] = Requester(key, role)
+        if len(self._known) > MOST_KNOWN:
+            del self._known[next(iter(self._known))]
 
     async def _refuse(
         self, name: str, seconds: int, scope: Scope, receive: Receive, send: Send

@@ -39,7 +39,7 @@ def test_its_worker_takes_no_speed_check_unless_it_is_asked_to(
     if chosen is not None:
         monkeypatch.setenv("FINISHLINE_MEASURE", chosen)
     worker = LocalWorker("", "the processor")
-    service = worker_service(plan, worker, tmp_path / "worker.token", "redis://w:p@host/0")
+    service = worker_service(plan, worker, tmp_path / "token", "redis://w:p@host/0", bool)
 
     assert service.environment["FINISHLINE_MEASURE"] == told
 

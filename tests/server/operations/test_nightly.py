@@ -1,6 +1,5 @@
 """Copies of every night: dated, pruned, one at a time, and told of to Prometheus."""
 
-import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -8,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from server.base.errors import ConflictError
 from server.operations import copies
-from server.operations.copies import only_one
+from server.operations.copies import last_copy_at, only_one
 from server.operations.export import export
 from server.verifications.dispatch import Dispatcher
 from tests.support.services import services_of
@@ -24,8 +23,8 @@ def settings(settings, tmp_path):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """What the time is, one night later each time it is asked for three times."""
-    moments = [FIRST + timedelta(days=number // 3) for number in range(30)]
+    """What the time is, one night later each time it is asked for twice."""
+    moments = [FIRST + timedelta(days=number // 2) for number in range(30)]
     monkeypatch.setattr(copies, "utc_now", lambda: moments.pop(0))
     return moments
 
@@ -54,7 +53,7 @@ def test_the_latest_copies_stay_and_their_logs_are_stored_once(
     assert names == [f"finishline-2030010{day}T020000Z" for day in (1, 2, 3)]
     # A dated folder without a manifest is none of ours to remove.
     assert sorted(path.name for path in folder.iterdir()) == [
-        ".lock", "finishline-20290101T020000Z", *names[1:], "last.json", "notes",
+        ".lock", "finishline-20290101T020000Z", *names[1:], "notes",
     ]  # fmt: skip
     logs = [sorted(path for path in each.glob("logs/*/*")) for each in paths[1:]]
     assert len(logs[0]) == 4
@@ -86,13 +85,12 @@ def test_a_copy_that_fails_removes_no_earlier_one_and_is_not_told_of(
     folder = tmp_path / "exports"
     submit(digits_submission)
     first, _ = export(services_of(client), folder, keep=1)
-    told = json.loads((folder / "last.json").read_text())
     for path in (*settings.artifacts_dir.glob("??/*"), *first.glob("logs/*/*")):
         path.unlink()
     with pytest.raises(ValueError, match="not in the artifact store"):
         export(services_of(client), folder, keep=1)
     assert first.is_dir()
-    assert json.loads((folder / "last.json").read_text()) == told
+    assert last_copy_at(folder) == FIRST.timestamp()
     assert [path for path in folder.iterdir() if "partial" in path.name] == []
 
 

@@ -1,6 +1,7 @@
 """Rate limits: whose they are, which holds, and what the refusal says."""
 
 import asyncio
+import hashlib
 from collections import Counter
 
 import pytest
@@ -15,12 +16,12 @@ from server.base.settings import Settings
 from server.operations.in_flight import InFlight, is_one_at_a_time
 from server.operations.rates import (
     REQUESTER,
-    KnownSecrets,
     RateLimiting,
     Rates,
     Requester,
     limit_of,
     secret_of,
+    sender_of,
 )
 from server.people.callers import network_of
 
@@ -340,33 +341,31 @@ def scope_of(*headers, client=("198.51.100.7", 50000)):
     return {"type": "http", "client": client, "headers": pairs}
 
 
-def test_requests_count_for_a_known_secret_else_for_their_address():
-    known = KnownSecrets()
-
-    def requester(*headers, **scope):
-        asked = scope_of(*headers, **scope)
-        return known.requester(asked, secret_of(asked))
-
-    token = ("authorization", "Bearer fl_secret")
-    nobody = Requester("address:198.51.100.7")
-    assert requester(token) == requester() == nobody
-    assert requester(client=("2001:db8::2", 1)).key == f"address:{network_of('2001:db8::1')}"
-    assert requester(client=None).key == "address:local"
-
-    known.note(secret_of(scope_of(token)), "submitter", 7)
-    assert requester(("authorization", "bearer  fl_secret ")) == Requester("account:7", "submitter")
-    for other in ("Basic fl_secret", "Bearer fl_other"):
-        assert requester(("authorization", other)) == nobody
-    known.note(secret_of(scope_of(token)), "worker", 7)
-    assert requester(token).key.startswith("token:")
-    known.forget(secret_of(scope_of(token)))
-    assert requester(token) == nobody
+@pytest.mark.parametrize(
+    ("headers", "is_secret"),
+    [
+        ([("authorization", "Bearer fl_secret")], True),
+        ([("authorization", "bearer  fl_secret ")], True),
+        ([], False),
+        ([("authorization", "Basic fl_secret")], False),
+        ([("cookie", "finishline_console=fl_secret")], False),
+    ],
+)
+def test_a_secret_is_a_bearer_token(headers, is_secret):
+    secret = hashlib.sha256(b"fl_secret").hexdigest()
+    assert secret_of(scope_of(*headers)) == (secret if is_secret else "")
 
 
-def test_of_the_secrets_the_latest_are_known():
-    known = KnownSecrets(most=2)
-    for secret in ("one", "two", "one", "three"):
-        known.note(secret, "submitter", 7)
+def test_of_an_address_its_network_counts_and_a_local_socket_has_none():
+    assert sender_of(scope_of()) == Requester("address:198.51.100.7")
+    other = sender_of(scope_of(client=("2001:db8::2", 1)))
+    assert other.key == f"address:{network_of('2001:db8::1')}"
+    assert sender_of(scope_of(client=None)).key == "local"
 
-    roles = [known.requester(scope_of(), secret).role for secret in ("one", "two", "three")]
-    assert roles == ["submitter", None, "submitter"]
+
+def test_of_the_secrets_the_latest_are_known(client, alice, bob, monkeypatch):
+    monkeypatch.setattr("server.operations.rates.MOST_KNOWN", 1)
+    assert [read(client, **alice.headers), read(client, **bob.headers)] == [200, 200]
+    assert [read(client) for _ in range(4)] == [401] * 3 + [429]  # Five of the address in all.
+    assert read(client, **alice.headers) == 429
+    assert read(client, **bob.headers) == 200
