@@ -121,7 +121,7 @@ class VersionReader:
         """The versions; None while the database is away."""
         try:
             if not self._database.is_sqlite:
-                with self._database.read_columns() as connection:
+                with self._database.engine.connect() as connection:
                     rows: Any = connection.exec_driver_sql(VERSIONS).all()
                     return dict(rows)
             if self._sqlite is None:

@@ -108,9 +108,6 @@ class Database:
         self.state = RoomState()
         self._served: int | None = None
         self.engine = self._make_engine()
-        self._columns_engine = self.engine
-        if not self.is_sqlite:  # There BEGIN and ROLLBACK are two more round trips.
-            self._columns_engine = self.engine.execution_options(isolation_level="AUTOCOMMIT")
 
     def _make_engine(self) -> Engine:
         options: dict[str, Any] = {
@@ -155,15 +152,6 @@ class Database:
         """
         with self._session({VIEWER: viewer}) as session:
             yield session
-
-    def read_columns(self) -> Connection:
-        """A connection that only reads, for `with`: it costs a third of a session.
-
-        On PostgreSQL each statement is a transaction of its own. It hides no submission from
-        anybody (server.base.visibility), so it is for columns that are shown to nobody or
-        that are the reader's own.
-        """
-        return self._columns_engine.connect()
 
     @contextmanager
     def read_snapshot(self, viewer: Viewer = ANYBODY) -> Iterator[Session]:

@@ -5,6 +5,7 @@ Also an estimate of the runs and seconds of a verification, from earlier ones.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final, Literal, cast
 
 from pydantic import TypeAdapter
@@ -272,22 +273,6 @@ class Expected:
     basis: Basis
 
 
-@dataclass(frozen=True)
-class Past:
-    """Seconds per run in earlier replays, and the accelerators of their workers."""
-
-    run_seconds: float
-    accelerators: int
-
-
-def expected_runs(benchmark: Benchmark, claim: Claim) -> float:
-    """The mean number of runs that is drawn; 0 for a benchmark without a replay."""
-    if benchmark.replay is None:
-        return 0.0
-    middle = (benchmark.replay.min_runs + benchmark.replay.max_runs) / 2
-    return middle if is_calibrated(benchmark, claim) else 2 * middle
-
-
 class Estimator:
     """Estimates verifications of a kind; reads the past of each benchmark once.
 
@@ -300,7 +285,7 @@ class Estimator:
         self._session = session
         self._kind = kind
         self._wishes = wishes or {}
-        self._by_benchmark: dict[str, Past | None] = {}
+        self._past = cache(self._read_past)
 
     def estimate(self, submission: Submission, benchmark: Benchmark, claim: Claim) -> Expected:
         """By replays of the submission, else of its benchmark, else by the limit of a run."""
@@ -308,42 +293,37 @@ class Estimator:
         trainings = PURPOSES[self._kind].plan(sample)
         runs = float(len(trainings))
         if PURPOSES[self._kind].is_replay:
-            runs = expected_runs(benchmark, claim)
-        own = self._past(Verification.submission_id == submission.id)
-        if own is not None:
-            return _expected(runs, own, "replays of the submission")
-        others = self._past_of_benchmark(submission.benchmark_id)
-        if others is not None:
-            return _expected(runs, others, "replays of the benchmark")
-        limit = run_limit_seconds(benchmark, trainings)
+            drawn = benchmark.replay
+            both = 0.0 if drawn is None else drawn.min_runs + drawn.max_runs
+            runs = both / 2 if is_calibrated(benchmark, claim) else both
+        sources: tuple[tuple[Basis, Any, str], ...] = (
+            ("replays of the submission", Verification.submission_id, submission.id),
+            ("replays of the benchmark", Submission.benchmark_id, submission.benchmark_id),
+        )
+        for basis, column, value in sources:
+            past = self._past(column, value)
+            if past is not None:
+                return Expected(runs, runs * past[0], past[1], basis)
         accelerators = int(submission.system.get("accelerator_count") or 0)
-        return _expected(runs, Past(limit, accelerators), "run limit")
+        seconds = runs * run_limit_seconds(benchmark, trainings)
+        return Expected(runs, seconds, accelerators, "run limit")
 
-    def _past_of_benchmark(self, benchmark_id: str) -> Past | None:
-        if benchmark_id not in self._by_benchmark:
-            self._by_benchmark[benchmark_id] = self._past(Submission.benchmark_id == benchmark_id)
-        return self._by_benchmark[benchmark_id]
-
-    def _alike(self) -> tuple[str, ...]:
-        """Purposes whose runs take as long: a package trains alike for each of its own."""
+    def _read_past(self, column: Any, value: str) -> tuple[float, int] | None:
+        """Seconds per run in earlier verifications that took as long, and their accelerators."""
+        alike: tuple[str, ...] = (
+            self._kind,
+        )  # A package trains alike for each purpose of its own.
         if PURPOSES[self._kind].in_box:
-            return names_where(lambda purpose: purpose.in_box)
-        return (self._kind,)
-
-    def _past(self, which: Any) -> Past | None:
+            alike = names_where(lambda purpose: purpose.in_box)
         reports = self._session.scalars(
             select(Verification.report)
             .join(Submission, Submission.id == Verification.submission_id)
-            .where(which, Verification.kind.in_(self._alike()), Verification.state == "done")
+            .where(column == value, Verification.kind.in_(alike))
+            .where(Verification.state == "done", Verification.report.is_not(None))
             .order_by(Verification.created_at.desc())
             .limit(LATEST)
-        )
-        found = [report for report in reports if report is not None]
-        seconds = [sum(run["ledger"].values()) for report in found for run in report["runs"]]
+        ).all()
+        seconds = [sum(run["ledger"].values()) for each in reports for run in each["runs"]]
         if not seconds:
             return None
-        return Past(mean(seconds), int(found[0]["system"]["accelerator_count"]))
-
-
-def _expected(runs: float, past: Past, basis: Basis) -> Expected:
-    return Expected(runs, runs * past.run_seconds, past.accelerators, basis)
+        return mean(seconds), int(reports[0]["system"]["accelerator_count"])

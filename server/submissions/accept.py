@@ -23,7 +23,7 @@ from server.base.fleet import misfit_of_claim
 from server.base.models import PublishedResult, RunRow, Submission, TrainingPackage, User
 from server.base.services import Services
 from server.base.standing import is_verified_by_policy
-from server.base.visibility import Viewer
+from server.base.visibility import ORGANISER, Viewer
 from server.benchmarks.definitions import importable_benchmarks, put_in_force
 from server.benchmarks.in_force import PhaseWatch, admit
 from server.people.audit import Subject, record
@@ -105,8 +105,8 @@ def _find_earlier(
     earlier = select(Submission.id, Submission.request_sha256).where(
         Submission.user_id == caller.user_id, Submission.idempotency_key == key
     )
-    with services.database.read_columns() as connection:
-        found = connection.execute(earlier).one_or_none()
+    with services.database.read(ORGANISER) as session:
+        found = session.execute(earlier).one_or_none()
     if found is None:
         return None
     if found.request_sha256 != upload.sha256:

@@ -167,9 +167,9 @@ class Dispatcher:
         return did
 
     def _open(self) -> tuple[bool, bool, int | None]:
-        with self._database.read_columns() as connection:
+        with self._database.read(ORGANISER) as session:
             asked_at = utc_now()
-            row = connection.execute(self._what_is_open).one()
+            row = session.execute(self._what_is_open).one()
         if not self._database.is_sqlite:
             self.clock_ahead_seconds = seconds_ahead(row[3], since=asked_at, until=utc_now())
         return bool(row[0]), bool(row[1]), row[2]
@@ -272,8 +272,8 @@ class PollDesk:
             self._drawn = await run_in_threadpool(self._read)
 
     def _read(self) -> dict[str, str]:
-        with self._database.read_columns() as connection:
-            rows = connection.execute(
+        with self._database.read(ORGANISER) as session:
+            rows = session.execute(
                 select(Attempt.sent_to, Attempt.id)
                 .where(Attempt.state == "queued", Attempt.sent_to.is_not(None))
                 .order_by(Attempt.asked_at.desc())

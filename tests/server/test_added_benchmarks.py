@@ -191,7 +191,7 @@ def test_a_check_a_backup_and_a_restore_have_its_files(client, add, tmp_path):
 
 def files_of(database):
     """The hashes of the stored files by name."""
-    with database.read_columns() as connection:
+    with database.engine.connect() as connection:
         return {name: sha256 for sha256, (_, name) in files_of_added(connection).items()}
 
 

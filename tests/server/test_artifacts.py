@@ -327,5 +327,5 @@ def test_a_turn_ends_with_a_write_that_fails(path):
 
 
 def count(database):
-    with database.read_columns() as connection:
+    with database.engine.connect() as connection:
         return int(connection.scalar(text("SELECT count(*) FROM written")) or 0)

@@ -247,7 +247,7 @@ def test_a_connection_that_the_database_ended_while_it_rested_is_replaced(postgr
     database, others = Database(postgresql_url), create_engine(postgresql_url)
 
     def backend():
-        with database.read_columns() as connection:
+        with database.engine.connect() as connection:
             return int(connection.scalar(text("SELECT pg_backend_pid()")) or 0)
 
     def end(number):
