@@ -12,11 +12,12 @@ from finishline.api.schema import Schema
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.run import Evaluation, evaluation_of
 from server.base.board_versions import board_version
-from server.base.models import PoolRun, ReplayEventRow, Submission, Verification
-from server.base.standing import purpose_of, report_of
+from server.base.models import ReplayEventRow, Submission, Verification
+from server.base.standing import purpose_of
 from server.benchmarks.definitions import definition
 from server.boards.board import first_places
 from server.boards.records import held_record
+from server.boards.rows import reported_runs
 from server.submissions.lists import find_submission, runs_with_curves
 from web.names import hardware_words
 
@@ -165,16 +166,9 @@ def _median_curve(session: Session, holder: Submission) -> list[Evaluation]:
     if holder.evidence != "measured":
         place = median_run([run.tta_seconds for run in holder.runs])
         return [] if place is None else [evaluation_of(row) for row in holder.runs[place].curve]
-    made = PoolRun.pool_id == holder.pool_id
-    order = (PoolRun.verification_id, PoolRun.index)
-    runs = session.scalars(select(PoolRun).where(made).order_by(*order)).all()
-    place = median_run([run.seconds for run in runs])
-    if place is None:
-        return []
-    index = runs[place].index
-    report = report_of(session.get_one(Verification, runs[place].verification_id))
-    trained = [] if report is None else report.runs
-    found = next((run.evaluations for run in trained if run.index == index), ())
+    runs = reported_runs(session, holder.id)
+    place = median_run([measured.seconds for measured, _ in runs])
+    found = () if place is None else runs[place][1].evaluations
     return [Evaluation(each.epoch, each.seconds, each.quality, each.samples) for each in found]
 
 

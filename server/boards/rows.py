@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from pydantic.fields import FieldInfo
 from sqlalchemy import ColumnElement, func, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, undefer
 
 from finishline.api.boards import COLUMN_FIELDS
 from finishline.api.submissions import RcpView, SystemView
@@ -27,6 +27,7 @@ from finishline.rules.statistics.aggregate import (
 )
 from finishline.rules.statistics.gaps import log_times
 from finishline.rules.submissions.claim import Kind
+from finishline.rules.verification.messages import ReplayRun
 from server.base.models import (
     DISPLAY_NAME,
     SUBMITTER,
@@ -39,7 +40,7 @@ from server.base.models import (
     User,
     Verification,
 )
-from server.base.standing import KIND_THAT_CHECKS, OPEN, PUBLISH
+from server.base.standing import KIND_THAT_CHECKS, OPEN, PUBLISH, report_of
 from server.benchmarks.prices import BookCosts, SystemPrice
 from server.boards.order import Row, RunsBehind
 from server.submissions.lists import run_times
@@ -225,6 +226,26 @@ def measured_runs(session: Session, *which: ColumnElement[bool]) -> defaultdict[
     for row in session.execute(statement):
         found[row.id].append(row)
     return found
+
+
+def reported_runs(session: Session, submission_id: str) -> list[tuple[Any, ReplayRun]]:
+    """The measured runs of a submission, each with its report."""
+    runs = measured_runs(session, Submission.id == submission_id)[submission_id]
+    statement = select(Verification).where(
+        Verification.id.in_({one.verification_id for one in runs})
+    )
+    reports = {
+        each.id: report_of(each)
+        for each in session.scalars(statement.options(undefer(Verification.report)))
+    }
+    trained = {
+        (name, run.index): run
+        for name, report in reports.items()
+        if report is not None
+        for run in report.runs
+    }
+    keys = [(one, (one.verification_id, one.index)) for one in runs]
+    return [(one, trained[key]) for one, key in keys if key in trained]
 
 
 def times_of_runs(session: Session, submission_ids: Sequence[str]) -> dict[str, list[float]]:

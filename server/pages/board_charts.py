@@ -8,14 +8,13 @@ from urllib.parse import urlencode
 
 from fastapi import Query
 from pydantic import ConfigDict, Field, field_validator
-from sqlalchemy import select
-from sqlalchemy.orm import Session, undefer
+from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking import Round, is_entry
 from finishline.rules.statistics.aggregate import mean
 from server.base.errors import NotFoundError
-from server.base.models import RunRow, Submission
+from server.base.models import Submission
 from server.base.services import Services
 from server.benchmarks.calibrations import adopted_calibration, band_at, judging_benchmark
 from server.benchmarks.definitions import find_benchmark, round_of
@@ -26,7 +25,7 @@ from server.boards.what_if import RunTime, times_at, what_if_of
 from server.pages.board import board_context
 from server.pages.declared import Context, public_page
 from server.pages.entries import measured_curves
-from server.pages.queries import sampled_curve
+from server.pages.queries import logged_curves
 from server.people.declared import Routes
 from web.board_chart import AGAINST
 from web.board_table import board_query
@@ -155,7 +154,8 @@ def _sets(
     """
     what_if = what_if_of(benchmark, query)
     ours = {e["submission_id"] for e in entries if is_entry(e) or e["evidence"] == "measured"}
-    logged = _logged_runs(session, [e for e in entries if e["submission_id"] not in ours])
+    others = [e["submission_id"] for e in entries if e["submission_id"] not in ours]
+    logged = logged_curves(session, others, MOST_EVALUATIONS)
     times: Mapping[str, Sequence[RunTime]] = {}
     if what_if is not None:
         divisions = {entry["submission_id"]: entry["division"] for entry in entries}
@@ -173,29 +173,6 @@ def _sets(
             runs = [run | {"seconds": time.seconds} for run, time in zip(runs, found, strict=False)]
         sets.append({"entry": entry, "runs": [_scaled(run, factor) for run in runs]})
     return sets
-
-
-def _logged_runs(session: Session, entries: Sequence[View]) -> dict[str, list[View]]:
-    """The runs of logs, by submission. Curves are long, so one is in memory at a time."""
-    found: dict[str, list[View]] = {entry["submission_id"]: [] for entry in entries}
-    rows = session.scalars(
-        select(RunRow)
-        .where(RunRow.submission_id.in_(found))
-        .order_by(RunRow.submission_id, RunRow.index)
-        .options(undefer(RunRow.curve))
-        .execution_options(yield_per=1)
-    )
-    for run in rows:
-        found[run.submission_id].append(
-            {
-                "file": run.file,
-                "seconds": run.tta_seconds,
-                "evaluations": len(run.curve),
-                "best_quality": run.best_quality,
-                "curve": sampled_curve(run.curve, MOST_EVALUATIONS),
-            }
-        )
-    return found
 
 
 def _scaled(run: View, factor: float) -> View:

@@ -53,7 +53,6 @@ def comparison_context(
     chosen = [submission for submission in found if submission is not None]
     unknown = [one for one, row in zip(ids, found, strict=False) if row is None]
     status, problem = _problem(ids, unknown, chosen)
-    complete = problem is None and len(ids) >= FEWEST
     context: Context = {
         "ids": list(ids),
         "unknown": unknown,
@@ -63,9 +62,12 @@ def comparison_context(
         "problem": problem,
         "comparison": None,
         "submissions": [],
+        "ranks": {},
         "most": MOST,
+        **_board_beside(session, services, chosen),
     }
-    return status, context | (_compared(session, services, ids) if complete else {})
+    complete = problem is None and len(ids) >= FEWEST
+    return status, context | (_compared(session, services, chosen) if complete else {})
 
 
 def _problem(
@@ -92,53 +94,43 @@ def _problem(
     return 200, None
 
 
-def board_beside(session: Session, services: Services, submission_ids: Sequence[str]) -> Context:
-    """The ranks of the submissions in their divisions, and other entries of their board.
-
-    The board is that of the first submission found; the best of a long one are offered.
-    """
-    found = [session.get(Submission, one) for one in submission_ids[:MOST_READ]]
-    chosen = [submission for submission in found if submission is not None]
+def _board_beside(session: Session, services: Services, chosen: Sequence[Submission]) -> Context:
+    """Other entries of the board of the first submission: the best of a long one."""
     if not chosen or chosen[0].benchmark_id not in services.benchmarks:
-        return {"ranks": {}, "pick": [], "time": SECONDS}
-    benchmark = services.benchmarks[chosen[0].benchmark_id]
-    there = {submission.id for submission in chosen}
-    ranks: dict[str, int | None] = {}
-    for submission in chosen:
-        board = official_board(session, benchmark, query_of(benchmark, submission))
-        placed = board.find(submission.id)
-        ranks[submission.id] = None if placed is None else placed["rank"]
-    everything = query_of(benchmark, chosen[0]).model_copy(update={"division": None})
+        return {"pick": [], "time": SECONDS}
+    first, there = chosen[0], {submission.id for submission in chosen}
+    benchmark = services.benchmarks[first.benchmark_id]
+    everything = query_of(benchmark, first).model_copy(update={"division": None})
     every_row = official_board(session, benchmark, everything).page()
     others = (named_entry(row) for row in every_row if row["submission_id"] not in there)
-    time = times_of(
-        session, services, benchmark.benchmark_id, chosen[0].division, chosen[0].evidence
-    )
-    return {"ranks": ranks, "pick": list(islice(others, MOST_OFFERED)), "time": time}
+    time = times_of(session, services, first.benchmark_id, first.division, first.evidence)
+    return {"pick": list(islice(others, MOST_OFFERED)), "time": time}
 
 
-def _compared(session: Session, services: Services, ids: Sequence[str]) -> Context:
-    found = [find_submission(session, one) for one in ids]
-    contexts = [submission_context(session, services, one) for one in found]
-    submissions = [_with_findings(session, one) for one in contexts]
-    comparison = compare_submissions(session, ",".join(ids)).model_dump(mode="json")
+def _compared(session: Session, services: Services, chosen: Sequence[Submission]) -> Context:
+    contexts = [submission_context(session, services, one) for one in chosen]
+    submissions = [
+        _with_findings(session, one, context) for one, context in zip(chosen, contexts, strict=True)
+    ]
+    ids = ",".join(one.id for one in chosen)
+    comparison = compare_submissions(session, ids).model_dump(mode="json")
     for one, shown in zip(comparison["submissions"], submissions, strict=True):
         for end in ("tta_low_seconds", "tta_high_seconds"):
             one[end] = shown["result"].get(end)
     return {
         "comparison": comparison,
         "submissions": submissions,
+        "ranks": {one["id"]: one["rank"] for one in submissions},
         "benchmark": contexts[0]["benchmark"],
-        "time": contexts[0]["time"],
     }
 
 
-def _with_findings(session: Session, context: Context) -> Context:
+def _with_findings(session: Session, submission: Submission, context: Context) -> Context:
     """A submission with its curves and the findings of its published verification."""
     shown: Context = context["submission"]
     published = shown["published_verification"]
     report = session.get_one(Verification, published).report if published else None
-    runs = ranking_curves(session, find_submission(session, shown["id"]))
+    runs = ranking_curves(session, submission)
     is_measured = is_entry(shown) or shown["evidence"] == "measured"
     found = {"measured": measured_beside(report), "curves": runs}
     return shown | found | (_of_measured(context, runs) if is_measured else {})
@@ -186,7 +178,6 @@ def compare_page(
     if wanted and ids != [",".join(wanted)]:
         return RedirectResponse(compare_link(wanted, **more), status_code=303)
     status, context = comparison_context(session, services, wanted)
-    context |= board_beside(session, services, wanted)
     boards = [] if wanted else boards_to_compare(session, services)
     return context | {"status": status, "boards": boards, "rows": rows}
 

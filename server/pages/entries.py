@@ -1,6 +1,6 @@
 """Additions of an entry to its page: its measured runs, and its files."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session, undefer
@@ -12,11 +12,12 @@ from finishline.rules.trainings.manifest import FILE
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import ReplayRun
 from finishline.rules.verification.purposes import ABLATION, ENTRY
-from server.base.models import PoolRun, Submission, TrainingPackage, Verification
+from server.base.models import Submission, TrainingPackage, Verification
 from server.base.standing import report_of
 from server.base.visibility import Viewer, sees_source
 from server.benchmarks.definitions import definition
 from server.boards.lineage import IdeaView, find_idea
+from server.boards.rows import reported_runs
 from server.pages.declared import Context
 from server.submissions.code import find_package, parent_of
 from server.submissions.views import package_view
@@ -204,17 +205,9 @@ def measured_curves(session: Session, submission: Submission) -> list[Context]:
     """
     benchmark = definition(session, submission.benchmark_sha256)
     is_code = submission.trained_with == "package"
-    ranking = ranking_runs(session, submission)
+    ranking = reported_runs(session, submission.id)
     if ranking:
-        reports = {one.id: report_of(one) for one in measured_by(session, dict(ranking))}
-        trained = {
-            (name, run.index): run
-            for name, report in reports.items()
-            if report is not None
-            for run in report.runs
-        }
-        found = [trained[key] for key in ranking if key in trained]
-        return [_curve(benchmark, run, place, is_code) for place, run in enumerate(found)]
+        return [_curve(benchmark, run, at, is_code) for at, (_, run) in enumerate(ranking)]
     for verification in measurements_of(session, submission.id, most=MOST_MEASUREMENTS):
         report = report_of(verification)
         if report is not None:
@@ -222,22 +215,6 @@ def measured_curves(session: Session, submission: Submission) -> list[Context]:
             runs = [run for run in report.runs if run.index not in untimed]
             return [_curve(benchmark, run, run.index, is_code) for run in runs]
     return []
-
-
-def ranking_runs(session: Session, submission: Submission) -> list[tuple[str, int]]:
-    """The measured runs that make a submission's time: verification and index of each."""
-    statement = (
-        select(PoolRun.verification_id, PoolRun.index)
-        .where(PoolRun.pool_id == submission.pool_id)
-        .order_by(PoolRun.verification_id, PoolRun.index)
-    )
-    return [(verification_id, index) for verification_id, index in session.execute(statement)]
-
-
-def measured_by(session: Session, ids: Collection[str]) -> Sequence[Verification]:
-    """Verifications with their reports."""
-    statement = select(Verification).where(Verification.id.in_(ids))
-    return session.scalars(statement.options(undefer(Verification.report))).all()
 
 
 def _curve(benchmark: Benchmark, run: ReplayRun, place: int, is_code: bool) -> Context:

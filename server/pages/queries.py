@@ -190,24 +190,32 @@ def submission_with_curves(session: Session, submission: Submission) -> list[Con
     """
     if submission.trained_with == "package":
         return measured_curves(session, submission)
-    mine = RunRow.submission_id == submission.id
-    count = session.scalar(select(func.count()).select_from(RunRow).where(mine)) or 1
-    most = max(FEWEST_OF_A_RUN, MOST_EVALUATIONS // count)
-    rows = session.execute(
-        select(RunRow.index, RunRow.file, RunRow.curve)
-        .where(mine)
-        .order_by(RunRow.index)
+    most = max(FEWEST_OF_A_RUN, MOST_EVALUATIONS // max(1, len(submission.runs)))
+    return logged_curves(session, [submission.id], most)[submission.id]
+
+
+def logged_curves(session: Session, ids: Sequence[str], most: int) -> dict[str, list[Context]]:
+    """The runs of logs by submission, with at most so many evaluations each."""
+    found: dict[str, list[Context]] = {name: [] for name in ids}
+    columns = (RunRow.index, RunRow.file, RunRow.tta_seconds, RunRow.best_quality, RunRow.curve)
+    rows = (
+        select(RunRow.submission_id, *columns)
+        .where(RunRow.submission_id.in_(ids))
+        .order_by(RunRow.submission_id, RunRow.index)
         .execution_options(yield_per=1)
     )
-    return [
-        {
-            "index": index,
-            "file": file,
-            "evaluations": len(curve),
-            "curve": sampled_curve(curve, most),
-        }
-        for index, file, curve in rows
-    ]
+    for run in session.execute(rows):
+        found[run.submission_id].append(
+            {
+                "index": run.index,
+                "file": run.file,
+                "seconds": run.tta_seconds,
+                "best_quality": run.best_quality,
+                "evaluations": len(run.curve),
+                "curve": sampled_curve(run.curve, most),
+            }
+        )
+    return found
 
 
 def sampled_curve(curve: Sequence[Sequence[Any]], most: int) -> list[Context]:

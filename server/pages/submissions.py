@@ -30,8 +30,9 @@ from server.benchmarks.phases import current_phases
 from server.boards.board import query_of
 from server.boards.live import read_ghosts
 from server.boards.records import held_record
+from server.boards.rows import measured_runs
 from server.pages.declared import Context, public_page
-from server.pages.entries import entry_context, ranking_runs
+from server.pages.entries import entry_context
 from server.pages.queries import (
     brief,
     official_board,
@@ -208,7 +209,10 @@ def _shown(
         shown = shown_verification(session, row, verification, ghost)
     curves = []
     if is_measured and tab == "result":
-        if {verification for verification, _ in ranking_runs(session, submission)} != {found}:
+        if {
+            run.verification_id
+            for run in measured_runs(session, Submission.id == submission.id)[submission.id]
+        } != {found}:
             curves = ranking_curves(session, submission)
     elif submission.kind == "train" and (tab == "runs" or (tab == "result" and not shown)):
         curves = submission_with_curves(session, submission)
