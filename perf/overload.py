@@ -164,9 +164,9 @@ def usual_pages(server: Server) -> list[bytes]:
     return [get_request(path, X_Forwarded_For="10.2.0.1") for path in paths]
 
 
-def requests_of(submission: str, token: str) -> Iterator[bytes]:
+def requests_of(submission: str, token: str, submissions: Submissions) -> Iterator[bytes]:
     """Reads that no cache answers, from many addresses and one, and now and then a submission."""
-    drawn, submissions = random.Random(7), Submissions()
+    drawn = random.Random(7)
     paths = [
         f"/api/v1/submissions/{submission}", "/api/v1/submissions?limit=5", "/workers",
         f"/submissions/{submission}", "/api/v1/verifications?limit=5", "/api/v1/queue",
@@ -183,9 +183,10 @@ def requests_of(submission: str, token: str) -> Iterator[bytes]:
 
 def hold_overload(bars: Bars, server: Server, token: str, seconds: int) -> None:
     """Let a crowd ask, and compare answers, memory and recovery with their bars."""
-    load([server], [itertools.islice(Submissions().of(token), 1)])
+    submissions = Submissions()  # One for all: no log is sent twice.
+    load([server], [itertools.islice(submissions.of(token), 1)])
     (stored,) = server.get("/api/v1/submissions")["submissions"]
-    requests = requests_of(stored["id"], token)
+    requests = requests_of(stored["id"], token, submissions)
     answers, memory = Answers(), list[float]()
     for _ in range(seconds):
         load([server], [requests] * CROWD, 1.0, answers)

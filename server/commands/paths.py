@@ -1,12 +1,12 @@
 """The folder that `finishline up` keeps everything in, and its lock."""
 
-import json
+import fcntl
 import os
 import socket
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -92,28 +92,21 @@ def lock_var(paths: VarPaths, *, url: str) -> Iterator[None]:
 
     The kernel lets go of the lock when its holder dies, so a file left behind locks nothing.
     """
-    import fcntl  # POSIX alone has it, and other commands read the folder anywhere.
-
-    descriptor = os.open(paths.lock, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
+    with paths.lock.open("a+") as file:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            holder: dict[str, object] = {}
-            with suppress(OSError, ValueError):
-                holder = json.loads(paths.lock.read_text())
-            pid, used = holder.get("pid", "unknown"), holder.get("url", "its address")
+            file.seek(0)
             raise CliError(
-                f"Another `finishline up` (process {pid}) already runs in {paths.root}: use it at "
-                f"{used}, stop it with `kill {pid}`, or choose another folder with --var.",
+                f"Another `finishline up` already runs in {paths.root}{file.read()}. Stop it, or "
+                "choose another folder with --var.",
                 exit_code=ExitCode.SERVER,
             ) from error
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps({"pid": os.getpid(), "url": url}).encode(), 0)
+        file.truncate(0)
+        file.write(f": {url}, process {os.getpid()}")
+        file.flush()
         yield
-        os.ftruncate(descriptor, 0)
-    finally:
-        os.close(descriptor)
+        file.truncate(0)
 
 
 def require_free_port(host: str, port: int) -> None:

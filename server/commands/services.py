@@ -216,23 +216,15 @@ def server_service(plan: Plan) -> Service:
     return Service(
         name="server",
         command=python_module(
-            "uvicorn",
-            "server.app:app",
-            "--host",
-            plan.host,
-            "--port",
-            str(plan.port),
-            "--timeout-graceful-shutdown",
-            "3",
+            *("uvicorn", "server.app:app", "--host", plan.host, "--port", str(plan.port)),
+            *("--timeout-graceful-shutdown", "3"),
             "--no-access-log",  # The server writes its own.
             # Without a proxy any client on this machine could name another's address.
             *(PROXY_HERE if plan.behind_proxy else ["--no-proxy-headers"]),
-            "--http",
-            "server.operations.heads:BoundedHttpProtocol",
+            *("--http", "server.operations.heads:BoundedHttpProtocol"),
             # uvicorn puts this folder first on the module path: by default the current one, where
             # a folder named server would hide ours.
-            "--app-dir",
-            str(plan.paths.root),
+            *("--app-dir", str(plan.paths.root)),
         ),
         environment=plan.environment(),
         log=plan.paths.logs / "server.log",

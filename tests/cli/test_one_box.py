@@ -230,7 +230,8 @@ def test_failed_rescoring_fails_the_command(served, finishline, monkeypatch):
 
 def test_a_server_that_runs_is_not_restored_over(served, finishline):
     finishline("admin", "backup", "--var", str(served))
-    with opened(VarPaths(served).database_url) as database, database.read() as session:
-        session.execute(text("SELECT 1 FROM users"))
+    with opened(VarPaths(served).database_url) as database:
+        with database.read() as session:
+            session.execute(text("SELECT 1 FROM users"))
         ran = finishline("admin", "restore", "--var", str(served), "--force")
     assert (ran.code, "is in use" in ran.err) == (1, True)
