@@ -25,7 +25,6 @@ from server.base.schema import newest_revision, require_current_schema
 from server.base.settings import get_settings
 from server.commands import administer
 from server.people.accounts import (
-    ROLES,
     NewToken,
 )
 
@@ -83,21 +82,6 @@ def token(
             shown = _made(made)
             del shown["token"]
             print(json.dumps(shown))
-
-
-@app.command()
-def tokens(
-    wanted: Annotated[list[str], Argument(metavar="USER=ROLE...")], known: Known = False
-) -> None:
-    """Make API tokens that do not expire: a JSON line for each."""
-    pairs = [each.rpartition("=")[::2] for each in wanted]
-    for user, role in pairs:
-        if not user or role not in ROLES:
-            raise typer.BadParameter(f"{user}={role}, expected USER=ROLE, of {', '.join(ROLES)}")
-    with _current_database() as database:
-        for user, role in pairs:
-            is_known = known and role == "submitter"
-            print(json.dumps(_made(administer.make_token(database, user, role, known=is_known))))
 
 
 @app.command()

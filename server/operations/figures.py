@@ -94,7 +94,6 @@ def is_free(hardware_class: str, fleet: Fleet) -> bool:
 FAILURES = frozenset({"submitter", "rules", "infrastructure", "time_limit"})
 OPEN = ("queued", "running")
 DELIVERIES = dict.fromkeys(product(("webhook", "mail"), ("waiting", "delivered", "failed")), 0)
-CLASS = ("hardware_class",)
 SECONDS_PER_DAY = 86_400.0
 KEEP_SECONDS = 5.0
 LIMIT_SECONDS = 4.0
@@ -113,21 +112,14 @@ class CachedFigures(BackgroundValue[list[Metric]]):
         self.are_away = False
 
 
-def gauge(name: str, text: str, values: float | Counts, *labels: str) -> Metric:
-    """A gauge: one value, or one for each tuple of labels."""
-    return _filled(GaugeMetricFamily(f"finishline_{name}", text, labels=labels), values)
-
-
-def counter(name: str, text: str, values: float | Counts, *labels: str) -> Metric:
-    """A counter: one value, or one for each tuple of labels."""
-    return _filled(CounterMetricFamily(f"finishline_{name}", text, labels=labels), values)
-
-
-def _filled(family: GaugeMetricFamily | CounterMetricFamily, values: float | Counts) -> Metric:
+def family(name: str, text: str, values: float | Counts, *labels: str) -> Metric:
+    """A metric: one value, or one for each tuple of labels. It counts up if its name says so."""
+    kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+    made = kind(f"finishline_{name}", text, labels=labels)
     counts = values if isinstance(values, Mapping) else {(): values}
-    for labels, value in sorted(counts.items()):
-        family.add_metric(labels, value)
-    return family
+    for each, value in sorted(counts.items()):
+        made.add_metric(each, value)
+    return made
 
 
 def _counted(session: Session, *by: Any, where: Any = True) -> Counts:
@@ -137,6 +129,30 @@ def _counted(session: Session, *by: Any, where: Any = True) -> Counts:
     return {tuple(labels): count for *labels, count in session.execute(query)}
 
 
+# The words and labels of each figure, by its name. One that only grows ends in _total.
+CLASS = ("hardware_class",)
+FIGURES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "queued_attempts": ("Attempts that wait for a worker of a hardware class, or any.", CLASS),
+    "oldest_queued_attempt_age_seconds": ("Age of the oldest that waits, else 0.", CLASS),
+    "queued_beside_free_worker_age_seconds": (
+        "Age of the oldest that waits while a suitable worker is idle, else 0.", CLASS
+    ),
+    "workers": ("Workers by state: idle and busy ones alone get work.", (*CLASS, "state")),
+    "running_attempts": ("Attempts under way.", ()),
+    "running_attempt_past_lease_seconds": (
+        "How long ago the first lease of an attempt under way ran out, else 0.", ()
+    ),
+    "attempts_ended_total": ("Attempts that ended, by kind of failure.", ("state", "failure")),
+    "leases_lost_total": ("Attempts whose lease ran out because the worker went offline.", ()),
+    "verdicts_total": ("Verifications that ended in an outcome.", ("kind", "outcome")),
+    "submissions_total": (
+        "Submissions; those of an archive were published elsewhere.", ("kind", "archive")
+    ),
+    "deliveries": ("Messages of the last 30 days.", ("channel", "state")),
+    "delivery_overdue_seconds": ("Delay of the most overdue retry of a message, else 0.", ()),
+}  # fmt: skip
+
+
 def read_figures(database: Database) -> list[Metric]:
     """Every figure of one moment. Raises errors of the database."""
     now = utc_now()
@@ -144,82 +160,41 @@ def read_figures(database: Database) -> list[Metric]:
     failure = case((kind.is_(None), "none"), (kind.in_(FAILURES), kind), else_="other")
     archive = case((Submission.evidence == "published", "true"), else_="false")
     channel = select(Receiver.channel).where(Receiver.id == Message.receiver_id).scalar_subquery()
+    ended, judged = Attempt.state.not_in(OPEN), Verification.outcome.is_not(None)
+    running = select(func.min(Attempt.lease_expires_at)).where(Attempt.state == "running")
     with database.read(ORGANISER) as session:
         fleet = Fleet.read(session)
         queues = {(queue.hardware_class,): queue for queue in read_queues(session, fleet)}
         attempts = _counted(session, Attempt.state)
-        running = select(func.min(Attempt.lease_expires_at)).where(Attempt.state == "running")
         first = session.scalar(running)
-        return [
-            gauge(
-                "queued_attempts",
-                "Attempts that wait for a worker of a hardware class, or for any.",
-                {name: queue.attempts for name, queue in queues.items()},
-                *CLASS,
+        values: dict[str, float | Counts] = {
+            "queued_attempts": {name: each.attempts for name, each in queues.items()},
+            "oldest_queued_attempt_age_seconds": {
+                name: each.oldest_seconds for name, each in queues.items()
+            },
+            "queued_beside_free_worker_age_seconds": {
+                name: each.beside_free_seconds for name, each in queues.items()
+            },
+            "workers": Counter(
+                (each.hardware_class, state_of(fleet, each)) for each in fleet.workers
             ),
-            gauge(
-                "oldest_queued_attempt_age_seconds",
-                "Age of the oldest attempt that waits; 0 if none does.",
-                {name: queue.oldest_seconds for name, queue in queues.items()},
-                *CLASS,
+            "running_attempts": attempts.get(("running",), 0),
+            "running_attempt_past_lease_seconds": (
+                0.0 if first is None else max((now - first).total_seconds(), 0.0)
             ),
-            gauge(
-                "queued_beside_free_worker_age_seconds",
-                "Age of the oldest waiting attempt while a suitable worker is idle, else 0.",
-                {name: queue.beside_free_seconds for name, queue in queues.items()},
-                *CLASS,
+            "attempts_ended_total": _counted(session, Attempt.state, failure, where=ended),
+            "leases_lost_total": attempts.get(("lost",), 0),
+            "verdicts_total": _counted(
+                session, Verification.kind, Verification.outcome, where=judged
             ),
-            gauge(
-                "workers",
-                "Workers by state: idle and busy ones get work; those in any other state get none.",
-                Counter((each.hardware_class, state_of(fleet, each)) for each in fleet.workers),
-                *(*CLASS, "state"),
-            ),
-            gauge("running_attempts", "Attempts under way.", attempts.get(("running",), 0)),
-            gauge(
-                "running_attempt_past_lease_seconds",
-                "How long ago the first lease of an attempt under way ran out; 0 if none did.",
-                0.0 if first is None else max((now - first).total_seconds(), 0.0),
-            ),
-            counter(
-                "attempts_ended",
-                "Attempts that ended, by state and kind of failure (none if it did not fail).",
-                _counted(session, Attempt.state, failure, where=Attempt.state.not_in(OPEN)),
-                *("state", "failure"),
-            ),
-            counter(
-                "leases_lost",
-                "Attempts whose lease ran out because the worker went offline.",
-                attempts.get(("lost",), 0),
-            ),
-            _of_replays(session, is_sqlite=database.is_sqlite),
-            counter(
-                "verdicts",
-                "Verifications that ended in an outcome, by kind of verification.",
-                _counted(
-                    *(session, Verification.kind, Verification.outcome),
-                    where=Verification.outcome.is_not(None),
-                ),
-                *("kind", "outcome"),
-            ),
-            counter(
-                "submissions",
-                "Submissions, by kind; those of an archive were published elsewhere.",
-                _counted(session, Submission.kind, archive),
-                *("kind", "archive"),
-            ),
-            gauge(
-                "deliveries",
-                "Messages of the last 30 days by channel (webhook, mail) and state.",
-                {**DELIVERIES, **_counted(session, channel, Message.state)},
-                *("channel", "state"),
-            ),
-            gauge(
-                "delivery_overdue_seconds",
-                "Delay of the most overdue retry of a message; 0 if none is late.",
-                overdue_seconds(session, now=now),
-            ),
+            "submissions_total": _counted(session, Submission.kind, archive),
+            "deliveries": {**DELIVERIES, **_counted(session, channel, Message.state)},
+            "delivery_overdue_seconds": overdue_seconds(session, now=now),
+        }
+        families = [
+            family(name, text, values[name], *labels) for name, (text, labels) in FIGURES.items()
         ]
+        return [*families, _of_replays(session, is_sqlite=database.is_sqlite)]
 
 
 def _of_replays(session: Session, *, is_sqlite: bool) -> Metric:

@@ -20,7 +20,7 @@ from server.base.request_metrics import RequestMetrics
 from server.base.services import Services, ServicesDep
 from server.base.settings import Settings
 from server.operations.copies import last_copy_at
-from server.operations.figures import CachedFigures, gauge
+from server.operations.figures import CachedFigures, family
 from server.operations.health import CheckView, Readiness
 from server.verifications.dispatch import Dispatcher
 
@@ -33,8 +33,8 @@ def process_families(
     services: Services, findings: Sequence[CheckView], *, ready: bool
 ) -> Iterator[Metric]:
     """Findings of /readyz, and what they look at."""
-    yield gauge("ready", "1 while this process can accept submissions, as in /readyz.", ready)
-    yield gauge(
+    yield family("ready", "1 while this process can accept submissions, as in /readyz.", ready)
+    yield family(
         "check_ok",
         "1 while a check of /readyz finds nothing wrong.",
         {(finding.name,): finding.state == "ok" for finding in findings},
@@ -42,10 +42,10 @@ def process_families(
     )
     with suppress(OSError):
         free = shutil.disk_usage(services.artifacts.folder).free
-        yield gauge("artifacts_free_bytes", "Free space for received logs.", free)
+        yield family("artifacts_free_bytes", "Free space for received logs.", free)
     seconds = services.of(Dispatcher).seconds_since_round
     if seconds is not None:
-        yield gauge("dispatch_round_age_seconds", "Time since the last dispatch.", seconds)
+        yield family("dispatch_round_age_seconds", "Time since the last dispatch.", seconds)
 
 
 def copies_families(settings: Settings) -> Iterator[Metric]:
@@ -53,7 +53,7 @@ def copies_families(settings: Settings) -> Iterator[Metric]:
     for kind, folder in (("export", settings.exports_dir), ("backup", settings.backups_dir)):
         if folder is not None:
             name, text = f"{kind}_last_success_timestamp_seconds", "in Unix time; 0 without one."
-            yield gauge(name, f"When the last {kind} was made, {text}", last_copy_at(folder))
+            yield family(name, f"When the last {kind} was made, {text}", last_copy_at(folder))
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,7 @@ async def _figures(cached: CachedFigures) -> list[Metric]:
 
     Writes a line where they go or come back, and none while they stay.
     """
-    families: list[Metric] = []
-    why = ""
+    families, why = list[Metric](), ""
     try:
         families = await cached.get()
     except TimeoutError:
@@ -110,9 +109,7 @@ async def _figures(cached: CachedFigures) -> list[Metric]:
         why = str(error)
     if cached.are_away != bool(why):
         cached.are_away = bool(why)
-        if why:
-            log.warning("the figures of the service cannot be read: %s", why)
-        else:
-            log.info("the figures of the service can be read again")
+        told = f"cannot be read: {why}" if why else "can be read again"
+        log.log(logging.WARNING if why else logging.INFO, "the figures of the service %s", told)
     text = "1 while the figures of the database could be read for this scrape."
-    return [gauge("figures_ok", text, bool(families)), *families]
+    return [family("figures_ok", text, bool(families)), *families]
