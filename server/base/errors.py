@@ -102,13 +102,6 @@ class UpgradeError(ServerError):
     title = "Upgrade required"
 
 
-class GoneError(ServerError):
-    """An address that moved; the hint names the new one."""
-
-    status = 410
-    title = "Gone"
-
-
 class TooLargeError(ServerError):
     """More bytes or files than allowed."""
 

@@ -14,8 +14,7 @@ from finishline.api.submissions import (
     RunView,
 )
 from server.base.artifacts import pieces
-from server.base.error_answers import METHODS
-from server.base.errors import GoneError, LostFileError
+from server.base.errors import LostFileError
 from server.base.services import Services
 from server.base.visibility import Viewer, sees_source
 from server.people.declared import Routes
@@ -40,15 +39,6 @@ router = Routes(tags=["submissions"])
 
 LARGEST_INDEX = 10_000
 RunIndex = Annotated[int, Path(ge=0, le=LARGEST_INDEX)]
-
-
-@router.api_route("/trainings", methods=list(METHODS), include_in_schema=False)
-async def moved() -> None:
-    """Say where code is sent today."""
-    raise GoneError(
-        "Code is sent to /api/v1/submissions, as logs are.",
-        hint="Send the same parts with POST /api/v1/submissions, or call `finishline submit PATH`.",
-    )
 
 
 @router.read("/submissions/{submission_id}/runs")

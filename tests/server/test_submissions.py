@@ -9,7 +9,6 @@ from fastapi.testclient import TestClient
 
 from server.app import create_app
 from server.base.database import utc_now
-from server.base.error_answers import METHODS
 from server.base.forms import SUBMISSION
 from server.operations import in_flight
 from server.operations.in_flight import Slots
@@ -65,13 +64,6 @@ def test_a_submission_is_refused_where_too_many_of_its_account_wait(
     client.get("/api/v1/me", headers=olivia.headers)  # Her role is known from now on.
     imported = {"params": {"dry_run": dry_run}, "headers": olivia.headers}
     assert client.post(SUBMISSIONS, files=digits_submission.files(), **imported).is_success
-
-
-def test_trainings_moved_to_submissions(client):
-    for method in METHODS:
-        answer = client.request(method, "/api/v1/trainings", params={"dry_run": "true"})
-        assert answer.status_code == 410
-        assert method == "HEAD" or "POST /api/v1/submissions" in answer.json()["hint"]
 
 
 def test_a_submission_is_answered_with_its_result(digits_submission, submit, client):

@@ -222,7 +222,6 @@ CONSOLE = {
 }
 # Forms that need no session: the address has a secret.
 OPEN_FORMS = {
-    "POST /api/v1/trainings",  # moved: 410
     "POST /join/{code}",
     "POST /mail/{purpose}/{link}",
 }
