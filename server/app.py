@@ -31,7 +31,7 @@ from server.benchmarks.definitions import those_in_force
 from server.benchmarks.in_force import PhaseWatch, install_definitions
 from server.boards import endpoints as boards
 from server.boards import submissions as submissions_with_places
-from server.boards.encoding import GZIP_LEVEL
+from server.boards.endpoints import GZIP_LEVEL
 from server.notices import subscriptions as notices
 from server.notices.outbox import NoticeLoop
 from server.operations import health

@@ -4,7 +4,6 @@ A time at another target ends at the evaluation that reaches it. Later seconds, 
 stop, belong to the ranking alone.
 """
 
-import math
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,11 +23,11 @@ from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.errors import RuleError
 from finishline.rules.logs import clock_of_log
 from finishline.rules.run import (
-    CLOCK_NAMES,
     EPOCH,
     QUALITY,
     SECONDS,
     Clock,
+    ClockName,
     CurveRow,
     evaluation_of,
     ledger_of,
@@ -44,7 +43,6 @@ from finishline.rules.statistics.aggregate import (
 )
 from finishline.rules.statistics.gaps import interval_of
 from finishline.rules.submissions.claim_checks import MOST_EPOCHS
-from finishline.rules.text import shown
 from server.base.board_versions import cached_for_board
 from server.base.models import RunRow, Submission, Verification
 from server.benchmarks.prices import PriceBook, price_of_class, system_price_usd_per_hour
@@ -81,17 +79,15 @@ class WhatIf:
 
 
 def make_what_if(
-    benchmark: Benchmark, *, clock: str | None, target: float | None, field: str = "target"
+    benchmark: Benchmark, *, clock: ClockName | None, target: float | None
 ) -> WhatIf | None:
     """The view at a clock and a target value, or None if that is the benchmark's own ranking.
 
     A benchmark whose runs all stop at a fixed step has one target: quality does not stop them.
     """
-    if clock is not None and clock not in CLOCK_NAMES:
-        raise RuleError(shown(clock), field="clock", expected=" or ".join(CLOCK_NAMES))
-    own = benchmark.target
+    own, field = benchmark.target, "query.target"
     value = own.value if target is None else target
-    if not math.isfinite(value) or not own.is_possible(value):
+    if not own.is_possible(value):
         expected = f"a {own.metric}: {own.possible_in_words}"
         raise RuleError(f"{value:g}", field=field, expected=expected)
     if benchmark.reach.name == "fixed_stop" and value != own.value:
@@ -107,7 +103,7 @@ def what_if_of(benchmark: Benchmark, query: BoardQuery) -> WhatIf | None:
     """The other clock and target of a query; None for the official ranking and without times."""
     if query.clock is None and query.target is None:
         return None
-    found = make_what_if(benchmark, clock=query.clock, target=query.target, field="query.target")
+    found = make_what_if(benchmark, clock=query.clock, target=query.target)
     return found if query.metric in METRICS_OF_RUNS else None
 
 

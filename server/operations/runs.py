@@ -27,7 +27,7 @@ from server.base.models import DISPLAY_NAME, SUBMITTER, PublishedResult, RunRow,
 from server.base.services import ServicesDep
 from server.benchmarks.definitions import definition, find_benchmark
 from server.boards.board import read_board
-from server.boards.encoding import Encoded, answer_board
+from server.boards.endpoints import Encoded, answer_board
 from server.boards.query import BoardQuery
 from server.operations.parquet import can_write_parquet, parquet_file, types_of
 from server.people.callers import ViewerDep

@@ -20,7 +20,7 @@ from server.benchmarks.definitions import find_benchmark, round_of
 from server.benchmarks.endpoints import NO_SUBMISSIONS, benchmark_view, count_submissions
 from server.benchmarks.phases import current_phases, phases_of
 from server.boards.board import RankedBoard, board_in_division, cut_board, ranked_board
-from server.boards.encoding import Encoded, answer_board
+from server.boards.endpoints import Encoded, answer_board
 from server.boards.lineage import MOST_PACKAGES, IdeaClassView, list_ideas
 from server.boards.query import BoardQuery
 from server.boards.records import held_record

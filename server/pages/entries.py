@@ -1,6 +1,7 @@
 """Additions of an entry to its page: its measured runs, and its files."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session, undefer
@@ -77,17 +78,7 @@ def trainings_table(benchmark: Benchmark) -> Context | None:
     policy = benchmark.trainings
     if policy is None:
         return None
-    return {
-        "trust": policy.trust,
-        "runs": policy.runs,
-        "halves": policy.halves,
-        "has_reference": f"{REFERENCE}{FILE}" in policy.files,
-        "run_limit_seconds": policy.run_limit_seconds,
-        "prepare_seconds": policy.prepare_seconds,
-        "max_evaluations": policy.max_evaluations,
-        "memory_mib": policy.memory_mib,
-        "threads": policy.threads,
-    }
+    return asdict(policy) | {"has_reference": f"{REFERENCE}{FILE}" in policy.files}
 
 
 def has_halves(benchmark: Benchmark) -> bool:

@@ -12,7 +12,7 @@ from server.base.board_versions import board_version, raise_board_version
 from server.base.database import utc_now
 from server.base.models import RunRow, Submission
 from server.boards.board import board_in_division, cut_board
-from server.boards.encoding import encode_json
+from server.boards.endpoints import encode_json
 from server.boards.query import BoardQuery
 from tests.support.both_databases import database_url  # noqa: F401
 
