@@ -1,5 +1,7 @@
 """Head-to-heads of two submissions: train one stage by stage, and keep its runs."""
 
+from typing import Any
+
 from sqlalchemy import exists, func, select
 from sqlalchemy.orm import Session
 
@@ -29,21 +31,17 @@ def queue_pairs(
     challenger: Submission,
     holder: Submission,
     *,
-    requested_by: int,
-    reason: str | None,
-    reserved: float | None = None,
+    pairs: int | None = None,
+    **asked: Any,
 ) -> Verification:
-    """Draw, seal and queue the first pairs of a head-to-head."""
-    pairs = looks_of(definition(session, challenger.benchmark_sha256).ranking.pairs)[0]
-    order = Order(
-        HEAD_TO_HEAD,
-        requested_by,
-        reason,
-        submission=challenger,
-        against=holder,
-        wishes={"pairs": pairs},
-        reserved=reserved,
-    )
+    """Draw, seal and queue pairs of a head-to-head, without a number its first ones.
+
+    `asked` says who asks for them and why, as an order does.
+    """
+    if pairs is None:
+        pairs = looks_of(definition(session, challenger.benchmark_sha256).ranking.pairs)[0]
+    wishes = {"pairs": pairs}
+    order = Order(HEAD_TO_HEAD, submission=challenger, against=holder, wishes=wishes, **asked)
     return queue_job(session, order)
 
 
@@ -63,17 +61,16 @@ def continue_head_to_head(session: Session, verification: Verification) -> None:
     reserved = verification.gpu_seconds_reserved
     if reserved is not None:
         reserved *= 2 * pairs / verification.runs
-    order = Order(
-        HEAD_TO_HEAD,
-        verification.requested_by,
-        verification.reason,
-        submission=challenger,
-        against=holder,
+    queue_pairs(
+        session,
+        challenger,
+        holder,
+        pairs=pairs,
+        requested_by=verification.requested_by,
+        reason=verification.reason,
         continues=verification,
-        wishes={"pairs": pairs},
         reserved=reserved,
     )
-    queue_job(session, order)
 
 
 def _keep_runs(session: Session, verification: Verification, side: Submission) -> None:

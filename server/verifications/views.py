@@ -96,6 +96,7 @@ def line(
     """View of a verification in a list: without its band and report. `waits` saves statements."""
     benchmark = definition(session, verification.benchmark_sha256)
     ended = verification.state in ENDED
+    shows = ended and PURPOSES[verification.kind].track != "evidence"
     return VerificationView.of(
         verification,
         benchmark=benchmark.benchmark_id,
@@ -105,7 +106,7 @@ def line(
         seeds=verification.seeds if ended else None,
         control_runs=sorted(verification.control_runs),
         repeat_runs=sorted(verification.repeat_runs),
-        hyperparameters=_settings(verification) if ended else None,
+        hyperparameters=[each.settings for each in verification.trainings] if shows else None,
         target=benchmark.target,
         control_points=[],
         attempts=[attempt_view(attempt) for attempt in verification.attempts],
@@ -131,12 +132,6 @@ def shown_report(verification: Verification) -> Any:
     if report is None or _shows_output(verification):
         return report
     return report | {"runs": [run | {"log_tail": ""} for run in report["runs"]]}
-
-
-def _settings(verification: Verification) -> list[dict[str, Any]] | None:
-    if PURPOSES[verification.kind].track == "evidence":
-        return None
-    return [training.settings for training in verification.trainings]
 
 
 def decision_view(verification: Verification) -> DecisionView | None:
