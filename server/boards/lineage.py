@@ -258,7 +258,7 @@ def _gap_of(session: Session, verification: Verification, parent: str) -> Gap | 
         return None
     if verification.kind == HEAD_TO_HEAD.name:
         head_to_head = judged_head_to_head(session, verification)
-        if head_to_head is None or head_to_head.time is None or verification.against_id != parent:
+        if head_to_head.time is None or verification.against_id != parent:
             return None
         return head_to_head.time.turned()
     benchmark = definition(session, verification.benchmark_sha256)

@@ -9,10 +9,7 @@ from sqlalchemy.orm import Session
 
 from finishline.api.verifications import VerificationView
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.verification.head_to_head import (
-    looks_of,
-    why_no_head_to_head,
-)
+from finishline.rules.verification.head_to_head import looks_of, why_no_head_to_head
 from finishline.rules.verification.purposes import HEAD_TO_HEAD
 from server.base.errors import ConflictError, ContentError, NotAllowedError, no_such
 from server.base.forms import Body, example

@@ -25,14 +25,7 @@ from sqlalchemy.orm import Session, aliased
 from finishline.rules.verification.purposes import HEAD_TO_HEAD, PURPOSES
 from server.base.database import utc_now
 from server.base.fleet import Fleet, read_pause
-from server.base.models import (
-    Attempt,
-    Submission,
-    TrainingPackage,
-    User,
-    Verification,
-    WorkerRow,
-)
+from server.base.models import Attempt, Submission, TrainingPackage, User, Verification, WorkerRow
 from server.submissions.code import takes_packages_of
 
 FAILED = ("failed", "lost")

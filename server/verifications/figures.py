@@ -6,9 +6,7 @@ from dataclasses import asdict
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from finishline.api.verifications import (
-    BackendView,
-)
+from finishline.api.verifications import BackendView
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.prices import inference_cost_usd_per_10000
 from finishline.rules.measurements import Figure

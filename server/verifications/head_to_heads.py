@@ -16,7 +16,6 @@ from finishline.rules.verification.head_to_head import (
     threshold,
 )
 from finishline.rules.verification.job import Contest
-from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.purposes import HEAD_TO_HEAD
 from server.base.models import Attempt, Pool, Submission, User, Verification
 from server.base.standing import OPEN, report_of
@@ -56,8 +55,7 @@ def continue_head_to_head(session: Session, verification: Verification) -> None:
             _keep_runs(session, stage, challenger)
     if verification.outcome != "continues":
         return
-    head_to_head = judged_head_to_head(session, verification)
-    pairs = head_to_head.next_pairs if head_to_head is not None else 1
+    pairs = judged_head_to_head(session, verification).next_pairs
     reserved = verification.gpu_seconds_reserved
     if reserved is not None:
         reserved *= 2 * pairs / verification.runs
@@ -75,19 +73,15 @@ def continue_head_to_head(session: Session, verification: Verification) -> None:
 
 def _keep_runs(session: Session, verification: Verification, side: Submission) -> None:
     """Add the runs of one side to those that measure its time, without void ones."""
-    report, head_to_head = report_of(verification), judged_head_to_head(session, verification)
+    report = report_of(verification)
     pool = None if side.pool_id is None else session.get(Pool, side.pool_id)
-    if (
-        report is None
-        or head_to_head is None
-        or pool is None
-        or verification.outcome == "inconclusive"
-    ):
+    if report is None or pool is None or verification.outcome == "inconclusive":
         return
     benchmark = benchmark_of(session, verification)
     counted = timed_runs(verification, benchmark, report, hardware_class=pool.hardware_class)
     name = SIDES[0] if side is verification.submission else SIDES[1]
-    trained = [getattr(pair, name) for pair in head_to_head.pairs[-(verification.runs // 2) :]]
+    pairs = judged_head_to_head(session, verification).pairs[-(verification.runs // 2) :]
+    trained = [getattr(pair, name) for pair in pairs]
     own = {run.run for run in trained if run.ending != "void"}
     add_to_pool(
         session, benchmark, pool, verification, [run for run in counted if run.index in own]
@@ -132,15 +126,10 @@ def threshold_of(session: Session, verification: Verification) -> float:
     return threshold(place=place, tries=tries)
 
 
-def judged_head_to_head(
-    session: Session, verification: Verification, report: ReplayReport | None = None
-) -> HeadToHead | None:
-    """The result of a head-to-head up to this stage; None before its first report."""
-    contest = contest_of(session, verification)
-    last = report or report_of(verification)
+def judged_head_to_head(session: Session, verification: Verification) -> HeadToHead:
+    """The result of a head-to-head up to this stage."""
+    contest, last = contest_of(session, verification), report_of(verification)
     reports = [*contest.earlier, *([] if last is None else [last])]
-    if not reports:
-        return None
     benchmark = benchmark_of(session, verification)
     return judge_head_to_head(pair_runs(benchmark, *reports), contest, benchmark)
 

@@ -16,26 +16,16 @@ from finishline.rules.ranking import CHECK_OF_STATUS
 from finishline.rules.run import evaluation_of
 from finishline.rules.verification.cross_check import agree
 from finishline.rules.verification.job import Case
-from finishline.rules.verification.messages import (
-    Failure,
-    ReplayReport,
-)
+from finishline.rules.verification.messages import Failure, ReplayReport
 from finishline.rules.verification.purposes import CROSS_CHECK, HEAD_TO_HEAD
 from finishline.rules.verification.replay import is_excused
 from finishline.rules.verification.verdict import Reason, Verdict
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.base.errors import ServerError
-from server.base.events import (
-    DuplicateMarked,
-    VerificationChanged,
-)
+from server.base.events import DuplicateMarked, VerificationChanged
 from server.base.fleet import Fleet
-from server.base.models import (
-    Attempt,
-    Submission,
-    Verification,
-)
+from server.base.models import Attempt, Submission, Verification
 from server.base.standing import (
     ENDED,
     KEEP,
@@ -60,12 +50,7 @@ from server.verifications.calibrations import keep_runs
 from server.verifications.choose import owners_at
 from server.verifications.figures import energy_to_target_joules, measured_figures
 from server.verifications.head_to_heads import contest_of, continue_head_to_head
-from server.verifications.jobs import (
-    Order,
-    queue_attempt,
-    queue_job,
-    trainings_of,
-)
+from server.verifications.jobs import Order, queue_attempt, queue_job, trainings_of
 from server.verifications.pools import (
     follow_evidence,
     keep_measured_runs,
@@ -74,10 +59,7 @@ from server.verifications.pools import (
 )
 from server.verifications.requests import queue_request
 from server.verifications.states import Event, end, move
-from server.verifications.workers import (
-    is_organisers_worker,
-    pause_by_server,
-)
+from server.verifications.workers import is_organisers_worker, pause_by_server
 
 DETERMINISM = {"repeat_equal": "shown", "repeat_differs": "struck"}
 ORGANISERS_SHARE = 10  # One run in so many of an organisers' worker.

@@ -19,7 +19,7 @@ from finishline.api.verifications import (
 )
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.verification.entry import ABLATION, factor_effects
-from finishline.rules.verification.head_to_head import SIDES
+from finishline.rules.verification.head_to_head import SIDES, judge_head_to_head
 from finishline.rules.verification.job import in_turn
 from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.purposes import PURPOSES
@@ -147,17 +147,15 @@ def _head_to_head_view(
 ) -> HeadToHeadView | None:
     if verification.against_id is None:
         return None
-    head_to_head = judged_head_to_head(session, verification) if report is not None else None
+    head_to_head = judge_head_to_head(())
+    if report is not None:
+        head_to_head = judged_head_to_head(session, verification)
     following = verification.continued_by
-    return HeadToHeadView(
+    return HeadToHeadView.of(
+        head_to_head,
         challenger=str(verification.submission_id),
         holder=verification.against_id,
         order=in_turn(SIDES, verification.runs // 2),
-        pairs=head_to_head.pairs if head_to_head else [],
-        time=head_to_head.time if head_to_head else None,
-        epochs=head_to_head.epochs if head_to_head else None,
-        pace=head_to_head.pace if head_to_head else None,
-        p_value=head_to_head.p_value if head_to_head else None,
         threshold=threshold_of(session, verification),
         continued_by=None if following is None else following.id,
     )

@@ -20,23 +20,10 @@ from finishline.rules.verification.messages import (
     WorkerSystem,
 )
 from server.base.database import to_json, utc_now, wait_to_write
-from server.base.errors import (
-    ConflictError,
-    ContentError,
-    NotAllowedError,
-    UpgradeError,
-    no_such,
-)
+from server.base.errors import ConflictError, ContentError, NotAllowedError, UpgradeError, no_such
 from server.base.events import DispatchWakeup, WorkerOut, emit, wake_after_commit
 from server.base.fleet import EVERYTHING, Fleet, read_pause, refuse_misfit, register_class
-from server.base.models import (
-    Attempt,
-    AuditRecord,
-    HardwareClassRow,
-    PauseRow,
-    User,
-    WorkerRow,
-)
+from server.base.models import Attempt, AuditRecord, HardwareClassRow, PauseRow, User, WorkerRow
 from server.people.accounts import fault_in, skeletons
 from server.people.audit import Actor, Administrator, Subject, audited, record
 from server.people.callers import Caller
