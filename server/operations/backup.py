@@ -65,7 +65,8 @@ def back_up(
     The database is of one moment, and every log that it names was there at that moment.
     """
     return add_copy(
-        services, root, partial(_fill, services), keep=keep, keep_missing=keep_missing, say=say
+        services, root, "backup", partial(_fill, services), keep=keep, keep_missing=keep_missing,
+        say=say,
     )  # fmt: skip
 
 
@@ -137,7 +138,7 @@ def find_backup(root: Path, name: str | None) -> Path:
             f"{root} is a file, expected a folder of backups. A restore unpacks no archive. Hint: "
             "unpack one that you made yourself with tar, and name the folder."
         )
-    found = {each.name: each for each in dated_copies(root)} if root.is_dir() else {}
+    found = {each.name: each for each in dated_copies(root, "backup")} if root.is_dir() else {}
     if not found:
         raise NotFoundError(
             f"No backup in {root}. Name a folder that `finishline admin backup` has written."

@@ -4,7 +4,6 @@ import fcntl
 import hashlib
 import json
 import os
-import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -27,9 +26,8 @@ from server.base.services import Services
 from server.verifications.proofs import current_signer
 
 MANIFEST, LOGS, LOCK = "manifest.json", "logs", ".lock"
-NAMED = "finishline-%Y%m%dT%H%M%S"
+DATED = "????????T??????Z"  # As of %Y%m%dT%H%M%SZ.
 PARTIAL = ".partial"
-DATED = re.compile(r"finishline-\d{8}T\d{6}Z")
 
 Progress = Callable[[str], None]
 
@@ -115,10 +113,10 @@ def only_one(root: Path) -> Iterator[None]:
 
 
 def add_copy(
-    services: Services, root: Path, fill: Callable[[Path], Content], *, keep: int | None,
-    keep_missing: bool, say: Progress,
+    services: Services, root: Path, what: str, fill: Callable[[Path], Content], *,
+    keep: int | None, keep_missing: bool, say: Progress,
 ) -> tuple[Path, Manifest]:  # fmt: skip
-    """Add a dated copy to a folder, then remove all but the latest `keep`, None for all.
+    """Add a dated backup or export to a folder, then remove all but the latest `keep` of its kind.
 
     Raises ConflictError while another one is made, RuleError naming a log that is lost or changed.
     With `keep_missing` lost logs are listed. A process that dies leaves a hidden folder behind,
@@ -128,12 +126,12 @@ def add_copy(
     with only_one(root):
         for leftover in root.glob(f".*{PARTIAL}"):
             shutil.rmtree(leftover)
-        path = root / f"{utc_now():{NAMED}}Z"
+        path = root / f"{what}-{utc_now():%Y%m%dT%H%M%SZ}"
         folder = root / f".{path.name}{PARTIAL}"
         folder.mkdir(mode=0o700)
         try:
             content = fill(folder)
-            earlier = next(reversed(dated_copies(root)), None)
+            earlier = next(reversed(dated_copies(root, what)), None)
             missing = _copy_logs(content.logs, services.artifacts, folder, earlier, keep_missing)
             manifest = Manifest(
                 format=content.format,
@@ -161,28 +159,24 @@ def add_copy(
             sync(root)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        for old in dated_copies(root)[:-keep] if keep else ():
+        for old in dated_copies(root, what)[:-keep] if keep else ():
             # Renamed first: a folder that is half removed has no dated name.
             shutil.rmtree(old.rename(old.with_name(f".{old.name}{PARTIAL}")))
     say(f"logs: {manifest.logs}")
     return path, manifest
 
 
-def dated_copies(root: Path) -> list[Path]:
-    """Folders with a dated name and a manifest, the oldest first."""
-    return sorted(
-        each for each in root.iterdir()
-        if DATED.fullmatch(each.name) and (each / MANIFEST).is_file()
-    )  # fmt: skip
+def dated_copies(root: Path, what: str) -> list[Path]:
+    """The whole backups or exports in a folder, the oldest first."""
+    return sorted(each for each in root.glob(f"{what}-{DATED}") if (each / MANIFEST).is_file())
 
 
-def last_copy_at(root: Path) -> float:
-    """When the last copy in a folder was begun, in Unix time; 0 without one."""
-    try:
-        last = dated_copies(root)[-1].name
-    except (OSError, IndexError):
+def last_copy_at(root: Path, what: str) -> float:
+    """When the last backup or export in a folder was begun, in Unix time; 0 without one."""
+    last = next(reversed(dated_copies(root, what)), None)
+    if last is None:
         return 0.0
-    return datetime.strptime(last, f"{NAMED}%z").timestamp()
+    return datetime.strptime(last.name, f"{what}-%Y%m%dT%H%M%S%z").timestamp()
 
 
 def place_of(sha256: str) -> str:

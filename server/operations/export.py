@@ -44,7 +44,7 @@ def export(
     With `public` all that is not public is left out.
     """
     return add_copy(
-        services, root, partial(_fill, services, public, say), keep=keep,
+        services, root, "export", partial(_fill, services, public, say), keep=keep,
         keep_missing=keep_missing, say=say,
     )  # fmt: skip
 

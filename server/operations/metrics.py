@@ -53,7 +53,7 @@ def copies_families(settings: Settings) -> Iterator[Metric]:
     for kind, folder in (("export", settings.exports_dir), ("backup", settings.backups_dir)):
         if folder is not None:
             name, text = f"{kind}_last_success_timestamp_seconds", "in Unix time; 0 without one."
-            yield family(name, f"When the last {kind} was made, {text}", last_copy_at(folder))
+            yield family(name, f"When the last {kind} was made, {text}", last_copy_at(folder, kind))
 
 
 @dataclass(frozen=True)

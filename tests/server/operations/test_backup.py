@@ -135,7 +135,7 @@ def test_a_damaged_backup_is_named_and_changes_nothing(served, settings, fresh, 
         assert not fresh.signing_key_path.exists()
         assert [each for each in fresh.artifacts_dir.rglob("*") if each.is_file()] == []
     with unserved(fresh) as empty, pytest.raises(NotFoundError, match=path.name):
-        restore(empty, root, name="finishline-20200101T000000Z")
+        restore(empty, root, name="backup-20200101T000000Z")
 
 
 def change(path, old, new):

@@ -7,6 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from server.base.errors import ConflictError
 from server.operations import copies
+from server.operations.backup import back_up, find_backup
 from server.operations.copies import last_copy_at, only_one
 from server.operations.export import export
 from server.verifications.dispatch import Dispatcher
@@ -44,16 +45,16 @@ def test_the_latest_copies_stay_and_their_logs_are_stored_once(
     folder = settings.exports_dir
     assert metric(client, "export_last_success_timestamp_seconds") == 0
     folder.mkdir()
-    for other in ("notes", "finishline-20290101T020000Z", ".finishline-x.partial"):
+    for other in ("notes", "export-20290101T020000Z", ".finishline-x.partial"):
         (folder / other).mkdir()
     submit(digits_submission)
     paths = [export(services_of(client), folder, keep=2)[0] for _ in range(3)]
 
     names = [path.name for path in paths]
-    assert names == [f"finishline-2030010{day}T020000Z" for day in (1, 2, 3)]
+    assert names == [f"export-2030010{day}T020000Z" for day in (1, 2, 3)]
     # A dated folder without a manifest is none of ours to remove.
     assert sorted(path.name for path in folder.iterdir()) == [
-        ".lock", "finishline-20290101T020000Z", *names[1:], "notes",
+        ".lock", "export-20290101T020000Z", *names[1:], "notes",
     ]  # fmt: skip
     logs = [sorted(path for path in each.glob("logs/*/*")) for each in paths[1:]]
     assert len(logs[0]) == 4
@@ -90,10 +91,19 @@ def test_a_copy_that_fails_removes_no_earlier_one_and_is_not_told_of(
     with pytest.raises(ValueError, match="not in the artifact store"):
         export(services_of(client), folder, keep=1)
     assert first.is_dir()
-    assert last_copy_at(folder) == FIRST.timestamp()
+    assert last_copy_at(folder, "export") == FIRST.timestamp()
     assert [path for path in folder.iterdir() if "partial" in path.name] == []
 
 
 def test_two_do_not_run_at_once(client, tmp_path):
     with only_one(tmp_path), pytest.raises(ConflictError, match="Another"):
         export(services_of(client), tmp_path)
+
+
+def test_exports_and_backups_of_one_folder_leave_each_other_alone(client, tmp_path, clock):
+    services = services_of(client)
+    kept, _ = back_up(services, tmp_path)
+    for _ in range(2):
+        made, _ = export(services, tmp_path, keep=1)
+    assert sorted(path.name for path in tmp_path.glob("*-*Z")) == [kept.name, made.name]
+    assert find_backup(tmp_path, None) == kept
