@@ -2,6 +2,7 @@
 
 import errno
 import logging
+import re
 import sqlite3
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
@@ -178,6 +179,9 @@ def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     def _http_error(request: Request, error: HTTPException) -> Response:
         headers = dict(error.headers) if error.headers else None
+        if error.status_code == HTTPStatus.NOT_FOUND and (to := _moved_to(request.url.path)):
+            detail = "This address moved."
+            return answer(request, 410, "Gone", detail, [], headers, hint=f"Use {to}.")
         if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
             headers = {"Allow": ", ".join(_methods_of(request))}
         title = HTTPStatus(error.status_code).phrase
@@ -231,6 +235,26 @@ def add_error_handlers(app: FastAPI) -> None:
         current().is_told = True
         detail = "Internal error; see the server's log. Nothing of this request was stored."
         return answer(request, 500, "Internal error", detail, [])
+
+
+# Addresses of the API that moved, and where to.
+MOVED = {
+    r"/(trainings|packages|entries)(/.*)?": "POST /api/v1/submissions for code and logs",
+    r"/duels": "POST /api/v1/head-to-heads",
+    r"/workers/[^/]+/(pause|resume|confirm)": "PATCH /api/v1/workers/NAME",
+    r"/queue/(pause|resume)": "PATCH /api/v1/queue",
+    r"/verifications/[^/]+/cancel": "POST /api/v1/verifications/ID/cancellation",
+    r"/verifications/[^/]+/decide": "POST /api/v1/verifications/ID/decision",
+    r"/calibrations/[^/]+/adopt": "POST /api/v1/calibrations/ID/adoption",
+    r"/calibrations/[^/]+/cancel": "POST /api/v1/calibrations/ID/cancellation",
+    r"/calibrations/[^/]+/continue": "POST /api/v1/calibrations/ID/continuation",
+}
+
+
+def _moved_to(path: str) -> str | None:
+    below = path.removeprefix("/api/v1")
+    found = (to for pattern, to in MOVED.items() if re.fullmatch(pattern, below))
+    return None if below == path else next(found, None)
 
 
 def _sentence(error: HTTPException, request: Request, headers: Mapping[str, str] | None) -> str:
