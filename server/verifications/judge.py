@@ -259,7 +259,6 @@ def _end_cross_check(
     checked = session.get_one(Verification, check.checks_id)
     original = report_of(checked)
     assert original is not None  # noqa: S101  it is checked
-    first = next(item for item in original.runs if item.seed == report.runs[0].seed)
     end(session, check, "report", verdict)
     earlier = _earlier(session, checked, check)
     benchmark = definition(session, checked.benchmark_sha256)
@@ -272,6 +271,7 @@ def _end_cross_check(
     elif earlier is None and has_other_owner(
         session, checked, report.system.hardware_class, seeds=check.seeds
     ):
+        first = next(item for item in original.runs if item.seed == report.runs[0].seed)
         _queue(session, checked, original, first.index)
     elif earlier is not None and agree(benchmark, earlier, report) == "verified":
         _refuse_first(session, checked, original)

@@ -237,27 +237,23 @@ class Waits:
         self._session = session
 
     @cached_property
-    def _fleet(self) -> Fleet:
-        return Fleet.read(self._session)
-
-    @cached_property
-    def _others(self) -> int:
-        """Number of other queued verifications."""
+    def _facts(self) -> tuple[Fleet, int]:
+        """The fleet, and the number of other queued verifications."""
         queued = select(func.count()).select_from(Verification)
         with seeing(self._session, ORGANISER):
             count = self._session.scalar(queued.where(Verification.state == "queued")) or 0
-        return max(count - 1, 0)
+        return Fleet.read(self._session), max(count - 1, 0)
 
     def reason(self, verification: Verification) -> str | None:
         """Reason why a verification is still queued and the remedy; None unless it is queued."""
         if verification.state != "queued":
             return None
-        why = self._fleet.why_none(verification.attempts[-1].hardware_class)
+        fleet, others = self._facts
+        why = fleet.why_none(verification.attempts[-1].hardware_class)
         if why is not None:
             return why
-        workers = self._fleet.alive
-        busy = sum(worker.state == "busy" for worker in workers)
-        if self._others == 0 and busy < len(workers):
+        busy = sum(worker.state == "busy" for worker in fleet.alive)
+        if others == 0 and busy < len(fleet.alive):
             return "A worker is about to lease it."
-        queue = f"In line with {self._others} more" if self._others else "Next in line"
-        return f"{queue}; {busy} of {count_text(len(workers), 'worker')} busy."
+        queue = f"In line with {others} more" if others else "Next in line"
+        return f"{queue}; {busy} of {count_text(len(fleet.alive), 'worker')} busy."
